@@ -1,0 +1,49 @@
+# One command per need. A fresh Debian with python3 (3.11 or newer), make and git is enough:
+# scripts/setup fetches the rest into .venv, and installs what apt must when run as root.
+
+PYTHON ?= python3
+TESTS ?= tests/tidy tests/unit tests/conformance tests/interop tests/system
+BIN := .venv/bin
+
+export PYTHON
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check format bench clean
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo:  ## see Longshore run jobs, and survive what dies
+	@scripts/setup runtime
+	@echo "demo: examples/demo.py"
+	@$(BIN)/python examples/demo.py
+
+test: check  ## check, then run every test on real servers (TESTS=tests/unit for a part)
+	@scripts/setup servers compiler
+	@echo "test: pytest $(TESTS)"
+	@$(BIN)/python -m pytest --durations=10 --session-timeout=2400 $(TESTS)
+
+check:  ## formatting, lint, types, import layers
+	@scripts/setup dev
+	@echo "check: ruff format"
+	@$(BIN)/ruff format --check --quiet --output-format concise . || { echo "check: run 'make format'" >&2; exit 1; }
+	@echo "check: ruff"
+	@$(BIN)/ruff check --quiet .
+	@echo "check: mypy"
+	@$(BIN)/mypy --no-error-summary
+	@echo "check: import layers"
+	@report=$$($(BIN)/lint-imports --no-logo 2>&1) || { echo "$$report" >&2; exit 1; }
+
+format:  ## rewrite the code in the one format
+	@scripts/setup dev
+	@$(BIN)/ruff format --quiet .
+	@$(BIN)/ruff check --quiet --fix .
+
+bench:  ## measure against a peer on the same database
+	@scripts/setup dev servers bench
+	@$(BIN)/python bench/compare.py
+
+clean:  ## remove what these targets made
+	@rm -rf .venv bench/.venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} +
+	@echo "clean: done"

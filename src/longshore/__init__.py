@@ -1,0 +1,25 @@
+"""Longshore: a job accepted is a job finished, its outcome recorded once, whatever dies."""
+
+from longshore import errors
+from longshore._version import __version__
+from longshore.client.app import App
+from longshore.client.handle import Handle
+from longshore.client.kind import Call, Kind
+from longshore.executors.context import Cancelled, Context, Fail, Retry, current
+from longshore.model.job import JobState, RetryPolicy
+
+__all__ = [
+    "App",
+    "Call",
+    "Cancelled",
+    "Context",
+    "Fail",
+    "Handle",
+    "JobState",
+    "Kind",
+    "Retry",
+    "RetryPolicy",
+    "__version__",
+    "current",
+    "errors",
+]

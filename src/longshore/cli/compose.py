@@ -1,0 +1,410 @@
+"""The composition root: the one place that knows which store, sockets and executors there are."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from itertools import count
+from pathlib import Path
+from random import Random, SystemRandom
+from urllib.parse import urlsplit, urlunsplit
+
+import psutil
+import zmq
+from msgspec import Struct
+
+from longshore.cli import machine
+from longshore.cli.crew import Crew
+from longshore.cli.ready import Ready
+from longshore.cli.stopping import first_of, stop_signals
+from longshore.client.app import fresh_id
+from longshore.client.config import (
+    LOST_VARIABLES,
+    PREFIX,
+    Config,
+    as_text,
+    is_loopback,
+    load,
+    reachable,
+    value_of,
+)
+from longshore.client.credentials import calling_with, dispatcher_keys, key_advice, own_keys
+from longshore.dispatcher.engine import Dispatcher
+from longshore.errors import ConfigError, LongshoreError
+from longshore.executors.child import ChildExecutor
+from longshore.executors.coroutine import CoroutineExecutor
+from longshore.links.curve import Gate, serving
+from longshore.links.hook import LostHook
+from longshore.links.keys import KeyRing
+from longshore.links.zeromq import Dealer, Router, Secure
+from longshore.model.worker import Pool
+from longshore.ports import Executor, Link, OnLog, OnLost, OnMessages, OnReport, Store
+from longshore.wire.messages import Stats
+from longshore.worker.agent import Connect, Identity, Worker
+from longshore.worker.settings import WorkerSettings
+
+Announce = Callable[[Ready], None]
+Sockets = zmq.Context[zmq.Socket[bytes]]
+
+log = logging.getLogger("longshore")
+
+_DOMAINS = ("workers", "clients")
+_SQLITE = "sqlite:///"
+_POSTGRES = ("postgresql://", "postgres://")
+_URLS = (
+    "a store is sqlite:///relative/file.db, sqlite:////absolute/file.db "
+    "or postgresql://user@host:5432/database"
+)
+
+
+# stores
+
+
+def make_store(url: str, listen_url: str | None = None, prepared: bool = True) -> Store:
+    """The store that a URL names, not yet open."""
+    if url.startswith(_SQLITE):
+        return _sqlite(url)
+    if url.startswith(_POSTGRES):
+        return _postgres(url, listen_url, prepared)
+    raise ConfigError(f"'{redacted(url)}' is not the URL of a store; {_URLS}")
+
+
+def _sqlite(url: str) -> Store:
+    from longshore.store.sqlite import SqliteStore
+
+    path = url.removeprefix(_SQLITE)
+    if not path or path == ":memory:":
+        raise ConfigError(f"'{url}' names no file; {_URLS}")
+    return SqliteStore(Path(path))
+
+
+def _postgres(url: str, listen_url: str | None, prepared: bool) -> Store:
+    try:
+        from longshore.store.postgres import PostgresStore
+    except ModuleNotFoundError as error:
+        if error.name != "asyncpg":
+            raise
+        raise ConfigError(
+            f"{redacted(url)} needs asyncpg, which is not installed; "
+            "run: pip install 'longshore[postgres]'"
+        ) from None
+    return PostgresStore(url, listen_url=listen_url, prepared=prepared)
+
+
+def redacted(url: str) -> str:
+    """The URL without its password."""
+    try:
+        parts = urlsplit(url)
+        password = parts.password
+    except ValueError:
+        return url.partition("://")[0] + "://…"
+    if password is None:
+        return url
+    user, _, host = parts.netloc.rpartition("@")
+    return urlunsplit(parts._replace(netloc=f"{user.partition(':')[0]}:***@{host}"))
+
+
+async def migrate(config: Config) -> tuple[int, int]:
+    """Brings the store's schema forward; answers the version before and after."""
+    return await _store(config).migrate()
+
+
+def _store(config: Config) -> Store:
+    return make_store(config.store, config.listen_url, config.prepared_statements)
+
+
+# the dispatcher
+
+
+class Dispatching(Struct, frozen=True):
+    """A dispatcher that serves, and where."""
+
+    dispatcher: Dispatcher
+    backend: str
+    frontend: str
+    store: str
+
+    @property
+    def words(self) -> str:
+        """Where it is, in one line."""
+        return f"workers {self.backend}, clients {self.frontend}, store {self.store}"
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """Where it is, as JSON shows it."""
+        return {"backend": self.backend, "frontend": self.frontend, "store": self.store}
+
+    async def breaks(self) -> None:
+        """Raises when a part of it failed in a way that nobody foresaw."""
+        await self.dispatcher.broken.wait()
+        raise LongshoreError(
+            "a part of the dispatcher broke, the log above says how; start it again"
+        )
+
+
+async def run_dispatcher(config: Config, announce: Announce) -> None:
+    """Runs a dispatcher until it is told to stop."""
+    stop = asyncio.Event()
+    with stop_signals(stop.set):
+        async with _dispatching(config) as dispatching:
+            announce(Ready(dispatching.words, dispatching.facts))
+            await first_of(stop.wait(), dispatching.breaks())
+
+
+@asynccontextmanager
+async def _dispatching(config: Config) -> AsyncIterator[Dispatching]:
+    _refuse_exposure(config)
+    async with _hook(config) as on_lost, _open(_store(config)) as store:
+        with _sockets() as sockets:
+            dispatcher = Dispatcher(
+                store,
+                config.dispatcher,
+                id=fresh_id(),
+                name=machine.process_name(),
+                clock=machine.SystemClock(),
+                random=Random(SystemRandom().getrandbits(64)),
+                on_lost=on_lost,
+            )
+            async with _serving(dispatcher, store, config, sockets) as (backend, frontend):
+                yield Dispatching(dispatcher, backend, frontend, redacted(config.store))
+
+
+@asynccontextmanager
+async def _hook(config: Config) -> AsyncIterator[OnLost]:
+    """What is called when a worker is lost; what it began is waited for."""
+    settings = config.dispatcher
+    if not settings.on_worker_lost:
+        yield lambda lost: None
+        return
+    hook = LostHook(
+        settings.on_worker_lost,
+        settings.on_worker_lost_secret,
+        machine.SystemClock().utc,
+        variables=LOST_VARIABLES,
+    )
+    try:
+        yield hook
+    finally:
+        await hook.close()
+
+
+@asynccontextmanager
+async def _open(store: Store) -> AsyncIterator[Store]:
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+@asynccontextmanager
+async def _serving(
+    dispatcher: Dispatcher, store: Store, config: Config, sockets: Sockets
+) -> AsyncIterator[tuple[str, str]]:
+    """The addresses a dispatcher listens on, while it does."""
+    addresses: list[str] = []
+    domains = iter(_DOMAINS)
+
+    def listen(address: str, on_messages: OnMessages) -> Link:
+        secure = guarded(next(domains))
+        router = Router(sockets, address, on_messages, config.zeromq_heartbeat_s, secure)
+        addresses.append(router.address)
+        return router
+
+    with _gate(config, sockets) as guarded:
+        try:
+            await dispatcher.start(listen, f"tcp://{config.backend}", f"tcp://{config.frontend}")
+        except BaseException:
+            await store.retire(dispatcher.id)
+            raise
+        try:
+            backend, frontend = addresses
+            yield backend, frontend
+        finally:
+            await dispatcher.stop()
+
+
+@contextmanager
+def _gate(config: Config, sockets: Sockets) -> Iterator[Callable[[str], Secure | None]]:
+    """How each of a dispatcher's sockets is secured, while somebody keeps the gate."""
+    keys = dispatcher_keys(config)
+    if keys is None:
+        yield lambda domain: None
+        return
+    now = machine.SystemClock().now
+    sources = zip(_DOMAINS, (config.curve_workers, config.curve_clients), strict=True)
+    rings = {
+        domain: KeyRing(paths, keys.public, now=now, on_fault=log.warning)
+        for domain, paths in sources
+    }
+    gate = Gate(sockets, rings)
+    try:
+        yield lambda domain: serving(keys, domain)
+    finally:
+        gate.close()
+
+
+@contextmanager
+def _sockets() -> Iterator[Sockets]:
+    context: Sockets = zmq.Context()
+    try:
+        yield context
+    finally:
+        context.destroy(linger=0)
+
+
+def _refuse_exposure(config: Config) -> None:
+    """Raises if anybody but this machine could reach a dispatcher that asks for no key."""
+    for key, address in (("backend", config.backend), ("frontend", config.frontend)):
+        if config.curve_secret is None and not is_loopback(address):
+            raise ConfigError(
+                f"{key} {address} can be reached from other machines, and nothing there is "
+                "encrypted or asked for a key; listen on 127.0.0.1, or make keys with "
+                "`longshore keys new` and set curve_secret, curve_workers and curve_clients"
+            )
+
+
+# the worker
+
+
+async def run_worker(config: Config, announce: Announce) -> None:
+    """Runs a worker until it is told to stop, or a dispatcher tells it to leave."""
+    joined: list[Ready] = []
+
+    def on_joined() -> None:
+        if not joined:
+            joined.append(_at_work(config))
+            announce(joined[0])
+
+    with _sockets() as sockets:
+        connect = _dialling(config, sockets, lambda: bool(joined))
+        worker = _worker(config, connect, on_joined)
+        with stop_signals(worker.drain, worker.hurry):
+            await worker.run()
+
+
+def _dialling(config: Config, sockets: Sockets, has_joined: Callable[[], bool]) -> Connect:
+    """How a worker connects. One that never got an answer is told once what may be wrong."""
+    secure = calling_with(config)
+    advice = key_advice(secure, config.worker_addresses(), "worker")
+    tries = count(1)
+
+    def connect(address: str, on_messages: OnMessages) -> Link:
+        if next(tries) == 2 and advice and not has_joined():
+            log.warning("no dispatcher answers yet: is one running?%s", advice)
+        return Dealer(sockets, address, on_messages, secure)
+
+    return connect
+
+
+def _worker(config: Config, connect: Connect, on_joined: Callable[[], None]) -> Worker:
+    return Worker(
+        Identity(
+            name=machine.process_name(),
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            target=config.target or machine.machine_target(),
+            queues=config.queues,
+        ),
+        config.worker,
+        config.worker_addresses(),
+        connect=connect,
+        make_executors=lambda on_report, on_log: _executors(config, on_report, on_log),
+        clock=machine.SystemClock(),
+        new_id=fresh_id,
+        measure=_measure,
+        on_joined=on_joined,
+    )
+
+
+def _executors(config: Config, on_report: OnReport, on_log: OnLog) -> dict[Pool, Executor]:
+    settings = config.worker
+    processes = settings.processes or machine.cpu_count()
+    app, grace_s = config.app or "", settings.abort_grace_s
+    return {
+        Pool.COROUTINE: CoroutineExecutor(
+            app, settings.slots, on_report, on_log, abort_grace_s=grace_s
+        ),
+        Pool.PROCESS: ChildExecutor(app, processes, on_report, on_log, abort_grace_s=grace_s),
+    }
+
+
+def _measure() -> Stats:
+    return Stats(psutil.cpu_percent(), psutil.virtual_memory().percent)
+
+
+def _at_work(config: Config) -> Ready:
+    addresses = ", ".join(config.worker_addresses())
+    facts = {"app": config.app, "connect": list(config.worker_addresses())}
+    return Ready(f"app {config.app}, dispatchers {addresses}", facts)
+
+
+# all in one
+
+
+async def run_up(config: Config, announce: Announce) -> None:
+    """Runs a dispatcher and its workers until it is told to stop: first the workers drain."""
+    stop = asyncio.Event()
+    with stop_signals(stop.set):
+        await migrate(config)
+        async with _dispatching(config) as dispatching:
+            crew = _crew(config, dispatching)
+            try:
+                starting = asyncio.ensure_future(crew.start())
+                await first_of(stop.wait(), dispatching.breaks(), starting)
+                if not stop.is_set():
+                    announce(_all_up(config, dispatching))
+                    await first_of(stop.wait(), dispatching.breaks())
+            finally:
+                await crew.stop()
+
+
+def _crew(config: Config, dispatching: Dispatching) -> Crew:
+    connect = ",".join(config.connect) or reachable(dispatching.frontend)
+    return Crew(
+        worker_command(config, reachable(dispatching.backend)),
+        {**os.environ, f"{PREFIX}CONNECT": connect, **_credentials(config)},
+        config.workers if config.app else 0,
+        patience_s=config.worker.drain_s + config.worker.abort_grace_s,
+    )
+
+
+def _credentials(config: Config) -> dict[str, str]:
+    """The variables by which workers, and the jobs they run, have the dispatcher's keys."""
+    keys = own_keys(config)
+    if keys is None:
+        return {}
+    return {
+        f"{PREFIX}CURVE_SECRET": config.curve_secret or "",
+        f"{PREFIX}CURVE_SERVER_KEY": config.curve_server_key or keys.public,
+    }
+
+
+def worker_command(config: Config, backend: str) -> list[str]:
+    """How to start a worker that has these settings, whatever it reads by itself."""
+    file = ["--config", config.file] if config.file else []
+    inherited = load(file=config.file)
+    keys = ("app", "target", "queues", "log_level", *WorkerSettings.__struct_fields__)
+    changed = [key for key in keys if value_of(config, key) != value_of(inherited, key)]
+    overrides = [part for key in changed for part in ("--set", _assignment(config, key))]
+    command = [sys.executable, "-m", "longshore", "worker", "--connect", backend]
+    return [*command, "--parent", str(os.getpid()), *file, *overrides]
+
+
+def _assignment(config: Config, key: str) -> str:
+    return f"{key}={as_text(value_of(config, key))}"
+
+
+def _all_up(config: Config, dispatching: Dispatching) -> Ready:
+    if config.app is None:
+        crew = "no workers, as no --app was given"
+    else:
+        crew = f"{config.workers} worker{'' if config.workers == 1 else 's'} of {config.app}"
+    count = config.workers if config.app else 0
+    facts = {**dispatching.facts, "app": config.app, "workers": count}
+    return Ready(f"{dispatching.words}, {crew}", facts)

@@ -1,0 +1,124 @@
+"""`longshore`: every command, and how each of them ends.
+
+An error is one line on standard error, `error: what happened; what to do`, and an exit code that
+`longshore.errors` gives. A traceback means a bug in Longshore.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from longshore._version import __version__
+from longshore.cli import jobs, keys, queues, run, store, submit, workers
+from longshore.cli.options import EXIT_CODES, Shell, json_option
+from longshore.cli.show import Unheard, note, print_json, print_text
+from longshore.errors import InvalidInput, LongshoreError
+
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+
+
+class InOrder(click.Group):
+    """Lists its commands in the order they were added."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names of the commands."""
+        return list(self.commands)
+
+
+@click.group(
+    cls=InOrder,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog=EXIT_CODES,
+)
+@click.version_option(__version__, message="longshore %(version)s")
+def cli() -> None:
+    """Longshore runs jobs: one accepted is one finished, its outcome recorded once.
+
+    \b
+    Start here:
+      longshore up --app myapp:app        run everything on this machine
+      longshore submit add a=1 b=2 --wait run a job and see its result
+      longshore jobs                      see what became of it
+    """
+
+
+@click.command()
+@json_option
+def version(as_json: bool) -> None:
+    """Print the version.
+
+    \b
+    Example:
+      longshore version --json
+    """
+    if as_json:
+        print_json({"version": __version__})
+    else:
+        print_text(f"longshore {__version__}")
+
+
+for _command in (
+    run.up,
+    run.dispatcher,
+    run.worker,
+    submit.submit,
+    jobs.list_jobs,
+    jobs.show_job,
+    jobs.cancel,
+    jobs.retry,
+    jobs.why,
+    workers.list_workers,
+    workers.list_dispatchers,
+    workers.show_capacity,
+    queues.list_queues,
+    keys.keys,
+    store.migrate,
+    version,
+):
+    cli.add_command(_command)
+
+
+def execute(arguments: Sequence[str], shell: Shell | None = None) -> int:
+    """Runs one command and answers its exit code; whatever goes wrong is said in one line."""
+    try:
+        code = cli.main(
+            list(arguments) or ["--help"],
+            prog_name="longshore",
+            standalone_mode=False,
+            obj=shell or Shell(),
+        )
+    except click.ClickException as error:
+        note(f"error: {_usage(error)}")
+        return InvalidInput.exit_code
+    except LongshoreError as error:
+        note(f"error: {' '.join(str(error).split())}")
+        return error.exit_code
+    except (KeyboardInterrupt, click.Abort, asyncio.CancelledError):
+        return INTERRUPTED
+    except Unheard:
+        return _unheard()
+    return code if isinstance(code, int) else 0
+
+
+def _usage(error: click.ClickException) -> str:
+    said = " ".join(error.format_message().split()).rstrip(".")
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    return f"{said}; see `{context.command_path if context else 'longshore'} --help`"
+
+
+def _unheard() -> int:
+    """Nobody reads our output any more: be silent about it, in the interpreter's end too."""
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(devnull, sys.stdout.fileno())
+    return BROKEN_PIPE
+
+
+def main() -> None:
+    """The `longshore` command."""
+    sys.exit(execute(sys.argv[1:]))

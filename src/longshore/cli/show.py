@@ -1,0 +1,303 @@
+"""How answers look: tables in colour on a terminal, plain and stable columns in a pipe.
+
+Whatever came from a job is text of somebody else's: control characters in it are made visible, so
+that they cannot steer the terminal.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from rich import box
+from rich.cells import cell_len
+from rich.console import Console, JustifyMethod
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from longshore.cli import jsonable
+from longshore.model.job import Job, JobError, JobState, Progress
+from longshore.model.worker import QueueView
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_STYLES = {
+    JobState.READY: "cyan",
+    JobState.RUNNING: "blue",
+    JobState.CANCELLING: "yellow",
+    JobState.SUCCEEDED: "green",
+    JobState.FAILED: "red",
+    JobState.DEPENDENCY_FAILED: "red",
+    JobState.CANCELLED: "yellow",
+    "paused": "yellow",
+    "draining": "yellow",
+    "alive": "green",
+    "silent": "red",
+}
+_LONG = frozenset({"kinds", "queues", "error", "info", "ended"})
+_QUEUE_STATES = (
+    JobState.WAITING,
+    JobState.DELAYED,
+    JobState.READY,
+    JobState.RUNNING,
+    JobState.CANCELLING,
+    JobState.SUCCEEDED,
+    JobState.FAILED,
+    JobState.CANCELLED,
+)
+
+
+class Table(Struct, frozen=True):
+    """Rows of text under headings. Columns named in `right` hold numbers."""
+
+    columns: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+    right: frozenset[str] = frozenset()
+
+
+class Unheard(Exception):
+    """Nobody reads our output any more."""
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Says so instead of ending the process here."""
+        raise Unheard
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A console that takes text as it is, coloured only on a terminal."""
+    return _Console(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=True)
+
+
+def note(text: str) -> None:
+    """Says one line to the person, on standard error."""
+    with suppress(OSError):
+        print(visible(text), file=sys.stderr, flush=True)
+
+
+def _write(text: str) -> None:
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise Unheard from None
+
+
+def print_json(value: Any) -> None:
+    """Prints one JSON document."""
+    _write(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
+
+
+def print_text(text: str) -> None:
+    """Prints lines of text, control characters made visible."""
+    _write(visible(text) + "\n")
+
+
+def print_table(table: Table, empty: str) -> None:
+    """Prints a table; if it has no rows, says so on standard error."""
+    if not table.rows:
+        note(empty)
+    elif sys.stdout.isatty():
+        console().print(as_rich(table))
+    else:
+        _write(aligned(table))
+
+
+def visible(text: str) -> str:
+    """The text with control characters, other than tabs and line ends, written out."""
+    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+
+
+def aligned(table: Table) -> str:
+    """A table as lines of plain text, as wide as it must be."""
+    rows = [tuple(visible(cell).replace("\n", " ") for cell in row) for row in table.rows]
+    heading = tuple(column.upper() for column in table.columns)
+    widths = [max(map(cell_len, column)) for column in zip(heading, *rows, strict=True)]
+    return "".join(_line(row, widths, table) for row in [heading, *rows])
+
+
+def _line(row: Sequence[str], widths: Sequence[int], table: Table) -> str:
+    cells = []
+    for cell, width, column in zip(row, widths, table.columns, strict=True):
+        pad = " " * (width - cell_len(cell))
+        cells.append(pad + cell if column in table.right else cell + pad)
+    return "  ".join(cells).rstrip() + "\n"
+
+
+def as_rich(table: Table) -> RichTable:
+    """A table for the terminal, each cell taken as it is."""
+    rich = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for column in table.columns:
+        justify: JustifyMethod = "right" if column in table.right else "left"
+        if column in _LONG:
+            rich.add_column(column, overflow="fold", min_width=min(12, _longest(table, column)))
+        else:
+            rich.add_column(column, justify=justify, no_wrap=True)
+    for row in table.rows:
+        rich.add_row(*(Text(visible(cell), style=_STYLES.get(cell, "")) for cell in row))
+    return rich
+
+
+def _longest(table: Table, column: str) -> int:
+    index = table.columns.index(column)
+    return max(cell_len(row[index]) for row in [table.columns, *table.rows])
+
+
+# values in words
+
+
+def time(at: datetime | None) -> str:
+    """A time to the second, in UTC."""
+    if at is None:
+        return ""
+    aware = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+    return aware.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def duration(seconds: float) -> str:
+    """A length of time in the unit that suits it."""
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 120:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s"
+
+
+def took(job: Job) -> str:
+    """How long the last attempt of an ended job ran."""
+    if job.started_at is None or job.ended_at is None:
+        return ""
+    return duration(max(0.0, (job.ended_at - job.started_at).total_seconds()))
+
+
+def progress(said: Progress | None) -> str:
+    """How far a job says it is, in one line."""
+    if said is None:
+        return ""
+    of = f"/{said.total:g} ({said.done / said.total:.0%})" if said.total else ""
+    return f"{said.done:g}{of} {said.text}".rstrip()
+
+
+def error_line(error: JobError) -> str:
+    """What went wrong, in one line."""
+    kind = f"{error.type}: " if error.type else ""
+    return f"{error.reason.value}: {kind}{error.message}".split("\n", 1)[0]
+
+
+def json_line(value: Any) -> str:
+    """A value as JSON on one line."""
+    return msgspec.json.encode(value).decode()
+
+
+# jobs
+
+
+def jobs_table(jobs: Sequence[Job]) -> Table:
+    """Jobs, one a row."""
+    rows = [
+        (
+            str(job.number),
+            job.state.value,
+            job.kind,
+            job.queue,
+            str(job.attempt),
+            time(job.created_at),
+            took(job),
+            error_line(job.error) if job.error else "",
+        )
+        for job in jobs
+    ]
+    columns = ("number", "state", "kind", "queue", "attempt", "created", "took", "error")
+    return Table(columns, rows, right=frozenset({"number", "attempt"}))
+
+
+def print_job(job: Job) -> None:
+    """Prints everything there is to know of a job."""
+    out = console()
+    title = Text(f"job {job.number} ")
+    out.print(title.append(job.state.value, style=_STYLES.get(job.state, "")))
+    lines = [(name, text) for name, text in _job_lines(job) if text]
+    width = max(len(name) for name, _ in lines)
+    for name, text in lines:
+        out.print(Text(f"  {name:<{width}}  ", style="dim").append(visible(text), style="not dim"))
+    if job.error is not None and job.error.traceback:
+        out.print(Text("\ntraceback"))
+        out.print(Text(visible(job.error.traceback.rstrip())))
+    if job.history:
+        out.print(Text("\nhistory"))
+        print_table(history_table(job), "")
+
+
+def _job_lines(job: Job) -> list[tuple[str, str]]:
+    raw = job.options.raw
+    result = jsonable.payload(job.result, raw=raw)
+    return [
+        ("id", str(job.id)),
+        ("kind", job.kind),
+        ("queue", job.queue),
+        ("target", job.target),
+        ("priority", str(job.priority)),
+        ("labels", ", ".join(job.options.labels)),
+        ("unique key", job.unique_key or ""),
+        ("args", json_line(jsonable.payload(job.args, raw=raw))),
+        ("result", json_line(result) if job.state is JobState.SUCCEEDED else ""),
+        ("error", error_line(job.error) if job.error else ""),
+        ("attempts", _attempts(job)),
+        ("timeout", f"{job.options.timeout_s:g} s" if job.options.timeout_s else ""),
+        ("worker", str(job.worker) if job.worker else ""),
+        ("progress", progress(job.progress)),
+        ("step", job.step or ""),
+        ("created", time(job.created_at)),
+        ("run at", time(job.run_at)),
+        ("started", time(job.started_at)),
+        ("ended", " ".join(filter(None, (time(job.ended_at), _in_brackets(took(job)))))),
+    ]
+
+
+def _in_brackets(text: str) -> str:
+    return f"(took {text})" if text else ""
+
+
+def _attempts(job: Job) -> str:
+    parts = [str(job.attempt)]
+    if job.failures:
+        parts.append(f"{job.failures} of at most {job.options.retry.attempts} failed")
+    if job.crashes:
+        parts.append(f"{job.crashes} crashed")
+    if job.round > 1:
+        parts.append(f"round {job.round}")
+    return ", ".join(parts)
+
+
+def history_table(job: Job) -> Table:
+    """A job's changes of state, oldest first."""
+    rows = [
+        (jsonable.time_text(entry.at), entry.state.value, entry.by, entry.info)
+        for entry in job.history
+    ]
+    return Table(("at", "state", "by", "info"), rows)
+
+
+# queues
+
+
+def queues_table(queues: Sequence[QueueView]) -> Table:
+    """Queues, one a row, and how many jobs each holds by state."""
+    rows = [
+        (
+            queue.name,
+            "paused" if queue.paused else "open",
+            *(str(queue.counts.get(state.value, 0)) for state in _QUEUE_STATES),
+        )
+        for queue in queues
+    ]
+    states = tuple(state.value for state in _QUEUE_STATES)
+    return Table(("queue", "is", *states), rows, right=frozenset(states))

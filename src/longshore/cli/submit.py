@@ -1,0 +1,265 @@
+"""`longshore submit`: one job, and if asked its outcome."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from longshore.cli import jsonable
+from longshore.cli.options import ask, client_options, examples
+from longshore.cli.show import error_line, note, print_json, print_text
+from longshore.cli.waiting import wait_for
+from longshore.client.app import fresh_id
+from longshore.client.config import parse_seconds
+from longshore.client.connection import Connection
+from longshore.core.limits import check_submission
+from longshore.core.values import pack
+from longshore.errors import InvalidInput, JobCancelled, JobFailed, NotFinished, from_code
+from longshore.model.job import (
+    ANY_TARGET,
+    DEFAULT_QUEUE,
+    Ended,
+    JobState,
+    Options,
+    RetryPolicy,
+    Submission,
+)
+from longshore.wire.messages import SubmitAnswer
+
+
+def _seconds(context: click.Context, parameter: click.Parameter, text: str | None) -> float | None:
+    """The seconds in a text like 1.5, 500ms, 2s, 5m or 1h."""
+    seconds = parse_seconds(text) if text is not None else None
+    if text is not None and (seconds is None or not 0 <= seconds < float("inf")):
+        raise click.BadParameter(
+            f"'{text}' is not a duration, like 1.5, 500ms, 2s, 5m or 1h", context, parameter
+        )
+    return seconds
+
+
+def _moment(
+    context: click.Context, parameter: click.Parameter, text: str | None
+) -> datetime | None:
+    """The time in an RFC 3339 text, which names its zone."""
+    if text is None:
+        return None
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        at = None
+    if at is None or at.tzinfo is None:
+        raise click.BadParameter(
+            f"'{text}' is not a time with its zone, like 2026-01-31T12:00:00Z", context, parameter
+        )
+    return at.astimezone(UTC)
+
+
+@click.command(
+    epilog=examples(
+        "longshore submit add a=1 b=2",
+        "longshore submit add a=1 b=2 --wait",
+        'longshore submit resize --args \'{"file": "a.png", "width": 300}\' --retries 3',
+        "longshore submit report --args @report.json --queue nightly --delay 2h",
+        "longshore submit raw --data hello --wait",
+    )
+)
+@click.argument("kind")
+@click.argument("pairs", nargs=-1, metavar="[KEY=VALUE…]")
+@click.option("--args", "args", metavar="JSON", help="Arguments as a JSON object, @FILE, or - .")
+@click.option("--data", metavar="TEXT", help="Bytes for a raw job instead: text, @FILE, or - .")
+@click.option("--queue", default=DEFAULT_QUEUE, show_default=True, help="Which queue.")
+@click.option("--target", default=ANY_TARGET, help="What machine it needs, like linux-x86_64.")
+@click.option(
+    "--priority",
+    type=click.IntRange(-32768, 32767),
+    default=0,
+    show_default=True,
+    help="Higher goes first.",
+)
+@click.option("--delay", metavar="SECONDS", callback=_seconds, help="Not before so long from now.")
+@click.option(
+    "--run-at",
+    metavar="TIME",
+    callback=_moment,
+    help="Not before this time, like 2026-01-31T12:00:00Z.",
+)
+@click.option(
+    "--timeout", metavar="SECONDS", callback=_seconds, help="Stop an attempt that takes longer."
+)
+@click.option(
+    "--retries",
+    type=click.IntRange(0, 1_000_000),
+    default=0,
+    show_default=True,
+    help="How often to try again if it fails.",
+)
+@click.option(
+    "--backoff",
+    metavar="SECONDS",
+    callback=_seconds,
+    help="How long before the first retry; then doubling.",
+)
+@click.option("--unique-key", help="At most one such job of this kind at a time.")
+@click.option("--label", "labels", multiple=True, help="A tag; may be repeated.")
+@click.option("--id", "id", type=click.UUID, help="The job's id; the same again is the same job.")
+@click.option("--strict", is_flag=True, help="Refuse a kind that no live worker serves.")
+@click.option("--wait", is_flag=True, help="Wait, print the result, exit with the outcome.")
+@click.option(
+    "--within", metavar="SECONDS", callback=_seconds, help="Wait at most so long (exit code 5)."
+)
+@client_options
+@click.pass_context
+def submit(context: click.Context, /, **given: Any) -> None:
+    """Submit a job of KIND, with arguments as KEY=VALUE or as JSON.
+
+    A VALUE is JSON if it parses as JSON, else text: n=1 is a number, n='"1"' is text, name=x is
+    text. What the app declares for a kind (retries, queue, timeout) is for programs that submit
+    through it; here, the options say.
+    """
+    job = _submission(given)
+    if given["wait"] or given["within"] is not None:
+        _submit_and_wait(context, given, job)
+        return
+    answer = ask(context, given, lambda connection: _accepted(connection, job, given["strict"]))
+    if given["as_json"]:
+        print_json(jsonable.submitted(answer))
+    else:
+        print_text(_in_words(answer))
+
+
+async def _accepted(connection: Connection, job: Submission, strict: bool) -> SubmitAnswer:
+    """What the dispatcher says of the job; raises if it was refused."""
+    (answer,) = await connection.submit([job], strict)
+    if answer.code:
+        raise from_code(answer.code, answer.message)
+    return answer
+
+
+def _in_words(answer: SubmitAnswer) -> str:
+    if answer.existing:
+        return f"job {answer.number} has this unique key already ({answer.id})"
+    return f"submitted job {answer.number} ({answer.id})"
+
+
+# waiting
+
+
+def _submit_and_wait(context: click.Context, given: dict[str, Any], job: Submission) -> None:
+    within_s: float | None = given["within"]
+
+    async def talk(connection: Connection) -> tuple[SubmitAnswer, Ended | None]:
+        answer = await _accepted(connection, job, given["strict"])
+        note(_in_words(answer))
+        return answer, await wait_for(connection, answer, job.kind, within_s)
+
+    answer, ended = ask(context, given, talk)
+    if ended is None:
+        raise NotFinished(
+            f"job {answer.number} has not ended within {within_s:g} s and goes on; "
+            f"`longshore why {answer.number}` says where it is"
+        )
+    _print_outcome(given, answer, ended, raw=job.options.raw)
+    _raise_for(answer, ended)
+
+
+def _print_outcome(given: dict[str, Any], answer: SubmitAnswer, ended: Ended, *, raw: bool) -> None:
+    if given["as_json"]:
+        print_json(jsonable.ended(answer, ended, raw=raw))
+    elif ended.state is JobState.SUCCEEDED and raw:
+        sys.stdout.buffer.write(ended.result or b"")
+        sys.stdout.buffer.flush()
+    elif ended.state is JobState.SUCCEEDED:
+        print_json(jsonable.payload(ended.result))
+
+
+def _raise_for(answer: SubmitAnswer, ended: Ended) -> None:
+    """Raises unless the job succeeded."""
+    if ended.state is JobState.SUCCEEDED:
+        return
+    if ended.state is JobState.CANCELLED:
+        raise JobCancelled(f"job {answer.number} was cancelled")
+    what = error_line(ended.error) if ended.error else ended.state.value
+    more = f"`longshore job {answer.number}` shows more"
+    raise JobFailed(f"job {answer.number} failed, {what}; {more}")
+
+
+# the job
+
+
+def _submission(given: dict[str, Any]) -> Submission:
+    raw = given["data"] is not None
+    if given["delay"] is not None and given["run_at"] is not None:
+        raise InvalidInput("--delay and --run-at exclude each other; give one of them")
+    job = Submission(
+        id=given["id"] or fresh_id(),
+        kind=given["kind"],
+        args=_raw_bytes(given) if raw else _packed(given),
+        queue=given["queue"],
+        target=given["target"],
+        priority=given["priority"],
+        run_at=given["run_at"],
+        delay_s=given["delay"],
+        unique_key=given["unique_key"],
+        options=Options(
+            timeout_s=given["timeout"],
+            retry=_retry(given["retries"], given["backoff"]),
+            labels=given["labels"],
+            raw=raw,
+        ),
+    )
+    check_submission(job)
+    return job
+
+
+def _retry(retries: int, backoff_s: float | None) -> RetryPolicy:
+    if backoff_s is None:
+        return RetryPolicy(attempts=retries + 1)
+    return RetryPolicy(attempts=retries + 1, backoff_s=backoff_s)
+
+
+def _raw_bytes(given: dict[str, Any]) -> bytes:
+    if given["args"] is not None or given["pairs"]:
+        raise InvalidInput("--data is all a raw job has; leave out --args and KEY=VALUE")
+    return _read(given["data"], "--data")
+
+
+def _packed(given: dict[str, Any]) -> bytes:
+    args = _json_object(given["args"]) if given["args"] is not None else {}
+    args.update(_pair(text) for text in given["pairs"])
+    return pack(args, f"the arguments of job '{given['kind']}'")
+
+
+def _json_object(text: str) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(_read(text, "--args"), type=dict[str, Any])
+    except msgspec.DecodeError as error:
+        raise InvalidInput(
+            f'--args is not a JSON object ({error}); it looks like \'{{"a": 1, "b": "text"}}\''
+        ) from None
+
+
+def _pair(text: str) -> tuple[str, Any]:
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise InvalidInput(f"'{text}' is not KEY=VALUE; write it like width=300")
+    try:
+        return key, msgspec.json.decode(value)
+    except msgspec.DecodeError:
+        return key, value
+
+
+def _read(text: str, flag: str) -> bytes:
+    """The bytes that a flag gives: its own, a file's or standard input's."""
+    if text == "-":
+        return sys.stdin.buffer.read()
+    if not text.startswith("@"):
+        return text.encode()
+    try:
+        return Path(text[1:]).read_bytes()
+    except OSError as error:
+        raise InvalidInput(f"{flag}: cannot read {text[1:]}: {error.strerror}") from None

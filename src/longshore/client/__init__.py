@@ -1,0 +1,1 @@
+"""The SDK: describe jobs, submit them, wait for them."""

@@ -1,0 +1,228 @@
+"""An app: the kinds of job a program has, and its way to the dispatchers."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
+from uuid import UUID
+
+from longshore.client import config
+from longshore.client.access import Access
+from longshore.client.connection import Connection, Ref
+from longshore.client.credentials import calling_with
+from longshore.client.decorator import Decorator
+from longshore.client.handle import Handle, as_ended_async
+from longshore.client.handler import FunctionHandler
+from longshore.client.kind import AnyKind, Call, Kind, Terms
+from longshore.core import values
+from longshore.core.limits import check_name
+from longshore.errors import AppError, from_code
+from longshore.model.ids import make_id
+from longshore.model.job import Job, JobState
+from longshore.ports import Handler
+from longshore.wire.messages import SubmitAnswer
+
+R = TypeVar("R")
+
+
+def fresh_id() -> UUID:
+    """An id that no other job has, and that sorts by the time it was made."""
+    return make_id(time.time_ns() // 1_000_000, os.urandom(10))
+
+
+class App:
+    """A program's jobs. Nothing is connected, and no thread started, before it is needed."""
+
+    def __init__(
+        self,
+        name: str,
+        connect: str | Iterable[str] | None = None,
+        *,
+        timeout_s: float | None = None,
+        connection: Callable[[], Connection] | None = None,
+        new_id: Callable[[], UUID] = fresh_id,
+    ) -> None:
+        check_name("the app's name", name)
+        self.name = name
+        self._addresses = connect
+        self._timeout_s = timeout_s
+        self._access = Access(connection or self._connection)
+        self._new_id = new_id
+        self._kinds: dict[str, AnyKind] = {}
+
+    def __repr__(self) -> str:
+        return f"<App {self.name}: {', '.join(self._kinds) or 'no jobs'}>"
+
+    def _connection(self) -> Connection:
+        settings = config.load()
+        return Connection(
+            self._addresses or settings.client_addresses(),
+            timeout_s=self._timeout_s or settings.request_timeout_s,
+            secure=calling_with(settings),
+        )
+
+    # declaring
+
+    @property
+    def job(self) -> Decorator:
+        """Makes a function a kind of job: `@app.job`, or `@app.job(retries=3, …)`."""
+        return Decorator(self._declare)
+
+    def _declare(self, function: Callable[..., Any], kind: str | None, terms: Terms) -> AnyKind:
+        kind = kind or _name_of(function)
+        _refuse_odd(kind, function)
+        terms.submission(UUID(int=0), kind, b"")
+        if kind in self._kinds:
+            raise AppError(
+                f"the app '{self.name}' already has a job '{kind}'; rename one of the two, or "
+                "give one a kind=…"
+            )
+        handler = FunctionHandler(kind, function)
+        declared: AnyKind = Kind(self._access, handler, function, terms, self._new_id)
+        self._kinds[kind] = declared
+        return declared
+
+    def handlers(self) -> Mapping[str, Handler]:
+        """The functions by kind, as workers run them."""
+        return {name: kind.handler for name, kind in self._kinds.items()}
+
+    # submitting
+
+    async def submit_many_async(
+        self, calls: Iterable[Call[R]], *, strict: bool = False
+    ) -> list[Handle[R]]:
+        """Submits many jobs at once.
+
+        Raises if any is refused, and says how many were: the others are accepted all the same.
+        """
+        calls = list(calls)
+        jobs = [call.submission for call in calls]
+        answers = await self._access.connection().submit(jobs, strict)
+        _raise_refused(answers)
+        pairs = zip(calls, answers, strict=True)
+        return [call.accepted(answer, self._access) for call, answer in pairs]
+
+    def submit_many(self, calls: Iterable[Call[R]], *, strict: bool = False) -> list[Handle[R]]:
+        """Submits many jobs at once; raises as `submit_many_async` does."""
+        return self._access.run(self.submit_many_async(calls, strict=strict))
+
+    async def handle_async(self, ref: Ref) -> Handle[Any]:
+        """The handle of a job submitted elsewhere, by its id or number."""
+        job = await self._access.connection().job(ref)
+        return Handle(self._access, job.id, job.number, job.kind, self._unpacker(job))
+
+    def handle(self, ref: Ref) -> Handle[Any]:
+        """The handle of a job submitted elsewhere, by its id or number."""
+        return self._access.run(self.handle_async(ref))
+
+    def _unpacker(self, job: Job) -> Callable[[bytes | None], Any]:
+        if job.options.raw:
+            return lambda data: data
+        kind = self._kinds.get(job.kind)
+        if kind is not None:
+            return kind.handler.signature.unpack_result
+        return lambda data: None if data is None else values.unpack(data)
+
+    # waiting
+
+    async def wait_all_async(
+        self, handles: Iterable[Handle[Any]], timeout_s: float | None = None
+    ) -> list[JobState]:
+        """The states the jobs ended in, once all have; `NotFinished` if that takes too long."""
+        handles = list(handles)
+        async for _ in as_ended_async(self._access, handles, timeout_s):
+            pass
+        return [await handle.wait_async() for handle in handles]
+
+    def wait_all(
+        self, handles: Iterable[Handle[Any]], timeout_s: float | None = None
+    ) -> list[JobState]:
+        """The states the jobs ended in, once all have; `NotFinished` if that takes too long."""
+        return self._access.run(self.wait_all_async(handles, timeout_s))
+
+    def as_ended_async(
+        self, handles: Iterable[Handle[R]], timeout_s: float | None = None
+    ) -> AsyncGenerator[Handle[R], None]:
+        """The handles in the order in which their jobs end; their results are there at once."""
+        return as_ended_async(self._access, list(handles), timeout_s)
+
+    def as_ended(
+        self, handles: Iterable[Handle[R]], timeout_s: float | None = None
+    ) -> Iterator[Handle[R]]:
+        """The handles in the order in which their jobs end; their results are there at once."""
+        return self._access.iterate(self.as_ended_async(handles, timeout_s))
+
+    async def results_async(
+        self, handles: Iterable[Handle[R]], timeout_s: float | None = None
+    ) -> AsyncGenerator[R, None]:
+        """The results in the order in which the jobs end; raises at the first that failed."""
+        async for handle in as_ended_async(self._access, list(handles), timeout_s):
+            yield await handle.result_async()
+
+    def results(self, handles: Iterable[Handle[R]], timeout_s: float | None = None) -> Iterator[R]:
+        """The results in the order in which the jobs end; raises at the first that failed."""
+        return self._access.iterate(self.results_async(handles, timeout_s))
+
+    # closing
+
+    def close(self) -> None:
+        """Lets go of every socket and thread. The app can be used again: it opens new ones."""
+        self._access.close()
+
+    async def close_async(self) -> None:
+        """Lets go of every socket and thread. The app can be used again: it opens new ones."""
+        await self._access.close_async()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close_async()
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    name = getattr(function, "__name__", None)
+    if not callable(function):
+        raise AppError(f"{function!r} is not a function; a kind is given as @app.job(kind=…)")
+    if name is None or name == "<lambda>":
+        raise AppError(f"{function!r} has no name of its own; give it one with @app.job(kind=…)")
+    return str(name)
+
+
+def _refuse_odd(kind: str, function: Callable[..., Any]) -> None:
+    if not callable(function):
+        raise AppError(f"job '{kind}': {function!r} is not a function")
+    if isinstance(function, type):
+        raise AppError(f"job '{kind}': it is a class; declare a function that uses it")
+    if isinstance(function, Kind):
+        raise AppError(f"job '{kind}': it is declared as a job already; declare its function")
+
+
+def _raise_refused(answers: Sequence[SubmitAnswer]) -> None:
+    refused = [answer for answer in answers if answer.code]
+    if not refused:
+        return
+    first = refused[0]
+    message = first.message
+    if len(answers) > 1:
+        message += f" ({len(refused):,} of {len(answers):,} jobs were refused, the others accepted)"
+    raise from_code(first.code, message)

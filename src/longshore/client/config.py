@@ -1,0 +1,413 @@
+"""Every setting in one value: a flag beats a variable beats `longshore.toml` beats the default.
+
+Keys are flat and the same everywhere: `lease_s` in the file, `LONGSHORE_LEASE_S` in the
+environment, `--set lease_s=1` on the command line. The fields of `DispatcherSettings` and
+`WorkerSettings` are keys too: adding one there is all it takes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from ipaddress import ip_address
+from math import isfinite
+from pathlib import Path
+from typing import Any, Final
+
+from msgspec import Struct, field, structs
+
+from longshore.dispatcher.settings import DispatcherSettings
+from longshore.errors import ConfigError
+from longshore.worker.settings import WorkerSettings
+
+FILE_NAME: Final = "longshore.toml"
+FILE_VARIABLE: Final = "LONGSHORE_CONFIG"
+PREFIX: Final = "LONGSHORE_"
+DEFAULT_STORE: Final = "sqlite:///.longshore/longshore.db"
+BACKEND_PORT: Final = 7701
+FRONTEND_PORT: Final = 7702
+
+
+class Config(Struct, frozen=True, kw_only=True):
+    """Every setting of every process; each reads those that concern it."""
+
+    store: str = DEFAULT_STORE
+    """Where jobs are kept: sqlite:///FILE or postgresql://…"""
+
+    listen_url: str | None = None
+    """A direct address of the PostgreSQL behind `store`, for LISTEN, if `store` is a pooler's."""
+
+    prepared_statements: bool = True
+    """Whether PostgreSQL may be asked to keep statements; off behind an old pgbouncer."""
+
+    backend: str = f"127.0.0.1:{BACKEND_PORT}"
+    """Where a dispatcher listens for workers."""
+
+    frontend: str = f"127.0.0.1:{FRONTEND_PORT}"
+    """Where a dispatcher listens for clients."""
+
+    curve_secret: str | None = None
+    """The file with this process's own secret key. With it, all that is said is encrypted."""
+
+    curve_server_key: str | None = None
+    """The dispatchers' public key, for workers and clients: a file, or the key itself."""
+
+    curve_workers: tuple[str, ...] = ()
+    """Which workers a dispatcher lets in: folders of public key files, or single files."""
+
+    curve_clients: tuple[str, ...] = ()
+    """Which clients a dispatcher lets in: folders of public key files, or single files."""
+
+    zeromq_heartbeat_s: float = 2.0
+    """How often a dispatcher's sockets ask whether a connection still leads to anybody; 0: never.
+
+    One that leaves three of these unanswered is closed.
+    """
+
+    connect: tuple[str, ...] = ()
+    """The dispatchers that clients talk to; without it, the one at `frontend`."""
+
+    worker_connect: tuple[str, ...] = ()
+    """The dispatchers that workers talk to; without it, the one at `backend`."""
+
+    request_timeout_s: float = 10.0
+    """How long a client keeps asking before it says that no dispatcher answers."""
+
+    app: str | None = None
+    """What workers run, as module:app."""
+
+    workers: int = 1
+    """How many worker processes `longshore up` runs."""
+
+    target: str = ""
+    """What machine a worker is; without it, its system and processor, like linux-x86_64."""
+
+    queues: tuple[str, ...] = ()
+    """The queues a worker serves; without it, all."""
+
+    log_level: str = "info"
+    """How much a process says on standard error: debug, info, warning or error."""
+
+    file: str | None = None
+    """The file that settings were read from. Not a key."""
+
+    dispatcher: DispatcherSettings = field(default_factory=DispatcherSettings)
+    worker: WorkerSettings = field(default_factory=WorkerSettings)
+
+    def client_addresses(self) -> tuple[str, ...]:
+        """Where a client finds dispatchers, the first to be tried first."""
+        return self.connect or (reachable(self.frontend),)
+
+    def worker_addresses(self) -> tuple[str, ...]:
+        """Where a worker finds dispatchers, the first to be tried first."""
+        return self.worker_connect or (reachable(self.backend),)
+
+
+def is_loopback(address: str) -> bool:
+    """Whether only this machine can reach what listens at HOST:PORT."""
+    host = address.removeprefix("tcp://").rpartition(":")[0]
+    try:
+        return host == "localhost" or ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+_NESTED: Final[dict[str, type[Struct]]] = {
+    "dispatcher": DispatcherSettings,
+    "worker": WorkerSettings,
+}
+_MAY_BE_ZERO: Final = frozenset(
+    {
+        "workers",
+        "zeromq_heartbeat_s",
+        "slots",
+        "processes",
+        "takeover_margin_s",
+        "cancel_grace_s",
+        "max_wait_s",
+        "abort_before_s",
+        "kill_before_s",
+        "abort_grace_s",
+        "drain_s",
+    }
+)
+_LOG_LEVELS: Final = ("debug", "info", "warning", "error")
+_DEFAULT_PORTS: Final = {
+    "backend": BACKEND_PORT,
+    "frontend": FRONTEND_PORT,
+    "connect": FRONTEND_PORT,
+    "worker_connect": BACKEND_PORT,
+}
+_FLAGS: Final = {"worker_connect": "--connect"}
+_UNITS_S: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
+_DURATION: Final = re.compile(r"([+-]?[0-9_]*\.?[0-9]+(?:e[+-]?[0-9]+)?)\s*(ms|s|m|h|)")
+_BOOLEANS: Final = {
+    **dict.fromkeys(("true", "yes", "on", "1"), True),
+    **dict.fromkeys(("false", "no", "off", "0"), False),
+}
+# What `on_worker_lost` is run with: a command of ours inside it is not to take them for settings.
+LOST_VARIABLES: Final = tuple(
+    f"{PREFIX}WORKER_{word}" for word in ("ID", "NAME", "HOST", "REASON", "SESSION")
+)
+_NOT_SETTINGS: Final = frozenset({FILE_VARIABLE, *LOST_VARIABLES})
+# A Kubernetes service named `longshore` puts these into every container beside it.
+_SERVICE_LINK: Final = re.compile(r"_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP)\w*)?)$")
+
+
+def _find_keys() -> dict[str, Any]:
+    not_keys = {"file", *_NESTED}
+    own = {f.name: f.type for f in structs.fields(Config) if f.name not in not_keys}
+    for nested in _NESTED.values():
+        own.update((f.name, f.type) for f in structs.fields(nested))
+    return own
+
+
+KEYS: Final[Mapping[str, Any]] = _find_keys()
+"""Every key and its type."""
+
+
+class _Given(Struct, frozen=True):
+    """One value somebody gave. `where` is how they would call it: a flag, a variable, a line."""
+
+    key: str
+    value: object
+    where: str
+    is_text: bool
+
+
+def value_of(config: Config, key: str) -> Any:
+    """The value that a key has."""
+    holders = (config, config.dispatcher, config.worker)
+    return next(getattr(holder, key) for holder in holders if hasattr(holder, key))
+
+
+def as_text(value: object) -> str:
+    """A key's value as a variable or `--set` would give it."""
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def load(
+    flags: Mapping[str, object] | None = None,
+    overrides: Sequence[str] = (),
+    *,
+    file: str | None = None,
+    environ: Mapping[str, str] | None = None,
+    folder: Path | None = None,
+) -> Config:
+    """The settings as the flags, the environment and the file together say.
+
+    `flags` are by key, None where not given; `overrides` are `key=value` texts, and win. `file`
+    must exist if it is given, here or in the environment; `longshore.toml` in `folder` need not.
+    """
+    environ = os.environ if environ is None else environ
+    path = _find_file(file or environ.get(FILE_VARIABLE) or None, folder or Path())
+    chosen: dict[str, object] = {"file": None if path is None else str(path)}
+    for source in (
+        _from_file(path),
+        _from_environment(environ),
+        _from_flags(flags or {}),
+        _from_overrides(overrides),
+    ):
+        chosen.update((given.key, _convert(given)) for given in source)
+    return _build(chosen)
+
+
+def _build(chosen: Mapping[str, object]) -> Config:
+    nested: dict[str, Any] = {
+        name: kind(**{f.name: chosen[f.name] for f in structs.fields(kind) if f.name in chosen})
+        for name, kind in _NESTED.items()
+    }
+    own: dict[str, Any] = {
+        f.name: chosen[f.name] for f in structs.fields(Config) if f.name in chosen
+    }
+    return Config(**own, **nested)
+
+
+# sources
+
+
+def _find_file(file: str | None, folder: Path) -> Path | None:
+    if file is not None:
+        return folder / file
+    default = folder / FILE_NAME
+    return default if default.is_file() else None
+
+
+def _from_file(path: Path | None) -> Iterator[_Given]:
+    for key, value in (_read_toml(path) if path is not None else {}).items():
+        if isinstance(value, dict):
+            raise ConfigError(
+                f"{path} has a table [{key}]; keys are not in tables: write them at the top"
+            )
+        yield _given(key, value, f"{key} in {path}", is_text=False)
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise ConfigError(
+            f"cannot read {path}: {error.strerror}; is this the right file?"
+        ) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not TOML: {error}") from None
+
+
+def _from_environment(environ: Mapping[str, str]) -> Iterator[_Given]:
+    for variable, value in environ.items():
+        if not variable.startswith(PREFIX) or variable in _NOT_SETTINGS or not value:
+            continue
+        key = variable.removeprefix(PREFIX).lower()
+        if key in KEYS or not _SERVICE_LINK.search(variable):
+            yield _given(key, value, variable, is_text=True)
+
+
+def _from_flags(flags: Mapping[str, object]) -> Iterator[_Given]:
+    for key, value in flags.items():
+        if value is not None:
+            flag = _FLAGS.get(key, f"--{key.replace('_', '-')}")
+            yield _given(key, value, flag, is_text=isinstance(value, str))
+
+
+def _from_overrides(overrides: Sequence[str]) -> Iterator[_Given]:
+    for text in overrides:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise ConfigError(f"--set takes key=value, like lease_s=30; got '{text}'")
+        key = key.strip().replace("-", "_").lower()
+        yield _given(key, value.strip(), f"--set {key}", is_text=True)
+
+
+def _given(key: str, value: object, where: str, *, is_text: bool) -> _Given:
+    if key in KEYS:
+        return _Given(key, value, where, is_text)
+    near = get_close_matches(key, KEYS, n=1)
+    advice = f"did you mean {near[0]}?" if near else f"the keys are {', '.join(sorted(KEYS))}"
+    raise ConfigError(f"{where}: there is no setting {key}; {advice}")
+
+
+# values
+
+
+def _convert(given: _Given) -> object:
+    """The value as its key's type wants it, or an error that says what it should be."""
+    kind = KEYS[given.key]
+    if kind is bool:
+        return _boolean(given)
+    if kind is int:
+        return _at_least(given, _whole_number(given))
+    if kind is float:
+        return _at_least(given, _seconds(given))
+    if kind == tuple[str, ...]:
+        return tuple(_address(given, part) for part in _texts(given))
+    if given.key == "log_level":
+        return _log_level(given)
+    return _address(given, _text(given))
+
+
+def _wrong(given: _Given, wanted: str) -> ConfigError:
+    shown = f"'{given.value}'" if isinstance(given.value, str) else repr(given.value)
+    return ConfigError(f"{given.where} is {shown}; it must be {wanted}")
+
+
+def _boolean(given: _Given) -> bool:
+    if isinstance(given.value, bool):
+        return given.value
+    if given.is_text and (text := str(given.value).strip().lower()) in _BOOLEANS:
+        return _BOOLEANS[text]
+    raise _wrong(given, "true or false")
+
+
+def _whole_number(given: _Given) -> int:
+    value = given.value
+    if given.is_text:
+        try:
+            return int(str(value))
+        except ValueError:
+            raise _wrong(given, "a whole number, like 8") from None
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    raise _wrong(given, "a whole number, like 8")
+
+
+def _seconds(given: _Given) -> float:
+    value = given.value
+    if isinstance(value, str):
+        seconds = parse_seconds(value)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        seconds = float(value)
+    else:
+        seconds = None
+    if seconds is None or not isfinite(seconds):
+        raise _wrong(given, 'seconds, like 1.5, or a text like "500ms", "2s", "5m", "1h"')
+    return seconds
+
+
+def parse_seconds(text: str) -> float | None:
+    """The seconds in a text like 1.5, 500ms, 2s, 5m or 1h; None if it is no such text."""
+    match = _DURATION.fullmatch(text.strip().lower())
+    return float(match[1]) * _UNITS_S[match[2]] if match else None
+
+
+def _at_least(given: _Given, number: int | float) -> int | float:
+    if number < 0 or (number == 0 and given.key not in _MAY_BE_ZERO):
+        raise _wrong(given, "0 or more" if given.key in _MAY_BE_ZERO else "more than 0")
+    return number
+
+
+def _text(given: _Given) -> str:
+    if not isinstance(given.value, str):
+        raise _wrong(given, "text")
+    return given.value
+
+
+def _log_level(given: _Given) -> str:
+    level = _text(given).strip().lower()
+    if level not in _LOG_LEVELS:
+        raise _wrong(given, f"one of {', '.join(_LOG_LEVELS)}")
+    return level
+
+
+def _texts(given: _Given) -> list[str]:
+    value = given.value
+    if isinstance(value, str):
+        value = value.split(",")
+    if not isinstance(value, list | tuple) or not all(isinstance(part, str) for part in value):
+        raise _wrong(given, 'texts: a list like ["a", "b"], or "a,b"')
+    return [part.strip() for part in value if part.strip()]
+
+
+# addresses
+
+
+def _address(given: _Given, text: str) -> str:
+    """A text unchanged, or an address in its one form if the key is one."""
+    default_port = _DEFAULT_PORTS.get(given.key)
+    if default_port is None:
+        return text
+    host, port = _split_address(given, text.removeprefix("tcp://"), default_port)
+    bind = given.key in ("backend", "frontend")
+    if bind or port > 0:
+        return f"{host}:{port}" if bind else f"tcp://{host}:{port}"
+    raise _wrong(given, "an address with a port to connect to, like tcp://127.0.0.1:7702")
+
+
+def _split_address(given: _Given, text: str, default_port: int) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or text.endswith("]"):
+        host, port = text, str(default_port)
+    is_port = port.isascii() and port.isdigit() and int(port) < 65_536
+    if not host or not is_port or "/" in host or (":" in host and not host.startswith("[")):
+        raise _wrong(given, f"HOST:PORT, like 127.0.0.1:{default_port}")
+    return host, int(port)
+
+
+def reachable(bind: str) -> str:
+    """Where a process on the same machine reaches what listens at an address."""
+    host, _, port = bind.removeprefix("tcp://").rpartition(":")
+    return f"tcp://{'127.0.0.1' if host in ('*', '0.0.0.0', '[::]') else host}:{port}"

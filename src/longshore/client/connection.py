@@ -1,0 +1,448 @@
+"""A client's conversation with whichever dispatcher answers.
+
+Every request may be repeated: a submit is known by its jobs' ids, the others only read, or ask for
+a state that asking again does not change. So a request that gets no answer within `try_s` is simply
+sent again, with the same `rid`, to the next address, until `timeout_s` has passed; whichever answer
+comes first counts. One socket, the current one, carries all requests at once. One that was left is
+kept only as long as it owes somebody an answer, and closing it drops what it could not send, so
+that nothing is delivered after its sender has given up on it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
+from uuid import UUID
+
+import zmq
+
+from longshore.client.credentials import key_advice
+from longshore.errors import (
+    ConfigError,
+    DispatcherUnavailable,
+    LongshoreError,
+    ProtocolError,
+    Unavailable,
+    from_code,
+)
+from longshore.links.zeromq import Dealer, Secure
+from longshore.model.job import Ended, Job, JobFilter, Submission
+from longshore.model.worker import Capacity, QueueView, WorkerView
+from longshore.ports import Link, OnMessages
+from longshore.wire import codec, messages
+from longshore.wire.messages import (
+    CancelAnswer,
+    DispatcherAnswer,
+    DrainAnswer,
+    HelloAnswer,
+    Request,
+    RetryAnswer,
+    SubmitAnswer,
+    WhyAnswer,
+)
+
+Ref = UUID | int
+"""What names a job: its id, or its number."""
+
+Connect = Callable[[str, OnMessages], Link]
+"""Opens a link to an address."""
+
+DEFAULT_ADDRESS = "tcp://127.0.0.1:7702"
+MAX_CHUNK_JOBS = 2_000
+MAX_CHUNK_BYTES = 16 * 1024 * 1024
+CHUNKS_IN_FLIGHT = 4
+
+T = TypeVar("T")
+
+
+def parse_addresses(connect: str | Iterable[str]) -> tuple[str, ...]:
+    """The addresses in a comma-separated text or a list, each like tcp://127.0.0.1:7702."""
+    parts = connect.split(",") if isinstance(connect, str) else connect
+    addresses = tuple(part.strip() for part in parts if part.strip())
+    if not addresses:
+        raise ConfigError(f"no dispatcher to connect to: give an address like {DEFAULT_ADDRESS}")
+    for address in addresses:
+        if "://" not in address:
+            raise ConfigError(f"'{address}' is not an address; it looks like {DEFAULT_ADDRESS}")
+    return addresses
+
+
+class _Line:
+    """One socket, who waits for an answer from it, and when it last said anything."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.heard_at = float("-inf")
+        self.owes: set[int] = set()
+        self.link: Link
+
+
+class _Exchange:
+    """One request until it is answered."""
+
+    def __init__(
+        self, request: Request, answer: asyncio.Future[Any], patience_s: float, deadline: float
+    ) -> None:
+        self.request = request
+        self.frames = codec.encode(request)
+        self.answer = answer
+        self.patience_s = patience_s
+        self.deadline = deadline
+        self.begun_at = answer.get_loop().time()
+        self.sent_at = self.begun_at
+        self.line: _Line | None = None
+        self.timer: asyncio.TimerHandle | None = None
+        self.refusal: LongshoreError | None = None
+
+    def fail(self, error: LongshoreError) -> None:
+        """Ends the exchange without an answer."""
+        if not self.answer.done():
+            self.answer.set_exception(error)
+
+
+class Connection:
+    """Speaks to one dispatcher of several at a time, on the event loop it is first used on."""
+
+    def __init__(
+        self,
+        addresses: str | Iterable[str] = DEFAULT_ADDRESS,
+        *,
+        timeout_s: float = 10.0,
+        try_s: float = 2.5,
+        wait_slice_s: float = 5.0,
+        pause_s: float = 0.25,
+        connect: Connect | None = None,
+        secure: Secure | None = None,
+    ) -> None:
+        self.addresses = parse_addresses(addresses)
+        self.timeout_s = timeout_s
+        self._try_s = min(try_s, timeout_s)
+        self._wait_slice_s = wait_slice_s
+        self._pause_s = pause_s
+        self._context: zmq.Context[zmq.Socket[bytes]] | None = None
+        self._connect = connect or self._dial
+        self._secure = secure
+        self._rids = itertools.count(1)
+        self._turn = 0
+        self._line: _Line | None = None
+        self._lines: list[_Line] = []
+        self._pending: dict[int, _Exchange] = {}
+        self._noise = ""
+        self._closed = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # what can be asked
+
+    async def submit(
+        self, jobs: Sequence[Submission], strict: bool = False
+    ) -> tuple[SubmitAnswer, ...]:
+        """What became of each job, in the order given. Large lists go in several messages."""
+        room = asyncio.Semaphore(CHUNKS_IN_FLIGHT)
+
+        async def send(chunk: tuple[Submission, ...]) -> tuple[SubmitAnswer, ...]:
+            async with room:
+                answers = await self._ask(lambda rid: messages.Submit(rid, chunk, strict))
+            return _one_each(chunk, answers)
+
+        chunks = list(chunked(jobs))
+        if len(chunks) == 1:
+            return await send(chunks[0])
+        return tuple(itertools.chain.from_iterable(await _all(send(chunk) for chunk in chunks)))
+
+    async def wait(
+        self, ids: Sequence[UUID], wait_s: float, every: bool = False
+    ) -> tuple[Ended, ...]:
+        """The outcomes of those that ended: once any has, or `every` one, or `wait_s` passed."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + wait_s
+        missing = dict.fromkeys(ids)
+        found: list[Ended] = []
+        while missing:
+            left_s = max(0.0, deadline - loop.time())
+            ended = await self._wait_once(tuple(missing), min(left_s, self._wait_slice_s), every)
+            found += ended
+            for outcome in ended:
+                missing.pop(outcome.id, None)
+            if (ended and not every) or left_s <= self._wait_slice_s:
+                break
+        return tuple(found)
+
+    async def _wait_once(
+        self, jobs: tuple[UUID, ...], slice_s: float, every: bool
+    ) -> tuple[Ended, ...]:
+        answer: tuple[Ended, ...] = await self._ask(
+            lambda rid: messages.Wait(rid, jobs, slice_s, every), within_s=slice_s
+        )
+        return answer
+
+    async def job(self, ref: Ref) -> Job:
+        """One job, whole; `NotFound` if there is none."""
+        answer: Job = await self._ask(lambda rid: messages.Show(rid, ref))
+        return answer
+
+    async def why(self, ref: Ref) -> WhyAnswer:
+        """Why a job is where it is, in words."""
+        answer: WhyAnswer = await self._ask(lambda rid: messages.Why(rid, ref))
+        return answer
+
+    async def jobs(self, wanted: JobFilter | None = None) -> tuple[Job, ...]:
+        """Jobs, newest first, without their arguments, results and history."""
+        answer: tuple[Job, ...] = await self._ask(
+            lambda rid: messages.ListJobs(rid, wanted or JobFilter())
+        )
+        return answer
+
+    async def cancel(self, refs: Sequence[Ref]) -> tuple[CancelAnswer, ...]:
+        """Cancels jobs; says of each what that did."""
+        answer: tuple[CancelAnswer, ...] = await self._ask(
+            lambda rid: messages.Cancel(rid, tuple(refs))
+        )
+        return answer
+
+    async def retry(self, refs: Sequence[Ref]) -> tuple[RetryAnswer, ...]:
+        """Runs jobs again that ended without success; says of each what that did."""
+        answer: tuple[RetryAnswer, ...] = await self._ask(
+            lambda rid: messages.Retry(rid, tuple(refs))
+        )
+        return answer
+
+    async def workers(self) -> tuple[WorkerView, ...]:
+        """Who works, and who did until lately."""
+        answer: tuple[WorkerView, ...] = await self._ask(messages.ListWorkers)
+        return answer
+
+    async def drain(self, workers: Sequence[str]) -> tuple[DrainAnswer, ...]:
+        """Has workers finish what they run and leave; says of each what that did."""
+        answer: tuple[DrainAnswer, ...] = await self._ask(
+            lambda rid: messages.Drain(rid, tuple(workers))
+        )
+        return answer
+
+    async def dispatchers(self) -> tuple[DispatcherAnswer, ...]:
+        """Who dispatches."""
+        answer: tuple[DispatcherAnswer, ...] = await self._ask(messages.ListDispatchers)
+        return answer
+
+    async def capacity(self) -> Capacity:
+        """What the fleet can take."""
+        answer: Capacity = await self._ask(messages.ShowCapacity)
+        return answer
+
+    async def queues(self) -> tuple[QueueView, ...]:
+        """Which queues there are, and what they hold."""
+        answer: tuple[QueueView, ...] = await self._ask(messages.ListQueues)
+        return answer
+
+    async def pause(self, queue: str, paused: bool = True) -> None:
+        """Pauses a queue, or lets it go on."""
+        await self._ask(lambda rid: messages.Pause(rid, queue, paused))
+
+    async def hello(self) -> HelloAnswer:
+        """Who answers."""
+        answer: HelloAnswer = await self._ask(messages.Hello)
+        return answer
+
+    def close(self) -> None:
+        """Lets go of every socket; requests under way fail as unavailable."""
+        self._closed = True
+        for exchange in list(self._pending.values()):
+            exchange.fail(DispatcherUnavailable("the connection was closed before an answer came"))
+        for line in self._lines:
+            line.link.close()
+        self._lines.clear()
+        self._line = None
+        if self._context is not None:
+            self._context.term()
+            self._context = None
+
+    # how it is asked
+
+    async def _ask(self, make: Callable[[int], Request], within_s: float = 0.0) -> Any:
+        """The answer to a request that may take the other side `within_s` to give."""
+        if self._closed:
+            raise DispatcherUnavailable("the connection is closed; make a new one")
+        loop = asyncio.get_running_loop()
+        request = make(next(self._rids))
+        exchange = _Exchange(
+            request,
+            loop.create_future(),
+            patience_s=self._try_s + within_s,
+            deadline=loop.time() + self.timeout_s + within_s,
+        )
+        self._pending[request.rid] = exchange
+        try:
+            self._send(exchange)
+            return codec.answer_to(request, await exchange.answer)
+        finally:
+            self._forget(exchange)
+
+    def _send(self, exchange: _Exchange) -> None:
+        """Sends a request on the current line, and again when its patience is at an end."""
+        line = self._current()
+        now = asyncio.get_running_loop().time()
+        exchange.line, exchange.sent_at = line, now
+        line.owes.add(exchange.request.rid)
+        line.link.send(b"", exchange.frames)
+        self._look_again(exchange, exchange.patience_s)
+
+    def _look_again(self, exchange: _Exchange, after_s: float) -> None:
+        loop = asyncio.get_running_loop()
+        if exchange.timer is not None:
+            exchange.timer.cancel()
+        due_s = max(0.0, min(after_s, exchange.deadline - loop.time()))
+        exchange.timer = loop.call_later(due_s, self._again, exchange)
+
+    def _again(self, exchange: _Exchange) -> None:
+        """Repeats a request that got no answer, elsewhere if its dispatcher says nothing at all."""
+        if exchange.answer.done():
+            return
+        if asyncio.get_running_loop().time() >= exchange.deadline:
+            exchange.fail(exchange.refusal or self._unavailable(exchange))
+            return
+        line = exchange.line
+        try:
+            if line is not None and line.heard_at < exchange.sent_at and len(self.addresses) > 1:
+                self._leave(line)
+            else:
+                self._send(exchange)
+        except ConfigError as error:
+            exchange.fail(error)
+
+    def _leave(self, line: _Line) -> None:
+        """Moves on to the next address, with every request that waits for this silent one."""
+        self._turn_from(line)
+        for exchange in list(self._pending.values()):
+            if exchange.line is line and not exchange.answer.done():
+                self._send(exchange)
+
+    def _turn_from(self, line: _Line | None) -> None:
+        if line is self._line and len(self.addresses) > 1:
+            self._line = None
+            self._turn += 1
+
+    def _current(self) -> _Line:
+        if self._line is None:
+            line = _Line(self.addresses[self._turn % len(self.addresses)])
+            line.link = self._connect(line.address, lambda arrived: self._heard(line, arrived))
+            self._lines.append(line)
+            self._line = line
+        return self._line
+
+    def _dial(self, address: str, on_messages: OnMessages) -> Link:
+        if self._context is None:
+            self._context = zmq.Context()
+        return Dealer(self._context, address, on_messages, self._secure)
+
+    def _heard(self, line: _Line, arrived: list[tuple[bytes, list[bytes]]]) -> None:
+        line.heard_at = asyncio.get_running_loop().time()
+        for _, frames in arrived:
+            try:
+                message = codec.to_client.decode(frames)
+            except ProtocolError as error:
+                self._noise = f"; what answers does not speak our protocol ({error})"
+                continue
+            exchange = self._pending.get(message.rid)
+            if exchange is not None and not exchange.answer.done():
+                self._answered(exchange, message)
+
+    def _answered(self, exchange: _Exchange, message: messages.Answer) -> None:
+        if isinstance(message, messages.Ok):
+            exchange.answer.set_result(message)
+            return
+        error = from_code(message.code, message.message)
+        if isinstance(error, Unavailable):
+            self._postpone(exchange, error)
+        else:
+            exchange.fail(error)
+
+    def _postpone(self, exchange: _Exchange, error: Unavailable) -> None:
+        """Asks again after a pause, and elsewhere: a dispatcher may be cut off from its store."""
+        if exchange.refusal is None:
+            until = asyncio.get_running_loop().time() + self.timeout_s
+            exchange.deadline = min(exchange.deadline, until)
+        exchange.refusal = error
+        self._turn_from(exchange.line)
+        self._look_again(exchange, self._pause_s)
+
+    def _forget(self, exchange: _Exchange) -> None:
+        """Closes lines that nobody waits for, unless it is the current one and it answers."""
+        rid = exchange.request.rid
+        self._pending.pop(rid, None)
+        if exchange.timer is not None:
+            exchange.timer.cancel()
+        for line in list(self._lines):
+            line.owes.discard(rid)
+            if line.owes or (line is self._line and line.heard_at >= exchange.sent_at):
+                continue
+            line.link.close()
+            self._lines.remove(line)
+            if line is self._line:
+                self._line = None
+
+    def _unavailable(self, exchange: _Exchange) -> DispatcherUnavailable:
+        if any(line.heard_at >= exchange.begun_at for line in self._lines):
+            return DispatcherUnavailable(
+                f"no answer within {self.timeout_s:g} s, although a dispatcher is there: it is "
+                "overloaded, or waits for its store; try again"
+            )
+        advice = key_advice(self._secure, self.addresses, "client")
+        return DispatcherUnavailable(
+            f"no dispatcher answers at {', '.join(self.addresses)}{self._noise}; is `longshore up` "
+            f"running? (gave up after {self.timeout_s:g} s; clients connect to the port that "
+            f"--frontend names, 7702 unless told){advice}"
+        )
+
+
+async def _all(coroutines: Iterable[Any]) -> list[Any]:
+    """All the answers, in order; the first error cancels the rest."""
+    tasks = [asyncio.ensure_future(coroutine) for coroutine in coroutines]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+def _one_each(
+    jobs: Sequence[Submission], answers: tuple[SubmitAnswer, ...]
+) -> tuple[SubmitAnswer, ...]:
+    if len(answers) != len(jobs):
+        raise ProtocolError(f"{len(jobs)} jobs were submitted, {len(answers)} were answered")
+    return answers
+
+
+def _size(job: Submission) -> int:
+    """A little more than the bytes a job takes on the wire."""
+    text = len(job.kind) + len(job.queue) + len(job.target) + len(job.unique_key or "")
+    return 512 + len(job.args) + 4 * (text + sum(map(len, job.options.labels)))
+
+
+def chunked(
+    jobs: Iterable[Submission],
+    most_jobs: int = MAX_CHUNK_JOBS,
+    most_bytes: int = MAX_CHUNK_BYTES,
+) -> Iterator[tuple[Submission, ...]]:
+    """The jobs in order, in pieces that fit into one message each."""
+    chunk: list[Submission] = []
+    size = 0
+    for job in jobs:
+        if chunk and (len(chunk) >= most_jobs or size + _size(job) > most_bytes):
+            yield tuple(chunk)
+            chunk, size = [], 0
+        chunk.append(job)
+        size += _size(job)
+    if chunk:
+        yield tuple(chunk)

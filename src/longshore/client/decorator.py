@@ -1,0 +1,80 @@
+"""`@app.job`: makes a function a kind of job, and keeps its types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any, Concatenate, ParamSpec, TypeVar, overload
+
+from msgspec import UNSET, UnsetType
+
+from longshore.client.kind import AnyKind, Kind, Terms
+from longshore.executors.context import Context
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+Declare = Callable[[Callable[..., Any], str | None, Terms], AnyKind]
+"""Takes a function, its kind if it was given one, and its terms; gives what replaces it."""
+
+
+class Decorator:
+    """Given a function, declares it; given options, is a decorator with these.
+
+    A job gives what its function does once awaited. A context as the first parameter is given by
+    the worker, so that a submit does not take it.
+    """
+
+    def __init__(
+        self, declare: Declare, kind: str | None = None, terms: Terms | None = None
+    ) -> None:
+        self._declare = declare
+        self._kind = kind
+        self._terms = terms or Terms()
+
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /
+    ) -> Kind[P, R, Concatenate[Context, P], Coroutine[Any, Any, R]]: ...
+
+    @overload
+    def __call__(
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> Kind[P, R, P, Coroutine[Any, Any, R]]: ...
+
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[Context, P], R], /
+    ) -> Kind[P, R, Concatenate[Context, P], R]: ...
+
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Kind[P, R, P, R]: ...
+
+    @overload
+    def __call__(
+        self,
+        /,
+        *,
+        kind: str | None = None,
+        retries: int | UnsetType = UNSET,
+        backoff_s: float | UnsetType = UNSET,
+        backoff_factor: float | UnsetType = UNSET,
+        max_backoff_s: float | UnsetType = UNSET,
+        jitter: float | UnsetType = UNSET,
+        timeout_s: float | UnsetType | None = UNSET,
+        queue: str | UnsetType = UNSET,
+        priority: int | UnsetType = UNSET,
+        target: str | UnsetType = UNSET,
+    ) -> Decorator: ...
+
+    def __call__(
+        self,
+        function: Callable[..., Any] | UnsetType = UNSET,
+        /,
+        *,
+        kind: str | None = None,
+        **options: Any,
+    ) -> Any:
+        chosen = Decorator(self._declare, kind or self._kind, self._terms.but(**options))
+        if function is UNSET:
+            return chosen
+        return self._declare(function, chosen._kind, chosen._terms)

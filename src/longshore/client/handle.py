@@ -1,0 +1,220 @@
+"""A job that was submitted, and what can be asked of it.
+
+Each question has two faces: `…_async` for a caller with an event loop, which is where the work is
+done, and one without the suffix that waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable
+from typing import Generic, TypeVar
+from uuid import UUID
+
+from longshore.client.access import Access
+from longshore.errors import (
+    JobCancelled,
+    JobFailed,
+    JobUnsuccessful,
+    LongshoreError,
+    NotFinished,
+    NotFound,
+)
+from longshore.model.job import CancelVerdict, Ended, Job, JobState, RetryVerdict
+
+R = TypeVar("R")
+
+_WHY_WITHIN_S = 1.0
+
+
+class Handle(Generic[R]):
+    """One job. `existing` says that a unique key led to a job that was already there."""
+
+    def __init__(
+        self,
+        access: Access,
+        id: UUID,
+        number: int,
+        kind: str,
+        unpack: Callable[[bytes | None], R],
+        *,
+        existing: bool = False,
+    ) -> None:
+        self.id = id
+        self.number = number
+        self.kind = kind
+        self.existing = existing
+        self._access = access
+        self._unpack = unpack
+        self._ended: Ended | None = None
+
+    def __repr__(self) -> str:
+        return f"<Handle of job {self.number} ({self.kind}) {self.id}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Handle) and other.id == self.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    # looking
+
+    async def job_async(self) -> Job:
+        """Everything the store knows of the job."""
+        return await self._access.connection().job(self.id)
+
+    def job(self) -> Job:
+        """Everything the store knows of the job."""
+        return self._access.run(self.job_async())
+
+    async def status_async(self) -> JobState:
+        """Where the job is in its life."""
+        return (await self.job_async()).state
+
+    def status(self) -> JobState:
+        """Where the job is in its life."""
+        return self._access.run(self.status_async())
+
+    async def why_async(self) -> str:
+        """Why the job is where it is, in words."""
+        return (await self._access.connection().why(self.id)).why
+
+    def why(self) -> str:
+        """Why the job is where it is, in words."""
+        return self._access.run(self.why_async())
+
+    # waiting
+
+    async def wait_async(self, timeout_s: float | None = None) -> JobState:
+        """The state the job ended in, however it did; `NotFinished` if it takes too long."""
+        return (await self._end(timeout_s)).state
+
+    def wait(self, timeout_s: float | None = None) -> JobState:
+        """The state the job ended in, however it did; `NotFinished` if it takes too long."""
+        return self._access.run(self.wait_async(timeout_s))
+
+    async def result_async(self, timeout_s: float | None = None) -> R:
+        """What the job returned.
+
+        Raises `JobFailed` or `JobCancelled` if it ended otherwise, `NotFinished` if it has not
+        ended within `timeout_s`.
+        """
+        ended = await self._end(timeout_s)
+        if ended.state is not JobState.SUCCEEDED:
+            raise _unsuccessful(f"job {self.number} ({self.kind})", ended)
+        return self._unpack(ended.result)
+
+    def result(self, timeout_s: float | None = None) -> R:
+        """What the job returned; raises as `result_async` does."""
+        return self._access.run(self.result_async(timeout_s))
+
+    async def _end(self, timeout_s: float | None) -> Ended:
+        if self._ended is None:
+            self._ended = await self._access.outcomes().ended(self.id, timeout_s)
+        if self._ended is None:
+            raise NotFinished(
+                f"job {self.number} ({self.kind}) has not ended within {timeout_s:g} s"
+                f"{await self._reason()}; it goes on, and can be waited for again"
+            )
+        return self._ended
+
+    async def _reason(self) -> str:
+        """Why it has not, if that can be told quickly."""
+        try:
+            return f": {await asyncio.wait_for(self.why_async(), _WHY_WITHIN_S)}"
+        except (LongshoreError, TimeoutError):
+            return ""
+
+    def remember(self, ended: Ended) -> None:
+        """Keeps an outcome that somebody else heard of."""
+        self._ended = ended
+
+    # changing
+
+    async def cancel_async(self) -> CancelVerdict:
+        """Cancels the job; says what that did."""
+        answer = (await self._access.connection().cancel((self.id,)))[0]
+        if answer.verdict is CancelVerdict.NOT_FOUND:
+            raise self._not_found()
+        return answer.verdict
+
+    def cancel(self) -> CancelVerdict:
+        """Cancels the job; says what that did."""
+        return self._access.run(self.cancel_async())
+
+    async def retry_async(self) -> RetryVerdict:
+        """Runs the job again if it ended without success; says what that did."""
+        answer = (await self._access.connection().retry((self.id,)))[0]
+        if answer.verdict is RetryVerdict.NOT_FOUND:
+            raise self._not_found()
+        self._ended = None
+        return answer.verdict
+
+    def retry(self) -> RetryVerdict:
+        """Runs the job again if it ended without success; says what that did."""
+        return self._access.run(self.retry_async())
+
+    def _not_found(self) -> NotFound:
+        return NotFound(f"there is no job {self.id} (any more)")
+
+
+def _unsuccessful(who: str, ended: Ended) -> JobUnsuccessful:
+    error = ended.error
+    what = "" if error is None else f": {f'{error.type}: ' if error.type else ''}{error.message}"
+    if ended.state is JobState.CANCELLED:
+        return JobCancelled(f"{who} was cancelled{what}")
+    said = "failed" if ended.state is JobState.FAILED else f"ended as {ended.state.value}"
+    if error is None:
+        return JobFailed(f"{who} {said}", reason=ended.state.value)
+    return JobFailed(
+        f"{who} {said}{what}",
+        reason=error.reason.value,
+        type=error.type,
+        traceback=error.traceback,
+    )
+
+
+async def as_ended_async(
+    access: Access, handles: Iterable[Handle[R]], timeout_s: float | None
+) -> AsyncGenerator[Handle[R], None]:
+    """The handles in the order in which their jobs end, each with its outcome."""
+    waiting: dict[UUID, list[Handle[R]]] = {}
+    for handle in handles:
+        waiting.setdefault(handle.id, []).append(handle)
+    outcomes = access.outcomes()
+    expected = {job: outcomes.expect(job) for job in waiting}
+    arrived: asyncio.Queue[asyncio.Future[Ended]] = asyncio.Queue()
+    for outcome in expected.values():
+        outcome.add_done_callback(arrived.put_nowait)
+    until = None if timeout_s is None else asyncio.get_running_loop().time() + timeout_s
+    try:
+        while waiting:
+            for ended in await _next_ended(arrived, until) or await _last_look(access, waiting):
+                for handle in waiting.pop(ended.id, ()):
+                    handle.remember(ended)
+                    yield handle
+    finally:
+        for job, outcome in expected.items():
+            outcomes.release(job, outcome)
+
+
+async def _next_ended(
+    arrived: asyncio.Queue[asyncio.Future[Ended]], until: float | None
+) -> tuple[Ended, ...]:
+    try:
+        async with asyncio.timeout_at(until):
+            outcome = await arrived.get()
+    except TimeoutError:
+        return ()
+    return (outcome.result(),)
+
+
+async def _last_look(access: Access, waiting: Collection[UUID]) -> tuple[Ended, ...]:
+    """What has ended by now, when the time is up; `NotFinished` if nothing has."""
+    found = await access.connection().wait(tuple(waiting), 0)
+    if not found:
+        raise NotFinished(
+            f"{len(waiting):,} jobs have not ended within the time given; they go on, and can be "
+            "waited for again"
+        )
+    return found

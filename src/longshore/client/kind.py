@@ -1,0 +1,214 @@
+"""A kind of job: a function, and the terms on which its jobs are submitted."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any, Generic, ParamSpec, TypeVar
+from uuid import UUID
+
+from msgspec import UNSET, Struct, UnsetType, structs
+
+from longshore.client.access import Access
+from longshore.client.handle import Handle
+from longshore.client.handler import FunctionHandler
+from longshore.core.limits import check_submission
+from longshore.errors import InvalidInput, from_code
+from longshore.model.job import ANY_TARGET, DEFAULT_QUEUE, Options, RetryPolicy, Submission
+from longshore.wire.messages import SubmitAnswer
+
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+R = TypeVar("R")
+C = TypeVar("C", covariant=True)
+
+
+class Terms(Struct, frozen=True, kw_only=True):
+    """Everything about a job beside its kind and its arguments."""
+
+    queue: str = DEFAULT_QUEUE
+    target: str = ANY_TARGET
+    priority: int = 0
+    timeout_s: float | None = None
+    retry: RetryPolicy = RetryPolicy()
+    delay_s: float | None = None
+    run_at: datetime | None = None
+    unique_key: str | None = None
+    labels: tuple[str, ...] = ()
+    id: UUID | None = None
+
+    def but(self, **changes: object) -> Terms:
+        """The same, except for what is given; retries and backoff change the retry policy."""
+        given = {name: value for name, value in changes.items() if value is not UNSET}
+        policy = {field: given.pop(name) for name, field in _POLICY_FIELDS.items() if name in given}
+        if "retries" in given:
+            policy["attempts"] = _attempts(given.pop("retries"))
+        if "labels" in given:
+            given["labels"] = _labels(given["labels"])
+        return structs.replace(self, retry=structs.replace(self.retry, **policy), **given)
+
+    def submission(self, id: UUID, kind: str, args: bytes) -> Submission:
+        """A job on these terms; `InvalidInput` if a limit is not kept."""
+        submission = Submission(
+            id,
+            kind,
+            args,
+            queue=self.queue,
+            target=self.target,
+            priority=self.priority,
+            run_at=self.run_at,
+            delay_s=self.delay_s,
+            unique_key=self.unique_key,
+            options=Options(timeout_s=self.timeout_s, retry=self.retry, labels=self.labels),
+        )
+        check_submission(submission)
+        return submission
+
+
+_POLICY_FIELDS = {
+    "backoff_s": "backoff_s",
+    "backoff_factor": "factor",
+    "max_backoff_s": "max_backoff_s",
+    "jitter": "jitter",
+}
+
+
+def _attempts(retries: object) -> object:
+    """A job that may be retried n times is attempted once more than that."""
+    return retries + 1 if isinstance(retries, int) and not isinstance(retries, bool) else retries
+
+
+def _labels(labels: object) -> tuple[object, ...]:
+    if isinstance(labels, str) or not isinstance(labels, Sequence):
+        raise InvalidInput(f"labels is {labels!r}; give a list of texts")
+    return tuple(labels)
+
+
+class Call(Generic[R]):
+    """One job, described but not yet submitted. Submitting it again is the same job again."""
+
+    def __init__(
+        self, access: Access, submission: Submission, unpack: Callable[[bytes | None], R]
+    ) -> None:
+        self.submission = submission
+        self._access = access
+        self._unpack = unpack
+
+    @property
+    def id(self) -> UUID:
+        """The id the job has, or will have."""
+        return self.submission.id
+
+    def __repr__(self) -> str:
+        return f"<Call of {self.submission.kind} {self.id}>"
+
+    async def submit_async(self, *, strict: bool = False) -> Handle[R]:
+        """Submits the job; with `strict` only if some live worker serves its kind."""
+        answers = await self._access.connection().submit((self.submission,), strict)
+        return self.accepted(answers[0], self._access)
+
+    def submit(self, *, strict: bool = False) -> Handle[R]:
+        """Submits the job; with `strict` only if some live worker serves its kind."""
+        return self._access.run(self.submit_async(strict=strict))
+
+    def accepted(self, answer: SubmitAnswer, access: Access) -> Handle[R]:
+        """The handle of the job that the answer names; raises if it was refused."""
+        if answer.code:
+            raise from_code(answer.code, answer.message)
+        return Handle(
+            access,
+            answer.id,
+            answer.number,
+            self.submission.kind,
+            self._unpack,
+            existing=answer.existing,
+        )
+
+
+class Kind(Generic[P, R, Q, C]):
+    """A function whose calls can be submitted as jobs. Called directly, it is the function.
+
+    P is what a submit takes and R what the job's result is; Q and C are the same of a direct call,
+    which is also given the context, and may be a coroutine.
+    """
+
+    __name__: str
+    __wrapped__: Callable[Q, C]
+
+    def __init__(
+        self,
+        access: Access,
+        handler: FunctionHandler,
+        function: Callable[Q, C],
+        terms: Terms,
+        new_id: Callable[[], UUID],
+    ) -> None:
+        self.kind = handler.kind
+        self.handler = handler
+        self._access = access
+        self._terms = terms
+        self._new_id = new_id
+        functools.update_wrapper(self, function, updated=())
+
+    def __repr__(self) -> str:
+        return f"<Kind {self.kind}>"
+
+    def __call__(self, *args: Q.args, **kwargs: Q.kwargs) -> C:
+        """Runs the function here and now, without any job."""
+        return self.__wrapped__(*args, **kwargs)
+
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
+        """Describes a job, whose arguments are checked, without submitting it."""
+        signature = self.handler.signature
+        packed = signature.pack(args, kwargs)
+        submission = self._terms.submission(self._terms.id or self._new_id(), self.kind, packed)
+        return Call(self._access, submission, signature.unpack_result)
+
+    async def submit_async(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+        """Submits a job; when this returns, it is durable."""
+        return await self.call(*args, **kwargs).submit_async()
+
+    def submit(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+        """Submits a job; when this returns, it is durable."""
+        return self.call(*args, **kwargs).submit()
+
+    def options(
+        self,
+        *,
+        delay_s: float | UnsetType | None = UNSET,
+        run_at: datetime | UnsetType | None = UNSET,
+        priority: int | UnsetType = UNSET,
+        unique_key: str | UnsetType | None = UNSET,
+        labels: Sequence[str] | UnsetType = UNSET,
+        id: UUID | UnsetType | None = UNSET,
+        queue: str | UnsetType = UNSET,
+        target: str | UnsetType = UNSET,
+        timeout_s: float | UnsetType | None = UNSET,
+        retries: int | UnsetType = UNSET,
+        backoff_s: float | UnsetType = UNSET,
+        backoff_factor: float | UnsetType = UNSET,
+        max_backoff_s: float | UnsetType = UNSET,
+        jitter: float | UnsetType = UNSET,
+    ) -> Kind[P, R, Q, C]:
+        """The same function on other terms; what is not given stays as it was."""
+        terms = self._terms.but(
+            delay_s=delay_s,
+            run_at=run_at,
+            priority=priority,
+            unique_key=unique_key,
+            labels=labels,
+            id=id,
+            queue=queue,
+            target=target,
+            timeout_s=timeout_s,
+            retries=retries,
+            backoff_s=backoff_s,
+            backoff_factor=backoff_factor,
+            max_backoff_s=max_backoff_s,
+            jitter=jitter,
+        )
+        return Kind(self._access, self.handler, self.__wrapped__, terms, self._new_id)
+
+
+AnyKind = Kind[..., Any, ..., Any]

@@ -1,0 +1,119 @@
+"""The outcomes that an event loop waits for, asked for together.
+
+Many tasks may wait for a job each. Their ids are asked for in few requests, and after an answer
+what is left of a request joins the others for the next one. How soon that is sent grows with the
+number of ids, so that a dispatcher is asked for at most 20,000 ids a second: a single waiter hears
+at once, one of 10,000 within half a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from uuid import UUID
+
+from longshore.client.connection import Connection
+from longshore.model.job import Ended
+
+PACE_S = 1 / 20_000
+MAX_IDS = 500
+
+
+class _Expected:
+    """A job that somebody waits for, and how many do."""
+
+    def __init__(self, outcome: asyncio.Future[Ended]) -> None:
+        self.outcome = outcome
+        self.waiters = 0
+
+
+class Outcomes:
+    """Waits for jobs on behalf of everybody on one event loop."""
+
+    def __init__(
+        self, connection: Connection, *, pace_s: float = PACE_S, slice_s: float = 5.0
+    ) -> None:
+        self._connection = connection
+        self._pace_s = pace_s
+        self._slice_s = slice_s
+        self._expected: dict[UUID, _Expected] = {}
+        self._unasked: dict[UUID, None] = {}
+        self._asked: set[UUID] = set()
+        self._asked_at = float("-inf")
+        self._timer: asyncio.TimerHandle | None = None
+        self._requests: set[asyncio.Task[None]] = set()
+
+    async def ended(self, job: UUID, timeout_s: float | None) -> Ended | None:
+        """A job's outcome, or None if it has none within the time."""
+        outcome = self.expect(job)
+        try:
+            await asyncio.wait((outcome,), timeout=timeout_s)
+            if outcome.done():
+                return outcome.result()
+        finally:
+            self.release(job, outcome)
+        # A last look: what was asked for lately may be older than what is known by now.
+        found = await self._connection.wait((job,), 0)
+        return found[0] if found else None
+
+    def expect(self, job: UUID) -> asyncio.Future[Ended]:
+        """A job's outcome to come. It is shared: do not cancel it, but `release` it."""
+        expected = self._expected.get(job)
+        if expected is None:
+            future: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
+            expected = self._expected[job] = _Expected(future)
+            self._queue([job])
+        expected.waiters += 1
+        return expected.outcome
+
+    def release(self, job: UUID, outcome: asyncio.Future[Ended]) -> None:
+        """Somebody who expected this outcome does not wait any longer."""
+        expected = self._expected.get(job)
+        if expected is not None and expected.outcome is outcome:
+            expected.waiters -= 1
+            if expected.waiters == 0:
+                del self._expected[job]
+                self._unasked.pop(job, None)
+
+    def _queue(self, jobs: Sequence[UUID]) -> None:
+        self._unasked.update((job, None) for job in jobs if job not in self._asked)
+        if self._timer is None and self._unasked:
+            loop = asyncio.get_running_loop()
+            at = self._asked_at + self._pace_s * len(self._expected)
+            self._timer = loop.call_later(max(0.0, at - loop.time()), self._ask)
+
+    def _ask(self) -> None:
+        self._timer = None
+        self._asked_at = asyncio.get_running_loop().time()
+        jobs = list(self._unasked)
+        self._unasked.clear()
+        self._asked.update(jobs)
+        for start in range(0, len(jobs), MAX_IDS):
+            task = asyncio.ensure_future(self._hear_of(jobs[start : start + MAX_IDS]))
+            self._requests.add(task)
+            task.add_done_callback(self._requests.discard)
+
+    async def _hear_of(self, jobs: Sequence[UUID]) -> None:
+        """Asks once; whatever has not ended is asked for again with the next request."""
+        try:
+            ended = await self._connection.wait(jobs, self._slice_s)
+        except Exception as error:
+            for job in jobs:
+                self._fail(job, error)
+            return
+        finally:
+            self._asked.difference_update(jobs)
+        for outcome in ended:
+            self._tell(outcome)
+        self._queue([job for job in jobs if job in self._expected])
+
+    def _tell(self, outcome: Ended) -> None:
+        expected = self._expected.pop(outcome.id, None)
+        if expected is not None:
+            expected.outcome.set_result(outcome)
+
+    def _fail(self, job: UUID, error: Exception) -> None:
+        expected = self._expected.pop(job, None)
+        if expected is not None:
+            expected.outcome.set_exception(error)
+            expected.outcome.exception()  # one waiter may raise it for many: none of it is unheard

@@ -1,0 +1,235 @@
+"""What a job takes and gives, read from its function's signature.
+
+Arguments travel as a map by parameter name. They are checked twice against the annotations, as far
+as msgspec knows these: when a job is submitted, so that the mistake is found where it was made, and
+when it is run, where they also become what was annotated (a dataclass, an enum, a UUID) again.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from longshore.core import values
+from longshore.errors import AppError, InvalidArguments, InvalidInput
+from longshore.executors.context import Context
+from longshore.model.worker import Parameter
+
+CONTEXT_PARAMETER: Final = "ctx"
+_UNCHECKED: Final = Any
+_PATH: Final = re.compile(r" - at `(?:key in )?\$(.*)`$")
+
+
+class Signature:
+    """The parameters and the result of one job's function."""
+
+    def __init__(self, kind: str, function: Callable[..., object]) -> None:
+        self.kind = kind
+        hints = _hints(function)
+        self.takes_context = False
+        kept: list[inspect.Parameter] = []
+        for parameter in _parameters(kind, function):
+            if _is_context(hints.get(parameter.name)):
+                self._accept_context(parameter)
+            else:
+                kept.append(_annotated(parameter, hints))
+        self._signature = inspect.Signature(kept)
+        self._rest = _rest(kept)
+        self._named = {p.name: p for p in kept if p.name != self._rest}
+        self._types = {p.name: _checkable(hints.get(p.name)) for p in kept}
+        self._shown = {p.name: _shown(hints.get(p.name)) for p in kept}
+        self._result = _checkable(hints.get("return"))
+
+    def _accept_context(self, parameter: inspect.Parameter) -> None:
+        if parameter.name != CONTEXT_PARAMETER:
+            raise AppError(
+                f"job '{self.kind}': the parameter '{parameter.name}' is a longshore.Context; "
+                f"name it {CONTEXT_PARAMETER}, so that it is given one"
+            )
+        self.takes_context = True
+
+    def parameters(self) -> tuple[Parameter, ...] | None:
+        """What a worker advertises; None if the job takes any names."""
+        if self._rest is not None:
+            return None
+        return tuple(
+            Parameter(name, p.default is inspect.Parameter.empty, self._shown[name])
+            for name, p in self._named.items()
+        )
+
+    # where it is submitted
+
+    def pack(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> bytes:
+        """The arguments of a call as they are stored; `InvalidArguments` if they do not fit."""
+        given = self._bind(args, kwargs)
+        data = values.pack(given, f"the arguments of job '{self.kind}'")
+        self._convert_all(values.unpack(data))
+        return data
+
+    def _bind(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
+        try:
+            bound = self._signature.bind(*args, **kwargs).arguments
+        except TypeError as error:
+            raise InvalidArguments(f"job '{self.kind}': {error}; {self._usage()}") from None
+        if self._rest is not None:
+            bound.update(bound.pop(self._rest, {}))
+        if self.takes_context and CONTEXT_PARAMETER in bound:
+            raise InvalidArguments(
+                f"job '{self.kind}': '{CONTEXT_PARAMETER}' is given by the worker; leave it out"
+            )
+        return bound
+
+    def unpack_result(self, data: bytes | None) -> Any:
+        """A stored result as what the function's annotation says it is."""
+        value = None if data is None else values.unpack(data)
+        try:
+            return _convert(value, self._result)
+        except msgspec.ValidationError as error:
+            raise InvalidInput(
+                f"job '{self.kind}' succeeded, but its result is not what its annotation says: "
+                f"{_explain(error)}; the job's view (`handle.job().result`) has it as stored"
+            ) from None
+
+    # where it is run
+
+    def bind(self, args: bytes) -> dict[str, object]:
+        """The keyword arguments for the function, each as its annotation says."""
+        try:
+            given = values.unpack(args)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise InvalidArguments(
+                f"job '{self.kind}': its arguments are not msgpack: {error}"
+            ) from None
+        if not isinstance(given, dict):
+            raise InvalidArguments(
+                f"job '{self.kind}': its arguments are a {type(given).__name__}, not a map by name"
+            )
+        self._check_names(given)
+        return self._convert_all(given)
+
+    def _check_names(self, given: Mapping[str, object]) -> None:
+        for name, parameter in self._named.items():
+            if parameter.default is inspect.Parameter.empty and name not in given:
+                raise InvalidArguments(
+                    f"job '{self.kind}': missing a required argument: '{name}'; {self._usage()}"
+                )
+        for name in given:
+            is_known = name in self._named or (self._rest is not None and isinstance(name, str))
+            if not is_known or (self.takes_context and name == CONTEXT_PARAMETER):
+                raise InvalidArguments(
+                    f"job '{self.kind}': got an unexpected argument '{name}'; {self._usage()}"
+                )
+
+    def _convert_all(self, given: Mapping[str, object]) -> dict[str, object]:
+        rest = _UNCHECKED if self._rest is None else self._types[self._rest]
+        return {
+            name: self._convert_one(name, value, self._types[name] if name in self._named else rest)
+            for name, value in given.items()
+        }
+
+    def _convert_one(self, name: str, value: object, wanted: Any) -> object:
+        try:
+            return _convert(value, wanted)
+        except msgspec.ValidationError as error:
+            raise InvalidArguments(
+                f"job '{self.kind}': argument '{name}' {_explain(error)}"
+            ) from None
+
+    def _usage(self) -> str:
+        return f"it takes {self._signature}"
+
+
+def _parameters(kind: str, function: Callable[..., object]) -> list[inspect.Parameter]:
+    """The parameters of a function, if each can be given by its name."""
+    try:
+        found = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        raise AppError(f"job '{kind}': its function has no signature to read") from None
+    for parameter in found:
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            raise AppError(
+                f"job '{kind}': '*{parameter.name}' cannot be given by name; take a list instead"
+            )
+        if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
+            raise AppError(
+                f"job '{kind}': '{parameter.name}' is positional-only, but a job's arguments are "
+                "given by name; leave the '/' out"
+            )
+    return found
+
+
+def _annotated(parameter: inspect.Parameter, hints: Mapping[str, Any]) -> inspect.Parameter:
+    return parameter.replace(annotation=hints.get(parameter.name, inspect.Parameter.empty))
+
+
+def _rest(parameters: list[inspect.Parameter]) -> str | None:
+    """The name of `**kwargs`, if there is one."""
+    names = [p.name for p in parameters if p.kind is inspect.Parameter.VAR_KEYWORD]
+    return names[0] if names else None
+
+
+def _hints(function: Callable[..., object]) -> dict[str, Any]:
+    """The annotations by name, those that can be resolved; text where they cannot."""
+    target = inspect.unwrap(function)
+    if not hasattr(target, "__annotations__"):
+        target = type(target).__call__
+    try:
+        return typing.get_type_hints(target, include_extras=True)
+    except Exception:  # an annotation may be any expression, and so raise anything
+        return _hints_one_by_one(target)
+
+
+def _hints_one_by_one(target: Callable[..., object]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, annotation in dict(getattr(target, "__annotations__", {})).items():
+        alone = type("alone", (), {"__annotations__": {name: annotation}})
+        try:
+            found |= typing.get_type_hints(
+                alone, globalns=getattr(target, "__globals__", {}), include_extras=True
+            )
+        except Exception:  # the same
+            found[name] = annotation
+    return found
+
+
+def _is_context(annotation: Any) -> bool:
+    """Whether a parameter is for the job's context, even if its module could not be resolved."""
+    if isinstance(annotation, str):
+        return annotation.rpartition(".")[2] == Context.__name__
+    return annotation is Context
+
+
+def _checkable(annotation: Any) -> Any:
+    """The annotation, if msgspec knows all of it; otherwise what lets anything pass."""
+    if annotation is None or isinstance(annotation, str):
+        return _UNCHECKED
+    try:
+        msgspec.json.schema(annotation)
+        msgspec.msgpack.Decoder(annotation)
+    except Exception:  # whatever it is, it cannot be checked
+        return _UNCHECKED
+    return annotation
+
+
+def _shown(annotation: Any) -> str:
+    if annotation is None:
+        return ""
+    return annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+
+
+def _convert(value: object, wanted: Any) -> Any:
+    return value if wanted is _UNCHECKED else msgspec.convert(value, wanted)
+
+
+def _explain(error: msgspec.ValidationError) -> str:
+    """What msgspec says, as the rest of a sentence."""
+    text = str(error)
+    path = _PATH.search(text)
+    where = f" (at {path[1]})" if path and path[1] else ""
+    text = _PATH.sub("", text).replace("`", "")
+    return text[:1].lower() + text[1:] + where

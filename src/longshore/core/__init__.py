@@ -1,0 +1,1 @@
+"""Decisions, pure: values in, values out; no clock, no randomness, no I/O."""

@@ -1,0 +1,67 @@
+"""What a fleet can take: how many slots there are for each kind, and how many of them are free."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from longshore.model.worker import (
+    Capacity,
+    KindCapacity,
+    Pool,
+    PoolCapacity,
+    WorkerInfo,
+    WorkerView,
+)
+
+
+def pool_slots(info: WorkerInfo, pool: Pool) -> int:
+    """How many attempts a worker runs at once in a pool."""
+    return info.slots if pool is Pool.COROUTINE else info.processes
+
+
+def pool_busy(worker: WorkerView, pool: Pool) -> int:
+    """How many attempts a worker runs in a pool now."""
+    kinds = worker.info.kinds
+    return sum(
+        n for kind, n in worker.running.items() if kind in kinds and kinds[kind].pool is pool
+    )
+
+
+def capacity(workers: Iterable[WorkerView]) -> Capacity:
+    """The slots of all workers that take jobs; those that are gone or draining take none."""
+    open_workers = [worker for worker in workers if worker.alive and not worker.draining]
+    offers = sorted(
+        {(kind, info.pool) for worker in open_workers for kind, info in worker.info.kinds.items()}
+    )
+    return Capacity(
+        kinds=tuple(_of_kind(open_workers, kind, pool) for kind, pool in offers),
+        pools=tuple(_of_pool(open_workers, pool) for pool in Pool),
+    )
+
+
+def _of_kind(workers: Sequence[WorkerView], kind: str, pool: Pool) -> KindCapacity:
+    able = [one for one in workers if kind in one.info.kinds and one.info.kinds[kind].pool is pool]
+    slots, busy, free = _sums(able, pool)
+    running = sum(worker.running.get(kind, 0) for worker in able)
+    return KindCapacity(
+        kind=kind,
+        pool=pool,
+        workers=len(able),
+        slots=slots,
+        busy=busy,
+        free=free,
+        running=running,
+    )
+
+
+def _of_pool(workers: Sequence[WorkerView], pool: Pool) -> PoolCapacity:
+    able = [one for one in workers if any(info.pool is pool for info in one.info.kinds.values())]
+    slots, busy, free = _sums(able, pool)
+    return PoolCapacity(pool=pool, workers=len(able), slots=slots, busy=busy, free=free)
+
+
+def _sums(workers: Sequence[WorkerView], pool: Pool) -> tuple[int, int, int]:
+    """Slots in all, those taken, those free. One worker's surplus is no other's slot."""
+    each = [(pool_slots(one.info, pool), pool_busy(one, pool)) for one in workers]
+    free = sum(max(0, slots - busy) for slots, busy in each)
+    return sum(slots for slots, _ in each), sum(busy for _, busy in each), free

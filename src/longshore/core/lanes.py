@@ -1,0 +1,37 @@
+"""Lanes: queue, kind and target in one 64-bit number, so that a claim compares one column."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from hashlib import blake2b
+
+from msgspec import msgpack
+
+from longshore.model.job import ANY_TARGET, Submission
+from longshore.model.worker import Lane, WorkerInfo
+
+_canonical = msgpack.Encoder(uuid_format="bytes", order="deterministic")
+
+
+def _signed64(data: bytes) -> int:
+    return int.from_bytes(blake2b(data, digest_size=8).digest(), "big", signed=True)
+
+
+@lru_cache(maxsize=16_384)
+def lane_of(queue: str, kind: str, target: str) -> Lane:
+    """The lane of a job; every process computes the same."""
+    return Lane(_signed64("\0".join((queue, kind, target)).encode()), queue, kind, target)
+
+
+def body_hash(job: Submission) -> int:
+    """A number that tells two different bodies under one id apart."""
+    return _signed64(_canonical.encode(job))
+
+
+def serves(worker: WorkerInfo, lane: Lane) -> bool:
+    """Whether a worker can run the jobs of a lane."""
+    return (
+        lane.kind in worker.kinds
+        and (not worker.queues or lane.queue in worker.queues)
+        and lane.target in (ANY_TARGET, worker.target)
+    )

@@ -1,0 +1,145 @@
+"""What a submission may hold. The client says so early; the dispatcher checks whatever arrives."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from math import isfinite
+from typing import Final, TypeGuard
+
+from longshore.errors import InvalidInput
+from longshore.model.job import ANY_TARGET, DEFAULT_QUEUE, Options, RetryPolicy, Submission
+
+MAX_NAME_CHARS: Final = 200
+MAX_LABELS: Final = 20
+MAX_LABEL_CHARS: Final = 100
+MAX_UNIQUE_KEY_CHARS: Final = 500
+MIN_PRIORITY: Final = -(2**15)
+MAX_PRIORITY: Final = 2**15 - 1
+MAX_ATTEMPTS: Final = 1_000_000
+MAX_BACKOFF_FACTOR: Final = 1_000.0
+MAX_DURATION_S: Final = 100 * 366 * 24 * 3600.0
+
+_NAME: Final = re.compile(r"[\w.:/@+-]+")
+_DEFAULT_OPTIONS: Final = Options()
+_DEFAULT_RETRY: Final = RetryPolicy()
+
+
+def check_submission(job: Submission) -> None:
+    """Raises `InvalidInput`, naming the job's kind and the field, if a limit is not kept."""
+    try:
+        _check(job)
+    except InvalidInput as error:
+        raise InvalidInput(f"job '{job.kind!s:.{MAX_NAME_CHARS}}': {error}") from None
+
+
+def _check(job: Submission) -> None:
+    check_name("kind", job.kind)
+    if job.queue != DEFAULT_QUEUE:
+        check_name("queue", job.queue)
+    if job.target != ANY_TARGET:
+        check_name("target", job.target)
+    if job.priority != 0:
+        _whole("priority", job.priority, MIN_PRIORITY, MAX_PRIORITY)
+    if job.unique_key is not None:
+        _text("unique_key", job.unique_key, MAX_UNIQUE_KEY_CHARS)
+    _check_times(job)
+    if job.options != _DEFAULT_OPTIONS:
+        check_options(job.options)
+
+
+def _check_times(job: Submission) -> None:
+    if job.delay_s is not None:
+        _number("delay_s", job.delay_s, 0, MAX_DURATION_S)
+        if job.run_at is not None:
+            raise InvalidInput("delay_s and run_at are both given; give one of them")
+    if job.run_at is not None and job.run_at.utcoffset() is None:
+        raise InvalidInput(
+            f"run_at {job.run_at.isoformat()} has no time zone; give an aware datetime, like "
+            "datetime.now(UTC) + timedelta(hours=1)"
+        )
+
+
+def check_options(options: Options) -> None:
+    """Raises `InvalidInput` naming the field if a job's options are out of bounds."""
+    if options.timeout_s is not None:
+        _number("timeout_s", options.timeout_s, 0, MAX_DURATION_S)
+        if options.timeout_s == 0:
+            raise InvalidInput("timeout_s is 0; it must be more, or None for no limit")
+    if options.labels:
+        _check_labels(options.labels)
+    if options.retry != _DEFAULT_RETRY:
+        check_retry(options.retry)
+
+
+def _check_labels(labels: tuple[str, ...]) -> None:
+    if len(labels) > MAX_LABELS:
+        raise InvalidInput(f"{len(labels)} labels are more than the {MAX_LABELS} a job may have")
+    for label in labels:
+        _text("label", label, MAX_LABEL_CHARS)
+
+
+def check_retry(retry: RetryPolicy) -> None:
+    """Raises `InvalidInput` naming the field if a retry policy is out of bounds."""
+    if not _is_whole(retry.attempts) or not 1 <= retry.attempts <= MAX_ATTEMPTS:
+        raise InvalidInput(
+            f"retries of {_less_one(retry.attempts)!r} will not do: a whole number from 0 to "
+            f"{MAX_ATTEMPTS - 1:,} will (0 is one attempt and no retry)"
+        )
+    _number("backoff_s", retry.backoff_s, 0, MAX_DURATION_S)
+    _number("backoff_factor", retry.factor, 1, MAX_BACKOFF_FACTOR)
+    _number("max_backoff_s", retry.max_backoff_s, 0, MAX_DURATION_S)
+    _number("jitter", retry.jitter, 0, 1)
+
+
+def _less_one(attempts: object) -> object:
+    return attempts - 1 if isinstance(attempts, int) else attempts
+
+
+@lru_cache(maxsize=4_096)
+def check_name(what: str, name: object) -> None:
+    """Raises `InvalidInput` unless this can name a kind, queue or target."""
+    if not isinstance(name, str):
+        raise InvalidInput(f"{what} is {name!r}; it must be text")
+    if not name:
+        raise InvalidInput(f"{what} is empty; give it a name")
+    if len(name) > MAX_NAME_CHARS:
+        raise InvalidInput(
+            f"{what} has {len(name):,} characters, more than the {MAX_NAME_CHARS} it may have"
+        )
+    if not _NAME.fullmatch(name):
+        raise InvalidInput(
+            f"{what} {name!r} has a character that names may not have; letters, digits and "
+            "_ . : / @ + - are allowed"
+        )
+
+
+def _text(what: str, text: object, most: int) -> None:
+    if not isinstance(text, str) or not text:
+        raise InvalidInput(f"{what} is {text!r}; it must be text, and not empty")
+    if len(text) > most:
+        raise InvalidInput(f"{what} has {len(text):,} characters, more than the {most} it may have")
+    if not text.isprintable():
+        raise InvalidInput(f"{what} {text!r} has a character that cannot be printed; leave it out")
+
+
+def _is_whole(number: object) -> TypeGuard[int]:
+    return isinstance(number, int) and not isinstance(number, bool)
+
+
+def _is_number(number: object) -> TypeGuard[int | float]:
+    return isinstance(number, int | float) and not isinstance(number, bool)
+
+
+def _whole(what: str, number: object, least: int, most: int) -> None:
+    if not _is_whole(number) or not least <= number <= most:
+        raise InvalidInput(
+            f"{what} is {number!r}; it must be a whole number from {least:,} to {most:,}"
+        )
+
+
+def _number(what: str, number: object, least: float, most: float) -> None:
+    if not _is_number(number) or not isfinite(number) or not least <= number <= most:
+        raise InvalidInput(
+            f"{what} is {number!r}; it must be a number from {least:,.0f} to {most:,.0f}"
+        )

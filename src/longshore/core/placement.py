@@ -1,0 +1,65 @@
+"""Which worker gets the next job: among those that serve its lane, the one with most free slots.
+
+Workers that are alike (the same kinds, queues and target) share a `Profile`, and what a profile
+serves is computed once per lane, not once per claim. For each profile and pool one `Want` goes to
+the store, which claims for all its workers at once, best job first, and seats the jobs in the order
+given here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence, Set
+from heapq import heapify, heapreplace
+
+from msgspec import Struct
+
+from longshore.core.lanes import serves
+from longshore.model.worker import Lane, Pool, Seat, Want, WorkerInfo
+
+
+class Place(Struct, frozen=True):
+    """A worker with free slots, as placement sees it. `given` counts what it was ever given."""
+
+    seat: Seat
+    free: int
+    given: int
+
+
+class Profile:
+    """What alike workers can serve, per pool."""
+
+    def __init__(self, info: WorkerInfo, lanes: Iterable[Lane]) -> None:
+        self._info = info
+        self.lanes: dict[Pool, set[int]] = {}
+        for lane in lanes:
+            self.learn(lane)
+
+    @staticmethod
+    def key(info: WorkerInfo) -> object:
+        """Equal for workers that serve the same lanes from the same pools."""
+        kinds = frozenset((kind, known.pool) for kind, known in info.kinds.items())
+        return kinds, frozenset(info.queues), info.target
+
+    def learn(self, lane: Lane) -> None:
+        """There is a lane that was not there before."""
+        if serves(self._info, lane):
+            pool = self._info.kinds[lane.kind].pool
+            self.lanes.setdefault(pool, set()).add(lane.hash)
+
+    def want(self, pool: Pool, hot: Set[int], places: Sequence[Place], most: int) -> Want | None:
+        """What to claim for these workers from the lanes that may hold jobs."""
+        lanes = self.lanes.get(pool, set()) & hot
+        seats = seat(places, most) if lanes else []
+        return Want(tuple(sorted(lanes)), tuple(seats)) if seats else None
+
+
+def seat(places: Sequence[Place], most: int) -> list[Seat]:
+    """Seats in the order to fill them: most free first, least given breaks ties."""
+    heap = [(-place.free, place.given, index) for index, place in enumerate(places)]
+    heapify(heap)
+    seats: list[Seat] = []
+    while len(seats) < most and heap and heap[0][0] < 0:
+        free, given, index = heap[0]
+        seats.append(places[index].seat)
+        heapreplace(heap, (free + 1, given + 1, index))
+    return seats

@@ -1,0 +1,174 @@
+"""Why a job is where it is, in words, for every state it can be in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from difflib import get_close_matches
+from typing import assert_never
+
+from longshore.core.capacity import pool_busy, pool_slots
+from longshore.core.lanes import lane_of, serves
+from longshore.model.job import Job, JobState
+from longshore.model.worker import Facts, Pool, WorkerView
+
+
+def why(job: Job, facts: Facts) -> str:
+    """One or two sentences that say why a job is in its state, and what would change that."""
+    match job.state:
+        case JobState.WAITING:
+            return "waiting for jobs it depends on"
+        case JobState.DELAYED:
+            return _delayed(job, facts)
+        case JobState.READY:
+            return _ready(job, facts)
+        case JobState.RUNNING:
+            return _running(job, facts)
+        case JobState.CANCELLING:
+            return f"being cancelled; {_place(job, facts)} was told to stop it"
+        case JobState.SUCCEEDED:
+            return f"succeeded {_ended(job)}"
+        case JobState.FAILED:
+            return f"failed {_ended(job)}: {_error(job)}"
+        case JobState.CANCELLED:
+            return f"cancelled{_last_words(job)}"
+        case JobState.DEPENDENCY_FAILED:
+            return "not run, because a job it depends on failed"
+        case JobState.SKIPPED:
+            return "not run, because the condition it waited for can no longer hold"
+        case _:
+            assert_never(job.state)
+
+
+def _delayed(job: Job, facts: Facts) -> str:
+    until = f"until {_clock(job.run_at)}" if job.run_at else "for a while"
+    left_s = (job.run_at - facts.now).total_seconds() if job.run_at else 0.0
+    left = f" ({span(left_s)} from now)" if left_s > 0 else " (any moment now)"
+    if job.failures and job.error is not None:
+        name = job.error.type or job.error.reason.value
+        return f"delayed {until}{left} by its {ordinal(job.failures)} retry, after {name}: " + (
+            _first_line(job.error.message)
+        )
+    return f"delayed {until}{left}, as asked for when it was submitted"
+
+
+def _ready(job: Job, facts: Facts) -> str:
+    if facts.queue_paused:
+        return f"queue '{job.queue}' is paused; `longshore queues resume {job.queue}` lets it go on"
+    able = [worker for worker in facts.workers if _serves(worker, job)]
+    if not able:
+        return _nobody(job, facts.workers)
+    if all(worker.draining for worker in able):
+        return f"every worker that serves kind '{job.kind}' is draining ({_names(able)})"
+    open_workers = [worker for worker in able if not worker.draining]
+    pool = open_workers[0].info.kinds[job.kind].pool
+    slots = sum(pool_slots(worker.info, pool) for worker in open_workers)
+    busy = sum(pool_busy(worker, pool) for worker in open_workers)
+    ahead = f"; {_ahead(facts.ahead)} before it in its lane" if facts.ahead else ""
+    if busy >= slots:
+        return f"{_all_of(pool, slots)} of {_names(open_workers)} busy{ahead}"
+    return f"about to be given to {_names(open_workers)}{ahead}"
+
+
+def _nobody(job: Job, workers: Sequence[WorkerView]) -> str:
+    if not workers:
+        return f"no worker is connected; start one that serves '{job.kind}': `longshore worker`"
+    kinds = sorted({kind for worker in workers for kind in worker.info.kinds})
+    if job.kind not in kinds:
+        near = get_close_matches(job.kind, kinds, n=1)
+        hint = f" (nearest: '{near[0]}')" if near else f" (they serve: {_some(kinds)})"
+        return f"no worker serves kind '{job.kind}'{hint}"
+    same_kind = [worker for worker in workers if job.kind in worker.info.kinds]
+    targets = sorted({worker.info.target for worker in same_kind})
+    if job.target and job.target not in targets:
+        have = _some([target or "none" for target in targets])
+        return f"no worker of kind '{job.kind}' has target '{job.target}' (there is: {have})"
+    return f"no worker of kind '{job.kind}' takes jobs from queue '{job.queue}'"
+
+
+def _running(job: Job, facts: Facts) -> str:
+    since = ""
+    if job.started_at is not None:
+        since = f" for {span((facts.now - job.started_at).total_seconds())}"
+    attempt = f", {ordinal(job.attempt)} attempt" if job.attempt > 1 else ""
+    step = f"; {job.step}" if job.step else ""
+    return f"running on {_place(job, facts)}{since}{attempt}{step}"
+
+
+def _serves(worker: WorkerView, job: Job) -> bool:
+    return worker.alive and serves(worker.info, lane_of(job.queue, job.kind, job.target))
+
+
+def _all_of(pool: Pool, count: int) -> str:
+    one = "slot" if pool is Pool.COROUTINE else "process"
+    many = "slots" if pool is Pool.COROUTINE else "processes"
+    return f"all {count} {many}" if count > 1 else f"the one {one}"
+
+
+def _place(job: Job, facts: Facts) -> str:
+    for worker in facts.workers:
+        if worker.info.id == job.worker:
+            return worker.info.name or str(job.worker)
+    return f"worker {job.worker}" if job.worker else "its worker"
+
+
+def _names(workers: Sequence[WorkerView]) -> str:
+    if len(workers) == 1:
+        return workers[0].info.name or str(workers[0].info.id)
+    return f"{len(workers)} workers"
+
+
+def _ended(job: Job) -> str:
+    at = f"at {_clock(job.ended_at)}" if job.ended_at else ""
+    attempts = f" on its {ordinal(job.attempt)} attempt" if job.attempt > 1 else ""
+    return f"{at}{attempts}"
+
+
+def _error(job: Job) -> str:
+    if job.error is None:
+        return "no reason was recorded"
+    message = _first_line(job.error.message)
+    return f"{job.error.type}: {message}" if job.error.type else message
+
+
+def _last_words(job: Job) -> str:
+    at = f" at {_clock(job.ended_at)}" if job.ended_at else ""
+    info = job.history[-1].info if job.history else ""
+    return f"{at} ({info})" if info else at
+
+
+def _ahead(count: int) -> str:
+    return "1,000 or more jobs" if count >= 1000 else f"{count} job{'s' if count > 1 else ''}"
+
+
+def _some(names: Sequence[str], most: int = 5) -> str:
+    shown = ", ".join(f"'{name}'" for name in names[:most])
+    return shown + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def _first_line(text: str) -> str:
+    return text.split("\n", 1)[0]
+
+
+def _clock(at: datetime | None) -> str:
+    return at.strftime("%Y-%m-%d %H:%M:%S UTC") if at else "an unknown time"
+
+
+def span(seconds: float) -> str:
+    """A duration as a person would say it: 350 ms, 12 s, 5 min 3 s, 2 h 10 min, 3 d 4 h."""
+    if seconds < 1:
+        return f"{max(0, round(seconds * 1000))} ms"
+    if seconds < 60:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours < 24 else f"{hours // 24} d {hours % 24} h"
+
+
+def ordinal(number: int) -> str:
+    """1st, 2nd, 3rd, 4th …"""
+    if number % 100 in (11, 12, 13):
+        return f"{number}th"
+    return f"{number}{ {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th') }"

@@ -1,0 +1,1 @@
+"""The dispatcher: attends workers, moves jobs between the store and the wire."""

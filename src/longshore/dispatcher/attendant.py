@@ -1,0 +1,255 @@
+"""The attendant: talks to workers, on behalf of the store."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Sequence, Set
+from uuid import UUID
+
+from longshore.core.leases import ping_every_s
+from longshore.dispatcher.ends import Ends
+from longshore.dispatcher.losses import Losses
+from longshore.dispatcher.plain import PlainAttendant
+from longshore.dispatcher.pulse import Pulse
+from longshore.dispatcher.pump import Pump
+from longshore.dispatcher.roster import Roster
+from longshore.dispatcher.settings import DispatcherSettings
+from longshore.errors import ProtocolError, StoreUnavailable
+from longshore.model.job import Claimed, LogEntry
+from longshore.model.worker import Attended, Gone, Seat, WorkerInfo
+from longshore.ports import Clock, Link, Store
+from longshore.wire import messages as m
+from longshore.wire.codec import encode, from_worker
+from longshore.wire.dispatcher_side import Attendance, FullAttendance
+from longshore.wire.plain import PlainAttendance
+
+log = logging.getLogger("longshore.dispatcher")
+
+MAX_LOG_ENTRIES = 50_000
+
+
+class Attendant:
+    """Everything that workers say comes here, and everything they are told goes out from here."""
+
+    def __init__(
+        self,
+        store: Store,
+        settings: DispatcherSettings,
+        dispatcher: UUID,
+        clock: Clock,
+        roster: Roster,
+        pump: Pump,
+        pulse: Pulse,
+        losses: Losses,
+        plain: PlainAttendant,
+    ) -> None:
+        self._store = store
+        self._settings = settings
+        self._dispatcher = dispatcher
+        self._clock = clock
+        self._roster = roster
+        self._pump = pump
+        self._pulse = pulse
+        self._losses = losses
+        self._plain = plain
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._joining: set[bytes] = set()
+        self._logs: list[LogEntry] = []
+        self._logging = False
+        self.link: Link
+        self.ends: Ends
+
+    # receiving
+
+    def receive(self, arrived: list[tuple[bytes, list[bytes]]]) -> None:
+        """Messages came from workers. Junk is dropped: a stranger can do no harm."""
+        for peer, frames in arrived:
+            if len(frames) == 2:
+                self._plain.receive(peer, frames)
+                continue
+            try:
+                message = from_worker.decode(frames)
+            except ProtocolError as error:
+                log.debug("dropped a message from %s: %s", peer.hex(), error)
+                continue
+            self._hear(peer, message)
+
+    def _hear(self, peer: bytes, message: m.WorkerMessage) -> None:
+        if isinstance(message, m.Ready):
+            self._start(self._join(peer, message))
+            return
+        attendance = self._roster.of_peer(peer)
+        if not isinstance(attendance, FullAttendance):
+            return
+        attendance.heard_at = self._clock.now()
+        match message:
+            case m.Ping():
+                self._pinged(attendance, message)
+            case m.Done():
+                for report in message.reports:
+                    self.ends.report(attendance, report)
+            case m.Logs():
+                self._log(message.entries)
+            case m.Bye():
+                self._start(self._left(attendance, message.reason))
+
+    def _start(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # joining and leaving
+
+    async def _join(self, peer: bytes, ready: m.Ready) -> None:
+        if ready.v != m.PROTOCOL_VERSION:
+            reason = f"this dispatcher speaks protocol {m.PROTOCOL_VERSION}, not {ready.v}"
+            self.link.send(peer, encode(m.Exit(reason)))
+            return
+        if peer in self._joining:
+            return
+        self._joining.add(peer)
+        try:
+            await self._attend(peer, ready)
+        except StoreUnavailable as error:
+            self._pulse.saw_outage(error)
+        finally:
+            self._joining.discard(peer)
+
+    async def _attend(self, peer: bytes, ready: m.Ready) -> None:
+        info, asked_at = _info(ready), self._clock.now()
+        if self._pulse.lease_s() is None:
+            return
+        answer = await self._store.attend(
+            self._dispatcher, info, draining=ready.draining, session=ready.session
+        )
+        if isinstance(answer, Gone):
+            self.link.send(peer, encode(m.Gone(answer.reason)))
+        elif isinstance(answer, Attended) and self._may_welcome(info.id, answer, asked_at):
+            now = self._clock.now()
+            await self._welcome(FullAttendance(peer, info, answer, now, ready.draining), ready)
+
+    def _may_welcome(self, worker: UUID, answer: Attended, asked_at: float) -> bool:
+        """Whether the worker still waits here, and can be given a lease. If not it asks again."""
+        patient = self._clock.now() - asked_at < self._settings.lease_s / 2
+        newest = answer.session > self._roster.session_of(worker)
+        return patient and newest and self._pulse.lease_s() is not None
+
+    async def _welcome(self, attendance: FullAttendance, ready: m.Ready) -> None:
+        previous = self._roster.of_peer(attendance.peer)
+        self._roster.add(attendance)
+        settings, info = self._settings, attendance.info
+        welcome = attendance.welcome(ready, self._ping_s(), settings.lease_s)
+        if not self._tell(attendance, welcome):
+            attendance.unsent()
+        log.info("worker %s attends, session %d", info.name or info.id, attendance.session)
+        self._pump.wake()
+        if previous is not None and previous.info.id != info.id:
+            await self._losses.lose(previous, "it came back as another worker", crash=False)
+
+    async def _left(self, attendance: Attendance, reason: str) -> None:
+        await self._losses.lose(attendance, reason or "left", crash=False)
+
+    async def lose(self, attendance: Attendance) -> None:
+        """A worker was silent for too long: its jobs go to others."""
+        self._roster.remove(attendance)
+        why = f"not heard of for {self._settings.lease_s:g} s"
+        log.warning("worker %s is lost: %s", attendance.info.name or attendance.info.id, why)
+        crash = not self._pulse.blames_store()
+        await self._losses.lose(attendance, why, crash=crash, lost=True)
+
+    # while attending
+
+    def _pinged(self, attendance: FullAttendance, ping: m.Ping) -> None:
+        lease_s = self._pulse.lease_s()
+        was_draining = attendance.draining
+        frames = attendance.pinged(self._clock.now(), ping, self._ping_s(), lease_s)
+        if not self._tell(attendance, frames):
+            attendance.unsent()
+        unheard, attendance.unheard = attendance.unheard, []
+        for ack in unheard:
+            self.acknowledge(attendance, ack)
+        if ping.draining and not was_draining:
+            self._start(self._mark_draining(attendance.info.id))
+
+    def _ping_s(self) -> float:
+        settings = self._settings
+        return ping_every_s(
+            len(self._roster), settings.ping_s, settings.max_pings_per_s, settings.lease_s
+        )
+
+    async def _mark_draining(self, worker: UUID) -> None:
+        try:
+            await self._store.set_draining(worker, True)
+        except StoreUnavailable as error:
+            self._pulse.saw_outage(error)
+
+    def give(self, seat: Seat, claimed: Sequence[Claimed]) -> None:
+        """Attempts were claimed for a session. If it is over, its next one has them already."""
+        attendance = self._roster.of_seat(seat)
+        if isinstance(attendance, PlainAttendance):
+            self._plain.give(attendance, claimed)
+        elif attendance is not None and not self._tell(attendance, attendance.assign(claimed)):
+            attendance.undeliverable(claimed)
+
+    def abort(self, attendance: Attendance, attempts: Sequence[m.Attempt], reason: str) -> None:
+        """Tells a worker to stop attempts."""
+        self._tell(attendance, attendance.abort(attempts, reason))
+
+    def heed_drains(self, draining: Set[UUID]) -> bool:
+        """Tells those workers to leave that are to drain; answers whether any changed."""
+        changed = False
+        for attendance in self._roster:
+            before = attendance.draining
+            self._tell(attendance, attendance.heed(attendance.info.id in draining))
+            changed = changed or attendance.draining is not before
+        return changed
+
+    def acknowledge(self, attendance: Attendance, ack: m.Ack) -> None:
+        """Tells a worker what it may forget."""
+        if not self._tell(attendance, attendance.acknowledge(ack)):
+            attendance.unheard.append(ack)
+
+    def _tell(self, attendance: Attendance, messages: Sequence[Sequence[bytes]]) -> bool:
+        # What cannot be sent is made good by the next PING, or by the worker's loss.
+        sent = [self.link.send(attendance.peer, frames) for frames in messages]
+        return all(sent)
+
+    # logs
+
+    def _log(self, entries: Sequence[LogEntry]) -> None:
+        room = MAX_LOG_ENTRIES - len(self._logs)
+        self._logs.extend(entries[:room])
+        if not self._logging and self._logs:
+            self._logging = True
+            self._start(self._write_logs())
+
+    async def _write_logs(self) -> None:
+        entries: list[LogEntry] = []
+        try:
+            while self._logs:
+                entries, self._logs = self._logs, []
+                await self._store.log(entries)
+        except StoreUnavailable as error:
+            self._logs = [*entries, *self._logs][:MAX_LOG_ENTRIES]
+            self._pulse.saw_outage(error)
+        finally:
+            self._logging = False
+
+    async def close(self) -> None:
+        """Waits for what it has begun."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def _info(ready: m.Ready) -> WorkerInfo:
+    return WorkerInfo(
+        id=ready.worker,
+        name=ready.name,
+        host=ready.host,
+        pid=ready.pid,
+        kinds=ready.kinds,
+        queues=ready.queues,
+        target=ready.target,
+        slots=ready.slots,
+        processes=ready.processes,
+    )

@@ -1,0 +1,135 @@
+"""How attempts end: to the store first, then to the worker and to whoever waits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+
+from msgspec import structs
+
+from longshore.core.lifecycle import TERMINAL
+from longshore.core.timing import settle_crash, settle_failure
+from longshore.dispatcher.pulse import Alarm
+from longshore.dispatcher.pump import Pump
+from longshore.dispatcher.settings import DispatcherSettings
+from longshore.dispatcher.waiters import Waiters
+from longshore.model.job import (
+    Claimed,
+    Ended,
+    Finish,
+    Finished,
+    JobError,
+    JobState,
+    Outcome,
+    Reason,
+    Verdict,
+)
+from longshore.wire.dispatcher_side import Attendance
+from longshore.wire.messages import Ack, Attempt, Report, ReportKind
+
+Acknowledge = Callable[[Attendance, Ack], None]
+
+_UNEXPLAINED = JobError(Reason.RAISED, "the worker gave no reason")
+
+
+class Ends:
+    """Decides what a report means, records it, acknowledges it."""
+
+    def __init__(
+        self,
+        settings: DispatcherSettings,
+        random: Random,
+        pump: Pump,
+        waiters: Waiters,
+        due: Alarm,
+        acknowledge: Acknowledge,
+    ) -> None:
+        self._settings = settings
+        self._random = random
+        self._pump = pump
+        self._waiters = waiters
+        self._due = due
+        self._acknowledge = acknowledge
+        self._acks: dict[Attendance, tuple[list[Attempt], list[Attempt]]] = {}
+
+    def report(self, attendance: Attendance, report: Report) -> None:
+        """A worker says that an attempt ended."""
+        claimed = attendance.reported(report.attempt)
+        finish = self.decide(report, claimed)
+        finish = structs.replace(finish, by=str(attendance.info.id))
+        self._pump.finish(finish, lambda f, done: self._recorded(f, done, attendance))
+
+    def end(self, finish: Finish, attendance: Attendance | None) -> None:
+        """An attempt is over, though its worker did not say so."""
+        self._pump.finish(finish, lambda f, done: self._recorded(f, done, attendance, ack=False))
+
+    def decide(self, report: Report, claimed: Claimed | None) -> Finish:
+        """What the store is to record. An attempt that is not placed here can only be too late."""
+        match report.kind:
+            case ReportKind.SUCCEEDED:
+                return self._succeeded(report)
+            case ReportKind.CANCELLED:
+                return Finish(report.job, report.token, Outcome.CANCELLED)
+            case ReportKind.RELEASED:
+                info = "handed back by its worker"
+                return Finish(report.job, report.token, Outcome.RELEASED, info=info)
+            case ReportKind.FAILED | ReportKind.CRASHED:
+                error = report.error or _UNEXPLAINED
+                if claimed is None:
+                    return Finish(report.job, report.token, Outcome.FAILED, error=error)
+                if report.kind is ReportKind.CRASHED:
+                    return settle_crash(claimed, error, self._settings.crash_limit)
+                return self._failed(claimed, error, report)
+
+    def _succeeded(self, report: Report) -> Finish:
+        limit = self._settings.max_value_bytes
+        if report.result is not None and len(report.result) > limit:
+            message = f"the result takes {len(report.result):,} bytes, more than max_value_bytes"
+            error = JobError(Reason.INVALID_RESULT, f"{message} ({limit:,})")
+            return Finish(report.job, report.token, Outcome.FAILED, error=error, info=message)
+        return Finish(
+            report.job,
+            report.token,
+            Outcome.SUCCEEDED,
+            result=report.result,
+            outbox=report.outbox,
+        )
+
+    def _failed(self, claimed: Claimed, error: JobError, report: Report) -> Finish:
+        finish = settle_failure(claimed, error, self._random.random(), final=report.final)
+        if finish.outcome is Outcome.RETRIED and report.retry_after_s is not None:
+            return structs.replace(finish, delay_s=max(0.0, report.retry_after_s))
+        return finish
+
+    def _recorded(
+        self, finish: Finish, done: Finished, attendance: Attendance | None, *, ack: bool = True
+    ) -> None:
+        attempt = finish.job, finish.token
+        if attendance is not None:
+            attendance.settled(attempt)
+            if ack:
+                self._ack_later(attendance, attempt, done.verdict)
+        if done.verdict is not Verdict.RECORDED or done.state is None:
+            return
+        if done.state in TERMINAL:
+            self._tell(finish, done.state)
+        elif done.state is JobState.DELAYED:
+            self._due.set_in(finish.delay_s)
+
+    def _tell(self, finish: Finish, state: JobState) -> None:
+        if self._waiters.is_awaited(finish.job):
+            error = finish.error if state is JobState.FAILED else None
+            result = finish.result if state is JobState.SUCCEEDED else None
+            self._waiters.tell(Ended(finish.job, state, result, error))
+
+    def _ack_later(self, attendance: Attendance, attempt: Attempt, verdict: Verdict) -> None:
+        if not self._acks:
+            asyncio.get_running_loop().call_soon(self._send_acks)
+        recorded, stale = self._acks.setdefault(attendance, ([], []))
+        (stale if verdict is Verdict.STALE else recorded).append(attempt)
+
+    def _send_acks(self) -> None:
+        acks, self._acks = self._acks, {}
+        for attendance, (recorded, stale) in acks.items():
+            self._acknowledge(attendance, Ack(tuple(recorded), tuple(stale)))

@@ -1,0 +1,208 @@
+"""The dispatcher: stateless, one of many equals.
+
+Three things run side by side. The *pump* moves jobs: finishes, submits and claims, one transaction
+after the other. The *keeper* keeps time: leases, losses, cancels, delays. The *attendant* and the
+*requests* answer what workers and clients say. They share a roster, which is memory only; whatever
+must survive is in the store before anybody is told of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from random import Random
+from uuid import UUID
+
+from longshore.core.lanes import lane_of
+from longshore.dispatcher.attendant import Attendant
+from longshore.dispatcher.ends import Ends
+from longshore.dispatcher.keeper import Duty, Keeper
+from longshore.dispatcher.losses import Losses
+from longshore.dispatcher.plain import PlainAttendant
+from longshore.dispatcher.plain_clients import PlainClients
+from longshore.dispatcher.pulse import Alarm, Pulse
+from longshore.dispatcher.pump import Pump, by_session
+from longshore.dispatcher.requests import Requests
+from longshore.dispatcher.roster import Roster
+from longshore.dispatcher.settings import DispatcherSettings
+from longshore.dispatcher.waiters import Waiters
+from longshore.errors import StoreUnavailable
+from longshore.model.ids import make_id
+from longshore.model.job import Submission
+from longshore.model.worker import Want
+from longshore.ports import Batch, Clock, Link, OnLost, OnMessages, Pumped, Store
+
+log = logging.getLogger("longshore.dispatcher")
+
+Listen = Callable[[str, OnMessages], Link]
+
+
+class Dispatcher:
+    """Attends workers and answers clients, over one store that is open already."""
+
+    def __init__(
+        self,
+        store: Store,
+        settings: DispatcherSettings,
+        *,
+        id: UUID,
+        name: str,
+        clock: Clock,
+        random: Random,
+        on_lost: OnLost = lambda lost: None,
+    ) -> None:
+        self.id = id
+        self.broken = asyncio.Event()
+        """Set when a part failed in a way that nobody foresaw: the process must end."""
+        self._settings = settings
+        self._store = store
+        self._clock = clock
+        self._random = random
+        self._roster = Roster()
+        self._tasks: list[asyncio.Task[None]] = []
+        pulse, waiters, due = Pulse(settings, clock), Waiters(), Alarm(clock)
+        self._pump = Pump(
+            store,
+            id,
+            max_batch=settings.max_batch,
+            random=random,
+            wants=self._wants,
+            on_pumped=self._pumped,
+            on_doubt=self._roster.doubt,
+            on_outage=pulse.saw_outage,
+        )
+        self._losses = Losses(store, settings, self._roster, self._pump, pulse, on_lost)
+        self._plain = self._make_plain(pulse)
+        self._attendant = self._make_attendant(pulse)
+        self._attendant.ends = self._plain.ends = Ends(
+            settings, random, self._pump, waiters, due, self._attendant.acknowledge
+        )
+        self._keeper = Keeper(
+            store,
+            settings,
+            id,
+            name,
+            clock=clock,
+            random=random,
+            roster=self._roster,
+            pump=self._pump,
+            pulse=pulse,
+            waiters=waiters,
+            attendant=self._attendant,
+            plain=self._plain,
+            losses=self._losses,
+            due=due,
+        )
+        self._plain_clients = PlainClients(settings, self._new_id, self._pump, waiters)
+        self._requests = Requests(
+            store,
+            settings,
+            id,
+            clock=clock,
+            roster=self._roster,
+            pump=self._pump,
+            pulse=pulse,
+            waiters=waiters,
+            keeper=self._keeper,
+            plain=self._plain_clients,
+            due=due,
+        )
+
+    def _make_plain(self, pulse: Pulse) -> PlainAttendant:
+        return PlainAttendant(
+            self._store,
+            self._settings,
+            self.id,
+            clock=self._clock,
+            new_id=self._new_id,
+            roster=self._roster,
+            pump=self._pump,
+            pulse=pulse,
+            losses=self._losses,
+        )
+
+    def _make_attendant(self, pulse: Pulse) -> Attendant:
+        return Attendant(
+            self._store,
+            self._settings,
+            self.id,
+            self._clock,
+            self._roster,
+            self._pump,
+            pulse,
+            self._losses,
+            self._plain,
+        )
+
+    async def start(self, listen: Listen, backend: str, frontend: str) -> tuple[Link, Link]:
+        """Renews its own lease once, then listens for workers and clients."""
+        await self._keeper.renew()
+        await self._keeper.look_around()
+        self._attendant.link = listen(backend, self._attendant.receive)
+        try:
+            self._requests.link = listen(frontend, self._requests.receive)
+        except BaseException:
+            self._attendant.link.close()
+            raise
+        self._plain.link = self._attendant.link
+        self._plain_clients.link = self._requests.link
+        for duty in [self._pump.run, *self._keeper.duties()]:
+            self._spawn(duty)
+        return self._attendant.link, self._requests.link
+
+    def _spawn(self, duty: Duty) -> None:
+        async def run() -> None:
+            await duty()
+
+        task = asyncio.create_task(run())
+        task.add_done_callback(self._ended)
+        self._tasks.append(task)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and task.exception() is not None:
+            log.critical("a part of the dispatcher broke", exc_info=task.exception())
+            self.broken.set()
+
+    async def stop(self) -> None:
+        """Commits what is under way, lets go of the sockets and retires in good order."""
+        await self._requests.close()
+        await self._plain_clients.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        try:
+            await self._pump.drain()
+            await self._attendant.close()
+            await self._plain.close()
+            await self._retire()
+        except StoreUnavailable as error:
+            log.warning("left without saying so in the store: %s", error)
+        self._attendant.link.close()
+        self._requests.link.close()
+
+    async def _retire(self) -> None:
+        await self._losses.tell_again()
+        if self._losses.all_told:
+            # Otherwise the others find it silent, and declare those losses for it.
+            await self._store.retire(self.id)
+
+    def _new_id(self) -> UUID:
+        unix_ms = int(self._clock.utc().timestamp() * 1000)
+        return make_id(unix_ms, self._random.randbytes(10))
+
+    # what the pump asks and tells
+
+    def _wants(self, submits: Sequence[Submission]) -> list[Want]:
+        lanes = {lane_of(job.queue, job.kind, job.target) for job in submits}
+        self._roster.learn(lanes)
+        self._roster.heat(lane.hash for lane in lanes)
+        return self._roster.wants(self._settings.max_batch)
+
+    def _pumped(self, batch: Batch, pumped: Pumped) -> None:
+        for seat, attempts in by_session(pumped.claimed).items():
+            self._attendant.give(seat, attempts)
+        self._roster.cool(batch.wants, pumped.claimed)
+        self._roster.heat(pumped.freed)
+        if pumped.claimed or pumped.freed:
+            self._pump.wake()

@@ -1,0 +1,323 @@
+"""The keeper: what a dispatcher does because time passed, not because anybody spoke.
+
+Its verbs have a connection of their own in the store and never wait behind the pump. Each duty is a
+loop that survives an outage; intervals are varied a little, so that many dispatchers do not do the
+same at the same moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from random import Random
+from uuid import UUID
+
+from longshore.core.leases import is_lost, is_silent
+from longshore.core.timing import settle_failure
+from longshore.dispatcher.attendant import Attendant
+from longshore.dispatcher.losses import Loss, Losses
+from longshore.dispatcher.plain import PlainAttendant
+from longshore.dispatcher.pulse import Alarm, Pulse
+from longshore.dispatcher.pump import Pump, by_session
+from longshore.dispatcher.roster import Roster
+from longshore.dispatcher.settings import DispatcherSettings
+from longshore.dispatcher.waiters import Waiters
+from longshore.errors import StoreUnavailable
+from longshore.model.job import Claimed, Finish, JobError, Outcome, Reason
+from longshore.model.worker import DispatcherView, Seat, WorkerView
+from longshore.ports import Clock, Hint, Store
+from longshore.wire.dispatcher_side import Attendance, FullAttendance
+
+log = logging.getLogger("longshore.dispatcher")
+
+Duty = Callable[[], Awaitable[None]]
+RETIRED = -1
+ENDED_CHUNK = 5_000
+
+
+class Keeper:
+    """Leases, losses, delays, timeouts, cancels and the polls that make up for lost hints."""
+
+    def __init__(
+        self,
+        store: Store,
+        settings: DispatcherSettings,
+        dispatcher: UUID,
+        name: str,
+        *,
+        clock: Clock,
+        random: Random,
+        roster: Roster,
+        pump: Pump,
+        pulse: Pulse,
+        waiters: Waiters,
+        attendant: Attendant,
+        plain: PlainAttendant,
+        losses: Losses,
+        due: Alarm,
+    ) -> None:
+        self._store = store
+        self._settings = settings
+        self._dispatcher = dispatcher
+        self._name = name
+        self._clock = clock
+        self._random = random
+        self._roster = roster
+        self._pump = pump
+        self._pulse = pulse
+        self._waiters = waiters
+        self._attendant = attendant
+        self._plain = plain
+        self._losses = losses
+        self._due = due
+        self._others: dict[UUID, tuple[int, float]] = {}
+        self._missed: dict[Seat, float] = {}
+        self._beaten_at = float("-inf")
+        self.cancels = Alarm(clock)
+        self.outcomes = Alarm(clock)
+
+    def duties(self) -> list[Duty]:
+        """The loops to run, each on its own."""
+        settings = self._settings
+        return [
+            self._every(settings.renew_s, self.renew),
+            self._every(settings.lease_s / 10, self._find_lost),
+            self._every(settings.renew_s, self._losses.tell_again),
+            self._every(self._plain.look_s, self._plain.look_after),
+            self._every(settings.poll_s, self.look_around),
+            self._every(settings.expire_s, self._expire),
+            self._every(settings.sweep_s, self._sweep),
+            self._every(settings.lease_s / 4, self._take_over),
+            self._ringing(self._due, settings.promote_s, self._promote),
+            self._ringing(self.cancels, settings.cancel_poll_s, self._heed),
+            self._every(settings.heartbeat_s, self._beat),
+            self._ringing(self.outcomes, settings.poll_s, self._find_ended),
+            self._watch,
+        ]
+
+    def _every(self, seconds: float, duty: Duty) -> Duty:
+        async def loop() -> None:
+            while True:
+                await asyncio.sleep(seconds * self._random.uniform(0.8, 1.0))
+                await self._guarded(duty)
+
+        return loop
+
+    def _ringing(self, alarm: Alarm, at_most_s: float, duty: Duty) -> Duty:
+        async def loop() -> None:
+            while True:
+                await alarm.wait(at_most_s * self._random.uniform(0.8, 1.0))
+                await self._guarded(duty)
+
+        return loop
+
+    async def _guarded(self, duty: Duty) -> None:
+        try:
+            await duty()
+        except StoreUnavailable as error:
+            self._pulse.saw_outage(error)
+
+    # leases
+
+    async def renew(self) -> None:
+        """Says in the store that this dispatcher lives."""
+        sent_at = self._clock.now()
+        await self._store.renew(self._dispatcher, self._name)
+        if self._pulse.has_lapsed():
+            # They come back by themselves, in sessions that nobody has declared lost.
+            self._plain.start_over()
+            self._roster.clear()
+        self._pulse.renewed(sent_at)
+
+    async def _find_lost(self) -> None:
+        asked_at = self._clock.now()
+        # A dispatcher that was itself held up must first read what its workers sent meanwhile.
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        for attendance in self._roster:
+            if attendance.is_lost(asked_at, self._settings.lease_s):
+                await self._attendant.lose(attendance)
+
+    async def _beat(self) -> None:
+        """Writes down who was heard of lately, and how busy their machines are."""
+        since, self._beaten_at = self._beaten_at, self._clock.now()
+        beats = {
+            one.info.id: one.stats
+            for one in self._roster
+            if isinstance(one, FullAttendance) and one.heard_at >= since
+        }
+        if beats:
+            await self._store.beat(self._dispatcher, beats)
+
+    def silent_s(self, other: DispatcherView) -> float:
+        """For how long another dispatcher was not seen to renew; 0 if it was just now."""
+        number, since = self._others.get(other.id, (RETIRED, 0.0))
+        return self._clock.now() - since if number == other.renewed_no else 0.0
+
+    async def _take_over(self) -> None:
+        asked_at = self._clock.now()
+        # Workers first: what a dispatcher attends after it came back to life is not among them.
+        workers = [worker for worker in await self._store.workers() if worker.alive]
+        numbers = {one.id: one.renewed_no for one in await self._store.dispatchers()}
+        for worker in workers:
+            # One that has retired, or was forgotten, cannot look after its workers any more.
+            numbers.setdefault(worker.dispatcher, RETIRED)
+        numbers.pop(self._dispatcher, None)
+        silent = self._silent(numbers, asked_at)
+        if silent:
+            await self._harvest_workers_of(silent, workers)
+        for worker in self._neglected(workers, asked_at):
+            why = "its dispatcher never heard of it again"
+            crash = not self._pulse.blames_store()
+            loss = Loss(worker.info.id, worker.session, why, crash, info=worker.info)
+            await self._losses.declare(loss)
+
+    def _silent(self, numbers: Mapping[UUID, int], asked_at: float) -> list[UUID]:
+        """Dispatchers whose number was the same for so long that their leases have ended."""
+        lease_s, margin_s = self._settings.lease_s, self._settings.takeover_margin_s
+        heard_at = self._clock.now()
+        before, self._others = self._others, {}
+        for other, number in numbers.items():
+            known = before.get(other)
+            since = known[1] if known and known[0] == number else heard_at
+            self._others[other] = number, since
+        return [
+            other
+            for other, (_, since) in self._others.items()
+            if is_silent(since, asked_at, lease_s, margin_s)
+        ]
+
+    def _neglected(self, workers: Sequence[WorkerView], asked_at: float) -> list[WorkerView]:
+        """Workers that this dispatcher attends in the store, but has long not had in its memory.
+
+        The answer to their attend got lost, or they were let go, and they came to nobody else.
+        """
+        heard_at = self._clock.now()
+        before, self._missed = self._missed, {}
+        found: list[WorkerView] = []
+        for worker in workers:
+            seat = Seat(worker.info.id, worker.session)
+            if worker.dispatcher != self._dispatcher or self._roster.of_seat(seat):
+                continue
+            since = self._missed[seat] = before.get(seat, heard_at)
+            if is_lost(since, asked_at, self._settings.lease_s):
+                found.append(worker)
+        return found
+
+    async def _harvest_workers_of(
+        self, silent: Sequence[UUID], workers: Sequence[WorkerView]
+    ) -> None:
+        for worker in workers:
+            if worker.dispatcher in silent:
+                why = "its dispatcher fell silent and it came to no other"
+                harvested = await self._store.harvest(
+                    worker.info.id,
+                    worker.session,
+                    why,
+                    crash=not self._pulse.blames_store(),
+                    crash_limit=self._settings.crash_limit,
+                )
+                self._roster.heat(harvested.lanes)
+                if harvested.lost:
+                    self._losses.notify(worker.info, worker.session, why)
+        for dispatcher in silent:
+            log.warning("dispatcher %s is silent; its workers were declared lost", dispatcher)
+            await self._store.forget_dispatcher(dispatcher)
+        self._pump.wake()
+
+    async def _sweep(self) -> None:
+        harvested = await self._store.sweep(self._settings.crash_limit)
+        self._roster.heat(harvested.lanes)
+        if harvested.requeued:
+            self._pump.wake()
+
+    # work that appears without being told
+
+    async def look_around(self) -> None:
+        """Looks at every lane, whatever the hints said, and clears up doubts."""
+        self._roster.learn(await self._store.lanes())
+        self._roster.stir()
+        await self._read_back()
+        self._pump.wake()
+
+    async def _read_back(self) -> None:
+        seats = self._roster.doubted()
+        if not seats:
+            return
+        placed = by_session(await self._store.placed(seats))
+        self._roster.trust(seats)
+        for seat, claimed in placed.items():
+            self._attendant.give(seat, claimed)
+
+    async def _promote(self) -> None:
+        promoted = await self._store.promote()
+        if promoted.count:
+            self._roster.heat(promoted.lanes)
+            self._pump.wake()
+        if promoted.next_s is not None:
+            self._due.set_in(max(0.0, promoted.next_s))
+
+    async def _watch(self) -> None:
+        async for hint in self._store.watch():
+            match hint:
+                case Hint.WORK:
+                    await self._guarded(self.look_around)
+                case Hint.CANCEL:
+                    self.cancels.set_in(0)
+                case Hint.ENDED:
+                    self.outcomes.set_in(0)
+
+    async def _find_ended(self) -> None:
+        awaited = self._waiters.awaited()
+        for start in range(0, len(awaited), ENDED_CHUNK):
+            for ended in await self._store.ended(awaited[start : start + ENDED_CHUNK]):
+                self._waiters.tell(ended)
+
+    # stopping attempts
+
+    async def _heed(self) -> None:
+        """Does to its own workers what was asked for through any dispatcher."""
+        if len(self._roster):
+            await self._cancel()
+            await self._drain()
+
+    async def _drain(self) -> None:
+        draining = frozenset(await self._store.draining(self._dispatcher))
+        if self._attendant.heed_drains(draining):
+            self._roster.stir()
+            self._pump.wake()
+        for attendance in self._roster:
+            # One that drains by itself said so, and the store may have been away just then.
+            if attendance.draining and attendance.info.id not in draining:
+                await self._store.set_draining(attendance.info.id, True)
+
+    async def _cancel(self) -> None:
+        for claimed, age_s in await self._store.cancelling(self._dispatcher):
+            attendance = self._attendance_of(claimed)
+            if age_s >= self._settings.cancel_grace_s:
+                self._end_by_force(claimed, attendance)
+            if attendance is not None:
+                self._attendant.abort(attendance, [(claimed.id, claimed.token)], "cancelled")
+
+    def _end_by_force(self, claimed: Claimed, attendance: Attendance | None) -> None:
+        info = "its worker did not stop it in time"
+        finish = Finish(claimed.id, claimed.token, Outcome.CANCELLED, revoke=True, info=info)
+        self._attendant.ends.end(finish, attendance)
+
+    async def _expire(self) -> None:
+        now, margin_s = self._clock.now(), self._settings.timeout_margin_s
+        for claimed in await self._store.overdue():
+            attendance = self._attendance_of(claimed)
+            if attendance is not None and attendance.is_overdue(claimed, now, margin_s):
+                self._time_out(claimed, attendance)
+
+    def _time_out(self, claimed: Claimed, attendance: Attendance) -> None:
+        message = f"took longer than its timeout of {claimed.options.timeout_s:g} s"
+        error = JobError(Reason.TIMED_OUT, message + ", and its worker did not stop it")
+        finish = settle_failure(claimed, error, self._random.random(), revoke=True)
+        self._attendant.ends.end(finish, attendance)
+        self._attendant.abort(attendance, [(claimed.id, claimed.token)], "timed out")
+
+    def _attendance_of(self, claimed: Claimed) -> Attendance | None:
+        return self._roster.of_seat(Seat(claimed.worker, claimed.session))

@@ -1,0 +1,98 @@
+"""Sessions that are over: their jobs go back to the store, however long the store is away."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from msgspec import Struct
+
+from longshore.dispatcher.pulse import Pulse
+from longshore.dispatcher.pump import Pump
+from longshore.dispatcher.roster import Roster
+from longshore.dispatcher.settings import DispatcherSettings
+from longshore.errors import StoreUnavailable
+from longshore.model.worker import LostWorker, WorkerInfo
+from longshore.ports import OnLost, Store
+from longshore.wire.dispatcher_side import Attendance
+
+
+class Loss(Struct, frozen=True):
+    """A session that the store must be told is over."""
+
+    worker: UUID
+    session: int
+    why: str
+    crash: bool
+    undelivered: tuple[int, ...] = ()
+    """The tokens of attempts that never reached the worker, and are not its fault."""
+    info: WorkerInfo | None = None
+    """Who it is, if the user is to hear of it: not for a goodbye."""
+
+
+class Losses:
+    """Declares workers lost. What the store could not be told is told again until it is."""
+
+    def __init__(
+        self,
+        store: Store,
+        settings: DispatcherSettings,
+        roster: Roster,
+        pump: Pump,
+        pulse: Pulse,
+        on_lost: OnLost,
+    ) -> None:
+        self._store = store
+        self._settings = settings
+        self._roster = roster
+        self._pump = pump
+        self._pulse = pulse
+        self._on_lost = on_lost
+        self._untold: list[Loss] = []
+
+    @property
+    def all_told(self) -> bool:
+        """Whether the store knows of every loss."""
+        return not self._untold
+
+    async def lose(
+        self, attendance: Attendance, why: str, *, crash: bool, lost: bool | None = None
+    ) -> None:
+        """A worker is gone: it is given nothing more, and what it had goes to others.
+
+        The user hears of it if it is `lost`, which a crash is unless told otherwise.
+        """
+        self._roster.remove(attendance)
+        undelivered = tuple(one.token for one in attendance.undelivered())
+        told = attendance.info if (crash if lost is None else lost) else None
+        worker, session = attendance.info.id, attendance.session
+        await self.declare(Loss(worker, session, why, crash, undelivered, told))
+
+    async def declare(self, loss: Loss) -> None:
+        """Tells the store, now or as soon as it answers again."""
+        try:
+            harvested = await self._store.harvest(
+                loss.worker,
+                loss.session,
+                loss.why,
+                crash=loss.crash,
+                crash_limit=self._settings.crash_limit,
+                undelivered=loss.undelivered,
+            )
+        except StoreUnavailable as error:
+            self._untold.append(loss)
+            self._pulse.saw_outage(error)
+            return
+        self._roster.heat(harvested.lanes)
+        self._pump.wake()
+        if harvested.lost and loss.info is not None:
+            self.notify(loss.info, loss.session, loss.why)
+
+    def notify(self, info: WorkerInfo, session: int, why: str) -> None:
+        """Has the user told of a session that this dispatcher declared lost."""
+        self._on_lost(LostWorker(info, session, why))
+
+    async def tell_again(self) -> None:
+        """Tells the store what it could not be told before."""
+        untold, self._untold = self._untold, []
+        for loss in untold:
+            await self.declare(loss)

@@ -1,0 +1,95 @@
+"""Clients of the plain dialogue: one frame is a job, one frame is its result."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from uuid import UUID
+
+from longshore.core.values import within
+from longshore.dispatcher.pump import Answer, Pump
+from longshore.dispatcher.settings import DispatcherSettings
+from longshore.dispatcher.waiters import Waiter, Waiters
+from longshore.errors import InvalidInput, LongshoreError, Unavailable
+from longshore.model.job import Options, Refused, Submission
+from longshore.ports import Link
+from longshore.wire import plain
+
+log = logging.getLogger("longshore.dispatcher")
+
+Answers = asyncio.Future[list[Answer]]
+
+
+class PlainClients:
+    """Submits what plain clients send, durably, and answers each once with its outcome."""
+
+    def __init__(
+        self,
+        settings: DispatcherSettings,
+        new_id: Callable[[], UUID],
+        pump: Pump,
+        waiters: Waiters,
+    ) -> None:
+        self._settings = settings
+        self._new_id = new_id
+        self._pump = pump
+        self._waiters = waiters
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.link: Link
+
+    def receive(self, peer: bytes, frames: Sequence[bytes]) -> None:
+        """Two frames came from a client. What is no job is dropped."""
+        job = plain.only(frames)
+        if not job:
+            log.debug("dropped a plain message from client %s", peer.hex())
+            return
+        try:
+            self._check(job)
+        except LongshoreError as error:
+            self._send(peer, plain.refusal(error.code, str(error)))
+            return
+        self._accept(peer, job)
+
+    def _accept(self, peer: bytes, job: bytes) -> None:
+        id = self._new_id()
+        waiter = Waiter([id], every=True)
+        self._waiters.add(waiter)
+        submission = Submission(id, plain.KIND, job, options=Options(raw=True))
+        # The task must not hold the job's bytes: it may have to wait for days.
+        work = self._answer(peer, id, waiter, self._pump.submit([submission]))
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _check(self, job: bytes) -> None:
+        if len(self._tasks) >= self._settings.max_plain_requests:
+            limit = self._settings.max_plain_requests
+            raise Unavailable(
+                f"{limit:,} jobs of plain clients have not ended (max_plain_requests); try again"
+            )
+        within(job, "the job", self._settings.max_value_bytes)
+        if job == plain.PONG:
+            raise InvalidInput("a job that reads PONG would be taken for a PONG by its worker")
+
+    async def _answer(self, peer: bytes, id: UUID, waiter: Waiter, submitted: Answers) -> None:
+        try:
+            (answer,) = await submitted
+            if isinstance(answer, Refused):
+                frames = plain.refusal(answer.code, answer.message)
+            else:
+                await waiter.done.wait()
+                frames = plain.outcome(waiter.ended[id])
+        finally:
+            self._waiters.remove(waiter, [id])
+        self._send(peer, frames)
+
+    def _send(self, peer: bytes, frames: list[bytes]) -> None:
+        if not self.link.send(peer, frames):
+            log.debug("plain client %s is gone; its job's outcome stays in the store", peer.hex())
+
+    async def close(self) -> None:
+        """Waits for nothing more: the jobs go on without their clients."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)

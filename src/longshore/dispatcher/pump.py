@@ -1,0 +1,160 @@
+"""The pump: finishes, submits and claims go to the store in one transaction after the other.
+
+Each batch takes all that arrived while the one before it was under way, so a busy store sees few
+large transactions, and an idle one sees a single job at once. A batch whose answer got lost is
+simply sent again: submits are known by their id, finishes by their token. A claim cannot be
+repeated, so after a lost answer the sessions it was made for are `doubted`, and what the store has
+placed on them is read back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from random import Random
+from uuid import UUID
+
+from longshore.errors import StoreUnavailable
+from longshore.model.job import Claimed, Finish, Finished, Refused, Submission, Submitted
+from longshore.model.worker import Seat, Want
+from longshore.ports import Batch, Pumped, Store
+
+OnFinished = Callable[[Finish, Finished], None]
+Answer = Submitted | Refused
+
+
+class Order:
+    """The jobs of one submit request, and who waits for the answers."""
+
+    def __init__(self, jobs: Sequence[Submission]) -> None:
+        self.jobs = jobs
+        self.answers: list[Answer] = []
+        self.done: asyncio.Future[list[Answer]] = asyncio.get_running_loop().create_future()
+
+    def take(self, answers: Sequence[Answer]) -> None:
+        """Some of the jobs were answered, in order."""
+        self.answers.extend(answers)
+        if len(self.answers) == len(self.jobs) and not self.done.done():
+            self.done.set_result(self.answers)
+
+
+class Pump:
+    """Feeds one store, for one dispatcher."""
+
+    def __init__(
+        self,
+        store: Store,
+        dispatcher: UUID,
+        *,
+        max_batch: int,
+        random: Random,
+        wants: Callable[[Sequence[Submission]], list[Want]],
+        on_pumped: Callable[[Batch, Pumped], None],
+        on_doubt: Callable[[Sequence[Seat]], None],
+        on_outage: Callable[[StoreUnavailable], None],
+    ) -> None:
+        self._store = store
+        self._dispatcher = dispatcher
+        self._max_batch = max_batch
+        self._random = random
+        self._wants = wants
+        self._on_pumped = on_pumped
+        self._on_doubt = on_doubt
+        self._on_outage = on_outage
+        self._orders: deque[tuple[Order, int, int]] = deque()
+        self._finishes: deque[tuple[Finish, OnFinished]] = deque()
+        self._wake = asyncio.Event()
+        self.queued_submits = 0
+
+    def submit(self, jobs: Sequence[Submission]) -> asyncio.Future[list[Answer]]:
+        """Queues submits; the future gives their answers once they are committed."""
+        order = Order(jobs)
+        for start in range(0, len(jobs), self._max_batch):
+            self._orders.append((order, start, min(start + self._max_batch, len(jobs))))
+        self.queued_submits += len(jobs)
+        self._wake.set()
+        return order.done
+
+    def finish(self, finish: Finish, on_finished: OnFinished) -> None:
+        """Queues the end of an attempt; the callback comes once it is committed."""
+        self._finishes.append((finish, on_finished))
+        self._wake.set()
+
+    def wake(self) -> None:
+        """There may be something to claim."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Pumps until it is cancelled."""
+        outages = 0
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            outages = 0 if await self._round() else outages + 1
+            if outages:
+                self._wake.set()
+                await asyncio.sleep(min(0.05 * 2**outages, 1.0) * self._random.uniform(0.5, 1.0))
+
+    async def drain(self) -> None:
+        """Commits what is queued, without claiming anything more."""
+        self._wants = lambda _submits: []
+        while self._orders or self._finishes:
+            if not await self._round():
+                return
+
+    async def _round(self) -> bool:
+        """One transaction; False if the store was away."""
+        orders, finishes = self._take_orders(), self._take_finishes()
+        submits = [job for order, start, end in orders for job in order.jobs[start:end]]
+        batch = Batch([finish for finish, _ in finishes], submits, self._wants(submits))
+        if not (batch.finishes or batch.submits or batch.wants):
+            return True
+        try:
+            pumped = await self._store.pump(self._dispatcher, batch)
+        except StoreUnavailable as error:
+            self._orders.extendleft(reversed(orders))
+            self._finishes.extendleft(reversed(finishes))
+            self._on_doubt([seat for want in batch.wants for seat in want.seats])
+            self._on_outage(error)
+            return False
+        self._deliver(batch, pumped, orders, finishes)
+        return True
+
+    def _deliver(
+        self,
+        batch: Batch,
+        pumped: Pumped,
+        orders: list[tuple[Order, int, int]],
+        finishes: list[tuple[Finish, OnFinished]],
+    ) -> None:
+        self._on_pumped(batch, pumped)
+        answered = 0
+        for order, start, end in orders:
+            order.take(pumped.submitted[answered : answered + end - start])
+            answered += end - start
+        self.queued_submits -= answered
+        for (finish, on_finished), finished in zip(finishes, pumped.finished, strict=True):
+            on_finished(finish, finished)
+        if self._orders or self._finishes:
+            self._wake.set()
+
+    def _take_orders(self) -> list[tuple[Order, int, int]]:
+        taken: list[tuple[Order, int, int]] = []
+        room = self._max_batch
+        while self._orders and self._orders[0][2] - self._orders[0][1] <= room:
+            taken.append(self._orders.popleft())
+            room -= taken[-1][2] - taken[-1][1]
+        return taken
+
+    def _take_finishes(self) -> list[tuple[Finish, OnFinished]]:
+        count = min(len(self._finishes), self._max_batch)
+        return [self._finishes.popleft() for _ in range(count)]
+
+
+def by_session(claimed: Sequence[Claimed]) -> dict[Seat, list[Claimed]]:
+    """Claimed attempts, sorted by the session they are placed on."""
+    placed: dict[Seat, list[Claimed]] = {}
+    for one in claimed:
+        placed.setdefault(Seat(one.worker, one.session), []).append(one)
+    return placed

@@ -1,0 +1,356 @@
+"""What clients ask for, and the answers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from uuid import UUID
+
+import msgspec
+
+from longshore import _version
+from longshore.core.capacity import capacity
+from longshore.core.lanes import lane_of
+from longshore.core.limits import check_submission
+from longshore.core.naming import workers_named
+from longshore.core.schemas import check_arguments, nearest
+from longshore.core.values import within
+from longshore.core.why import why
+from longshore.dispatcher.keeper import Keeper
+from longshore.dispatcher.plain_clients import PlainClients
+from longshore.dispatcher.pulse import Alarm, Pulse
+from longshore.dispatcher.pump import Answer, Pump
+from longshore.dispatcher.roster import Roster
+from longshore.dispatcher.settings import DispatcherSettings
+from longshore.dispatcher.waiters import Waiter, Waiters
+from longshore.errors import (
+    LongshoreError,
+    NotFound,
+    ProtocolError,
+    StoreUnavailable,
+    TooLarge,
+    Unavailable,
+    UnknownKind,
+)
+from longshore.model.job import CancelVerdict, Ended, Job, Refused, Submission
+from longshore.model.worker import KindInfo, WorkerView
+from longshore.ports import Clock, Link, Store
+from longshore.wire import messages as m
+from longshore.wire.codec import encode, from_client, ok
+
+log = logging.getLogger("longshore.dispatcher")
+
+MAX_CONCURRENT_REQUESTS = 10_000
+MAX_ANSWER_BYTES = 16 * 1024 * 1024
+
+
+class Requests:
+    """Everything that clients say comes here; each request is answered once, with OK or ERR."""
+
+    def __init__(
+        self,
+        store: Store,
+        settings: DispatcherSettings,
+        dispatcher: UUID,
+        *,
+        clock: Clock,
+        roster: Roster,
+        pump: Pump,
+        pulse: Pulse,
+        waiters: Waiters,
+        keeper: Keeper,
+        plain: PlainClients,
+        due: Alarm,
+    ) -> None:
+        self._store = store
+        self._settings = settings
+        self._dispatcher = dispatcher
+        self._clock = clock
+        self._roster = roster
+        self._pump = pump
+        self._pulse = pulse
+        self._waiters = waiters
+        self._keeper = keeper
+        self._plain = plain
+        self._due = due
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.link: Link
+
+    def receive(self, arrived: list[tuple[bytes, list[bytes]]]) -> None:
+        """Messages came from clients."""
+        for peer, frames in arrived:
+            if len(frames) == 2:
+                self._plain.receive(peer, frames)
+                continue
+            try:
+                request = from_client.decode(frames)
+            except ProtocolError as error:
+                self._refuse_junk(peer, frames, error)
+                continue
+            if len(self._tasks) >= MAX_CONCURRENT_REQUESTS:
+                busy = Unavailable("the dispatcher has too many requests under way; try again")
+                self._send(peer, _error(request.rid, busy))
+                continue
+            task = asyncio.create_task(self._answer(peer, request))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    def _refuse_junk(self, peer: bytes, frames: list[bytes], error: ProtocolError) -> None:
+        # Somebody who numbers requests learns what was wrong; anybody else is ignored.
+        try:
+            rid = msgspec.msgpack.decode(frames[2], type=_OnlyRid).rid
+        except (IndexError, msgspec.DecodeError):
+            log.debug("dropped a message from client %s: %s", peer.hex(), error)
+            return
+        self._send(peer, _error(rid, error))
+
+    async def _answer(self, peer: bytes, request: m.Request) -> None:
+        try:
+            frames = ok(request.rid, await self._do(request))
+        except StoreUnavailable as error:
+            self._pulse.saw_outage(error)
+            frames = _error(request.rid, error)
+        except LongshoreError as error:
+            frames = _error(request.rid, error)
+        except Exception:
+            log.exception("a request failed in a way that nobody foresaw: %r", type(request))
+            broken = LongshoreError("the dispatcher failed to answer; its log says why")
+            frames = _error(request.rid, broken)
+        self._send(peer, frames)
+
+    def _send(self, peer: bytes, frames: list[bytes]) -> None:
+        # A client that is gone, or too slow to read, asks again when it is back.
+        self.link.send(peer, frames)
+
+    async def _do(self, request: m.Request) -> object:
+        match request:
+            case m.Submit():
+                return await self._submit(request)
+            case m.Wait():
+                return await self._wait(request)
+            case m.Show():
+                return await self._job(request.job)
+            case m.Why():
+                return await self._why(request.job)
+            case m.ListJobs():
+                return await self._store.jobs(request.wanted)
+            case m.Cancel():
+                return await self._cancel(request.jobs)
+            case m.Retry():
+                return await self._retry(request.jobs)
+            case m.ListWorkers():
+                return await self._store.workers()
+            case m.Drain():
+                return await self._drain(request.workers)
+            case m.ListDispatchers():
+                return await self._dispatchers()
+            case m.ShowCapacity():
+                return capacity(await self._store.workers())
+            case m.ListQueues():
+                return await self._store.queues()
+            case m.Pause():
+                await self._pause(request)
+                return None
+            case m.Hello():
+                return self._hello()
+
+    # submitting
+
+    async def _submit(self, request: m.Submit) -> list[m.SubmitAnswer]:
+        if self._pump.queued_submits + len(request.jobs) > self._settings.max_queued_submits:
+            limit = self._settings.max_queued_submits
+            raise Unavailable(
+                f"{limit:,} submits are waiting for the store (max_queued_submits); try again"
+            )
+        kinds = await self._kinds(request)
+        refused = {
+            job.id: error
+            for job in request.jobs
+            if (error := self._fault(job, request.strict, kinds)) is not None
+        }
+        good = [job for job in request.jobs if job.id not in refused]
+        answers = iter(await self._pump.submit(good) if good else [])
+        self._remember_delays(good)
+        return [
+            _refusal(job.id, refused[job.id]) if job.id in refused else _submitted(next(answers))
+            for job in request.jobs
+        ]
+
+    async def _kinds(self, request: m.Submit) -> dict[str, KindInfo]:
+        """What is known of kinds; a strict submit asks what other dispatchers' workers serve."""
+        kinds = self._roster.kinds()
+        if request.strict and any(job.kind not in kinds for job in request.jobs):
+            for worker in await self._store.workers():
+                if worker.alive:
+                    kinds = {**worker.info.kinds, **kinds}
+        return kinds
+
+    def _fault(
+        self, job: Submission, strict: bool, kinds: dict[str, KindInfo]
+    ) -> LongshoreError | None:
+        try:
+            check_submission(job)
+            within(job.args, f"the arguments of job '{job.kind}'", self._settings.max_value_bytes)
+            self._check_lane(job)
+            if job.kind in kinds:
+                check_arguments(job, kinds[job.kind])
+            elif strict:
+                raise UnknownKind(
+                    f"no worker serves kind '{job.kind}'{nearest(job.kind, kinds)}; "
+                    "start one, or submit without strict and it waits for one"
+                )
+        except LongshoreError as error:
+            return error
+        return None
+
+    def _check_lane(self, job: Submission) -> None:
+        lane, limit = lane_of(job.queue, job.kind, job.target), self._settings.max_lanes
+        if not self._roster.knows(lane) and self._roster.lane_count >= limit:
+            raise TooLarge(
+                f"job '{job.kind}' would need a new lane (queue '{job.queue}', target "
+                f"'{job.target}'), and there are {limit:,} already (max_lanes); "
+                "put what varies into the arguments, not into the kind or the queue"
+            )
+
+    def _remember_delays(self, jobs: Sequence[Submission]) -> None:
+        now = None
+        for job in jobs:
+            if job.delay_s is not None:
+                self._due.set_in(job.delay_s)
+            elif job.run_at is not None:
+                now = now or self._clock.utc()
+                self._due.set_in((job.run_at - now).total_seconds())
+
+    # waiting
+
+    async def _wait(self, request: m.Wait) -> list[Ended]:
+        waiter = Waiter(request.jobs, request.all)
+        self._waiters.add(waiter)
+        try:
+            for ended in await self._store.ended(request.jobs):
+                self._waiters.tell(ended)
+            wait_s = min(max(request.wait_s, 0.0), self._settings.max_wait_s)
+            if waiter.missing and not waiter.done.is_set():
+                await asyncio.wait_for(waiter.done.wait(), wait_s)
+        except TimeoutError:
+            pass
+        finally:
+            self._waiters.remove(waiter, request.jobs)
+        return _within_a_message(list(waiter.ended.values()))
+
+    # showing
+
+    async def _job(self, ref: UUID | int) -> Job:
+        job = await self._store.job(ref)
+        if job is None:
+            raise NotFound(f"there is no job {ref}; `longshore jobs` lists those there are")
+        return job
+
+    async def _why(self, ref: UUID | int) -> m.WhyAnswer:
+        job = await self._job(ref)
+        facts = await self._store.explain(job)
+        return m.WhyAnswer(job.id, job.number, job.state.value, why(job, facts))
+
+    async def _dispatchers(self) -> list[m.DispatcherAnswer]:
+        workers = Counter(one.dispatcher for one in await self._store.workers() if one.alive)
+        return [
+            m.DispatcherAnswer(
+                id=other.id,
+                name=other.name,
+                started_at=other.started_at,
+                renewed_no=other.renewed_no,
+                workers=workers[other.id],
+                alive=self._keeper.silent_s(other) < self._settings.dispatcher_lease_s,
+                silent_s=self._keeper.silent_s(other),
+            )
+            for other in await self._store.dispatchers()
+        ]
+
+    def _hello(self) -> m.HelloAnswer:
+        return m.HelloAnswer(
+            m.PROTOCOL_VERSION, _version.__version__, self._dispatcher, self._clock.utc()
+        )
+
+    # changing
+
+    async def _cancel(self, refs: Sequence[UUID | int]) -> list[m.CancelAnswer]:
+        verdicts = await self._store.cancel(refs, by="a client")
+        self._keeper.cancels.set_in(0)
+        ended = [id for id, verdict in verdicts if id and verdict is CancelVerdict.CANCELLED]
+        if any(self._waiters.is_awaited(id) for id in ended):
+            self._keeper.outcomes.set_in(0)
+        return [
+            m.CancelAnswer(ref, id, verdict)
+            for ref, (id, verdict) in zip(refs, verdicts, strict=True)
+        ]
+
+    async def _retry(self, refs: Sequence[UUID | int]) -> list[m.RetryAnswer]:
+        verdicts = await self._store.retry(refs, by="a client")
+        self._stir()
+        return [
+            m.RetryAnswer(ref, id, verdict)
+            for ref, (id, verdict) in zip(refs, verdicts, strict=True)
+        ]
+
+    async def _drain(self, texts: Sequence[str]) -> list[m.DrainAnswer]:
+        workers = await self._store.workers()
+        answers = [await self._drain_one(text, workers_named(text, workers)) for text in texts]
+        self._keeper.cancels.set_in(0)
+        return answers
+
+    async def _drain_one(self, text: str, found: Sequence[WorkerView]) -> m.DrainAnswer:
+        if len(found) != 1:
+            verdict = m.DrainVerdict.AMBIGUOUS if found else m.DrainVerdict.NOT_FOUND
+            return m.DrainAnswer(text, None, "", verdict)
+        [worker] = found
+        if not worker.alive or not await self._store.set_draining(worker.info.id, True):
+            verdict = m.DrainVerdict.GONE
+        elif worker.draining:
+            verdict = m.DrainVerdict.ALREADY_DRAINING
+        else:
+            verdict = m.DrainVerdict.DRAINING
+        return m.DrainAnswer(text, worker.info.id, worker.info.name, verdict)
+
+    async def _pause(self, request: m.Pause) -> None:
+        await self._store.set_paused(request.queue, request.paused)
+        self._stir()
+
+    def _stir(self) -> None:
+        self._roster.stir()
+        self._pump.wake()
+
+    async def close(self) -> None:
+        """Ends what still waits; clients ask another dispatcher."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def _within_a_message(ended: list[Ended]) -> list[Ended]:
+    """As many outcomes as one message can carry; the rest is asked for again."""
+    total = 0
+    for index, one in enumerate(ended):
+        total += len(one.result or b"")
+        if index and total > MAX_ANSWER_BYTES:
+            return ended[:index]
+    return ended
+
+
+class _OnlyRid(msgspec.Struct):
+    rid: int
+
+
+def _error(rid: int, error: LongshoreError) -> list[bytes]:
+    return encode(m.Err(rid, error.code, str(error)))
+
+
+def _refusal(job: UUID, error: LongshoreError) -> m.SubmitAnswer:
+    return m.SubmitAnswer(job, code=error.code, message=str(error))
+
+
+def _submitted(answer: Answer) -> m.SubmitAnswer:
+    if isinstance(answer, Refused):
+        return m.SubmitAnswer(answer.id, code=answer.code, message=answer.message)
+    return m.SubmitAnswer(answer.id, answer.number, answer.existing)

@@ -1,0 +1,164 @@
+"""The roster: which workers this dispatcher attends, and which lanes may hold work for them.
+
+All of it is memory that can be lost: the store knows who is attended and what is placed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from uuid import UUID
+
+from longshore.core.placement import Place, Profile
+from longshore.model.job import Claimed
+from longshore.model.worker import KindInfo, Lane, Pool, Seat, Want
+from longshore.wire.dispatcher_side import Attendance
+
+
+class Roster:
+    """Attended workers by peer and by session, alike ones together."""
+
+    def __init__(self) -> None:
+        self._by_peer: dict[bytes, Attendance] = {}
+        self._by_worker: dict[UUID, Attendance] = {}
+        self._profiles: dict[object, tuple[Profile, dict[UUID, Attendance]]] = {}
+        self._lanes: dict[int, Lane] = {}
+        self._hot: set[int] = set()
+        self._doubted: set[Seat] = set()
+
+    def __iter__(self) -> Iterator[Attendance]:
+        return iter(list(self._by_worker.values()))
+
+    def __len__(self) -> int:
+        return len(self._by_worker)
+
+    def __contains__(self, attendance: Attendance) -> bool:
+        return self._by_worker.get(attendance.info.id) is attendance
+
+    def add(self, attendance: Attendance) -> None:
+        """A worker is attended; an earlier session of it is over."""
+        self.remove(self._by_worker.get(attendance.info.id))
+        self._by_peer[attendance.peer] = attendance
+        self._by_worker[attendance.info.id] = attendance
+        key = Profile.key(attendance.info)
+        if key not in self._profiles:
+            self._profiles[key] = Profile(attendance.info, self._lanes.values()), {}
+        self._profiles[key][1][attendance.info.id] = attendance
+        self.stir()
+
+    def remove(self, attendance: Attendance | None) -> None:
+        """A worker is not attended any more."""
+        if attendance is None or self._by_worker.get(attendance.info.id) is not attendance:
+            return
+        del self._by_worker[attendance.info.id]
+        if self._by_peer.get(attendance.peer) is attendance:
+            del self._by_peer[attendance.peer]
+        self._doubted.discard(Seat(attendance.info.id, attendance.session))
+        key = Profile.key(attendance.info)
+        members = self._profiles[key][1]
+        del members[attendance.info.id]
+        if not members:
+            del self._profiles[key]
+
+    def clear(self) -> None:
+        """No worker is attended any more."""
+        for attendance in self:
+            self.remove(attendance)
+
+    def of_peer(self, peer: bytes) -> Attendance | None:
+        """The attendance that talks through this peer."""
+        return self._by_peer.get(peer)
+
+    def of_seat(self, seat: Seat) -> Attendance | None:
+        """The attendance of exactly this session."""
+        attendance = self._by_worker.get(seat.worker)
+        return attendance if attendance and attendance.session == seat.session else None
+
+    def session_of(self, worker: UUID) -> int:
+        """The session in which a worker is attended; 0 if it is not."""
+        attendance = self._by_worker.get(worker)
+        return attendance.session if attendance else 0
+
+    def kinds(self) -> dict[str, KindInfo]:
+        """What the attended workers serve."""
+        known: dict[str, KindInfo] = {}
+        for _, members in self._profiles.values():
+            known.update(next(iter(members.values())).info.kinds)
+        return known
+
+    # lanes
+
+    def learn(self, lanes: Iterable[Lane]) -> None:
+        """These lanes exist."""
+        for lane in lanes:
+            if lane.hash not in self._lanes:
+                self._lanes[lane.hash] = lane
+                for profile, _ in self._profiles.values():
+                    profile.learn(lane)
+
+    def knows(self, lane: Lane) -> bool:
+        """Whether this lane exists already, as far as is known here."""
+        return lane.hash in self._lanes
+
+    @property
+    def lane_count(self) -> int:
+        """How many lanes are known."""
+        return len(self._lanes)
+
+    def heat(self, lanes: Iterable[int]) -> None:
+        """These lanes may hold jobs."""
+        self._hot.update(lanes)
+
+    def cool(self, wants: Sequence[Want], claimed: Sequence[Claimed]) -> None:
+        """Lanes that gave less than was wanted hold nothing more."""
+        if len(claimed) == sum(len(want.seats) for want in wants):
+            return
+        for want in wants:
+            kinds = {self._lanes[lane].kind for lane in want.lanes}
+            seats = set(want.seats)
+            given = sum(
+                one.kind in kinds and Seat(one.worker, one.session) in seats for one in claimed
+            )
+            if given < len(want.seats):
+                self._hot.difference_update(want.lanes)
+
+    def stir(self) -> None:
+        """Any lane may hold jobs."""
+        self._hot.update(self._lanes)
+
+    # doubts
+
+    def doubt(self, seats: Iterable[Seat]) -> None:
+        """What is placed on these sessions is not known until it is read back."""
+        self._doubted.update(seat for seat in seats if self.of_seat(seat))
+
+    def doubted(self) -> list[Seat]:
+        """The sessions that must be read back."""
+        return list(self._doubted)
+
+    def trust(self, seats: Iterable[Seat]) -> None:
+        """These sessions were read back."""
+        self._doubted.difference_update(seats)
+
+    # wants
+
+    def wants(self, most: int) -> list[Want]:
+        """What to claim now: at most `most` jobs, for workers with free slots and in no doubt."""
+        found: list[Want] = []
+        for profile, members in self._profiles.values():
+            for pool in profile.lanes:
+                if most <= 0 or not profile.lanes[pool] & self._hot:
+                    continue
+                want = profile.want(pool, self._hot, self._places(members, pool), most)
+                if want is not None:
+                    most -= len(want.seats)
+                    found.append(want)
+        return found
+
+    def _places(self, members: dict[UUID, Attendance], pool: Pool) -> list[Place]:
+        places = []
+        for attendance in members.values():
+            seat = Seat(attendance.info.id, attendance.session)
+            free = attendance.open_slots.get(pool, 0)
+            if free > 0 and seat not in self._doubted:
+                places.append(Place(seat, free, attendance.given))
+        return places

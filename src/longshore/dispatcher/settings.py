@@ -1,0 +1,84 @@
+"""How a dispatcher keeps time, and its limits."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class DispatcherSettings(Struct, frozen=True, kw_only=True):
+    """Every interval and bound of a dispatcher. Tests use short ones."""
+
+    lease_s: float = 15.0
+    """A worker that was not heard of for so long is lost, and its jobs are given to others."""
+
+    ping_s: float = 1.0
+    """How often a worker says that it lives; in a large fleet less often, see below."""
+
+    max_pings_per_s: int = 1_000
+    """So many PINGs a dispatcher wants at most: with more workers each says it less often."""
+
+    renew_s: float = 1.5
+    """How often a dispatcher says in the store that it lives."""
+
+    dispatcher_lease_s: float = 5.0
+    """How long after a renewal was sent a dispatcher may still grant leases."""
+
+    takeover_margin_s: float = 7.0
+    """How long beyond `lease_s` a silent dispatcher's workers are left alone by the others."""
+
+    poll_s: float = 2.0
+    """How often the store is asked for work that no hint told of."""
+
+    promote_s: float = 1.0
+    """How often, at the least, delayed jobs are looked at."""
+
+    cancel_poll_s: float = 0.5
+    """How often cancels and drains made through other dispatchers are looked for."""
+
+    heartbeat_s: float = 10.0
+    """How often it is written down which workers were heard of, and how busy they are."""
+
+    cancel_grace_s: float = 30.0
+    """How long a cancelled job's worker has to stop it before it counts as cancelled anyway."""
+
+    expire_s: float = 5.0
+    """How often jobs past their timeout, whose worker did not stop them, are looked for."""
+
+    timeout_margin_s: float = 10.0
+    """How long after its timeout a job is ended that its worker did not stop."""
+
+    sweep_s: float = 5.0
+    """How often jobs owned by no live worker are looked for."""
+
+    plain_expire_s: float = 3.0
+    """An idle worker of the plain dialogue that was not heard of for so long is removed."""
+
+    plain_probe_s: float = 5.0
+    """How often it is looked whether a busy worker of the plain dialogue is still connected."""
+
+    on_worker_lost: str = ""
+    """What to run when a worker is lost: a command line, or a URL to post to."""
+
+    on_worker_lost_secret: str = ""
+    """What a post to that URL is signed with."""
+
+    crash_limit: int = 3
+    """A job whose process died so often is failed as poisonous."""
+
+    max_batch: int = 1_000
+    """The most submits, finishes or claims in one transaction."""
+
+    max_value_bytes: int = 1024 * 1024
+    """The largest arguments or result of a job."""
+
+    max_queued_submits: int = 200_000
+    """Submits that wait for the store; past it clients are told to try again."""
+
+    max_plain_requests: int = 10_000
+    """Jobs of plain clients that have not ended; past it plain clients are told to try again."""
+
+    max_lanes: int = 10_000
+    """How many different (queue, kind, target) there may ever be."""
+
+    max_wait_s: float = 30.0
+    """The longest a dispatcher lets one waiting request wait before it answers with nothing."""

@@ -1,0 +1,193 @@
+"""The errors Longshore raises, and who is at fault.
+
+    LongshoreError
+    ├── InvalidInput            the caller's: what was given cannot be accepted
+    │   ├── InvalidArguments    a job's arguments do not fit its parameters
+    │   ├── NotSerialisable     a value that cannot be stored
+    │   ├── TooLarge            a value past a named limit
+    │   ├── ConfigError         a setting, URL, flag or variable
+    │   ├── AppError            the app module cannot be loaded
+    │   └── UnknownKind         strict submit of a kind that no worker serves
+    ├── WouldBlock              a blocking call inside an event loop
+    ├── Conflict                the same id, with another body
+    ├── NotFound                no such job, worker or queue
+    ├── WrongState              the job is not in a state that allows this
+    ├── Unavailable             try again: nothing is wrong with the request
+    │   ├── StoreUnavailable    the database does not answer
+    │   └── DispatcherUnavailable   no dispatcher answers
+    ├── SchemaMismatch          the database was made by another version
+    ├── AddressInUse            a port is taken
+    ├── ProtocolError           a peer sent what the wire does not allow
+    ├── NotFinished             waiting for an outcome took too long
+    └── JobUnsuccessful         the job ended, but not well (carries its JobError)
+        ├── JobFailed
+        └── JobCancelled
+
+Every message says what happened, to what, and what to do next. `code` is the word for the error on
+the wire and in JSON; `exit_code` is what the command line exits with.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class LongshoreError(Exception):
+    """Everything Longshore raises on purpose is one of these."""
+
+    code: ClassVar[str] = "error"
+    exit_code: ClassVar[int] = 1
+
+
+class InvalidInput(LongshoreError, ValueError):
+    """What was given cannot be accepted; giving it again will not help."""
+
+    code = "invalid_input"
+    exit_code = 2
+
+
+class InvalidArguments(InvalidInput):
+    """A job's arguments do not fit its parameters."""
+
+    code = "invalid_arguments"
+
+
+class NotSerialisable(InvalidInput):
+    """A value is not made of what can be stored."""
+
+    code = "not_serialisable"
+
+
+class TooLarge(InvalidInput):
+    """A value is past a named limit."""
+
+    code = "too_large"
+
+
+class ConfigError(InvalidInput):
+    """A setting, URL, flag or variable is wrong."""
+
+    code = "config"
+
+
+class AppError(InvalidInput):
+    """The app module cannot be loaded."""
+
+    code = "app"
+
+
+class UnknownKind(InvalidInput):
+    """No known worker serves this kind, and the submit was strict."""
+
+    code = "unknown_kind"
+
+
+class WouldBlock(LongshoreError, RuntimeError):
+    """A blocking call was made where an event loop runs, which it would have stopped."""
+
+    code = "would_block"
+
+
+class Conflict(LongshoreError):
+    """The id is taken by a job with another body."""
+
+    code = "conflict"
+    exit_code = 2
+
+
+class NotFound(LongshoreError, LookupError):
+    """There is no such job, worker or queue."""
+
+    code = "not_found"
+    exit_code = 3
+
+
+class WrongState(LongshoreError):
+    """The job is not in a state that allows this."""
+
+    code = "wrong_state"
+    exit_code = 2
+
+
+class Unavailable(LongshoreError, ConnectionError):
+    """Nothing is wrong with the request: the same one may succeed later."""
+
+    code = "unavailable"
+    exit_code = 4
+
+
+class StoreUnavailable(Unavailable):
+    """The database does not answer; what was under way may or may not have been committed."""
+
+    code = "store_unavailable"
+
+
+class DispatcherUnavailable(Unavailable):
+    """No dispatcher answers."""
+
+    code = "dispatcher_unavailable"
+
+
+class SchemaMismatch(LongshoreError):
+    """The database's schema is not the one this version works with."""
+
+    code = "schema_mismatch"
+    exit_code = 2
+
+
+class AddressInUse(LongshoreError):
+    """A port or address is taken by another process."""
+
+    code = "address_in_use"
+    exit_code = 2
+
+
+class ProtocolError(LongshoreError):
+    """A peer sent what the wire does not allow."""
+
+    code = "protocol"
+
+
+class NotFinished(LongshoreError, TimeoutError):
+    """The outcome did not come within the time allowed."""
+
+    code = "not_finished"
+    exit_code = 5
+
+
+class JobUnsuccessful(LongshoreError):
+    """The job ended, but not well."""
+
+    code = "job_unsuccessful"
+
+
+class JobFailed(JobUnsuccessful):
+    """The job failed; `type`, `reason` and `traceback` say how."""
+
+    code = "job_failed"
+
+    def __init__(
+        self, message: str, *, reason: str = "raised", type: str = "", traceback: str = ""
+    ) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.type = type
+        self.traceback = traceback
+
+
+class JobCancelled(JobUnsuccessful):
+    """The job was cancelled before it could succeed."""
+
+    code = "job_cancelled"
+
+
+def _tree(root: type[LongshoreError]) -> dict[str, type[LongshoreError]]:
+    found = {root.code: root}
+    for child in root.__subclasses__():
+        found.update(_tree(child))
+    return found
+
+
+def from_code(code: str, message: str) -> LongshoreError:
+    """An error that crossed the wire is raised again as the class its code names."""
+    return _tree(LongshoreError).get(code, LongshoreError)(message)

@@ -1,0 +1,101 @@
+"""The attempts an executor has been given and has not reported yet."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from longshore.executors.process import Host
+from longshore.model.job import JobError, LogEntry, Reason
+from longshore.ports import OnLog, OnReport
+from longshore.wire.messages import Assignment, Attempt, Report, ReportKind
+
+
+class Running:
+    """One attempt: the host it was sent to, and what to say of it once an abort has stopped it."""
+
+    __slots__ = ("_timers", "abort_report", "assignment", "host")
+
+    def __init__(self, assignment: Assignment) -> None:
+        self.assignment = assignment
+        self.host: Host | None = None
+        self.abort_report: Report | None = None
+        self._timers: list[asyncio.TimerHandle] = []
+
+    def keep(self, timer: asyncio.TimerHandle) -> None:
+        """Takes on a timer that ends with the attempt."""
+        self._timers.append(timer)
+
+    def stop_timers(self) -> None:
+        """Nothing that was to happen to the attempt will happen any more."""
+        for timer in self._timers:
+            timer.cancel()
+
+
+class Attempts:
+    """A table from which every attempt is reported once: it leaves the table with its report."""
+
+    def __init__(self, on_report: OnReport, on_log: OnLog) -> None:
+        self._on_report = on_report
+        self._on_log = on_log
+        self._running: dict[Attempt, Running] = {}
+
+    def add(self, assignment: Assignment) -> Running:
+        """Takes in an attempt."""
+        running = self._running[assignment.held] = Running(assignment)
+        return running
+
+    def get(self, attempt: Attempt) -> Running | None:
+        """An attempt that was not reported yet."""
+        return self._running.get(attempt)
+
+    def on_host(self, host: Host) -> list[Running]:
+        """The attempts that were sent to this host and have not ended."""
+        return [running for running in self._running.values() if running.host is host]
+
+    def sent(self, running: Running, host: Host, expire: Callable[[Attempt, Report], None]) -> None:
+        """The attempt's time runs from now on; `expire` is called when it is over."""
+        running.host = host
+        assignment = running.assignment
+        if assignment.timeout_s is not None:
+            loop = asyncio.get_running_loop()
+            report = timed_out(assignment, assignment.timeout_s)
+            running.keep(loop.call_later(assignment.timeout_s, expire, assignment.held, report))
+
+    def end(self, report: Report) -> None:
+        """Reports an attempt, unless that was done."""
+        running = self._running.pop(report.attempt, None)
+        if running is not None:
+            running.stop_timers()
+            self._on_report(report)
+
+    def log(self, entry: LogEntry) -> None:
+        """Passes on what an attempt says, until its end is reported."""
+        if (entry.job, entry.token) in self._running:
+            self._on_log(entry)
+
+    def clear(self) -> None:
+        """Forgets every attempt without a report."""
+        for running in self._running.values():
+            running.stop_timers()
+        self._running.clear()
+
+
+def timed_out(assignment: Assignment, timeout_s: float) -> Report:
+    """The report of an attempt that took too long."""
+    message = f"took longer than its timeout of {timeout_s:g} s"
+    return _report(assignment, ReportKind.FAILED, JobError(Reason.TIMED_OUT, message))
+
+
+def crashed(assignment: Assignment, message: str) -> Report:
+    """The report of an attempt whose process died."""
+    return _report(assignment, ReportKind.CRASHED, JobError(Reason.CRASHED, message))
+
+
+def released(assignment: Assignment) -> Report:
+    """The report of an attempt that is handed back through no fault of its own."""
+    return _report(assignment, ReportKind.RELEASED, None)
+
+
+def _report(assignment: Assignment, kind: ReportKind, error: JobError | None) -> Report:
+    return Report(assignment.job, assignment.token, kind, error=error)

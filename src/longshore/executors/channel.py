@@ -1,0 +1,108 @@
+"""Frames over a non-blocking socket, on an event loop.
+
+Reading is by hand, not through a transport, so that everything a dead host has said can be read at
+once, before its death is acted on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from longshore.errors import ProtocolError
+from longshore.executors.frames import FromHost, ToHost, Unpacker, pack
+
+_READ_BYTES = 256 * 1024
+
+M = TypeVar("M")
+
+
+class Channel(Generic[M]):
+    """One end of a socket pair. `on_lost` is called once, when the other end is gone or mad."""
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        unpacker: Unpacker[M],
+        on_message: Callable[[M], None],
+        on_lost: Callable[[], None],
+    ) -> None:
+        sock.setblocking(False)
+        self._sock = sock
+        self._unpacker = unpacker
+        self._on_message = on_message
+        self._on_lost = on_lost
+        self._unsent = bytearray()
+        self._writing = False
+        self._open = True
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(sock.fileno(), self._read)
+
+    def send(self, *messages: ToHost | FromHost) -> bool:
+        """Sends without waiting; what the socket does not take yet is kept and sent later.
+
+        Answers False if the other end is known to be gone: then nothing of it has arrived.
+        """
+        if not self._open:
+            return False
+        is_first = not self._unsent
+        self._unsent += b"".join(map(pack, messages))
+        return self._write() if is_first else True
+
+    def read_rest(self) -> None:
+        """Handles everything that has arrived, now."""
+        while self._open and self._read():
+            pass
+
+    def close(self) -> None:
+        """Lets go of the socket at once."""
+        if not self._open:
+            return
+        self._open = False
+        self._loop.remove_reader(self._sock.fileno())
+        self._watch_writable(False)
+        self._sock.close()
+
+    def _read(self) -> bool:
+        try:
+            data = self._sock.recv(_READ_BYTES)
+            messages = self._unpacker.feed(data)
+        except (BlockingIOError, InterruptedError):
+            return False
+        except (OSError, ProtocolError):
+            self._lose()
+            return False
+        if not data:
+            self._lose()
+        for message in messages:
+            self._on_message(message)
+        return bool(data)
+
+    def _write(self) -> bool:
+        is_there = True
+        try:
+            sent = self._sock.send(self._unsent)
+        except (BlockingIOError, InterruptedError):
+            sent = 0
+        except OSError:
+            # The reader finds the same out, once it has read what is left to read.
+            sent = len(self._unsent)
+            is_there = False
+        del self._unsent[:sent]
+        self._watch_writable(bool(self._unsent))
+        return is_there
+
+    def _watch_writable(self, wanted: bool) -> None:
+        if wanted == self._writing:
+            return
+        self._writing = wanted
+        if wanted:
+            self._loop.add_writer(self._sock.fileno(), self._write)
+        else:
+            self._loop.remove_writer(self._sock.fileno())
+
+    def _lose(self) -> None:
+        self.close()
+        self._on_lost()

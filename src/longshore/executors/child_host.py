@@ -1,0 +1,169 @@
+"""The inside of a child host: one attempt at a time, in the main thread, interruptible.
+
+How a running attempt is aborted. The agent sends an `Abort` frame, then SIGTERM. The signal only
+means "look at your socket"; the frame says which attempt is meant. So a signal that comes late, or
+from somebody else, finds no frame for the attempt that runs now, and does nothing. A signal that
+comes before its frame does nothing either: the agent repeats it for as long as it waits.
+
+`_exposed` is the attempt whose code runs at this moment. Only then does the signal handler touch
+the socket: at any other time the main loop is the one who reads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import queue
+import signal
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Coroutine
+from types import FrameType
+from typing import Any, NamedTuple, NoReturn, assert_never, cast
+
+from longshore.errors import ProtocolError
+from longshore.executors.context import Cancelled, Context, enter
+from longshore.executors.failures import raised
+from longshore.executors.forks import leave, leave_if_copy
+from longshore.executors.frames import (
+    Abort,
+    Ended,
+    Load,
+    Run,
+    Said,
+    Stopped,
+    ToHost,
+    pack,
+    to_host,
+)
+from longshore.executors.performing import prepare, succeeded
+from longshore.executors.voice import TELL_EVERY_S, Voice
+from longshore.ports import Handlers
+from longshore.wire.messages import Assignment, Attempt, Report
+
+_READ_BYTES = 256 * 1024
+
+
+class _Exposed(NamedTuple):
+    assignment: Assignment
+    context: Context
+
+
+class ChildHost:
+    """Runs the attempts it is given one after the other."""
+
+    def __init__(self, sock: socket.socket, handlers: Handlers) -> None:
+        self._sock = sock
+        self._handlers = handlers
+        self._unpacker = to_host()
+        self._inbox: deque[ToHost] = deque()
+        self._exposed: _Exposed | None = None
+        self._is_looking = False
+        self._sending = threading.Lock()
+        self._news: queue.SimpleQueue[Voice] = queue.SimpleQueue()
+        self._teller: threading.Thread | None = None
+
+    def serve(self) -> NoReturn:
+        """Runs until the agent is gone."""
+        while True:
+            message = self._next_message()
+            match message:
+                case Run(jobs=jobs):
+                    for assignment in jobs:
+                        self._run(assignment)
+                case Abort() | Load():
+                    pass  # an abort that came after its attempt's end
+                case _:
+                    assert_never(message)
+
+    def _next_message(self) -> ToHost:
+        while not self._inbox:
+            self._read(0)
+        return self._inbox.popleft()
+
+    def _read(self, flags: int) -> None:
+        try:
+            data = self._sock.recv(_READ_BYTES, flags)
+            self._inbox.extend(self._unpacker.feed(data))
+        except BlockingIOError:
+            return
+        except (OSError, ProtocolError):
+            leave()
+        if not data:
+            leave()
+
+    def _run(self, assignment: Assignment) -> None:
+        # Before every attempt: the one before may have set a handler of its own.
+        signal.signal(signal.SIGTERM, self._on_sigterm)
+        context = Context(assignment, self._wake)
+        report = contextvars.copy_context().run(self._attempt, assignment, context)
+        leave_if_copy()
+        frame = Stopped((assignment.held,)) if report is None else Ended((report,))
+        with self._sending:
+            entries = context.unsaid()
+            said = pack(Said(entries)) if entries else b""
+            self._send(said + pack(frame))
+
+    def _attempt(self, assignment: Assignment, context: Context) -> Report | None:
+        """The attempt's report; None if it was stopped by its abort."""
+        if self._is_aborted(assignment.held):
+            return None
+        report: Report | None = None
+        try:
+            self._exposed = _Exposed(assignment, context)
+            report = self._perform(assignment, context)
+            self._exposed = None
+        except Cancelled:
+            pass  # it came while the attempt's code was being entered or left
+        return None if context.cancelled else report
+
+    def _perform(self, assignment: Assignment, context: Context) -> Report:
+        enter(context)
+        call = prepare(assignment, self._handlers)
+        if isinstance(call, Report):
+            return call
+        try:
+            value = call.begin()
+            if call.handler.is_async:
+                value = asyncio.run(cast(Coroutine[Any, Any, object], value))
+        except BaseException as error:
+            return raised(assignment, error)
+        return succeeded(assignment, call.handler, context, value)
+
+    def _on_sigterm(self, number: int, frame: FrameType | None) -> None:
+        exposed = self._exposed
+        if exposed is None or self._is_looking:
+            return
+        self._is_looking = True
+        self._read(socket.MSG_DONTWAIT)
+        self._is_looking = False
+        if self._is_aborted(exposed.assignment.held):
+            self._exposed = None
+            exposed.context.mark_cancelled()
+            raise Cancelled(f"job {exposed.assignment.number} was told to stop")
+
+    def _is_aborted(self, attempt: Attempt) -> bool:
+        return any(isinstance(m, Abort) and attempt in m.attempts for m in self._inbox)
+
+    def _send(self, data: bytes) -> None:
+        try:
+            self._sock.sendall(data)
+        except OSError:
+            leave()
+
+    def _wake(self, voice: Voice) -> None:
+        if self._teller is None:
+            self._teller = threading.Thread(target=self._tell, daemon=True, name="longshore-teller")
+            self._teller.start()
+        self._news.put(voice)
+
+    def _tell(self) -> None:
+        """Sends what attempts say, so that the attempt itself never waits for the socket."""
+        while True:
+            voice = self._news.get()
+            time.sleep(TELL_EVERY_S)
+            with self._sending:
+                if entries := voice.take():
+                    self._send(pack(Said(entries)))

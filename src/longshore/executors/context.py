@@ -1,0 +1,184 @@
+"""What a job's own code sees of Longshore while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from math import isfinite
+from typing import Protocol
+from uuid import UUID
+
+import msgspec
+from msgspec import structs
+
+from longshore.errors import InvalidInput, NotSerialisable, TooLarge, WrongState
+from longshore.executors.text import bounded
+from longshore.executors.voice import Voice
+from longshore.model.ids import derive_id
+from longshore.model.job import LogEntry, Progress, Submission
+from longshore.wire.messages import Assignment
+
+MAX_TEXT_BYTES = 4 * 1024
+MAX_OUTBOX_BYTES = 16 * 1024 * 1024
+
+_encoder = msgspec.msgpack.Encoder(uuid_format="bytes")
+
+
+class Describes(Protocol):
+    """Something that describes a job to submit, as `fetch.call(…)` does."""
+
+    @property
+    def submission(self) -> Submission:
+        """The job."""
+
+
+class Retry(Exception):
+    """Raised by a job that wants to be tried again, after `after_s` seconds if that is given.
+
+    It uses up one of the job's attempts, as any other failure does.
+    """
+
+    __module__ = "longshore"
+
+    def __init__(
+        self, message: str = "the job asked to be tried again", *, after_s: float | None = None
+    ) -> None:
+        super().__init__(message)
+        if after_s is not None and not 0 <= after_s < float("inf"):
+            raise InvalidInput(f"Retry(after_s={after_s}): give a number of seconds, 0 or more")
+        self.after_s = None if after_s is None else float(after_s)
+
+
+class Fail(Exception):
+    """Raised by a job that is not to be tried again, however many attempts it has left."""
+
+    __module__ = "longshore"
+
+
+class Cancelled(BaseException):
+    """Raised inside a plain `def` job, wherever it is, when the job is aborted.
+
+    Let it through: after the abort grace the process is killed.
+    """
+
+    __module__ = "longshore"
+
+
+class Context:
+    """The attempt that is running, as its own code sees it."""
+
+    __slots__ = ("_assignment", "_cancelled", "_outbox", "_outbox_bytes", "_voice", "_wake")
+
+    def __init__(self, assignment: Assignment, wake: Callable[[Voice], None]) -> None:
+        self._assignment = assignment
+        self._wake = wake
+        self._voice: Voice | None = None
+        self._outbox: list[Submission] = []
+        self._outbox_bytes = 0
+        self._cancelled = False
+
+    @property
+    def id(self) -> UUID:
+        """The job's id."""
+        return self._assignment.job
+
+    @property
+    def number(self) -> int:
+        """The job's number."""
+        return self._assignment.number
+
+    @property
+    def kind(self) -> str:
+        """The job's kind."""
+        return self._assignment.kind
+
+    @property
+    def attempt(self) -> int:
+        """Which try this is, from 1."""
+        return self._assignment.attempt
+
+    @property
+    def token(self) -> int:
+        """A number that grows with every attempt at this job.
+
+        Hand it to what you write to, so that it can refuse an attempt that was given up.
+        """
+        return self._assignment.token
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether this attempt has been told to stop."""
+        return self._cancelled
+
+    def progress(self, done: float, total: float | None = None, text: str = "") -> None:
+        """Says how far the job is; cheap enough for an inner loop, of many calls the last shows."""
+        amounts = float(done), None if total is None else float(total)
+        if not all(amount is None or isfinite(amount) for amount in amounts):
+            raise InvalidInput(f"progress({done}, {total}): give finite numbers")
+        self._speak().progress(Progress(*amounts, bounded(text, MAX_TEXT_BYTES) if text else ""))
+
+    def step(self, text: str) -> None:
+        """Says what the job does now, in a few words."""
+        self._speak().step(bounded(text, MAX_TEXT_BYTES))
+
+    def submit(self, job: Submission | Describes) -> UUID:
+        """Submits a job with this one's success: both are recorded, or neither.
+
+        Answers the new job's id, which follows from this job's and the place in the order of
+        submits: a job that is run again submits the same jobs again, not new ones.
+        """
+        submission = job if isinstance(job, Submission) else job.submission
+        own = structs.replace(submission, id=derive_id(self.id, len(self._outbox)))
+        self._outbox_bytes += _size(own)
+        if self._outbox_bytes > MAX_OUTBOX_BYTES:
+            raise TooLarge(
+                f"the jobs that job {self.number} submits take more than {MAX_OUTBOX_BYTES:,} "
+                "bytes; keep large data in a file or an object store and pass its name"
+            )
+        self._outbox.append(own)
+        return own.id
+
+    # for the host that runs the attempt
+
+    def mark_cancelled(self) -> None:
+        """From now on the job's code sees that it is to stop."""
+        self._cancelled = True
+
+    def outbox(self) -> tuple[Submission, ...]:
+        """The jobs submitted so far."""
+        return tuple(self._outbox)
+
+    def unsaid(self) -> list[LogEntry]:
+        """What was said and not told to anybody yet."""
+        return self._voice.take() if self._voice is not None else []
+
+    def _speak(self) -> Voice:
+        if self._voice is None:
+            self._voice = Voice(self.id, self.token, self._wake)
+        return self._voice
+
+
+_running: ContextVar[Context | None] = ContextVar("longshore_running", default=None)
+
+
+def current() -> Context:
+    """The attempt that the calling code belongs to; raises `WrongState` outside any job."""
+    context = _running.get()
+    if context is None:
+        raise WrongState(
+            "there is no current job here: call current() from a job's own code (a thread started "
+            "by hand does not know its job; pass the context on to it)"
+        )
+    return context
+
+
+def enter(context: Context | None) -> None:
+    """From here on `current` answers this attempt, or none, in the same contextvars context."""
+    _running.set(context)
+
+
+def _size(submission: Submission) -> int:
+    try:
+        return len(_encoder.encode(submission))
+    except (TypeError, ValueError, OverflowError) as error:
+        raise NotSerialisable(f"a {submission.kind!r} job cannot be submitted: {error}") from None

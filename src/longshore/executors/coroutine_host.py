@@ -1,0 +1,159 @@
+"""The inside of a coroutine host: many attempts on one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import socket
+import threading
+from collections.abc import Awaitable
+from typing import NamedTuple, NoReturn, assert_never, cast
+
+from longshore.executors.channel import Channel
+from longshore.executors.context import Context, enter
+from longshore.executors.failures import raised
+from longshore.executors.forks import leave, leave_if_copy
+from longshore.executors.frames import (
+    Abort,
+    Ended,
+    FromHost,
+    Load,
+    Run,
+    Said,
+    Stopped,
+    ToHost,
+    portions,
+    to_host,
+)
+from longshore.executors.performing import prepare, succeeded
+from longshore.executors.voice import TELL_EVERY_S, Voice
+from longshore.model.job import LogEntry
+from longshore.ports import Handlers
+from longshore.wire.messages import Assignment, Attempt, Report
+
+
+class _Running(NamedTuple):
+    task: asyncio.Task[Report]
+    context: Context
+
+
+class CoroutineHost:
+    """Runs every attempt it is given at once, and tells of their ends in batches."""
+
+    def __init__(self, sock: socket.socket, handlers: Handlers) -> None:
+        self._sock = sock
+        self._handlers = handlers
+        self._loop = _new_event_loop()
+        self._thread = threading.get_ident()
+        self._running: dict[Attempt, _Running] = {}
+        self._reports: list[Report] = []
+        self._stopped: list[Attempt] = []
+        self._entries: list[LogEntry] = []
+        self._news: list[Voice] = []
+        self._is_flush_due = False
+
+    def serve(self) -> NoReturn:
+        """Runs until the agent is gone, whatever tasks that jobs left behind do to the loop."""
+        asyncio.set_event_loop(self._loop)
+        self._loop.call_soon(self._attach)
+        while True:
+            try:
+                self._loop.run_forever()
+            except (SystemExit, KeyboardInterrupt):
+                leave_if_copy()
+
+    def _attach(self) -> None:
+        self._channel = Channel(self._sock, to_host(), self._handle, leave)
+
+    def _handle(self, message: ToHost) -> None:
+        match message:
+            case Run(jobs=jobs):
+                for assignment in jobs:
+                    self._begin(assignment)
+            case Abort(attempts=attempts):
+                for attempt in attempts:
+                    self._abort(attempt)
+            case Load():
+                pass
+            case _:
+                assert_never(message)
+
+    def _begin(self, assignment: Assignment) -> None:
+        context = Context(assignment, self._wake)
+        task = self._loop.create_task(self._perform(assignment, context))
+        self._running[assignment.held] = _Running(task, context)
+        task.add_done_callback(functools.partial(self._end, assignment, context))
+
+    def _abort(self, attempt: Attempt) -> None:
+        running = self._running.get(attempt)
+        if running is not None and running.task.cancel():
+            running.context.mark_cancelled()
+
+    async def _perform(self, assignment: Assignment, context: Context) -> Report:
+        enter(context)
+        call = prepare(assignment, self._handlers)
+        if isinstance(call, Report):
+            return call
+        try:
+            value = call.begin()
+            if call.handler.is_async:
+                value = await cast(Awaitable[object], value)
+        except BaseException as error:
+            leave_if_copy()
+            return raised(assignment, error)
+        leave_if_copy()
+        return succeeded(assignment, call.handler, context, value)
+
+    def _end(self, assignment: Assignment, context: Context, task: asyncio.Task[Report]) -> None:
+        del self._running[assignment.held]
+        self._entries += context.unsaid()
+        if context.cancelled:
+            self._stopped.append(assignment.held)
+        elif task.cancelled():
+            # By somebody else's code, before its first step: `_perform` never saw it.
+            self._reports.append(raised(assignment, asyncio.CancelledError()))
+        else:
+            self._reports.append(task.result())
+        self._flush_soon()
+
+    def _flush_soon(self) -> None:
+        if not self._is_flush_due:
+            self._is_flush_due = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._is_flush_due = False
+        entries, self._entries = self._entries, []
+        reports, self._reports = self._reports, []
+        stopped, self._stopped = self._stopped, []
+        messages: list[FromHost] = []
+        # What an attempt said goes before its end: afterwards nobody listens.
+        messages += [Said(part) for part in portions(entries) if part]
+        messages += [Ended(part) for part in portions(reports) if part]
+        messages += [Stopped(part) for part in portions(stopped) if part]
+        self._channel.send(*messages)
+
+    def _wake(self, voice: Voice) -> None:
+        if threading.get_ident() == self._thread:
+            self._hear(voice)
+        else:
+            self._loop.call_soon_threadsafe(self._hear, voice)
+
+    def _hear(self, voice: Voice) -> None:
+        if not self._news:
+            self._loop.call_later(TELL_EVERY_S, self._tell)
+        self._news.append(voice)
+
+    def _tell(self) -> None:
+        voices, self._news = self._news, []
+        for voice in voices:
+            self._entries += voice.take()
+        self._flush_soon()
+
+
+def _new_event_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()

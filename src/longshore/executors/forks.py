@@ -1,0 +1,55 @@
+"""A host that is forked by a job stays one host.
+
+The copy must not speak for the original: it lets go of the socket at once, and ends when it comes
+back from the job's code. Until then it is an ordinary process, with ordinary signals.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import sys
+import threading
+from typing import NoReturn
+
+_OURS = {signal.SIGTERM, signal.SIGINT}
+
+_host_pid = 0
+
+
+def remain_one(sock: socket.socket) -> None:
+    """Makes every later fork of this process give up its part in the dialogue."""
+    global _host_pid
+    _host_pid = os.getpid()
+    masks = threading.local()
+
+    def before() -> None:
+        # A signal for the copy must wait until the copy would obey it.
+        masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, _OURS)
+
+    def in_original() -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, masks.before)
+
+    def in_copy() -> None:
+        sock.close()
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.pthread_sigmask(signal.SIG_SETMASK, masks.before)
+
+    os.register_at_fork(before=before, after_in_parent=in_original, after_in_child=in_copy)
+
+
+def leave_if_copy() -> None:
+    """Ends this process if it is a copy that a job made by forking."""
+    if os.getpid() != _host_pid:
+        leave()
+
+
+def leave() -> NoReturn:
+    """Ends this process at once; threads and exit handlers of the job's code have no say in it."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    os._exit(0)

@@ -1,0 +1,151 @@
+"""What the agent and its hosts say to each other, over one socket pair a host.
+
+    agent                                host
+    Load   import this app            →
+                                       ← Loaded      these are its kinds
+                                       ← LoadFailed  it cannot be imported, and why
+    Run    begin these attempts       →
+    Abort  stop these attempts        →
+                                       ← Ended       attempts that ended by themselves
+                                       ← Stopped     attempts that ended by being aborted
+                                       ← Said        what attempts say
+
+A frame is a length (4 bytes, big-endian) and a msgpack array that begins with the message's name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Generic, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from longshore.errors import ProtocolError
+from longshore.model.job import LogEntry
+from longshore.model.worker import KindInfo
+from longshore.wire.messages import Assignment, Attempt, Report
+
+MAX_FRAME_BYTES = 1024 * 1024 * 1024
+ITEMS_PER_FRAME = 32
+"""With a result of 1 MiB and a full outbox each, a frame is still within its bound."""
+
+_LENGTH_BYTES = 4
+_encoder = msgspec.msgpack.Encoder(uuid_format="bytes")
+
+
+class Load(Struct, frozen=True, tag=True, array_like=True):
+    """Import the app, and say which kinds it has."""
+
+    app: str
+
+
+class Run(Struct, frozen=True, tag=True, array_like=True):
+    """Begin these attempts."""
+
+    jobs: Sequence[Assignment]
+
+
+class Abort(Struct, frozen=True, tag=True, array_like=True):
+    """Stop these attempts; those that have ended already are ignored."""
+
+    attempts: Sequence[Attempt]
+
+
+class Loaded(Struct, frozen=True, tag=True, array_like=True):
+    """The app is imported."""
+
+    kinds: dict[str, KindInfo]
+
+
+class LoadFailed(Struct, frozen=True, tag=True, array_like=True):
+    """The app cannot be imported; the message is for whoever started the worker."""
+
+    message: str
+
+
+class Ended(Struct, frozen=True, tag=True, array_like=True):
+    """Attempts that ended by themselves."""
+
+    reports: Sequence[Report]
+
+
+class Stopped(Struct, frozen=True, tag=True, array_like=True):
+    """Attempts that ended because they were aborted."""
+
+    attempts: Sequence[Attempt]
+
+
+class Said(Struct, frozen=True, tag=True, array_like=True):
+    """What attempts say while they run."""
+
+    entries: Sequence[LogEntry]
+
+
+ToHost = Load | Run | Abort
+FromHost = Loaded | LoadFailed | Ended | Stopped | Said
+
+M = TypeVar("M")
+T = TypeVar("T")
+
+
+def pack(message: ToHost | FromHost) -> bytes:
+    """The frame of a message."""
+    body = _encoder.encode(message)
+    if len(body) > MAX_FRAME_BYTES:
+        raise ProtocolError(f"a {type(message).__name__} of {len(body):,} bytes is too large")
+    return len(body).to_bytes(_LENGTH_BYTES, "big") + body
+
+
+def portions(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    """The items in lists that are short enough for one frame each."""
+    if len(items) <= ITEMS_PER_FRAME:
+        yield items
+        return
+    for first in range(0, len(items), ITEMS_PER_FRAME):
+        yield items[first : first + ITEMS_PER_FRAME]
+
+
+class Unpacker(Generic[M]):
+    """Turns the bytes of one direction into messages, however they are cut."""
+
+    def __init__(self, decoder: msgspec.msgpack.Decoder[M]) -> None:
+        self._decoder = decoder
+        self._bytes = bytearray()
+
+    def feed(self, data: bytes) -> list[M]:
+        """The messages that these bytes complete; raises `ProtocolError` if they are none."""
+        self._bytes += data
+        messages: list[M] = []
+        begin = 0
+        while (body := self._body_at(begin)) is not None:
+            messages.append(self._decode(body))
+            begin += _LENGTH_BYTES + len(body)
+        del self._bytes[:begin]
+        return messages
+
+    def _body_at(self, begin: int) -> bytes | None:
+        body_at = begin + _LENGTH_BYTES
+        if len(self._bytes) < body_at:
+            return None
+        length = int.from_bytes(self._bytes[begin:body_at], "big")
+        if length > MAX_FRAME_BYTES:
+            raise ProtocolError(f"a frame of {length:,} bytes is too large")
+        end = body_at + length
+        return bytes(self._bytes[body_at:end]) if len(self._bytes) >= end else None
+
+    def _decode(self, body: bytes) -> M:
+        try:
+            return self._decoder.decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise ProtocolError(f"a frame is malformed: {error}") from None
+
+
+def to_host() -> Unpacker[ToHost]:
+    """Reads what an agent says."""
+    return Unpacker(msgspec.msgpack.Decoder(ToHost))
+
+
+def from_host() -> Unpacker[FromHost]:
+    """Reads what a host says."""
+    return Unpacker(msgspec.msgpack.Decoder(FromHost))

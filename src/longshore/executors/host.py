@@ -1,0 +1,89 @@
+"""The program of a host process: the only place where an app is imported and its jobs run.
+
+    python -m longshore.executors.host FD POOL AGENT_PID
+
+It speaks `frames` on the socket FD and nothing else: what a job prints goes where the worker's own
+output goes. It ends with its agent.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import io
+import os
+import signal
+import socket
+import sys
+from types import FrameType
+from typing import NoReturn
+
+from longshore.errors import AppError
+from longshore.executors.child_host import ChildHost
+from longshore.executors.coroutine_host import CoroutineHost
+from longshore.executors.forks import leave, remain_one
+from longshore.executors.frames import Load, Loaded, LoadFailed, pack, to_host
+from longshore.executors.loading import load_handlers
+from longshore.model.worker import Pool
+from longshore.ports import Handlers
+
+_PR_SET_PDEATHSIG = 1
+
+
+def main(fd: int, pool: Pool, agent_pid: int) -> NoReturn:
+    """Serves the agent until it is gone."""
+    _die_with(agent_pid)
+    sock = socket.socket(fileno=fd)
+    sock.set_inheritable(False)
+    _settle_in()
+    remain_one(sock)
+    handlers = _load(sock)
+    if pool is Pool.COROUTINE:
+        CoroutineHost(sock, handlers).serve()
+    ChildHost(sock, handlers).serve()
+
+
+def _die_with(agent_pid: int) -> None:
+    """The kernel kills this process when the agent dies, if it is a Linux."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != agent_pid:
+        leave()
+
+
+def _settle_in() -> None:
+    # A handler, not SIG_IGN: programs that jobs start would inherit that.
+    signal.signal(signal.SIGINT, _ignore)
+    signal.signal(signal.SIGTERM, _ignore)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(line_buffering=True)
+
+
+def _ignore(number: int, frame: FrameType | None) -> None:
+    """The agent decides when a host ends."""
+
+
+def _load(sock: socket.socket) -> Handlers:
+    app = _app_to_load(sock)
+    try:
+        handlers = load_handlers(app)
+    except AppError as error:
+        sock.sendall(pack(LoadFailed(str(error))))
+        leave()
+    sock.sendall(pack(Loaded({kind: handler.info for kind, handler in handlers.items()})))
+    return handlers
+
+
+def _app_to_load(sock: socket.socket) -> str:
+    unpacker = to_host()
+    while True:
+        data = sock.recv(64 * 1024)
+        if not data:
+            leave()
+        for message in unpacker.feed(data):
+            if isinstance(message, Load):
+                return message.app
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), Pool(sys.argv[2]), int(sys.argv[3]))

@@ -1,0 +1,176 @@
+"""Workers, dispatchers, lanes and queues as the store and the wire know them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from uuid import UUID
+
+from msgspec import Struct
+
+from longshore.model.job import Claimed
+
+
+class Pool(StrEnum):
+    """Which of a worker's bounds a kind counts against."""
+
+    COROUTINE = "coroutine"
+    PROCESS = "process"
+
+
+class Parameter(Struct, frozen=True, omit_defaults=True):
+    """One parameter of a job, as far as a submitter elsewhere needs to know it."""
+
+    name: str
+    required: bool = True
+    type: str = ""
+
+
+class KindInfo(Struct, frozen=True, omit_defaults=True):
+    """What a worker advertises of a kind. `parameters` is None if any are accepted."""
+
+    pool: Pool = Pool.COROUTINE
+    parameters: tuple[Parameter, ...] | None = None
+
+
+class Lane(Struct, frozen=True):
+    """Queue, kind and target: what a worker either can or cannot serve."""
+
+    hash: int
+    queue: str
+    kind: str
+    target: str
+
+
+class WorkerInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What a worker says of itself when it attends. No queues means all of them."""
+
+    id: UUID
+    name: str = ""
+    host: str = ""
+    pid: int = 0
+    kinds: dict[str, KindInfo] = {}
+    queues: tuple[str, ...] = ()
+    target: str = ""
+    slots: int = 100
+    processes: int = 1
+
+
+class Attended(Struct, frozen=True):
+    """A worker that is attended: its new session, and what the store says is placed on it."""
+
+    session: int
+    placed: tuple[Claimed, ...] = ()
+
+
+class Gone(Struct, frozen=True):
+    """A worker that was declared lost: it must stop what it runs and come back as a new one."""
+
+    reason: str
+
+
+class Late(Struct, frozen=True):
+    """A worker that has asked for a later session since: nothing was changed."""
+
+    session: int
+
+
+class LostWorker(Struct, frozen=True):
+    """A session that ended without a goodbye."""
+
+    info: WorkerInfo
+    session: int
+    reason: str
+
+
+class WorkerView(Struct, frozen=True, kw_only=True):
+    """A worker as it is shown; `running` counts its jobs by kind.
+
+    `seen_at` and its machine's load are written down every few seconds, not at every PING.
+    """
+
+    info: WorkerInfo
+    session: int
+    dispatcher: UUID
+    alive: bool
+    draining: bool
+    running: dict[str, int]
+    started_at: datetime
+    attended_at: datetime
+    ended_at: datetime | None = None
+    ended_why: str = ""
+    seen_at: datetime | None = None
+    cpu_percent: float | None = None
+    memory_percent: float | None = None
+
+
+class DispatcherView(Struct, frozen=True, kw_only=True):
+    """A dispatcher as it is shown; `renewed_no` changes for as long as it lives."""
+
+    id: UUID
+    name: str
+    renewed_no: int
+    started_at: datetime
+
+
+class PoolCapacity(Struct, frozen=True, kw_only=True):
+    """What a pool can take, over all workers that use it."""
+
+    pool: Pool
+    workers: int
+    slots: int
+    busy: int
+    free: int
+
+
+class KindCapacity(Struct, frozen=True, kw_only=True):
+    """What can be taken of a kind: `free` more jobs, in a pool that other kinds may share.
+
+    `busy` counts the pool's jobs of every kind, `running` those of this one.
+    """
+
+    kind: str
+    pool: Pool
+    workers: int
+    slots: int
+    busy: int
+    free: int
+    running: int
+
+
+class Capacity(Struct, frozen=True, kw_only=True):
+    """What the fleet can take now."""
+
+    kinds: tuple[KindCapacity, ...]
+    pools: tuple[PoolCapacity, ...]
+
+
+class QueueView(Struct, frozen=True):
+    """A queue: whether it is paused, and how many jobs it holds in each state."""
+
+    name: str
+    paused: bool
+    counts: dict[str, int]
+
+
+class Seat(Struct, frozen=True):
+    """One free slot of one session of a worker."""
+
+    worker: UUID
+    session: int
+
+
+class Want(Struct, frozen=True):
+    """A wish to claim: at most one job for each seat, from these lanes, best first."""
+
+    lanes: tuple[int, ...]
+    seats: tuple[Seat, ...]
+
+
+class Facts(Struct, frozen=True, kw_only=True):
+    """What `why` needs beside the job itself, read at one moment."""
+
+    queue_paused: bool
+    workers: tuple[WorkerView, ...]
+    ahead: int
+    now: datetime

@@ -1,0 +1,330 @@
+"""The seams on one screen: what the engine needs of a store, a link, an executor and a clock.
+
+A store's verbs are coarse and batched, and every one may be repeated: after `StoreUnavailable` the
+caller does not know whether it was committed, does it again, and nothing happens twice. Durations
+go in, the store's own clock makes times of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from datetime import datetime
+from enum import StrEnum
+from typing import Protocol
+from uuid import UUID
+
+from msgspec import Struct
+
+from longshore.model.job import (
+    CancelVerdict,
+    Claimed,
+    Ended,
+    Finish,
+    Finished,
+    Job,
+    JobFilter,
+    LogEntry,
+    Refused,
+    RetryVerdict,
+    Submission,
+    Submitted,
+)
+from longshore.model.worker import (
+    Attended,
+    DispatcherView,
+    Facts,
+    Gone,
+    KindInfo,
+    Lane,
+    Late,
+    LostWorker,
+    QueueView,
+    Seat,
+    Want,
+    WorkerInfo,
+    WorkerView,
+)
+from longshore.wire.messages import Assignment, Attempt, Report, Stats
+
+
+class Batch(Struct, frozen=True):
+    """What goes to the store in one transaction: finishes first, then submits, then claims."""
+
+    finishes: Sequence[Finish] = ()
+    submits: Sequence[Submission] = ()
+    wants: Sequence[Want] = ()
+
+
+class Pumped(Struct, frozen=True):
+    """The answers to a batch, finishes and submits item by item in the order given.
+
+    `freed` are the lanes that the finishes and submits made jobs ready in.
+    """
+
+    finished: list[Finished]
+    submitted: list[Submitted | Refused]
+    claimed: list[Claimed]
+    freed: frozenset[int] = frozenset()
+
+
+class Promoted(Struct, frozen=True):
+    """Jobs whose time came: the lanes they are ready in, and how long until the next ones."""
+
+    count: int
+    lanes: frozenset[int]
+    next_s: float | None
+
+
+class Harvested(Struct, frozen=True):
+    """What a lost worker left: how many jobs are ready again, or ended, and in which lanes."""
+
+    lost: bool
+    requeued: int
+    ended: int
+    lanes: frozenset[int] = frozenset()
+
+
+class Hint(StrEnum):
+    """Something another process did. Hints may be lost, doubled or late."""
+
+    WORK = "work"
+    CANCEL = "cancel"
+    ENDED = "ended"
+
+
+class Store(Protocol):
+    """The one shared thing. All methods raise `StoreUnavailable` when the database is away."""
+
+    async def open(self) -> None:
+        """Connects; raises `SchemaMismatch` unless the schema is this version's."""
+
+    async def close(self) -> None:
+        """Lets go of the database. What is under way is finished first."""
+
+    async def migrate(self) -> tuple[int, int]:
+        """Brings the schema forward; answers the version before and after."""
+
+    # the pump: the hot path, one transaction
+    async def pump(self, dispatcher: UUID, batch: Batch) -> Pumped:
+        """Records finishes, accepts submits and claims jobs, all in one commit.
+
+        A want is served only for seats whose worker is alive, in that session and attended by
+        `dispatcher`. An item that the database refuses gets its own error; the rest is committed.
+        """
+
+    # the keeper: leases, losses, cancels, clocks
+    async def renew(self, dispatcher: UUID, name: str) -> None:
+        """Says that a dispatcher lives, by changing its `renewed_no`."""
+
+    async def retire(self, dispatcher: UUID) -> None:
+        """Removes a dispatcher that stops in good order."""
+
+    async def attend(
+        self,
+        dispatcher: UUID,
+        info: WorkerInfo,
+        *,
+        draining: bool = False,
+        session: int | None = None,
+    ) -> Attended | Gone | Late:
+        """Registers or adopts a worker: raises its session and says what is placed on it.
+
+        The worker numbers its sessions, so that one it asked for long ago and has left since cannot
+        end the one it is in; without a number it is simply the next one.
+
+        One that was draining still is, whatever it says of itself.
+        """
+
+    async def placed(self, seats: Sequence[Seat]) -> list[Claimed]:
+        """The attempts these sessions own, whether or not anybody told the workers."""
+
+    async def set_draining(self, worker: UUID, draining: bool) -> bool:
+        """A draining worker is given nothing more; answers whether there is such a live worker."""
+
+    async def draining(self, dispatcher: UUID) -> list[UUID]:
+        """The live workers of this dispatcher that are to be given nothing more."""
+
+    async def beat(self, dispatcher: UUID, beats: Mapping[UUID, Stats]) -> None:
+        """These workers were heard of: shown as seen now, if alive and this dispatcher's.
+
+        Touches nothing that a claim locks.
+        """
+
+    async def harvest(
+        self,
+        worker: UUID,
+        session: int,
+        why: str,
+        *,
+        crash: bool,
+        crash_limit: int,
+        undelivered: Collection[int] = (),
+    ) -> Harvested:
+        """Declares a worker lost, if it is still in that session, and frees its jobs.
+
+        With `crash` each running job's crashes grow by one, and at `crash_limit` it fails as
+        poisonous; without, the loss costs nothing (a goodbye), and neither does it for attempts
+        whose tokens are `undelivered`. Cancelling jobs are cancelled.
+        """
+
+    async def sweep(self, crash_limit: int) -> Harvested:
+        """Frees jobs that are owned by a worker that is not alive: a harvest that died half-way."""
+
+    async def promote(self, most: int = 1000) -> Promoted:
+        """Makes delayed jobs ready whose time has come."""
+
+    async def overdue(self, most: int = 1000) -> list[Claimed]:
+        """Running attempts past their timeout and the backstop's margin after it."""
+
+    async def cancel(
+        self, refs: Sequence[UUID | int], by: str = ""
+    ) -> list[tuple[UUID | None, CancelVerdict]]:
+        """Cancels what is not running, marks what is `cancelling`; answers in the order given."""
+
+    async def cancelling(self, dispatcher: UUID) -> list[tuple[Claimed, float]]:
+        """Attempts being cancelled on this dispatcher's workers, and for how many seconds."""
+
+    async def retry(
+        self, refs: Sequence[UUID | int], by: str = ""
+    ) -> list[tuple[UUID | None, RetryVerdict]]:
+        """Opens a new round for jobs that ended without success."""
+
+    async def log(self, entries: Sequence[LogEntry]) -> None:
+        """Keeps what attempts said, if their token is still the job's last; a repeat is dropped."""
+
+    async def set_paused(self, queue: str, paused: bool) -> None:
+        """Pauses or resumes a queue. Claims see it at once."""
+
+    # reading
+    async def job(self, ref: UUID | int) -> Job | None:
+        """One job, whole."""
+
+    async def jobs(self, wanted: JobFilter) -> list[Job]:
+        """Jobs, newest first, without their arguments, results, history and logs."""
+
+    async def ended(self, ids: Sequence[UUID]) -> list[Ended]:
+        """The outcomes of those of these jobs that have one."""
+
+    async def resolve(self, refs: Sequence[UUID | int]) -> dict[UUID | int, UUID]:
+        """The ids of those of these jobs that exist."""
+
+    async def lanes(self) -> list[Lane]:
+        """Every lane that ever held a job."""
+
+    async def queues(self) -> list[QueueView]:
+        """Every queue that ever held a job or was paused."""
+
+    async def workers(self) -> list[WorkerView]:
+        """Live workers, and those that ended lately."""
+
+    async def dispatchers(self) -> list[DispatcherView]:
+        """Every dispatcher that has not retired."""
+
+    async def forget_dispatcher(self, dispatcher: UUID) -> None:
+        """Removes a dispatcher that stopped renewing and attends no worker any more."""
+
+    async def explain(self, job: Job) -> Facts:
+        """What keeps a job where it is: its queue, the workers, the jobs ahead of it."""
+
+    def watch(self) -> AsyncIterator[Hint]:
+        """Hints of what other processes did."""
+
+
+class Link(Protocol):
+    """One socket of a dispatcher, or a worker's or client's connection to one."""
+
+    def send(self, peer: bytes, frames: Sequence[bytes]) -> bool:
+        """Hands a message to a peer; False if there is no such peer or no room."""
+
+    def close(self) -> None:
+        """Lets go of the socket at once; what was not sent is dropped."""
+
+
+OnMessages = Callable[[list[tuple[bytes, list[bytes]]]], None]
+"""Called with all messages that have arrived, each with its peer (b"" where there is only one)."""
+
+
+class Clock(Protocol):
+    """Time, so that a simulation can have its own."""
+
+    def now(self) -> float:
+        """Seconds on a clock that never jumps and counts suspended time too."""
+
+    def utc(self) -> datetime:
+        """The wall clock, for showing; never for deciding a lease."""
+
+
+class Handler(Protocol):
+    """A kind's code, as the process that runs it needs it."""
+
+    @property
+    def kind(self) -> str:
+        """Which kind it is for."""
+
+    @property
+    def info(self) -> KindInfo:
+        """What a worker advertises of it."""
+
+    @property
+    def function(self) -> Callable[..., object]:
+        """The job's body."""
+
+    @property
+    def is_async(self) -> bool:
+        """Whether what the body returns must be awaited."""
+
+    def bind(self, args: bytes) -> dict[str, object]:
+        """The keyword arguments for the body; raises `InvalidArguments` naming the parameter."""
+
+    def pack_result(self, value: object) -> bytes:
+        """The result as it is stored; raises `NotSerialisable` or `TooLarge` naming the place."""
+
+
+Handlers = Mapping[str, Handler]
+
+
+class App(Protocol):
+    """What `module:attribute` must lead to."""
+
+    def handlers(self) -> Handlers:
+        """The kinds it serves."""
+
+
+class Executor(Protocol):
+    """Runs attempts in a pool of its own. Events come back through the callbacks it was made with.
+
+    Every attempt that was started is reported exactly once, whatever happens to it: `on_report` is
+    called on the worker's event loop, never from within one of these methods. `start` is never
+    called past `slots` running attempts.
+    """
+
+    slots: int
+    kinds: dict[str, KindInfo]
+
+    async def open(self) -> None:
+        """Starts what must run before the first attempt can, and learns the app's kinds.
+
+        Raises `AppError` if the app cannot be loaded.
+        """
+
+    def start(self, assignment: Assignment) -> None:
+        """Begins an attempt."""
+
+    def abort(self, attempt: Attempt, report: Report) -> None:
+        """Stops an attempt for real; `report` is what to say of it once it has stopped.
+
+        It is asked first (cancellation, SIGTERM) and killed after the abort grace.
+        """
+
+    def kill(self) -> None:
+        """Kills everything at once; each attempt is reported as handed back."""
+
+    async def close(self) -> None:
+        """Kills whatever is left, without reporting it."""
+
+
+OnLost = Callable[[LostWorker], None]
+"""Called once for a lost session, by the dispatcher that declared it lost; must return at once."""
+
+OnReport = Callable[[Report], None]
+OnLog = Callable[[LogEntry], None]

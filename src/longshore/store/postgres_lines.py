@@ -1,0 +1,312 @@
+"""Connections to PostgreSQL: where to, how many, and what becomes of one that breaks.
+
+A `Lines` is a handful of connections for one purpose. Work on it runs in a transaction of its own.
+A connection on which anything went wrong half-way is thrown away, and the next call makes a new
+one; so no call ever finds a connection in a state that another call left it in. Nothing is kept in
+the session, so that a pgbouncer in transaction mode may stand in between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Final, TypeAlias, TypeVar
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+import asyncpg
+from msgspec import Struct
+
+from longshore.errors import (
+    ConfigError,
+    InvalidInput,
+    LongshoreError,
+    SchemaMismatch,
+    StoreUnavailable,
+)
+
+Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
+T = TypeVar("T")
+
+EXAMPLE: Final = "postgresql://user:password@host:5432/database"
+TURNS: Final = 5
+
+_SWITCH: Final = {"on": True, "true": True, "1": True, "off": False, "false": False, "0": False}
+_BEGIN: Final = "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE"
+
+
+class Address(Struct, frozen=True):
+    """Where a database is; `name` says it without the password."""
+
+    url: str
+    name: str
+    prepared: bool
+
+
+def parse_address(url: str, *, prepared: bool = True) -> Address:
+    """An address from a URL; `?prepared=off` in it switches prepared statements off."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise _not_a_url(url) from None
+    if not url.startswith(("postgresql://", "postgres://")):
+        raise _not_a_url(url)
+    query = dict(parse_qsl(parts.query, keep_blank_values=True))
+    word = query.pop("prepared", "on").lower()
+    if word not in _SWITCH:
+        raise ConfigError(f"prepared={word} in the URL of the store is neither on nor off")
+    place = parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="")
+    plain = urlunsplit(parts._replace(query=urlencode(query)))
+    return Address(plain, urlunsplit(place), prepared and _SWITCH[word])
+
+
+def _not_a_url(url: str) -> ConfigError:
+    # What stands before an @ may be a password, whatever else is wrong.
+    shown = f"…@{url.rpartition('@')[2]}" if "@" in url else url
+    return ConfigError(f"'{shown}' is not the URL of a PostgreSQL database; give {EXAMPLE}")
+
+
+class Transaction:
+    """One verb between BEGIN and COMMIT. With `careful`, bad items are to be found one by one."""
+
+    def __init__(self, connection: Connection, *, careful: bool = False) -> None:
+        self.connection = connection
+        self.careful = careful
+        self._tally: Counter[tuple[int, int]] = Counter()
+
+    async def fetch(self, sql: str, *values: object) -> list[asyncpg.Record]:
+        """The rows a statement answers."""
+        return await self.connection.fetch(sql, *values)
+
+    def count(self, lane: int, before: int | None, after: int, by: int = 1) -> None:
+        """Remembers for the tally that jobs changed their state."""
+        if before is not None:
+            self._tally[lane, before] -= by
+        self._tally[lane, after] += by
+
+    @asynccontextmanager
+    async def savepoint(self) -> AsyncIterator[None]:
+        """What fails within is undone, and the transaction goes on."""
+        await self.connection.execute("SAVEPOINT s")
+        try:
+            yield
+        except Exception:
+            await self.connection.execute("ROLLBACK TO SAVEPOINT s")
+            raise
+        await self.connection.execute("RELEASE SAVEPOINT s")
+
+    @property
+    def tallied(self) -> int:
+        """How many rows the tally grows by."""
+        return sum(1 for delta in self._tally.values() if delta)
+
+    def ending(self) -> str:
+        """The last message of the transaction: the tally travels with the commit."""
+        changes = ", ".join(
+            f"({lane}, {state}, {delta})" for (lane, state), delta in self._tally.items() if delta
+        )
+        if not changes:
+            return "COMMIT"
+        return f"INSERT INTO longshore.tally (lane, state, delta) VALUES {changes}; COMMIT"
+
+
+Work: TypeAlias = Callable[[Transaction], Awaitable[T]]
+
+DATA_ERRORS: Final = (
+    asyncpg.DataError,
+    asyncpg.ProgramLimitExceededError,
+    asyncpg.CheckViolationError,
+    asyncpg.NotNullViolationError,
+    UnicodeEncodeError,
+    OverflowError,
+)
+"""What an item causes that the database cannot take; see also `is_data_error`."""
+
+_REPEATED: Final = (
+    asyncpg.TransactionRollbackError,
+    asyncpg.UniqueViolationError,
+    asyncpg.InvalidCachedStatementError,
+    asyncpg.OutdatedSchemaCacheError,
+)
+"""What went wrong only because of somebody else, at the same moment."""
+
+_AWAY: Final = (
+    asyncpg.PostgresConnectionError,
+    asyncpg.OperatorInterventionError,
+    asyncpg.InsufficientResourcesError,
+    asyncpg.ObjectNotInPrerequisiteStateError,
+    asyncpg.ReadOnlySQLTransactionError,
+    asyncpg.IdleInTransactionSessionTimeoutError,
+    asyncpg.PostgresSystemError,
+    asyncpg.InternalClientError,
+    asyncpg.InterfaceError,
+    OSError,
+    TimeoutError,
+)
+
+
+def is_data_error(error: Exception) -> bool:
+    """Whether a value was refused, by the database or already by the driver's encoder."""
+    refused_by_encoder = isinstance(error, asyncpg.InterfaceError) and isinstance(error, ValueError)
+    return refused_by_encoder or isinstance(error, DATA_ERRORS)
+
+
+class Lines:
+    """At most so many connections to one database, for one purpose.
+
+    `bare` ones read only, one statement at a time.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        *,
+        most: int,
+        timeout_s: float,
+        connect_s: float | None = None,
+        settings: Mapping[str, str] | None = None,
+        bare: bool = False,
+    ) -> None:
+        milliseconds = str(max(1, round(timeout_s * 1000)))
+        self._address = address
+        self._timeout_s = timeout_s
+        self._connect_s = timeout_s if connect_s is None else connect_s
+        self._settings = {
+            **(settings or {}),
+            "statement_timeout": milliseconds,
+            "idle_in_transaction_session_timeout": milliseconds,
+        }
+        self._begin = _begin(address, self._settings)
+        # Without prepared statements parse and execute are two messages, which only a transaction
+        # keeps on one connection of the server; with them, a read needs none.
+        self._bare = bare and address.prepared
+        self._most = most
+        self._room = asyncio.Semaphore(most)
+        self._idle: list[Connection] = []
+        self._closed = False
+
+    async def run(self, work: Work[T]) -> T:
+        """What `work` answers, in one transaction.
+
+        It is repeated if another transaction got in its way, and once, carefully, if an item of it
+        cannot be stored.
+        """
+        careful = False
+        for turn in range(TURNS):
+            try:
+                return await self._attempt(work, careful)
+            except _REPEATED:
+                await asyncio.sleep(random.random() * 0.02 * turn)
+            except Exception as error:
+                if not is_data_error(error):
+                    raise _translated(error, self._address) from error
+                if careful:
+                    raise InvalidInput(
+                        f"{self._address.name} cannot store this: {error}"
+                    ) from error
+                careful = True
+        raise StoreUnavailable(
+            f"{self._address.name}: other transactions got in the way {TURNS} times; try again"
+        )
+
+    async def execute(self, sql: str) -> None:
+        """Sends one message of statements that answer nothing."""
+        try:
+            async with self._connection() as connection:
+                await connection.execute(sql)
+        except Exception as error:
+            raise _translated(error, self._address) from error
+
+    async def _attempt(self, work: Work[T], careful: bool) -> T:
+        async with self._connection() as connection:
+            transaction = Transaction(connection, careful=careful)
+            if self._bare:
+                return await work(transaction)
+            await connection.execute(self._begin)
+            answer = await work(transaction)
+            await connection.execute(transaction.ending())
+            return answer
+
+    @asynccontextmanager
+    async def _connection(self) -> AsyncIterator[Connection]:
+        """A connection for one caller; only if all went well another one is given it."""
+        async with asyncio.timeout(self._timeout_s), self._room:
+            if self._closed:
+                raise StoreUnavailable(f"{self._address.name}: this store is closed")
+            connection = self._idle.pop() if self._idle else await self.connect()
+            try:
+                yield connection
+            except BaseException:
+                connection.terminate()
+                raise
+            self._idle.append(connection)
+
+    async def connect(self) -> Connection:
+        """A new connection of these lines' kind."""
+        prepared = self._address.prepared
+        try:
+            return await asyncpg.connect(
+                self._address.url,
+                timeout=self._connect_s,
+                statement_cache_size=100 if prepared else 0,
+                max_cached_statement_lifetime=0,
+                max_cacheable_statement_size=0,
+                server_settings=self._settings if prepared else None,
+            )
+        except ValueError as error:
+            message = f"{self._address.name} cannot be connected to: {error}; give {EXAMPLE}"
+            raise ConfigError(message) from error
+
+    async def close(self) -> None:
+        """Waits for what is under way, then lets go of every connection."""
+        self._closed = True
+        for _ in range(self._most):
+            await self._room.acquire()
+        idle, self._idle = self._idle, []
+        for connection in idle:
+            with suppress(Exception):
+                await connection.close(timeout=self._timeout_s)
+        for _ in range(self._most):
+            self._room.release()
+
+
+def _begin(address: Address, settings: Mapping[str, str]) -> str:
+    """The first message of a transaction; where sessions are shared, it brings the settings."""
+    if address.prepared:
+        return _BEGIN
+    locals = [f"SET LOCAL {name} = {value}" for name, value in settings.items()]
+    return "; ".join([_BEGIN, *locals])
+
+
+def _translated(error: Exception, address: Address) -> LongshoreError:
+    """A driver's or a server's error as one of ours, which says what to do."""
+    where = address.name
+    match error:
+        case LongshoreError():
+            return error
+        case asyncpg.InvalidCatalogNameError():
+            return ConfigError(f"{where}: there is no such database; create it, or correct the URL")
+        case asyncpg.InvalidAuthorizationSpecificationError():
+            return ConfigError(f"{where} refuses the user or password in the URL: {error}")
+        case asyncpg.ProtocolViolationError() if "startup parameter" in str(error):
+            return ConfigError(
+                f"{where} seems to be a pgbouncer: add ?prepared=off to its URL, and give the "
+                "server's own address as listen_url"
+            )
+        case asyncpg.InvalidSchemaNameError() | asyncpg.UndefinedTableError():
+            return SchemaMismatch(
+                f"{where} holds no Longshore schema; run `longshore migrate` first"
+            )
+        case asyncpg.InsufficientPrivilegeError():
+            return ConfigError(f"{where}: the user of the URL may not do this: {error}")
+        case asyncpg.CantChangeRuntimeParamError() | asyncpg.UndefinedObjectError():
+            return ConfigError(f"{where} does not know something in its URL: {error}")
+        case _ if isinstance(error, _AWAY):
+            why = str(error) or type(error).__name__
+            return StoreUnavailable(
+                f"{where} does not answer: {why}; check that it runs and can be reached"
+            )
+        case _:
+            return LongshoreError(f"{where} answered what was not expected: {error!r}")

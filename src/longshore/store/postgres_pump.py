@@ -1,0 +1,152 @@
+"""The pump of the PostgreSQL store: finishes, submits and claims within one transaction.
+
+Each is one statement for the whole batch. What a pump learns (lanes that are stored, how far claims
+came) is kept only once it is committed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, NamedTuple
+from uuid import UUID
+
+import asyncpg
+from msgspec import Struct
+
+from longshore.model.job import Claimed, JobState, Refused, Submitted
+from longshore.model.worker import Seat, Want
+from longshore.ports import Batch, Pumped
+from longshore.store.postgres_finish import Records
+from longshore.store.postgres_lines import Transaction
+from longshore.store.postgres_marks import Look, Marks, Place, Took
+from longshore.store.postgres_sql import CLAIM, CODES
+from longshore.store.postgres_submit import Intake
+from longshore.store.rows import unpack_options
+
+_READY: Final = CODES[JobState.READY]
+_RUNNING: Final = CODES[JobState.RUNNING]
+
+
+class Reading(NamedTuple):
+    """What one claim read and took."""
+
+    look: Look
+    took: list[Took]
+    short: bool
+    cost_s: float
+
+
+class Drawn(Struct, frozen=True):
+    """What a pump did, and what there is to remember of it once it is committed."""
+
+    pumped: Pumped
+    new_lanes: set[int]
+    readings: list[Reading]
+    tallied: int
+
+
+class Pump:
+    """Runs batches, one at a time, and remembers between them."""
+
+    def __init__(self, expiry_margin_s: float, clock: Callable[[], float]) -> None:
+        self.marks = Marks()
+        self._lanes: set[int] = set()
+        self._expiry_margin_s = expiry_margin_s
+        self._clock = clock
+
+    async def run(self, tx: Transaction, dispatcher: UUID, batch: Batch) -> Drawn:
+        """Finishes first, then submits, then claims."""
+        records = Records(tx, self.marks)
+        finished = await records.record(batch.finishes) if batch.finishes else []
+        intake = Intake(tx, self._lanes)
+        submitted = await _accept(records, intake, batch)
+        claimed: list[Claimed] = []
+        readings: list[Reading] = []
+        for want in batch.wants:
+            if want.seats and want.lanes:
+                readings += await self._claim(tx, dispatcher, want, claimed)
+        freed = frozenset(records.freed | intake.freed)
+        pumped = Pumped(finished, submitted, claimed, freed)
+        return Drawn(pumped, intake.new_lanes, readings, tx.tallied)
+
+    def committed(self, drawn: Drawn) -> None:
+        """Remembers what is now certain."""
+        self._lanes |= drawn.new_lanes
+        now = self._clock()
+        for look, took, short, cost_s in drawn.readings:
+            self.marks.claimed(look, took, short=short, cost_s=cost_s, now=now)
+
+    async def _claim(
+        self, tx: Transaction, dispatcher: UUID, want: Want, claimed: list[Claimed]
+    ) -> list[Reading]:
+        """Serves one want. Lanes that seem to be empty are looked through before they count so."""
+        lanes, before = dict.fromkeys(want.lanes), len(claimed)
+        first = await self._read(tx, dispatcher, lanes, want.seats, claimed)
+        unseen = self.marks.unseen(first.look, self._clock()) if first.short else []
+        if not unseen:
+            return [first]
+        left = _left(want.seats, claimed[before:])
+        return [first, await self._read(tx, dispatcher, unseen, left, claimed)]
+
+    async def _read(
+        self,
+        tx: Transaction,
+        dispatcher: UUID,
+        lanes: Iterable[int],
+        seats: Sequence[Seat],
+        claimed: list[Claimed],
+    ) -> Reading:
+        began = self._clock()
+        look = self.marks.look(lanes, began)
+        workers, sessions, places = _seat_columns(seats)
+        rows = await tx.fetch(
+            CLAIM, workers, sessions, places, dispatcher, *look.stretches, self._expiry_margin_s
+        )
+        cost_s = self._clock() - began
+        rows.sort(key=_turn)
+        for lane, count in Counter(row["lane"] for row in rows).items():
+            tx.count(lane, _READY, _RUNNING, count)
+        reached: dict[tuple[int, int], Place] = {}
+        for row in rows:
+            _, lane, urgency, rank, id, number, token, kind, args, options, *rest = row
+            reached[lane, urgency] = (rank, number)
+            claimed.append(Claimed(id, number, token, kind, args, unpack_options(options), *rest))
+        took = [Took(*level, place) for level, place in reached.items()]
+        return Reading(look, took, len(rows) < len(seats), cost_s)
+
+
+async def _accept(records: Records, intake: Intake, batch: Batch) -> list[Submitted | Refused]:
+    """Takes in what finished jobs sent, then what was submitted; answers the latter."""
+    sent = [job for _, _, job in records.sent]
+    if not sent and not batch.submits:
+        return []
+    answers = await intake.accept([*sent, *batch.submits])
+    if sent:
+        await records.note(answers[: len(sent)])
+    return answers[len(sent) :]
+
+
+def _turn(row: asyncpg.Record) -> int:
+    turn: int = row["turn"]
+    return turn
+
+
+def _seat_columns(seats: Sequence[Seat]) -> tuple[list[UUID], list[int], list[int]]:
+    """Each session once, and for each seat, in order, which of them it is of."""
+    known: dict[Seat, int] = {}
+    places = [known.setdefault(seat, len(known) + 1) for seat in seats]
+    return [seat.worker for seat in known], [seat.session for seat in known], places
+
+
+def _left(seats: Sequence[Seat], taken: Sequence[Claimed]) -> list[Seat]:
+    """The seats that these attempts, placed in the seats' order, have left free."""
+    sitting = iter(taken)
+    attempt = next(sitting, None)
+    left = []
+    for seat in seats:
+        if attempt is not None and (attempt.worker, attempt.session) == (seat.worker, seat.session):
+            attempt = next(sitting, None)
+        else:
+            left.append(seat)
+    return left

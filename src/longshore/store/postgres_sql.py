@@ -1,0 +1,292 @@
+"""The hot statements of the PostgreSQL store: submit, finish, claim.
+
+Theory of the claim. One statement does five things; what it reads depends only on what it takes.
+
+1. `seat`: of the seats wanted, those whose worker is alive, not draining, in that session and
+   attended by this dispatcher. Their rows are held FOR KEY SHARE until the commit, so that nobody
+   can declare such a worker lost, or adopt it, under the claim. A row that harvest or attend holds
+   right now is skipped, not waited for: they may be waiting for a job that this transaction holds.
+2. `best`: from each stretch of each lane (see `postgres_marks`) the first n jobs, n being the
+   number of seats, straight from the index `job_ready` without any lock; all stretches merged, the
+   first n of them kept. Lanes of paused queues are left out here.
+3. `locked`: those rows FOR UPDATE, skipping what another claim holds, and only if still ready. Only
+   now are they numbered, so that a row that was skipped leaves no seat empty before its last.
+4. The update: the i-th locked row goes to the i-th seat under a new token.
+5. What the workers need of it is returned.
+
+Plans. A plan is made once and kept, perhaps while the tables are still empty, so no statistics may
+sway it. Every lookup is therefore a LATERAL subquery that has one index to go by, rows found once
+are found again by ctid, small tables travel as arrays that are subscripted, not joined, and the
+settings in `STEADY` rule out what would still be possible. OFFSET 0 keeps the planner from
+dissolving a subquery; CASE and BETWEEN hide conditions from indexes that are not meant.
+
+Concurrent changes. A row changed by another transaction after the statement began has a newer
+version under another ctid. Whether PostgreSQL then compares the ctid again depends on its minor
+version; so every update by ctid also compares token or state, or follows an explicit lock. A row
+missed in this way is tried again by the caller.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from longshore.core.lifecycle import HISTORY_FIRST, HISTORY_LAST
+from longshore.model.job import JobState
+
+S = JobState
+
+CODES: Final = {
+    S.WAITING: 0,
+    S.DELAYED: 1,
+    S.READY: 2,
+    S.RUNNING: 3,
+    S.CANCELLING: 4,
+    S.SUCCEEDED: 5,
+    S.FAILED: 6,
+    S.DEPENDENCY_FAILED: 7,
+    S.SKIPPED: 8,
+    S.CANCELLED: 9,
+}
+"""How states are stored. Codes below 5 are of live jobs; the indexes rely on these very numbers."""
+
+STATES: Final = {code: state for state, code in CODES.items()}
+
+STEADY: Final = {
+    "enable_seqscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "jit": "off",
+    "plan_cache_mode": "force_generic_plan",
+}
+"""Settings under which each hot statement has exactly one plan."""
+
+_AT: Final = "(SELECT (extract(epoch FROM now()) * 1000000)::bigint::text)"
+_HEADS: Final = ", ".join(f"""',["{STATES[code]}",'""" for code in sorted(STATES))
+_MOST: Final = HISTORY_FIRST + HISTORY_LAST
+
+NOTHING: Final = """'""'"""
+"""SQL for an empty text as JSON."""
+
+
+def first_entry(state: str) -> str:
+    """SQL for the history of a new job in this state."""
+    return f"""substr((ARRAY[{_HEADS}])[{state} + 1], 2) || {_AT} || ',"",""]'"""
+
+
+def appended(state: str, by: str, info: str, row: str = "j") -> str:
+    """SQL that adds an entry to a row's history and keeps the first few and the last.
+
+    `by` and `info` are SQL for JSON texts.
+    """
+    entry = f"""(ARRAY[{_HEADS}])[{state} + 1] || {_AT} || ',' || {by} || ',' || {info} || ']'"""
+    whole = f"(('[' || {row}.history || {entry} || ']')::jsonb - {HISTORY_FIRST})::text"
+    return f"""history = CASE WHEN {row}.history_length < {_MOST}
+        THEN {row}.history || {entry}
+        ELSE substr({whole}, 2, length({whole}) - 2) END,
+    history_length = least({row}.history_length + 1, {_MOST})"""
+
+
+_FINISHED: Final = appended(
+    "n.state",
+    by="""coalesce(($13::text[])[n.shape], '"' || j.worker || '"')""",
+    info="($14::text[])[n.shape]",
+)
+_CLAIMED: Final = appended(
+    str(CODES[S.RUNNING]),
+    by="""'"' || ($1::uuid[])[seat.places[l.turn]] || '"'""",
+    info=NOTHING,
+)
+
+SUBMIT: Final = f"""
+WITH new AS (
+    INSERT INTO longshore.job (
+        id, body_hash, args, unique_key, run_at, lane, priority, kind, queue, target, options,
+        timeout_s, state, history
+    )
+    SELECT
+        n.id, n.body_hash, n.args, n.unique_key, n.due_at,
+        ($8::bigint[])[n.shape], ($9::smallint[])[n.shape], ($10::text[])[n.shape],
+        ($11::text[])[n.shape], ($12::text[])[n.shape], ($13::bytea[])[n.shape],
+        ($14::float8[])[n.shape], n.state, {first_entry("n.state")}
+    FROM (
+        SELECT d.*,
+            CASE WHEN d.due_at > now() THEN {CODES[S.DELAYED]} ELSE {CODES[S.READY]} END AS state
+        FROM (
+            SELECT i.*, CASE
+                WHEN i.delay_s IS NULL THEN i.run_at
+                ELSE now() + greatest(i.delay_s, 0) * interval '1 s'
+            END AS due_at
+            FROM unnest(
+                $1::uuid[], $2::bigint[], $3::bytea[], $4::integer[],
+                $5::text[], $6::timestamptz[], $7::float8[]
+            ) AS i (id, body_hash, args, shape, unique_key, run_at, delay_s)
+        ) AS d
+        OFFSET 0
+    ) AS n
+    ON CONFLICT DO NOTHING
+    RETURNING id, number, state, lane
+),
+numbered AS (
+    INSERT INTO longshore.job_number (number, id) SELECT number, id FROM new
+)
+SELECT id, number, state, lane FROM new
+"""
+"""Arrays that nothing is known of may be shorter: the rest is NULL."""
+
+KNOWN: Final = """
+SELECT i.id, l.number, l.body_hash
+FROM unnest($1::uuid[]) AS i (id)
+CROSS JOIN LATERAL (
+    SELECT number, body_hash FROM longshore.job WHERE id = i.id OFFSET 0
+) AS l
+"""
+
+HOLDERS: Final = """
+SELECT i.kind, i.unique_key, l.id, l.number
+FROM unnest($1::text[], $2::text[]) AS i (kind, unique_key)
+CROSS JOIN LATERAL (
+    SELECT id, number FROM longshore.job
+    WHERE kind = i.kind AND unique_key = i.unique_key AND state < 5 OFFSET 0
+) AS l
+"""
+
+ADD_LANES: Final = """
+INSERT INTO longshore.lane (hash, queue, kind, target)
+SELECT * FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[]) AS i (hash)
+ORDER BY i.hash
+ON CONFLICT DO NOTHING
+"""
+
+FINISH: Final = f"""
+UPDATE longshore.job AS j
+SET state = n.state,
+    token = CASE WHEN ($10::boolean[])[n.shape] THEN nextval('longshore.token') ELSE j.token END,
+    result = n.result,
+    error = CASE
+        WHEN n.state = {CODES[S.CANCELLED]} THEN NULL
+        WHEN ($8::boolean[])[n.shape] THEN j.error
+        ELSE ($7::bytea[])[n.shape]
+    END,
+    failures = j.failures + ($11::integer[])[n.shape],
+    crashes = j.crashes + ($12::integer[])[n.shape],
+    run_at = CASE
+        WHEN n.state = {CODES[S.DELAYED]} THEN now() + ($9::float8[])[n.shape] * interval '1 s'
+        ELSE j.run_at
+    END,
+    ended_at = CASE WHEN n.state >= 5 THEN now() END,
+    worker = CASE WHEN n.state >= 5 THEN j.worker END,
+    session = CASE WHEN n.state >= 5 THEN j.session END,
+    expires_at = NULL,
+    {_FINISHED}
+FROM (
+    SELECT i.*, l.tid, l.state AS was, CASE l.state
+        WHEN {CODES[S.RUNNING]} THEN ($5::smallint[])[i.shape]
+        ELSE ($6::smallint[])[i.shape]
+    END AS state
+    FROM (
+        SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bytea[], $4::integer[])
+            WITH ORDINALITY AS i (job, token, result, shape, place)
+        ORDER BY i.job, i.place
+    ) AS i
+    CROSS JOIN LATERAL (
+        SELECT ctid AS tid, state FROM longshore.job
+        WHERE id = i.job AND token = i.token AND state BETWEEN 3 AND 4 OFFSET 0
+    ) AS l
+    OFFSET 0
+) AS n
+WHERE j.ctid = n.tid AND j.token = n.token AND j.state = n.was
+RETURNING n.place, n.was, j.state, j.lane, ~j.priority AS urgency, j.rank, j.number
+"""
+"""Rows are locked in the order of their ids; of two ends of one attempt the first given counts."""
+
+JUDGED: Final = """
+SELECT i.id, l.state, l.token
+FROM unnest($1::uuid[]) AS i (id)
+CROSS JOIN LATERAL (
+    SELECT state, token FROM longshore.job WHERE id = i.id OFFSET 0
+) AS l
+"""
+
+NOTE: Final = """
+UPDATE longshore.job AS j
+SET history = substr(n.history, 2, length(n.history) - 2)
+FROM (
+    SELECT l.tid, jsonb_set(
+        ('[' || l.history || ']')::jsonb, '{-1,3}', to_jsonb($2::text)
+    )::text AS history
+    FROM (
+        SELECT ctid AS tid, history FROM longshore.job WHERE id = $1 OFFSET 0
+    ) AS l
+    OFFSET 0
+) AS n
+WHERE j.ctid = n.tid
+"""
+
+CLAIM: Final = f"""
+WITH seat AS MATERIALIZED (
+    SELECT ARRAY(
+        SELECT wish.place
+        FROM unnest($3::integer[]) WITH ORDINALITY AS wish (place, turn)
+        WHERE (ARRAY(
+            SELECT l.id IS NOT NULL
+            FROM unnest($1::uuid[], $2::bigint[]) WITH ORDINALITY AS i (worker, session, place)
+            LEFT JOIN LATERAL (
+                SELECT w.id FROM longshore.worker AS w
+                WHERE w.id = i.worker AND CASE
+                    WHEN w.alive AND NOT w.draining
+                        THEN w.session = i.session AND w.dispatcher = $4
+                END
+                FOR KEY SHARE SKIP LOCKED
+            ) AS l ON true
+            ORDER BY i.place
+        ))[wish.place]
+        ORDER BY wish.turn
+    ) AS places
+),
+best AS (
+    SELECT l.*
+    FROM seat
+    CROSS JOIN unnest($5::bigint[], $6::smallint[], $7::bigint[], $8::bigint[], $9::smallint[])
+        AS i (lane, urgency, rank, number, last_urgency)
+    CROSS JOIN LATERAL (
+        SELECT j.ctid AS tid, ~j.priority AS urgency, j.rank, j.number
+        FROM longshore.job AS j
+        WHERE j.state = 2
+            AND j.lane = i.lane
+            AND (~j.priority, j.rank, j.number) > (i.urgency, i.rank, i.number)
+            AND ~j.priority <= i.last_urgency
+        ORDER BY ~j.priority, j.rank, j.number
+        LIMIT cardinality(seat.places)
+    ) AS l
+    WHERE (
+        SELECT q.paused FROM longshore.queue AS q
+        WHERE q.name = (SELECT k.queue FROM longshore.lane AS k WHERE k.hash = i.lane)
+    ) IS NOT TRUE
+    ORDER BY l.urgency, l.rank, l.number
+    LIMIT (SELECT cardinality(places) FROM seat)
+),
+locked AS (
+    SELECT l.tid, row_number() OVER (ORDER BY b.urgency, b.rank, b.number) AS turn
+    FROM best AS b
+    CROSS JOIN LATERAL (
+        SELECT j.ctid AS tid FROM longshore.job AS j
+        WHERE j.ctid = b.tid AND j.state = 2
+        FOR UPDATE SKIP LOCKED
+    ) AS l
+)
+UPDATE longshore.job AS j
+SET state = {CODES[S.RUNNING]},
+    token = nextval('longshore.token'),
+    worker = ($1::uuid[])[seat.places[l.turn]],
+    session = ($2::bigint[])[seat.places[l.turn]],
+    attempt = j.attempt + 1,
+    started_at = now(),
+    expires_at = now() + (j.timeout_s + $10) * interval '1 s',
+    {_CLAIMED}
+FROM locked AS l CROSS JOIN seat
+WHERE j.ctid = l.tid
+RETURNING
+    l.turn, j.lane, ~j.priority AS urgency, j.rank,
+    j.id, j.number, j.token, j.kind, j.args, j.options, j.worker, j.session,
+    j.attempt, j.failures, j.crashes
+"""

@@ -1,0 +1,202 @@
+"""Submits to the PostgreSQL store: one INSERT for the batch, and then only what it left out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from uuid import UUID
+
+import asyncpg
+
+from longshore.core.lanes import lane_of
+from longshore.errors import StoreUnavailable
+from longshore.model.job import JobState, Refused, Submission, Submitted
+from longshore.model.worker import Lane
+from longshore.store.postgres_lines import TURNS, Transaction, is_data_error
+from longshore.store.postgres_sql import ADD_LANES, CODES, HOLDERS, KNOWN, SUBMIT
+from longshore.store.rows import (
+    body_or_why,
+    in_conflict,
+    micros,
+    not_accepted,
+    pack_options,
+    utc_now,
+)
+
+Item = tuple[Submission, int]
+"""A submission and the hash of its body."""
+
+Answer = Submitted | Refused
+
+
+class Intake:
+    """The submissions of one transaction; `lanes` are those known to be stored already."""
+
+    def __init__(self, tx: Transaction, lanes: set[int]) -> None:
+        self.freed: set[int] = set()
+        self.new_lanes: set[int] = set()
+        self._tx = tx
+        self._lanes = lanes
+        self._refused: dict[UUID, str] = {}
+
+    async def accept(self, jobs: Sequence[Submission]) -> list[Answer]:
+        """Takes in what is new and can be stored; answers item by item."""
+        now = micros(utc_now())
+        bodies = [body_or_why(job, now) for job in jobs]
+        items = [
+            (job, body) for job, body in zip(jobs, bodies, strict=True) if isinstance(body, int)
+        ]
+        answers: list[Answer] = []
+        for run in _runs(items):
+            answers += await self._take(run)
+        taken = iter(answers)
+        return [
+            next(taken) if isinstance(body, int) else not_accepted(job.id, body)
+            for job, body in zip(jobs, bodies, strict=True)
+        ]
+
+    async def _take(self, items: list[Item]) -> list[Answer]:
+        rows = await self._insert(items)
+        if len(rows) == len(items):
+            numbers = [row["number"] for row in rows]
+            return [
+                Submitted(job.id, number) for (job, _), number in zip(items, numbers, strict=True)
+            ]
+        answers: list[Answer | None] = [None] * len(items)
+        for _ in range(TURNS):
+            missing = [place for place, answer in enumerate(answers) if answer is None]
+            if not missing:
+                break
+            await self._look_up(items, missing, answers)
+            left = [items[place] for place, answer in enumerate(answers) if answer is None]
+            # Whoever held the key has ended in this very moment: now there is room.
+            if left:
+                await self._insert(left)
+        settled = [answer for answer in answers if answer is not None]
+        if len(settled) < len(items):
+            raise StoreUnavailable("a unique key changed hands too often; try again")
+        return settled
+
+    async def _look_up(
+        self, items: list[Item], missing: list[int], answers: list[Answer | None]
+    ) -> None:
+        """Answers those that are there, were refused, or whose key is taken."""
+        jobs = [items[place][0] for place in missing]
+        known = {
+            row["id"]: (row["number"], row["body_hash"])
+            for row in await self._tx.fetch(KNOWN, [job.id for job in jobs])
+        }
+        holders = await self._holders([job for job in jobs if job.id not in known])
+        for place in missing:
+            job, body = items[place]
+            if job.id in known:
+                number, known_body = known[job.id]
+                same = body == known_body
+                answers[place] = Submitted(job.id, number) if same else in_conflict(job.id)
+            elif job.id in self._refused:
+                answers[place] = not_accepted(job.id, self._refused[job.id])
+            else:
+                answers[place] = holders.get((job.kind, job.unique_key))
+
+    async def _holders(self, jobs: list[Submission]) -> dict[tuple[str, str | None], Submitted]:
+        """The live jobs that have these jobs' unique keys."""
+        keys = {(job.kind, job.unique_key) for job in jobs if job.unique_key is not None}
+        if not keys:
+            return {}
+        kinds, unique_keys = zip(*keys, strict=True)
+        rows = await self._tx.fetch(HOLDERS, kinds, unique_keys)
+        return {
+            (row["kind"], row["unique_key"]): Submitted(row["id"], row["number"], existing=True)
+            for row in rows
+        }
+
+    async def _insert(self, items: list[Item]) -> list[asyncpg.Record]:
+        """Stores what neither its id nor its key keeps out; answers the rows that are new."""
+        if not self._tx.careful:
+            return await self._insert_all(items)
+        try:
+            async with self._tx.savepoint():
+                return await self._insert_all(items)
+        except Exception as error:
+            if not is_data_error(error):
+                raise
+            if len(items) == 1:
+                self._refused[items[0][0].id] = str(error)
+                return []
+        middle = len(items) // 2
+        return [*await self._insert(items[:middle]), *await self._insert(items[middle:])]
+
+    async def _insert_all(self, items: list[Item]) -> list[asyncpg.Record]:
+        rows = await self._tx.fetch(SUBMIT, *_columns(items))
+        counts = Counter((row["lane"], row["state"]) for row in rows)
+        unknown = {lane for lane, _ in counts} - self._lanes - self.new_lanes
+        if unknown:
+            lanes = {lane.hash: lane for lane in map(_lane, items) if lane.hash in unknown}
+            await self._tx.fetch(ADD_LANES, *_lane_columns(list(lanes.values())))
+        for (lane, state), count in counts.items():
+            self._tx.count(lane, None, state, count)
+            if state == CODES[JobState.READY]:
+                self.freed.add(lane)
+        self.new_lanes |= unknown
+        return rows
+
+
+def _runs(items: list[Item]) -> list[list[Item]]:
+    """The items in stretches that hold no id twice: what became of the first decides."""
+    if len({job.id for job, _ in items}) == len(items):
+        return [items] if items else []
+    runs: list[dict[UUID, Item]] = [{}]
+    for item in items:
+        if item[0].id in runs[-1]:
+            runs.append({})
+        runs[-1][item[0].id] = item
+    return [list(run.values()) for run in runs]
+
+
+def _lane(item: Item) -> Lane:
+    job, _ = item
+    return lane_of(job.queue, job.kind, job.target)
+
+
+def _lane_columns(lanes: list[Lane]) -> tuple[list[int], list[str], list[str], list[str]]:
+    return (
+        [lane.hash for lane in lanes],
+        [lane.queue for lane in lanes],
+        [lane.kind for lane in lanes],
+        [lane.target for lane in lanes],
+    )
+
+
+def _columns(items: list[Item]) -> list[Sequence[object]]:
+    """What `SUBMIT` takes: what differs from job to job in full, what jobs share once per shape."""
+    shapes: dict[tuple[int, int, bytes], tuple[int, Submission]] = {}
+    places: list[int] = []
+    for job, _ in items:
+        lane = lane_of(job.queue, job.kind, job.target).hash
+        shape = (lane, job.priority, pack_options(job.options))
+        known = shapes.get(shape)
+        if known is None:
+            known = shapes[shape] = (len(shapes) + 1, job)
+        places.append(known[0])
+    models = [job for _, job in shapes.values()]
+    return [
+        [job.id for job, _ in items],
+        [body for _, body in items],
+        [job.args for job, _ in items],
+        places,
+        _unless_empty([job.unique_key for job, _ in items]),
+        _unless_empty([job.run_at for job, _ in items]),
+        _unless_empty([job.delay_s for job, _ in items]),
+        [lane for lane, _, _ in shapes],
+        [priority for _, priority, _ in shapes],
+        [job.kind for job in models],
+        [job.queue for job in models],
+        [job.target for job in models],
+        [options for _, _, options in shapes],
+        [job.options.timeout_s for job in models],
+    ]
+
+
+def _unless_empty(column: list[object | None]) -> list[object | None]:
+    """A column in which nothing is known is not worth sending."""
+    return column if any(value is not None for value in column) else []

@@ -1,0 +1,202 @@
+"""Between values and columns: what every SQL store keeps in the same form.
+
+Times are whole microseconds since 1970, UTC. Options and errors are msgpack, so that a column need
+not be added for each of their fields. A history is JSON, so that the database can append to it.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Final
+from uuid import UUID
+
+import msgspec
+from msgspec import Struct
+
+from longshore.core.lanes import body_hash
+from longshore.errors import Conflict, InvalidInput
+from longshore.model.job import (
+    HistoryEntry,
+    JobError,
+    JobState,
+    Options,
+    Progress,
+    Refused,
+    Submission,
+)
+from longshore.model.worker import WorkerInfo
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+_LATEST: Final = (datetime(9999, 1, 1, tzinfo=UTC) - _EPOCH) // _MICROSECOND
+_MAX_PRIORITY: Final = 2**15 - 1
+_MIN_PRIORITY: Final = -(2**15)
+
+_packer = msgspec.msgpack.Encoder()
+_options = msgspec.msgpack.Decoder(Options)
+_error = msgspec.msgpack.Decoder(JobError)
+_info = msgspec.msgpack.Decoder(WorkerInfo)
+_progress = msgspec.msgpack.Decoder(Progress)
+_json = msgspec.json.Encoder()
+
+
+class _Entry(Struct, array_like=True):
+    state: JobState
+    at: int
+    by: str
+    info: str
+
+
+_history = msgspec.json.Decoder(list[_Entry])
+
+
+def utc_now() -> datetime:
+    """The wall clock."""
+    return datetime.now(UTC)
+
+
+def micros(at: datetime) -> int:
+    """A time as it is stored."""
+    return (at - _EPOCH) // _MICROSECOND
+
+
+def moment(at: int) -> datetime:
+    """A stored time as it is shown."""
+    return _EPOCH + timedelta(microseconds=at)
+
+
+def later(now: int, seconds: float) -> int:
+    """The time so many seconds later, as far as there are times; never before now."""
+    if seconds > 0:
+        return min(now + round(seconds * 1e6), _LATEST) if seconds < 1e12 else _LATEST
+    return now
+
+
+def due_at(job: Submission, now: int) -> int | None:
+    """When a job may start, if its submitter said so; a delay goes before a time."""
+    if job.delay_s is not None:
+        return later(now, job.delay_s)
+    return None if job.run_at is None else micros(job.run_at)
+
+
+def unstorable(job: Submission, now: int) -> str | None:
+    """What no database could keep of a submission, in words; None if it is sound."""
+    if (
+        "\0" in job.kind
+        or "\0" in job.queue
+        or "\0" in job.target
+        or "\0" in (job.unique_key or "")
+    ):
+        return f"its {_field_with_nul(job)} holds a NUL character"
+    if not _MIN_PRIORITY <= job.priority <= _MAX_PRIORITY:
+        return f"its priority {job.priority} is not between {_MIN_PRIORITY} and {_MAX_PRIORITY}"
+    if job.run_at is not None and job.run_at.tzinfo is None:
+        return "its run_at has no time zone"
+    if job.delay_s is not None and not _makes_a_time(now, job.delay_s):
+        return f"its delay_s of {job.delay_s} is past every calendar"
+    timeout_s = job.options.timeout_s
+    if timeout_s is not None and not _makes_a_time(now, timeout_s):
+        return f"its timeout_s of {timeout_s} is past every calendar"
+    return None
+
+
+def _field_with_nul(job: Submission) -> str:
+    return next(
+        name
+        for name in ("kind", "queue", "target", "unique_key")
+        if "\0" in (getattr(job, name) or "")
+    )
+
+
+def _makes_a_time(now: int, seconds: float) -> bool:
+    return abs(seconds) < (_LATEST - now) / 1e6
+
+
+def body_or_why(job: Submission, now: int) -> int | str:
+    """A submission's body hash, or in words what no database could keep of it."""
+    why = unstorable(job, now)
+    if why is not None:
+        return why
+    try:
+        return body_hash(job)
+    except (UnicodeEncodeError, OverflowError) as error:
+        return str(error)
+
+
+def not_accepted(id: UUID, why: str) -> Refused:
+    """The answer to a submission that cannot be stored."""
+    message = f"job {id} was not accepted: {why}; correct it and submit again"
+    return Refused(id, InvalidInput.code, message)
+
+
+def in_conflict(id: UUID) -> Refused:
+    """The answer to another job under an id that is taken."""
+    message = f"job {id} exists with another body; give a new job a new id"
+    return Refused(id, Conflict.code, message)
+
+
+def clean(text: str) -> str:
+    """The text without what a database refuses."""
+    return text.replace("\0", "").encode(errors="replace").decode()
+
+
+@lru_cache(maxsize=1024)
+def history_entry(state: JobState, at: int, by: str = "", info: str = "") -> str:
+    """One element of a history, as JSON. A batch mostly has the same one for all its jobs."""
+    if not (by.isascii() and info.isascii()) or "\0" in by or "\0" in info:
+        by, info = clean(by), clean(info)
+    return _json.encode((state, at, by, info)).decode()
+
+
+def read_history(text: str) -> tuple[HistoryEntry, ...]:
+    """A stored history as it is shown."""
+    return tuple(
+        HistoryEntry(entry.state, moment(entry.at), entry.by, entry.info)
+        for entry in _history.decode(text)
+    )
+
+
+def pack_options(options: Options) -> bytes:
+    """Options as they are stored."""
+    return _packer.encode(options)
+
+
+@lru_cache(maxsize=1024)
+def unpack_options(data: bytes) -> Options:
+    """Stored options; jobs of a kind mostly share them, so they are remembered."""
+    return _options.decode(data)
+
+
+def pack_error(error: JobError | None) -> bytes | None:
+    """An error as it is stored, whatever a job put into its message."""
+    if error is None:
+        return None
+    try:
+        return _packer.encode(error)
+    except UnicodeEncodeError:
+        texts = (clean(error.message), clean(error.type), clean(error.traceback))
+        return _packer.encode(JobError(error.reason, *texts))
+
+
+def unpack_error(data: bytes | None) -> JobError | None:
+    """A stored error."""
+    return None if data is None else _error.decode(data)
+
+
+def pack_info(info: WorkerInfo) -> bytes:
+    """What a worker said of itself, as it is stored."""
+    return _packer.encode(info)
+
+
+def unpack_info(data: bytes) -> WorkerInfo:
+    """What a worker said of itself."""
+    return _info.decode(data)
+
+
+def unpack_progress(data: bytes | None) -> Progress | None:
+    """The newest progress that was told; None if there is none, or none that can be read."""
+    try:
+        return None if data is None else _progress.decode(data)
+    except msgspec.DecodeError:
+        return None

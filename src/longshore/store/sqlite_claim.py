@@ -1,0 +1,169 @@
+"""Claims of the SQLite store.
+
+Theory. A claim reads as many rows as it takes, plus one for each lane that has something ready, and
+never looks at any other: which lanes those are is one probe of `job_ready` each, and the best jobs
+of a lane are the first entries of that index. The lanes are merged lazily; a lane from which more
+is taken than was read is read on from there, twice as far each time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from heapq import merge
+from itertools import islice
+from typing import Final
+from uuid import UUID
+
+import msgspec
+
+from longshore.model.job import Claimed, JobState, Options
+from longshore.model.worker import Seat, Want
+from longshore.store.rows import history_entry, later, unpack_options
+from longshore.store.sqlite_sql import (
+    CLAIM,
+    LANE_TOP,
+    LARGEST,
+    OPEN_LANES,
+    PAYLOADS,
+    SITTING,
+    Candidate,
+    Row,
+)
+from longshore.store.sqlite_transaction import Transaction
+
+_PACK_BYTES: Final = 32 * 1024 * 1024
+_FEWEST: Final = 8
+
+_candidates = msgspec.json.Decoder(list[Candidate])
+_hashes = msgspec.json.Decoder(list[int])
+_lengths = msgspec.json.Decoder(list[tuple[int, int, int]])
+
+Payload = tuple[UUID, Options, bytes]
+
+
+def claim(
+    tx: Transaction, dispatcher: UUID, wants: Sequence[Want], expiry_margin_s: float
+) -> list[Claimed]:
+    """Places the best ready jobs on seats that may have them, want by want."""
+    sitting = _sitting(tx, dispatcher, wants)
+    claimed: list[Claimed] = []
+    for want in wants:
+        seats = [seat for seat in want.seats if sitting.get(seat.worker.int) == seat.session]
+        best = _best(tx, want.lanes, len(seats)) if seats else []
+        claimed += _place(tx, best, seats, expiry_margin_s)
+    return claimed
+
+
+def _sitting(tx: Transaction, dispatcher: UUID, wants: Sequence[Want]) -> dict[int, int]:
+    """The sessions of those workers that this dispatcher attends and may give jobs to."""
+    # UUIDs as integers: their own hash is slow, and there may be thousands of seats.
+    workers = {seat.worker.int for want in wants for seat in want.seats}
+    keys: list[Row] = [(worker.to_bytes(16, "big"), dispatcher.bytes) for worker in workers]
+    return {int(row.id, 16): row.session for row in SITTING.find(tx.connection, keys)}
+
+
+def _best(tx: Transaction, lanes: Iterable[int], most: int) -> list[Candidate]:
+    """The first jobs of all these lanes together, in the order of claims."""
+    wanted = msgspec.json.encode(list(dict.fromkeys(lanes))).decode()
+    lanes = _hashes.decode(tx.connection.execute(OPEN_LANES, (wanted,)).fetchone()[0])
+    if not lanes:
+        return []
+    first = min(most, most // len(lanes) + _FEWEST)
+    return list(islice(merge(*(_lane(tx, lane, first, most) for lane in lanes)), most))
+
+
+def _lane(tx: Transaction, lane: int, first: int, most: int) -> Iterator[Candidate]:
+    """The first jobs of one lane, read as they are asked for."""
+    taken, size = 0, first
+    while taken < most:
+        answer = tx.connection.execute(LANE_TOP, (lane, size, taken)).fetchone()[0]
+        rows = _candidates.decode(answer)
+        yield from rows
+        if len(rows) < size:
+            return
+        taken += size
+        size = taken
+
+
+def _place(
+    tx: Transaction, jobs: Sequence[Candidate], seats: Sequence[Seat], expiry_margin_s: float
+) -> list[Claimed]:
+    """Gives the i-th job to the i-th seat, under a new token."""
+    payloads = _payloads(tx, jobs)
+    claimed = []
+    for job, seat in zip(jobs, seats[: len(jobs)], strict=True):
+        id, options, args = payloads[job.number]
+        claimed.append(
+            Claimed(
+                id,
+                job.number,
+                tx.next_token(),
+                job.kind,
+                args,
+                options,
+                seat.worker,
+                seat.session,
+                job.attempt + 1,
+                job.failures,
+                job.crashes,
+            )
+        )
+    _store(tx, claimed, expiry_margin_s)
+    for lane, number in Counter(job.lane for job in jobs).items():
+        tx.count(lane, JobState.READY, JobState.RUNNING, number)
+    return claimed
+
+
+def _store(tx: Transaction, claimed: Sequence[Claimed], expiry_margin_s: float) -> None:
+    """Writes down who owns what from now on."""
+    now = tx.now
+    owners: dict[int, tuple[bytes, str]] = {}
+    rows: list[Row] = []
+    for one in claimed:
+        worker = one.worker
+        if worker.int not in owners:
+            entry = history_entry(JobState.RUNNING, now, str(worker))
+            owners[worker.int] = (worker.bytes, entry)
+        owner, entry = owners[worker.int]
+        timeout_s = one.options.timeout_s
+        expires_at = None if timeout_s is None else later(now, timeout_s + expiry_margin_s)
+        rows.append((one.number, one.token, owner, one.session, now, expires_at, entry))
+    CLAIM.run(tx.connection, rows)
+
+
+def _payloads(tx: Transaction, jobs: Sequence[Candidate]) -> dict[int, Payload]:
+    """What is large about these jobs, by their numbers."""
+    found: dict[int, Payload] = {}
+    for numbers in _packs(jobs):
+        for text, values in PAYLOADS.pieces(numbers):
+            lengths, data = tx.connection.execute(text, values).fetchone()
+            found.update(_unpacked(_lengths.decode(lengths), data))
+    return found
+
+
+def _unpacked(
+    lengths: Sequence[tuple[int, int, int]], data: bytes
+) -> Iterator[tuple[int, Payload]]:
+    """Takes ids, options and arguments apart that were read as one run of bytes."""
+    at = 0
+    for number, options_bytes, args_bytes in lengths:
+        options_at = at + 16
+        args_at = options_at + options_bytes
+        id = UUID(bytes=data[at:options_at])
+        at = args_at + args_bytes
+        yield number, (id, unpack_options(data[options_at:args_at]), data[args_at:at])
+
+
+def _packs(jobs: Sequence[Candidate]) -> Iterator[list[Row]]:
+    """Numbers of jobs that may be read together: a single value has its limit in SQLite."""
+    pack: list[Row] = []
+    size = 0
+    for job in jobs:
+        if pack and (size + job.payload_bytes > _PACK_BYTES or len(pack) == LARGEST):
+            yield pack
+            pack, size = [], 0
+        pack.append((job.number,))
+        size += job.payload_bytes
+    if pack:
+        yield pack

@@ -1,0 +1,218 @@
+"""The database file: how it is opened, what is wrong with it, how its schema goes forward."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from longshore.errors import ConfigError, LongshoreError, SchemaMismatch, StoreUnavailable
+from longshore.store import migrations
+
+DIALECT: Final = "sqlite"
+_WAL_BYTES: Final = 64 * 1024 * 1024
+_CACHE_KIB: Final = 64 * 1024
+
+_VERSION: Final = "SELECT max(version) FROM longshore_schema"
+_HAS_VERSION: Final = "SELECT 1 FROM sqlite_master WHERE name = 'longshore_schema'"
+
+
+class DatabaseFile:
+    """One SQLite file. A lock that another process holds is waited for `busy_s` seconds."""
+
+    def __init__(self, path: Path, busy_s: float) -> None:
+        self.path = path
+        self._busy_s = busy_s
+
+    def __str__(self) -> str:
+        return f"the SQLite file {self.path}"
+
+    def open(self) -> sqlite3.Connection:
+        """A connection to a file of this version's schema; raises `SchemaMismatch` otherwise."""
+        if not self.path.exists():
+            migrations.check(None, DIALECT, str(self))
+        self._refuse_unwritable()
+        with self.errors():
+            connection = self._connect("rw")
+            try:
+                migrations.check(self._version(connection), DIALECT, str(self))
+            except BaseException:
+                connection.close()
+                raise
+            return connection
+
+    def migrate(self) -> tuple[int, int]:
+        """Makes the file if need be and brings its schema forward; the version before and after."""
+        self._make_folder()
+        with self.errors():
+            connection = self._connect("rwc")
+            try:
+                self._use_wal(connection)
+                before = after = self._step(connection)
+                while after < migrations.latest(DIALECT):
+                    after = self._step(connection)
+            finally:
+                connection.close()
+        return before, after
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """What SQLite raises comes out as an error that names the file and what to do."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            explained = self._explained(error)
+            if explained is None:
+                raise
+            raise explained from error
+
+    def _connect(self, mode: str) -> sqlite3.Connection:
+        # Each connection belongs to one thread; only closing may happen on another.
+        connection = sqlite3.connect(
+            f"{self.path.absolute().as_uri()}?mode={mode}",
+            uri=True,
+            timeout=self._busy_s,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=256,
+        )
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA temp_store = MEMORY")
+        connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+        connection.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES}")
+        return connection
+
+    def _use_wal(self, connection: sqlite3.Connection) -> None:
+        """Readers never wait for a writer, nor it for them. The file remembers this."""
+        deadline = time.monotonic() + self._busy_s
+        while (mode := _try_wal(connection, time.monotonic() > deadline)) is None:
+            time.sleep(0.01)
+        if mode != "wal":
+            raise ConfigError(
+                f"{self} cannot be shared safely on its file system (no WAL); keep it on a local "
+                "disk"
+            )
+
+    def _step(self, connection: sqlite3.Connection) -> int:
+        """Does the next step, if there is one, in one transaction; answers the version before.
+
+        Another process may have taken the step meanwhile: the version is read under the lock.
+        """
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            found = self._version(connection) or 0
+            migrations.refuse_newer(found, DIALECT, str(self))
+            step = next((step for step in migrations.steps(DIALECT) if step[0] > found), None)
+            if step is not None:
+                self._apply(connection, *step)
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+        return found
+
+    def _apply(self, connection: sqlite3.Connection, version: int, script: str) -> None:
+        try:
+            for statement in _statements(script):
+                connection.execute(statement)
+        except sqlite3.OperationalError as error:
+            if _code(error) != sqlite3.SQLITE_ERROR:
+                raise
+            raise SchemaMismatch(
+                f"{self} cannot take schema version {version}: {error}; it may be another "
+                "program's file: give another path, or remove what is in the way"
+            ) from error
+        connection.execute("DELETE FROM longshore_schema")
+        connection.execute("INSERT INTO longshore_schema (version) VALUES (?)", (version,))
+
+    @staticmethod
+    def _version(connection: sqlite3.Connection) -> int | None:
+        if connection.execute(_HAS_VERSION).fetchone() is None:
+            return None
+        version: int | None = connection.execute(_VERSION).fetchone()[0]
+        return version
+
+    def _make_folder(self) -> None:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(
+                f"cannot make the folder {self.path.parent} for the store: {error.strerror}; "
+                "give another path or make it yourself"
+            ) from error
+
+    def _refuse_unwritable(self) -> None:
+        for path in (self.path, self.path.parent):
+            if not os.access(path, os.W_OK):
+                raise ConfigError(self._not_writable())
+
+    def _not_writable(self) -> str:
+        return (
+            f"{self} cannot be written by this user; give the user write access to it and to its "
+            "folder"
+        )
+
+    def _explained(self, error: sqlite3.Error) -> LongshoreError | None:
+        """The error in our words; None for what is neither the file's fault nor the user's."""
+        match _code(error):
+            case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+                return StoreUnavailable(
+                    f"another process has held {self} for more than {self._busy_s:g} s; "
+                    "try again, or find who keeps a transaction open on it"
+                )
+            case sqlite3.SQLITE_FULL:
+                return StoreUnavailable(
+                    f"no room left on the disk for {self}; free some, then retry"
+                )
+            case sqlite3.SQLITE_NOTADB:
+                return ConfigError(f"{self.path} is not a SQLite database; give another path")
+            case sqlite3.SQLITE_CORRUPT:
+                return ConfigError(f"{self} is damaged ({error}); restore it from a backup")
+            case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM | sqlite3.SQLITE_AUTH:
+                return ConfigError(self._not_writable())
+            case sqlite3.SQLITE_CANTOPEN:
+                return ConfigError(
+                    f"cannot open {self} ({error}); check that its folder is there and that this "
+                    "user may write to it"
+                )
+            case sqlite3.SQLITE_IOERR | sqlite3.SQLITE_NOMEM | sqlite3.SQLITE_PROTOCOL:
+                return StoreUnavailable(
+                    f"{self} cannot be used now: {error}; see to its disk, then retry"
+                )
+            case _:
+                return None
+
+
+def _code(error: sqlite3.Error) -> int:
+    """The primary result code, whatever its extension says."""
+    code: int = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return code
+
+
+def _try_wal(connection: sqlite3.Connection, last_time: bool) -> str | None:
+    """The journal mode afterwards; None if another process is doing the same right now.
+
+    SQLite does not wait by itself here.
+    """
+    try:
+        mode: str = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+    except sqlite3.OperationalError as error:
+        if _code(error) != sqlite3.SQLITE_BUSY or last_time:
+            raise
+        return None
+    return mode
+
+
+def _statements(script: str) -> Iterator[str]:
+    """The statements of a script one by one: running it whole would end the transaction."""
+    pending = ""
+    for line in script.splitlines(keepends=True):
+        pending += line
+        if sqlite3.complete_statement(pending):
+            yield pending
+            pending = ""

@@ -1,0 +1,288 @@
+"""The keeper of the SQLite store: leases, losses, cancels, clocks, each within a transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+from uuid import UUID
+
+from longshore.core.lifecycle import TERMINAL, Event, move
+from longshore.errors import InvalidInput
+from longshore.model.job import (
+    CancelVerdict,
+    JobError,
+    JobState,
+    LogEntry,
+    Reason,
+    RetryVerdict,
+)
+from longshore.model.worker import Attended, Gone, Late, WorkerInfo
+from longshore.ports import Harvested, Promoted
+from longshore.store.rows import clean, history_entry, pack_error, pack_info
+from longshore.store.sqlite_reads import claimed_by, next_due_s
+from longshore.store.sqlite_sql import (
+    BEAT,
+    HELD_AND_DUE,
+    HELD_BY_WORKER,
+    LOG,
+    ORPHANED,
+    REOPEN,
+    Held,
+    Row,
+)
+from longshore.store.sqlite_transaction import Transaction
+from longshore.wire.messages import Stats
+
+_MAX_SWEPT: Final = 1000
+_MAX: Final = 2**63 - 1
+
+
+# dispatchers
+
+
+def renew(tx: Transaction, dispatcher: UUID, name: str) -> None:
+    """Says that a dispatcher lives."""
+    tx.connection.execute(
+        """INSERT INTO dispatcher (id, name, renewed_no, started_at) VALUES (?, ?, 1, ?)
+        ON CONFLICT DO UPDATE SET name = excluded.name, renewed_no = renewed_no + 1""",
+        (dispatcher.bytes, clean(name), tx.now),
+    )
+
+
+def retire(tx: Transaction, dispatcher: UUID) -> None:
+    """Removes a dispatcher."""
+    tx.connection.execute("DELETE FROM dispatcher WHERE id = ?", (dispatcher.bytes,))
+
+
+def forget_dispatcher(tx: Transaction, dispatcher: UUID) -> None:
+    """Removes a dispatcher that attends no live worker."""
+    tx.connection.execute(
+        """DELETE FROM dispatcher WHERE id = ?1
+        AND NOT EXISTS (SELECT 1 FROM worker WHERE alive = 1 AND dispatcher = ?1)""",
+        (dispatcher.bytes,),
+    )
+
+
+# workers
+
+
+def attend(
+    tx: Transaction,
+    dispatcher: UUID,
+    info: WorkerInfo,
+    draining: bool,
+    asked: int | None = None,
+) -> Attended | Gone | Late:
+    """Registers a worker, or adopts it with what is placed on it, in the session asked for."""
+    known = tx.connection.execute(
+        "SELECT alive, session, ended_why FROM worker WHERE id = ?", (info.id.bytes,)
+    ).fetchone()
+    if known is None:
+        first = 1 if asked is None else asked
+        _register(tx, dispatcher, info, draining, first)
+        return Attended(first)
+    alive, last, ended_why = known
+    if not alive:
+        return Gone(ended_why)
+    session = last + 1 if asked is None else asked
+    if session <= last:
+        return Late(last)
+    tx.connection.execute(
+        """UPDATE worker SET dispatcher = ?, session = ?, draining = draining OR ?,
+            attended_at = ?, info = ? WHERE id = ?""",
+        (dispatcher.bytes, session, draining, tx.now, pack_info(info), info.id.bytes),
+    )
+    tx.connection.execute(
+        """UPDATE job INDEXED BY job_owned SET session = ?
+        WHERE worker = ? AND state IN ('running', 'cancelling')""",
+        (session, info.id.bytes),
+    )
+    return Attended(session, tuple(claimed_by(tx.connection, info.id)))
+
+
+def _register(
+    tx: Transaction, dispatcher: UUID, info: WorkerInfo, draining: bool, session: int
+) -> None:
+    tx.connection.execute(
+        """INSERT INTO worker (id, dispatcher, session, alive, draining, started_at, attended_at,
+            info) VALUES (?, ?, ?, 1, ?, ?, ?, ?)""",
+        (info.id.bytes, dispatcher.bytes, session, draining, tx.now, tx.now, pack_info(info)),
+    )
+
+
+def set_draining(tx: Transaction, worker: UUID, draining: bool) -> bool:
+    """Marks a live worker; answers whether there is one."""
+    changed = tx.connection.execute(
+        "UPDATE worker SET draining = ? WHERE id = ? AND alive = 1", (draining, worker.bytes)
+    )
+    return changed.rowcount > 0
+
+
+def beat(tx: Transaction, dispatcher: UUID, beats: Mapping[UUID, Stats]) -> None:
+    """These workers were heard of, if they are alive and this dispatcher's."""
+    rows: list[Row] = [
+        (worker.bytes, dispatcher.bytes, tx.now, stats.cpu_percent, stats.memory_percent)
+        for worker, stats in beats.items()
+    ]
+    BEAT.run(tx.connection, rows)
+
+
+def harvest(
+    tx: Transaction,
+    worker: UUID,
+    session: int,
+    why: str,
+    crash_limit: int | None,
+    undelivered: Collection[int] = (),
+) -> Harvested:
+    """Declares a worker lost, if it is still in that session, and frees its jobs.
+
+    A crash limit says that the loss counts as a crash, unless the attempt was not delivered.
+    """
+    changed = tx.connection.execute(
+        """UPDATE worker SET alive = 0, ended_at = ?, ended_why = ?
+        WHERE id = ? AND alive = 1 AND session = ?""",
+        (tx.now, clean(why), worker.bytes, min(session, _MAX)),
+    )
+    if changed.rowcount == 0:
+        return Harvested(False, 0, 0)
+    owned = tx.held_where(HELD_BY_WORKER, (worker.bytes,))
+    return _free(tx, owned, why, crash_limit, undelivered, lost=True)
+
+
+def sweep(tx: Transaction, crash_limit: int) -> Harvested:
+    """Frees jobs whose worker is not alive, a bounded number of them."""
+    owned: list[Held] = []
+    for (worker,) in tx.connection.execute(ORPHANED).fetchall():
+        owned += tx.held_where(HELD_BY_WORKER, (worker,))
+        if len(owned) >= _MAX_SWEPT:
+            break
+    return _free(tx, owned[:_MAX_SWEPT], "its worker is not alive", crash_limit, lost=False)
+
+
+def _free(
+    tx: Transaction,
+    rows: Sequence[Held],
+    why: str,
+    crash_limit: int | None,
+    undelivered: Collection[int] = (),
+    *,
+    lost: bool,
+) -> Harvested:
+    for row in rows:
+        _lose(tx, row, why, None if row.token in undelivered else crash_limit)
+    requeued = [row for row in rows if row.state is JobState.READY]
+    lanes = frozenset(row.lane for row in requeued)
+    return Harvested(lost, len(requeued), len(rows) - len(requeued), lanes)
+
+
+def _lose(tx: Transaction, row: Held, why: str, crash_limit: int | None) -> None:
+    """Takes a job from an owner that is gone."""
+    if crash_limit is not None and row.state is JobState.RUNNING:
+        row.crashes += 1
+        if row.crashes >= crash_limit:
+            message = f"crashed {row.crashes} times and was given up; last: {clean(why)}"
+            error = pack_error(JobError(Reason.POISONOUS, message))
+            tx.happen(row, Event.POISONED, info=why, error=error)
+            return
+    tx.happen(row, Event.LOST, info=why)
+
+
+# clocks
+
+
+def promote(tx: Transaction, most: int) -> Promoted:
+    """Makes delayed jobs ready whose time has come."""
+    due = tx.held_where(HELD_AND_DUE, (tx.now, most))
+    for row in due:
+        tx.happen(row, Event.CAME_DUE)
+    tx.flush()
+    lanes = frozenset(row.lane for row in due)
+    return Promoted(len(due), lanes, next_due_s(tx.connection, tx.now))
+
+
+# users
+
+
+def cancel(
+    tx: Transaction, refs: Sequence[UUID | int], by: str
+) -> list[tuple[UUID | None, CancelVerdict]]:
+    """Cancels what is not running, and marks what is."""
+    return [_cancel(tx, row, by) for row in tx.held(refs)]
+
+
+def _cancel(tx: Transaction, row: Held | None, by: str) -> tuple[UUID | None, CancelVerdict]:
+    if row is None:
+        return None, CancelVerdict.NOT_FOUND
+    if row.state in TERMINAL:
+        return row.uuid, CancelVerdict.ALREADY_ENDED
+    if row.state is JobState.CANCELLING:
+        return row.uuid, CancelVerdict.CANCELLING
+    if row.state is JobState.RUNNING:
+        tx.happen(row, Event.CANCEL_ASKED, by=by)
+        return row.uuid, CancelVerdict.CANCELLING
+    row.token = tx.next_token()
+    tx.happen(row, Event.CANCEL_ASKED, by=by)
+    return row.uuid, CancelVerdict.CANCELLED
+
+
+def retry(
+    tx: Transaction, refs: Sequence[UUID | int], by: str
+) -> list[tuple[UUID | None, RetryVerdict]]:
+    """Opens a new round for jobs that ended without success."""
+    return [_retry(tx, row, by) for row in tx.held(refs)]
+
+
+def _retry(tx: Transaction, row: Held | None, by: str) -> tuple[UUID | None, RetryVerdict]:
+    if row is None:
+        return None, RetryVerdict.NOT_FOUND
+    if row.state is JobState.SUCCEEDED:
+        return row.uuid, RetryVerdict.SUCCEEDED
+    state = move(row.state, Event.REOPENED)
+    if state is None:
+        return row.uuid, RetryVerdict.NOT_ENDED
+    if _key_is_taken(tx, row):
+        return row.uuid, RetryVerdict.UNIQUE_KEY_TAKEN
+    _reopen(tx, row, state, by)
+    return row.uuid, RetryVerdict.RETRIED
+
+
+def _key_is_taken(tx: Transaction, row: Held) -> bool:
+    holder = tx.connection.execute(
+        """SELECT 1 FROM job AS mine CROSS JOIN job AS other INDEXED BY job_unique
+        ON other.kind = mine.kind AND other.unique_key = mine.unique_key
+        WHERE mine.number = ? AND other.unique_key IS NOT NULL
+            AND other.state IN ('waiting', 'delayed', 'ready', 'running', 'cancelling')""",
+        (row.number,),
+    )
+    return holder.fetchone() is not None
+
+
+def _reopen(tx: Transaction, row: Held, state: JobState, by: str) -> None:
+    query = "SELECT round FROM job WHERE number = ?"
+    [ended_round] = tx.connection.execute(query, (row.number,)).fetchone()
+    entry = history_entry(state, tx.now, by, f"round {ended_round + 1}, retried by {by}")
+    tx.count(row.lane, row.state, state)
+    row.state, row.token = state, tx.next_token()
+    tx.connection.execute(REOPEN, (row.number, row.token, entry))
+
+
+def log(tx: Transaction, entries: Sequence[LogEntry]) -> None:
+    """Keeps what attempts said under their job's last token, once."""
+    rows: list[Row] = [
+        (entry.job.bytes, entry.token, entry.seq, entry.kind, tx.now, entry.data)
+        for entry in entries
+        if abs(entry.token) <= _MAX and abs(entry.seq) <= _MAX
+    ]
+    LOG.run(tx.connection, rows)
+
+
+def set_paused(tx: Transaction, queue: str, paused: bool) -> None:
+    """Pauses or resumes a queue."""
+    if clean(queue) != queue:
+        raise InvalidInput(f"{queue!r} cannot be the name of a queue; leave out what is not text")
+    tx.connection.execute(
+        """INSERT INTO queue (name, paused) VALUES (?, ?)
+        ON CONFLICT DO UPDATE SET paused = excluded.paused""",
+        (queue, paused),
+    )

@@ -1,0 +1,377 @@
+"""What the SQLite store shows: jobs, workers, queues, and why a job is where it is."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import defaultdict
+from collections.abc import Sequence
+from heapq import nlargest
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+
+from longshore.core.lanes import lane_of
+from longshore.core.lifecycle import TERMINAL
+from longshore.model.job import Claimed, Ended, Job, JobFilter, JobState, LogKind
+from longshore.model.worker import DispatcherView, Facts, Lane, QueueView, Seat, WorkerView
+from longshore.store.rows import (
+    clean,
+    moment,
+    read_history,
+    unpack_error,
+    unpack_info,
+    unpack_options,
+    unpack_progress,
+)
+from longshore.store.sqlite_sql import NEXT_DUE, ORPHANED, Bulk
+
+_MAX_AHEAD: Final = 1000
+_SHOWN_ENDED_WORKERS: Final = 20
+_MAX: Final = 2**63 - 1
+
+_CLAIMED: Final = """id, number, token, kind, args, options, worker, session, attempt, failures,
+    crashes, state = 'cancelling'"""
+_SHOWN: Final = """id, number, kind, queue, target, priority, state, options, unique_key,
+    created_at, run_at, started_at, ended_at, round, attempt, failures, crashes, token, worker,
+    error"""
+
+# Which index lists the jobs of a state, with the condition that it is made with. Jobs that went
+# well are in none: they are found by going back from the newest.
+_OWNED: Final = "INDEXED BY job_owned WHERE state IN ('running', 'cancelling')"
+_BAD: Final = "INDEXED BY job_ended_badly WHERE"
+_BY_STATE: Final = {
+    JobState.WAITING: "INDEXED BY job_waiting WHERE state = 'waiting'",
+    JobState.DELAYED: "INDEXED BY job_due WHERE state = 'delayed'",
+    JobState.READY: "INDEXED BY job_ready WHERE state = 'ready'",
+    JobState.RUNNING: f"{_OWNED} AND state = 'running'",
+    JobState.CANCELLING: f"{_OWNED} AND state = 'cancelling'",
+    JobState.SUCCEEDED: "NOT INDEXED WHERE state = 'succeeded'",
+    JobState.FAILED: f"{_BAD} state = 'failed'",
+    JobState.DEPENDENCY_FAILED: f"{_BAD} state = 'dependency_failed'",
+    JobState.SKIPPED: f"{_BAD} state = 'skipped'",
+    JobState.CANCELLED: f"{_BAD} state = 'cancelled'",
+}
+
+
+# attempts
+
+
+def placed(connection: sqlite3.Connection, seats: Sequence[Seat]) -> list[Claimed]:
+    """The attempts these sessions own."""
+    wanted = set(seats)
+    owned = (
+        one for worker in {seat.worker for seat in seats} for one in claimed_by(connection, worker)
+    )
+    return sorted(
+        (one for one in owned if Seat(one.worker, one.session) in wanted),
+        key=lambda one: one.number,
+    )
+
+
+def claimed_by(connection: sqlite3.Connection, worker: UUID) -> list[Claimed]:
+    """The attempts a worker owns, in the order of their jobs' numbers."""
+    query = f"""SELECT {_CLAIMED} FROM job INDEXED BY job_owned
+        WHERE state IN ('running', 'cancelling') AND worker = ? ORDER BY number"""
+    return [_claimed(row) for row in connection.execute(query, (worker.bytes,))]
+
+
+def overdue(connection: sqlite3.Connection, now: int, most: int) -> list[Claimed]:
+    """Running attempts whose expiry has passed."""
+    query = f"""SELECT {_CLAIMED} FROM job INDEXED BY job_expiring
+        WHERE state = 'running' AND expires_at IS NOT NULL AND expires_at <= ?
+        ORDER BY expires_at LIMIT ?"""
+    return [_claimed(row) for row in connection.execute(query, (now, most))]
+
+
+def cancelling(
+    connection: sqlite3.Connection, now: int, dispatcher: UUID
+) -> list[tuple[Claimed, float]]:
+    """Attempts being cancelled on a dispatcher's live workers, and for how many seconds."""
+    query = f"""SELECT {_CLAIMED}, cancel_asked_at FROM job INDEXED BY job_cancelling
+        WHERE state = 'cancelling' AND worker IN (
+            SELECT id FROM worker WHERE alive = 1 AND dispatcher = ?)
+        ORDER BY number"""
+    return [
+        (_claimed(row), (now - row[-1]) / 1e6)
+        for row in connection.execute(query, (dispatcher.bytes,))
+    ]
+
+
+def _claimed(row: Sequence[Any]) -> Claimed:
+    id, number, token, kind, args, options, worker, session, attempt, failures, crashes, state = (
+        row[:12]
+    )
+    return Claimed(
+        UUID(bytes=id),
+        number,
+        token,
+        kind,
+        args,
+        unpack_options(options),
+        UUID(bytes=worker),
+        session,
+        attempt,
+        failures,
+        crashes,
+        bool(state),
+    )
+
+
+def next_due_s(connection: sqlite3.Connection, now: int) -> float | None:
+    """In how many seconds the next delayed job comes due; None if there is none."""
+    row = connection.execute(NEXT_DUE).fetchone()
+    return None if row is None else max(0.0, (row[0] - now) / 1e6)
+
+
+def has_orphans(connection: sqlite3.Connection) -> bool:
+    """Whether any job is owned by a worker that is not alive."""
+    return connection.execute(ORPHANED).fetchone() is not None
+
+
+# jobs
+
+
+def job(connection: sqlite3.Connection, ref: UUID | int) -> Job | None:
+    """One job, whole, with the newest that its last attempt said."""
+    query = f"SELECT {_SHOWN}, args, result, history FROM job WHERE {_named(ref)}"
+    row = connection.execute(query, (_key(ref),)).fetchone()
+    if row is None:
+        return None
+    shown = _shown(row, *row[-3:])
+    progress = _newest(connection, shown, LogKind.PROGRESS)
+    step = _newest(connection, shown, LogKind.STEP)
+    return msgspec.structs.replace(
+        shown,
+        progress=unpack_progress(progress),
+        step=None if step is None else step.decode(errors="replace"),
+    )
+
+
+def _named(ref: UUID | int) -> str:
+    return "id = ?" if isinstance(ref, UUID) else "number = ?"
+
+
+def _key(ref: UUID | int) -> bytes | int:
+    if isinstance(ref, UUID):
+        return ref.bytes
+    return ref if 0 < ref <= _MAX else 0
+
+
+def _newest(connection: sqlite3.Connection, job: Job, kind: LogKind) -> bytes | None:
+    query = """SELECT data FROM log INDEXED BY log_newest
+        WHERE kind <> 0 AND job = ? AND token = ? AND kind = ? ORDER BY seq DESC LIMIT 1"""
+    row = connection.execute(query, (job.number, job.token, kind)).fetchone()
+    return None if row is None else bytes(row[0])
+
+
+def jobs(connection: sqlite3.Connection, wanted: JobFilter) -> list[Job]:
+    """Jobs, newest first, without what may be large."""
+    numbers = _newest_numbers(connection, wanted)
+    query = f"""SELECT {_SHOWN} FROM job
+        WHERE number IN (SELECT value FROM json_each(?)) ORDER BY number DESC"""
+    rows = connection.execute(query, (msgspec.json.encode(numbers).decode(),))
+    return [_shown(row, b"", None, "[]") for row in rows]
+
+
+def _newest_numbers(connection: sqlite3.Connection, wanted: JobFilter) -> list[int]:
+    """The numbers of the newest jobs that match, each state by the index that has it."""
+    sources = [_BY_STATE[state] for state in dict.fromkeys(wanted.states)]
+    also, values = _conditions(wanted)
+    found: list[int] = []
+    for source in sources or ["NOT INDEXED WHERE true"]:
+        query = f"SELECT number FROM job {source}{also} ORDER BY number DESC LIMIT :limit"
+        found += (row[0] for row in connection.execute(query, values))
+    return nlargest(max(wanted.limit, 0), found)
+
+
+def _conditions(wanted: JobFilter) -> tuple[str, dict[str, int | str | bytes]]:
+    """What is asked for besides states, as SQL. Kind and queue are those of the lane."""
+    also = ""
+    values: dict[str, int | str | bytes] = {"limit": max(wanted.limit, 0)}
+    if wanted.before is not None:
+        also += " AND number < :before"
+        values["before"] = max(min(wanted.before, _MAX), -_MAX)
+    if wanted.worker is not None:
+        also += " AND worker = :worker"
+        values["worker"] = wanted.worker.bytes
+    for name, text in (("kind", wanted.kind), ("queue", wanted.queue)):
+        if text is not None:
+            also += f" AND lane IN (SELECT hash FROM lane WHERE lane.{name} = :{name})"
+            values[name] = clean(text)
+    return also, values
+
+
+def _shown(row: Sequence[Any], args: bytes, result: bytes | None, history: str) -> Job:
+    return Job(
+        id=UUID(bytes=row[0]),
+        number=row[1],
+        kind=row[2],
+        queue=row[3],
+        target=row[4],
+        priority=row[5],
+        state=JobState(row[6]),
+        args=args,
+        options=unpack_options(row[7]),
+        unique_key=row[8],
+        created_at=moment(row[9]),
+        run_at=None if row[10] is None else moment(row[10]),
+        started_at=None if row[11] is None else moment(row[11]),
+        ended_at=None if row[12] is None else moment(row[12]),
+        round=row[13],
+        attempt=row[14],
+        failures=row[15],
+        crashes=row[16],
+        token=row[17],
+        worker=None if row[18] is None else UUID(bytes=row[18]),
+        result=result,
+        error=unpack_error(row[19]),
+        history=read_history(history),
+    )
+
+
+def ended(connection: sqlite3.Connection, ids: Sequence[UUID]) -> list[Ended]:
+    """The outcomes of those of these jobs that have one, in the order given."""
+    found: dict[UUID, Ended] = {}
+    for text, values in _OUTCOMES.pieces([(id.bytes,) for id in ids]):
+        for key, state, result, error in connection.execute(text, values):
+            if state in TERMINAL:
+                id = UUID(bytes=key)
+                found[id] = Ended(id, JobState(state), result, unpack_error(error))
+    return [found[id] for id in ids if id in found]
+
+
+_OUTCOMES: Final = Bulk(
+    """SELECT job.id, state, result, error FROM {rows} AS v
+    CROSS JOIN job ON job.id = v.column1""",
+    1,
+)
+
+
+def resolve(connection: sqlite3.Connection, refs: Sequence[UUID | int]) -> dict[UUID | int, UUID]:
+    """The ids of those of these jobs that exist."""
+    found: dict[UUID | int, UUID] = {}
+    for text, values in _NAMES.pieces([(_key(ref),) for ref in refs]):
+        for key, number in connection.execute(text, values):
+            found[number] = found[UUID(bytes=key)] = UUID(bytes=key)
+    return {ref: found[ref] for ref in refs if ref in found}
+
+
+# Ids are bytes and numbers are not, so a key is only ever found as what it is.
+_NAMES: Final = Bulk(
+    """SELECT job.id, number FROM {rows} AS v
+    CROSS JOIN job ON job.id = v.column1 OR job.number = v.column1""",
+    1,
+)
+
+
+# lanes, queues, workers, dispatchers
+
+
+def lanes(connection: sqlite3.Connection) -> list[Lane]:
+    """Every lane that ever held a job."""
+    return [Lane(*row) for row in connection.execute("SELECT hash, queue, kind, target FROM lane")]
+
+
+def queues(connection: sqlite3.Connection) -> list[QueueView]:
+    """Every queue that ever held a job or was paused, by name."""
+    counts: defaultdict[str, dict[str, int]] = defaultdict(dict)
+    paused = dict(connection.execute("SELECT name, paused FROM queue"))
+    for (name,) in connection.execute("SELECT DISTINCT queue FROM lane"):
+        counts[name] = {}
+    sums = """SELECT lane.queue, tally.state, sum(tally.n) AS total FROM tally
+        CROSS JOIN lane ON lane.hash = tally.lane GROUP BY 1, 2 HAVING total <> 0"""
+    for name, state, total in connection.execute(sums):
+        counts[name][state] = total
+    names = sorted({*counts, *paused})
+    return [QueueView(name, bool(paused.get(name)), counts[name]) for name in names]
+
+
+def workers(connection: sqlite3.Connection) -> list[WorkerView]:
+    """Live workers, and those that ended last."""
+    ended = connection.execute(
+        _WORKER.format(source="worker INDEXED BY worker_ended")
+        + " WHERE alive = 0 ORDER BY ended_at DESC LIMIT ?",
+        (_SHOWN_ENDED_WORKERS,),
+    )
+    return [*_alive(connection), *(_worker(row) for row in ended)]
+
+
+_WORKER: Final = """SELECT info, session, dispatcher, alive, draining,
+    (SELECT json_group_object(kind, n) FROM (
+        SELECT kind, count(*) AS n FROM job INDEXED BY job_owned
+        WHERE job.state IN ('running', 'cancelling') AND job.worker = worker.id GROUP BY kind)),
+    started_at, attended_at, ended_at, ended_why,
+    max(attended_at, coalesce(h.seen_at, 0)), h.cpu_percent, h.memory_percent
+    FROM {source} LEFT JOIN heartbeat AS h ON h.worker = worker.id"""
+
+
+def _alive(connection: sqlite3.Connection) -> list[WorkerView]:
+    source = "worker INDEXED BY worker_alive"
+    query = f"{_WORKER.format(source=source)} WHERE alive = 1 ORDER BY started_at, id"
+    return [_worker(row) for row in connection.execute(query)]
+
+
+def _worker(row: Sequence[Any]) -> WorkerView:
+    info, session, dispatcher, alive, draining, running, started_at, attended_at = row[:8]
+    ended_at, ended_why, seen_at, cpu_percent, memory_percent = row[8:]
+    return WorkerView(
+        info=unpack_info(info),
+        session=session,
+        dispatcher=UUID(bytes=dispatcher),
+        alive=bool(alive),
+        draining=bool(draining),
+        running=msgspec.json.decode(running),
+        started_at=moment(started_at),
+        attended_at=moment(attended_at),
+        ended_at=None if ended_at is None else moment(ended_at),
+        ended_why=ended_why,
+        seen_at=moment(seen_at),
+        cpu_percent=cpu_percent,
+        memory_percent=memory_percent,
+    )
+
+
+def draining(connection: sqlite3.Connection, dispatcher: UUID) -> list[UUID]:
+    """The live workers of a dispatcher that are to be given nothing more."""
+    query = """SELECT id FROM worker INDEXED BY worker_alive
+        WHERE alive = 1 AND dispatcher = ? AND draining = 1"""
+    return [UUID(bytes=id) for (id,) in connection.execute(query, (dispatcher.bytes,))]
+
+
+def dispatchers(connection: sqlite3.Connection) -> list[DispatcherView]:
+    """Every dispatcher that has not retired."""
+    query = "SELECT id, name, renewed_no, started_at FROM dispatcher ORDER BY started_at, id"
+    return [
+        DispatcherView(
+            id=UUID(bytes=id), name=name, renewed_no=renewed_no, started_at=moment(started_at)
+        )
+        for id, name, renewed_no, started_at in connection.execute(query)
+    ]
+
+
+def explain(connection: sqlite3.Connection, now: int, job: Job) -> Facts:
+    """What keeps a job where it is."""
+    query = "SELECT paused FROM queue WHERE name = ?"
+    [paused] = connection.execute(query, (job.queue,)).fetchone() or [0]
+    return Facts(
+        queue_paused=bool(paused),
+        workers=tuple(_alive(connection)),
+        ahead=_ahead(connection, job),
+        now=moment(now),
+    )
+
+
+def _ahead(connection: sqlite3.Connection, job: Job) -> int:
+    """How many ready jobs of its lane come before a job, up to a bound."""
+    [rank] = connection.execute(
+        "SELECT rank FROM job WHERE number = ?", (job.number,)
+    ).fetchone() or [0]
+    lane = lane_of(job.queue, job.kind, job.target).hash
+    query = """SELECT count(*) FROM (
+            SELECT -priority AS urgency, rank, number FROM job INDEXED BY job_ready
+            WHERE state = 'ready' AND lane = ? ORDER BY priority DESC, rank, number LIMIT ?)
+        WHERE (urgency, rank, number) < (?, ?, ?)"""
+    values = (lane, _MAX_AHEAD, -job.priority, rank, job.number)
+    count: int = connection.execute(query, values).fetchone()[0]
+    return count

@@ -1,0 +1,1 @@
+"""For testing Longshore, and what runs on it."""

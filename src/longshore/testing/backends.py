@@ -1,0 +1,225 @@
+"""The databases that the conformance suite runs on, and what it must do to them behind the port.
+
+What a test needs that no verb does: time that passes, a harvest that died half-way, a job in a
+state that nothing leads to yet, and a look at all that was logged.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import ClassVar
+from uuid import UUID
+
+import asyncpg
+
+from longshore.model.job import JobState
+from longshore.ports import Store
+from longshore.store.postgres import PostgresStore
+from longshore.store.postgres_sql import CODES
+from longshore.store.sqlite import SqliteStore
+from longshore.testing.memory import MemoryStore
+
+
+class Backend(ABC):
+    """One database, and how stores reach it."""
+
+    @abstractmethod
+    def connect(self) -> Store:
+        """A store on this database, not opened yet."""
+
+    @abstractmethod
+    async def clear(self) -> None:
+        """The database is migrated and holds nothing; stores made before must not be used."""
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[Store]:
+        """A store on this database, as another process would have it."""
+        store = self.connect()
+        await store.open()
+        try:
+            yield store
+        finally:
+            await store.close()
+
+    @abstractmethod
+    async def pass_time(self, seconds: float) -> None:
+        """Whatever waits for a time is so much nearer to it."""
+
+    @abstractmethod
+    async def half_harvest(self, worker: UUID) -> None:
+        """A worker is declared lost, and whoever did so died before it freed the jobs."""
+
+    @abstractmethod
+    async def force(self, job: UUID, state: JobState) -> None:
+        """A job is in this state, however it came there."""
+
+    @abstractmethod
+    async def logged(self) -> int:
+        """How many log entries are kept: no verb shows those of an earlier attempt."""
+
+
+class MemoryBackend(Backend):
+    """One store in memory, shared by all who open it."""
+
+    def __init__(self) -> None:
+        self._ahead = timedelta()
+        self._store = MemoryStore(self._utc)
+
+    async def clear(self) -> None:
+        self._store = MemoryStore(self._utc)
+
+    def _utc(self) -> datetime:
+        return datetime.now(UTC) + self._ahead
+
+    def connect(self) -> Store:
+        return self._store
+
+    async def pass_time(self, seconds: float) -> None:
+        self._ahead += timedelta(seconds=seconds)
+
+    async def half_harvest(self, worker: UUID) -> None:
+        self._store._workers[worker].alive = False
+
+    async def force(self, job: UUID, state: JobState) -> None:
+        self._store._jobs[job].enter(state, self._utc())
+
+    async def logged(self) -> int:
+        return len(self._store._logs)
+
+
+class SqlBackend(Backend):
+    """A database that can be changed from outside of any store.
+
+    `schema` goes before the name of a table.
+    """
+
+    schema: ClassVar[str]
+
+    @abstractmethod
+    async def execute(self, sql: str, *values: object) -> None:
+        """Runs one statement and commits it."""
+
+
+class SqliteBackend(SqlBackend):
+    """A file, and a migrated empty one to begin from."""
+
+    schema = ""
+
+    def __init__(self, path: Path, template: Path) -> None:
+        self.path = path
+        self._template = template
+        self._migrated = False
+
+    async def clear(self) -> None:
+        if not self._migrated:
+            await SqliteStore(self._template).migrate()
+            self._migrated = True
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        for suffix in ("-wal", "-shm"):
+            Path(f"{self.path}{suffix}").unlink(missing_ok=True)
+        shutil.copy(self._template, self.path)
+
+    def connect(self) -> Store:
+        return SqliteStore(self.path, poll_s=0.02)
+
+    async def pass_time(self, seconds: float) -> None:
+        await self.execute(
+            "UPDATE job SET run_at = run_at - ?1, expires_at = expires_at - ?1,"
+            " cancel_asked_at = cancel_asked_at - ?1",
+            round(seconds * 1_000_000),
+        )
+
+    async def half_harvest(self, worker: UUID) -> None:
+        await self.execute("UPDATE worker SET alive = 0, ended_at = 0 WHERE id = ?", worker.bytes)
+
+    async def force(self, job: UUID, state: JobState) -> None:
+        await self.execute("UPDATE job SET state = ? WHERE id = ?", state.value, job.bytes)
+
+    async def logged(self) -> int:
+        with closing(sqlite3.connect(self.path)) as connection:
+            count: int = connection.execute("SELECT count(*) FROM log").fetchone()[0]
+        return count
+
+    async def execute(self, sql: str, *values: object) -> None:
+        with closing(sqlite3.connect(self.path)) as connection, connection:
+            connection.execute(sql, values)
+
+
+class PostgresBackend(SqlBackend):
+    """A database of a PostgreSQL server; stores may reach it through a pgbouncer."""
+
+    schema = "longshore."
+
+    def __init__(self, url: str, *, pooled_url: str | None = None) -> None:
+        self.url = url
+        self._pooled_url = pooled_url
+        self._migrated = False
+
+    def connect(self) -> Store:
+        if self._pooled_url is not None:
+            return PostgresStore(self._pooled_url, prepared=False, listen_url=self.url)
+        return PostgresStore(self.url)
+
+    async def clear(self) -> None:
+        if not self._migrated:
+            store = PostgresStore(self.url)
+            await store.migrate()
+            await store.close()
+            self._migrated = True
+        await self.execute(_EMPTY_ALL)
+
+    async def pass_time(self, seconds: float) -> None:
+        await self.execute(
+            "UPDATE longshore.job SET run_at = run_at - $1::interval,"
+            " expires_at = expires_at - $1::interval,"
+            " cancel_asked_at = cancel_asked_at - $1::interval",
+            timedelta(seconds=seconds),
+        )
+
+    async def half_harvest(self, worker: UUID) -> None:
+        await self.execute(
+            "UPDATE longshore.worker SET alive = false, ended_at = now() WHERE id = $1", worker
+        )
+
+    async def force(self, job: UUID, state: JobState) -> None:
+        await self.execute("UPDATE longshore.job SET state = $1 WHERE id = $2", CODES[state], job)
+
+    async def logged(self) -> int:
+        connection = await asyncpg.connect(self.url)
+        try:
+            count: int = await connection.fetchval("SELECT count(*) FROM longshore.log")
+        finally:
+            await connection.close()
+        return count
+
+    async def execute(self, sql: str, *values: object) -> None:
+        connection = await asyncpg.connect(self.url)
+        try:
+            await connection.execute(sql, *values)
+        finally:
+            await connection.close()
+
+
+# Quicker than TRUNCATE, which makes new files, as long as there is little to delete.
+_EMPTY_ALL = "; ".join(
+    f"DELETE FROM longshore.{table}"
+    for table in (
+        "job",
+        "job_number",
+        "log",
+        "lane",
+        "queue",
+        "tally",
+        "dispatcher",
+        "heartbeat",
+        "worker",
+    )
+)

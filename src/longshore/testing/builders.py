@@ -1,0 +1,214 @@
+"""Jobs, workers and dispatchers for tests: sound by default, with a few words to make them other.
+
+A `Scene` is a store seen by one dispatcher, so that a test reads as a story:
+
+    attempt = await scene.running(kind="fetch")
+    await scene.finish(done(attempt, Outcome.SUCCEEDED))
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from itertools import count
+from uuid import UUID
+
+from longshore.core.lanes import lane_of
+from longshore.model.ids import make_id
+from longshore.model.job import (
+    Claimed,
+    Finish,
+    Finished,
+    Job,
+    JobError,
+    JobState,
+    Options,
+    Outcome,
+    Reason,
+    Refused,
+    Submission,
+    Submitted,
+)
+from longshore.model.worker import Attended, KindInfo, Seat, Want, WorkerInfo
+from longshore.ports import Batch, Pumped, Store
+
+_serial = count(1)
+_EPOCH_MS = 1_700_000_000_000
+
+RAISED = JobError(Reason.RAISED, "it did not work", type="ValueError")
+
+
+def new_id() -> UUID:
+    """An id that nobody had before, in this process or another; later ones sort later."""
+    serial = next(_serial)
+    return make_id(_EPOCH_MS + serial, (os.getpid() << 32 | serial).to_bytes(10, "big"))
+
+
+def a_job(
+    *,
+    id: UUID | None = None,
+    kind: str = "work",
+    args: bytes = b"\x80",
+    queue: str = "default",
+    target: str = "",
+    priority: int = 0,
+    run_at: datetime | None = None,
+    delay_s: float | None = None,
+    unique_key: str | None = None,
+    timeout_s: float | None = None,
+    labels: tuple[str, ...] = (),
+) -> Submission:
+    """A submission that is ready at once, unless told otherwise."""
+    return Submission(
+        id=id or new_id(),
+        kind=kind,
+        args=args,
+        queue=queue,
+        target=target,
+        priority=priority,
+        run_at=run_at,
+        delay_s=delay_s,
+        unique_key=unique_key,
+        options=Options(timeout_s=timeout_s, labels=labels),
+    )
+
+
+def some_jobs(number: int, kind: str = "work") -> list[Submission]:
+    """So many jobs that differ in their ids only."""
+    return [a_job(kind=kind) for _ in range(number)]
+
+
+def a_worker(
+    *, id: UUID | None = None, kinds: Iterable[str] = ("work",), name: str = "w"
+) -> WorkerInfo:
+    """A worker that serves these kinds of every queue."""
+    served = {kind: KindInfo() for kind in kinds}
+    return WorkerInfo(id=id or new_id(), name=name, host="h", pid=1, kinds=served)
+
+
+def lane(queue: str = "default", kind: str = "work", target: str = "") -> int:
+    """The lane of jobs made by `a_job` with the same words."""
+    return lane_of(queue, kind, target).hash
+
+
+def lanes_of(jobs: Iterable[Submission]) -> tuple[int, ...]:
+    """Every lane of these jobs, once, in their order."""
+    return tuple(dict.fromkeys(lane(job.queue, job.kind, job.target) for job in jobs))
+
+
+def want(seats: Sequence[Seat], *lanes: int) -> Want:
+    """A wish for a job on each seat, from these lanes; by default from that of `a_job()`."""
+    return Want(lanes or (lane(),), tuple(seats))
+
+
+def done(
+    attempt: Claimed,
+    outcome: Outcome = Outcome.SUCCEEDED,
+    *,
+    result: bytes | None = None,
+    error: JobError | None = None,
+    delay_s: float = 0.0,
+    crash: bool = False,
+    revoke: bool = False,
+    by: str = "",
+    info: str = "",
+    outbox: Sequence[Submission] = (),
+) -> Finish:
+    """The end of an attempt; one that failed has an error even if none is given."""
+    if error is None and outcome in (Outcome.FAILED, Outcome.RETRIED):
+        error = RAISED
+    return Finish(
+        job=attempt.id,
+        token=attempt.token,
+        outcome=outcome,
+        result=result,
+        error=error,
+        delay_s=delay_s,
+        crash=crash,
+        revoke=revoke,
+        by=by,
+        info=info,
+        outbox=tuple(outbox),
+    )
+
+
+class Scene:
+    """A store and one dispatcher that uses it."""
+
+    def __init__(self, store: Store, dispatcher: UUID | None = None) -> None:
+        self.store = store
+        self.dispatcher = dispatcher or new_id()
+
+    async def pump(
+        self,
+        finishes: Sequence[Finish] = (),
+        submits: Sequence[Submission] = (),
+        wants: Sequence[Want] = (),
+    ) -> Pumped:
+        """One batch, in one transaction."""
+        return await self.store.pump(self.dispatcher, Batch(finishes, submits, wants))
+
+    async def submit(self, *jobs: Submission) -> list[Submitted | Refused]:
+        """Submits all of them as one batch."""
+        return (await self.pump(submits=jobs)).submitted
+
+    async def accepted(self, *jobs: Submission) -> list[int]:
+        """The numbers of these jobs, each of which was accepted as a new one."""
+        answers = await self.submit(*jobs)
+        numbers = [answer.number for answer in answers if isinstance(answer, Submitted)]
+        assert len(numbers) == len(jobs), answers
+        assert [answer.id for answer in answers] == [job.id for job in jobs], answers
+        return numbers
+
+    async def attend(
+        self, info: WorkerInfo | None = None, *, kinds: Iterable[str] = ("work",)
+    ) -> Seat:
+        """A seat of a worker that this dispatcher attends from now on."""
+        info = info or a_worker(kinds=kinds)
+        answer = await self.store.attend(self.dispatcher, info)
+        assert isinstance(answer, Attended), answer
+        return Seat(info.id, answer.session)
+
+    async def claim(self, seat: Seat, *lanes: int, most: int = 1) -> list[Claimed]:
+        """At most so many attempts for one worker, from these lanes."""
+        return (await self.pump(wants=[want([seat] * most, *lanes)])).claimed
+
+    async def running(self, job: Submission | None = None, seat: Seat | None = None) -> Claimed:
+        """A new job's attempt, under way on some worker."""
+        job = job or a_job()
+        seat = seat or await self.attend()
+        pumped = await self.pump(submits=[job], wants=[want([seat], *lanes_of([job]))])
+        [attempt] = pumped.claimed
+        assert attempt.id == job.id, "another job of its lane was ready"
+        return attempt
+
+    async def being_cancelled(self, job: Submission | None = None) -> Claimed:
+        """A new job's attempt that somebody wants cancelled."""
+        attempt = await self.running(job)
+        await self.store.cancel([attempt.id])
+        return attempt
+
+    async def finish(self, *finishes: Finish) -> list[Finished]:
+        """Records all of them as one batch."""
+        return (await self.pump(finishes=finishes)).finished
+
+    async def ended(self, outcome: Outcome, job: Submission | None = None) -> Claimed:
+        """The attempt of a new job that ended so."""
+        attempt = await self.running(job)
+        await self.finish(done(attempt, outcome))
+        return attempt
+
+    async def job(self, ref: UUID | int) -> Job:
+        """The whole job, which is there."""
+        job = await self.store.job(ref)
+        assert job is not None, f"there is no job {ref}"
+        return job
+
+    async def state(self, ref: UUID | int) -> JobState:
+        """Where a job is now."""
+        return (await self.job(ref)).state
+
+    async def states(self, refs: Iterable[UUID | int]) -> list[JobState]:
+        """Where these jobs are now, in the order given."""
+        return [await self.state(ref) for ref in refs]

@@ -1,0 +1,231 @@
+"""A store that fails when told to: before a call, or after it was committed.
+
+    store = FaultyStore(real, scripted(("pump", Fault.AFTER), ("harvest", Fault.BEFORE)))
+
+A fault before the call changes nothing; one after it loses only the answer. The caller sees the
+same `StoreUnavailable` for both, as with a real database.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from enum import StrEnum
+from random import Random
+from typing import TypeVar
+from uuid import UUID
+
+from longshore.errors import StoreUnavailable
+from longshore.model.job import (
+    CancelVerdict,
+    Claimed,
+    Ended,
+    Job,
+    JobFilter,
+    LogEntry,
+    RetryVerdict,
+)
+from longshore.model.worker import (
+    Attended,
+    DispatcherView,
+    Facts,
+    Gone,
+    Lane,
+    Late,
+    QueueView,
+    Seat,
+    WorkerInfo,
+    WorkerView,
+)
+from longshore.ports import Batch, Harvested, Hint, Promoted, Pumped, Store
+from longshore.wire.messages import Stats
+
+Answer = TypeVar("Answer")
+
+
+class Fault(StrEnum):
+    """When a call fails: with nothing done, or with everything done and the answer lost."""
+
+    BEFORE = "before"
+    AFTER = "after"
+
+
+Plan = Callable[[str], Fault | None]
+"""Asked once for every call, by the verb's name."""
+
+
+def healthy(verb: str) -> Fault | None:
+    """Nothing ever fails."""
+    return None
+
+
+def scripted(*steps: tuple[str, Fault | None]) -> Plan:
+    """Each step is for the next call of its verb; a verb whose steps are used up is healthy."""
+    by_verb: defaultdict[str, deque[Fault | None]] = defaultdict(deque)
+    for verb, fault in steps:
+        by_verb[verb].append(fault)
+
+    def plan(verb: str) -> Fault | None:
+        left = by_verb[verb]
+        return left.popleft() if left else None
+
+    return plan
+
+
+def seeded(seed: int, rate: float, verbs: Collection[str] | None = None) -> Plan:
+    """A share of the calls fails, half of them before and half after; the same for a seed."""
+    random = Random(seed)
+
+    def plan(verb: str) -> Fault | None:
+        if verbs is not None and verb not in verbs:
+            return None
+        if random.random() >= rate:
+            return None
+        return random.choice((Fault.BEFORE, Fault.AFTER))
+
+    return plan
+
+
+class FaultyStore:
+    """Any store, with the faults of a plan. `plan` may be exchanged while it is in use."""
+
+    def __init__(self, store: Store, plan: Plan = healthy) -> None:
+        self.store = store
+        self.plan = plan
+
+    async def _call(self, verb: str, call: Callable[[], Awaitable[Answer]]) -> Answer:
+        fault = self.plan(verb)
+        if fault is Fault.BEFORE:
+            raise StoreUnavailable(f"the store was away before {verb}; try again")
+        answer = await call()
+        if fault is Fault.AFTER:
+            raise StoreUnavailable(f"the answer to {verb} was lost; try again")
+        return answer
+
+    async def open(self) -> None:
+        await self._call("open", self.store.open)
+
+    async def close(self) -> None:
+        """Never fails: whoever closes has no use for an error."""
+        await self.store.close()
+
+    async def migrate(self) -> tuple[int, int]:
+        return await self._call("migrate", self.store.migrate)
+
+    async def pump(self, dispatcher: UUID, batch: Batch) -> Pumped:
+        return await self._call("pump", lambda: self.store.pump(dispatcher, batch))
+
+    async def renew(self, dispatcher: UUID, name: str) -> None:
+        await self._call("renew", lambda: self.store.renew(dispatcher, name))
+
+    async def retire(self, dispatcher: UUID) -> None:
+        await self._call("retire", lambda: self.store.retire(dispatcher))
+
+    async def attend(
+        self,
+        dispatcher: UUID,
+        info: WorkerInfo,
+        *,
+        draining: bool = False,
+        session: int | None = None,
+    ) -> Attended | Gone | Late:
+        return await self._call(
+            "attend",
+            lambda: self.store.attend(dispatcher, info, draining=draining, session=session),
+        )
+
+    async def placed(self, seats: Sequence[Seat]) -> list[Claimed]:
+        return await self._call("placed", lambda: self.store.placed(seats))
+
+    async def set_draining(self, worker: UUID, draining: bool) -> bool:
+        return await self._call("set_draining", lambda: self.store.set_draining(worker, draining))
+
+    async def draining(self, dispatcher: UUID) -> list[UUID]:
+        return await self._call("draining", lambda: self.store.draining(dispatcher))
+
+    async def beat(self, dispatcher: UUID, beats: Mapping[UUID, Stats]) -> None:
+        await self._call("beat", lambda: self.store.beat(dispatcher, beats))
+
+    async def harvest(
+        self,
+        worker: UUID,
+        session: int,
+        why: str,
+        *,
+        crash: bool,
+        crash_limit: int,
+        undelivered: Collection[int] = (),
+    ) -> Harvested:
+        return await self._call(
+            "harvest",
+            lambda: self.store.harvest(
+                worker,
+                session,
+                why,
+                crash=crash,
+                crash_limit=crash_limit,
+                undelivered=undelivered,
+            ),
+        )
+
+    async def sweep(self, crash_limit: int) -> Harvested:
+        return await self._call("sweep", lambda: self.store.sweep(crash_limit))
+
+    async def promote(self, most: int = 1000) -> Promoted:
+        return await self._call("promote", lambda: self.store.promote(most))
+
+    async def overdue(self, most: int = 1000) -> list[Claimed]:
+        return await self._call("overdue", lambda: self.store.overdue(most))
+
+    async def cancel(
+        self, refs: Sequence[UUID | int], by: str = ""
+    ) -> list[tuple[UUID | None, CancelVerdict]]:
+        return await self._call("cancel", lambda: self.store.cancel(refs, by))
+
+    async def cancelling(self, dispatcher: UUID) -> list[tuple[Claimed, float]]:
+        return await self._call("cancelling", lambda: self.store.cancelling(dispatcher))
+
+    async def retry(
+        self, refs: Sequence[UUID | int], by: str = ""
+    ) -> list[tuple[UUID | None, RetryVerdict]]:
+        return await self._call("retry", lambda: self.store.retry(refs, by))
+
+    async def log(self, entries: Sequence[LogEntry]) -> None:
+        await self._call("log", lambda: self.store.log(entries))
+
+    async def set_paused(self, queue: str, paused: bool) -> None:
+        await self._call("set_paused", lambda: self.store.set_paused(queue, paused))
+
+    async def job(self, ref: UUID | int) -> Job | None:
+        return await self._call("job", lambda: self.store.job(ref))
+
+    async def jobs(self, wanted: JobFilter) -> list[Job]:
+        return await self._call("jobs", lambda: self.store.jobs(wanted))
+
+    async def ended(self, ids: Sequence[UUID]) -> list[Ended]:
+        return await self._call("ended", lambda: self.store.ended(ids))
+
+    async def resolve(self, refs: Sequence[UUID | int]) -> dict[UUID | int, UUID]:
+        return await self._call("resolve", lambda: self.store.resolve(refs))
+
+    async def lanes(self) -> list[Lane]:
+        return await self._call("lanes", self.store.lanes)
+
+    async def queues(self) -> list[QueueView]:
+        return await self._call("queues", self.store.queues)
+
+    async def workers(self) -> list[WorkerView]:
+        return await self._call("workers", self.store.workers)
+
+    async def dispatchers(self) -> list[DispatcherView]:
+        return await self._call("dispatchers", self.store.dispatchers)
+
+    async def forget_dispatcher(self, dispatcher: UUID) -> None:
+        await self._call("forget_dispatcher", lambda: self.store.forget_dispatcher(dispatcher))
+
+    async def explain(self, job: Job) -> Facts:
+        return await self._call("explain", lambda: self.store.explain(job))
+
+    def watch(self) -> AsyncIterator[Hint]:
+        """Passed on: hints may be lost anyway."""
+        return self.store.watch()

@@ -1,0 +1,226 @@
+"""What jobs do, by script: end well or badly, early or never, take their process or worker down."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+from typing import Protocol
+from uuid import UUID
+
+from msgspec import Struct, msgpack
+
+from longshore.model.ids import derive_id
+from longshore.model.job import (
+    JobError,
+    LogEntry,
+    LogKind,
+    Options,
+    Reason,
+    RetryPolicy,
+    Submission,
+)
+from longshore.model.worker import KindInfo
+from longshore.ports import OnLog, OnReport
+from longshore.testing.simulation.loop import Process, current_process
+from longshore.wire.messages import Assignment, Attempt, Report, ReportKind
+
+
+class Behaviour(Struct, frozen=True, kw_only=True):
+    """What becomes of a job's attempts. Of the first ones some fail, crash or kill, in this order;
+    whatever comes after them ends well, unless it hangs.
+    """
+
+    takes_s: float = 0.1
+    fails: int = 0
+    crashes: int = 0
+    kills: int = 0
+    hangs: bool = False
+    stubborn: bool = False
+    """Does not stop when it is asked to, only when it is killed."""
+    logs: int = 0
+    children: int = 0
+
+
+class Witness(Protocol):
+    """Is told of every body that starts and stops."""
+
+    def started(self, process: Process, assignment: Assignment, stubborn: bool) -> None:
+        """A body begins to run."""
+
+    def stopped(self, process: Process, attempt: Attempt, how: str) -> None:
+        """A body runs no more, at this very moment."""
+
+    def reported(self, process: Process, report: Report) -> None:
+        """This is what is said of a body that ran."""
+
+
+class Play:
+    """The script: how every job behaves, and how often it has run so far."""
+
+    def __init__(self, random: Random, die: Callable[[Process, str], None]) -> None:
+        self.behaviours: dict[UUID, Behaviour] = {}
+        self.random = random
+        self.die = die
+        self._runs: dict[UUID, int] = {}
+
+    def behaviour(self, job: UUID) -> Behaviour:
+        """How a job behaves; one that a job caused just ends well."""
+        return self.behaviours.get(job, Behaviour())
+
+    def next_run(self, job: UUID) -> int:
+        """How often a job's body has begun, this time included."""
+        self._runs[job] = self._runs.get(job, 0) + 1
+        return self._runs[job]
+
+
+class _Body:
+    """One attempt that runs."""
+
+    def __init__(self, assignment: Assignment, behaviour: Behaviour) -> None:
+        self.assignment = assignment
+        self.behaviour = behaviour
+        self.last_words: Report | None = None
+        self.timers: list[asyncio.TimerHandle] = []
+
+
+class SimulatedExecutor:
+    """Runs attempts by script, as an executor with one process for each of them."""
+
+    def __init__(
+        self,
+        slots: int,
+        kinds: dict[str, KindInfo],
+        on_report: OnReport,
+        on_log: OnLog,
+        *,
+        play: Play,
+        witness: Witness,
+        abort_grace_s: float,
+    ) -> None:
+        self.slots = slots
+        self.kinds = kinds
+        self._on_report = on_report
+        self._on_log = on_log
+        self._play = play
+        self._witness = witness
+        self._abort_grace_s = abort_grace_s
+        self._process = current_process()
+        self._bodies: dict[Attempt, _Body] = {}
+        self._unreported = 0
+
+    async def open(self) -> None:
+        """There is nothing to start."""
+
+    def start(self, assignment: Assignment) -> None:
+        """Begins an attempt."""
+        assert len(self._bodies) + self._unreported < self.slots, "started past its slots"
+        assert assignment.held not in self._bodies, "started twice at once"
+        behaviour = self._play.behaviour(assignment.job)
+        body = self._bodies[assignment.held] = _Body(assignment, behaviour)
+        self._witness.started(self._process, assignment, behaviour.stubborn)
+        for seq in range(behaviour.logs):
+            self._after(body, behaviour.takes_s * seq / behaviour.logs, self._say, body, seq)
+        if assignment.timeout_s is not None:
+            self._after(body, assignment.timeout_s, self._time_out, body)
+        if not behaviour.hangs:
+            takes_s = behaviour.takes_s * self._play.random.uniform(0.8, 1.2)
+            self._after(body, takes_s, self._end, body, self._play.next_run(assignment.job))
+
+    def _after(self, body: _Body, seconds: float, then: Callable[..., None], *args: object) -> None:
+        loop = asyncio.get_running_loop()
+        body.timers.append(loop.call_later(seconds, then, *args))
+
+    def _say(self, body: _Body, seq: int) -> None:
+        job, token = body.assignment.held
+        self._on_log(LogEntry(job, token, seq, LogKind.STEP, f"step {seq}@{token}".encode()))
+
+    def _end(self, body: _Body, run: int) -> None:
+        behaviour = body.behaviour
+        if run <= behaviour.fails:
+            self._stop(body, _failure(body.assignment), "raises")
+        elif run <= behaviour.fails + behaviour.crashes:
+            self._stop(body, _crash(body.assignment), "crashes its process")
+        elif run <= behaviour.fails + behaviour.crashes + behaviour.kills:
+            self._play.die(self._process, "killed by a job")
+        else:
+            self._stop(body, _success(body.assignment, behaviour.children), "succeeds")
+
+    def _time_out(self, body: _Body) -> None:
+        error = JobError(Reason.TIMED_OUT, f"took too long, token {body.assignment.token}")
+        report = Report(*body.assignment.held, ReportKind.FAILED, error=error)
+        self.abort(body.assignment.held, report)
+
+    def abort(self, attempt: Attempt, report: Report) -> None:
+        """Asks an attempt to stop; kills it after the abort grace."""
+        body = self._bodies.get(attempt)
+        if body is None or body.last_words is not None:
+            return
+        body.last_words = report
+        how = "does not stop and is killed" if body.behaviour.stubborn else "is aborted"
+        obeys_in_s = self._play.random.uniform(0.0, 0.2)
+        stops_in_s = self._abort_grace_s if body.behaviour.stubborn else obeys_in_s
+        self._after(body, stops_in_s, self._stop, body, report, how)
+
+    def kill(self) -> None:
+        """Kills everything at once; what was not aborted already is handed back."""
+        for body in list(self._bodies.values()):
+            released = Report(*body.assignment.held, ReportKind.RELEASED)
+            self._stop(body, body.last_words or released, "is killed")
+
+    async def close(self) -> None:
+        """Kills whatever is left, without reporting it."""
+        for body in list(self._bodies.values()):
+            self._take_off(body, "is killed")
+
+    def _stop(self, body: _Body, report: Report, how: str) -> None:
+        if not self._take_off(body, how):
+            return
+        self._witness.reported(self._process, report)
+        self._unreported += 1
+        hop_s = self._play.random.uniform(0.0, 0.002)
+        asyncio.get_running_loop().call_later(hop_s, self._report, report)
+
+    def _take_off(self, body: _Body, how: str) -> bool:
+        if self._bodies.pop(body.assignment.held, None) is None:
+            return False
+        for timer in body.timers:
+            timer.cancel()
+        self._witness.stopped(self._process, body.assignment.held, how)
+        return True
+
+    def _report(self, report: Report) -> None:
+        self._unreported -= 1
+        self._on_report(report)
+
+
+def result_of(token: int) -> bytes:
+    """The result of an attempt says which attempt it is of."""
+    return msgpack.encode({"token": token})
+
+
+def token_in(result: bytes | None) -> int | None:
+    """The attempt that a result is of."""
+    return msgpack.decode(result, type=dict[str, int])["token"] if result else None
+
+
+def child_of(job: UUID, index: int) -> Submission:
+    """A job that another one causes; the same however often that is run."""
+    options = Options(retry=RetryPolicy(attempts=3))
+    return Submission(derive_id(job, index), "work", b"\x80", options=options)
+
+
+def _success(assignment: Assignment, children: int) -> Report:
+    outbox = tuple(child_of(assignment.job, index) for index in range(children))
+    result = result_of(assignment.token)
+    return Report(*assignment.held, ReportKind.SUCCEEDED, result=result, outbox=outbox)
+
+
+def _failure(assignment: Assignment) -> Report:
+    error = JobError(Reason.RAISED, f"by script, token {assignment.token}", "Scripted")
+    return Report(*assignment.held, ReportKind.FAILED, error=error)
+
+
+def _crash(assignment: Assignment) -> Report:
+    error = JobError(Reason.CRASHED, f"by script, token {assignment.token}")
+    return Report(*assignment.held, ReportKind.CRASHED, error=error)

@@ -1,0 +1,117 @@
+"""Clients: submit jobs, cancel some, wait for all of them, and retry by hand what did not succeed.
+
+Each speaks through the real connection. One that gets no answer asks again, with the same ids.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import TypeVar
+from uuid import UUID
+
+from longshore.client.connection import Connection
+from longshore.errors import Unavailable
+from longshore.model.job import CancelVerdict, Ended, JobState, RetryVerdict
+from longshore.testing.simulation.cluster import Grounds, Node, clients_at
+from longshore.testing.simulation.loop import Process
+from longshore.testing.simulation.promises import BrokenPromise, Promise
+from longshore.testing.simulation.scenario import JobPlan
+
+T = TypeVar("T")
+
+PAUSE_S = 0.5
+WAIT_S = 20.0
+
+
+class ClientNode(Node):
+    """Runs one client and its jobs."""
+
+    def __init__(
+        self,
+        grounds: Grounds,
+        name: str,
+        dispatchers: list[str],
+        jobs: list[JobPlan],
+        on_accepted: Callable[[UUID], None],
+        on_told: Callable[[Ended], None],
+    ) -> None:
+        super().__init__(grounds, name)
+        self._dispatchers = dispatchers
+        self._jobs = jobs
+        self._on_accepted = on_accepted
+        self._on_told = on_told
+        self.done = False
+        self._waiting: dict[UUID, None] = {}
+
+    def waits_for(self) -> UUID | None:
+        """One of the jobs whose end it was not told of yet."""
+        return next(iter(self._waiting), None)
+
+    async def live(self, process: Process) -> None:
+        """Sees all its jobs through."""
+        connect = self.grounds.network.connect_as(process)
+        addresses = [clients_at(name) for name in self._dispatchers]
+        async with Connection(addresses, connect=connect) as connection:
+            await asyncio.gather(*(self._see_through(connection, plan) for plan in self._jobs))
+        self.done = True
+
+    async def _see_through(self, connection: Connection, plan: JobPlan) -> None:
+        await asyncio.sleep(plan.at)
+        job = await self._submit(connection, plan)
+        if plan.asks_why:
+            await self._patiently(lambda: connection.why(job))
+        if plan.cancel_after_s is not None:
+            await asyncio.sleep(plan.cancel_after_s)
+            await self._cancel(connection, job)
+        for rounds_left in range(plan.retries, -1, -1):
+            ended = await self._wait(connection, job)
+            if ended.state is JobState.SUCCEEDED or not rounds_left:
+                return
+            await self._retry(connection, job)
+
+    async def _submit(self, connection: Connection, plan: JobPlan) -> UUID:
+        """The job that came of it: another one, if that has the unique key."""
+        submission = plan.submission
+        self._note("submits it", submission.id)
+        (answer,) = await self._patiently(lambda: connection.submit([submission]))
+        if answer.code or (answer.existing and submission.unique_key is None):
+            text = f"a sound submit was answered {answer.code or 'existing'}: {answer.message}"
+            raise BrokenPromise(Promise.SOUND, text, submission.id)
+        self._note(f"has it accepted as number {answer.number}", submission.id, answer.id)
+        self._on_accepted(answer.id)
+        return answer.id
+
+    async def _cancel(self, connection: Connection, job: UUID) -> None:
+        self._note("cancels it", job)
+        (answer,) = await self._patiently(lambda: connection.cancel([job]))
+        self._note(f"is told {answer.verdict}", job)
+        if answer.verdict is CancelVerdict.NOT_FOUND:
+            raise BrokenPromise(Promise.DURABLE, "there is nothing to cancel", job)
+
+    async def _retry(self, connection: Connection, job: UUID) -> None:
+        self._note("retries it", job)
+        (answer,) = await self._patiently(lambda: connection.retry([job]))
+        self._note(f"is told {answer.verdict}", job)
+        if answer.verdict is RetryVerdict.NOT_FOUND:
+            raise BrokenPromise(Promise.DURABLE, "there is nothing to retry", job)
+
+    async def _wait(self, connection: Connection, job: UUID) -> Ended:
+        self._waiting[job] = None
+        while True:
+            ended = await self._patiently(lambda: connection.wait([job], WAIT_S))
+            for one in ended:
+                self._note(f"is told that it is {one.state}", job)
+                self._waiting.pop(job, None)
+                self._on_told(one)
+                return one
+
+    async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
+        while True:
+            with suppress(Unavailable):
+                return await ask()
+            await asyncio.sleep(PAUSE_S)
+
+    def _note(self, text: str, *jobs: UUID) -> None:
+        self.grounds.note(self.name, text, *jobs)

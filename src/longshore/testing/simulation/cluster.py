@@ -1,0 +1,244 @@
+"""The cluster: places where real dispatchers and workers are started, stopped and killed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from random import Random
+from uuid import UUID
+
+from longshore.dispatcher.engine import Dispatcher
+from longshore.dispatcher.settings import DispatcherSettings
+from longshore.errors import StoreUnavailable
+from longshore.model.ids import make_id
+from longshore.model.worker import Pool
+from longshore.ports import OnLog, OnReport
+from longshore.testing.simulation.bodies import Play, SimulatedExecutor, Witness
+from longshore.testing.simulation.database import Database, RemoteStore
+from longshore.testing.simulation.loop import Process, SimulatedLoop
+from longshore.testing.simulation.network import Network
+from longshore.testing.simulation.scenario import KINDS, UNIX_MS, WorkerPlan
+from longshore.testing.simulation.trace import Trace
+from longshore.testing.virtual import VirtualClock
+from longshore.wire.messages import Stats
+from longshore.worker.agent import Identity, Worker
+from longshore.worker.settings import WorkerSettings
+
+START_AGAIN_S = 0.5
+STOP_WITHIN_S = 10.0
+
+
+class Grounds:
+    """What everybody in a simulation stands on."""
+
+    def __init__(
+        self,
+        loop: SimulatedLoop,
+        seed: int,
+        trace: Trace,
+        network: Network,
+        database: Database,
+    ) -> None:
+        self.loop = loop
+        self.seed = seed
+        self.trace = trace
+        self.network = network
+        self.database = database
+        self.clock = VirtualClock(loop)
+        self.processes: list[Process] = []
+        self.is_calm = False
+        """Once the storm is over whoever stops is started again."""
+        self.on_broken: Callable[[Exception], None] = _ignore
+        """Told of whatever a process raised that nobody in it caught."""
+        self._ids = Random(f"{seed}/ids")
+
+    def new_id(self) -> UUID:
+        """An id that nobody had before."""
+        return make_id(UNIX_MS + int(self.loop.time() * 1000), self._ids.randbytes(10))
+
+    def note(self, who: str, text: str, *jobs: UUID) -> None:
+        """Something happened."""
+        self.trace.note(self.loop.time(), who, text, *jobs)
+
+
+class Node:
+    """A place where one process after the other runs."""
+
+    def __init__(self, grounds: Grounds, name: str) -> None:
+        self.grounds = grounds
+        self.name = name
+        self.process: Process | None = None
+        self.up_since: float | None = None
+        """Since when it does what it is for; none while it is down or still starting."""
+        self._lives = 0
+
+    def start(self) -> None:
+        """Starts a process, unless one is there."""
+        if self.process is not None:
+            return
+        self._lives += 1
+        life = f"{self.name}.{self._lives}" if self._lives > 1 else self.name
+        self.process = Process(self.grounds.loop, life, self.name)
+        self.grounds.processes.append(self.process)
+        self.grounds.note(life, "starts")
+        self.process.start(self._live(self.process))
+
+    async def _live(self, process: Process) -> None:
+        try:
+            await self.live(process)
+        except Exception as error:
+            self.grounds.on_broken(error)
+
+    async def live(self, process: Process) -> None:
+        """What its process does."""
+        raise AssertionError("a node says what it does")
+
+    async def leave(self) -> None:
+        """How its process stops in good order."""
+        raise AssertionError("a node says how it stops")
+
+    def kill(self, why: str) -> None:
+        """kill -9."""
+        process, self.process = self.process, None
+        if process is not None:
+            self.up_since = None
+            self.grounds.note(process.name, why)
+            process.kill()
+            self.grounds.network.died(process)
+            if self.grounds.is_calm:
+                self.grounds.loop.outside_at(self.grounds.loop.time() + START_AGAIN_S, self.start)
+
+    def stop(self) -> None:
+        """Asks its process to stop in good order; kills it if that takes too long."""
+        process = self.process
+        if process is None or not process.runs:
+            return
+        self.grounds.note(process.name, "is asked to stop")
+        process.start(self._stop(process))
+        loop = self.grounds.loop
+        loop.outside_at(loop.time() + STOP_WITHIN_S + 40.0, self._gone, process, "took too long")
+
+    async def _stop(self, process: Process) -> None:
+        await self.leave()
+        self._gone(process, "stopped")
+
+    def _gone(self, process: Process, why: str) -> None:
+        if self.process is process:
+            self.kill(why)
+
+
+class DispatcherNode(Node):
+    """Runs a dispatcher."""
+
+    def __init__(self, grounds: Grounds, name: str, settings: DispatcherSettings) -> None:
+        super().__init__(grounds, name)
+        self._settings = settings
+        self.dispatcher: Dispatcher | None = None
+
+    async def live(self, process: Process) -> None:
+        """Starts a dispatcher, again and again until the store answers."""
+        grounds = self.grounds
+        while True:
+            dispatcher = Dispatcher(
+                RemoteStore(grounds.database),
+                self._settings,
+                id=grounds.new_id(),
+                name=process.name,
+                clock=grounds.clock,
+                random=Random(f"{grounds.seed}/{process.name}"),
+            )
+            with suppress(StoreUnavailable):
+                await dispatcher.start(
+                    grounds.network.listen_as(process), workers_at(self.name), clients_at(self.name)
+                )
+                break
+            await asyncio.sleep(START_AGAIN_S)
+        self.dispatcher, self.up_since = dispatcher, grounds.loop.time()
+        await dispatcher.broken.wait()
+        raise RuntimeError(f"a part of {process.name} broke")
+
+    async def leave(self) -> None:
+        """Stops the dispatcher, if it came so far."""
+        if self.up_since is not None and self.dispatcher is not None:
+            await self.dispatcher.stop()
+
+
+class WorkerNode(Node):
+    """Runs a worker's agent with scripted executors."""
+
+    def __init__(
+        self,
+        grounds: Grounds,
+        plan: WorkerPlan,
+        settings: WorkerSettings,
+        play: Play,
+        witness: Witness,
+    ) -> None:
+        super().__init__(grounds, plan.node)
+        self._plan = plan
+        self._settings = settings
+        self._play = play
+        self._witness = witness
+        self.worker: Worker | None = None
+        self.id: UUID | None = None
+        """The id under which it attends now."""
+
+    async def live(self, process: Process) -> None:
+        """Works until it is drained."""
+        grounds = self.grounds
+        self.worker = Worker(
+            Identity(name=process.name, host=self.name, pid=1),
+            self._settings,
+            [workers_at(name) for name in self._plan.dispatchers],
+            connect=grounds.network.connect_as(process),
+            make_executors=self._executors,
+            clock=grounds.clock,
+            new_id=lambda: self._new_id(process),
+            measure=Stats,
+        )
+        self.up_since = grounds.loop.time()
+        await self.worker.run()
+        self._gone(process, "drained")
+
+    def _new_id(self, process: Process) -> UUID:
+        self.id = self.grounds.new_id()
+        names = self.grounds.trace.names
+        again = sum(name.startswith(f"{process.name}(") for name in names.values())
+        names[self.id] = f"{process.name}({again + 1})"
+        return self.id
+
+    def _executors(self, on_report: OnReport, on_log: OnLog) -> dict[Pool, SimulatedExecutor]:
+        slots = {Pool.COROUTINE: self._plan.slots, Pool.PROCESS: self._plan.processes}
+        return {
+            pool: SimulatedExecutor(
+                slots[pool],
+                {kind: KINDS[kind] for kind in self._plan.kinds if KINDS[kind].pool is pool},
+                on_report,
+                on_log,
+                play=self._play,
+                witness=self._witness,
+                abort_grace_s=self._settings.abort_grace_s,
+            )
+            for pool in Pool
+        }
+
+    async def leave(self) -> None:
+        """Drains the worker; its process ends with that."""
+        if self.worker is not None:
+            self.worker.drain()
+        await asyncio.Event().wait()
+
+
+def _ignore(error: Exception) -> None:
+    pass
+
+
+def workers_at(dispatcher: str) -> str:
+    """Where workers reach a dispatcher."""
+    return f"sim://{dispatcher}/workers"
+
+
+def clients_at(dispatcher: str) -> str:
+    """Where clients reach a dispatcher."""
+    return f"sim://{dispatcher}/clients"

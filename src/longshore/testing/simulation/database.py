@@ -1,0 +1,230 @@
+"""The way to the store: calls take time, and fail before they are committed or after.
+
+A call is on its way, is executed at one moment, and its answer is on its way back. Whoever asked
+may be dead or frozen by then; what was executed stays executed. Every call that may change jobs is
+shown to the promises, with the rows before and after it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from random import Random
+from typing import Any, Final, Generic, TypeVar, cast
+from uuid import UUID
+
+from msgspec import Struct
+
+from longshore.errors import StoreUnavailable
+from longshore.model.worker import Attended, Gone, Late, Seat, WorkerInfo
+from longshore.ports import Batch, Harvested, Hint, Pumped
+from longshore.testing.faults import FaultyStore
+from longshore.testing.memory import MemoryStore
+from longshore.testing.simulation.loop import Process, SimulatedLoop, current_process
+
+READS: Final = frozenset(
+    {"placed", "overdue", "cancelling", "job", "jobs", "ended", "resolve", "lanes", "queues"}
+    | {"workers", "dispatchers", "explain", "draining"}
+)
+
+Answer = TypeVar("Answer")
+
+
+class Committed(Struct, frozen=True):
+    """A call that was executed: by whom, what it was, and what it answered."""
+
+    process: Process
+    verb: str
+    about: Batch | Seat | None
+    answer: object
+
+
+OnCommit = Callable[[Committed], None]
+"""Is shown every call that may have changed something, at the moment it was executed."""
+
+
+class Weather(Struct):
+    """How the database and the way to it are at present."""
+
+    delay_s: tuple[float, float]
+    flaky: float = 0.0
+    """The share of calls that fail, half of them before and half after they are executed."""
+    lost_hints: float = 0.0
+    away: dict[str, float] = {}
+    """Nodes that do not reach the database, and how long it takes them to find that out."""
+
+
+class Database:
+    """One store and the ways to it."""
+
+    def __init__(
+        self,
+        store: MemoryStore,
+        loop: SimulatedLoop,
+        random: Random,
+        weather: Weather,
+        on_commit: OnCommit,
+    ) -> None:
+        self.store = store
+        self.weather = weather
+        self.random = random
+        self._loop = loop
+        self._on_commit = on_commit
+
+    async def ask(
+        self,
+        verb: str,
+        call: Callable[[], Awaitable[Answer]],
+        about: Batch | Seat | None = None,
+    ) -> Answer:
+        """The answer, if one comes."""
+        request: _Request[Answer] = _Request(self._loop, verb, call, about)
+        self._loop.outside_at(self._loop.time() + self._delay_s(), self._execute, request)
+        return await request.answer
+
+    def _delay_s(self) -> float:
+        return self.random.uniform(*self.weather.delay_s)
+
+    def _execute(self, request: _Request[Any]) -> None:
+        if request.process.dead and self.random.random() < 0.5:
+            return
+        patience_s = self.weather.away.get(request.process.node)
+        if patience_s is not None:
+            reaches = self.random.random() < 0.1
+            if reaches:
+                self._commit(request)
+            self._fail(request, "the store does not answer", patience_s)
+            return
+        luck = self.random.random() / self.weather.flaky if self.weather.flaky else 1.0
+        if luck < 0.5:
+            self._fail(request, f"the store was away before {request.verb}", 0.0)
+        else:
+            self._answer(request, lost=luck < 1.0)
+
+    def _answer(self, request: _Request[Any], *, lost: bool) -> None:
+        try:
+            answer = self._commit(request)
+        except Exception as error:
+            self._later(request.fail, error)
+            return
+        if lost:
+            self._fail(request, f"the answer to {request.verb} was lost", 0.0)
+        else:
+            self._later(request.succeed, answer)
+
+    def _commit(self, request: _Request[Any]) -> object:
+        answer: object = at_once(request.call())
+        if request.verb not in READS:
+            committed = Committed(request.process, request.verb, request.about, answer)
+            self._on_commit(committed)
+        return answer
+
+    def _fail(self, request: _Request[Any], why: str, after_s: float) -> None:
+        self._later(request.fail, StoreUnavailable(f"{why}; try again"), after_s=after_s)
+
+    def _later(self, settle: Callable[[Any], None], what: object, *, after_s: float = 0.0) -> None:
+        at = self._loop.time() + after_s + self._delay_s()
+        self._loop.outside_at(at, settle, what)
+
+
+class _Request(Generic[Answer]):
+    """One call, and the process that waits for its answer."""
+
+    def __init__(
+        self,
+        loop: SimulatedLoop,
+        verb: str,
+        call: Callable[[], Awaitable[Answer]],
+        about: Batch | Seat | None,
+    ) -> None:
+        self.process = current_process()
+        self.verb = verb
+        self.call = call
+        self.about = about
+        self.answer: asyncio.Future[Answer] = loop.create_future()
+        self._loop = loop
+
+    def succeed(self, answer: Answer) -> None:
+        """The answer is there to be read."""
+        self._loop.call_soon(self._settle, answer, None, context=self.process.context)
+
+    def fail(self, error: Exception) -> None:
+        """An error is there to be read."""
+        self._loop.call_soon(self._settle, None, error, context=self.process.context)
+
+    def _settle(self, answer: Answer | None, error: Exception | None) -> None:
+        if self.answer.done():
+            return
+        if error is not None:
+            self.answer.set_exception(error)
+        else:
+            self.answer.set_result(cast(Answer, answer))
+
+
+class RemoteStore(FaultyStore):
+    """The store as one process sees it, from afar."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database.store)
+        self._database = database
+
+    async def _call(self, verb: str, call: Callable[[], Awaitable[Answer]]) -> Answer:
+        return await self._database.ask(verb, call)
+
+    async def pump(self, dispatcher: UUID, batch: Batch) -> Pumped:
+        """As the store does, so that the promises see what went in."""
+        return await self._database.ask("pump", lambda: self.store.pump(dispatcher, batch), batch)
+
+    async def attend(
+        self,
+        dispatcher: UUID,
+        info: WorkerInfo,
+        *,
+        draining: bool = False,
+        session: int | None = None,
+    ) -> Attended | Gone | Late:
+        """As the store does, so that the trace says whom it was about."""
+        return await self._database.ask(
+            "attend",
+            lambda: self.store.attend(dispatcher, info, draining=draining, session=session),
+            Seat(info.id, session or 0),
+        )
+
+    async def harvest(
+        self,
+        worker: UUID,
+        session: int,
+        why: str,
+        *,
+        crash: bool,
+        crash_limit: int,
+        undelivered: Collection[int] = (),
+    ) -> Harvested:
+        """As the store does, so that the trace says whom it was about."""
+        return await self._database.ask(
+            "harvest",
+            lambda: self.store.harvest(
+                worker,
+                session,
+                why,
+                crash=crash,
+                crash_limit=crash_limit,
+                undelivered=undelivered,
+            ),
+            Seat(worker, session),
+        )
+
+    async def watch(self) -> AsyncIterator[Hint]:
+        """Hints, some of which get lost."""
+        async for hint in self.store.watch():
+            if self._database.random.random() >= self._database.weather.lost_hints:
+                yield hint
+
+
+def at_once(work: Awaitable[Answer]) -> Answer:
+    """What a coroutine answers that never waits."""
+    try:
+        work.__await__().send(None)
+    except StopIteration as stopped:
+        return cast(Answer, stopped.value)
+    raise AssertionError("a simulated store must not wait")

@@ -1,0 +1,222 @@
+"""The ledger: what the store did to every job, checked after every call that may change one.
+
+It keeps a copy of what was last seen of each job. After a commit it looks at what is different, and
+every difference must follow from that one call: from a finish under the token of that moment, a
+claim of a ready job, a cancel, a loss of the very worker that owned it. The decisions are the
+core's (`lifecycle`); that the store took them, all of them and no others, is what is checked here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from typing import Final
+from uuid import UUID
+
+from longshore.core.lifecycle import MOVES, OWNED, TERMINAL, Event
+from longshore.model.job import Ended, JobState
+from longshore.model.worker import Attended, Seat
+from longshore.ports import Batch, Harvested, Pumped
+from longshore.testing.memory import MemoryStore
+from longshore.testing.simulation.database import Committed
+from longshore.testing.simulation.floor import Floor
+from longshore.testing.simulation.loop import SimulatedLoop
+from longshore.testing.simulation.promises import BrokenPromise, Promise
+from longshore.testing.simulation.pumping import Pumping
+from longshore.testing.simulation.shots import NOWHERE, Change, Shot, shot_of
+from longshore.testing.simulation.trace import Trace
+
+_LOST: Final = frozenset({Event.LOST, Event.POISONED})
+_EVENTS: Final[dict[str, frozenset[Event]]] = {
+    "harvest": _LOST,
+    "sweep": _LOST,
+    "promote": frozenset({Event.CAME_DUE}),
+    "cancel": frozenset({Event.CANCEL_ASKED}),
+    "retry": frozenset({Event.REOPENED}),
+}
+_REVOKING: Final = frozenset({"harvest", "sweep", "retry"})
+
+
+class Ledger:
+    """Watches a store. `floor` knows what really ran."""
+
+    def __init__(self, store: MemoryStore, loop: SimulatedLoop, trace: Trace, floor: Floor) -> None:
+        self._store = store
+        self._loop = loop
+        self._trace = trace
+        self._floor = floor
+        self._shots: dict[UUID, Shot] = {}
+        self._outcomes: dict[UUID, list[tuple[JobState, bytes | None]]] = {}
+        self._last_token = 0
+        self._logs = 0
+
+    # what clients were told
+
+    def accepted(self, job: UUID) -> None:
+        """A client was told that a job is accepted."""
+        if job not in self._shots:
+            raise BrokenPromise(Promise.DURABLE, "it was accepted, but is not in the store", job)
+
+    def told(self, ended: Ended) -> None:
+        """A client was told how a job ended."""
+        if (ended.state, ended.result) not in self._outcomes.get(ended.id, []):
+            text = f"a client was told {ended.state}, which was never recorded"
+            raise BrokenPromise(Promise.ONE_OUTCOME, text, ended.id)
+
+    # what the store did
+
+    def committed(self, commit: Committed) -> None:
+        """A call was executed: whatever is different must follow from it."""
+        changes, fresh = self._look(commit.verb)
+        if isinstance(commit.about, Seat):
+            self._note_worker(commit, commit.about)
+        for change in changes:
+            self._note(commit, change)
+        for job in fresh:
+            self._note(commit, Change(job, NOWHERE, self._shots[job]))
+        self._check_tokens(changes)
+        if isinstance(commit.about, Batch) and isinstance(commit.answer, Pumped):
+            known = {**self._shots, **{change.job: change.before for change in changes}}
+            for job in fresh:
+                del known[job]
+            Pumping(commit.about, commit.answer, known, self._floor).check(changes, fresh)
+        else:
+            self._check_changes(commit.verb, changes, fresh)
+        for change in changes:
+            self._record(commit.verb, change)
+        self._check_keys([*fresh, *(change.job for change in changes)])
+        self._check_logs()
+
+    def _look(self, verb: str) -> tuple[list[Change], list[UUID]]:
+        """What is different since the last look: changed jobs, and new ones."""
+        changes: list[Change] = []
+        fresh: list[UUID] = []
+        rows = self._store._jobs
+        for job, row in rows.items():
+            shot = shot_of(row)
+            before = self._shots.get(job)
+            if before == shot:
+                continue
+            self._shots[job] = shot
+            if before is None:
+                fresh.append(job)
+            else:
+                changes.append(Change(job, before, shot))
+        if len(rows) < len(self._shots):
+            lost = next(job for job in self._shots if job not in rows)
+            raise BrokenPromise(Promise.DURABLE, f"{verb} made it vanish from the store", lost)
+        return changes, fresh
+
+    def _note(self, commit: Committed, change: Change) -> None:
+        before, after = change.before, change.after
+        was = "" if before is NOWHERE else f"{before.state} → "
+        parts = [f"{commit.verb}: {was}{after.state}"]
+        if before.token != after.token:
+            parts.append(f"token {before.token} → {after.token}")
+        if (before.worker, before.session) != (after.worker, after.session) and after.worker:
+            parts.append(f"on {self._trace.name(after.worker)}, session {after.session}")
+        info = self._store._jobs[change.job].history[-1].info
+        text = ", ".join([*parts, info] if info else parts)
+        self._trace.note(self._loop.time(), commit.process.name, text, change.job)
+
+    def _note_worker(self, commit: Committed, seat: Seat) -> None:
+        worker, answer = self._trace.name(seat.worker), commit.answer
+        took = isinstance(answer, Attended) or (isinstance(answer, Harvested) and answer.lost)
+        verdict = "" if took else f": {type(answer).__name__.lower()}, nothing changes"
+        text = f"{commit.verb} {worker}, session {seat.session}{verdict}"
+        self._trace.note(self._loop.time(), commit.process.name, text)
+
+    def _check_tokens(self, changes: Sequence[Change]) -> None:
+        """A token that a job gets was never any job's before."""
+        given = [change for change in changes if change.before.token != change.after.token]
+        seen: set[int] = set()
+        for job, _, after in given:
+            if after.token <= self._last_token or after.token in seen:
+                text = f"its new token {after.token} was given before"
+                raise BrokenPromise(Promise.ONE_OWNER, text, job)
+            seen.add(after.token)
+        self._last_token = max(self._last_token, *seen) if seen else self._last_token
+
+    def _check_changes(self, verb: str, changes: Sequence[Change], fresh: Sequence[UUID]) -> None:
+        for job in fresh:
+            raise BrokenPromise(Promise.DURABLE, f"{verb} made it appear", job)
+        for change in changes:
+            if verb == "attend":
+                _check_adopted(change)
+            else:
+                _check_move(verb, change)
+
+    def _record(self, verb: str, change: Change) -> None:
+        """A terminal state is entered once a round, and left by a retry only."""
+        job, before, after = change
+        if before.state in TERMINAL and verb != "retry":
+            text = f"{verb} changed it after it was {before.state}"
+            raise BrokenPromise(Promise.ONE_OUTCOME, text, job)
+        if after.state not in TERMINAL:
+            return
+        outcomes = self._outcomes.setdefault(job, [])
+        outcomes.append((after.state, after.result))
+        if len(outcomes) != after.round:
+            text = f"{len(outcomes)} outcomes were recorded in {after.round} rounds"
+            raise BrokenPromise(Promise.ONE_OUTCOME, text, job)
+
+    def _check_keys(self, touched: Iterable[UUID]) -> None:
+        rows = self._store._jobs
+        for job in touched:
+            row = rows[job]
+            key = row.submission.kind, row.submission.unique_key
+            for other in rows.values() if row.holds_its_key else ():
+                same = (other.submission.kind, other.submission.unique_key) == key
+                if same and other.holds_its_key and other is not row:
+                    text = f"{self._trace.name(other.id)} has the key '{key[1]}' too"
+                    raise BrokenPromise(Promise.UNIQUE, text, job)
+
+    def _check_logs(self) -> None:
+        logs = self._store._logs
+        for job, token, _ in islice(logs, self._logs, None):
+            owner = self._shots[job].token
+            if owner != token:
+                text = f"what token {token} said was kept, but its token is {owner}"
+                raise BrokenPromise(Promise.ONE_OWNER, text, job)
+        self._logs = len(logs)
+
+    # the end
+
+    def open_jobs(self) -> list[UUID]:
+        """Jobs that have not ended."""
+        return [job for job, shot in self._shots.items() if shot.state not in TERMINAL]
+
+    def check_end(self, children: Mapping[UUID, Sequence[UUID]]) -> None:
+        """When all is over: every job ended, once in each round, and caused what it had to."""
+        for job, shot in self._shots.items():
+            recorded = len(self._outcomes.get(job, []))
+            if recorded != shot.round:
+                text = f"{recorded} outcomes were recorded in {shot.round} rounds"
+                raise BrokenPromise(Promise.ONE_OUTCOME, text, job)
+        for parent, caused in children.items():
+            shot = self._shots[parent]
+            for child in caused:
+                if (child in self._shots) != (shot.state is JobState.SUCCEEDED):
+                    text = f"it is {shot.state}, and what it was to cause does not fit that"
+                    raise BrokenPromise(Promise.ONE_OUTCOME, text, parent)
+
+
+def _check_adopted(change: Change) -> None:
+    job, before, after = change
+    if before.state not in OWNED or after != before._replace(session=after.session):
+        text = f"attend changed more than its session: {before} → {after}"
+        raise BrokenPromise(Promise.ONE_OUTCOME, text, job)
+
+
+def _check_move(verb: str, change: Change) -> None:
+    """A change by any verb but the pump must be one that this verb is for."""
+    job, before, after = change
+    moves = MOVES[before.state]
+    follow = {moves[event] for event in _EVENTS.get(verb, ()) if event in moves}
+    rounds = before.round + (verb == "retry")
+    if after.state not in follow or after.round != rounds:
+        text = f"{verb} took it from {before.state} to {after.state}, round {after.round}"
+        raise BrokenPromise(Promise.ONE_OUTCOME, text, job)
+    if verb in _REVOKING and after.token == before.token:
+        text = f"{verb} left it its token {before.token}"
+        raise BrokenPromise(Promise.ONE_OWNER, text, job)

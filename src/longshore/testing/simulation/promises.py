@@ -1,0 +1,29 @@
+"""The promises that the simulation watches, and what is raised when one is broken."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from uuid import UUID
+
+
+class Promise(StrEnum):
+    """What Longshore promises, as far as a simulation can see it."""
+
+    DURABLE = "G1 accepted is durable"
+    ONE_OWNER = "G2 one owner"
+    ONE_OUTCOME = "G3 one outcome"
+    SELF_STOP = "G6 self-stop"
+    NO_SPECIAL_PROCESS = "G8 no special process"
+    UNIQUE = "a unique key has one live job"
+    AGREEMENT = "in calm everybody agrees"
+    SOUND = "nothing happens that nobody foresaw"
+
+
+class BrokenPromise(Exception):
+    """A promise was broken: which, how, and with which job."""
+
+    def __init__(self, promise: Promise, text: str, job: UUID | None = None) -> None:
+        super().__init__(f"{promise}: {text}")
+        self.promise = promise
+        self.text = text
+        self.job = job

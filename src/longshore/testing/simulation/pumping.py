@@ -1,0 +1,103 @@
+"""What one batch did: finishes first, then submits, then claims; each verdict and each change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from uuid import UUID
+
+from longshore.core.lifecycle import OWNED, after_finish
+from longshore.model.job import Claimed, Finish, Finished, JobState, Outcome, Verdict
+from longshore.ports import Batch, Pumped
+from longshore.testing.simulation.floor import Floor
+from longshore.testing.simulation.promises import BrokenPromise, Promise
+from longshore.testing.simulation.shots import Change, Shot
+
+
+class Pumping:
+    """A batch and its answers, over the jobs as they were before it."""
+
+    def __init__(
+        self, batch: Batch, pumped: Pumped, known: Mapping[UUID, Shot], floor: Floor
+    ) -> None:
+        self._batch = batch
+        self._pumped = pumped
+        self._known = known
+        self._floor = floor
+        self._claimed = {one.id: one for one in pumped.claimed}
+        self._recorded: dict[UUID, Finish] = {}
+
+    def check(self, changes: Sequence[Change], fresh: Sequence[UUID]) -> None:
+        """Every verdict is right, and every difference follows from the batch."""
+        for finish, answer in zip(self._batch.finishes, self._pumped.finished, strict=True):
+            self._check_verdict(finish, answer)
+        for change in changes:
+            self._check_change(change)
+        for job in fresh:
+            self._check_fresh(job)
+        for claimed in self._pumped.claimed:
+            self._check_claim(claimed)
+        if len(self._claimed) < len(self._pumped.claimed):
+            raise BrokenPromise(Promise.ONE_OWNER, "a batch claimed a job twice")
+
+    def _check_verdict(self, finish: Finish, answer: Finished) -> None:
+        """Only the owner's finish counts, and only the first."""
+        shot = self._known.get(finish.job)
+        if answer.verdict not in self._right_verdicts(finish, shot):
+            owner = shot.token if shot else None
+            text = (
+                f"a finish under token {finish.token} was {answer.verdict}; its token was {owner}"
+            )
+            raise BrokenPromise(Promise.ONE_OWNER, text, finish.job)
+        if answer.verdict is Verdict.RECORDED:
+            self._recorded[finish.job] = finish
+            self._floor.check_recorded(finish)
+
+    def _right_verdicts(self, finish: Finish, shot: Shot | None) -> set[Verdict]:
+        if shot is None or finish.token != shot.token:
+            return {Verdict.STALE}
+        if finish.job in self._recorded:
+            return {Verdict.ALREADY_RECORDED, Verdict.STALE}
+        return {Verdict.RECORDED if shot.state in OWNED else Verdict.ALREADY_RECORDED}
+
+    def _check_change(self, change: Change) -> None:
+        job, before, after = change
+        finish, claimed = self._recorded.get(job), self._claimed.get(job)
+        if finish is None and claimed is None:
+            text = f"a batch changed it that had nothing to say about it: {before} → {after}"
+            raise BrokenPromise(Promise.ONE_OWNER, text, job)
+        state = after_finish(before.state, finish.outcome) if finish else before.state
+        if state is JobState.CANCELLED and before.state is not JobState.CANCELLING:
+            raise BrokenPromise(Promise.ONE_OUTCOME, "cancelled, but nobody asked for it", job)
+        if claimed is not None:
+            if state is not JobState.READY:
+                raise BrokenPromise(Promise.ONE_OWNER, f"claimed while it was {state}", job)
+            state = JobState.RUNNING
+        if after.state is not state or after.round != before.round:
+            text = f"it is {after.state} where {state} follows"
+            raise BrokenPromise(Promise.ONE_OUTCOME, text, job)
+        if finish is not None:
+            _check_outcome(change, finish)
+
+    def _check_fresh(self, job: UUID) -> None:
+        submitted = {one.id for one in self._batch.submits}
+        for finish in self._recorded.values():
+            if finish.outcome is Outcome.SUCCEEDED:
+                submitted.update(one.id for one in finish.outbox)
+        if job not in submitted:
+            raise BrokenPromise(Promise.DURABLE, "it appeared though nobody submitted it", job)
+
+    def _check_claim(self, claimed: Claimed) -> None:
+        known = self._known.get(claimed.id)
+        if known is not None and claimed.token <= known.token:
+            text = f"it was claimed under token {claimed.token}, which is not new"
+            raise BrokenPromise(Promise.ONE_OWNER, text, claimed.id)
+
+
+def _check_outcome(change: Change, finish: Finish) -> None:
+    job, before, after = change
+    if after.state is JobState.SUCCEEDED and after.result != finish.result:
+        raise BrokenPromise(Promise.ONE_OWNER, "its result is not the one that was sent", job)
+    revoked = finish.revoke or finish.outcome is Outcome.RELEASED
+    if revoked and after.token == before.token:
+        text = f"its owner was revoked, but it still has token {before.token}"
+        raise BrokenPromise(Promise.ONE_OWNER, text, job)

@@ -1,0 +1,285 @@
+"""Runs one seed from its first callback to the last check."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from random import Random
+from typing import Any, Final
+from uuid import UUID
+
+from msgspec import Struct
+
+from longshore.core.why import why
+from longshore.dispatcher.settings import DispatcherSettings
+from longshore.testing.memory import MemoryStore
+from longshore.testing.simulation.agreement import disagreement
+from longshore.testing.simulation.bodies import Play, child_of
+from longshore.testing.simulation.clients import ClientNode
+from longshore.testing.simulation.cluster import DispatcherNode, Grounds, Node, WorkerNode
+from longshore.testing.simulation.database import Committed, Database, Weather, at_once
+from longshore.testing.simulation.floor import Floor
+from longshore.testing.simulation.ledger import Ledger
+from longshore.testing.simulation.loop import Life, Process, SimulatedLoop
+from longshore.testing.simulation.nemesis import Nemesis
+from longshore.testing.simulation.network import Network
+from longshore.testing.simulation.promises import BrokenPromise, Promise
+from longshore.testing.simulation.scenario import Scenario
+from longshore.testing.simulation.trace import Trace
+from longshore.testing.virtual import VirtualClock
+from longshore.wire.messages import Assignment, Attempt, Report
+from longshore.worker.settings import WorkerSettings
+
+CALM_S: Final = 600.0
+"""Within so long after the storm every job must have ended."""
+AGREE_S: Final = 120.0
+"""Within so long after that everybody must agree."""
+EXCUSED_S: Final = 1.5
+"""A worker that was frozen for less must still stop in time: it kills its jobs 2 s early."""
+REVIVAL_S: Final = 2.0
+TEARDOWN_S: Final = 100.0
+
+StoreMaker = Callable[[Callable[[], datetime]], MemoryStore]
+
+
+class Verdict(Struct, frozen=True):
+    """What became of a seed."""
+
+    scenario: Scenario
+    broken: BrokenPromise | None
+    seconds: float
+    steps: int
+    trace: Trace
+
+
+def simulate(scenario: Scenario, make_store: StoreMaker = MemoryStore) -> Verdict:
+    """Acts a scenario out, and says whether every promise was kept."""
+    with _silence():
+        return Simulation(scenario, make_store).run()
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Nobody reads the logs of a simulation: the trace says more."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)
+
+
+class Simulation:
+    """One scenario, from its first callback to the last check."""
+
+    def __init__(self, scenario: Scenario, make_store: StoreMaker) -> None:
+        self._scenario = scenario
+        self._loop = SimulatedLoop()
+        self._loop.on_too_many = self._too_many
+        self._loop.set_exception_handler(self._unforeseen)
+        self._trace = Trace()
+        self._broken: BrokenPromise | None = None
+        self._over = asyncio.Event()
+        self._watching = True
+        self._settings = DispatcherSettings()
+        self._store = make_store(VirtualClock(self._loop).utc)
+        self._floor = Floor(self._trace, EXCUSED_S, self._is_fair)
+        self._ledger = Ledger(self._store, self._loop, self._trace, self._floor)
+        self._grounds = self._make_grounds()
+        self._grounds.on_broken = self._broke
+        self._play = Play(self._random("bodies"), self._die)
+        self._dispatchers = self._make_dispatchers()
+        self._workers = self._make_workers()
+        self._clients = self._make_clients()
+        self._nodes: dict[str, Node] = {
+            node.name: node for node in (*self._dispatchers, *self._workers, *self._clients)
+        }
+        self._nemesis = Nemesis(self._grounds, self._nodes)
+
+    def _random(self, what: str) -> Random:
+        return Random(f"{self._scenario.seed}/{what}")
+
+    def _make_grounds(self) -> Grounds:
+        scenario, loop = self._scenario, self._loop
+        weather = Weather(scenario.store_delay_s, lost_hints=scenario.lost_hints, away={})
+        store_random = self._random("database")
+        database = Database(self._store, loop, store_random, weather, self._committed)
+        delay_s = scenario.network_delay_s
+        network = Network(loop, self._random("network"), self._trace, delay_s)
+        return Grounds(loop, scenario.seed, self._trace, network, database)
+
+    def _make_dispatchers(self) -> list[DispatcherNode]:
+        names = self._scenario.dispatchers
+        return [DispatcherNode(self._grounds, name, self._settings) for name in names]
+
+    def _make_workers(self) -> list[WorkerNode]:
+        settings = WorkerSettings(drain_s=10.0)
+        return [
+            WorkerNode(self._grounds, plan, settings, self._play, self)
+            for plan in self._scenario.workers
+        ]
+
+    def _make_clients(self) -> list[ClientNode]:
+        for number, plan in enumerate(self._scenario.jobs, start=1):
+            job, behaviour = plan.submission.id, plan.behaviour
+            self._trace.names[job] = f"j{number}"
+            self._play.behaviours[job] = behaviour
+            for index in range(behaviour.children):
+                self._trace.names[child_of(job, index).id] = f"j{number}/{index}"
+        return [self._make_client(name) for name in self._scenario.clients]
+
+    def _make_client(self, name: str) -> ClientNode:
+        jobs = [plan for plan in self._scenario.jobs if plan.client == name]
+        dispatchers = list(self._scenario.dispatchers)
+        self._random(name).shuffle(dispatchers)
+        return ClientNode(
+            self._grounds, name, dispatchers, jobs, self._ledger.accepted, self._ledger.told
+        )
+
+    # the course of events
+
+    def run(self) -> Verdict:
+        """Acts the scenario out."""
+        try:
+            main = self._loop.create_task(self._main(), context=self._loop.outside)
+            self._loop.run_until_complete(main)
+            self._watching = False
+            seconds, steps = self._loop.time(), self._loop.steps
+            self._loop.run_until_complete(self._tear_down())
+        finally:
+            self._loop.close()
+        return Verdict(self._scenario, self._broken, seconds, steps, self._trace)
+
+    async def _main(self) -> None:
+        for node in self._nodes.values():
+            node.start()
+        self._nemesis.unleash(self._scenario.faults)
+        acting = asyncio.ensure_future(self._act())
+        over = asyncio.ensure_future(self._over.wait())
+        await asyncio.wait([acting, over], return_when=asyncio.FIRST_COMPLETED)
+        acting.cancel()
+        over.cancel()
+
+    async def _act(self) -> None:
+        try:
+            await asyncio.sleep(self._scenario.storm_s)
+            self._nemesis.end()
+            await self._until(self._all_ended, CALM_S, Promise.DURABLE)
+            self._ledger.check_end(self._children())
+            await self._until(self._disagreement, AGREE_S, Promise.AGREEMENT)
+        except Exception as error:
+            self._broke(error)
+
+    async def _until(
+        self,
+        missing: Callable[[], tuple[str, UUID | None] | None],
+        within_s: float,
+        promise: Promise,
+    ) -> None:
+        """Waits until nothing is missing any more."""
+        deadline = self._loop.time() + within_s
+        while (found := missing()) is not None:
+            if self._loop.time() >= deadline:
+                raise BrokenPromise(promise, f"{found[0]} {within_s:g} s later", found[1])
+            await asyncio.sleep(1.0)
+
+    def _all_ended(self) -> tuple[str, UUID | None] | None:
+        for job in self._ledger.open_jobs():
+            return self._why(job), job
+        for client in self._clients:
+            if not client.done:
+                return f"{client.name} still waits", client.waits_for()
+        return None
+
+    def _disagreement(self) -> tuple[str, UUID | None] | None:
+        found = disagreement(self._store, self._dispatchers, self._workers)
+        return (found, None) if found is not None else None
+
+    def _why(self, job: UUID) -> str:
+        view = at_once(self._store.job(job))
+        if view is None:
+            return "it is gone"
+        return f"it is {view.state}: {why(view, at_once(self._store.explain(view)))}; still so"
+
+    def _children(self) -> dict[UUID, list[UUID]]:
+        found: dict[UUID, list[UUID]] = {}
+        for plan in self._scenario.jobs:
+            job = plan.submission.id
+            if job in self._store._jobs:
+                count = plan.behaviour.children
+                found[job] = [child_of(job, index).id for index in range(count)]
+        return found
+
+    async def _tear_down(self) -> None:
+        """Everybody is cancelled, the dead too: their coroutines must not outlive the loop."""
+        self._loop.halted, self._loop.steps = False, 0
+        for process in self._grounds.processes:
+            process.life = Life.RUNNING
+            process.catch_up()
+        tasks = [task for task in self._loop.unfinished() if task is not asyncio.current_task()]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=TEARDOWN_S)
+
+    # what is watched
+
+    def _broke(self, error: Exception) -> None:
+        """Something was not as it must be: everything stops where it is."""
+        if not self._watching or self._broken is not None:
+            return
+        if not isinstance(error, BrokenPromise):
+            error = BrokenPromise(Promise.SOUND, f"{type(error).__name__}: {error}")
+        self._broken = error
+        self._loop.halted = True
+        self._over.set()
+
+    def _too_many(self) -> None:
+        self._loop.halted = True
+        self._broke(BrokenPromise(Promise.SOUND, "it runs in circles"))
+
+    def _unforeseen(self, _loop: object, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        self._broke(error if isinstance(error, Exception) else RuntimeError(context["message"]))
+
+    def _committed(self, commit: Committed) -> None:
+        self._watch(lambda: self._ledger.committed(commit))
+
+    def started(self, process: Process, assignment: Assignment, stubborn: bool) -> None:
+        """A body begins to run."""
+        self._watch(lambda: self._floor.started(process, assignment, stubborn))
+
+    def stopped(self, process: Process, attempt: Attempt, how: str) -> None:
+        """A body runs no more."""
+        self._watch(lambda: self._floor.stopped(process, attempt, how))
+
+    def reported(self, process: Process, report: Report) -> None:
+        """This is what is said of a body that ran."""
+        self._watch(lambda: self._floor.reported(process, report))
+
+    def _watch(self, look: Callable[[], None]) -> None:
+        if self._watching and self._broken is None:
+            try:
+                look()
+            except BrokenPromise as error:
+                self._broke(error)
+
+    def _is_fair(self) -> bool:
+        """Whether a worker had every chance to keep its jobs: nothing but dispatchers died."""
+        settings, now = self._settings, self._loop.time()
+        settled_s = 2 * settings.lease_s + settings.takeover_margin_s
+        up_s = max(
+            (now - node.up_since for node in self._dispatchers if node.up_since is not None),
+            default=0.0,
+        )
+        return self._nemesis.calm_for_s() > settled_s and up_s > 2 * settings.lease_s
+
+    def _die(self, process: Process, why: str) -> None:
+        """A job takes its whole worker down; somebody starts it again."""
+        node = self._nodes[process.node]
+        if node.process is process:
+            node.kill(why)
+            self._loop.outside_at(self._loop.time() + REVIVAL_S, node.start)

@@ -1,0 +1,50 @@
+"""Jobs as they were at one moment, so that two moments can be compared."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from longshore.model.job import JobState
+from longshore.testing.memory_rows import JobRow
+
+
+class Shot(NamedTuple):
+    """A job as it was at one moment."""
+
+    state: JobState
+    token: int
+    worker: UUID | None
+    session: int
+    round: int
+    attempt: int
+    failures: int
+    crashes: int
+    result: bytes | None
+
+
+NOWHERE: Final = Shot(JobState.WAITING, 0, None, 0, 0, 0, 0, 0, None)
+"""A job that is not there yet."""
+
+
+class Change(NamedTuple):
+    """What one commit did to one job."""
+
+    job: UUID
+    before: Shot
+    after: Shot
+
+
+def shot_of(row: JobRow) -> Shot:
+    """A job as it is now."""
+    return Shot(
+        row.state,
+        row.token,
+        row.worker,
+        row.session,
+        row.round,
+        row.attempt,
+        row.failures,
+        row.crashes,
+        row.result,
+    )

@@ -1,0 +1,1 @@
+"""The dialogue between processes, pure: bytes in, messages out."""

@@ -1,0 +1,75 @@
+"""Messages to frames and back.
+
+Three frames are always ours: an empty one, the verb, a msgpack map. (Two frames are the plain
+dialogue of workers and clients that know nothing of msgpack.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, Generic, TypeVar, get_args
+
+import msgspec
+
+from longshore.errors import ProtocolError
+from longshore.wire import messages
+
+M = TypeVar("M", bound=msgspec.Struct)
+
+_encoder = msgspec.msgpack.Encoder(uuid_format="bytes")
+
+
+def _verb(message: type) -> bytes:
+    return message.__name__.upper().encode()
+
+
+def encode(message: msgspec.Struct) -> list[bytes]:
+    """The frames of a message."""
+    return [b"", _verb(type(message)), _encoder.encode(message)]
+
+
+def ok(rid: int, answer: object) -> list[bytes]:
+    """The frames of an OK that carries this answer."""
+    return encode(messages.Ok(rid, msgspec.Raw(_encoder.encode(answer))))
+
+
+@lru_cache(maxsize=64)
+def _answer_decoder(request: type) -> msgspec.msgpack.Decoder[Any]:
+    return msgspec.msgpack.Decoder(messages.ANSWERS[request])
+
+
+def answer_to(request: msgspec.Struct, answer: messages.Ok) -> Any:
+    """What an OK says in answer to a request, in the form `ANSWERS` gives it."""
+    try:
+        return _answer_decoder(type(request)).decode(answer.answer)
+    except msgspec.DecodeError as error:
+        verb = _verb(type(request)).decode()
+        raise ProtocolError(f"the answer to {verb} is malformed: {error}") from None
+
+
+class Codec(Generic[M]):
+    """Decodes one direction of a dialogue: a fixed set of messages, by their verbs."""
+
+    def __init__(self, *types: type[M]) -> None:
+        self._decoders: dict[bytes, msgspec.msgpack.Decoder[M]] = {
+            _verb(kind): msgspec.msgpack.Decoder(kind) for kind in types
+        }
+
+    def decode(self, frames: Sequence[bytes]) -> M:
+        """The message in these frames; raises `ProtocolError` if there is none."""
+        if len(frames) != 3 or frames[0]:
+            raise ProtocolError(f"a message has 3 frames, the first empty; got {len(frames)}")
+        decoder = self._decoders.get(frames[1])
+        if decoder is None:
+            raise ProtocolError(f"unknown verb {frames[1][:32]!r}")
+        try:
+            return decoder.decode(frames[2])
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise ProtocolError(f"{frames[1].decode()} is malformed: {error}") from None
+
+
+from_worker: Codec[messages.WorkerMessage] = Codec(*get_args(messages.WorkerMessage))
+from_dispatcher: Codec[messages.DispatcherMessage] = Codec(*get_args(messages.DispatcherMessage))
+from_client: Codec[messages.Request] = Codec(*get_args(messages.Request))
+to_client: Codec[messages.Answer] = Codec(*get_args(messages.Answer))

@@ -1,0 +1,241 @@
+"""The dispatcher's side of the dialogue with one worker, without sockets, clock or store.
+
+Theory. An `Attendance` is one session of one worker: what the store has placed there, and how many
+slots are left. A `FullAttendance` also knows in which JOBS message each attempt was sent. A PING
+says the highest JOBS the worker has seen and what it holds, so no guess by time is ever needed:
+
+- placed, sent at or below what was seen, and neither held nor awaiting acknowledgement: it got lost
+  between the two processes, and is sent again with the same token (a worker ignores a repeat);
+- placed, sent above: still in flight;
+- held, but not placed: somebody else's by now, and aborted.
+
+A slot is free again as soon as its attempt is reported, because then the worker has freed it too.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+
+from longshore.core.leases import is_lost
+from longshore.model.job import Claimed
+from longshore.model.worker import Attended, Pool, WorkerInfo
+from longshore.wire import messages as m
+from longshore.wire.codec import encode
+
+DRAINED = "it is to be drained"
+
+
+class Sent(Struct):
+    """An attempt that is placed on the worker, and the JOBS message it went out with."""
+
+    claimed: Claimed
+    seq: int
+    reported: bool = False
+    undeliverable: bool = False
+    held_at: float | None = None
+    """When the worker first said that it runs it."""
+
+
+def assignment(claimed: Claimed) -> m.Assignment:
+    """An attempt as its worker needs it."""
+    return m.Assignment(
+        claimed.id,
+        claimed.token,
+        claimed.number,
+        claimed.kind,
+        claimed.args,
+        claimed.options.timeout_s,
+        claimed.attempt,
+        claimed.options.raw,
+    )
+
+
+class Attendance(ABC):
+    """One session of one worker, whichever dialogue it speaks."""
+
+    def __init__(
+        self, peer: bytes, info: WorkerInfo, attended: Attended, now: float, draining: bool
+    ) -> None:
+        self.peer = peer
+        self.info = info
+        self.session = attended.session
+        self.heard_at = now
+        self.draining = draining
+        self.given = 0
+        self.placed: dict[m.Attempt, Sent] = {}
+        self.unheard: list[m.Ack] = []
+        self.free: dict[Pool, int] = {Pool.COROUTINE: info.slots, Pool.PROCESS: info.processes}
+        for claimed in attended.placed:
+            self._place(claimed, 0)
+
+    @property
+    def open_slots(self) -> dict[Pool, int]:
+        """How many more attempts of each pool this worker can take."""
+        return {} if self.draining else self.free
+
+    def _pool(self, kind: str) -> Pool:
+        info = self.info.kinds.get(kind)
+        return info.pool if info is not None else Pool.COROUTINE
+
+    def _place(self, claimed: Claimed, seq: int) -> None:
+        attempt = claimed.id, claimed.token
+        if attempt not in self.placed:
+            self.free[self._pool(claimed.kind)] -= 1
+            self.placed[attempt] = Sent(claimed, seq)
+
+    @abstractmethod
+    def assign(self, claimed: Sequence[Claimed]) -> list[list[bytes]]:
+        """Places attempts on this worker; the messages that tell it so."""
+
+    @abstractmethod
+    def abort(self, attempts: Sequence[m.Attempt], reason: str) -> list[list[bytes]]:
+        """The messages that tell it to stop attempts."""
+
+    @abstractmethod
+    def acknowledge(self, ack: m.Ack) -> list[list[bytes]]:
+        """The messages that tell it what it may forget."""
+
+    def heed(self, draining: bool) -> list[list[bytes]]:
+        """The store says whether it may be given more; the messages that tell it so."""
+        self.draining = draining
+        return []
+
+    @abstractmethod
+    def is_lost(self, now: float, lease_s: float) -> bool:
+        """Whether it was silent for so long that its jobs may be given to others."""
+
+    @abstractmethod
+    def is_overdue(self, claimed: Claimed, now: float, margin_s: float) -> bool:
+        """Whether an attempt that the store finds overdue ran for so long on this worker."""
+
+    def reported(self, attempt: m.Attempt) -> Claimed | None:
+        """An attempt ended at the worker: its slot is free. None if it is not this session's."""
+        sent = self.placed.get(attempt)
+        if sent is None:
+            return None
+        if not sent.reported:
+            sent.reported = True
+            self.free[self._pool(sent.claimed.kind)] += 1
+        return sent.claimed
+
+    def settled(self, attempt: m.Attempt) -> None:
+        """The store has the end of an attempt, or has given it to somebody else."""
+        self.reported(attempt)
+        self.placed.pop(attempt, None)
+
+    def undeliverable(self, claimed: Sequence[Claimed]) -> None:
+        """The message that assigned these attempts could not be sent."""
+        for one in claimed:
+            self.placed[one.id, one.token].undeliverable = True
+
+    def undelivered(self) -> list[Claimed]:
+        """Attempts that cannot have reached the worker."""
+        return [sent.claimed for sent in self.placed.values() if sent.undeliverable]
+
+
+class FullAttendance(Attendance):
+    """A worker that speaks the whole protocol: leased, numbered, reconciled at every PING."""
+
+    def __init__(
+        self, peer: bytes, info: WorkerInfo, attended: Attended, now: float, draining: bool
+    ) -> None:
+        super().__init__(peer, info, attended, now, draining)
+        self.stats = m.Stats()
+        self._seq = 0
+        self._seen = 0
+        # Tokens grow: what was read from the store before it ended here has none that is newer.
+        self._newest = max((one.token for one in attended.placed), default=0)
+
+    def is_lost(self, now: float, lease_s: float) -> bool:
+        """Whether its lease has ended."""
+        return is_lost(self.heard_at, now, lease_s)
+
+    def heed(self, draining: bool) -> list[list[bytes]]:
+        """An EXIT, if it is to drain and does not know it yet. There is no way back."""
+        if not draining or self.draining:
+            return []
+        self.draining = True
+        return [encode(m.Exit(DRAINED))]
+
+    def welcome(self, ready: m.Ready, ping_s: float, lease_s: float) -> list[list[bytes]]:
+        """The first messages of a session: WELCOME, what the worker lacks, what it must drop."""
+        self._noted(ready.held, self.heard_at)
+        held = {*ready.held, *ready.unacknowledged}
+        lacking = [sent.claimed for key, sent in self.placed.items() if key not in held]
+        frames = [encode(m.Welcome(self.session, ping_s, lease_s))]
+        frames += self._jobs(lacking)
+        frames += self._aborts(ready.held)
+        return frames
+
+    def assign(self, claimed: Sequence[Claimed]) -> list[list[bytes]]:
+        """Places attempts on this worker; the messages that tell it so."""
+        self.given += len(claimed)
+        fresh = [one for one in claimed if one.token > self._newest]
+        self._newest = max((one.token for one in fresh), default=self._newest)
+        return self._jobs(fresh)
+
+    def _jobs(self, claimed: Sequence[Claimed]) -> list[list[bytes]]:
+        if not claimed:
+            return []
+        self._seq += 1
+        for one in claimed:
+            self._place(one, self._seq)
+            sent = self.placed[one.id, one.token]
+            sent.seq, sent.undeliverable = self._seq, False
+        return [encode(m.Jobs(self._seq, tuple(map(assignment, claimed))))]
+
+    def abort(self, attempts: Sequence[m.Attempt], reason: str) -> list[list[bytes]]:
+        """An ABORT that names them."""
+        return [encode(m.Abort(tuple(attempts), reason))]
+
+    def _aborts(self, held: Iterable[m.Attempt]) -> list[list[bytes]]:
+        foreign = tuple(attempt for attempt in held if attempt not in self.placed)
+        return self.abort(foreign, "the job is not this worker's any more") if foreign else []
+
+    def acknowledge(self, ack: m.Ack) -> list[list[bytes]]:
+        """The ACK itself."""
+        return [encode(ack)]
+
+    def _noted(self, held: Iterable[m.Attempt], now: float) -> None:
+        for attempt in held:
+            sent = self.placed.get(attempt)
+            if sent is not None and sent.held_at is None:
+                sent.held_at, sent.undeliverable = now, False
+
+    def is_overdue(self, claimed: Claimed, now: float, margin_s: float) -> bool:
+        """Whether it was stopped, or should have been: its time counts from its start here."""
+        sent = self.placed.get((claimed.id, claimed.token))
+        if sent is None or sent.held_at is None or claimed.options.timeout_s is None:
+            return False
+        return now - sent.held_at >= claimed.options.timeout_s + margin_s
+
+    def unsent(self) -> None:
+        """Something could not be sent: what the worker has not seen is sent again at its PING."""
+        for sent in self.placed.values():
+            sent.undeliverable = sent.undeliverable or sent.seq > self._seen
+
+    def pinged(
+        self, now: float, ping: m.Ping, ping_s: float, lease_s: float | None
+    ) -> list[list[bytes]]:
+        """The answers to a PING: PONG, and whatever the two sides do not agree on."""
+        self.heard_at = now
+        self.stats = ping.stats
+        self._seen = ping.seen
+        frames = [encode(m.Pong(ping.no, ping_s, lease_s))]
+        if self.draining and not ping.draining:
+            frames.append(encode(m.Exit(DRAINED)))
+        self.draining = self.draining or ping.draining
+        self._noted(ping.held, now)
+        held = {*ping.held, *ping.unacknowledged}
+        lost = [
+            sent.claimed
+            for attempt, sent in self.placed.items()
+            if (sent.seq <= ping.seen or sent.undeliverable)
+            and not (sent.reported or attempt in held)
+        ]
+        frames += self._jobs(lost)
+        frames += self._aborts(ping.held)
+        return frames

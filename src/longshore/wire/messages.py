@@ -1,0 +1,441 @@
+"""What processes say to each other. One struct a verb; the verb is the struct's name in capitals.
+
+Between a worker and the dispatcher that attends it:
+
+    worker                                   dispatcher
+    READY  here I am, this is what I hold →
+                                           ← WELCOME  your session
+                                           ← GONE     you were declared lost: start anew
+    PING   I live, this is what I hold    →
+                                           ← PONG     the lease, if I can give one
+                                           ← JOBS     numbered within the session
+                                           ← ABORT    stop these attempts
+    DONE   attempts that ended            →
+                                           ← ACK      recorded (or refused): forget them
+    LOGS   what attempts said             →
+                                           ← EXIT     finish what you run, then leave
+    BYE    I leave, I hold nothing        →
+
+A client says any of the requests below, and gets OK or ERR with the same `rid`.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Any, Final
+from uuid import UUID
+
+from msgspec import Meta, Raw, Struct
+
+from longshore.model.job import (
+    CancelVerdict,
+    Ended,
+    Job,
+    JobError,
+    JobFilter,
+    LogEntry,
+    RetryVerdict,
+    Submission,
+)
+from longshore.model.worker import Capacity, KindInfo, QueueView, WorkerView
+
+PROTOCOL_VERSION = 1
+
+Attempt = tuple[UUID, int]
+"""A job's id and the token of one attempt at it."""
+
+
+# worker to dispatcher
+
+
+class Stats(Struct, frozen=True, omit_defaults=True):
+    """How busy a worker's machine is."""
+
+    cpu_percent: float = 0.0
+    memory_percent: float = 0.0
+
+
+class Ready(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A worker attends: who it is, what it can do, what it still holds.
+
+    It numbers the sessions it asks for, so that an old READY cannot end a newer session.
+    """
+
+    v: int
+    worker: UUID
+    session: Annotated[int, Meta(ge=1, le=2**63 - 1)] = 1
+    name: str = ""
+    host: str = ""
+    pid: int = 0
+    kinds: dict[str, KindInfo] = {}
+    queues: tuple[str, ...] = ()
+    target: str = ""
+    slots: int = 100
+    processes: int = 1
+    draining: bool = False
+    held: tuple[Attempt, ...] = ()
+    unacknowledged: tuple[Attempt, ...] = ()
+
+
+class Ping(Struct, frozen=True, omit_defaults=True):
+    """A worker lives: the newest JOBS it has seen, what it runs, what it waits to see recorded."""
+
+    no: int
+    seen: int = 0
+    held: tuple[Attempt, ...] = ()
+    unacknowledged: tuple[Attempt, ...] = ()
+    draining: bool = False
+    stats: Stats = Stats()
+
+
+class ReportKind(StrEnum):
+    """How an attempt ended, as its worker saw it."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CRASHED = "crashed"
+    CANCELLED = "cancelled"
+    RELEASED = "released"
+
+
+class Report(Struct, frozen=True, omit_defaults=True):
+    """The end of an attempt. `final` forbids a retry, `retry_after_s` sets its delay."""
+
+    job: UUID
+    token: int
+    kind: ReportKind
+    result: bytes | None = None
+    error: JobError | None = None
+    final: bool = False
+    retry_after_s: float | None = None
+    outbox: tuple[Submission, ...] = ()
+
+    @property
+    def attempt(self) -> Attempt:
+        """Which attempt ended."""
+        return self.job, self.token
+
+
+class Done(Struct, frozen=True):
+    """Attempts that ended."""
+
+    reports: tuple[Report, ...]
+
+
+class Logs(Struct, frozen=True):
+    """What attempts said while they ran."""
+
+    entries: tuple[LogEntry, ...]
+
+
+class Bye(Struct, frozen=True, omit_defaults=True):
+    """A worker leaves, holding nothing."""
+
+    reason: str = ""
+
+
+# dispatcher to worker
+
+
+class Welcome(Struct, frozen=True):
+    """A worker is attended, in this session; its lease counts from the READY it sent."""
+
+    session: int
+    ping_s: float
+    lease_s: float
+
+
+class Pong(Struct, frozen=True, omit_defaults=True):
+    """The answer to PING `no`. Without `lease_s` the dispatcher cannot reach its store."""
+
+    no: int
+    ping_s: float
+    lease_s: float | None = None
+
+
+class Assignment(Struct, frozen=True, omit_defaults=True):
+    """An attempt as its worker needs it."""
+
+    job: UUID
+    token: int
+    number: int
+    kind: str
+    args: bytes
+    timeout_s: float | None = None
+    attempt: int = 1
+    raw: bool = False
+
+    @property
+    def held(self) -> Attempt:
+        """Which attempt this is."""
+        return self.job, self.token
+
+
+class Jobs(Struct, frozen=True):
+    """Attempts to start. A worker ignores one it has had before."""
+
+    seq: int
+    jobs: tuple[Assignment, ...]
+
+
+class Abort(Struct, frozen=True):
+    """Attempts to stop, with what to say of it."""
+
+    attempts: tuple[Attempt, ...]
+    reason: str
+
+
+class Ack(Struct, frozen=True):
+    """Attempts whose end is recorded, or refused as `stale`: both may be forgotten."""
+
+    attempts: tuple[Attempt, ...]
+    stale: tuple[Attempt, ...] = ()
+
+
+class Exit(Struct, frozen=True):
+    """Drain and leave."""
+
+    reason: str = ""
+
+
+class Gone(Struct, frozen=True):
+    """The worker was declared lost: nothing it holds is its own any more."""
+
+    reason: str
+
+
+# client to dispatcher
+
+
+class Submit(Struct, frozen=True):
+    """Accept these jobs. With `strict`, refuse kinds that no live worker serves."""
+
+    rid: int
+    jobs: tuple[Submission, ...]
+    strict: bool = False
+
+
+class Wait(Struct, frozen=True):
+    """Answer with the outcomes of those that ended: once any has, or `all`, or after `wait_s`."""
+
+    rid: int
+    jobs: tuple[UUID, ...]
+    wait_s: float
+    all: bool = False
+
+
+class Show(Struct, frozen=True):
+    """One job, whole."""
+
+    rid: int
+    job: UUID | int
+
+
+class Why(Struct, frozen=True):
+    """Why a job is where it is, in words."""
+
+    rid: int
+    job: UUID | int
+
+
+class ListJobs(Struct, frozen=True):
+    """Jobs, newest first."""
+
+    rid: int
+    wanted: JobFilter = JobFilter()
+
+
+class Cancel(Struct, frozen=True):
+    """Cancel these jobs."""
+
+    rid: int
+    jobs: tuple[UUID | int, ...]
+
+
+class Retry(Struct, frozen=True):
+    """Run these jobs again, that ended without success."""
+
+    rid: int
+    jobs: tuple[UUID | int, ...]
+
+
+class ListWorkers(Struct, frozen=True):
+    """Who works."""
+
+    rid: int
+
+
+class Drain(Struct, frozen=True):
+    """Have these workers finish what they run and leave; each by id, its beginning, or name."""
+
+    rid: int
+    workers: tuple[str, ...]
+
+
+class ListDispatchers(Struct, frozen=True):
+    """Who dispatches."""
+
+    rid: int
+
+
+class ShowCapacity(Struct, frozen=True):
+    """What the fleet can take."""
+
+    rid: int
+
+
+class ListQueues(Struct, frozen=True):
+    """Which queues there are."""
+
+    rid: int
+
+
+class Pause(Struct, frozen=True):
+    """Pause a queue, or let it go on."""
+
+    rid: int
+    queue: str
+    paused: bool
+
+
+class Hello(Struct, frozen=True):
+    """Is anybody there?"""
+
+    rid: int
+    v: int = PROTOCOL_VERSION
+
+
+class Ok(Struct, frozen=True):
+    """The answer to a request; `ANSWERS` says what form it has."""
+
+    rid: int
+    answer: Raw = Raw(b"\xc0")
+
+
+class Err(Struct, frozen=True):
+    """A request that was refused; `code` names an error in `longshore.errors`."""
+
+    rid: int
+    code: str
+    message: str
+
+
+# answers
+
+
+class SubmitAnswer(Struct, frozen=True):
+    """What became of one submitted job: a number, or an error."""
+
+    id: UUID
+    number: int = 0
+    existing: bool = False
+    code: str = ""
+    message: str = ""
+
+
+class CancelAnswer(Struct, frozen=True):
+    """What became of one cancel; `id` is None if there is no such job."""
+
+    job: UUID | int
+    id: UUID | None
+    verdict: CancelVerdict
+
+
+class RetryAnswer(Struct, frozen=True):
+    """What became of one retry; `id` is None if there is no such job."""
+
+    job: UUID | int
+    id: UUID | None
+    verdict: RetryVerdict
+
+
+class DrainVerdict(StrEnum):
+    """What a drain did."""
+
+    DRAINING = "draining"
+    ALREADY_DRAINING = "already_draining"
+    GONE = "gone"
+    AMBIGUOUS = "ambiguous"
+    NOT_FOUND = "not_found"
+
+
+class DrainAnswer(Struct, frozen=True):
+    """What became of one drain; `id` is None unless the text meant one worker."""
+
+    worker: str
+    id: UUID | None
+    name: str
+    verdict: DrainVerdict
+
+
+class DispatcherAnswer(Struct, frozen=True, kw_only=True):
+    """A dispatcher as the one that answers sees it.
+
+    `silent_s` is how long it has not seen `renewed_no` change.
+    """
+
+    id: UUID
+    name: str
+    started_at: datetime
+    renewed_no: int
+    workers: int
+    alive: bool
+    silent_s: float
+
+
+class WhyAnswer(Struct, frozen=True):
+    """Why a job is where it is."""
+
+    id: UUID
+    number: int
+    state: str
+    why: str
+
+
+class HelloAnswer(Struct, frozen=True):
+    """Who answers."""
+
+    v: int
+    version: str
+    dispatcher: UUID
+    now: datetime
+
+
+WorkerMessage = Ready | Ping | Done | Logs | Bye
+DispatcherMessage = Welcome | Pong | Jobs | Abort | Ack | Exit | Gone
+Request = (
+    Submit
+    | Wait
+    | Show
+    | Why
+    | ListJobs
+    | Cancel
+    | Retry
+    | ListWorkers
+    | Drain
+    | ListDispatchers
+    | ShowCapacity
+    | ListQueues
+    | Pause
+    | Hello
+)
+Answer = Ok | Err
+
+ANSWERS: Final[dict[type, Any]] = {
+    Submit: tuple[SubmitAnswer, ...],
+    Wait: tuple[Ended, ...],
+    Show: Job,
+    Why: WhyAnswer,
+    ListJobs: tuple[Job, ...],
+    Cancel: tuple[CancelAnswer, ...],
+    Retry: tuple[RetryAnswer, ...],
+    ListWorkers: tuple[WorkerView, ...],
+    Drain: tuple[DrainAnswer, ...],
+    ListDispatchers: tuple[DispatcherAnswer, ...],
+    ShowCapacity: Capacity,
+    ListQueues: tuple[QueueView, ...],
+    Pause: None,
+    Hello: HelloAnswer,
+}
+"""What OK carries in answer to each request."""

@@ -1,0 +1,230 @@
+"""The plain dialogue: two frames, the first empty, for workers and clients without msgpack.
+
+    worker                          dispatcher
+    READY   I can take a job      →
+    PING    I live                →
+                                  ← PONG    always, at once
+                                  ← a job   its bytes as submitted
+    a result, any bytes           →
+
+Theory. Nothing says which job a result is for, so a worker has one job at a time, and a result is
+for the oldest job that was not answered. A frame has no type either: what it means depends on
+whether the worker is busy. PING is always a PING. While the worker is busy anything else is its
+result; READY too, if ZeroMQ named the socket, because then a restarted worker would have another
+name. A worker that named its socket itself keeps the name, so its READY is a restart.
+
+A job can be taken away from a plain worker (a timeout, a forced cancel), but the worker cannot be
+told. It stays *owing*: it is given nothing until the result has come, which is then refused by its
+token. A busy worker sends no PING, so a PING says that it will not answer any more. Workers that
+PING while they work would have their late result taken for that of the next job: whoever was heard
+to do so must answer.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Final
+from uuid import UUID
+
+from msgspec import Struct, json
+
+from longshore.model.job import Claimed, Ended, JobError, JobState, Reason
+from longshore.model.worker import Attended, KindInfo, Pool, WorkerInfo
+from longshore.wire import messages as m
+from longshore.wire.dispatcher_side import Attendance
+
+READY: Final = b"READY"
+PING: Final = b"PING"
+PONG: Final = b"PONG"
+ERROR: Final = b"ERROR"
+KIND: Final = "raw"
+
+MOST_NAME_BYTES: Final = 20
+PINGS_IN_FLIGHT: Final = 2
+"""So many PINGs may have been under way when a job was sent; more of them were sent at work."""
+
+
+# what a frame from a worker means
+
+
+class Pinged(Struct, frozen=True):
+    """The worker lives; it is answered with PONG, whoever it is."""
+
+
+class Came(Struct, frozen=True):
+    """The worker can take a job."""
+
+
+class Restarted(Struct, frozen=True):
+    """The worker has begun anew and knows nothing of the job it had."""
+
+
+class Answered(Struct, frozen=True):
+    """The worker's job is done."""
+
+    result: bytes
+
+
+Event = Pinged | Came | Restarted | Answered
+
+
+def only(frames: Sequence[bytes]) -> bytes | None:
+    """What two frames say; None if they are not of the plain dialogue."""
+    return frames[1] if len(frames) == 2 and not frames[0] else None
+
+
+def understand(frame: bytes, *, busy: bool, automatic: bool) -> Event | None:
+    """What a worker's frame means; None if it means nothing and is dropped."""
+    if frame == PING:
+        return Pinged()
+    if frame == READY and not busy:
+        return Came()
+    if frame == READY and not automatic:
+        return Restarted()
+    return Answered(frame) if busy else None
+
+
+def is_automatic(identity: bytes) -> bool:
+    """Whether ZeroMQ made this identity: a worker's own may not begin with a zero byte."""
+    return identity.startswith(b"\0")
+
+
+# what a worker is told
+
+
+def pong() -> list[bytes]:
+    """The answer to a PING; unasked, a way to find out whether anybody is there."""
+    return [b"", PONG]
+
+
+def unfit(claimed: Claimed) -> JobError | None:
+    """Why a job cannot be told to a plain worker, if it cannot."""
+    if not claimed.options.raw:
+        message = f"a job of kind '{KIND}' is bytes, not arguments: submit it as a raw job"
+    elif not claimed.args:
+        message = "a job of no bytes is none in the plain dialogue: submit at least one"
+    elif claimed.args == PONG:
+        message = "a job that reads PONG is taken for a PONG in the plain dialogue"
+    else:
+        return None
+    return JobError(Reason.INVALID_ARGUMENTS, message)
+
+
+# a worker's session
+
+
+def describe(id: UUID, identity: bytes) -> WorkerInfo:
+    """A plain worker as the store knows it: one slot, one kind."""
+    return WorkerInfo(
+        id=id,
+        name=f"plain-{identity[:MOST_NAME_BYTES].hex()}",
+        kinds={KIND: KindInfo(Pool.COROUTINE)},
+        slots=1,
+        processes=0,
+    )
+
+
+class PlainAttendance(Attendance):
+    """One session of a plain worker: it has no lease, and is told nothing but jobs."""
+
+    def __init__(self, peer: bytes, info: WorkerInfo, attended: Attended, now: float) -> None:
+        super().__init__(peer, info, attended, now, draining=False)
+        self.probe_at = now
+        self._sent_at = now
+        self._owing: deque[m.Attempt] = deque()
+        self._had: deque[m.Attempt] = deque(maxlen=16)
+        self._pings_at_work = 0
+
+    def follow(self, earlier: PlainAttendance) -> None:
+        """The same worker, in a session after that one: it still owes what it owed there."""
+        self._owing.extend(earlier._owing)
+        self._pings_at_work = earlier._pings_at_work
+
+    @property
+    def busy(self) -> bool:
+        """Whether a job was sent that was not answered."""
+        return bool(self._owing)
+
+    @property
+    def open_slots(self) -> dict[Pool, int]:
+        """One, unless it owes an answer."""
+        return {} if self.busy else super().open_slots
+
+    def assign(self, claimed: Sequence[Claimed]) -> list[list[bytes]]:
+        """The jobs as their bytes. What was sent once is not sent again: it would be run again."""
+        fresh = [one for one in claimed if (one.id, one.token) not in self._had]
+        for one in fresh:
+            self._place(one, 0)
+            self._owing.append((one.id, one.token))
+            self._had.append((one.id, one.token))
+            self._pings_at_work = 0
+        self.given += len(fresh)
+        return [[b"", one.args] for one in fresh]
+
+    def undeliverable(self, claimed: Sequence[Claimed]) -> None:
+        """The job could not be sent, so there is nobody."""
+        super().undeliverable([one for one in claimed if (one.id, one.token) in self.placed])
+
+    def abort(self, attempts: Sequence[m.Attempt], reason: str) -> list[list[bytes]]:
+        """Nothing: whatever it is told, it takes for a job."""
+        return []
+
+    def acknowledge(self, ack: m.Ack) -> list[list[bytes]]:
+        """Nothing: whatever it is told, it takes for a job."""
+        return []
+
+    def is_lost(self, now: float, lease_s: float) -> bool:
+        """Never by a lease: it has none."""
+        return False
+
+    def is_overdue(self, claimed: Claimed, now: float, margin_s: float) -> bool:
+        """As the store finds: it got its job when that was claimed."""
+        return True
+
+    def is_expired(self, now: float, expire_s: float) -> bool:
+        """Whether an idle worker was silent for too long; a busy one may be."""
+        return not self.busy and now - self.heard_at >= expire_s
+
+    def probe_from(self, now: float, probe_s: float) -> None:
+        """A job was sent: from now on it is looked whether the worker is still there."""
+        self._sent_at = now
+        self.probe_at = now + probe_s
+
+    def probed(self, now: float, probe_s: float) -> None:
+        """It is still there. A long job is probed less often, so that the PONGs do not pile up."""
+        self.probe_at = now + max(probe_s, (now - self._sent_at) / 1000)
+
+    def pinged(self) -> bool:
+        """It lives; answers whether that means that it can take a job again."""
+        if not self.busy:
+            return False
+        if any(attempt in self.placed for attempt in self._owing):
+            self._pings_at_work += 1
+            return False
+        if self._pings_at_work > PINGS_IN_FLIGHT:
+            return False
+        self._owing.clear()
+        return True
+
+    def answered(self, result: bytes) -> m.Report:
+        """The report of its oldest job."""
+        job, token = self._owing.popleft()
+        return m.Report(job, token, m.ReportKind.SUCCEEDED, result=result)
+
+
+# clients
+
+
+def outcome(ended: Ended) -> list[bytes]:
+    """What a plain client is told of its job."""
+    if ended.state is JobState.SUCCEEDED:
+        return [b"", ended.result or b""]
+    error = ended.error or JobError(Reason.CANCELLED, f"job {ended.id} was cancelled")
+    return refusal(error.reason, error.message, error.type, error.traceback)
+
+
+def refusal(reason: str, message: str, type: str = "", traceback: str = "") -> list[bytes]:
+    """What a plain client is told if there is no result."""
+    error = {"reason": reason, "type": type, "message": message, "traceback": traceback}
+    return [b"", ERROR, json.encode(error)]

@@ -1,0 +1,340 @@
+"""The worker's side of the dialogue, without sockets or clock.
+
+Theory. A worker joins a dispatcher with READY and is attended once WELCOME comes; until then it
+says nothing else. From then on it sends PING every `ping_s`, and each PONG renews its lease from
+the moment that PING was sent. Three things can go wrong, and each has one answer:
+
+- the dispatcher is silent, or cannot renew the lease: `Moved`, the next dispatcher on the list is
+  joined, with everything that is held;
+- the lease runs out all the same: `StopAll`, first politely, then for good, and the worker joins
+  anew under another id, because what it held is nobody's any more;
+- the dispatcher says GONE: the same, at once.
+
+Reports stay here until they are acknowledged and are sent again after every WELCOME. That is
+harmless: they carry their token, and the store counts each once.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Sequence
+from uuid import UUID
+
+from msgspec import Struct, structs
+
+from longshore.core.leases import Lease
+from longshore.model.job import LogEntry
+from longshore.wire import messages as m
+from longshore.wire.codec import encode, from_dispatcher
+
+REMEMBERED_ATTEMPTS = 10_000
+MOST_LOG_ENTRIES = 10_000
+
+
+class Start(Struct, frozen=True):
+    """An attempt to begin."""
+
+    assignment: m.Assignment
+
+
+class Stop(Struct, frozen=True):
+    """An attempt to abort."""
+
+    attempt: m.Attempt
+    reason: str
+
+
+class StopAll(Struct, frozen=True):
+    """Everything must stop: politely first, then killed."""
+
+    reason: str
+    kill: bool
+
+
+class Joined(Struct, frozen=True):
+    """The worker is attended."""
+
+    session: int
+
+
+class Moved(Struct, frozen=True):
+    """This dispatcher is no good: connect to the next one, then call `connected`."""
+
+    reason: str
+
+
+class Orphaned(Struct, frozen=True):
+    """The worker's id is dead: stop everything, then `rejoin` under a new one."""
+
+    reason: str
+
+
+class Dismissed(Struct, frozen=True):
+    """The dispatcher asks the worker to drain and leave."""
+
+    reason: str
+
+
+class Recorded(Struct, frozen=True):
+    """Reports that came through; the stale ones were refused, as somebody else owns the job."""
+
+    attempts: tuple[m.Attempt, ...]
+    stale: tuple[m.Attempt, ...]
+
+
+Event = Start | Stop | StopAll | Joined | Moved | Orphaned | Dismissed | Recorded
+
+
+class Patience(Struct, frozen=True):
+    """How long a worker waits for what."""
+
+    broker_timeout_s: float = 1.0
+    silent_periods: int = 3
+    abort_before_s: float = 5.0
+    kill_before_s: float = 2.0
+
+
+class WorkerSession:
+    """One worker's dialogue with whichever dispatcher attends it. Time is always a parameter."""
+
+    def __init__(self, ready: m.Ready, patience: Patience) -> None:
+        self._ready = ready
+        self._patience = patience
+        self._outgoing: list[list[bytes]] = []
+        self._running: set[m.Attempt] = set()
+        self._had: OrderedDict[m.Attempt, None] = OrderedDict()
+        self._fresh: list[m.Report] = []
+        self._unacknowledged: dict[m.Attempt, m.Report] = {}
+        self._said: deque[LogEntry] = deque(maxlen=MOST_LOG_ENTRIES)
+        self._lease: Lease | None = None
+        self._ready_at = 0.0
+        self._asked = 0
+        self._forget_dispatcher()
+
+    def _forget_dispatcher(self) -> None:
+        self.session: int | None = None
+        self._ping_s = self._patience.broker_timeout_s
+        self._ping_no = 0
+        self._pings: dict[int, float] = {}
+        self._ping_at: float | None = None
+        self._unanswered_since: float | None = None
+        self._seen = 0
+        self._stopping = False
+
+    # what the agent tells
+
+    @property
+    def worker(self) -> UUID:
+        """The id under which this worker attends."""
+        return self._ready.worker
+
+    @property
+    def running(self) -> frozenset[m.Attempt]:
+        """The attempts that were started and have not ended."""
+        return frozenset(self._running)
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing runs and nothing waits to be acknowledged."""
+        return not (self._running or self._unacknowledged)
+
+    def connected(self, now: float) -> None:
+        """A new connection is there: say READY on it."""
+        self._forget_dispatcher()
+        self._asked += 1
+        self._ready_at = now
+        self._unanswered_since = now
+        self._outgoing = [encode(self._introduction())]
+
+    def _introduction(self) -> m.Ready:
+        return structs.replace(
+            self._ready,
+            session=self._asked,
+            held=tuple(self._running),
+            unacknowledged=tuple(self._unacknowledged),
+        )
+
+    def rejoin(self, worker: UUID, now: float) -> None:
+        """Comes back as a new worker that holds nothing; results not yet acknowledged are kept."""
+        self._ready = structs.replace(self._ready, worker=worker)
+        self._running.clear()
+        self._lease = None
+        self.connected(now)
+
+    def drain(self, now: float) -> None:
+        """Wants no more jobs from now on."""
+        self._ready = structs.replace(self._ready, draining=True)
+        if self.session is not None:
+            self._ping(now)
+
+    def ended(self, report: m.Report) -> None:
+        """An attempt ended; it goes out with the next flush and stays until acknowledged.
+
+        What ended after the worker had to give it up is nobody's business any more.
+        """
+        if report.attempt in self._running:
+            self._running.discard(report.attempt)
+            self._unacknowledged[report.attempt] = report
+            self._fresh.append(report)
+
+    def said(self, entry: LogEntry) -> None:
+        """An attempt said something. Past the bound the oldest that was not sent is dropped."""
+        self._said.append(entry)
+
+    def bye(self, reason: str) -> None:
+        """Leaves for good."""
+        if self.session is not None:
+            self._outgoing.append(encode(m.Bye(reason)))
+
+    def flush(self) -> list[list[bytes]]:
+        """The messages to send now, in order. Log entries go before the end of their attempt."""
+        if self.session is not None:
+            if self._said:
+                self._outgoing.append(encode(m.Logs(tuple(self._said))))
+                self._said.clear()
+            if self._fresh:
+                self._outgoing.append(encode(m.Done(tuple(self._fresh))))
+                self._fresh = []
+        outgoing, self._outgoing = self._outgoing, []
+        return outgoing
+
+    # what the clock tells
+
+    def wake_at(self) -> float | None:
+        """When `tick` next has something to do."""
+        times = [self._ping_at, self._silence_at(), self._stop_at()]
+        return min((time for time in times if time is not None), default=None)
+
+    def _silence_at(self) -> float | None:
+        if self._unanswered_since is None:
+            return None
+        return self._unanswered_since + (
+            self._patience.broker_timeout_s * self._patience.silent_periods
+        )
+
+    def _stop_at(self) -> float | None:
+        if self._lease is None or not self._running:
+            return None
+        if self._stopping:
+            return self._lease.kill_at(self._patience.kill_before_s)
+        return self._lease.abort_at(self._patience.abort_before_s)
+
+    def tick(self, now: float) -> list[Event]:
+        """Time has passed."""
+        events: list[Event] = []
+        stop_at = self._stop_at()
+        if stop_at is not None and now >= stop_at:
+            events += self._self_stop()
+        silence_at = self._silence_at()
+        if silence_at is not None and now >= silence_at:
+            self._unanswered_since = now
+            events.append(Moved("the dispatcher does not answer"))
+        elif self._ping_at is not None and now >= self._ping_at:
+            self._ping(now)
+        return events
+
+    def _self_stop(self) -> list[Event]:
+        reason = "no dispatcher renewed the worker's lease"
+        if self._stopping:
+            return [StopAll(reason, kill=True), Orphaned(reason)]
+        self._stopping = True
+        return [StopAll(reason, kill=False)]
+
+    def _ping(self, now: float) -> None:
+        self._ping_no += 1
+        self._pings[self._ping_no] = now
+        self._ping_at = now + self._ping_s
+        if self._unanswered_since is None:
+            self._unanswered_since = now
+        message = m.Ping(
+            self._ping_no,
+            self._seen,
+            tuple(self._running),
+            tuple(self._unacknowledged),
+            self._ready.draining,
+            self.stats,
+        )
+        self._outgoing.append(encode(message))
+
+    stats: m.Stats = m.Stats()
+    """What the next PING says of the machine."""
+
+    # what the dispatcher says
+
+    def receive(self, now: float, frames: Sequence[bytes]) -> list[Event]:
+        """A message came; raises `ProtocolError` if it is none."""
+        message = from_dispatcher.decode(frames)
+        if self.session is not None:
+            self._unanswered_since = None
+        match message:
+            case m.Welcome():
+                return self._welcomed(now, message)
+            case m.Pong():
+                return self._ponged(now, message)
+            case m.Jobs():
+                return self._given(now, message)
+            case m.Abort():
+                return [
+                    Stop(attempt, message.reason)
+                    for attempt in message.attempts
+                    if attempt in self._running
+                ]
+            case m.Ack():
+                return self._acknowledged(message)
+            case m.Exit():
+                return [Dismissed(message.reason)]
+            case m.Gone():
+                return [StopAll(message.reason, kill=True), Orphaned(message.reason)]
+
+    def _welcomed(self, now: float, welcome: m.Welcome) -> list[Event]:
+        if welcome.session != self._asked:
+            return []
+        self.session = welcome.session
+        self._unanswered_since = None
+        self._ping_s = welcome.ping_s
+        self._seen = 0
+        self._stopping = False
+        self._lease = Lease(self._ready_at, welcome.lease_s)
+        self._fresh = list(self._unacknowledged.values())
+        self._ping(now)
+        return [Joined(welcome.session)]
+
+    def _ponged(self, now: float, pong: m.Pong) -> list[Event]:
+        sent_at = self._pings.pop(pong.no, None)
+        self._pings = {no: at for no, at in self._pings.items() if no > pong.no}
+        self._ping_s = pong.ping_s
+        if sent_at is None:
+            return []
+        if pong.lease_s is not None:
+            self._lease = Lease(sent_at, pong.lease_s)
+            self._stopping = False
+        elif self._lease is not None and self._lease.less_than_half_left(now):
+            return [Moved("the dispatcher cannot reach its store")]
+        return []
+
+    def _given(self, now: float, jobs: m.Jobs) -> list[Event]:
+        if self.session is None:
+            return []
+        self._seen = max(self._seen, jobs.seq)
+        return [Start(job) for job in self._new(jobs.jobs)] if self._may_start(now) else []
+
+    def _may_start(self, now: float) -> bool:
+        """Whether the lease is good for more; what is not started now is sent again."""
+        lease, before_s = self._lease, self._patience.abort_before_s
+        return lease is not None and now < lease.abort_at(before_s)
+
+    def _new(self, jobs: Iterable[m.Assignment]) -> list[m.Assignment]:
+        fresh = []
+        for job in jobs:
+            if job.held not in self._had:
+                self._had[job.held] = None
+                self._running.add(job.held)
+                fresh.append(job)
+        while len(self._had) > REMEMBERED_ATTEMPTS:
+            self._had.popitem(last=False)
+        return fresh
+
+    def _acknowledged(self, ack: m.Ack) -> list[Event]:
+        for attempt in (*ack.attempts, *ack.stale):
+            self._unacknowledged.pop(attempt, None)
+        return [Recorded(ack.attempts, ack.stale)]

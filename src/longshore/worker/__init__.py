@@ -1,0 +1,1 @@
+"""The worker: attends a dispatcher, runs jobs, reports."""

@@ -1,0 +1,330 @@
+"""The worker's agent: keeps up the dialogue with a dispatcher while others run the jobs.
+
+It imports no app and runs no job itself: that happens in the executors' processes. So whatever a
+job does, the heartbeat goes on. All decisions of the dialogue are the session's; the agent carries
+bytes, time and attempts between the session, the link and the executors.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import assert_never
+from uuid import UUID
+
+from msgspec import Struct
+
+from longshore.errors import ProtocolError
+from longshore.model.job import LogEntry
+from longshore.model.worker import Pool
+from longshore.ports import Clock, Executor, Link, OnLog, OnMessages, OnReport
+from longshore.wire import worker_side as w
+from longshore.wire.messages import (
+    PROTOCOL_VERSION,
+    Assignment,
+    Attempt,
+    Ready,
+    Report,
+    ReportKind,
+    Stats,
+)
+from longshore.worker.settings import WorkerSettings
+
+log = logging.getLogger("longshore.worker")
+
+Connect = Callable[[str, OnMessages], Link]
+Executors = Mapping[Pool, Executor]
+LEAVE_S = 2.0
+
+
+class Identity(Struct, frozen=True, kw_only=True):
+    """Who a worker is, apart from its id."""
+
+    name: str
+    host: str
+    pid: int
+    target: str = ""
+    queues: tuple[str, ...] = ()
+
+
+class Worker:
+    """One worker: several dispatcher addresses, one of which it attends at a time."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        settings: WorkerSettings,
+        addresses: Sequence[str],
+        *,
+        connect: Connect,
+        make_executors: Callable[[OnReport, OnLog], Executors],
+        clock: Clock,
+        new_id: Callable[[], UUID],
+        measure: Callable[[], Stats],
+        on_joined: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._identity = identity
+        self._settings = settings
+        self._addresses = deque(addresses)
+        self._connect = connect
+        self._clock = clock
+        self._new_id = new_id
+        self._measure = measure
+        self._on_joined = on_joined
+        self._executors = make_executors(self._reported, self._said)
+        self._pool_of: dict[Attempt, Pool] = {}
+        self._backlog: dict[Pool, deque[Assignment]] = {pool: deque() for pool in Pool}
+        self._busy: dict[Pool, int] = dict.fromkeys(Pool, 0)
+        self._timer: asyncio.TimerHandle | None = None
+        self._flushing = False
+        self._draining = asyncio.Event()
+        self._hurry = asyncio.Event()
+        self._settled = asyncio.Event()
+        self._link: Link
+        self._session: w.WorkerSession
+
+    # the life of a worker
+
+    async def run(self) -> None:
+        """Works until it is drained; raises `AppError` if the app cannot be loaded."""
+        try:
+            for executor in self._executors.values():
+                await executor.open()
+            self._session = w.WorkerSession(self._ready(), self._patience())
+            self._open_link()
+            measuring = asyncio.create_task(self._keep_measuring())
+            await self._draining.wait()
+            await self._wind_down()
+            measuring.cancel()
+        finally:
+            await self._close()
+
+    def drain(self) -> None:
+        """Takes nothing more, finishes or hands back what runs, then leaves."""
+        self._draining.set()
+
+    def hurry(self) -> None:
+        """Hands back at once what still runs, and leaves."""
+        self._draining.set()
+        self._hurry.set()
+
+    def _ready(self) -> Ready:
+        kinds = {
+            kind: info
+            for executor in self._executors.values()
+            for kind, info in executor.kinds.items()
+        }
+        return Ready(
+            v=PROTOCOL_VERSION,
+            worker=self._new_id(),
+            name=self._identity.name,
+            host=self._identity.host,
+            pid=self._identity.pid,
+            kinds=kinds,
+            queues=self._identity.queues,
+            target=self._identity.target,
+            slots=self._executors[Pool.COROUTINE].slots,
+            processes=self._executors[Pool.PROCESS].slots,
+        )
+
+    def _patience(self) -> w.Patience:
+        return w.Patience(
+            self._settings.broker_timeout_s,
+            self._settings.silent_periods,
+            self._settings.abort_before_s,
+            self._settings.kill_before_s,
+        )
+
+    async def _keep_measuring(self) -> None:
+        while True:
+            self._session.stats = self._measure()
+            await asyncio.sleep(self._settings.stats_s)
+
+    async def _wind_down(self) -> None:
+        self._session.drain(self._clock.now())
+        for backlog in self._backlog.values():
+            while backlog:
+                self._hand_back(backlog.popleft().held)
+        self._flush()
+        if not await self._settles(self._settings.drain_s):
+            log.info("handing back %d running jobs", len(self._session.running))
+            for attempt in self._session.running:
+                self._abort(attempt, ReportKind.RELEASED)
+            if not await self._settles(self._settings.abort_grace_s + LEAVE_S):
+                log.warning("left before a dispatcher took note of what was handed back")
+        self._session.bye("drained")
+        self._flush()
+
+    async def _settles(self, seconds: float) -> bool:
+        """Whether all that was held is recorded within this time. A hurry cuts it short."""
+        hurry = asyncio.create_task(self._hurried())
+        try:
+            async with asyncio.timeout(seconds):
+                while not self._session.settled:
+                    self._settled.clear()
+                    await self._settled.wait()
+        except TimeoutError:
+            return False
+        finally:
+            hurry.cancel()
+        return True
+
+    async def _hurried(self) -> None:
+        await self._hurry.wait()
+        for executor in self._executors.values():
+            executor.kill()
+
+    async def _close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if hasattr(self, "_link"):
+            # ZeroMQ needs a moment of the loop to hand the goodbye to the kernel.
+            await asyncio.sleep(0.05)
+            self._link.close()
+        for executor in self._executors.values():
+            await executor.close()
+
+    # the dialogue
+
+    def _open_link(self) -> None:
+        address = self._addresses[0]
+        log.info("connecting to the dispatcher at %s", address)
+        self._link = self._connect(address, self._receive)
+        self._session.connected(self._clock.now())
+        self._flush()
+
+    def _receive(self, arrived: list[tuple[bytes, list[bytes]]]) -> None:
+        link = self._link
+        for _, frames in arrived:
+            if self._link is not link:
+                return
+            try:
+                self._apply(self._session.receive(self._clock.now(), frames))
+            except ProtocolError as error:
+                log.warning("the dispatcher sent what this worker does not understand: %s", error)
+        self._flush()
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._apply(self._session.tick(self._clock.now()))
+        self._flush()
+
+    def _flush(self) -> None:
+        self._flushing = False
+        for frames in self._session.flush():
+            self._link.send(b"", frames)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        wake_at = self._session.wake_at()
+        if wake_at is not None:
+            delay = max(0.0, wake_at - self._clock.now())
+            self._timer = asyncio.get_running_loop().call_later(delay, self._tick)
+
+    def _flush_soon(self) -> None:
+        if not self._flushing:
+            self._flushing = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _apply(self, events: Sequence[w.Event]) -> None:
+        for event in events:
+            match event:
+                case w.Start(assignment):
+                    self._begin(assignment)
+                case w.Stop(attempt):
+                    self._abort(attempt, ReportKind.CANCELLED)
+                case w.StopAll(reason, kill):
+                    self._stop_all(reason, kill)
+                case w.Joined(session):
+                    log.info("attended, session %d", session)
+                    self._on_joined()
+                case w.Moved(reason):
+                    self._move(reason)
+                case w.Orphaned(reason):
+                    log.warning("joining anew as another worker: %s", reason)
+                    self._session.rejoin(self._new_id(), self._clock.now())
+                case w.Dismissed(reason):
+                    log.info("told to leave: %s", reason)
+                    self.drain()
+                case w.Recorded(_, stale):
+                    self._recorded(stale)
+                case _:
+                    assert_never(event)
+
+    def _move(self, reason: str) -> None:
+        log.warning("%s at %s", reason, self._addresses[0])
+        self._addresses.rotate(-1)
+        self._link.close()
+        self._open_link()
+
+    def _recorded(self, stale: Sequence[Attempt]) -> None:
+        for job, token in stale:
+            log.warning("the result of job %s (token %d) was refused: stale", job, token)
+        if self._session.settled:
+            self._settled.set()
+
+    # the attempts
+
+    def _begin(self, assignment: Assignment) -> None:
+        if self._draining.is_set():
+            self._hand_back(assignment.held)
+            return
+        pool = self._pool(assignment.kind)
+        self._backlog[pool].append(assignment)
+        self._start_waiting(pool)
+
+    def _pool(self, kind: str) -> Pool:
+        for executor in self._executors.values():
+            if kind in executor.kinds:
+                return executor.kinds[kind].pool
+        return Pool.COROUTINE
+
+    def _start_waiting(self, pool: Pool) -> None:
+        # An attempt that was aborted may still hold its slot after the dispatcher gave it up.
+        executor, backlog = self._executors[pool], self._backlog[pool]
+        while backlog and self._busy[pool] < executor.slots:
+            assignment = backlog.popleft()
+            self._busy[pool] += 1
+            self._pool_of[assignment.held] = pool
+            executor.start(assignment)
+
+    def _abort(self, attempt: Attempt, kind: ReportKind) -> None:
+        report = Report(*attempt, kind)
+        pool = self._pool_of.get(attempt)
+        if pool is not None:
+            self._executors[pool].abort(attempt, report)
+            return
+        for backlog in self._backlog.values():
+            for assignment in [one for one in backlog if one.held == attempt]:
+                backlog.remove(assignment)
+        self._session.ended(report)
+        self._flush_soon()
+
+    def _hand_back(self, attempt: Attempt) -> None:
+        self._session.ended(Report(*attempt, ReportKind.RELEASED))
+        self._flush_soon()
+
+    def _stop_all(self, reason: str, kill: bool) -> None:
+        log.warning("stopping %d jobs: %s", len(self._session.running), reason)
+        if kill:
+            for backlog in self._backlog.values():
+                backlog.clear()
+            for executor in self._executors.values():
+                executor.kill()
+        else:
+            for attempt in self._session.running:
+                self._abort(attempt, ReportKind.RELEASED)
+
+    def _reported(self, report: Report) -> None:
+        pool = self._pool_of.pop(report.attempt, None)
+        if pool is not None:
+            self._busy[pool] -= 1
+            self._start_waiting(pool)
+        self._session.ended(report)
+        self._flush_soon()
+
+    def _said(self, entry: LogEntry) -> None:
+        self._session.said(entry)
+        self._flush_soon()

@@ -1,0 +1,36 @@
+"""How a worker keeps time, and its limits."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class WorkerSettings(Struct, frozen=True, kw_only=True):
+    """Every interval and bound of a worker. Tests use short ones."""
+
+    slots: int = 100
+    """How many `async def` jobs run at once."""
+
+    processes: int = 0
+    """How many plain `def` jobs run at once, each in a process of its own; 0 is the CPU count."""
+
+    broker_timeout_s: float = 1.0
+    """How long one period of silence is."""
+
+    silent_periods: int = 3
+    """After so many silent periods the worker turns to the next dispatcher on its list."""
+
+    abort_before_s: float = 5.0
+    """How long before its lease ends a worker that hears of no dispatcher aborts its jobs."""
+
+    kill_before_s: float = 2.0
+    """How long before its lease ends it kills what is left of them."""
+
+    abort_grace_s: float = 5.0
+    """How long an aborted job has to stop by itself before its process is killed."""
+
+    drain_s: float = 30.0
+    """How long running jobs may go on after SIGTERM before they are handed back."""
+
+    stats_s: float = 5.0
+    """How often CPU and memory are measured."""

@@ -1,0 +1,302 @@
+"""Finishing: only the owner's word counts, only once, and each outcome has its one effect."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from itertools import product
+from math import inf, nan
+
+import pytest
+
+from longshore.core.lifecycle import OWNED, TERMINAL, after_finish
+from longshore.model.job import (
+    Claimed,
+    Finish,
+    Finished,
+    Job,
+    JobError,
+    JobState,
+    Outcome,
+    Reason,
+    Verdict,
+)
+from longshore.testing.builders import RAISED, Scene, a_job, done, lane, new_id, some_jobs, want
+
+S = JobState
+
+
+async def owned(scene: Scene, state: JobState) -> Claimed:
+    """An attempt of a job in this state."""
+    return await (scene.running() if state is S.RUNNING else scene.being_cancelled())
+
+
+def outcome_of(job: Job) -> tuple[object, ...]:
+    """All of a job that a finish may change."""
+    return (job.state, job.result, job.error, job.failures, job.crashes, job.ended_at, job.history)
+
+
+@pytest.mark.parametrize(("state", "outcome"), list(product(sorted(OWNED), Outcome)))
+async def test_every_outcome_leads_where_the_lifecycle_says_and_only_once(
+    scene: Scene, state: JobState, outcome: Outcome
+) -> None:
+    """G3: the store's moves are those of the one table, and a repeat makes no second one."""
+    attempt = await owned(scene, state)
+    expected = after_finish(state, outcome)
+    finish = done(attempt, outcome, result=b"\x01", error=RAISED)
+    [answer] = await scene.finish(finish)
+    assert answer == Finished(attempt.id, attempt.token, Verdict.RECORDED, expected)
+    job = await scene.job(attempt.id)
+    assert job.state is expected
+    assert job.result == (b"\x01" if expected is S.SUCCEEDED else None)
+    assert job.error == (RAISED if expected in (S.FAILED, S.DELAYED) else None)
+    assert job.failures == (outcome in (Outcome.FAILED, Outcome.RETRIED))
+    assert (job.ended_at is not None) == (expected in TERMINAL)
+    assert job.worker == (attempt.worker if expected in TERMINAL else None)
+    assert job.attempt == 1
+    [again] = await scene.finish(finish)
+    revoked = outcome is Outcome.RELEASED
+    assert again.verdict is (Verdict.STALE if revoked else Verdict.ALREADY_RECORDED)
+    assert await scene.job(attempt.id) == job
+
+
+async def test_first_outcome_stands(scene: Scene) -> None:
+    """G3: a second, different outcome of the same attempt changes nothing."""
+    attempt = await scene.running()
+    await scene.finish(done(attempt, result=b"\x01"))
+    before = await scene.job(attempt.id)
+    for second in Outcome:
+        late = done(attempt, second, result=b"\x02", revoke=True, crash=True)
+        [answer] = await scene.finish(late)
+        assert answer.verdict is Verdict.ALREADY_RECORDED
+        assert await scene.job(attempt.id) == before
+
+
+async def test_old_token_changes_nothing(scene: Scene) -> None:
+    """G2: the report of an attempt that lost its job is stale."""
+    old = await scene.running()
+    await scene.finish(done(old, Outcome.RELEASED))
+    [new] = await scene.claim(await scene.attend())
+    before = await scene.job(old.id)
+    for outcome in Outcome:
+        late = done(old, outcome, result=b"\x02", outbox=[a_job(kind="x")])
+        [answer] = await scene.finish(late)
+        assert answer.verdict is Verdict.STALE
+        assert await scene.job(old.id) == before
+    [recorded] = await scene.finish(done(new))
+    assert recorded.verdict is Verdict.RECORDED
+
+
+async def test_tokens_nobody_was_given_are_stale(scene: Scene) -> None:
+    """G2: writes require the very token."""
+    attempt = await scene.running()
+    for token in (0, -1, attempt.token - 1, attempt.token + 1, 2**63 - 1, -(2**63)):
+        [answer] = await scene.finish(Finish(attempt.id, token, Outcome.SUCCEEDED))
+        assert answer == Finished(attempt.id, token, Verdict.STALE)
+    assert await scene.state(attempt.id) is S.RUNNING
+
+
+async def test_finish_of_a_job_that_was_never_claimed_is_not_recorded(scene: Scene) -> None:
+    job = a_job()
+    await scene.accepted(job)
+    [answer] = await scene.finish(Finish(job.id, 0, Outcome.SUCCEEDED))
+    assert answer.verdict is not Verdict.RECORDED
+    assert await scene.state(job.id) is S.READY
+
+
+async def test_unknown_job_is_stale(scene: Scene) -> None:
+    job = new_id()
+    assert await scene.finish(Finish(job, 1, Outcome.FAILED, error=RAISED)) == [
+        Finished(job, 1, Verdict.STALE)
+    ]
+
+
+@pytest.mark.parametrize("outcome", list(Outcome))
+async def test_twice_in_one_batch_counts_once(scene: Scene, outcome: Outcome) -> None:
+    """G3: the first of two reports in one batch is recorded, the second is not."""
+    attempt = await scene.running()
+    other = Outcome.FAILED if outcome is Outcome.SUCCEEDED else Outcome.SUCCEEDED
+    first, second = await scene.finish(
+        done(attempt, outcome, crash=True), done(attempt, other, result=b"\x02", crash=True)
+    )
+    assert first.verdict is Verdict.RECORDED
+    assert second.verdict is not Verdict.RECORDED
+    job = await scene.job(attempt.id)
+    assert job.state is after_finish(S.RUNNING, outcome)
+    assert job.crashes == 1
+    assert len(job.history) == 3
+
+
+async def test_answers_are_in_the_order_given(scene: Scene) -> None:
+    await scene.accepted(*some_jobs(4))
+    attempts = await scene.claim(await scene.attend(), most=4)
+    stale = Finish(new_id(), 5, Outcome.SUCCEEDED)
+    finishes = [done(attempts[2]), stale, done(attempts[0]), done(attempts[2]), done(attempts[3])]
+    answers = await scene.finish(*finishes)
+    assert [(answer.job, answer.token) for answer in answers] == [
+        (finish.job, finish.token) for finish in finishes
+    ]
+    verdicts = [answer.verdict for answer in answers]
+    recorded = Verdict.RECORDED
+    assert verdicts == [
+        recorded,
+        Verdict.STALE,
+        recorded,
+        Verdict.ALREADY_RECORDED,
+        recorded,
+    ]
+    assert await scene.state(attempts[1].id) is S.RUNNING
+
+
+async def test_late_result_of_a_lost_worker_changes_nothing(scene: Scene) -> None:
+    """G2: after the harvest the worker owns nothing."""
+    attempt = await scene.running()
+    await scene.store.harvest(attempt.worker, attempt.session, "silent", crash=True, crash_limit=3)
+    before = await scene.job(attempt.id)
+    [answer] = await scene.finish(done(attempt, result=b"\x01"))
+    assert answer.verdict is Verdict.STALE
+    assert await scene.job(attempt.id) == before
+
+
+async def test_result_counts_after_the_worker_moved_to_another_dispatcher(scene: Scene) -> None:
+    """G2: ownership is the token; a session only says who attends."""
+    attempt = await scene.running()
+    adopter = Scene(scene.store)
+    info = (await scene.store.workers())[0].info
+    await adopter.attend(info)
+    [answer] = await adopter.finish(done(attempt))
+    assert answer.verdict is Verdict.RECORDED
+
+
+@pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.CANCELLED, Outcome.RETRIED])
+async def test_revoked_attempt_has_nothing_more_to_say(scene: Scene, outcome: Outcome) -> None:
+    """G2: an attempt that was ended for its worker loses its token."""
+    attempt = await scene.running()
+    [answer] = await scene.finish(done(attempt, outcome, revoke=True))
+    assert answer.verdict is Verdict.RECORDED
+    before = await scene.job(attempt.id)
+    assert before.token > attempt.token
+    [late] = await scene.finish(done(attempt, result=b"\x01"))
+    assert late.verdict is Verdict.STALE
+    assert await scene.job(attempt.id) == before
+
+
+async def test_attempt_that_ended_itself_keeps_its_token(scene: Scene) -> None:
+    for outcome in (Outcome.SUCCEEDED, Outcome.FAILED, Outcome.CANCELLED, Outcome.RETRIED):
+        attempt = await scene.ended(outcome)
+        assert (await scene.job(attempt.id)).token == attempt.token
+
+
+async def test_crash_counts_apart_from_failures(scene: Scene) -> None:
+    seat = await scene.attend()
+    attempt = await scene.running(seat=seat)
+    await scene.finish(done(attempt, Outcome.RELEASED, crash=True))
+    [attempt] = await scene.claim(seat)
+    assert (attempt.failures, attempt.crashes) == (0, 1)
+    await scene.finish(done(attempt, Outcome.RETRIED))
+    await scene.store.promote()
+    [attempt] = await scene.claim(seat)
+    assert (attempt.failures, attempt.crashes) == (1, 1)
+    await scene.finish(done(attempt, Outcome.RELEASED))
+    [attempt] = await scene.claim(seat)
+    assert (attempt.failures, attempt.crashes, attempt.attempt) == (1, 1, 4)
+    poisonous = JobError(Reason.POISONOUS, "crashed 2 times")
+    await scene.finish(done(attempt, Outcome.FAILED, error=poisonous, crash=True))
+    job = await scene.job(attempt.id)
+    assert (job.failures, job.crashes, job.error) == (1, 2, poisonous)
+
+
+async def test_retried_job_comes_back_after_its_delay(scene: Scene) -> None:
+    attempt = await scene.running()
+    await scene.finish(done(attempt, Outcome.RETRIED, delay_s=90))
+    job = await scene.job(attempt.id)
+    assert job.run_at is not None
+    assert job.run_at - job.history[-1].at == timedelta(seconds=90)
+    assert job.error == RAISED
+    assert (await scene.store.promote()).count == 0
+
+
+@pytest.mark.parametrize("delay_s", [0.0, -5.0])
+async def test_retry_without_delay_waits_for_the_next_promotion(
+    scene: Scene, delay_s: float
+) -> None:
+    attempt = await scene.running()
+    await scene.finish(done(attempt, Outcome.RETRIED, delay_s=delay_s))
+    assert await scene.state(attempt.id) is S.DELAYED
+    assert (await scene.store.promote()).count == 1
+    assert await scene.state(attempt.id) is S.READY
+
+
+@pytest.mark.parametrize("delay_s", [inf, nan, 1e300])
+async def test_impossible_delay_does_not_fail_the_batch(scene: Scene, delay_s: float) -> None:
+    attempt, other = await scene.running(), await scene.running()
+    first, second = await scene.finish(done(attempt, Outcome.RETRIED, delay_s=delay_s), done(other))
+    assert (first.verdict, second.verdict) == (Verdict.RECORDED, Verdict.RECORDED)
+    assert await scene.states([attempt.id, other.id]) == [S.DELAYED, S.SUCCEEDED]
+
+
+async def test_success_clears_the_error_of_an_earlier_attempt(scene: Scene) -> None:
+    seat = await scene.attend()
+    attempt = await scene.running(seat=seat)
+    await scene.finish(done(attempt, Outcome.RETRIED))
+    await scene.store.promote()
+    [attempt] = await scene.claim(seat)
+    await scene.finish(done(attempt, result=b"\x01"))
+    job = await scene.job(attempt.id)
+    assert (job.result, job.error, job.failures) == (b"\x01", None, 1)
+
+
+async def test_error_is_kept_whole(scene: Scene) -> None:
+    attempt = await scene.running()
+    error = JobError(Reason.TIMED_OUT, "späť \0 \n", type="T", traceback="line 1\nline 2")
+    await scene.finish(done(attempt, Outcome.FAILED, error=error))
+    assert (await scene.job(attempt.id)).error == error
+
+
+@pytest.mark.parametrize("result", [None, b"", b"\x00" * 70_000])
+async def test_result_is_kept_whole(scene: Scene, result: bytes | None) -> None:
+    attempt = await scene.running()
+    await scene.finish(done(attempt, result=result))
+    assert (await scene.job(attempt.id)).result == result
+
+
+async def test_freed_names_the_lanes_of_what_went_back(scene: Scene) -> None:
+    released = await scene.running(a_job(kind="a"))
+    retried = await scene.running(a_job(kind="b"))
+    succeeded = await scene.running(a_job(kind="c"))
+    cancelled = await scene.being_cancelled(a_job(kind="d"))
+    child, later = a_job(kind="e"), a_job(kind="f", delay_s=60)
+    pumped = await scene.pump(
+        finishes=[
+            done(released, Outcome.RELEASED),
+            done(retried, Outcome.RETRIED),
+            done(succeeded, outbox=[child, later]),
+            done(cancelled, Outcome.RELEASED),
+        ]
+    )
+    assert pumped.freed == {lane(kind="a"), lane(kind="e")}
+
+
+async def test_released_job_keeps_its_place_in_the_order(scene: Scene) -> None:
+    jobs = some_jobs(3)
+    await scene.accepted(*jobs)
+    seat = await scene.attend()
+    first, _ = await scene.claim(seat, most=2)
+    await scene.finish(done(first, Outcome.RELEASED))
+    again = await scene.claim(seat, most=9)
+    assert [attempt.id for attempt in again] == [jobs[0].id, jobs[2].id]
+
+
+async def test_finish_and_new_claim_of_one_slot_in_one_batch(scene: Scene) -> None:
+    """The steady state of the pump: a slot's job ends and its next one starts in one commit."""
+    await scene.accepted(*some_jobs(20))
+    seat = await scene.attend()
+    running = await scene.claim(seat, most=4)
+    ended = 0
+    while running:
+        pumped = await scene.pump(
+            finishes=[done(attempt) for attempt in running], wants=[want([seat] * len(running))]
+        )
+        assert {answer.verdict for answer in pumped.finished} == {Verdict.RECORDED}
+        ended += len(pumped.finished)
+        running = pumped.claimed
+    assert ended == 20

@@ -1,0 +1,143 @@
+"""Jobs that behave, and jobs that do not. Files are how the tests and the jobs meet."""
+
+# ruff: noqa: ASYNC110, ASYNC240, ASYNC251
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import signal
+import time
+from pathlib import Path
+
+import longshore
+
+app = longshore.App("harbour")
+
+
+def note(path: str, text: str) -> None:
+    """Appends a line to a file, whole or not at all."""
+    with Path(path).open("a") as file:
+        file.write(text + "\n")
+
+
+@app.job
+async def add(a: int, b: int) -> int:
+    """Adds."""
+    return a + b
+
+
+@app.job
+def multiply(a: int, b: int) -> int:
+    """Multiplies, in a child process."""
+    return a * b
+
+
+@app.job
+async def nap(seconds: float) -> None:
+    """Takes a while."""
+    await asyncio.sleep(seconds)
+
+
+@app.job
+async def hold(started: str, until: str) -> str:
+    """Says that it has begun, and ends once a file appears."""
+    note(started, str(longshore.current().attempt))
+    while not Path(until).exists():
+        await asyncio.sleep(0.01)
+    return "held"
+
+
+@app.job
+def hold_process(started: str, until: str) -> int:
+    """The same in a child process; answers its process id."""
+    note(started, str(os.getpid()))
+    while not Path(until).exists():
+        time.sleep(0.01)
+    return os.getpid()
+
+
+@app.job(retries=3, backoff_s=0.05, jitter=0)
+async def recover(fail: int) -> int:
+    """Fails as often as it is told to, then succeeds."""
+    attempt = longshore.current().attempt
+    if attempt <= fail:
+        raise ConnectionError(f"attempt {attempt} of {fail} to fail")
+    return attempt
+
+
+@app.job
+def segfault() -> None:
+    """Takes its process down."""
+    ctypes.string_at(0)
+
+
+@app.job
+def kill_myself() -> None:
+    """Kills its own process."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@app.job
+def fork(started: str) -> str:
+    """Forks, and returns from the job in both copies."""
+    pid = os.fork()
+    note(started, f"{'original' if pid else 'copy'}")
+    return "original" if pid else "copy"
+
+
+@app.job
+def unserialisable() -> object:
+    """Returns what cannot be stored."""
+    return object()
+
+
+@app.job
+async def unserialisable_async() -> object:
+    """Returns what cannot be stored."""
+    return {"it": {1, object()}}
+
+
+@app.job
+async def ignore_cancelling(started: str) -> None:
+    """Goes on however often it is cancelled."""
+    note(started, "x")
+    while True:
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            continue
+
+
+@app.job(timeout_s=0.3)
+async def block_the_loop(started: str) -> None:
+    """Blocks the event loop it runs on."""
+    note(started, "x")
+    time.sleep(3600)
+
+
+@app.job(timeout_s=0.3)
+def burn() -> None:
+    """Burns CPU for ever."""
+    while True:
+        pass
+
+
+@app.job
+async def report(steps: int) -> int:
+    """Says how far it is."""
+    context = longshore.current()
+    for step in range(steps):
+        context.progress(step + 1, steps, f"step {step + 1}")
+        context.step(f"doing {step + 1}")
+        await asyncio.sleep(0)
+    return steps
+
+
+@app.job
+async def order_more(n: int) -> int:
+    """Causes other jobs, exactly once."""
+    for i in range(n):
+        longshore.current().submit(add.call(i, i))
+    return n

@@ -1,0 +1,95 @@
+"""Real processes on real stores. Every story here runs on SQLite and on PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import longshore
+from longshore.testing.processes import Process, await_true, run, settings
+
+__all__ = ["Fleet", "await_true", "lines"]
+
+APPS = Path(__file__).parent / "apps"
+ANY = "127.0.0.1:0"
+QUICK = {
+    "lease_s": 1.5,
+    "ping_s": 0.1,
+    "renew_s": 0.2,
+    "dispatcher_lease_s": 1.0,
+    "takeover_margin_s": 0.5,
+    "poll_s": 0.2,
+    "promote_s": 0.1,
+    "cancel_poll_s": 0.1,
+    "expire_s": 0.3,
+    "sweep_s": 0.5,
+}
+QUICK_WORKER = {"broker_timeout_s": 0.2, "abort_grace_s": 0.5, "drain_s": 5}
+
+
+class Fleet:
+    """Dispatchers and workers of one test, over one store."""
+
+    def __init__(self, store: str, folder: Path) -> None:
+        self.store = store
+        self.folder = folder
+        self.processes: list[Process] = []
+        self.apps: list[longshore.App] = []
+
+    def start(self, role: str, *words: str) -> Process:
+        """Starts a process and waits until it is ready."""
+        log = self.folder / f"{role}-{len(self.processes)}.log"
+        process = Process(role, *words, cwd=APPS, log=log)
+        self.processes.append(process)
+        return process.ready()
+
+    def dispatcher(self, backend: str = ANY, frontend: str = ANY, **more: object) -> Process:
+        """A dispatcher with short intervals."""
+        words = ["--store", self.store, "--backend", backend, "--frontend", frontend]
+        return self.start("dispatcher", *words, *settings(**{**QUICK, **more}))
+
+    def worker(self, *dispatchers: Process, **more: object) -> Process:
+        """A worker of the harbour app, with short intervals."""
+        addresses = ",".join(one.facts["backend"] for one in dispatchers)
+        words = ["--app", "harbour:app", "--connect", addresses]
+        return self.start("worker", *words, *settings(**{**QUICK_WORKER, **more}))
+
+    def client(self, dispatcher: Process) -> longshore.App:
+        """An app that only submits: it has no jobs of its own."""
+        app = longshore.App("client", connect=dispatcher.facts["frontend"])
+        self.apps.append(app)
+        return app
+
+    def close(self) -> None:
+        """Ends everything that was started."""
+        for app in self.apps:
+            app.close()
+        for process in reversed(self.processes):
+            process.close()
+
+
+def lines(path: Path) -> list[str]:
+    """What jobs noted in a file so far."""
+    return path.read_text().splitlines() if path.exists() else []
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """An empty, migrated store."""
+    if request.param == "sqlite":
+        url = f"sqlite:///{tmp_path}/store.db"
+    else:
+        url = str(request.getfixturevalue("postgres_url"))
+    done = run("migrate", "--store", url)
+    assert done.returncode == 0, done.stderr
+    return url
+
+
+@pytest.fixture
+def fleet(store_url: str, tmp_path: Path) -> Iterator[Fleet]:
+    """A store, and whoever the test starts on it."""
+    fleet = Fleet(store_url, tmp_path)
+    yield fleet
+    fleet.close()

@@ -1,0 +1,30 @@
+"""A worker dies, and its machine can be seen to: the hook runs, for real, once."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from tests.system.conftest import Fleet, await_true, lines
+
+
+def test_the_hook_runs_for_a_killed_worker_and_not_for_one_that_left(
+    fleet: Fleet, tmp_path: Path
+) -> None:
+    script, told = tmp_path / "hook.py", tmp_path / "told"
+    script.write_text(
+        "import os, sys\n"
+        "words = [os.environ[f'LONGSHORE_WORKER_{word}'] for word in ('NAME', 'SESSION')]\n"
+        "open(sys.argv[1], 'a').write(' '.join(words) + '\\n')\n"
+    )
+    hook = {"on_worker_lost": f"{sys.executable} {script} {told}"}
+    dispatcher, _other = fleet.dispatcher(**hook), fleet.dispatcher(**hook)
+    killed, leaver = fleet.worker(dispatcher), fleet.worker(dispatcher)
+    assert leaver.terminate() == 0
+    killed.kill()
+    await_true(lambda: bool(lines(told)), "the hook ran")
+    assert dispatcher.terminate() == 0
+    [line] = lines(told)
+    assert line.split() == [line.split()[0], "1"]
+    assert line.split()[0].endswith(f":{killed.pid}")
+    assert "on_worker_lost was run" in dispatcher.said()

@@ -1,0 +1,80 @@
+"""A dispatcher that answers by script, at the other end of a real client connection."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from longshore.cli.main import execute
+from longshore.cli.options import Shell
+from longshore.client.config import PREFIX, Config
+from longshore.client.connection import Connection
+from longshore.errors import LongshoreError
+from longshore.ports import Link, OnMessages
+from longshore.wire import codec, messages
+
+Answers = dict[type, Any]
+
+
+class ScriptedDispatcher:
+    """Answers each request with what the script has for it: a value, an error, or a function."""
+
+    def __init__(self) -> None:
+        self.answers: Answers = {}
+        self.asked: list[messages.Request] = []
+        self.configs: list[Config] = []
+
+    def run(self, *arguments: str) -> int:
+        """Runs one command against this dispatcher; answers its exit code."""
+        return execute(arguments, Shell(connect=self._connect))
+
+    def _connect(self, config: Config) -> Connection:
+        self.configs.append(config)
+        return Connection(config.client_addresses(), timeout_s=1, connect=self._dial)
+
+    def _dial(self, address: str, on_messages: OnMessages) -> Link:
+        return _ScriptedLink(self, on_messages)
+
+    def frames(self, request: messages.Request) -> list[bytes]:
+        """The answer to one request, as it would come over the wire."""
+        self.asked.append(request)
+        answer = self.answers[type(request)]
+        if callable(answer):
+            answer = answer(request)
+        if isinstance(answer, LongshoreError):
+            return codec.encode(messages.Err(request.rid, answer.code, str(answer)))
+        return codec.ok(request.rid, answer)
+
+
+class _ScriptedLink:
+    def __init__(self, dispatcher: ScriptedDispatcher, on_messages: OnMessages) -> None:
+        self._dispatcher = dispatcher
+        self._on_messages = on_messages
+
+    def send(self, peer: bytes, frames: Sequence[bytes]) -> bool:
+        """Answers at once, in the next turn of the loop."""
+        answer = self._dispatcher.frames(codec.from_client.decode(frames))
+        asyncio.get_running_loop().call_soon(self._on_messages, [(b"", answer)])
+        return True
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+@pytest.fixture
+def dispatcher() -> ScriptedDispatcher:
+    """A dispatcher whose answers a test sets."""
+    return ScriptedDispatcher()
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No settings of whoever runs the tests are read."""
+    monkeypatch.chdir(tmp_path)
+    for variable in [name for name in os.environ if name.startswith(PREFIX)]:
+        monkeypatch.delenv(variable)

@@ -1,0 +1,102 @@
+"""Which store a URL leads to, who may listen where, how workers are started."""
+
+from __future__ import annotations
+
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from longshore.cli import compose
+from longshore.client.config import load
+from longshore.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "longshore.db",
+        "sqlite:longshore.db",
+        "sqlite://longshore.db",
+        "sqlite:///",
+        "sqlite:///:memory:",
+        "mysql://host/database",
+        "postgresql:host",
+    ],
+)
+def test_what_is_not_the_url_of_a_store_is_answered_with_what_one_looks_like(url: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        compose.make_store(url)
+    assert "sqlite:///relative/file.db, sqlite:////absolute/file.db" in str(caught.value)
+    assert "postgresql://user@host:5432/database" in str(caught.value)
+
+
+async def test_a_sqlite_url_names_a_file_from_here_or_from_the_root(tmp_path: Path) -> None:
+    await compose.make_store("sqlite:///here/a.db").migrate()
+    await compose.make_store(f"sqlite:///{tmp_path}/there/b.db").migrate()
+    assert (tmp_path / "here" / "a.db").is_file()
+    assert (tmp_path / "there" / "b.db").is_file()
+
+
+def test_postgres_without_its_driver_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in [name for name in sys.modules if name.startswith("longshore.store.postgres")]:
+        monkeypatch.delitem(sys.modules, name)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "asyncpg"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "asyncpg", None)
+    with pytest.raises(ConfigError) as caught:
+        compose.make_store("postgresql://me:secret@host/db")
+    assert "pip install 'longshore[postgres]'" in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://me:se@cret@host:5432/db?x=1", "postgresql://me:***@host:5432/db?x=1"),
+        ("postgresql://me@host/db", "postgresql://me@host/db"),
+        ("sqlite:///a.db", "sqlite:///a.db"),
+        ("postgresql://me:secret@[::bad/db", "postgresql://…"),
+    ],
+)
+def test_a_password_is_never_shown(url: str, shown: str) -> None:
+    assert compose.redacted(url) == shown
+
+
+async def test_migrate_makes_the_store_and_says_the_versions(tmp_path: Path) -> None:
+    config = load(environ={"LONGSHORE_STORE": f"sqlite:///{tmp_path}/new/longshore.db"})
+    before, after = await compose.migrate(config)
+    assert before == 0 < after
+    assert await compose.migrate(config) == (after, after)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "*", "10.0.0.1", "[::]", "db.example"])
+async def test_listening_beyond_this_machine_without_keys_is_refused(host: str) -> None:
+    config = load(environ={"LONGSHORE_BACKEND": host})
+    with pytest.raises(ConfigError, match=r"backend .* can be reached from other machines"):
+        await compose.run_dispatcher(config, lambda ready: None)
+
+
+async def test_a_dispatcher_needs_a_store_that_was_migrated(tmp_path: Path) -> None:
+    config = load(environ={"LONGSHORE_STORE": f"sqlite:///{tmp_path}/none.db"})
+    with pytest.raises(Exception, match="run `longshore migrate` first"):
+        await compose.run_dispatcher(config, lambda ready: None)
+
+
+def test_a_worker_is_started_with_what_it_does_not_read_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "other.toml").write_text("slots = 5\nprocesses = 3\n")
+    monkeypatch.setenv("LONGSHORE_TARGET", "gpu")
+    config = load({"slots": "100", "app": "a:b"}, ["drain_s=2m"], file="other.toml")
+    command = compose.worker_command(config, "tcp://127.0.0.1:1")
+    assert command[:6] == [sys.executable, "-m", "longshore", "worker", "--connect", command[5]]
+    overrides = [value for flag, value in pairwise(command) if flag == "--set"]
+    assert sorted(overrides) == ["app=a:b", "drain_s=120.0", "slots=100"]
+    as_started = load(overrides=overrides, file=command[command.index("--config") + 1])
+    assert as_started.worker == config.worker
+    assert (as_started.app, as_started.target) == ("a:b", "gpu")

@@ -1,0 +1,133 @@
+"""`workers`, `dispatchers` and `capacity`: what they ask, what they print, how they exit."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from uuid import UUID
+
+import pytest
+from msgspec import structs
+from tests.unit.cli.conftest import ScriptedDispatcher
+
+from longshore.core.capacity import capacity
+from longshore.model.worker import KindInfo, Pool, WorkerInfo, WorkerView
+from longshore.wire import messages as m
+
+AT = datetime(2026, 1, 31, 12, 0, 0, tzinfo=UTC)
+VIEW = WorkerView(
+    info=WorkerInfo(
+        id=UUID(int=5), name="h:9", kinds={"b": KindInfo(Pool.PROCESS), "a": KindInfo()}
+    ),
+    session=1,
+    dispatcher=UUID(int=6),
+    alive=True,
+    draining=False,
+    running={"a": 2},
+    started_at=AT,
+    attended_at=AT,
+    seen_at=AT,
+    cpu_percent=12.4,
+    memory_percent=80.0,
+)
+DISPATCHER = m.DispatcherAnswer(
+    id=UUID(int=6), name="d:1", started_at=AT, renewed_no=7, workers=1, alive=True, silent_s=0.0
+)
+
+Captured = pytest.CaptureFixture[str]
+
+
+def test_workers_are_listed_with_what_they_do_for_whom_and_how_they_are(
+    dispatcher: ScriptedDispatcher, capsys: Captured
+) -> None:
+    gone = structs.replace(
+        VIEW, alive=False, running={}, ended_why="not heard of", dispatcher=UUID(int=8)
+    )
+    dispatcher.answers[m.ListWorkers] = (VIEW, gone)
+    dispatcher.answers[m.ListDispatchers] = (DISPATCHER,)
+    assert dispatcher.run("workers") == 0
+    _, first, second = capsys.readouterr().out.splitlines()
+    assert " ".join(first.split()).startswith("h:9 alive a 2 100 1 12 % 80 % d:1 2026-01-31")
+    assert first.count("2026-01-31 12:00:00Z") == 2
+    assert "a, b" in first
+    assert second.split()[1] == "gone"
+    assert str(UUID(int=8)) in second
+    assert second.endswith("not heard of")
+
+
+def test_workers_as_json_have_every_field(dispatcher: ScriptedDispatcher, capsys: Captured) -> None:
+    dispatcher.answers[m.ListWorkers] = (VIEW,)
+    dispatcher.answers[m.ListDispatchers] = ()
+    assert dispatcher.run("workers", "--json") == 0
+    printed = json.loads(capsys.readouterr().out)[0]
+    assert (printed["id"], printed["slots"], printed["queues"]) == (str(UUID(int=5)), 100, [])
+    assert (printed["cpu_percent"], printed["seen_at"]) == (12.4, "2026-01-31T12:00:00.000000Z")
+    assert (printed["running"], printed["dispatcher"]) == ({"a": 2}, str(UUID(int=6)))
+
+
+@pytest.mark.parametrize(
+    ("verdict", "code", "words"),
+    [
+        (m.DrainVerdict.DRAINING, 0, "worker h:9 drains: it finishes what it runs, and leaves"),
+        (m.DrainVerdict.ALREADY_DRAINING, 0, "worker h:9 drains already"),
+        (m.DrainVerdict.GONE, 0, "worker h:9 is gone already"),
+        (m.DrainVerdict.AMBIGUOUS, 2, "several workers go by h; give more of the id"),
+        (m.DrainVerdict.NOT_FOUND, 3, "there is no worker h; `longshore workers` lists"),
+    ],
+)
+def test_drain_says_what_it_did(
+    verdict: m.DrainVerdict,
+    code: int,
+    words: str,
+    dispatcher: ScriptedDispatcher,
+    capsys: Captured,
+) -> None:
+    one = code == 0
+    answer = m.DrainAnswer("h", UUID(int=5) if one else None, "h:9" if one else "", verdict)
+    dispatcher.answers[m.Drain] = (answer,)
+    assert dispatcher.run("workers", "drain", "h") == code
+    assert capsys.readouterr().out.startswith(words)
+    assert dispatcher.asked == [m.Drain(1, ("h",))]
+    assert dispatcher.run("workers", "drain", "h", "--json") == code
+    assert json.loads(capsys.readouterr().out)[0]["verdict"] == verdict.value
+
+
+def test_drain_needs_to_know_whom(dispatcher: ScriptedDispatcher, capsys: Captured) -> None:
+    assert dispatcher.run("workers", "drain") == 2
+    assert "name the worker" in capsys.readouterr().err
+
+
+def test_dispatchers_are_listed(dispatcher: ScriptedDispatcher, capsys: Captured) -> None:
+    silent = structs.replace(DISPATCHER, name="d:2", alive=False, silent_s=9.5, workers=0)
+    dispatcher.answers[m.ListDispatchers] = (DISPATCHER, silent)
+    assert dispatcher.run("dispatchers") == 0
+    _, first, second = capsys.readouterr().out.splitlines()
+    assert first.split() == ["d:1", "alive", "1", "2026-01-31", "12:00:00Z", "7", "now"]
+    assert second.split()[:2] == ["d:2", "silent"]
+    assert second.endswith("9.5 s ago")
+    assert dispatcher.run("dispatchers", "--json") == 0
+    assert [one["alive"] for one in json.loads(capsys.readouterr().out)] == [True, False]
+
+
+def test_capacity_is_shown_by_kind_and_by_pool(
+    dispatcher: ScriptedDispatcher, capsys: Captured
+) -> None:
+    dispatcher.answers[m.ShowCapacity] = capacity([VIEW])
+    assert dispatcher.run("capacity") == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert rows[1:3] == [
+        ["a", "coroutine", "1", "100", "2", "98"],
+        ["b", "process", "1", "1", "0", "1"],
+    ]
+    assert rows[5:] == [["coroutine", "1", "100", "2", "98"], ["process", "1", "1", "0", "1"]]
+    assert dispatcher.run("capacity", "--json") == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["kinds"][0] == {
+        "kind": "a",
+        "pool": "coroutine",
+        "workers": 1,
+        "slots": 100,
+        "busy": 2,
+        "free": 98,
+        "running": 2,
+    }

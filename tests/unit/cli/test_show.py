@@ -1,0 +1,80 @@
+"""How answers look."""
+
+from __future__ import annotations
+
+import io
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from rich.console import Console
+
+from longshore.cli import jsonable, show
+from longshore.core.values import pack
+from longshore.model.job import Progress, RetryPolicy
+
+TABLE = show.Table(("name", "n"), [("a\x1b[31m", "1"), ("日本", "22")], right=frozenset({"n"}))
+
+
+def test_columns_in_a_pipe_are_aligned_even_if_letters_are_wide() -> None:
+    lines = show.aligned(TABLE).splitlines()
+    assert lines == ["NAME        N", "a\\x1b[31m   1", "日本       22"]
+
+
+def test_what_a_job_said_cannot_steer_the_terminal() -> None:
+    assert show.visible("a\x1b]0;title\x07\r\x9b\u202eb\tc\n") == (
+        "a\\x1b]0;title\\x07\\x0d\\x9b\\x202eb\tc\n"
+    )
+
+
+def test_on_a_terminal_a_table_has_colour_and_takes_text_as_it_is() -> None:
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, width=40, color_system="standard")
+    console.print(show.as_rich(show.Table(("state",), [("failed",), ("[red]x[/red]",)])))
+    assert "\x1b[31mfailed" in out.getvalue()
+    assert "[red]x[/red]" in out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.0123, "12 ms"),
+        (2.5, "2.5 s"),
+        (119, "119.0 s"),
+        (150, "2 min 30 s"),
+        (7320, "2 h 02 min"),
+    ],
+)
+def test_a_duration_has_the_unit_that_suits_it(seconds: float, text: str) -> None:
+    assert show.duration(seconds) == text
+
+
+def test_progress_is_told_with_and_without_a_total() -> None:
+    assert show.progress(Progress(3)) == "3"
+    assert show.progress(Progress(3, 4, "pages")) == "3/4 (75%) pages"
+    assert show.progress(Progress(3, 0)) == "3"
+    assert show.progress(None) == ""
+
+
+def test_times_are_utc_with_microseconds_whatever_zone_they_came_in() -> None:
+    east = datetime(2026, 1, 31, 14, 0, tzinfo=timezone(timedelta(hours=2)))
+    assert jsonable.time_text(east) == "2026-01-31T12:00:00.000000Z"
+    assert jsonable.time_text(datetime(2026, 1, 31, 12)) == "2026-01-31T12:00:00.000000Z"
+    assert show.time(datetime(2026, 1, 31, 12, tzinfo=UTC)) == "2026-01-31 12:00:00Z"
+    assert show.time(None) == ""
+
+
+def test_json_keeps_fields_that_have_their_default() -> None:
+    assert jsonable.plain(RetryPolicy()) == {
+        "attempts": 1,
+        "backoff_s": 1.0,
+        "factor": 2.0,
+        "max_backoff_s": 3600.0,
+        "jitter": 0.2,
+    }
+
+
+def test_a_payload_is_its_value_or_base64_if_it_holds_none() -> None:
+    assert jsonable.payload(pack({"a": [b"\x00", 1.5]}, "it")) == {"a": ["AA==", 1.5]}
+    assert jsonable.payload(b"\xc1\xff") == "wf8="
+    assert jsonable.payload(b"hello", raw=True) == "aGVsbG8="
+    assert jsonable.payload(None) is None

@@ -1,0 +1,206 @@
+"""A dispatcher with a real socket and no store: it remembers jobs, and ends them when told to."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Self
+from uuid import UUID
+
+import zmq
+
+from longshore.errors import LongshoreError
+from longshore.links.zeromq import Router
+from longshore.model.job import (
+    CancelVerdict,
+    Ended,
+    Job,
+    JobError,
+    JobState,
+    RetryVerdict,
+    Submission,
+)
+from longshore.model.worker import Capacity
+from longshore.wire import codec, messages
+
+SILENT = object()
+"""A reply that is not sent."""
+
+LATER = object()
+"""A reply that is sent when a job ends."""
+
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+
+Reply = Callable[[Any], object]
+
+
+class FakeDispatcher:
+    """Answers on a thread of its own. `replies` overrides what it says to a type of request."""
+
+    def __init__(self, address: str = "tcp://127.0.0.1:*") -> None:
+        self.requests: list[messages.Request] = []
+        self.peers: list[bytes] = []
+        self.replies: dict[type, Reply] = {}
+        self.jobs: dict[UUID, Submission] = {}
+        self.ended: dict[UUID, Ended] = {}
+        self._bind = address
+        self._waiting: list[tuple[bytes, messages.Wait]] = []
+        self._news = threading.Condition()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._bound = threading.Event()
+        self._stop = asyncio.Event()
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self._bound.wait()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._serve())
+
+    async def _serve(self) -> None:
+        context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._router = Router(context, self._bind, self._receive)
+        self.address = self._router.address
+        self._bound.set()
+        await self._stop.wait()
+        self._router.close()
+        context.term()
+
+    # what a test does
+
+    def of(self, kind: type) -> list[Any]:
+        """The requests of one type so far."""
+        return [request for request in self.requests if isinstance(request, kind)]
+
+    def heard(self, kind: type, count: int = 1) -> None:
+        """Waits until so many requests of a type have come."""
+        with self._news:
+            assert self._news.wait_for(lambda: len(self.of(kind)) >= count, timeout=30)
+
+    def end(self, job: UUID, result: bytes | None = None, error: JobError | None = None) -> None:
+        """Ends a job, well unless it is given an error."""
+        state = JobState.SUCCEEDED if error is None else JobState.FAILED
+        self.conclude(Ended(job, state, result, error))
+
+    def conclude(self, ended: Ended) -> None:
+        """Gives a job this outcome."""
+        self._loop.call_soon_threadsafe(self._conclude, ended)
+
+    def fall_silent(self) -> None:
+        """From now on answers nothing."""
+        self.replies = dict.fromkeys(messages.ANSWERS, lambda request: SILENT)
+
+    # what it does itself
+
+    def _receive(self, arrived: list[tuple[bytes, list[bytes]]]) -> None:
+        for peer, frames in arrived:
+            request = codec.from_client.decode(frames)
+            with self._news:
+                self.requests.append(request)
+                self.peers.append(peer)
+                self._news.notify_all()
+            self._reply(peer, request)
+
+    def _reply(self, peer: bytes, request: messages.Request) -> None:
+        script = self.replies.get(type(request), self._answer)
+        answer = script(request)
+        if isinstance(answer, LongshoreError):
+            refusal = messages.Err(request.rid, answer.code, str(answer))
+            self._router.send(peer, codec.encode(refusal))
+        elif answer is LATER and isinstance(request, messages.Wait):
+            self._waiting.append((peer, request))
+            self._loop.call_later(request.wait_s, self._give_up, peer, request)
+        elif answer is not SILENT:
+            self._router.send(peer, codec.ok(request.rid, answer))
+
+    def _answer(self, request: messages.Request) -> object:
+        match request:
+            case messages.Submit():
+                return self._submit(request)
+            case messages.Wait():
+                return self._found(request) or LATER
+            case messages.Show():
+                return self.view(request.job)
+            case messages.Why():
+                job = self.view(request.job)
+                return messages.WhyAnswer(job.id, job.number, "ready", "no worker is free")
+            case messages.Cancel():
+                return [
+                    messages.CancelAnswer(r, _id(r), CancelVerdict.CANCELLED) for r in request.jobs
+                ]
+            case messages.Retry():
+                return [messages.RetryAnswer(r, _id(r), RetryVerdict.RETRIED) for r in request.jobs]
+            case messages.Hello():
+                return messages.HelloAnswer(1, "fake", UUID(int=1), NOW)
+            case messages.ListJobs() | messages.ListWorkers() | messages.ListQueues():
+                return ()
+            case messages.ListDispatchers() | messages.Drain():
+                return ()
+            case messages.ShowCapacity():
+                return Capacity(kinds=(), pools=())
+            case messages.Pause():
+                return None
+
+    def _submit(self, request: messages.Submit) -> list[messages.SubmitAnswer]:
+        for job in request.jobs:
+            self.jobs.setdefault(job.id, job)
+        numbers = {id: number for number, id in enumerate(self.jobs, 1)}
+        return [messages.SubmitAnswer(job.id, numbers[job.id]) for job in request.jobs]
+
+    def view(self, ref: UUID | int) -> Job:
+        """A submitted job as it is shown."""
+        id = ref if isinstance(ref, UUID) else list(self.jobs)[ref - 1]
+        job, ended = self.jobs[id], self.ended.get(id)
+        return Job(
+            id=id,
+            number=list(self.jobs).index(id) + 1,
+            kind=job.kind,
+            queue=job.queue,
+            target=job.target,
+            priority=job.priority,
+            state=JobState.READY if ended is None else ended.state,
+            args=job.args,
+            options=job.options,
+            unique_key=job.unique_key,
+            created_at=NOW,
+            run_at=None,
+            started_at=None,
+            ended_at=None,
+            round=1,
+            attempt=0,
+            failures=0,
+            crashes=0,
+            token=0,
+            worker=None,
+            result=None if ended is None else ended.result,
+            error=None if ended is None else ended.error,
+        )
+
+    def _found(self, request: messages.Wait) -> list[Ended]:
+        found = [self.ended[job] for job in request.jobs if job in self.ended]
+        return found if not request.all or len(found) == len(request.jobs) else []
+
+    def _conclude(self, ended: Ended) -> None:
+        self.ended[ended.id] = ended
+        for peer, request in list(self._waiting):
+            if self._found(request):
+                self._give_up(peer, request)
+
+    def _give_up(self, peer: bytes, request: messages.Wait) -> None:
+        if (peer, request) in self._waiting:
+            self._waiting.remove((peer, request))
+            ended = [self.ended[job] for job in request.jobs if job in self.ended]
+            self._router.send(peer, codec.ok(request.rid, ended))
+
+
+def _id(ref: UUID | int) -> UUID | None:
+    return ref if isinstance(ref, UUID) else None

@@ -1,0 +1,354 @@
+"""Declaring jobs, submitting them, and what workers run of them."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from longshore import App, Context
+from longshore.client.connection import Connection
+from longshore.core import values
+from longshore.errors import (
+    AppError,
+    Conflict,
+    InvalidArguments,
+    InvalidInput,
+    NotSerialisable,
+    UnknownKind,
+)
+from longshore.executors.context import enter
+from longshore.model.ids import make_id
+from longshore.model.job import RetryPolicy
+from longshore.model.worker import KindInfo, Parameter, Pool
+from longshore.wire import messages
+from longshore.wire.messages import Assignment
+
+from .fake import FakeDispatcher
+
+
+@dataclass
+class Report:
+    pages: int
+
+
+async def fetch(url: str, tries: int = 3) -> str:
+    """Fetches a page."""
+    return f"{url} in {tries}"
+
+
+def add(a: int, b: int = 1) -> int:
+    return a + b
+
+
+# declaring
+
+
+def test_a_job_called_directly_is_its_function() -> None:
+    job = App("test").job(add)
+    assert job(2, 3) == 5
+    assert job.__name__ == "add"
+    assert inspect.signature(job) == inspect.signature(add)
+
+
+async def test_an_async_job_called_directly_is_a_coroutine() -> None:
+    job = App("test").job(fetch)
+    assert await job("http://a") == "http://a in 3"
+    assert job.__doc__ == "Fetches a page."
+
+
+def test_a_kind_is_the_functions_name_unless_given() -> None:
+    app = App("test")
+    app.job(add)
+    app.job(kind="mail.send")(fetch)
+    assert set(app.handlers()) == {"add", "mail.send"}
+
+
+def test_a_kind_is_declared_once() -> None:
+    app = App("test")
+    app.job(add)
+    with pytest.raises(AppError, match="the app 'test' already has a job 'add'"):
+        app.job(add)
+
+
+def test_a_lambda_needs_a_kind() -> None:
+    app = App("test")
+    with pytest.raises(AppError, match=re.escape("give it one with @app.job(kind=…)")):
+        app.job(lambda a: a)
+    assert app.job(kind="same")(lambda a: a).kind == "same"
+
+
+def generates() -> Iterator[int]:
+    yield 1
+
+
+async def generates_slowly() -> AsyncIterator[int]:
+    yield 1
+
+
+@pytest.mark.parametrize(
+    ("thing", "message"),
+    [
+        ("fetch", "'fetch' is not a function; a kind is given as @app.job(kind=…)"),
+        (generates, "job 'generates': its function is a generator"),
+        (generates_slowly, "job 'generates_slowly': its function is a generator"),
+        (Report, "job 'Report': it is a class"),
+    ],
+)
+def test_what_is_not_a_plain_function_is_refused(thing: Any, message: str) -> None:
+    with pytest.raises(AppError, match=re.escape(message)):
+        App("test").job(thing)
+
+
+def test_a_declared_job_is_not_declared_again() -> None:
+    job = App("test").job(add)
+    with pytest.raises(AppError, match="it is declared as a job already"):
+        App("other").job(job)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"kind": "two words"}, "kind 'two words'"),
+        ({"retries": -1}, "retries of -1"),
+        ({"retries": "many"}, "retries of 'many'"),
+        ({"timeout_s": 0}, "timeout_s is 0"),
+        ({"priority": 40_000}, "priority is 40000"),
+        ({"queue": ""}, "queue is empty"),
+        ({"jitter": 2}, "jitter is 2"),
+    ],
+)
+def test_options_past_a_limit_are_refused_where_they_are_given(
+    options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        App("test").job(**options)(add)
+
+
+def test_a_job_refused_for_its_options_can_be_declared_again() -> None:
+    app = App("test")
+    with pytest.raises(InvalidInput):
+        app.job(priority=40_000)(add)
+    assert app.job(add).kind == "add"
+
+
+def test_an_app_has_a_name_fit_to_be_one() -> None:
+    with pytest.raises(InvalidInput, match="the app's name"):
+        App("two words")
+
+
+# describing
+
+
+def test_a_call_carries_everything_it_was_told() -> None:
+    at = datetime(2030, 1, 1, tzinfo=UTC)
+    job = App("test").job(
+        retries=3, backoff_s=2, backoff_factor=3, max_backoff_s=60, jitter=0, queue="web"
+    )(fetch)
+    call = job.options(
+        run_at=at,
+        priority=5,
+        unique_key="u",
+        labels=["x"],
+        id=UUID(int=9),
+        target="linux-x86_64",
+        timeout_s=30,
+    ).call("http://a")
+    sent = call.submission
+    assert sent.id == call.id == UUID(int=9)
+    assert (sent.kind, values.unpack(sent.args)) == ("fetch", {"url": "http://a"})
+    assert (sent.queue, sent.target, sent.priority) == ("web", "linux-x86_64", 5)
+    assert (sent.run_at, sent.unique_key) == (at, "u")
+    assert (sent.options.timeout_s, sent.options.labels) == (30, ("x",))
+    assert sent.options.retry == RetryPolicy(4, 2, 3, 60, 0)
+
+
+def test_options_change_what_they_name_and_leave_the_rest() -> None:
+    job = App("test").job(retries=3, timeout_s=30, backoff_s=7)(add)
+    changed = job.options(retries=1, timeout_s=None).options(delay_s=5).call(1).submission
+    assert changed.options.retry == RetryPolicy(2, 7)
+    assert changed.options.timeout_s is None
+    assert changed.delay_s == 5
+    assert job.call(1).submission.options.timeout_s == 30
+    assert job.call(1).submission.delay_s is None
+
+
+def test_a_naive_time_is_refused_with_a_hint() -> None:
+    job = App("test").job(add)
+    with pytest.raises(InvalidInput, match="has no time zone; give an aware datetime"):
+        job.options(run_at=datetime(2030, 1, 1)).call(1)
+
+
+def test_labels_are_a_list_and_not_a_text() -> None:
+    job = App("test").job(add)
+    with pytest.raises(InvalidInput, match="labels is 'urgent'; give a list of texts"):
+        job.options(labels="urgent")
+
+
+def test_ids_sort_by_when_they_were_made() -> None:
+    times = iter((1000, 2000))
+    app = App("test", new_id=lambda: make_id(next(times), bytes(10)))
+    job = app.job(add)
+    assert job.call(1).id < job.call(1).id
+
+
+def test_arguments_are_checked_when_a_call_is_described() -> None:
+    with pytest.raises(InvalidArguments, match="job 'add': argument 'a' expected int, got str"):
+        App("test").job(add).call("one")  # type: ignore[arg-type]
+
+
+# submitting
+
+
+def test_a_submit_answers_with_the_jobs_handle(app: App, fake: FakeDispatcher) -> None:
+    handle = app.job(add).submit(1, b=2)
+    assert fake.jobs[handle.id].kind == "add"
+    assert (handle.number, handle.kind, handle.existing) == (1, "add", False)
+
+
+async def test_an_async_submit_uses_the_callers_own_loop(fake: FakeDispatcher) -> None:
+    async with App("test", fake.address) as app:
+        handle = await app.job(fetch).submit_async("http://a")
+        assert handle.id in fake.jobs
+        assert app._access._background is None
+
+
+def test_submitting_a_call_again_is_the_same_job(app: App, fake: FakeDispatcher) -> None:
+    call = app.job(add).call(1)
+    assert call.submit() == call.submit()
+    assert len(fake.jobs) == 1
+
+
+def test_a_unique_key_leads_to_the_job_that_is_there(app: App, fake: FakeDispatcher) -> None:
+    fake.replies[messages.Submit] = lambda request: [
+        messages.SubmitAnswer(UUID(int=3), 8, existing=True)
+    ]
+    handle = app.job(add).options(unique_key="u").submit(1)
+    assert (handle.id, handle.number, handle.existing) == (UUID(int=3), 8, True)
+
+
+def test_many_jobs_are_submitted_in_one_message(app: App, fake: FakeDispatcher) -> None:
+    job = app.job(add)
+    handles = app.submit_many(job.call(number) for number in range(100))
+    assert [handle.number for handle in handles] == list(range(1, 101))
+    assert len(fake.of(messages.Submit)) == 1
+
+
+async def test_many_jobs_are_submitted_without_blocking(app: App) -> None:
+    job = app.job(add)
+    handles = await app.submit_many_async([job.call(1), job.call(2)])
+    assert len(handles) == 2
+    await app.close_async()
+
+
+def test_a_refused_job_raises_what_it_was_refused_for(app: App, fake: FakeDispatcher) -> None:
+    fake.replies[messages.Submit] = lambda request: [
+        messages.SubmitAnswer(job.id, code="conflict", message="another body")
+        for job in request.jobs
+    ]
+    with pytest.raises(Conflict, match="another body"):
+        app.job(add).submit(1)
+
+
+def test_of_many_jobs_the_first_refused_is_raised_with_their_number(
+    app: App, fake: FakeDispatcher
+) -> None:
+    def refuse_all_but_the_first(request: messages.Submit) -> object:
+        return [messages.SubmitAnswer(request.jobs[0].id, 1)] + [
+            messages.SubmitAnswer(job.id, code="unknown_kind", message="nobody serves 'add'")
+            for job in request.jobs[1:]
+        ]
+
+    fake.replies[messages.Submit] = refuse_all_but_the_first
+    job = app.job(add)
+    with pytest.raises(UnknownKind, match=r"nobody serves 'add' \(2 of 3 jobs were refused"):
+        app.submit_many([job.call(number) for number in range(3)], strict=True)
+    assert fake.of(messages.Submit)[0].strict
+
+
+def test_an_app_finds_its_dispatcher_in_the_environment(
+    fake: FakeDispatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LONGSHORE_CONNECT", fake.address)
+    with App("test") as app:
+        app.job(add).submit(1)
+    assert len(fake.jobs) == 1
+
+
+def test_an_app_can_be_given_its_connection(fake: FakeDispatcher) -> None:
+    with App("test", connection=lambda: Connection(fake.address)) as app:
+        app.job(add).submit(1)
+    assert len(fake.jobs) == 1
+
+
+# what workers run
+
+
+def test_a_handler_binds_runs_and_packs() -> None:
+    app = App("test")
+    job = app.job(add)
+    handler = app.handlers()["add"]
+    bound = handler.bind(job.call(2, 3).submission.args)
+    assert handler.pack_result(handler.function(**bound)) == values.pack(5, "it")
+    assert not handler.is_async
+
+
+def test_a_handler_advertises_its_pool_and_parameters() -> None:
+    app = App("test")
+    app.job(add)
+    app.job(fetch)
+    parameters = (Parameter("a", True, "int"), Parameter("b", False, "int"))
+    assert app.handlers()["add"].info == KindInfo(Pool.PROCESS, parameters)
+    assert app.handlers()["fetch"].info.pool is Pool.COROUTINE
+    assert app.handlers()["fetch"].is_async
+
+
+def test_a_handler_refuses_arguments_by_name() -> None:
+    app = App("test")
+    app.job(add)
+    with pytest.raises(InvalidArguments, match="job 'add': missing a required argument: 'a'"):
+        app.handlers()["add"].bind(values.pack({}, "it"))
+
+
+def test_a_result_that_cannot_be_stored_is_refused_by_job() -> None:
+    app = App("test")
+    app.job(add)
+    with pytest.raises(NotSerialisable, match="the result of job 'add'"):
+        app.handlers()["add"].pack_result(object())
+
+
+def a_context() -> Context:
+    return Context(Assignment(uuid4(), 5, 1, "job", b"\x80"), lambda voice: None)
+
+
+def test_a_job_is_given_the_context_it_asks_for() -> None:
+    def token(ctx: Context, extra: int = 0) -> int:
+        return ctx.token + extra
+
+    app = App("test")
+    job = app.job(token)
+    handler = app.handlers()["token"]
+    enter(a_context())
+    assert handler.function(**handler.bind(job.call(extra=2).submission.args)) == 7
+    enter(None)
+
+
+async def test_an_async_job_is_given_the_context_it_asks_for() -> None:
+    async def token(ctx: Context) -> int:
+        return ctx.token
+
+    app = App("test")
+    job = app.job(token)
+    handler = app.handlers()["token"]
+    context = a_context()
+    enter(context)
+    body: Any = handler.function(**handler.bind(job.call().submission.args))
+    assert handler.is_async
+    assert await body == 5
+    assert await job(context) == 5

@@ -1,0 +1,75 @@
+"""The table of moves, held to what DESIGN promises of a job's life."""
+
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from longshore.core.lifecycle import (
+    MOVES,
+    OWNED,
+    TERMINAL,
+    Event,
+    after_finish,
+    diagram,
+    judge,
+    move,
+)
+from longshore.model.job import Finish, JobState, Outcome, Verdict
+
+JOB = UUID(int=1)
+
+
+def test_every_state_is_in_the_table() -> None:
+    assert set(MOVES) == set(JobState)
+
+
+def test_every_state_but_success_can_reach_a_terminal_one() -> None:
+    for state in set(JobState) - TERMINAL:
+        reached, frontier = {state}, [state]
+        while frontier:
+            for following in MOVES[frontier.pop()].values():
+                if following not in reached:
+                    reached.add(following)
+                    frontier.append(following)
+        assert reached & TERMINAL, f"{state} never ends"
+
+
+def test_a_terminal_state_is_left_only_by_a_manual_retry() -> None:
+    for state in TERMINAL:
+        assert set(MOVES[state]) <= {Event.REOPENED}
+
+
+def test_a_success_is_never_undone() -> None:
+    assert MOVES[JobState.SUCCEEDED] == {}
+
+
+def test_while_cancelling_success_counts_and_anything_else_is_cancelled() -> None:
+    outcomes = {outcome: after_finish(JobState.CANCELLING, outcome) for outcome in Outcome}
+    assert outcomes.pop(Outcome.SUCCEEDED) is JobState.SUCCEEDED
+    assert set(outcomes.values()) == {JobState.CANCELLED}
+
+
+def test_a_lost_worker_frees_running_jobs_and_ends_cancelling_ones() -> None:
+    assert move(JobState.RUNNING, Event.LOST) is JobState.READY
+    assert move(JobState.CANCELLING, Event.LOST) is JobState.CANCELLED
+
+
+def test_a_late_event_changes_nothing() -> None:
+    assert move(JobState.SUCCEEDED, Event.LOST) is None
+    assert move(JobState.READY, Event.SUCCEEDED) is None
+
+
+@pytest.mark.parametrize("state", sorted(JobState))
+def test_only_the_owners_token_counts_and_only_once(state: JobState) -> None:
+    """G2 and G3, as the stores must do it."""
+    mine = Finish(JOB, 7, Outcome.SUCCEEDED)
+    stale = Finish(JOB, 6, Outcome.SUCCEEDED)
+    assert judge(state, 7, stale) is Verdict.STALE
+    expected = Verdict.RECORDED if state in OWNED else Verdict.ALREADY_RECORDED
+    assert judge(state, 7, mine) is expected
+
+
+def test_the_diagram_in_the_docs_is_the_table() -> None:
+    page = Path(__file__).parents[3] / "docs" / "states.md"
+    assert f"```mermaid\n{diagram()}```" in page.read_text()

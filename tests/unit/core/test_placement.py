@@ -1,0 +1,74 @@
+"""Which worker gets the next job."""
+
+from uuid import UUID
+
+from longshore.core.lanes import body_hash, lane_of, serves
+from longshore.core.placement import Place, Profile, seat
+from longshore.model.job import Submission
+from longshore.model.worker import KindInfo, Pool, Seat, WorkerInfo
+
+A, B = UUID(int=1), UUID(int=2)
+
+
+def worker(**known: object) -> WorkerInfo:
+    defaults: dict[str, object] = {"id": A, "kinds": {"fetch": KindInfo(Pool.COROUTINE)}}
+    return WorkerInfo(**{**defaults, **known})  # type: ignore[arg-type]
+
+
+def test_a_worker_serves_its_kinds_from_all_queues_unless_it_names_some() -> None:
+    assert serves(worker(), lane_of("default", "fetch", ""))
+    assert not serves(worker(), lane_of("default", "other", ""))
+    assert serves(worker(queues=("mail",)), lane_of("mail", "fetch", ""))
+    assert not serves(worker(queues=("mail",)), lane_of("default", "fetch", ""))
+
+
+def test_a_job_without_target_fits_any_worker_one_with_target_only_that() -> None:
+    arm = worker(target="linux-arm64")
+    assert serves(arm, lane_of("default", "fetch", ""))
+    assert serves(arm, lane_of("default", "fetch", "linux-arm64"))
+    assert not serves(arm, lane_of("default", "fetch", "linux-x86_64"))
+    assert not serves(worker(), lane_of("default", "fetch", "linux-x86_64"))
+
+
+def test_a_lane_is_the_same_number_in_every_process() -> None:
+    assert lane_of("default", "fetch", "").hash == -2308481460179136897
+    assert lane_of("a", "bc", "").hash != lane_of("ab", "c", "").hash
+
+
+def test_two_bodies_under_one_id_are_told_apart() -> None:
+    job = Submission(A, "fetch", b"\x80")
+    assert body_hash(job) == body_hash(Submission(A, "fetch", b"\x80"))
+    assert body_hash(job) != body_hash(Submission(A, "fetch", b"\x80", priority=1))
+
+
+def test_the_worker_with_most_free_slots_comes_first_then_they_alternate() -> None:
+    places = [Place(Seat(A, 1), 1, 0), Place(Seat(B, 1), 3, 9)]
+    assert [place.worker for place in seat(places, 10)] == [B, B, A, B]
+
+
+def test_least_given_breaks_ties() -> None:
+    places = [Place(Seat(A, 1), 2, 5), Place(Seat(B, 1), 2, 4)]
+    assert [place.worker for place in seat(places, 2)] == [B, A]
+
+
+def test_never_more_seats_than_free_slots_or_than_wanted() -> None:
+    places = [Place(Seat(A, 1), 2, 0), Place(Seat(B, 1), 0, 0)]
+    assert len(seat(places, 10)) == 2
+    assert len(seat(places, 1)) == 1
+
+
+def test_a_profile_wants_only_lanes_that_are_hot_and_of_the_pool() -> None:
+    info = worker(kinds={"fetch": KindInfo(Pool.COROUTINE), "resize": KindInfo(Pool.PROCESS)})
+    fetch, resize = lane_of("default", "fetch", ""), lane_of("default", "resize", "")
+    profile = Profile(info, [fetch])
+    profile.learn(resize)
+    places = [Place(Seat(A, 1), 1, 0)]
+    want = profile.want(Pool.COROUTINE, {fetch.hash, resize.hash}, places, 10)
+    assert want is not None
+    assert want.lanes == (fetch.hash,)
+    assert profile.want(Pool.PROCESS, {fetch.hash}, places, 10) is None
+
+
+def test_alike_workers_share_a_profile() -> None:
+    assert Profile.key(worker(id=A)) == Profile.key(worker(id=B, slots=5))
+    assert Profile.key(worker()) != Profile.key(worker(target="gpu"))

@@ -1,0 +1,66 @@
+"""Retry, backoff and crashes: what each failure costs."""
+
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from longshore.core.timing import backoff_s, settle_crash, settle_failure, summary
+from longshore.model.job import Claimed, JobError, Options, Outcome, Reason, RetryPolicy
+
+JOB, WORKER = UUID(int=1), UUID(int=2)
+RAISED = JobError(Reason.RAISED, "no route to host", "ConnectionError")
+
+
+def attempt(*, attempts: int = 3, failures: int = 0, crashes: int = 0) -> Claimed:
+    options = Options(retry=RetryPolicy(attempts=attempts, jitter=0))
+    return Claimed(JOB, 1, 9, "fetch", b"\x80", options, WORKER, 1, 1, failures, crashes)
+
+
+def test_backoff_doubles_up_to_its_bound() -> None:
+    policy = RetryPolicy(backoff_s=1, factor=2, max_backoff_s=5, jitter=0)
+    assert [backoff_s(policy, n, 0.5) for n in (1, 2, 3, 4, 1000)] == [1, 2, 4, 5, 5]
+
+
+@given(st.integers(1, 10_000), st.floats(0, 0.999), st.floats(0, 1))
+def test_jitter_stays_within_its_share(failures: int, luck: float, jitter: float) -> None:
+    policy = RetryPolicy(backoff_s=2, factor=1, jitter=jitter)
+    assert 2 * (1 - jitter) - 1e-9 <= backoff_s(policy, failures, luck) <= 2 * (1 + jitter) + 1e-9
+
+
+def test_a_failure_is_retried_while_attempts_are_left() -> None:
+    finish = settle_failure(attempt(failures=0), RAISED, 0.5)
+    assert (finish.outcome, finish.delay_s, finish.error) == (Outcome.RETRIED, 1.0, RAISED)
+    assert settle_failure(attempt(failures=1), RAISED, 0.5).delay_s == 2.0
+
+
+def test_the_last_attempts_failure_fails_the_job() -> None:
+    assert settle_failure(attempt(failures=2), RAISED, 0.5).outcome is Outcome.FAILED
+
+
+@pytest.mark.parametrize("reason", [Reason.INVALID_ARGUMENTS, Reason.INVALID_RESULT])
+def test_what_no_retry_can_mend_is_not_retried(reason: Reason) -> None:
+    finish = settle_failure(attempt(), JobError(reason, "argument 'n' is missing"), 0.5)
+    assert finish.outcome is Outcome.FAILED
+
+
+def test_a_job_that_asks_for_no_retry_gets_none() -> None:
+    assert settle_failure(attempt(), RAISED, 0.5, final=True).outcome is Outcome.FAILED
+
+
+def test_a_crash_costs_no_attempt_and_the_third_is_poisonous() -> None:
+    crashed = JobError(Reason.CRASHED, "killed by signal 11 (SIGSEGV)")
+    first = settle_crash(attempt(attempts=1), crashed, crash_limit=3)
+    assert (first.outcome, first.crash, first.revoke) == (Outcome.RELEASED, True, True)
+    third = settle_crash(attempt(attempts=1, crashes=2), crashed, crash_limit=3)
+    assert third.outcome is Outcome.FAILED
+    assert third.error is not None
+    assert third.error.reason is Reason.POISONOUS
+    assert "SIGSEGV" in third.error.message
+
+
+def test_a_summary_is_one_bounded_line() -> None:
+    assert summary(RAISED) == "ConnectionError: no route to host"
+    assert summary(JobError(Reason.RAISED, "a" * 500)) == "a" * 199 + "…"
+    assert summary(JobError(Reason.RAISED, "first\nsecond")) == "first"

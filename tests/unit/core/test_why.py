@@ -1,0 +1,199 @@
+"""`why`, in words, for every state a job can be in (G4)."""
+
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+import pytest
+from msgspec import structs
+
+from longshore.core.why import ordinal, span, why
+from longshore.model.job import HistoryEntry, Job, JobError, JobState, Options, Reason
+from longshore.model.worker import Facts, KindInfo, Pool, WorkerInfo, WorkerView
+
+NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
+WORKER = UUID(int=7)
+JOB = Job(
+    id=UUID(int=1),
+    number=1,
+    kind="fetch",
+    queue="default",
+    target="",
+    priority=0,
+    state=JobState.READY,
+    args=b"\x80",
+    options=Options(),
+    unique_key=None,
+    created_at=NOW,
+    run_at=None,
+    started_at=None,
+    ended_at=None,
+    round=1,
+    attempt=0,
+    failures=0,
+    crashes=0,
+    token=0,
+    worker=None,
+    result=None,
+    error=None,
+)
+BROKE = JobError(Reason.RAISED, "no route\nto host", "ConnectionError")
+
+
+def job(**changes: object) -> Job:
+    return structs.replace(JOB, **changes)
+
+
+def worker(**changes: object) -> WorkerView:
+    known: dict[str, object] = {
+        "id": WORKER,
+        "name": "dock-1",
+        "kinds": {"fetch": KindInfo(Pool.COROUTINE), "resize": KindInfo(Pool.PROCESS)},
+        "slots": 2,
+        "processes": 1,
+    }
+    view: dict[str, object] = {"draining": False, "running": {}}
+    for key, value in changes.items():
+        (view if key in view else known)[key] = value
+    return WorkerView(
+        info=WorkerInfo(**known),  # type: ignore[arg-type]
+        session=1,
+        dispatcher=UUID(int=9),
+        alive=True,
+        started_at=NOW,
+        attended_at=NOW,
+        **view,  # type: ignore[arg-type]
+    )
+
+
+def facts(*workers: WorkerView, paused: bool = False, ahead: int = 0) -> Facts:
+    return Facts(queue_paused=paused, workers=workers, ahead=ahead, now=NOW)
+
+
+@pytest.mark.parametrize(
+    ("about", "known", "words"),
+    [
+        (
+            job(),
+            facts(),
+            "no worker is connected; start one that serves 'fetch': `longshore worker`",
+        ),
+        (job(kind="fetsh"), facts(worker()), "no worker serves kind 'fetsh' (nearest: 'fetch')"),
+        (
+            job(kind="zip"),
+            facts(worker()),
+            "no worker serves kind 'zip' (they serve: 'fetch', 'resize')",
+        ),
+        (
+            job(target="gpu"),
+            facts(worker(target="linux-x86_64")),
+            "no worker of kind 'fetch' has target 'gpu' (there is: 'linux-x86_64')",
+        ),
+        (
+            job(queue="mail"),
+            facts(worker(queues=("default",))),
+            "no worker of kind 'fetch' takes jobs from queue 'mail'",
+        ),
+        (
+            job(queue="mail"),
+            facts(worker(), paused=True),
+            "queue 'mail' is paused; `longshore queues resume mail` lets it go on",
+        ),
+        (
+            job(),
+            facts(worker(draining=True)),
+            "every worker that serves kind 'fetch' is draining (dock-1)",
+        ),
+        (
+            job(),
+            facts(worker(running={"fetch": 2}), ahead=3),
+            "all 2 slots of dock-1 busy; 3 jobs before it in its lane",
+        ),
+        (
+            job(kind="resize"),
+            facts(worker(running={"resize": 1})),
+            "the one process of dock-1 busy",
+        ),
+        (job(), facts(worker(running={"resize": 1})), "about to be given to dock-1"),
+        (
+            job(state=JobState.DELAYED, run_at=NOW + timedelta(seconds=90)),
+            facts(),
+            "delayed until 2030-01-01 12:01:30 UTC (1 min 30 s from now), "
+            "as asked for when it was submitted",
+        ),
+        (
+            job(
+                state=JobState.DELAYED,
+                run_at=NOW + timedelta(seconds=5),
+                failures=2,
+                error=BROKE,
+            ),
+            facts(),
+            "delayed until 2030-01-01 12:00:05 UTC (5.0 s from now) by its 2nd retry, "
+            "after ConnectionError: no route",
+        ),
+        (
+            job(
+                state=JobState.RUNNING,
+                worker=WORKER,
+                attempt=2,
+                started_at=NOW - timedelta(seconds=12),
+                step="pulling",
+            ),
+            facts(worker()),
+            "running on dock-1 for 12 s, 2nd attempt; pulling",
+        ),
+        (
+            job(state=JobState.CANCELLING, worker=WORKER),
+            facts(worker()),
+            "being cancelled; dock-1 was told to stop it",
+        ),
+        (
+            job(state=JobState.SUCCEEDED, ended_at=NOW, attempt=3),
+            facts(),
+            "succeeded at 2030-01-01 12:00:00 UTC on its 3rd attempt",
+        ),
+        (
+            job(state=JobState.FAILED, ended_at=NOW, error=BROKE),
+            facts(),
+            "failed at 2030-01-01 12:00:00 UTC: ConnectionError: no route",
+        ),
+        (
+            job(
+                state=JobState.CANCELLED,
+                ended_at=NOW,
+                history=(HistoryEntry(JobState.CANCELLED, NOW, info="by hand"),),
+            ),
+            facts(),
+            "cancelled at 2030-01-01 12:00:00 UTC (by hand)",
+        ),
+    ],
+)
+def test_why_says_it_in_words(about: Job, known: Facts, words: str) -> None:
+    assert why(about, known) == words
+
+
+@pytest.mark.parametrize("state", sorted(JobState))
+def test_every_state_has_words(state: JobState) -> None:
+    assert why(job(state=state), facts(worker()))
+
+
+def test_spans_and_ordinals_read_well() -> None:
+    assert [span(s) for s in (0.35, 5.25, 12, 303, 7800, 100_000)] == [
+        "350 ms",
+        "5.2 s",
+        "12 s",
+        "5 min 3 s",
+        "2 h 10 min",
+        "1 d 3 h",
+    ]
+    assert [ordinal(n) for n in (1, 2, 3, 4, 11, 12, 13, 21, 112)] == [
+        "1st",
+        "2nd",
+        "3rd",
+        "4th",
+        "11th",
+        "12th",
+        "13th",
+        "21st",
+        "112th",
+    ]

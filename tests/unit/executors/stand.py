@@ -1,0 +1,158 @@
+"""A stand that plays the agent: it starts attempts and waits for what is said of them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+
+from longshore.core.values import pack, unpack
+from longshore.executors.child import ChildExecutor
+from longshore.executors.coroutine import CoroutineExecutor
+from longshore.model.job import JobError, LogEntry, LogKind, Progress, Reason
+from longshore.wire.messages import Assignment, Report, ReportKind
+
+APP = "jobs_app:app"
+
+
+class Stand:
+    """An executor, and everything it said."""
+
+    def __init__(self) -> None:
+        self.reports: list[Report] = []
+        self.logs: list[LogEntry] = []
+        self.executor: CoroutineExecutor | ChildExecutor
+        self._said = asyncio.Event()
+        self._token = 0
+
+    async def open_coroutine(self, slots: int = 100, **options: Any) -> CoroutineExecutor:
+        """A coroutine executor, open."""
+        executor = CoroutineExecutor(APP, slots, self._on_report, self._on_log, **options)
+        await executor.open()
+        self.executor = executor
+        return executor
+
+    async def open_child(self, processes: int = 1, **options: Any) -> ChildExecutor:
+        """A child executor, open."""
+        executor = ChildExecutor(APP, processes, self._on_report, self._on_log, **options)
+        await executor.open()
+        self.executor = executor
+        return executor
+
+    def start(self, kind: str, *, timeout_s: float | None = None, **args: Any) -> Assignment:
+        """An attempt, begun."""
+        return self.start_packed(kind, pack(args, "args"), timeout_s=timeout_s)
+
+    def start_packed(
+        self, kind: str, args: bytes, *, timeout_s: float | None = None, raw: bool = False
+    ) -> Assignment:
+        """An attempt with any bytes as arguments, begun."""
+        self._token += 1
+        assignment = Assignment(
+            uuid4(), self._token, self._token + 1000, kind, args, timeout_s, 1, raw
+        )
+        self.executor.start(assignment)
+        return assignment
+
+    async def run(self, kind: str, *, timeout_s: float | None = None, **args: Any) -> Report:
+        """The report of an attempt."""
+        return await self.report_of(self.start(kind, timeout_s=timeout_s, **args))
+
+    async def result(self, kind: str, **args: Any) -> Any:
+        """What an attempt returns, if all is well."""
+        return result_of(await self.run(kind, **args))
+
+    async def report_of(self, assignment: Assignment) -> Report:
+        """The one report of an attempt, when it is there."""
+        while not (found := [r for r in self.reports if r.attempt == assignment.held]):
+            await self._news()
+        assert len(found) == 1
+        return found[0]
+
+    async def step_of(self, assignment: Assignment) -> str:
+        """The first step an attempt says it takes, when it does."""
+        while not (steps := self.said_by(assignment, LogKind.STEP)):
+            await self._news()
+        return steps[0].data.decode()
+
+    async def progress_of(self, assignment: Assignment, done: float) -> Progress:
+        """The progress with this amount done, when it is told."""
+        while True:
+            for entry in self.said_by(assignment, LogKind.PROGRESS):
+                progress = msgspec.msgpack.decode(entry.data, type=Progress)
+                if progress.done == done:
+                    return progress
+            await self._news()
+
+    def said_by(self, assignment: Assignment, kind: LogKind | None = None) -> list[LogEntry]:
+        """What an attempt said so far."""
+        return [
+            entry
+            for entry in self.logs
+            if (entry.job, entry.token) == assignment.held and kind in (None, entry.kind)
+        ]
+
+    def abort(self, assignment: Assignment) -> Report:
+        """Aborts an attempt, with the report that is answered here."""
+        error = JobError(Reason.CANCELLED, "cancelled by a test")
+        report = Report(assignment.job, assignment.token, ReportKind.CANCELLED, error=error)
+        self.executor.abort(assignment.held, report)
+        return report
+
+    async def _news(self) -> None:
+        self._said.clear()
+        await self._said.wait()
+
+    def _on_report(self, report: Report) -> None:
+        self.reports.append(report)
+        self._said.set()
+
+    def _on_log(self, entry: LogEntry) -> None:
+        self.logs.append(entry)
+        self._said.set()
+
+
+def result_of(report: Report) -> Any:
+    """The value in a report of success."""
+    assert report.kind is ReportKind.SUCCEEDED, report.error
+    assert report.result is not None
+    return unpack(report.result)
+
+
+def error_of(report: Report) -> JobError:
+    """The error in a report."""
+    assert report.error is not None
+    return report.error
+
+
+def children() -> list[int]:
+    """This process's own children, remains of dead ones included."""
+    return [pid for pid in _all_pids() if _status(pid)[1:2] == [str(os.getpid())]]
+
+
+def is_alive(pid: int) -> bool:
+    """Whether there is such a process, and not only its remains."""
+    return _status(pid)[:1] not in ([], ["Z"], ["X"])
+
+
+def wait_gone(pid: int) -> None:
+    """Returns when the process is not alive any more."""
+    while is_alive(pid):
+        os.sched_yield()
+
+
+def _all_pids() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def _status(pid: int) -> list[str]:
+    """State, parent and more of a process; nothing if there is none."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+    return text.rpartition(")")[2].split()

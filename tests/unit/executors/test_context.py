@@ -1,0 +1,73 @@
+"""What a job's code sees, without a process around it."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import msgspec
+import pytest
+
+from longshore.errors import InvalidInput, NotSerialisable, WrongState
+from longshore.executors.context import Context, current
+from longshore.executors.text import bounded, bounded_middle
+from longshore.executors.voice import STEPS_KEPT, Voice
+from longshore.model.job import LogKind, Options, Progress, Submission
+from longshore.wire.messages import Assignment
+
+JOB = UUID(int=9)
+
+
+def a_context(woken: list[Voice]) -> Context:
+    return Context(Assignment(JOB, 5, 42, "fetch", b""), woken.append)
+
+
+def test_there_is_no_current_job_outside_one() -> None:
+    with pytest.raises(WrongState, match="no current job"):
+        current()
+
+
+def test_of_many_progresses_the_last_is_told_after_one_wake() -> None:
+    woken: list[Voice] = []
+    context = a_context(woken)
+    for done in range(100):
+        context.progress(done, 100)
+    assert len(woken) == 1
+    (entry,) = context.unsaid()
+    assert (entry.job, entry.token, entry.seq, entry.kind) == (JOB, 5, 1, LogKind.PROGRESS)
+    assert msgspec.msgpack.decode(entry.data, type=Progress) == Progress(99.0, 100.0)
+    context.progress(100)
+    assert len(woken) == 2
+    assert context.unsaid()[0].seq == 2
+
+
+def test_of_too_many_steps_the_newest_are_told() -> None:
+    context = a_context([])
+    for number in range(1000):
+        context.step(str(number))
+    told = [int(entry.data) for entry in context.unsaid()]
+    assert told == list(range(1000 - STEPS_KEPT, 1000))
+
+
+def test_a_silent_job_has_nothing_unsaid() -> None:
+    assert a_context([]).unsaid() == []
+
+
+@pytest.mark.parametrize("amounts", [(float("nan"), None), (1, float("inf"))])
+def test_progress_is_a_finite_number(amounts: tuple[float, float | None]) -> None:
+    with pytest.raises(InvalidInput, match="give finite numbers"):
+        a_context([]).progress(*amounts)
+
+
+def test_a_submission_that_cannot_be_sent_is_refused_at_once() -> None:
+    context = a_context([])
+    with pytest.raises(NotSerialisable, match="'next' job cannot be submitted"):
+        context.submit(Submission(JOB, "next", b"", options=Options(labels=("\ud800",))))
+    assert context.outbox() == ()
+
+
+def test_bounded_text_is_valid_and_within_the_limit() -> None:
+    for text in ("short", "é" * 100, "\ud800" * 100, "🚢" * 50):
+        for cut in (bounded(text, 64), bounded_middle(text, 64)):
+            assert len(cut.encode()) <= 64
+    assert bounded_middle("a" * 100 + "b" * 100, 64).endswith("b")
+    assert bounded_middle("a" * 100 + "b" * 100, 64).startswith("a")

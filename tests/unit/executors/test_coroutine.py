@@ -1,0 +1,398 @@
+"""Async jobs in a real host process."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+import uvloop
+
+from longshore.errors import AppError
+from longshore.executors.coroutine import CoroutineExecutor
+from longshore.model.ids import derive_id
+from longshore.model.job import LogKind, Reason
+from longshore.model.worker import KindInfo, Parameter, Pool
+from longshore.wire.messages import ReportKind
+
+from .stand import Stand, children, error_of, result_of, wait_gone
+
+
+async def test_a_result_comes_back(stand: Stand) -> None:
+    await stand.open_coroutine()
+    assert await stand.result("add_async", a=2, b=3) == 5
+
+
+async def test_the_executor_knows_all_kinds_of_the_app(stand: Stand) -> None:
+    executor = await stand.open_coroutine()
+    assert executor.slots == 100
+    assert executor.kinds["add_async"].pool is Pool.COROUTINE
+    parameters = (Parameter("a", True, "int"), Parameter("b", False, "int"))
+    assert executor.kinds["add"] == KindInfo(Pool.PROCESS, parameters)
+
+
+async def test_many_run_at_once_and_each_is_reported_once(stand: Stand) -> None:
+    await stand.open_coroutine()
+    started = [stand.start("add_async", a=number) for number in range(1000)]
+    results = [result_of(await stand.report_of(assignment)) for assignment in started]
+    assert results == list(range(1000))
+    assert len(stand.reports) == 1000
+
+
+def test_the_same_on_uvloop() -> None:
+    uvloop.run(_run_abort_and_crash())
+
+
+async def _run_abort_and_crash() -> None:
+    stand = Stand()
+    await stand.open_coroutine()
+    assert await stand.result("add_async", a=1) == 1
+    waiting = stand.start("wait_forever")
+    await stand.step_of(waiting)
+    given = stand.abort(waiting)
+    assert await stand.report_of(waiting) == given
+    assert (await stand.run("segfault_async")).kind is ReportKind.CRASHED
+    assert await stand.result("add_async", a=2) == 2
+    await stand.executor.close()
+
+
+async def test_an_exception_is_told_with_the_jobs_own_frames_only(stand: Stand) -> None:
+    await stand.open_coroutine()
+    report = await stand.run("raise_async")
+    error = error_of(report)
+    assert report.kind is ReportKind.FAILED
+    assert not report.final
+    assert (error.reason, error.type, error.message) == (Reason.RAISED, "LookupError", "outer")
+    assert "jobs_app.py" in error.traceback
+    assert "KeyError: 'inner'" in error.traceback
+    assert "longshore/executors" not in error.traceback
+
+
+async def test_fail_forbids_a_retry(stand: Stand) -> None:
+    await stand.open_coroutine()
+    report = await stand.run("ask_fail")
+    assert report.final
+    assert (error_of(report).type, error_of(report).message) == ("longshore.Fail", "never")
+
+
+async def test_a_result_that_cannot_be_stored_names_job_and_place(stand: Stand) -> None:
+    await stand.open_coroutine()
+    report = await stand.run("unpackable_async")
+    assert report.final
+    assert error_of(report).reason is Reason.INVALID_RESULT
+    assert "the result of job 'unpackable_async'" in error_of(report).message
+    assert "Unpackable" in error_of(report).message
+
+
+async def test_arguments_that_do_not_fit_fail_for_good(stand: Stand) -> None:
+    await stand.open_coroutine()
+    report = await stand.run("add_async", c=1)
+    assert report.final
+    assert error_of(report).reason is Reason.INVALID_ARGUMENTS
+    assert "job 'add_async'" in error_of(report).message
+
+
+async def test_arguments_that_are_no_msgpack_fail_for_good(stand: Stand) -> None:
+    await stand.open_coroutine()
+    report = await stand.report_of(stand.start_packed("add_async", b"\xc1"))
+    assert report.final
+    assert error_of(report).reason is Reason.INVALID_ARGUMENTS
+
+
+async def test_an_unknown_kind_lists_what_there_is(stand: Stand) -> None:
+    await stand.open_coroutine()
+    error = error_of(await stand.run("nonesuch"))
+    assert error.reason is Reason.UNKNOWN_KIND
+    assert "no job 'nonesuch'" in error.message
+    assert "add_async" in error.message
+
+
+async def test_a_raw_job_gets_bytes_and_answers_bytes(stand: Stand) -> None:
+    await stand.open_coroutine()
+    report = await stand.report_of(stand.start_packed("shout", b"abc", raw=True))
+    assert (report.kind, report.result) == (ReportKind.SUCCEEDED, b"ABC")
+
+
+async def test_a_raw_job_that_answers_no_bytes_fails(stand: Stand) -> None:
+    await stand.open_coroutine()
+    error = error_of(await stand.report_of(stand.start_packed("measure", b"abc", raw=True)))
+    assert error.reason is Reason.INVALID_RESULT
+    assert error.message == "the result of the raw job 'measure' is int: a raw job returns bytes"
+
+
+@pytest.mark.parametrize(
+    ("kind", "type_name"),
+    [
+        ("exit_async", "SystemExit"),
+        ("interrupt_async", "KeyboardInterrupt"),
+        ("cancel_itself", "asyncio.exceptions.CancelledError"),
+    ],
+)
+async def test_whatever_a_job_raises_its_host_goes_on(
+    stand: Stand, kind: str, type_name: str
+) -> None:
+    await stand.open_coroutine()
+    before = await stand.result("pid_async")
+    error = error_of(await stand.run(kind))
+    assert (error.reason, error.type) == (Reason.RAISED, type_name)
+    assert await stand.result("pid_async") == before
+
+
+@pytest.mark.parametrize("kind", ["leave_task_that_exits", "stop_the_loop"])
+async def test_a_job_cannot_end_its_hosts_loop(stand: Stand, kind: str) -> None:
+    await stand.open_coroutine()
+    before = await stand.result("pid_async")
+    await stand.result(kind)
+    assert await stand.result("pid_async") == before
+
+
+async def test_attempts_that_another_job_cancels_are_reported_as_failed(stand: Stand) -> None:
+    await stand.open_coroutine()
+    begun = stand.start("wait_forever")
+    await stand.step_of(begun)
+    culprit = stand.start("cancel_neighbours")
+    not_begun = stand.start("wait_forever")
+    assert result_of(await stand.report_of(culprit)) == 2
+    for victim in (begun, not_begun):
+        report = await stand.report_of(victim)
+        assert report.kind is ReportKind.FAILED
+        assert error_of(report).type == "asyncio.exceptions.CancelledError"
+
+
+async def test_a_timeout_stops_the_coroutine(stand: Stand) -> None:
+    await stand.open_coroutine()
+    report = await stand.run("wait_forever", timeout_s=0.1)
+    assert report.kind is ReportKind.FAILED
+    assert error_of(report).reason is Reason.TIMED_OUT
+    assert error_of(report).message == "took longer than its timeout of 0.1 s"
+
+
+async def test_an_aborted_coroutine_cleans_up_and_gets_the_given_report(
+    stand: Stand, tmp_path: Path
+) -> None:
+    await stand.open_coroutine()
+    assignment = stand.start("clean_up_async", path=str(tmp_path / "note"))
+    await stand.step_of(assignment)
+    given = stand.abort(assignment)
+    assert await stand.report_of(assignment) == given
+    assert (tmp_path / "note").read_text() == "cleaned up, cancelled: True"
+
+
+async def test_success_after_the_abort_is_not_success(stand: Stand) -> None:
+    await stand.open_coroutine()
+    assignment = stand.start("succeed_when_cancelled")
+    await stand.step_of(assignment)
+    given = stand.abort(assignment)
+    assert await stand.report_of(assignment) == given
+
+
+async def test_an_abort_right_after_the_start_stops_it(stand: Stand) -> None:
+    await stand.open_coroutine()
+    assignment = stand.start("wait_forever")
+    given = stand.abort(assignment)
+    assert await stand.report_of(assignment) == given
+    assert await stand.result("add_async", a=1) == 1
+
+
+async def test_an_abort_in_the_same_breath_as_the_run_stops_it(stand: Stand) -> None:
+    await stand.open_coroutine()
+    assignment = stand.start("wait_forever")
+    await asyncio.sleep(0)
+    given = stand.abort(assignment)
+    assert await stand.report_of(assignment) == given
+
+
+async def test_aborts_that_race_with_the_end_report_once(stand: Stand) -> None:
+    await stand.open_coroutine()
+    started = [stand.start("add_async", a=1) for _ in range(100)]
+    await stand.report_of(started[0])
+    given = [stand.abort(assignment) for assignment in started]
+    for assignment, report in zip(started, given, strict=True):
+        found = await stand.report_of(assignment)
+        assert found == report or result_of(found) == 1
+    assert len(stand.reports) == 100
+
+
+async def test_the_first_abort_decides_what_is_reported(stand: Stand) -> None:
+    await stand.open_coroutine()
+    assignment = stand.start("wait_forever", timeout_s=1000)
+    await stand.step_of(assignment)
+    given = stand.abort(assignment)
+    stand.executor.abort(assignment.held, type(given)(given.job, given.token, ReportKind.RELEASED))
+    assert await stand.report_of(assignment) == given
+
+
+@pytest.mark.parametrize("kind", ["ignore_cancel", "block_the_loop"])
+async def test_what_does_not_stop_is_killed_and_its_neighbours_are_handed_back(
+    stand: Stand, kind: str
+) -> None:
+    await stand.open_coroutine(abort_grace_s=0.3)
+    neighbours = [stand.start("wait_forever") for _ in range(3)]
+    before = int((await stand.step_of(neighbours[0])).removeprefix("pid "))
+    culprit = stand.start(kind, timeout_s=0.3)
+    assert error_of(await stand.report_of(culprit)).reason is Reason.TIMED_OUT
+    for neighbour in neighbours:
+        report = await stand.report_of(neighbour)
+        assert (report.kind, report.error) == (ReportKind.RELEASED, None)
+    assert before not in children()
+    assert await stand.result("pid_async") != before
+
+
+async def test_attempts_given_while_the_host_restarts_run_in_the_next_one(stand: Stand) -> None:
+    await stand.open_coroutine(abort_grace_s=0.05)
+    culprit = stand.start("ignore_cancel")
+    await stand.step_of(culprit)
+    stand.abort(culprit)
+    await stand.report_of(culprit)
+    started = [stand.start("add_async", a=number) for number in range(10)]
+    aborted = stand.start("add_async", a=1)
+    given = stand.abort(aborted)
+    assert await stand.report_of(aborted) == given
+    assert [result_of(await stand.report_of(item)) for item in started] == list(range(10))
+
+
+async def test_a_host_that_dies_takes_all_its_jobs_with_it(stand: Stand) -> None:
+    await stand.open_coroutine()
+    neighbour = stand.start("wait_forever")
+    await stand.step_of(neighbour)
+    culprit = stand.start("segfault_async")
+    for assignment in (neighbour, culprit):
+        report = await stand.report_of(assignment)
+        assert report.kind is ReportKind.CRASHED
+        error = error_of(report)
+        assert error.reason is Reason.CRASHED
+        assert "was killed by signal 11 (SIGSEGV)" in error.message
+        assert "2 jobs shared it" in error.message
+    assert await stand.result("add_async", a=1) == 1
+
+
+async def test_a_forked_copy_reports_nothing(stand: Stand) -> None:
+    await stand.open_coroutine()
+    assert await stand.result("fork_and_return_async") == "original"
+    assert await stand.result("add_async", a=1) == 1
+    assert len(stand.reports) == 2
+
+
+async def test_an_attempt_knows_which_it_is(stand: Stand) -> None:
+    await stand.open_coroutine()
+    started = [stand.start("identify_async") for _ in range(5)]
+    for assignment in started:
+        found = result_of(await stand.report_of(assignment))
+        assert found == [str(assignment.job), assignment.number, 1, assignment.token]
+
+
+async def test_progress_is_thinned_out_and_the_last_is_kept(stand: Stand) -> None:
+    await stand.open_coroutine()
+    assignment = stand.start("progress_often_async", times=10_000)
+    result_of(await stand.report_of(assignment))
+    last = await stand.progress_of(assignment, 10_000)
+    assert last.total == 10_000
+    entries = stand.said_by(assignment)
+    assert [entry.seq for entry in entries] == list(range(1, len(entries) + 1))
+    assert [e.data for e in entries if e.kind is LogKind.STEP] == [b"done"]
+    assert len(entries) < 100
+
+
+async def test_progress_may_come_from_a_thread(stand: Stand) -> None:
+    await stand.open_coroutine()
+    assignment = stand.start("progress_from_thread")
+    assert (await stand.progress_of(assignment, 7)).done == 7
+
+
+async def test_what_a_job_submits_goes_with_its_success(stand: Stand) -> None:
+    await stand.open_coroutine()
+    assignment = stand.start("submit_two")
+    report = await stand.report_of(assignment)
+    expected = [derive_id(assignment.job, index) for index in (0, 1)]
+    assert [UUID(text) for text in result_of(report)] == expected
+    assert [submission.id for submission in report.outbox] == expected
+
+
+async def test_what_a_failed_job_submitted_is_dropped(stand: Stand) -> None:
+    await stand.open_coroutine()
+    assert (await stand.run("submit_and_raise")).outbox == ()
+
+
+async def test_a_job_that_submits_too_much_gets_the_limit_named(stand: Stand) -> None:
+    await stand.open_coroutine()
+    error = error_of(await stand.run("submit_too_much"))
+    assert error.type == "longshore.errors.TooLarge"
+    assert "16,777,216 bytes" in error.message
+
+
+async def test_kill_hands_everything_back(stand: Stand) -> None:
+    await stand.open_coroutine()
+    aborted, running = stand.start("ignore_cancel"), stand.start("wait_forever")
+    await stand.step_of(running)
+    given = stand.abort(aborted)
+    waiting = stand.start("add_async", a=1)
+    stand.executor.kill()
+    assert (await stand.report_of(running)).kind is ReportKind.RELEASED
+    assert (await stand.report_of(waiting)).kind is ReportKind.RELEASED
+    assert await stand.report_of(aborted) == given
+    assert await stand.result("add_async", a=1) == 1
+
+
+async def test_close_reports_nothing_and_may_be_followed_by_open(stand: Stand) -> None:
+    executor = await stand.open_coroutine()
+    waiting = stand.start("wait_forever", timeout_s=1000)
+    pid = int((await stand.step_of(waiting)).removeprefix("pid "))
+    await executor.close()
+    wait_gone(pid)
+    assert stand.reports == []
+    await executor.open()
+    assert await stand.result("add_async", a=1) == 1
+
+
+async def test_close_while_the_host_restarts_leaves_nothing(stand: Stand) -> None:
+    await stand.open_coroutine()
+    await stand.run("segfault_async")
+    stand.start("add_async", a=1)
+    await stand.executor.close()
+    assert len(stand.reports) == 1
+
+
+async def test_an_app_that_cannot_be_imported_makes_open_fail(stand: Stand) -> None:
+    executor = CoroutineExecutor("nonesuch:app", 1, print, print)
+    with pytest.raises(AppError, match="there is no module 'nonesuch'"):
+        await executor.open()
+    await executor.close()
+
+
+async def test_an_app_that_hangs_on_import_makes_open_fail(
+    stand: Stand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "hanging.py").write_text("import time; time.sleep(1000)")
+    monkeypatch.chdir(tmp_path)
+    executor = CoroutineExecutor("hanging:app", 1, print, print, start_timeout_s=0.5)
+    with pytest.raises(AppError, match="took longer than start_timeout_s"):
+        await executor.open()
+    await executor.close()
+
+
+async def test_an_app_that_kills_its_process_makes_open_fail(
+    stand: Stand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "dying.py").write_text("import os; os._exit(7)")
+    monkeypatch.chdir(tmp_path)
+    executor = CoroutineExecutor("dying:app", 1, print, print)
+    with pytest.raises(AppError, match="imports 'dying:app' exited with code 7"):
+        await executor.open()
+    await executor.close()
+
+
+async def test_attempts_are_handed_back_while_the_app_cannot_be_imported_again(
+    stand: Stand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = (Path(__file__).parent / "jobs_app.py").read_text()
+    (tmp_path / "jobs_app.py").write_text(source)
+    monkeypatch.chdir(tmp_path)
+    await stand.open_coroutine()
+    (tmp_path / "jobs_app.py").write_text("broken")
+    await stand.run("segfault_async")
+    assert (await stand.run("add_async", a=1)).kind is ReportKind.RELEASED
+    (tmp_path / "jobs_app.py").write_text(source)
+    while (report := await stand.run("add_async", a=1)).kind is ReportKind.RELEASED:
+        pass
+    assert result_of(report) == 1

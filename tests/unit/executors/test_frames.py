@@ -1,0 +1,92 @@
+"""Messages between agent and host survive however their bytes are cut."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from longshore.errors import ProtocolError
+from longshore.executors.frames import (
+    Abort,
+    Ended,
+    FromHost,
+    Load,
+    Loaded,
+    LoadFailed,
+    Run,
+    Said,
+    Stopped,
+    ToHost,
+    from_host,
+    pack,
+    portions,
+    to_host,
+)
+from longshore.model.job import JobError, LogEntry, LogKind, Reason, Submission
+from longshore.model.worker import KindInfo, Parameter, Pool
+from longshore.wire.messages import Assignment, Report, ReportKind
+
+JOB = UUID(int=7)
+
+TO_HOST: list[ToHost] = [
+    Load("tasks:app"),
+    Run([Assignment(JOB, 1, 2, "fetch", b"\x80", 1.5, 3, True), Assignment(JOB, 2, 2, "a", b"")]),
+    Abort([(JOB, 1), (JOB, -2)]),
+]
+FROM_HOST: list[FromHost] = [
+    Loaded({"fetch": KindInfo(Pool.PROCESS, (Parameter("url"),))}),
+    LoadFailed("no"),
+    Ended(
+        [
+            Report(
+                JOB,
+                1,
+                ReportKind.SUCCEEDED,
+                b"\xc0",
+                outbox=(Submission(JOB, "next", b"\x80", delay_s=2.0),),
+            ),
+            Report(JOB, 2, ReportKind.FAILED, error=JobError(Reason.RAISED, "é", "T", "t")),
+        ]
+    ),
+    Stopped([(JOB, 1)]),
+    Said([LogEntry(JOB, 1, 1, LogKind.STEP, b"begun")]),
+]
+
+
+@given(st.lists(st.sampled_from(TO_HOST), max_size=5), st.integers(1, 40))
+def test_what_the_agent_says_arrives(messages: list[ToHost], piece: int) -> None:
+    data = b"".join(map(pack, messages))
+    unpacker = to_host()
+    received: list[ToHost] = []
+    for first in range(0, len(data), piece):
+        received += unpacker.feed(data[first : first + piece])
+    assert received == messages
+
+
+@given(st.lists(st.sampled_from(FROM_HOST), max_size=5), st.integers(1, 40))
+def test_what_a_host_says_arrives(messages: list[FromHost], piece: int) -> None:
+    data = b"".join(map(pack, messages))
+    unpacker = from_host()
+    received: list[FromHost] = []
+    for first in range(0, len(data), piece):
+        received += unpacker.feed(data[first : first + piece])
+    assert received == messages
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"\xff\xff\xff\xff", b"\0\0\0\1\xc1", b"\0\0\0\2\x91\x01", b"\0\0\0\0", pack(Load("a"))],
+)
+def test_nonsense_from_a_host_is_a_protocol_error(data: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        from_host().feed(data)
+
+
+@given(st.integers(0, 200))
+def test_portions_are_the_same_items_in_short_lists(count: int) -> None:
+    parts = list(portions(range(count)))
+    assert [item for part in parts for item in part] == list(range(count))
+    assert all(len(part) <= 32 for part in parts)

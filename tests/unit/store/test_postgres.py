@@ -1,0 +1,275 @@
+"""What only PostgreSQL can get wrong: rows that change under a statement, hints, folded counts."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import string
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from tests.unit.store.outside import until_waiting
+
+from longshore.model.job import Claimed, JobFilter, JobState, Outcome, Refused, Submitted, Verdict
+from longshore.ports import Hint
+from longshore.store import postgres_keeper, postgres_listing
+from longshore.store.postgres import PostgresStore
+from longshore.store.postgres_lines import Connection
+from longshore.store.postgres_sql import CODES, STATES
+from longshore.testing.builders import Scene, a_job, done, some_jobs, want
+
+S = JobState
+
+
+@pytest.fixture
+def scene(postgres_store: PostgresStore) -> Scene:
+    return Scene(postgres_store)
+
+
+def test_every_state_has_its_own_code() -> None:
+    assert CODES.keys() == set(JobState)
+    assert {STATES[code] for code in CODES.values()} == set(JobState)
+
+
+# A row that changes while a statement waits for it.
+
+CHANGES = {
+    "cancelled meanwhile": "state = 4",
+    "taken away meanwhile": "token = nextval('longshore.token'), state = 2",
+    "taken away and claimed again": "token = nextval('longshore.token')",
+    "moved to another session": "session = session + 1",
+    "ended meanwhile": "state = 5, ended_at = now()",
+}
+ANSWERS = {
+    "cancelled meanwhile": (Verdict.RECORDED, S.CANCELLED),
+    "taken away meanwhile": (Verdict.STALE, None),
+    "taken away and claimed again": (Verdict.STALE, None),
+    "moved to another session": (Verdict.RECORDED, S.FAILED),
+    "ended meanwhile": (Verdict.ALREADY_RECORDED, S.SUCCEEDED),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+async def test_finish_goes_by_the_row_as_it_is_when_its_turn_comes(
+    scene: Scene, outside: Connection, change: str
+) -> None:
+    """G2: a finish that had to wait is judged by what the other transaction committed."""
+    seat = await scene.attend()
+    await scene.accepted(*some_jobs(3))
+    attempts = await scene.claim(seat, most=3)
+    async with outside.transaction():
+        await outside.execute(
+            f"UPDATE longshore.job SET {CHANGES[change]} WHERE id = $1", attempts[1].id
+        )
+        finishes = [done(attempt, Outcome.FAILED) for attempt in attempts]
+        call = asyncio.create_task(scene.finish(*finishes))
+        await until_waiting(outside, 1)
+    first, second, third = await call
+    assert (second.verdict, second.state) == ANSWERS[change]
+    assert {(answer.verdict, answer.state) for answer in (first, third)} == {
+        (Verdict.RECORDED, S.FAILED)
+    }
+
+
+async def test_submit_waits_for_another_that_holds_its_key(
+    scene: Scene, outside: Connection, postgres_url: str
+) -> None:
+    other = PostgresStore(postgres_url)
+    await scene.running(a_job(unique_key="u"))
+    async with outside.transaction():
+        await outside.execute("UPDATE longshore.job SET state = 5")
+        call = asyncio.create_task(Scene(other).submit(a_job(unique_key="u"), a_job()))
+        await until_waiting(outside, 1)
+    held, plain = await call
+    assert isinstance(held, Submitted)
+    assert isinstance(plain, Submitted)
+    assert not held.existing
+    await other.close()
+
+
+async def test_attend_waits_for_a_claim_under_way_and_finds_it_placed(
+    scene: Scene, postgres_store: PostgresStore, outside: Connection
+) -> None:
+    """G8: a claim lands before the worker moves, or not at all."""
+    seat = await scene.attend()
+    job = a_job(kind="new lane")
+    async with outside.transaction():
+        # Holds up the pump after its claim, at the insert of the tally.
+        await outside.execute("LOCK TABLE longshore.tally")
+        claiming = asyncio.create_task(scene.running(job, seat))
+        await until_waiting(outside, 1)
+        [info] = [view.info for view in await postgres_store.workers()]
+        attending = asyncio.create_task(scene.store.attend(scene.dispatcher, info))
+        await until_waiting(outside, 2)
+    attempt = await claiming
+    answer = await attending
+    assert [placed.token for placed in getattr(answer, "placed", ())] == [attempt.token]
+
+
+# Items that the database refuses, though nothing about them is wrong in general.
+
+
+async def test_item_that_only_the_database_refuses_is_found_and_the_rest_is_stored(
+    scene: Scene,
+) -> None:
+    noise = random.Random(1)
+    too_long = "".join(noise.choices(string.ascii_letters + string.digits, k=9000))
+    jobs = some_jobs(20)
+    jobs[3] = a_job(unique_key=too_long)
+    jobs[17] = a_job(queue=too_long, unique_key=too_long)
+    attempt = await scene.running(a_job(kind="cause"))
+    pumped = await scene.pump(
+        finishes=[done(attempt, outbox=[a_job(kind="child"), jobs[3]])], submits=jobs
+    )
+    refused = [
+        place for place, answer in enumerate(pumped.submitted) if isinstance(answer, Refused)
+    ]
+    assert refused == [3, 17]
+    assert [answer.id for answer in pumped.submitted] == [job.id for job in jobs]
+    assert await scene.state(attempt.id) is S.SUCCEEDED
+    assert "outbox item 1 refused" in (await scene.job(attempt.id)).history[-1].info
+    [queue] = await scene.store.queues()
+    assert queue.counts == {"succeeded": 1, "ready": 19}
+
+
+# Counts.
+
+
+async def churn(scene: Scene, rounds: int) -> None:
+    seats = [await scene.attend()] * 3
+    attempts: list[Claimed] = []
+    for _ in range(rounds):
+        finishes = [done(attempt) for attempt in attempts]
+        attempts = (await scene.pump(finishes, some_jobs(3), [want(seats)])).claimed
+
+
+async def test_counts_are_folded_and_stay_the_same(
+    scene: Scene,
+    postgres_store: PostgresStore,
+    outside: Connection,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(postgres_keeper, "FOLD_AT", 10)
+    monkeypatch.setattr(postgres_keeper, "MOST_FOLDED", 25)
+    await churn(scene, 30)
+    before = await postgres_store.queues()
+    rows = await outside.fetchval("SELECT count(*) FROM longshore.tally")
+    for _ in range(5):
+        postgres_store._tallied = 10
+        await postgres_store.promote()
+        assert await postgres_store.queues() == before
+    folded = await outside.fetchval("SELECT count(*) FROM longshore.tally")
+    assert folded < rows / 2
+    assert before[0].counts == {"succeeded": 87, "running": 3}
+
+
+async def test_counts_that_another_writes_are_not_waited_for(
+    scene: Scene, postgres_store: PostgresStore, outside: Connection
+) -> None:
+    await churn(scene, 5)
+    before = await postgres_store.queues()
+    async with outside.transaction():
+        await outside.execute("SELECT FROM longshore.tally FOR UPDATE")
+        postgres_store._tallied = postgres_keeper.FOLD_AT
+        await postgres_store.promote()
+    assert await postgres_store.queues() == before
+
+
+# Lists.
+
+
+@pytest.mark.parametrize("newest", [1, 3, 1000])
+async def test_list_is_the_same_by_either_way(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, newest: int
+) -> None:
+    """Whether the walk through the newest fills the page, or the indexes are asked."""
+    monkeypatch.setattr(postgres_listing, "NEWEST", newest)
+    await scene.accepted(*some_jobs(4))
+    failed = [await scene.ended(Outcome.FAILED, a_job(priority=1)) for _ in range(3)]
+    await scene.accepted(*some_jobs(4, "other"), a_job(delay_s=60))
+    listed = await scene.store.jobs(JobFilter(states=(S.FAILED,), limit=2))
+    assert [job.id for job in listed] == [failed[2].id, failed[1].id]
+    ready = await scene.store.jobs(JobFilter(states=(S.READY, S.DELAYED), limit=20))
+    assert len(ready) == 9
+    assert [job.number for job in ready] == sorted((job.number for job in ready), reverse=True)
+    assert await scene.store.jobs(JobFilter(states=(S.WAITING,))) == []
+
+
+# Hints.
+
+
+@asynccontextmanager
+async def watching(store: PostgresStore) -> AsyncIterator[AsyncIterator[Hint]]:
+    """The hints of a store that is closed afterwards."""
+    try:
+        yield store.watch()
+    finally:
+        await store.close()
+
+
+async def heard(hints: AsyncIterator[Hint], wanted: Hint) -> None:
+    async for hint in hints:
+        if hint is wanted:
+            return
+
+
+async def test_listener_comes_back_after_its_connection_was_cut(
+    scene: Scene, postgres_store: PostgresStore, outside: Connection, postgres_url: str
+) -> None:
+    other = PostgresStore(postgres_url)
+    async with watching(other) as hints, asyncio.timeout(60):
+        await heard(hints, Hint.WORK)
+        await outside.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"
+        )
+        # It tells of everything once it listens again, since it may have missed anything.
+        await heard(hints, Hint.CANCEL)
+
+
+async def test_own_hints_are_not_heard(scene: Scene, postgres_store: PostgresStore) -> None:
+    told: list[set[str]] = []
+    postgres_store._listener._tell = lambda hints: told.append(set(hints))  # type: ignore[method-assign]
+    own, other = postgres_store._sender.name, "0" * 32
+    postgres_store._listener._heard(None, 1, "longshore", f"{own} work")
+    postgres_store._listener._heard(None, 1, "longshore", f"{other} ended work some-later-word")
+    assert told == [{Hint.ENDED, Hint.WORK}]
+
+
+async def test_watch_ends_when_the_store_is_closed(postgres_url: str, scene: Scene) -> None:
+    other = PostgresStore(postgres_url)
+    seen: list[Hint] = []
+
+    async def watch() -> None:
+        async for hint in other.watch():
+            seen.append(hint)
+            if set(seen) == set(Hint):
+                await other.close()
+
+    async with asyncio.timeout(60):
+        await watch()
+
+
+async def test_hints_are_sent_together(scene: Scene, postgres_store: PostgresStore) -> None:
+    sent: list[str] = []
+
+    async def send(sql: str) -> None:
+        sent.append(sql)
+
+    postgres_store._sender._send = send
+    for _ in range(20):
+        postgres_store._sender.tell(Hint.WORK)
+        postgres_store._sender.tell(Hint.ENDED, Hint.WORK)
+    await postgres_store._sender.close()
+    assert len(sent) == 1
+    assert f"{postgres_store._sender.name} ended work" in sent[0]
+
+
+async def test_poll_hears_what_changed_where_nobody_can_listen(
+    pgbouncer_url: str, scene: Scene
+) -> None:
+    pooled = PostgresStore(f"{pgbouncer_url}?prepared=off")
+    async with watching(pooled) as hints, asyncio.timeout(60):
+        hint = asyncio.create_task(heard(hints, Hint.WORK))
+        while not hint.done():
+            await scene.accepted(a_job())

@@ -1,0 +1,267 @@
+"""The claim's cost: rows read, counted by the database itself, never timed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from longshore.model.job import Finish, JobState
+from longshore.model.worker import Seat
+from longshore.ports import Batch
+from longshore.store import postgres_keeper_sql, postgres_sql
+from longshore.store.postgres import PostgresStore
+from longshore.store.postgres_lines import Connection, Transaction
+from longshore.store.postgres_pump import Drawn, Pump
+from longshore.store.postgres_sql import CODES, STEADY
+from longshore.testing.builders import Scene, done, lane, some_jobs, want
+
+MANY = 100_000
+Reads = dict[str, tuple[int, int]]
+
+# What this transaction has read so far: for an index, entries and the rows they led to; for a
+# table, rows that were read in any other way.
+READ = """
+SELECT c.relname,
+    pg_stat_get_xact_tuples_returned(c.oid) AS returned,
+    pg_stat_get_xact_tuples_fetched(c.oid) AS fetched
+FROM pg_class AS c WHERE c.relnamespace = 'longshore'::regnamespace AND c.relkind IN ('r', 'i')
+"""
+
+LOAD = """
+INSERT INTO longshore.job (
+    id, number, lane, state, run_at, body_hash, kind, queue, target, options, args, history
+)
+SELECT gen_random_uuid(), 1000000 + i, $1, $2, now() + interval '1 day', 0, 'x', 'x', '', '', '', ''
+FROM generate_series(1, $3) AS i
+"""
+
+
+@asynccontextmanager
+async def opened(url: str) -> AsyncIterator[PostgresStore]:
+    store = PostgresStore(url)
+    await store.migrate()
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def counted(scene: Scene, batch: Batch) -> tuple[Drawn, Reads]:
+    """Pumps a batch, and says what that read."""
+    store = scene.store
+    assert isinstance(store, PostgresStore)
+
+    async def work(tx: Transaction) -> tuple[Drawn, Reads]:
+        before = {row["relname"]: row[1:] for row in await tx.fetch(READ)}
+        drawn = await store._pump.run(tx, scene.dispatcher, batch)
+        after = {row["relname"]: row[1:] for row in await tx.fetch(READ)}
+        read = {
+            name: tuple(b - a for a, b in zip(before[name], after[name], strict=True))
+            for name in after
+        }
+        return drawn, {name: (n[0], n[1]) for name, n in read.items() if any(n)}
+
+    drawn, reads = await store._pumping.run(work)
+    store._pump.committed(drawn)
+    return drawn, reads
+
+
+async def cost_of_a_life(store: PostgresStore, kind: str) -> list[Reads]:
+    """What it takes to submit 25 jobs, claim 10, and finish those."""
+    scene = Scene(store)
+    seat = await scene.attend()
+    jobs = some_jobs(25, kind)
+    _, submitting = await counted(scene, Batch(submits=jobs))
+    drawn, claiming = await counted(scene, Batch(wants=[want([seat] * 10, lane(kind=kind))]))
+    attempts = drawn.pumped.claimed
+    assert [attempt.id for attempt in attempts] == [job.id for job in jobs[:10]]
+    _, finishing = await counted(scene, Batch(finishes=[done(one) for one in attempts]))
+    # Entries of versions that are gone may or may not be removed by now; rows are certain.
+    return [submitting, claiming, {name: (0, rows) for name, (_, rows) in finishing.items()}]
+
+
+async def test_claim_reads_the_same_however_much_else_there_is(
+    postgres_url: str, outside: Connection
+) -> None:
+    """Not one row more with ready jobs that nobody serves, finished and delayed ones.
+
+    Neither with a plan from when all was empty, nor with a new one, nor with statistics.
+    """
+    async with opened(postgres_url) as old, opened(postgres_url) as other:
+        empty = await cost_of_a_life(old, "a")
+        _, claiming, finishing = empty
+        assert claiming["job_ready"] == (10, 10)
+        assert finishing == {"job_id": (0, 10)}
+        assert "job" not in claiming, "it was read past its indexes"
+        await outside.execute(LOAD, lane(kind="unserved"), CODES[JobState.READY], MANY)
+        for kind in "bcdef":
+            await outside.execute(LOAD, lane(kind=kind), CODES[JobState.DELAYED], MANY // 5)
+            await outside.execute(LOAD, lane(kind=kind), CODES[JobState.SUCCEEDED], MANY // 5)
+        assert await cost_of_a_life(old, "b") == empty
+        assert await cost_of_a_life(other, "c") == empty
+        await outside.execute("VACUUM ANALYZE longshore.job")
+        assert await cost_of_a_life(old, "d") == empty
+        async with opened(postgres_url) as new:
+            assert await cost_of_a_life(new, "e") == empty
+
+
+async def test_claim_that_finds_nothing_reads_no_job(postgres_url: str) -> None:
+    async with opened(postgres_url) as store:
+        scene = Scene(store)
+        seat = await scene.attend()
+        await scene.accepted(*some_jobs(50, "other"))
+        _, reads = await counted(scene, Batch(wants=[want([seat] * 10)]))
+        assert "job" not in reads
+        assert "job_ready" not in reads
+
+
+async def test_claims_do_not_walk_over_what_an_old_snapshot_keeps(
+    postgres_url: str, outside: Connection
+) -> None:
+    """An idle transaction keeps claimed jobs' entries in the index; claims begin behind them."""
+    now = 1000.0
+    async with opened(postgres_url) as store, outside.transaction(isolation="repeatable_read"):
+        await outside.execute("SELECT")
+        store._pump = Pump(10.0, lambda: now)
+        scene = Scene(store)
+        seats = [await scene.attend()] * 20
+        finishes: list[Finish] = []
+        entries = []
+        for _ in range(60):
+            batch = Batch(finishes, some_jobs(20), [want(seats)])
+            drawn, reads = await counted(scene, batch)
+            assert len(drawn.pumped.claimed) == 20
+            entries.append(reads["job_ready"][0])
+            finishes = [done(attempt) for attempt in drawn.pumped.claimed]
+            now += 0.1
+        usual = sorted(entries)[len(entries) * 8 // 10]
+        assert usual <= 20 * 8
+        assert max(entries) > 20 * 30, "the snapshot kept nothing: this test shows nothing"
+
+
+async def test_claim_that_runs_short_finds_what_another_put_back_before_its_mark(
+    postgres_url: str, outside: Connection
+) -> None:
+    """A lane is not called empty by a claim that did not look at all of it."""
+    now = 1000.0
+    async with opened(postgres_url) as store:
+        store._pump = Pump(10.0, lambda: now)
+        scene = Scene(store)
+        one, two = await scene.attend(), await scene.attend()
+        await scene.accepted(*some_jobs(8))
+        attempts = []
+        for _ in range(4):
+            attempts += await scene.claim(one)
+            now += 0.3
+        look = store._pump.marks.look([lane()], now)
+        assert not look.full
+        await outside.execute("UPDATE longshore.job SET state = 2 WHERE id = $1", attempts[0].id)
+        pumped = await scene.pump(wants=[want([one, two, one, two, one, two])])
+        assert len(pumped.claimed) == 5
+        assert pumped.claimed[4].id == attempts[0].id
+        seats = [attempt.worker for attempt in pumped.claimed]
+        assert seats == [one.worker, two.worker, one.worker, two.worker, one.worker]
+
+
+# Every way into a table must be an index and a condition, however small the table seems.
+STATEMENTS = {
+    name: text
+    for module in (postgres_sql, postgres_keeper_sql)
+    for name, text in vars(module).items()
+    if isinstance(text, str) and re.match(r"\s*(SELECT|INSERT|UPDATE|DELETE|WITH)\b", text)
+}
+# These take the first entry of an index, whichever it is.
+FIRST_ENTRY = {"NEXT_DUE", "ORPHANED"}
+
+
+@pytest.mark.parametrize("rows", [None, 0, 1, 30])
+async def test_plan_is_by_index_whatever_the_statistics_say(
+    postgres_url: str, outside: Connection, rows: int | None
+) -> None:
+    """Without statistics, and with those of an empty or tiny table, which it later outgrows."""
+    async with opened(postgres_url):
+        pass
+    if rows is not None:
+        for state in (CODES[JobState.READY], CODES[JobState.RUNNING]):
+            await outside.execute(LOAD, 1, state, rows)
+        await outside.execute("VACUUM ANALYZE")
+    for name, value in STEADY.items():
+        await outside.execute(f"SET {name} = {value}")
+    for name, sql in STATEMENTS.items():
+        await outside.execute(f"PREPARE p AS {sql}")
+        parameters = {*re.findall(r"\$\d+", sql)}
+        nulls = f"({', '.join(['NULL'] * len(parameters))})" if parameters else ""
+        plan = [row[0] for row in await outside.fetch(f"EXPLAIN EXECUTE p{nulls}")]
+        await outside.execute("DEALLOCATE p")
+        assert_every_scan_has_a_condition(name, plan)
+
+
+def assert_every_scan_has_a_condition(name: str, plan: list[str]) -> None:
+    for line, following in zip(plan, [*plan[1:], ""], strict=True):
+        assert "Seq Scan" not in line, f"{name}: {line}"
+        if "Index" in line and "Scan" in line and name not in FIRST_ENTRY:
+            assert "Index Cond" in following, f"{name}: {line} / {following}"
+        if "Tid Scan" in line:
+            assert "TID Cond" in following, f"{name}: {line}"
+
+
+async def test_worker_that_is_being_lost_is_given_nothing_and_not_waited_for(
+    postgres_url: str, outside: Connection
+) -> None:
+    """Whoever holds its row may be waiting for a job that this pump holds."""
+    async with opened(postgres_url) as store:
+        scene = Scene(store)
+        held, free = await scene.attend(), await scene.attend()
+        await scene.accepted(*some_jobs(3))
+        async with outside.transaction():
+            await outside.execute(
+                "SELECT FROM longshore.worker WHERE id = $1 FOR UPDATE", held.worker
+            )
+            pumped = await scene.pump(wants=[want([held, free, held, free])])
+        assert [attempt.worker for attempt in pumped.claimed] == [free.worker] * 2
+
+
+async def test_heartbeat_of_a_worker_is_no_hindrance(
+    postgres_url: str, outside: Connection
+) -> None:
+    async with opened(postgres_url) as store:
+        scene = Scene(store)
+        seat = await scene.attend()
+        await scene.accepted(*some_jobs(1))
+        async with outside.transaction():
+            await outside.execute(
+                "UPDATE longshore.worker SET attended_at = now() WHERE id = $1", seat.worker
+            )
+            assert len(await scene.claim(seat)) == 1
+
+
+async def test_job_that_another_holds_is_skipped_and_its_seat_is_not_wasted(
+    postgres_url: str, outside: Connection
+) -> None:
+    async with opened(postgres_url) as store:
+        scene = Scene(store)
+        first, second = await scene.attend(), await scene.attend()
+        jobs = some_jobs(3)
+        await scene.accepted(*jobs)
+        async with outside.transaction():
+            await outside.execute("SELECT FROM longshore.job WHERE id = $1 FOR UPDATE", jobs[0].id)
+            pumped = await scene.pump(wants=[want([first, second, first])])
+        placed = [(attempt.id, attempt.worker) for attempt in pumped.claimed]
+        assert placed == [(jobs[1].id, first.worker), (jobs[2].id, second.worker)]
+        assert [one.id for one in await scene.claim(first)] == [jobs[0].id]
+
+
+async def test_seats_of_a_claim_are_filled_in_their_order(postgres_url: str) -> None:
+    async with opened(postgres_url) as store:
+        scene = Scene(store)
+        sitting = [await scene.attend() for _ in range(3)]
+        stale = Seat(sitting[0].worker, sitting[0].session + 1)
+        seats = [sitting[2], stale, sitting[0], sitting[0], sitting[1]]
+        await scene.accepted(*some_jobs(9))
+        pumped = await scene.pump(wants=[want(seats)])
+        found = [Seat(attempt.worker, attempt.session) for attempt in pumped.claimed]
+        assert found == [seat for seat in seats if seat is not stale]

@@ -1,0 +1,215 @@
+"""What is particular to the store on SQLite: one file, several processes, its own clock."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import asynccontextmanager, closing
+from datetime import UTC, datetime, timedelta
+from multiprocessing import get_context
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from longshore.errors import StoreUnavailable
+from longshore.model.job import JobState, Refused, Submitted
+from longshore.model.worker import QueueView
+from longshore.ports import Batch, Hint, Promoted, Store
+from longshore.store.sqlite import SqliteStore
+from longshore.store.sqlite_runner import InlineRunner
+from longshore.testing.builders import Scene, a_job, lane, new_id, some_jobs
+
+
+@asynccontextmanager
+async def opened(store: SqliteStore) -> AsyncIterator[Scene]:
+    """The store, migrated and open, as a dispatcher uses it."""
+    port: Store = store
+    await port.migrate()
+    await port.open()
+    try:
+        yield Scene(port)
+    finally:
+        await port.close()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "store.db"
+
+
+# open and closed
+
+
+async def test_store_that_was_not_opened_says_so(path: Path) -> None:
+    store = SqliteStore(path)
+    with pytest.raises(StoreUnavailable, match="not open"):
+        await store.lanes()
+    with pytest.raises(StoreUnavailable, match="not open"):
+        await store.promote()
+    await store.close()
+
+
+async def test_every_call_after_close_is_refused(path: Path) -> None:
+    store = SqliteStore(path)
+    async with opened(store):
+        pass
+    calls: list[Callable[[], Awaitable[object]]] = [
+        store.open,
+        store.migrate,
+        store.promote,
+        store.lanes,
+        lambda: store.pump(new_id(), Batch()),
+        lambda: anext(store.watch()),
+    ]
+    for call in calls:
+        with pytest.raises(StoreUnavailable, match="was closed"):
+            await call()
+    await store.close()
+
+
+async def test_close_commits_what_was_asked_for(path: Path) -> None:
+    """G1: nothing that was under way is dropped."""
+    jobs = some_jobs(50)
+    async with opened(SqliteStore(path)) as scene:
+        submits = [asyncio.create_task(scene.submit(job)) for job in jobs]
+        await asyncio.sleep(0)
+    assert all(task.done() for task in submits)
+    async with opened(SqliteStore(path)) as scene:
+        assert set(await scene.states(job.id for job in jobs)) == {JobState.READY}
+
+
+# faults
+
+
+async def test_locked_file_is_an_error_that_passes(path: Path) -> None:
+    async with opened(SqliteStore(path, busy_s=0.05)) as scene:
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(StoreUnavailable, match=r"another process has held .*store\.db"):
+                await scene.submit(a_job())
+            assert await scene.store.lanes() == []
+        await scene.accepted(a_job())
+
+
+async def test_transaction_that_fails_leaves_no_trace(path: Path) -> None:
+    async with opened(SqliteStore(path, runner=InlineRunner())) as scene:
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("ALTER TABLE tally RENAME TO away")
+            with pytest.raises(sqlite3.OperationalError, match="tally"):
+                await scene.submit(a_job())
+            other.execute("ALTER TABLE away RENAME TO tally")
+        assert await scene.store.lanes() == []
+        assert await scene.accepted(a_job()) == [1]
+        assert await scene.store.queues() == [QueueView("default", False, {"ready": 1})]
+
+
+async def test_job_that_the_database_refuses_does_not_take_the_others_with_it(path: Path) -> None:
+    jobs = some_jobs(300)
+    no_bytes = cast(bytes, "text where bytes belong")
+    bad = {7: a_job(args=no_bytes), 8: a_job(args=no_bytes), 290: a_job(args=no_bytes)}
+    for place, job in bad.items():
+        jobs[place] = job
+    async with opened(SqliteStore(path)) as scene:
+        answers = await scene.submit(*jobs, bad[7])
+        refused = [place for place, one in enumerate(answers) if isinstance(one, Refused)]
+        assert refused == [*bad, 300]
+        last = answers[300]
+        assert isinstance(last, Refused)
+        assert last.code == "invalid_input"
+        assert "cannot store TEXT value in BLOB column" in last.message
+        assert await scene.store.queues() == [QueueView("default", False, {"ready": 297})]
+
+
+# its own clock
+
+
+async def test_time_is_what_the_given_clock_says(path: Path) -> None:
+    now = datetime(2030, 1, 1, tzinfo=UTC)
+    store = SqliteStore(path, runner=InlineRunner(), utc=lambda: now)
+    async with opened(store) as scene:
+        job = a_job(delay_s=3600)
+        await scene.accepted(job)
+        assert await store.promote() == Promoted(0, frozenset(), 3600.0)
+        now += timedelta(hours=1)
+        assert await store.promote() == Promoted(1, frozenset({lane()}), None)
+        shown = await scene.job(job.id)
+        assert shown.created_at == datetime(2030, 1, 1, tzinfo=UTC)
+        assert [entry.at for entry in shown.history] == [shown.created_at, now]
+
+
+# several processes
+
+
+async def spin(task: asyncio.Future[Hint]) -> None:
+    """Lets a watcher that polls without waiting look many times."""
+    for _ in range(100):
+        if not task.done():
+            await asyncio.sleep(0)
+
+
+async def test_own_writes_give_no_hints_but_those_of_others_do(path: Path) -> None:
+    store = SqliteStore(path, runner=InlineRunner(), poll_s=0)
+    other = SqliteStore(path, runner=InlineRunner())
+    async with opened(store) as scene, opened(other) as elsewhere:
+        hints = store.watch()
+        hint = asyncio.ensure_future(anext(hints))
+        await scene.accepted(a_job())
+        await spin(hint)
+        assert not hint.done()
+        await elsewhere.accepted(a_job())
+        await spin(hint)
+        assert {await hint, await anext(hints), await anext(hints)} == set(Hint)
+
+
+PROCESSES = 4
+
+
+def claim_all(path: Path, seats: int) -> list[tuple[str, int]]:
+    """What one process claims, batch by batch, until nothing is left."""
+
+    async def run() -> list[tuple[str, int]]:
+        claimed = []
+        async with opened(SqliteStore(path, poll_s=0.001)) as scene:
+            seat = await scene.attend()
+            await all_attend(scene.store)
+            while attempts := await scene.claim(seat, most=seats):
+                claimed += [(str(attempt.id), attempt.token) for attempt in attempts]
+        return claimed
+
+    return asyncio.run(run())
+
+
+async def all_attend(store: Store) -> None:
+    """Every process has its worker by now."""
+    if len(await store.workers()) < PROCESSES:
+        async for _ in store.watch():
+            if len(await store.workers()) == PROCESSES:
+                return
+
+
+async def test_processes_that_claim_at_once_never_claim_the_same(path: Path) -> None:
+    """G2: each job has one owner, and no token is given twice."""
+    jobs = some_jobs(600)
+    async with opened(SqliteStore(path)) as scene:
+        await scene.accepted(*jobs)
+    loop = asyncio.get_running_loop()
+    with ProcessPoolExecutor(PROCESSES, mp_context=get_context("spawn")) as pool:
+        each = await asyncio.gather(
+            *(loop.run_in_executor(pool, claim_all, path, 1 + n) for n in range(PROCESSES))
+        )
+    assert sum(1 for claims in each if claims) > 1
+    claimed = [one for claims in each for one in claims]
+    assert sorted(id for id, _ in claimed) == sorted(str(job.id) for job in jobs)
+    assert len({token for _, token in claimed}) == len(jobs)
+
+
+async def test_processes_that_submit_at_once_get_numbers_of_their_own(path: Path) -> None:
+    async with opened(SqliteStore(path)) as one, opened(SqliteStore(path)) as other:
+        answers = await asyncio.gather(
+            *(scene.submit(a_job()) for _ in range(50) for scene in (one, other))
+        )
+    numbers = [one.number for [one] in answers if isinstance(one, Submitted)]
+    assert sorted(numbers) == list(range(1, 101))

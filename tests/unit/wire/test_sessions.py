@@ -1,0 +1,285 @@
+"""Both sides of the dialogue against each other: no sockets, no clock but a number.
+
+Each test is a story. `Pair` carries messages at once, unless the story loses them.
+"""
+
+from uuid import UUID
+
+import pytest
+
+from longshore.model.job import Claimed, Options
+from longshore.model.worker import Attended, KindInfo, Pool, WorkerInfo
+from longshore.wire import messages as m
+from longshore.wire import worker_side as w
+from longshore.wire.codec import encode, from_worker
+from longshore.wire.dispatcher_side import FullAttendance
+
+WORKER = UUID(int=100)
+LEASE_S, PING_S = 15.0, 1.0
+
+
+def claimed(number: int, token: int, kind: str = "fetch") -> Claimed:
+    job = UUID(int=number)
+    return Claimed(job, number, token, kind, b"\x80", Options(), WORKER, 1, 1, 0, 0)
+
+
+def success(attempt: Claimed) -> m.Report:
+    return m.Report(attempt.id, attempt.token, m.ReportKind.SUCCEEDED, result=b"\xc0")
+
+
+class Pair:
+    """A worker's session, and the attendance of whoever attends it."""
+
+    def __init__(self) -> None:
+        kinds = {"fetch": KindInfo(Pool.COROUTINE), "resize": KindInfo(Pool.PROCESS)}
+        self.ready = m.Ready(v=1, worker=WORKER, kinds=kinds, slots=3, processes=2)
+        self.worker = w.WorkerSession(self.ready, w.Patience())
+        self.events: list[w.Event] = []
+        self.attendance: FullAttendance | None = None
+
+    def said(self) -> list[m.WorkerMessage]:
+        return [from_worker.decode(frames) for frames in self.worker.flush()]
+
+    def tell(self, now: float, *messages: list[bytes]) -> list[w.Event]:
+        events: list[w.Event] = []
+        for frames in messages:
+            events += self.worker.receive(now, frames)
+        return events
+
+    def join(self, now: float = 0.0, *placed: Claimed, session: int = 1) -> list[w.Event]:
+        self.worker.connected(now)
+        (ready,) = self.said()
+        assert isinstance(ready, m.Ready)
+        info = WorkerInfo(
+            id=ready.worker, kinds=ready.kinds, slots=ready.slots, processes=ready.processes
+        )
+        attended = Attended(session, placed)
+        self.attendance = FullAttendance(b"peer", info, attended, now, ready.draining)
+        return self.tell(now, *self.attendance.welcome(ready, PING_S, LEASE_S))
+
+    @property
+    def attended(self) -> FullAttendance:
+        assert self.attendance is not None
+        return self.attendance
+
+    def ping(self, now: float, lease_s: float | None = LEASE_S) -> list[w.Event]:
+        """The worker's next PING, answered."""
+        events = self.worker.tick(now)
+        for message in self.said():
+            if isinstance(message, m.Ping):
+                events += self.tell(now, *self.attended.pinged(now, message, PING_S, lease_s))
+        return events
+
+
+@pytest.fixture
+def pair() -> Pair:
+    return Pair()
+
+
+def test_a_worker_joins_then_pings(pair: Pair) -> None:
+    assert pair.join() == [w.Joined(1)]
+    (ping,) = pair.said()
+    assert ping == m.Ping(1)
+    assert pair.worker.wake_at() == PING_S
+
+
+def test_before_it_is_welcomed_a_worker_says_only_ready(pair: Pair) -> None:
+    pair.worker.connected(0.0)
+    assert [type(message) for message in pair.said()] == [m.Ready]
+    pair.worker.tick(0.9)
+    assert pair.said() == []
+
+
+def test_a_job_is_started_once_however_often_it_is_sent(pair: Pair) -> None:
+    pair.join()
+    one = claimed(1, 11)
+    first = pair.attended.assign([one])
+    assert [type(event) for event in pair.tell(0.1, *first)] == [w.Start]
+    assert pair.tell(0.2, *first) == []
+
+
+def test_a_report_is_kept_until_it_is_acknowledged_and_sent_again_after_a_reconnect(
+    pair: Pair,
+) -> None:
+    pair.join()
+    one = claimed(1, 11)
+    pair.tell(0.1, *pair.attended.assign([one]))
+    pair.said()
+    pair.worker.ended(success(one))
+    assert pair.said() == [m.Done((success(one),))]
+    assert pair.said() == []
+
+    pair.join(5.0, session=2)
+    assert m.Done((success(one),)) in pair.said()
+    assert not pair.worker.settled
+    pair.tell(5.1, encode(m.Ack(((one.id, one.token),))))
+    assert pair.worker.settled
+
+
+def test_a_lost_jobs_message_is_sent_again_with_the_same_token(pair: Pair) -> None:
+    pair.join()
+    lost, later = claimed(1, 11), claimed(2, 12)
+    pair.attended.assign([lost])
+    pair.tell(0.2, *pair.attended.assign([later]))
+    events = pair.ping(1.0)
+    assert events == [w.Start(pair_assignment(lost))]
+
+
+def pair_assignment(one: Claimed) -> m.Assignment:
+    return m.Assignment(one.id, one.token, one.number, one.kind, one.args)
+
+
+def test_a_job_that_is_still_in_flight_is_not_sent_again(pair: Pair) -> None:
+    pair.join()
+    pair.said()
+    pair.attended.assign([claimed(1, 11)])
+    frames = pair.attended.pinged(1.0, m.Ping(2, seen=0), PING_S, LEASE_S)
+    assert [frame[1] for frame in frames] == [b"PONG"]
+
+
+def test_an_attempt_that_ended_but_is_not_recorded_yet_is_not_sent_again(pair: Pair) -> None:
+    pair.join()
+    one = claimed(1, 11)
+    pair.tell(0.1, *pair.attended.assign([one]))
+    pair.worker.ended(success(one))
+    assert pair.ping(1.0) == []
+
+
+def test_an_attempt_that_is_somebody_elses_is_aborted(pair: Pair) -> None:
+    pair.join()
+    one = claimed(1, 11)
+    pair.tell(0.1, *pair.attended.assign([one]))
+    pair.attended.settled((one.id, one.token))
+    assert pair.ping(1.0) == [w.Stop((one.id, one.token), "the job is not this worker's any more")]
+
+
+def test_an_adopting_dispatcher_sends_what_is_placed_and_not_held(pair: Pair) -> None:
+    """G8: running jobs keep running, and what was claimed but never sent is sent now."""
+    pair.join()
+    held, never_sent = claimed(1, 11), claimed(2, 12)
+    pair.tell(0.1, *pair.attended.assign([held]))
+    events = pair.join(4.0, held, never_sent, session=2)
+    assert events == [w.Joined(2), w.Start(pair_assignment(never_sent))]
+    assert pair.worker.running == {(held.id, 11), (never_sent.id, 12)}
+
+
+def test_an_adopting_dispatcher_aborts_what_the_store_gave_to_others(pair: Pair) -> None:
+    pair.join()
+    one = claimed(1, 11)
+    pair.tell(0.1, *pair.attended.assign([one]))
+    events = pair.join(4.0, session=2)
+    assert events[1:] == [w.Stop((one.id, 11), "the job is not this worker's any more")]
+
+
+def test_silence_for_three_periods_makes_the_worker_move(pair: Pair) -> None:
+    pair.join()
+    pair.ping(1.0)
+    pair.worker.tick(2.0)
+    assert pair.worker.tick(4.9) == []
+    (moved,) = pair.worker.tick(5.0)
+    assert isinstance(moved, w.Moved)
+
+
+def test_any_message_ends_the_silence(pair: Pair) -> None:
+    pair.join()
+    pair.ping(1.0)
+    pair.worker.tick(2.0)
+    pair.tell(4.0, encode(m.Ack(())))
+    assert pair.worker.tick(5.0) == []
+
+
+def test_the_lease_counts_from_when_the_answered_ping_was_sent(pair: Pair) -> None:
+    """G6: an answer that comes late renews from the send, not from the arrival."""
+    pair.join()
+    pair.tell(0.1, *pair.attended.assign([claimed(1, 11)]))
+    pair.worker.tick(1.0)
+    (_first, ping) = [message for message in pair.said() if isinstance(message, m.Ping)]
+    pair.tell(9.0, encode(m.Pong(ping.no, 100.0, LEASE_S)))
+    assert pair.worker.tick(10.9) == []
+    assert pair.worker.tick(11.0) == [
+        w.StopAll("no dispatcher renewed the worker's lease", kill=False)
+    ]
+
+
+def test_a_worker_that_cannot_renew_stops_its_jobs_and_comes_back_as_another(pair: Pair) -> None:
+    """G6: aborted 5 s, killed 2 s before the lease ends."""
+    pair.join()
+    one = claimed(1, 11)
+    pair.tell(0.1, *pair.attended.assign([one]))
+    stops = []
+    for tenth in range(150):
+        now = tenth / 10
+        stops += [(now, e) for e in pair.worker.tick(now) if not isinstance(e, w.Moved)]
+    reason = "no dispatcher renewed the worker's lease"
+    assert stops[0] == (10.0, w.StopAll(reason, kill=False))
+    assert stops[1:3] == [(13.0, w.StopAll(reason, kill=True)), (13.0, w.Orphaned(reason))]
+
+    pair.worker.rejoin(UUID(int=101), 13.0)
+    (ready,) = pair.said()
+    assert isinstance(ready, m.Ready)
+    assert (ready.worker, ready.held) == (UUID(int=101), ())
+
+
+def test_an_idle_worker_has_nothing_to_stop(pair: Pair) -> None:
+    pair.join()
+    events = [e for tenth in range(300) for e in pair.worker.tick(tenth / 10)]
+    assert {type(event) for event in events} == {w.Moved}
+
+
+def test_a_pong_without_a_lease_makes_the_worker_move_at_half_its_lease(pair: Pair) -> None:
+    pair.join()
+    for second in range(1, 8):
+        assert pair.ping(float(second), lease_s=None) == []
+    (moved,) = pair.ping(8.0, lease_s=None)
+    assert moved == w.Moved("the dispatcher cannot reach its store")
+
+
+def test_a_worker_that_is_gone_stops_everything_at_once(pair: Pair) -> None:
+    pair.worker.connected(0.0)
+    events = pair.tell(0.1, encode(m.Gone("not heard of for 15 s")))
+    assert [type(event) for event in events] == [w.StopAll, w.Orphaned]
+
+
+def test_what_ends_after_it_had_to_be_given_up_is_not_reported(pair: Pair) -> None:
+    pair.join()
+    one = claimed(1, 11)
+    pair.tell(0.1, *pair.attended.assign([one]))
+    pair.worker.rejoin(UUID(int=101), 1.0)
+    pair.said()
+    pair.worker.ended(success(one))
+    assert pair.worker.settled
+
+
+def test_a_draining_worker_says_so_and_is_given_nothing(pair: Pair) -> None:
+    pair.join()
+    pair.said()
+    pair.worker.drain(0.5)
+    (ping,) = pair.said()
+    assert isinstance(ping, m.Ping)
+    assert ping.draining
+    pair.attended.pinged(0.5, ping, PING_S, LEASE_S)
+    assert pair.attended.open_slots == {}
+
+
+def test_a_slot_is_free_as_soon_as_its_attempt_is_reported(pair: Pair) -> None:
+    pair.join()
+    one, two = claimed(1, 11), claimed(2, 12, "resize")
+    pair.attended.assign([one, two])
+    assert pair.attended.open_slots == {Pool.COROUTINE: 2, Pool.PROCESS: 1}
+    assert pair.attended.reported((one.id, 11)) == one
+    assert pair.attended.reported((one.id, 11)) == one
+    assert pair.attended.open_slots[Pool.COROUTINE] == 3
+    pair.attended.settled((one.id, 11))
+    assert pair.attended.open_slots[Pool.COROUTINE] == 3
+    assert pair.attended.reported((one.id, 11)) is None
+
+
+def test_what_could_not_be_sent_is_known_until_it_is_sent_again(pair: Pair) -> None:
+    pair.join()
+    sent, unsent = claimed(1, 11), claimed(2, 12)
+    pair.tell(0.1, *pair.attended.assign([sent]))
+    pair.attended.assign([unsent])
+    pair.attended.undeliverable([unsent])
+    assert pair.attended.undelivered() == [unsent]
+    pair.attended.pinged(1.0, m.Ping(2, seen=2), PING_S, LEASE_S)
+    assert pair.attended.undelivered() == []
