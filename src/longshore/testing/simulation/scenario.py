@@ -217,7 +217,7 @@ def _workers(random: Random, dispatchers: Sequence[str]) -> tuple[WorkerPlan, ..
 
 def _jobs(random: Random, clients: Sequence[str], storm_s: float) -> tuple[JobPlan, ...]:
     times = sorted(random.uniform(0.0, storm_s) for _ in range(random.randint(3, MOST_JOBS)))
-    long_s = random.choice((0.5, 5.0, 25.0))
+    long_s = random.choice((0.5, 5.0, 30.0, 30.0))
     return tuple(
         _job(random, index, at, random.choice(clients), long_s) for index, at in enumerate(times)
     )
@@ -297,6 +297,7 @@ class _Fate:
             self._reset,
             self._slow,
             self._drown,
+            self._choke,
             self._full,
             self._outage,
             self._flaky,
@@ -307,8 +308,9 @@ class _Fate:
         """Faults in the order of time, until the storm is over."""
         random = self._random
         kinds = [kind for kind in self._kinds if random.random() < 0.4]
-        if random.random() < 0.15:
-            kinds = [self._kill_dispatcher]
+        if random.random() < 0.3:
+            alone = (self._kill_dispatcher, self._drown, self._choke, random.choice(self._kinds))
+            kinds = [random.choice(alone)]
         every_s = random.choice((2.0, 5.0, 12.0))
         found: list[Fault] = []
         at = random.expovariate(1 / every_s)
@@ -381,15 +383,25 @@ class _Fate:
         return Slow(at, self._way(), ramp_s, most_s, self._span_s())
 
     def _drown(self, at: float) -> list[Fault]:
-        """A worker hears its dispatcher later and later, then nobody hears the worker any more."""
+        """A worker hears everybody later and later, then nobody hears the worker any more."""
+        worker = self._random.choice(self._nodes.workers)
+        late_s = self._random.uniform(7.0, 9.5)
+        unheard_at = at + 2 * late_s + self._random.uniform(0.0, 5.0)
+        late: list[Fault] = [
+            Slow(at, (dispatcher, worker), 2 * late_s, late_s, 60.0)
+            for dispatcher in self._nodes.dispatchers
+        ]
+        ways = frozenset((worker, dispatcher) for dispatcher in self._nodes.dispatchers)
+        return [*late, Cut(unheard_at, ways, False, self._random.uniform(20.0, 40.0))]
+
+    def _choke(self, at: float) -> list[Fault]:
+        """A dispatcher hears a worker late, and cannot always answer."""
         inner = self._random.choice(self._nodes.dispatchers)
         outer = self._random.choice(self._nodes.workers)
-        late_s = self._random.uniform(6.0, 9.5)
-        unheard_at = at + 3 * late_s + self._random.uniform(0.0, 5.0)
-        ways = frozenset((outer, other) for other in self._nodes.dispatchers)
+        late_s, for_s = self._random.uniform(2.0, 6.0), self._random.uniform(10.0, 40.0)
         return [
-            Slow(at, (inner, outer), 3 * late_s, late_s, 60.0),
-            Cut(unheard_at, ways, False, self._random.uniform(15.0, 40.0)),
+            Slow(at, (outer, inner), 3 * late_s, late_s, for_s),
+            Full(at, (inner, outer), self._random.choice((0.2, 0.5)), for_s),
         ]
 
     def _full(self, at: float) -> Fault:
