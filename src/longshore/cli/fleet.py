@@ -15,7 +15,13 @@ def workers_table(workers: Sequence[WorkerView], dispatchers: Mapping[UUID, str]
     numbers = ("slots", "processes", "cpu", "memory")
     columns = ("name", "state", "running", *numbers, "dispatcher", "since", "seen")
     rows = [_worker_row(view, dispatchers) for view in workers]
-    return Table((*columns, "target", "queues", "kinds", "ended"), rows, frozenset(numbers))
+    optional = ("target", "queues", "processes", "slots", "memory", "cpu", "since", "dispatcher")
+    return Table(
+        (*columns, "target", "queues", "kinds", "ended"),
+        rows,
+        frozenset(numbers),
+        (*optional, "kinds", "seen"),
+    )
 
 
 def _worker_row(view: WorkerView, dispatchers: Mapping[UUID, str]) -> tuple[str, ...]:
@@ -29,7 +35,7 @@ def _worker_row(view: WorkerView, dispatchers: Mapping[UUID, str]) -> tuple[str,
         str(info.processes),
         _percent(view.cpu_percent),
         _percent(view.memory_percent),
-        dispatchers.get(view.dispatcher) or str(view.dispatcher),
+        dispatchers.get(view.dispatcher) or "gone",
         time(view.started_at),
         time(view.seen_at),
         info.target or "-",

@@ -8,8 +8,9 @@ import click
 
 from longshore.cli import jsonable
 from longshore.cli.options import ask, client_options, examples
-from longshore.cli.show import print_json, print_table, print_text, queues_table
+from longshore.cli.show import note, print_json, print_table, print_text, queues_table
 from longshore.client.connection import Connection
+from longshore.core.schemas import nearest
 
 
 @click.command(
@@ -56,11 +57,16 @@ def _set_paused(
     if not names:
         raise click.UsageError("name the queue", context)
 
-    async def set_all(connection: Connection) -> None:
+    async def set_all(connection: Connection) -> set[str]:
+        known = {queue.name for queue in await connection.queues()}
         for name in names:
             await connection.pause(name, paused)
+        return known
 
-    ask(context, given, set_all)
+    known = ask(context, given, set_all)
+    for name in names:
+        if name not in known:
+            note(f"no job was ever in queue '{name}'{nearest(name, known)}")
     if given["as_json"]:
         print_json([{"name": name, "paused": paused} for name in names])
     else:

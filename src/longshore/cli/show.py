@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 from rich import box
 from rich.cells import cell_len
 from rich.console import Console, JustifyMethod
@@ -40,6 +40,7 @@ _STYLES = {
     "silent": "red",
 }
 _LONG = frozenset({"kinds", "queues", "error", "info", "ended"})
+_LONG_SHOWN = 12
 _QUEUE_STATES = (
     JobState.WAITING,
     JobState.DELAYED,
@@ -53,11 +54,15 @@ _QUEUE_STATES = (
 
 
 class Table(Struct, frozen=True):
-    """Rows of text under headings. Columns named in `right` hold numbers."""
+    """Rows of text under headings. Columns named in `right` hold numbers.
+
+    On a terminal too narrow for all of them, those in `optional` go, the first named first.
+    """
 
     columns: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
     right: frozenset[str] = frozenset()
+    optional: tuple[str, ...] = ()
 
 
 class Unheard(Exception):
@@ -104,7 +109,8 @@ def print_table(table: Table, empty: str) -> None:
     if not table.rows:
         note(empty)
     elif sys.stdout.isatty():
-        console().print(as_rich(table))
+        out = console()
+        out.print(as_rich(fitted(table, out.width)))
     else:
         _write(aligned(table))
 
@@ -130,17 +136,44 @@ def _line(row: Sequence[str], widths: Sequence[int], table: Table) -> str:
     return "  ".join(cells).rstrip() + "\n"
 
 
+def fitted(table: Table, width: int) -> Table:
+    """The table without as many of its optional columns as a terminal so wide has no room for."""
+    for column in table.optional:
+        if _width(table) <= width:
+            break
+        table = _without(table, column)
+    return table
+
+
+def _width(table: Table) -> int:
+    # Of a long text some is shown in any case: it needs no more than that.
+    widths = [
+        min(_LONG_SHOWN, longest) if column in _LONG else longest
+        for column, longest in ((one, _longest(table, one)) for one in table.columns)
+    ]
+    return sum(widths) + 2 * len(widths)
+
+
+def _without(table: Table, column: str) -> Table:
+    index = table.columns.index(column)
+    cut = [(*row[:index], *row[index + 1 :]) for row in [table.columns, *table.rows]]
+    return structs.replace(table, columns=cut[0], rows=cut[1:])
+
+
 def as_rich(table: Table) -> RichTable:
     """A table for the terminal, each cell taken as it is."""
     rich = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for column in table.columns:
         justify: JustifyMethod = "right" if column in table.right else "left"
         if column in _LONG:
-            rich.add_column(column, overflow="fold", min_width=min(12, _longest(table, column)))
+            least = min(_LONG_SHOWN, _longest(table, column))
+            rich.add_column(column, overflow="ellipsis", no_wrap=True, min_width=least)
         else:
             rich.add_column(column, justify=justify, no_wrap=True)
     for row in table.rows:
-        rich.add_row(*(Text(visible(cell), style=_STYLES.get(cell, "")) for cell in row))
+        rich.add_row(
+            *(Text(visible(cell).replace("\n", " "), _STYLES.get(cell, "")) for cell in row)
+        )
     return rich
 
 
@@ -216,7 +249,9 @@ def jobs_table(jobs: Sequence[Job]) -> Table:
         for job in jobs
     ]
     columns = ("number", "state", "kind", "queue", "attempt", "created", "took", "error")
-    return Table(columns, rows, right=frozenset({"number", "attempt"}))
+    return Table(
+        columns, rows, frozenset({"number", "attempt"}), ("queue", "created", "took", "attempt")
+    )
 
 
 def print_job(job: Job) -> None:
@@ -300,4 +335,6 @@ def queues_table(queues: Sequence[QueueView]) -> Table:
         for queue in queues
     ]
     states = tuple(state.value for state in _QUEUE_STATES)
-    return Table(("queue", "is", *states), rows, right=frozenset(states))
+    always = {"ready", "running", "failed"}
+    optional = tuple(state for state in states if state not in always)
+    return Table(("queue", "is", *states), rows, frozenset(states), optional)

@@ -237,6 +237,8 @@ def _packed(given: dict[str, Any]) -> bytes:
 def _json_object(text: str) -> dict[str, Any]:
     try:
         return msgspec.json.decode(_read(text, "--args"), type=dict[str, Any])
+    except RecursionError:
+        raise InvalidInput("--args is nested too deep; make it flatter") from None
     except msgspec.DecodeError as error:
         raise InvalidInput(
             f'--args is not a JSON object ({error}); it looks like \'{{"a": 1, "b": "text"}}\''
@@ -249,6 +251,8 @@ def _pair(text: str) -> tuple[str, Any]:
         raise InvalidInput(f"'{text}' is not KEY=VALUE; write it like width=300")
     try:
         return key, msgspec.json.decode(value)
+    except RecursionError:
+        raise InvalidInput(f"'{key}' is nested too deep; make it flatter") from None
     except msgspec.DecodeError:
         return key, value
 

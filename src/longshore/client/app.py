@@ -20,7 +20,7 @@ from longshore.client.kind import AnyKind, Call, Kind, Terms
 from longshore.core import values
 from longshore.core.limits import check_name
 from longshore.errors import AppError, from_code
-from longshore.model.ids import make_id
+from longshore.model.ids import make_id, parse_ref
 from longshore.model.job import Job, JobState
 from longshore.ports import Handler
 from longshore.wire.messages import SubmitAnswer
@@ -109,12 +109,13 @@ class App:
         """Submits many jobs at once; raises as `submit_many_async` does."""
         return self._access.run(self.submit_many_async(calls, strict=strict))
 
-    async def handle_async(self, ref: Ref) -> Handle[Any]:
-        """The handle of a job submitted elsewhere, by its id or number."""
-        job = await self._access.connection().job(ref)
+    async def handle_async(self, ref: Ref | str) -> Handle[Any]:
+        """The handle of a job submitted elsewhere, by its id or number, as text too."""
+        known = ref if isinstance(ref, UUID) else parse_ref(str(ref))
+        job = await self._access.connection().job(known)
         return Handle(self._access, job.id, job.number, job.kind, self._unpacker(job))
 
-    def handle(self, ref: Ref) -> Handle[Any]:
+    def handle(self, ref: Ref | str) -> Handle[Any]:
         """The handle of a job submitted elsewhere, by its id or number."""
         return self._access.run(self.handle_async(ref))
 

@@ -26,7 +26,15 @@ def pack(value: Any, what: str, limit: int = MAX_VALUE_BYTES) -> bytes:
     """The bytes of a value; `what` names it in errors, like "the arguments of job 'fetch'"."""
     try:
         data = _encoder.encode(value)
-    except (TypeError, OverflowError, ValueError, RecursionError) as error:
+    except RecursionError:
+        raise NotSerialisable(
+            f"{what} cannot be stored: it is nested too deep, or holds itself; make it flatter"
+        ) from None
+    except OverflowError:
+        raise NotSerialisable(
+            f"{what} cannot be stored: it holds an integer past 64 bits; pass it as text"
+        ) from None
+    except (TypeError, ValueError) as error:
         raise NotSerialisable(
             f"{what} cannot be stored: {error}; use builtin types (numbers, text, bytes, lists, "
             "maps with text keys), dataclasses or msgspec Structs"
@@ -54,7 +62,9 @@ def unpack(data: bytes) -> Any:
 def check(value: Any, where: str, depth: int = 0) -> None:
     """Raises if somewhere in a value is what msgpack would take but other languages would not."""
     if depth > MAX_DEPTH:
-        raise NotSerialisable(f"{where} is nested more than {MAX_DEPTH} deep; make it flatter")
+        raise NotSerialisable(
+            f"{where[:80]}… is nested more than {MAX_DEPTH} deep; make it flatter"
+        )
     if isinstance(value, float):
         if not isfinite(value):
             raise NotSerialisable(f"{where} is {value}: NaN and infinity cannot be stored")

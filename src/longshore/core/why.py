@@ -64,9 +64,12 @@ def _ready(job: Job, facts: Facts) -> str:
     pool = open_workers[0].info.kinds[job.kind].pool
     slots = sum(pool_slots(worker.info, pool) for worker in open_workers)
     busy = sum(pool_busy(worker, pool) for worker in open_workers)
+    if not slots:
+        runs = "async def" if pool is Pool.COROUTINE else "plain def"
+        return f"{_names(open_workers)} can run no {runs} jobs: {_setting(pool)} is 0 there"
     ahead = f"; {_ahead(facts.ahead)} before it in its lane" if facts.ahead else ""
     if busy >= slots:
-        return f"{_all_of(pool, slots)} of {_names(open_workers)} busy{ahead}"
+        return f"{_all_of(pool, slots, _names(open_workers))} busy{ahead}"
     return f"about to be given to {_names(open_workers)}{ahead}"
 
 
@@ -99,10 +102,14 @@ def _serves(worker: WorkerView, job: Job) -> bool:
     return worker.alive and serves(worker.info, lane_of(job.queue, job.kind, job.target))
 
 
-def _all_of(pool: Pool, count: int) -> str:
+def _setting(pool: Pool) -> str:
+    return "slots" if pool is Pool.COROUTINE else "processes"
+
+
+def _all_of(pool: Pool, count: int, whose: str) -> str:
     one = "slot" if pool is Pool.COROUTINE else "process"
     many = "slots" if pool is Pool.COROUTINE else "processes"
-    return f"all {count} {many}" if count > 1 else f"the one {one}"
+    return f"all {count} {many} of {whose} are" if count > 1 else f"the only {one} of {whose} is"
 
 
 def _place(job: Job, facts: Facts) -> str:

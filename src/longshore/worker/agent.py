@@ -144,6 +144,13 @@ class Worker:
 
     async def _wind_down(self) -> None:
         self._session.drain(self._clock.now())
+        if running := len(self._session.running):
+            log.info(
+                "draining: %d running jobs have %g s to finish, then they are handed back; "
+                "a second signal hands them back now",
+                running,
+                self._settings.drain_s,
+            )
         for backlog in self._backlog.values():
             while backlog:
                 self._hand_back(backlog.popleft().held)

@@ -463,6 +463,23 @@ def test_queues_are_listed_and_paused(dispatcher: ScriptedDispatcher, capsys: Ca
     assert [(pause.queue, pause.paused) for pause in pauses] == [("mail", True), ("mail", False)]
 
 
+def test_pausing_a_queue_that_never_held_a_job_says_so(
+    dispatcher: ScriptedDispatcher, capsys: Captured
+) -> None:
+    dispatcher.answers[m.ListQueues] = (QueueView("mail", False, {"ready": 3}),)
+    dispatcher.answers[m.Pause] = None
+    assert dispatcher.run("queues", "pause", "mial") == 0
+    assert "no job was ever in queue 'mial' (nearest: 'mail')" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["--args", '{"x":' + "[" * 9999 + "]" * 9999 + "}"]])
+def test_json_nested_too_deep_is_refused_in_one_line(
+    dispatcher: ScriptedDispatcher, capsys: Captured, words: list[str]
+) -> None:
+    assert dispatcher.run("submit", "echo", *words) == 2
+    assert capsys.readouterr().err == "error: --args is nested too deep; make it flatter\n"
+
+
 # how commands end
 
 

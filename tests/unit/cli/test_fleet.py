@@ -51,7 +51,7 @@ def test_workers_are_listed_with_what_they_do_for_whom_and_how_they_are(
     assert first.count("2026-01-31 12:00:00Z") == 2
     assert "a, b" in first
     assert second.split()[1] == "gone"
-    assert str(UUID(int=8)) in second
+    assert second.split().count("gone") == 2
     assert second.endswith("not heard of")
 
 

@@ -78,3 +78,18 @@ def test_a_payload_is_its_value_or_base64_if_it_holds_none() -> None:
     assert jsonable.payload(b"\xc1\xff") == "wf8="
     assert jsonable.payload(b"hello", raw=True) == "aGVsbG8="
     assert jsonable.payload(None) is None
+
+
+def test_a_narrow_terminal_loses_what_matters_least_first() -> None:
+    columns = ("name", "state", "target", "error")
+    table = show.Table(columns, [("vm:1", "alive", "linux", "x" * 500)], optional=("target",))
+    assert show.fitted(table, 80).columns == columns
+    assert show.fitted(table, 30).columns == ("name", "state", "error")
+    assert show.fitted(table, 30).rows == [("vm:1", "alive", "x" * 500)]
+
+
+def test_a_long_error_stays_on_its_line() -> None:
+    written = io.StringIO()
+    console = Console(file=written, width=40)
+    console.print(show.as_rich(show.Table(("state", "error"), [("failed", "no\nroute " * 50)])))
+    assert len(written.getvalue().strip().splitlines()) == 3

@@ -106,12 +106,17 @@ def facts(*workers: WorkerView, paused: bool = False, ahead: int = 0) -> Facts:
         (
             job(),
             facts(worker(running={"fetch": 2}), ahead=3),
-            "all 2 slots of dock-1 busy; 3 jobs before it in its lane",
+            "all 2 slots of dock-1 are busy; 3 jobs before it in its lane",
         ),
         (
             job(kind="resize"),
             facts(worker(running={"resize": 1})),
-            "the one process of dock-1 busy",
+            "the only process of dock-1 is busy",
+        ),
+        (
+            job(),
+            facts(worker(slots=0)),
+            "dock-1 can run no async def jobs: slots is 0 there",
         ),
         (job(), facts(worker(running={"resize": 1})), "about to be given to dock-1"),
         (

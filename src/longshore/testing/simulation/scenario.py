@@ -217,7 +217,7 @@ def _workers(random: Random, dispatchers: Sequence[str]) -> tuple[WorkerPlan, ..
 
 def _jobs(random: Random, clients: Sequence[str], storm_s: float) -> tuple[JobPlan, ...]:
     times = sorted(random.uniform(0.0, storm_s) for _ in range(random.randint(3, MOST_JOBS)))
-    long_s = random.choice((0.5, 5.0, 30.0, 30.0))
+    long_s = random.choice((0.5, 5.0, 30.0, 60.0))
     return tuple(
         _job(random, index, at, random.choice(clients), long_s) for index, at in enumerate(times)
     )
@@ -311,7 +311,7 @@ class _Fate:
         if random.random() < 0.3:
             alone = (self._kill_dispatcher, self._drown, self._choke, random.choice(self._kinds))
             kinds = [random.choice(alone)]
-        every_s = random.choice((2.0, 5.0, 12.0))
+        every_s = random.choice((2.0, 5.0, 12.0)) * (1 + 4 / (1 + len(kinds)))
         found: list[Fault] = []
         at = random.expovariate(1 / every_s)
         while kinds and at < self._storm_s:
