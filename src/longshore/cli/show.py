@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct, structs
 from rich import box
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console, JustifyMethod
 from rich.table import Table as RichTable
 from rich.text import Text
@@ -137,12 +137,30 @@ def _line(row: Sequence[str], widths: Sequence[int], table: Table) -> str:
 
 
 def fitted(table: Table, width: int) -> Table:
-    """The table without as many of its optional columns as a terminal so wide has no room for."""
+    """The table as a terminal so wide can show it.
+
+    Optional columns that have no room are left out, then long texts are cut.
+    """
     for column in table.optional:
         if _width(table) <= width:
             break
         table = _without(table, column)
+    long = [column for column in table.columns if column in _LONG]
+    spare = width - _width(table)
+    for column in long:
+        table = _cut(table, column, _LONG_SHOWN + max(0, spare) // len(long))
     return table
+
+
+def _cut(table: Table, column: str, width: int) -> Table:
+    index = table.columns.index(column)
+    rows = [(*row[:index], _shortened(row[index], width), *row[index + 1 :]) for row in table.rows]
+    return structs.replace(table, rows=rows)
+
+
+def _shortened(cell: str, width: int) -> str:
+    text = cell.replace("\n", " ")
+    return text if cell_len(text) <= width else set_cell_size(text, width - 1).rstrip() + "…"
 
 
 def _width(table: Table) -> int:
@@ -165,11 +183,7 @@ def as_rich(table: Table) -> RichTable:
     rich = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for column in table.columns:
         justify: JustifyMethod = "right" if column in table.right else "left"
-        if column in _LONG:
-            least = min(_LONG_SHOWN, _longest(table, column))
-            rich.add_column(column, overflow="ellipsis", no_wrap=True, min_width=least)
-        else:
-            rich.add_column(column, justify=justify, no_wrap=True)
+        rich.add_column(column, justify=justify, no_wrap=True)
     for row in table.rows:
         rich.add_row(
             *(Text(visible(cell).replace("\n", " "), _STYLES.get(cell, "")) for cell in row)

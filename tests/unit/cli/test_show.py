@@ -84,12 +84,15 @@ def test_a_narrow_terminal_loses_what_matters_least_first() -> None:
     columns = ("name", "state", "target", "error")
     table = show.Table(columns, [("vm:1", "alive", "linux", "x" * 500)], optional=("target",))
     assert show.fitted(table, 80).columns == columns
-    assert show.fitted(table, 30).columns == ("name", "state", "error")
-    assert show.fitted(table, 30).rows == [("vm:1", "alive", "x" * 500)]
+    narrow = show.fitted(table, 30)
+    assert narrow.columns == ("name", "state", "error")
+    assert narrow.rows == [("vm:1", "alive", "x" * 14 + "…")]
 
 
 def test_a_long_error_stays_on_its_line() -> None:
     written = io.StringIO()
     console = Console(file=written, width=40)
-    console.print(show.as_rich(show.Table(("state", "error"), [("failed", "no\nroute " * 50)])))
+    table = show.Table(("state", "error"), [("failed", "no\nroute " * 50)])
+    console.print(show.as_rich(show.fitted(table, 40)))
+    assert max(map(len, written.getvalue().splitlines())) <= 40
     assert len(written.getvalue().strip().splitlines()) == 3
