@@ -117,7 +117,9 @@ def _is_pair(public: str, secret: str) -> bool:
 
 
 class KeyRing:
-    """The public keys in some files and folders, and one's own. Changes there count at once.
+    """The public keys in some files and folders, and one's own.
+
+    Changes there count after `LOOK_AGAIN_S` at the latest.
 
     What cannot be read lets nobody in; `on_fault` is told of it, once for each change.
     """
