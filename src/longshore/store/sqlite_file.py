@@ -80,10 +80,14 @@ class DatabaseFile:
             check_same_thread=False,
             cached_statements=256,
         )
-        connection.execute("PRAGMA synchronous = FULL")
-        connection.execute("PRAGMA temp_store = MEMORY")
-        connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
-        connection.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES}")
+        try:
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA temp_store = MEMORY")
+            connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+            connection.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES}")
+        except sqlite3.Error:
+            connection.close()
+            raise
         return connection
 
     def _use_wal(self, connection: sqlite3.Connection) -> None:
