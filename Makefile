@@ -2,7 +2,7 @@
 # scripts/setup fetches the rest into .venv, and installs what apt must when run as root.
 
 PYTHON ?= python3
-TESTS ?= tests/tidy tests/unit tests/conformance tests/interop tests/system
+TESTS ?= tests/tidy tests/unit tests/simulation tests/conformance tests/interop tests/system
 BIN := .venv/bin
 
 export PYTHON

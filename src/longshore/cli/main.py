@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import click
 
 from longshore._version import __version__
-from longshore.cli import jobs, keys, queues, run, store, submit, workers
+from longshore.cli import jobs, keys, queues, run, simulate, store, submit, workers
 from longshore.cli.options import EXIT_CODES, Shell, json_option
 from longshore.cli.show import Unheard, note, print_json, print_text
 from longshore.errors import InvalidInput, LongshoreError
@@ -79,6 +79,7 @@ for _command in (
     queues.list_queues,
     keys.keys,
     store.migrate,
+    simulate.simulate,
     version,
 ):
     cli.add_command(_command)

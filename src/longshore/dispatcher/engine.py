@@ -194,7 +194,7 @@ class Dispatcher:
     # what the pump asks and tells
 
     def _wants(self, submits: Sequence[Submission]) -> list[Want]:
-        lanes = {lane_of(job.queue, job.kind, job.target) for job in submits}
+        lanes = dict.fromkeys(lane_of(job.queue, job.kind, job.target) for job in submits)
         self._roster.learn(lanes)
         self._roster.heat(lane.hash for lane in lanes)
         return self._roster.wants(self._settings.max_batch)

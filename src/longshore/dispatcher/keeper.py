@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime
 from random import Random
 from uuid import UUID
 
@@ -32,7 +33,8 @@ from longshore.wire.dispatcher_side import Attendance, FullAttendance
 log = logging.getLogger("longshore.dispatcher")
 
 Duty = Callable[[], Awaitable[None]]
-RETIRED = -1
+Sign = tuple[datetime, int] | None
+"""Changes for as long as a dispatcher lives: its row and the row's number, if it has a row."""
 ENDED_CHUNK = 5_000
 
 
@@ -71,7 +73,7 @@ class Keeper:
         self._plain = plain
         self._losses = losses
         self._due = due
-        self._others: dict[UUID, tuple[int, float]] = {}
+        self._others: dict[UUID, tuple[Sign, float]] = {}
         self._missed: dict[Seat, float] = {}
         self._beaten_at = float("-inf")
         self.cancels = Alarm(clock)
@@ -152,19 +154,19 @@ class Keeper:
 
     def silent_s(self, other: DispatcherView) -> float:
         """For how long another dispatcher was not seen to renew; 0 if it was just now."""
-        number, since = self._others.get(other.id, (RETIRED, 0.0))
-        return self._clock.now() - since if number == other.renewed_no else 0.0
+        sign, since = self._others.get(other.id, (None, 0.0))
+        return self._clock.now() - since if sign == _sign(other) else 0.0
 
     async def _take_over(self) -> None:
         asked_at = self._clock.now()
         # Workers first: what a dispatcher attends after it came back to life is not among them.
         workers = [worker for worker in await self._store.workers() if worker.alive]
-        numbers = {one.id: one.renewed_no for one in await self._store.dispatchers()}
+        signs: dict[UUID, Sign] = {one.id: _sign(one) for one in await self._store.dispatchers()}
         for worker in workers:
             # One that has retired, or was forgotten, cannot look after its workers any more.
-            numbers.setdefault(worker.dispatcher, RETIRED)
-        numbers.pop(self._dispatcher, None)
-        silent = self._silent(numbers, asked_at)
+            signs.setdefault(worker.dispatcher, None)
+        signs.pop(self._dispatcher, None)
+        silent = self._silent(signs, asked_at)
         if silent:
             await self._harvest_workers_of(silent, workers)
         for worker in self._neglected(workers, asked_at):
@@ -173,15 +175,15 @@ class Keeper:
             loss = Loss(worker.info.id, worker.session, why, crash, info=worker.info)
             await self._losses.declare(loss)
 
-    def _silent(self, numbers: Mapping[UUID, int], asked_at: float) -> list[UUID]:
-        """Dispatchers whose number was the same for so long that their leases have ended."""
+    def _silent(self, signs: Mapping[UUID, Sign], asked_at: float) -> list[UUID]:
+        """Dispatchers whose sign was the same for so long that their leases have ended."""
         lease_s, margin_s = self._settings.lease_s, self._settings.takeover_margin_s
         heard_at = self._clock.now()
         before, self._others = self._others, {}
-        for other, number in numbers.items():
+        for other, sign in signs.items():
             known = before.get(other)
-            since = known[1] if known and known[0] == number else heard_at
-            self._others[other] = number, since
+            since = known[1] if known and known[0] == sign else heard_at
+            self._others[other] = sign, since
         return [
             other
             for other, (_, since) in self._others.items()
@@ -321,3 +323,8 @@ class Keeper:
 
     def _attendance_of(self, claimed: Claimed) -> Attendance | None:
         return self._roster.of_seat(Seat(claimed.worker, claimed.session))
+
+
+def _sign(dispatcher: DispatcherView) -> Sign:
+    # One that was forgotten and came back counts from the start again, in another row.
+    return dispatcher.started_at, dispatcher.renewed_no

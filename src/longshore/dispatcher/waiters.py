@@ -28,22 +28,22 @@ class Waiter:
 
 
 class Waiters:
-    """All waiting requests of one dispatcher, by job."""
+    """All waiting requests of one dispatcher, by job; who came first is told first."""
 
     def __init__(self) -> None:
-        self._by_job: dict[UUID, set[Waiter]] = {}
+        self._by_job: dict[UUID, dict[Waiter, None]] = {}
 
     def add(self, waiter: Waiter) -> None:
         """From now on this request hears of its jobs."""
         for job in waiter.missing:
-            self._by_job.setdefault(job, set()).add(waiter)
+            self._by_job.setdefault(job, {})[waiter] = None
 
     def remove(self, waiter: Waiter, jobs: Iterable[UUID]) -> None:
         """This request waits no longer."""
         for job in jobs:
             waiting = self._by_job.get(job)
             if waiting is not None:
-                waiting.discard(waiter)
+                waiting.pop(waiter, None)
                 if not waiting:
                     del self._by_job[job]
 

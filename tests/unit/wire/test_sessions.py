@@ -6,6 +6,7 @@ Each test is a story. `Pair` carries messages at once, unless the story loses th
 from uuid import UUID
 
 import pytest
+from msgspec import structs
 
 from longshore.model.job import Claimed, Options
 from longshore.model.worker import Attended, KindInfo, Pool, WorkerInfo
@@ -283,3 +284,66 @@ def test_what_could_not_be_sent_is_known_until_it_is_sent_again(pair: Pair) -> N
     assert pair.attended.undelivered() == [unsent]
     pair.attended.pinged(1.0, m.Ping(2, seen=2), PING_S, LEASE_S)
     assert pair.attended.undelivered() == []
+
+
+def test_what_comes_when_the_lease_is_over_is_not_started_but_sent_again(pair: Pair) -> None:
+    """G6: a worker that was frozen finds jobs in its socket that are somebody else's by now."""
+    pair.join()
+    late = pair.attended.assign([claimed(1, 11)])
+    assert pair.tell(11.0, *late) == []
+    assert pair.ping(11.5) == [w.Start(pair_assignment(claimed(1, 11)))]
+
+
+def test_jobs_that_come_before_the_welcome_are_another_sessions(pair: Pair) -> None:
+    pair.join()
+    jobs = pair.attended.assign([claimed(1, 11)])
+    pair.worker.connected(5.0)
+    assert pair.tell(5.1, *jobs) == []
+    assert pair.worker.running == frozenset()
+
+
+def test_only_a_welcome_ends_the_wait_for_one(pair: Pair) -> None:
+    pair.worker.connected(0.0)
+    assert pair.tell(1.0, encode(m.Jobs(1, ()))) == []
+    (moved,) = pair.worker.tick(3.0)
+    assert isinstance(moved, w.Moved)
+
+
+def test_a_welcome_to_an_older_ready_is_not_taken(pair: Pair) -> None:
+    pair.worker.connected(0.0)
+    pair.worker.connected(3.0)
+    assert pair.tell(3.1, encode(m.Welcome(1, PING_S, LEASE_S))) == []
+    assert pair.tell(3.2, encode(m.Welcome(2, PING_S, LEASE_S))) == [w.Joined(2)]
+
+
+def test_every_ready_asks_for_a_later_session(pair: Pair) -> None:
+    asked = []
+    for now in (0.0, 3.0, 6.0):
+        pair.worker.connected(now)
+        (ready,) = pair.said()
+        assert isinstance(ready, m.Ready)
+        asked.append(ready.session)
+    assert asked == [1, 2, 3]
+
+
+def test_an_attempt_that_was_read_from_the_store_before_it_ended_is_not_placed_again(
+    pair: Pair,
+) -> None:
+    pair.join()
+    one, two = claimed(1, 11), claimed(2, 12)
+    pair.tell(0.1, *pair.attended.assign([one]))
+    pair.attended.settled((one.id, one.token))
+    [jobs] = pair.attended.assign([one, two])
+    assert pair.tell(0.2, jobs) == [w.Start(pair_assignment(two))]
+    assert pair.attended.open_slots[Pool.COROUTINE] == 2
+
+
+def test_time_counts_from_when_the_worker_said_that_it_runs_a_job(pair: Pair) -> None:
+    pair.join()
+    one = structs.replace(claimed(1, 11), options=Options(timeout_s=5.0))
+    jobs = pair.attended.assign([one])
+    assert not pair.attended.is_overdue(one, 100.0, 10.0)
+    pair.tell(9.0, *jobs)
+    pair.ping(9.5)
+    assert not pair.attended.is_overdue(one, 24.4, 10.0)
+    assert pair.attended.is_overdue(one, 24.5, 10.0)

@@ -8,15 +8,19 @@ from longshore.model.worker import Pool, Seat
 from longshore.testing.memory import MemoryStore
 from longshore.testing.simulation.cluster import DispatcherNode, WorkerNode
 from longshore.wire.dispatcher_side import Attendance
+from longshore.wire.plain import KIND, PlainAttendance
 
 
 def disagreement(
-    store: MemoryStore, dispatchers: Sequence[DispatcherNode], workers: Sequence[WorkerNode]
+    store: MemoryStore,
+    dispatchers: Sequence[DispatcherNode],
+    workers: Sequence[WorkerNode],
+    plain_workers: int,
 ) -> str | None:
     """What is not so yet, in words; None if everybody agrees."""
     found = [_worker(store, dispatchers, worker) for worker in workers]
     found += [_dispatcher(dispatcher, workers) for dispatcher in dispatchers]
-    found.append(_ghost(store, dispatchers, workers))
+    found.append(_ghost(store, dispatchers, workers, plain_workers))
     return next((words for words in found if words is not None), None)
 
 
@@ -64,18 +68,25 @@ def _dispatcher(node: DispatcherNode, workers: Sequence[WorkerNode]) -> str | No
         return f"{node.name} is down"
     ids = {worker.id for worker in workers}
     for attendance in node.dispatcher._roster:
-        if attendance.info.id not in ids:
+        if attendance.info.id not in ids and not isinstance(attendance, PlainAttendance):
             return f"{node.name} attends {attendance.info.name}, which is gone"
     return None
 
 
 def _ghost(
-    store: MemoryStore, dispatchers: Sequence[DispatcherNode], workers: Sequence[WorkerNode]
+    store: MemoryStore,
+    dispatchers: Sequence[DispatcherNode],
+    workers: Sequence[WorkerNode],
+    plain_workers: int,
 ) -> str | None:
     ids = {worker.id for worker in workers}
-    for row in store._workers.values():
-        if row.alive and row.info.id not in ids:
-            return f"the store has worker {row.info.name} alive, which is gone"
+    others = [row for row in store._workers.values() if row.alive and row.info.id not in ids]
+    plain = [row for row in others if KIND in row.info.kinds]
+    if len(others) > len(plain):
+        names = ", ".join(row.info.name for row in others)
+        return f"the store has these workers alive, which are gone: {names}"
+    if len(plain) != plain_workers:
+        return f"there are {plain_workers} plain workers, {len(plain)} in the store"
     living = {node.dispatcher.id for node in dispatchers if node.dispatcher is not None}
     for dispatcher in store._dispatchers.values():
         if dispatcher.id not in living:

@@ -114,11 +114,10 @@ class SimulatedExecutor:
 
     def start(self, assignment: Assignment) -> None:
         """Begins an attempt."""
-        assert len(self._bodies) + self._unreported < self.slots, "started past its slots"
-        assert assignment.held not in self._bodies, "started twice at once"
         behaviour = self._play.behaviour(assignment.job)
-        body = self._bodies[assignment.held] = _Body(assignment, behaviour)
         self._witness.started(self._process, assignment, behaviour.stubborn)
+        assert len(self._bodies) + self._unreported < self.slots, "started past its slots"
+        body = self._bodies[assignment.held] = _Body(assignment, behaviour)
         for seq in range(behaviour.logs):
             self._after(body, behaviour.takes_s * seq / behaviour.logs, self._say, body, seq)
         if assignment.timeout_s is not None:

@@ -43,6 +43,7 @@ class Floor:
         self._shifts: dict[UUID, list[Shift]] = {}
         self._attempts: dict[Attempt, Shift] = {}
         self._reports: dict[Attempt, Report] = {}
+        self._answers: dict[UUID, set[bytes]] = {}
 
     # what executors tell
 
@@ -79,6 +80,10 @@ class Floor:
             text = f"{process.name} gave token {report.token} up, though only dispatchers died"
             raise BrokenPromise(Promise.NO_SPECIAL_PROCESS, text, report.job)
 
+    def answered(self, job: UUID, answer: bytes) -> None:
+        """What a plain worker, which knows of no attempts, says of a job."""
+        self._answers.setdefault(job, set()).add(answer)
+
     def _note(self, process: Process, text: str, job: UUID) -> None:
         self._trace.note(process.loop.time(), process.name, text, job)
 
@@ -86,7 +91,9 @@ class Floor:
 
     def check_recorded(self, finish: Finish) -> None:
         """A success that is recorded was reported, by the very attempt that owns the job."""
-        if finish.outcome is not Outcome.SUCCEEDED:
+        if finish.outcome is not Outcome.SUCCEEDED or finish.result in self._answers.get(
+            finish.job, ()
+        ):
             return
         report = self._reports.get((finish.job, finish.token))
         if report is None or report.kind is not ReportKind.SUCCEEDED:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import assert_never
 
-from longshore.testing.simulation import scenario as s
+from longshore.testing.simulation import faults as f
 from longshore.testing.simulation.cluster import Grounds, Node
 from longshore.testing.simulation.loop import Process
 from longshore.testing.simulation.network import Slowness, Way
@@ -26,7 +26,7 @@ class Nemesis:
         self._troubled_at = float("-inf")
         self._is_over = False
 
-    def unleash(self, faults: Iterable[s.Fault]) -> None:
+    def unleash(self, faults: Iterable[f.Fault]) -> None:
         """Every fault will happen at its time."""
         for fault in faults:
             self._loop.outside_at(fault.at, self._happen, fault)
@@ -44,24 +44,24 @@ class Nemesis:
         """For how long nothing was amiss, except that dispatchers were killed."""
         return 0.0 if self._troubles else self._loop.time() - self._troubled_at
 
-    def _happen(self, fault: s.Fault) -> None:
+    def _happen(self, fault: f.Fault) -> None:
         if self._is_over:
             return
         match fault:
-            case s.Kill():
+            case f.Kill():
                 self._kill(fault)
-            case s.Freeze():
+            case f.Freeze():
                 self._freeze(fault)
-            case s.Leave(_, node, down_s):
+            case f.Leave(_, node, down_s):
                 self._trouble(down_s, self._nodes[node].stop, self._nodes[node].start)
-            case s.Cut():
+            case f.Cut():
                 self._cut(fault)
-            case s.Reset(_, ways):
+            case f.Reset(_, ways):
                 self._say(f"the connections {_words(ways)} break")
                 self._trouble(0.0, lambda: self._grounds.network.reset(ways), _nothing)
-            case s.Slow() | s.Full():
+            case f.Slow() | f.Full():
                 self._worsen(fault)
-            case s.Outage() | s.Flaky() | s.Sluggish():
+            case f.Outage() | f.Flaky() | f.Sluggish():
                 self._disturb(fault)
             case _:
                 assert_never(fault)
@@ -85,7 +85,7 @@ class Nemesis:
 
     # processes
 
-    def _kill(self, fault: s.Kill) -> None:
+    def _kill(self, fault: f.Kill) -> None:
         node = self._nodes[fault.node]
         process = node.process
         if process is None:
@@ -100,7 +100,7 @@ class Nemesis:
 
         process.after(fault.fuse if process.runs else 0, die)
 
-    def _freeze(self, fault: s.Freeze) -> None:
+    def _freeze(self, fault: f.Freeze) -> None:
         process = self._nodes[fault.node].process
         if process is None or not process.runs:
             return
@@ -119,7 +119,7 @@ class Nemesis:
 
     # ways
 
-    def _cut(self, fault: s.Cut) -> None:
+    def _cut(self, fault: f.Cut) -> None:
         network, ways = self._grounds.network, fault.ways
         broken = ", and its connections break" if fault.breaks else ""
         self._say(f"{_words(ways)} is cut{broken}")
@@ -130,9 +130,9 @@ class Nemesis:
 
         self._trouble(fault.for_s, lambda: network.cut(ways, breaks=fault.breaks), heal)
 
-    def _worsen(self, fault: s.Slow | s.Full) -> None:
+    def _worsen(self, fault: f.Slow | f.Full) -> None:
         network, way = self._grounds.network, fault.way
-        if isinstance(fault, s.Slow):
+        if isinstance(fault, f.Slow):
             self._say(f"{_words([way])} becomes slower, up to {fault.at_most_s:g} s")
             network.slow[way] = Slowness(self._loop.time(), fault.ramp_s, fault.at_most_s)
         else:
@@ -141,31 +141,31 @@ class Nemesis:
 
         def mend() -> None:
             self._say(f"{_words([way])} is as before")
-            (network.slow if isinstance(fault, s.Slow) else network.full).pop(way, None)
+            (network.slow if isinstance(fault, f.Slow) else network.full).pop(way, None)
 
         self._trouble(fault.for_s, _nothing, mend)
 
     # the database
 
-    def _disturb(self, fault: s.Outage | s.Flaky | s.Sluggish) -> None:
+    def _disturb(self, fault: f.Outage | f.Flaky | f.Sluggish) -> None:
         weather = self._grounds.database.weather
         match fault:
-            case s.Outage(_, nodes, patience_s):
+            case f.Outage(_, nodes, patience_s):
                 self._say(f"the store is out of reach of {', '.join(nodes)}")
                 weather.away.update(dict.fromkeys(nodes, patience_s))
-            case s.Flaky(_, share):
+            case f.Flaky(_, share):
                 self._say(f"{share:.0%} of the calls to the store fail")
                 weather.flaky = share
-            case s.Sluggish(_, delay_s):
+            case f.Sluggish(_, delay_s):
                 self._say(f"the store takes up to {delay_s[1]:g} s each way")
                 weather.delay_s = delay_s
 
         def mend() -> None:
             self._say("the store is as before")
-            if isinstance(fault, s.Outage):
+            if isinstance(fault, f.Outage):
                 for node in fault.nodes:
                     weather.away.pop(node, None)
-            elif isinstance(fault, s.Flaky):
+            elif isinstance(fault, f.Flaky):
                 weather.flaky = 0.0
             else:
                 weather.delay_s = self._store_delay_s

@@ -43,9 +43,16 @@ class Network:
     """Who listens where, which ways are cut or slow, and every connection there is."""
 
     def __init__(
-        self, loop: SimulatedLoop, random: Random, trace: Trace, delay_s: tuple[float, float]
+        self,
+        loop: SimulatedLoop,
+        random: Random,
+        trace: Trace,
+        delay_s: tuple[float, float],
+        heartbeat_s: float | None,
     ) -> None:
         self.loop = loop
+        self.heartbeat_s = heartbeat_s
+        """How often connections look whether the other end is there; None if they do not."""
         self.random = random
         self.trace = trace
         self.listeners: dict[str, Listener] = {}
@@ -276,6 +283,24 @@ class Connection:
         self.up = Stream(network, (here, there), self._said)
         self.down = Stream(network, (there, here), self._heard)
         listener.peers[identity] = self
+        self._missed_beats = 0
+        self._beat_later()
+
+    def _beat_later(self) -> None:
+        loop, every_s = self._network.loop, self._network.heartbeat_s
+        if every_s is not None:
+            loop.outside_at(loop.time() + every_s, self._beat)
+
+    def _beat(self) -> None:
+        if self._is_over:
+            return
+        both_run = self.dialer.process.runs and self.listener.process.runs
+        is_cut = self._network.is_cut(self.up.way) or self._network.is_cut(self.down.way)
+        self._missed_beats = 0 if both_run and not is_cut else self._missed_beats + 1
+        if self._missed_beats > 1:
+            self.breaks()
+        else:
+            self._beat_later()
 
     def _said(self, frames: Sequence[bytes]) -> bool:
         if self.listener.is_closed or self.listener.process.dead:
@@ -313,11 +338,12 @@ class Connection:
 
     def _end_after(self, last_words: Stream) -> None:
         loop = self._network.loop
-        at = max(last_words.ends_at, loop.time()) + self._network.delay_s(last_words.way)
+        at = max(last_words.ends_at, loop.time() + REDIAL_S)
         loop.outside_at(at, self._end, last_words)
 
     def _end(self, last_words: Stream) -> None:
-        if last_words.under_way and not self._is_over:
+        cut = self._network.is_cut(last_words.way)
+        if (last_words.under_way or cut) and not self._is_over:
             self._end_after(last_words)
         else:
             self.breaks()

@@ -26,6 +26,7 @@ from longshore.testing.simulation.ledger import Ledger
 from longshore.testing.simulation.loop import Life, Process, SimulatedLoop
 from longshore.testing.simulation.nemesis import Nemesis
 from longshore.testing.simulation.network import Network
+from longshore.testing.simulation.plain import PlainNode
 from longshore.testing.simulation.promises import BrokenPromise, Promise
 from longshore.testing.simulation.scenario import Scenario
 from longshore.testing.simulation.trace import Trace
@@ -33,8 +34,8 @@ from longshore.testing.virtual import VirtualClock
 from longshore.wire.messages import Assignment, Attempt, Report
 from longshore.worker.settings import WorkerSettings
 
-CALM_S: Final = 600.0
-"""Within so long after the storm every job must have ended."""
+CALM_S: Final = 300.0
+"""Within so long after the storm every job must have ended, if there is little to do."""
 AGREE_S: Final = 120.0
 """Within so long after that everybody must agree."""
 EXCUSED_S: Final = 1.5
@@ -93,10 +94,11 @@ class Simulation:
         self._play = Play(self._random("bodies"), self._die)
         self._dispatchers = self._make_dispatchers()
         self._workers = self._make_workers()
+        self._plain_workers = self._make_plain_workers()
         self._clients = self._make_clients()
-        self._nodes: dict[str, Node] = {
-            node.name: node for node in (*self._dispatchers, *self._workers, *self._clients)
-        }
+        workers = (*self._workers, *self._plain_workers)
+        everybody: list[Node] = [*self._dispatchers, *workers, *self._clients]
+        self._nodes = {node.name: node for node in everybody}
         self._nemesis = Nemesis(self._grounds, self._nodes)
 
     def _random(self, what: str) -> Random:
@@ -108,7 +110,7 @@ class Simulation:
         store_random = self._random("database")
         database = Database(self._store, loop, store_random, weather, self._committed)
         delay_s = scenario.network_delay_s
-        network = Network(loop, self._random("network"), self._trace, delay_s)
+        network = Network(loop, self._random("network"), self._trace, delay_s, scenario.heartbeat_s)
         return Grounds(loop, scenario.seed, self._trace, network, database)
 
     def _make_dispatchers(self) -> list[DispatcherNode]:
@@ -120,6 +122,13 @@ class Simulation:
         return [
             WorkerNode(self._grounds, plan, settings, self._play, self)
             for plan in self._scenario.workers
+        ]
+
+    def _make_plain_workers(self) -> list[PlainNode]:
+        dispatchers = self._scenario.dispatchers
+        return [
+            PlainNode(self._grounds, name, dispatchers, self._play, self._floor)
+            for name in self._scenario.plain_workers
         ]
 
     def _make_clients(self) -> list[ClientNode]:
@@ -165,9 +174,10 @@ class Simulation:
 
     async def _act(self) -> None:
         try:
-            await asyncio.sleep(self._scenario.storm_s)
+            scenario = self._scenario
+            await asyncio.sleep(scenario.storm_s)
             self._nemesis.end()
-            await self._until(self._all_ended, CALM_S, Promise.DURABLE)
+            await self._until(self._all_ended, CALM_S + 10 * scenario.work_s, Promise.DURABLE)
             self._ledger.check_end(self._children())
             await self._until(self._disagreement, AGREE_S, Promise.AGREEMENT)
         except Exception as error:
@@ -195,7 +205,8 @@ class Simulation:
         return None
 
     def _disagreement(self) -> tuple[str, UUID | None] | None:
-        found = disagreement(self._store, self._dispatchers, self._workers)
+        plain = len(self._plain_workers)
+        found = disagreement(self._store, self._dispatchers, self._workers, plain)
         return (found, None) if found is not None else None
 
     def _why(self, job: UUID) -> str:

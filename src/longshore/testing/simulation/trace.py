@@ -17,6 +17,9 @@ _TYPES: Final[dict[bytes, msgspec.msgpack.Decoder[Any]]] = {
     for kind in get_args(union)
 }
 
+JOB_BYTES: Final = 16
+"""Jobs of plain workers are named by their ids in simulations."""
+
 
 class Entry(msgspec.Struct, frozen=True):
     """Something that happened at a place, and which jobs it is about."""
@@ -76,11 +79,16 @@ class Trace:
         """What is about one job; faults are about all of them. What is said every second is not."""
         for entry in self._entries:
             if isinstance(entry, Passage):
-                message = _read(entry.frames)
-                if not isinstance(message, m.Ping | m.Wait) and job in _jobs_of(message):
+                if self._is_about(entry.frames, job):
                     yield self._line(entry)
             elif job in entry.jobs or not entry.jobs:
                 yield self._line(entry)
+
+    def _is_about(self, frames: Sequence[bytes], job: UUID) -> bool:
+        if len(frames) == 2:
+            return frames[1] == job.bytes or frames[1].startswith(str(job).encode())
+        message = _read(frames)
+        return not isinstance(message, m.Ping | m.Wait) and job in _jobs_of(message)
 
     def _line(self, entry: Entry | Passage) -> str:
         if isinstance(entry, Passage):
@@ -90,7 +98,9 @@ class Trace:
         return f"{entry.at:12.6f}  {entry.who:<10}  {text}"
 
     def _words(self, message: msgspec.Struct | None, frames: Sequence[bytes]) -> str:
-        verb = frames[1].decode(errors="replace") if len(frames) > 1 else "nothing"
+        if len(frames) == 2:
+            return self._plain_words(frames[1])
+        verb = frames[1].decode() if frames else "nothing"
         match message:
             case m.Jobs(seq, jobs):
                 return f"{verb} {seq}: {self._attempts(job.held for job in jobs)}"
@@ -116,6 +126,11 @@ class Trace:
                 return f"{verb} #{rid}"
             case _:
                 return verb
+
+    def _plain_words(self, frame: bytes) -> str:
+        if len(frame) == JOB_BYTES:
+            return f"the job {self.name(UUID(bytes=frame))}"
+        return frame.decode(errors="replace")
 
     def _presence(self, verb: str, said: m.Ready | m.Ping) -> str:
         first = f"as {self.name(said.worker)}" if isinstance(said, m.Ready) else f"{said.no}"

@@ -1,0 +1,93 @@
+"""`longshore simulate`: whole clusters on virtual time, with faults chosen by seeds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from longshore.cli.options import examples, json_option
+from longshore.cli.show import json_line, print_text
+
+if TYPE_CHECKING:
+    from longshore.testing.simulation.run import Verdict
+
+BROKEN = 1
+
+
+@click.command(
+    epilog=examples(
+        "longshore simulate",
+        "longshore simulate --from 1000 --seeds 5000",
+        "longshore simulate --seed 42",
+    )
+)
+@click.option("--seed", type=click.IntRange(0), metavar="N", help="Run this seed alone.")
+@click.option(
+    "--seeds",
+    type=click.IntRange(1),
+    default=100,
+    metavar="COUNT",
+    help="How many; 100 if not said.",
+)
+@click.option(
+    "--from",
+    "first",
+    type=click.IntRange(0),
+    default=1,
+    metavar="N",
+    help="The first one; 1 if not said.",
+)
+@click.option("--verbose", is_flag=True, help="Print everything that happened.")
+@json_option
+def simulate(seed: int | None, seeds: int, first: int, verbose: bool, as_json: bool) -> int:
+    """Run clusters in this process, on virtual time, through crashes, cuts and outages.
+
+    A seed is a scenario: dispatchers, workers, jobs, and what goes wrong when. The same seed is the
+    same run, to the byte. It stops at the first promise that is broken, with the story of its job.
+    """
+    # It is the whole of Longshore twice over: only this command needs it.
+    from longshore.testing.simulation.run import simulate as run
+    from longshore.testing.simulation.scenario import make_scenario
+
+    for one in [seed] if seed is not None else range(first, first + seeds):
+        verdict = run(make_scenario(one))
+        if verbose:
+            for line in verdict.trace.lines():
+                print_text(line)
+        print_text(json_line(_facts(verdict)) if as_json else _summary(verdict))
+        if verdict.broken is not None:
+            if not as_json:
+                _tell(verdict)
+            return BROKEN
+    return 0
+
+
+def _facts(verdict: Verdict) -> dict[str, object]:
+    return {
+        "seed": verdict.scenario.seed,
+        "broken": None if verdict.broken is None else str(verdict.broken),
+        "simulated_s": verdict.seconds,
+        "steps": verdict.steps,
+        "trace": verdict.trace.digest(),
+    }
+
+
+def _summary(verdict: Verdict) -> str:
+    scenario = verdict.scenario
+    ending = "kept" if verdict.broken is None else "BROKEN"
+    return (
+        f"seed {scenario.seed}: {ending}  {scenario.words}, {verdict.seconds:,.0f} s in "
+        f"{verdict.steps:,} steps, trace {verdict.trace.digest()}"
+    )
+
+
+def _tell(verdict: Verdict) -> None:
+    broken = verdict.broken
+    assert broken is not None
+    print_text(f"\nbroken: {broken}")
+    if broken.job is not None:
+        print_text(f"\nthe story of {verdict.trace.name(broken.job)} ({broken.job}):\n")
+        for line in verdict.trace.story(broken.job):
+            print_text(line)
+    print_text(f"\nto see it again: longshore simulate --seed {verdict.scenario.seed}")
