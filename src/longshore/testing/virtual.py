@@ -25,9 +25,10 @@ class _JumpingSelector(selectors.SelectSelector):
     """Never waits: says how far the clock jumps instead."""
 
     now = 0.0
+    has_sockets = True
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        ready = super().select(0)
+        ready = super().select(0) if self.has_sockets else []
         if not ready:
             if timeout is None:
                 raise Stalled("no timer is set and nothing can run")
@@ -36,10 +37,11 @@ class _JumpingSelector(selectors.SelectSelector):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """A loop on virtual time. It has no use for sockets or threads."""
+    """A loop on virtual time. Without sockets it asks the kernel nothing; no thread can wake it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_sockets: bool = True) -> None:
         self._jumping = _JumpingSelector()
+        self._jumping.has_sockets = has_sockets
         super().__init__(self._jumping)
 
     def time(self) -> float:

@@ -26,7 +26,7 @@ from longshore.worker.agent import Identity, Worker
 from longshore.worker.settings import WorkerSettings
 
 START_AGAIN_S = 0.5
-STOP_WITHIN_S = 10.0
+STOP_WITHIN_S = 50.0
 
 
 class Grounds:
@@ -117,7 +117,7 @@ class Node:
         self.grounds.note(process.name, "is asked to stop")
         process.start(self._stop(process))
         loop = self.grounds.loop
-        loop.outside_at(loop.time() + STOP_WITHIN_S + 40.0, self._gone, process, "took too long")
+        loop.outside_at(loop.time() + STOP_WITHIN_S, self._gone, process, "took too long to stop")
 
     async def _stop(self, process: Process) -> None:
         await self.leave()

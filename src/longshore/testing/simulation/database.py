@@ -23,8 +23,8 @@ from longshore.testing.memory import MemoryStore
 from longshore.testing.simulation.loop import Process, SimulatedLoop, current_process
 
 READS: Final = frozenset(
-    {"placed", "overdue", "cancelling", "job", "jobs", "ended", "resolve", "lanes", "queues"}
-    | {"workers", "dispatchers", "explain", "draining"}
+    {"placed", "draining", "overdue", "cancelling", "job", "jobs", "ended", "resolve", "lanes"}
+    | {"queues", "workers", "dispatchers", "explain"}
 )
 
 Answer = TypeVar("Answer")

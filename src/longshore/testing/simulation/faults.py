@@ -23,6 +23,8 @@ class Theme(StrEnum):
     DISPATCHERS_DIE = "dispatchers die"
     DROWNING = "workers hear too late, and then are not heard"
     CHOKING = "workers are heard too late, and not always answered"
+    FREEZING = "everybody freezes now and then"
+    UNSURE = "the store is slow, and its answers get lost"
 
 
 class Kill(Struct, frozen=True):
@@ -33,7 +35,7 @@ class Kill(Struct, frozen=True):
     fuse: int
     down_s: float
     is_trouble: bool
-    """Whether more than dispatchers dies: then jobs may be lost that run elsewhere."""
+    """Whether it is more than a dispatcher: then running jobs may be lost."""
 
 
 class Freeze(Struct, frozen=True):
@@ -51,6 +53,7 @@ class Leave(Struct, frozen=True):
     at: float
     node: str
     down_s: float
+    is_trouble: bool
 
 
 class Cut(Struct, frozen=True):
@@ -142,7 +145,8 @@ class Fate:
             self._kill_worker,
             self._freeze_dispatcher,
             self._freeze_worker,
-            self._leave,
+            self._stop_dispatcher,
+            self._drain_worker,
             self._cut,
             self._isolate,
             self._reset,
@@ -158,7 +162,7 @@ class Fate:
     def faults(self) -> tuple[Fault, ...]:
         """Faults in the order of time, until the storm is over."""
         kinds, random = self._chosen(), self._random
-        every_s = random.choice((2.0, 5.0, 12.0)) * (1 + 4 / (1 + len(kinds)))
+        every_s = random.choice((1.0, 3.0, 9.0)) * (1 + 4 / (1 + len(kinds)))
         found: list[Fault] = []
         at = random.expovariate(1 / every_s)
         while kinds and at < self._storm_s:
@@ -174,11 +178,15 @@ class Fate:
             case Theme.ONE_KIND:
                 return [self._random.choice(self._kinds)]
             case Theme.DISPATCHERS_DIE:
-                return [self._kill_dispatcher]
+                return [self._kill_dispatcher, self._kill_dispatcher, self._stop_dispatcher]
             case Theme.DROWNING:
                 return [self._drown]
             case Theme.CHOKING:
                 return [self._choke]
+            case Theme.FREEZING:
+                return [self._freeze_worker, self._freeze_worker, self._freeze_dispatcher]
+            case Theme.UNSURE:
+                return [self._flaky, self._flaky, self._sluggish]
 
     def _span_s(self) -> float:
         """A while: a blink, a few seconds, or longer than every lease."""
@@ -214,9 +222,13 @@ class Fate:
         node = self._random.choice(self._nodes.workers)
         return Freeze(at, node, self._fuse(), self._span_s())
 
-    def _leave(self, at: float) -> Fault:
-        node = self._random.choice((*self._nodes.dispatchers, *self._nodes.workers))
-        return Leave(at, node, self._span_s())
+    def _stop_dispatcher(self, at: float) -> Fault:
+        node = self._random.choice(self._nodes.dispatchers)
+        return Leave(at, node, self._span_s(), is_trouble=False)
+
+    def _drain_worker(self, at: float) -> Fault:
+        node = self._random.choice(self._nodes.workers)
+        return Leave(at, node, self._span_s(), is_trouble=True)
 
     def _cut(self, at: float) -> Fault:
         way = self._way()

@@ -103,10 +103,9 @@ class Floor:
             text = f"token {token_in(finish.result)} made the result of token {finish.token}"
             raise BrokenPromise(Promise.ONE_OWNER, text, finish.job)
 
-    def runs_on(self, process: Process) -> list[UUID]:
-        """Jobs whose bodies run in a process."""
-        return [
-            job
-            for (job, _), shift in self._attempts.items()
-            if shift.process is process and not shift.is_over
-        ]
+    def check_refused(self, finish: Finish) -> None:
+        """A result is refused only if something else went wrong than a dispatcher (G8)."""
+        known = (finish.job, finish.token) in self._reports
+        if known and finish.outcome is Outcome.SUCCEEDED and self._is_fair():
+            text = f"the result of token {finish.token} was refused, though only dispatchers died"
+            raise BrokenPromise(Promise.NO_SPECIAL_PROCESS, text, finish.job)

@@ -14,7 +14,7 @@ from typing import Final
 from uuid import UUID
 
 from longshore.core.lifecycle import MOVES, OWNED, TERMINAL, Event
-from longshore.model.job import Ended, JobState
+from longshore.model.job import Ended, JobState, Verdict
 from longshore.model.worker import Attended, Seat
 from longshore.ports import Batch, Harvested, Pumped
 from longshore.testing.memory import MemoryStore
@@ -76,6 +76,7 @@ class Ledger:
             self._note(commit, Change(job, NOWHERE, self._shots[job]))
         self._check_tokens(changes)
         if isinstance(commit.about, Batch) and isinstance(commit.answer, Pumped):
+            self._note_refusals(commit.process.name, commit.about, commit.answer)
             known = {**self._shots, **{change.job: change.before for change in changes}}
             for job in fresh:
                 del known[job]
@@ -125,6 +126,12 @@ class Ledger:
         verdict = "" if took else f": {type(answer).__name__.lower()}, nothing changes"
         text = f"{commit.verb} {worker}, session {seat.session}{verdict}"
         self._trace.note(self._loop.time(), commit.process.name, text)
+
+    def _note_refusals(self, who: str, batch: Batch, pumped: Pumped) -> None:
+        for finish, answer in zip(batch.finishes, pumped.finished, strict=True):
+            if answer.verdict is not Verdict.RECORDED:
+                text = f"pump: {finish.outcome} under token {finish.token} is {answer.verdict}"
+                self._trace.note(self._loop.time(), who, text, finish.job)
 
     def _check_tokens(self, changes: Sequence[Change]) -> None:
         """A token that a job gets was never any job's before."""

@@ -161,10 +161,10 @@ class SimulatedLoop(VirtualLoop):
     """A virtual loop whose callbacks belong to processes. `halted` stops them all at once."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(has_sockets=False)
         self.steps = 0
         self.halted = False
-        self.most_steps = 1_000_000
+        self.most_steps = 500_000
         self.on_too_many: Callable[[], None] = lambda: None
         self.outside = Context()
         """The context of what belongs to no process: the wires, the database, fate."""

@@ -52,8 +52,8 @@ class Nemesis:
                 self._kill(fault)
             case f.Freeze():
                 self._freeze(fault)
-            case f.Leave(_, node, down_s):
-                self._trouble(down_s, self._nodes[node].stop, self._nodes[node].start)
+            case f.Leave():
+                self._leave(fault)
             case f.Cut():
                 self._cut(fault)
             case f.Reset(_, ways):
@@ -99,6 +99,14 @@ class Nemesis:
                 self._loop.outside_at(self._loop.time() + fault.down_s, node.start)
 
         process.after(fault.fuse if process.runs else 0, die)
+
+    def _leave(self, fault: f.Leave) -> None:
+        node = self._nodes[fault.node]
+        if fault.is_trouble:
+            self._trouble(fault.down_s, node.stop, node.start)
+        else:
+            node.stop()
+            self._loop.outside_at(self._loop.time() + fault.down_s, node.start)
 
     def _freeze(self, fault: f.Freeze) -> None:
         process = self._nodes[fault.node].process

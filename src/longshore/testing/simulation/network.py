@@ -84,7 +84,7 @@ class Network:
         def connect(address: str, on_messages: OnMessages) -> Dialer:
             dialer = Dialer(self, process, address, on_messages)
             self._dialers[dialer] = None
-            dialer.dial_in(0.0)
+            dialer.dial_in(self.random.uniform(*self._delay_s))
             return dialer
 
         return connect

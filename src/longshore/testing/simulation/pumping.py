@@ -51,6 +51,8 @@ class Pumping:
         if answer.verdict is Verdict.RECORDED:
             self._recorded[finish.job] = finish
             self._floor.check_recorded(finish)
+        elif answer.verdict is Verdict.STALE:
+            self._floor.check_refused(finish)
 
     def _right_verdicts(self, finish: Finish, shot: Shot | None) -> set[Verdict]:
         if shot is None or finish.token != shot.token:

@@ -156,6 +156,7 @@ class Simulation:
             main = self._loop.create_task(self._main(), context=self._loop.outside)
             self._loop.run_until_complete(main)
             self._watching = False
+            self._trace.close()
             seconds, steps = self._loop.time(), self._loop.steps
             self._loop.run_until_complete(self._tear_down())
         finally:
@@ -242,9 +243,11 @@ class Simulation:
         """Something was not as it must be: everything stops where it is."""
         if not self._watching or self._broken is not None:
             return
-        if not isinstance(error, BrokenPromise):
-            error = BrokenPromise(Promise.SOUND, f"{type(error).__name__}: {error}")
-        self._broken = error
+        if isinstance(error, BrokenPromise):
+            self._broken = error
+        else:
+            self._broken = BrokenPromise(Promise.SOUND, f"{type(error).__name__}: {error}")
+            self._broken.__cause__ = error
         self._loop.halted = True
         self._over.set()
 

@@ -45,14 +45,21 @@ class Trace:
     def __init__(self) -> None:
         self.names: dict[UUID, str] = {}
         self._entries: list[Entry | Passage] = []
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Whatever happens from now on is no part of it."""
+        self._is_closed = True
 
     def note(self, at: float, who: str, text: str, *jobs: UUID) -> None:
         """Something happened."""
-        self._entries.append(Entry(at, who, text, jobs))
+        if not self._is_closed:
+            self._entries.append(Entry(at, who, text, jobs))
 
     def passage(self, at: float, who: str, fate: str, frames: Sequence[bytes]) -> None:
         """A message was sent, arrived or got lost."""
-        self._entries.append(Passage(at, who, fate, frames))
+        if not self._is_closed:
+            self._entries.append(Passage(at, who, fate, frames))
 
     def name(self, id: UUID | None) -> str:
         """How a job or a worker is called."""

@@ -1,0 +1,138 @@
+"""Take one guard away, and the simulation notices: that is how we know that it looks.
+
+Each guard here is something that Longshore's promises hang on. A test takes it out of the code that
+runs, and some seed of a bounded number must break the promise that the guard is for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from uuid import UUID
+
+import pytest
+
+from longshore.core.lifecycle import OWNED
+from longshore.model.job import Claimed, Finish, Finished, JobState, Verdict
+from longshore.model.worker import Seat, Want
+from longshore.ports import Batch, Pumped
+from longshore.testing.memory import MemoryStore
+from longshore.testing.memory_rows import JobRow
+from longshore.testing.simulation.faults import Theme
+from longshore.testing.simulation.promises import BrokenPromise, Promise
+from longshore.testing.simulation.run import simulate
+from longshore.testing.simulation.scenario import make_scenario
+from longshore.wire import messages as m
+from longshore.wire.worker_side import Event, WorkerSession
+
+
+def hunt(
+    most: int,
+    make_store: Callable[[Callable[[], datetime]], MemoryStore] = MemoryStore,
+    theme: Theme | None = None,
+) -> BrokenPromise:
+    """The first promise that is broken by one of so many seeds."""
+    for seed in range(1, most + 1):
+        broken = simulate(make_scenario(seed, theme), make_store).broken
+        if broken is not None:
+            return broken
+    raise AssertionError(f"{most} seeds did not notice")
+
+
+class NoTokenCheck(MemoryStore):
+    """Records whatever is said of an owned job, under whatever token."""
+
+    def _finish(self, finish: Finish, now: datetime, freed: set[int]) -> Finished:
+        row = self._jobs.get(finish.job)
+        if row is None or row.state not in OWNED:
+            return super()._finish(finish, now, freed)
+        self._record(row, finish, now, freed)
+        return Finished(finish.job, finish.token, Verdict.RECORDED, row.state)
+
+
+def test_without_the_check_of_the_token_a_late_result_counts() -> None:
+    """G2."""
+    assert hunt(60, NoTokenCheck, Theme.DROWNING).promise is Promise.ONE_OWNER
+
+
+class NoSessionCheck(MemoryStore):
+    """Gives jobs to any session of a worker that is alive, whoever asks."""
+
+    def _is_free_for(self, seat: Seat, dispatcher: UUID) -> bool:
+        worker = self._workers.get(seat.worker)
+        return worker is not None and worker.alive and not worker.draining
+
+
+def test_without_the_check_of_the_session_a_job_is_placed_where_nobody_looks() -> None:
+    """G1."""
+    assert hunt(60, NoSessionCheck).promise is Promise.DURABLE
+
+
+class NoRecheck(MemoryStore):
+    """Claims what it saw ready a while ago, as if nobody else had locked or taken it since."""
+
+    def __init__(self, utc: Callable[[], datetime]) -> None:
+        super().__init__(utc)
+        self._seen: dict[UUID, list[JobRow]] = {}
+
+    async def pump(self, dispatcher: UUID, batch: Batch) -> Pumped:
+        pumped = await super().pump(dispatcher, batch)
+        self._seen[dispatcher] = [row for row in self._jobs.values() if row.state is JobState.READY]
+        return pumped
+
+    def _claim(self, dispatcher: UUID, want: Want, now: datetime) -> list[Claimed]:
+        taken = [
+            row
+            for row in self._seen.get(dispatcher, [])
+            if row.state is JobState.RUNNING and row.lane.hash in want.lanes
+        ]
+        for row in taken:
+            row.state = JobState.READY
+        return super()._claim(dispatcher, want, now)
+
+
+def test_without_a_look_under_the_lock_two_dispatchers_claim_one_job() -> None:
+    """G2."""
+    assert hunt(60, NoRecheck).promise in (Promise.ONE_OWNER, Promise.ONE_OUTCOME)
+
+
+def test_a_lease_that_counts_from_the_answer_outlives_the_workers_right(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """G6."""
+    ponged = WorkerSession._ponged
+
+    def from_the_answer(self: WorkerSession, now: float, pong: m.Pong) -> list[Event]:
+        self._pings[pong.no] = now
+        return ponged(self, now, pong)
+
+    monkeypatch.setattr(WorkerSession, "_ponged", from_the_answer)
+    assert hunt(100, theme=Theme.DROWNING).promise is Promise.SELF_STOP
+
+
+def test_a_worker_that_forgets_what_it_had_runs_an_attempt_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """G2."""
+    new = WorkerSession._new
+
+    def forgetful(self: WorkerSession, jobs: Iterable[m.Assignment]) -> list[m.Assignment]:
+        self._had.clear()
+        return new(self, jobs)
+
+    monkeypatch.setattr(WorkerSession, "_new", forgetful)
+    assert hunt(60, theme=Theme.CHOKING).promise is Promise.ONE_OWNER
+
+
+def test_a_worker_that_moves_too_late_loses_its_jobs_to_a_dispatchers_death(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """G8."""
+    silence_at = WorkerSession._silence_at
+
+    def too_late(self: WorkerSession) -> float | None:
+        at = silence_at(self)
+        return None if at is None else at + 9.0
+
+    monkeypatch.setattr(WorkerSession, "_silence_at", too_late)
+    assert hunt(60, theme=Theme.DISPATCHERS_DIE).promise is Promise.NO_SPECIAL_PROCESS
