@@ -181,8 +181,8 @@ class Store(Protocol):
     ) -> list[tuple[UUID | None, CancelVerdict]]:
         """Cancels what is not running, marks what is `cancelling`; answers in the order given."""
 
-    async def cancelling(self, dispatcher: UUID) -> list[tuple[Claimed, float]]:
-        """Attempts being cancelled on this dispatcher's workers, and for how many seconds."""
+    async def cancelling(self, dispatcher: UUID) -> list[Claimed]:
+        """Attempts being cancelled on this dispatcher's live workers."""
 
     async def retry(
         self, refs: Sequence[UUID | int], by: str = ""
@@ -325,6 +325,9 @@ class Executor(Protocol):
 
 OnLost = Callable[[LostWorker], None]
 """Called once for a lost session, by the dispatcher that declared it lost; must return at once."""
+
+HasEnded = Callable[[str], bool]
+"""Whether a worker's `process` is known to have ended; never so of a process elsewhere."""
 
 OnReport = Callable[[Report], None]
 OnLog = Callable[[LogEntry], None]

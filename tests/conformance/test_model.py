@@ -315,7 +315,7 @@ class SameAnswers(RuleBasedStateMachine):
         drained, told = self.both(lambda store: store.draining(dispatcher))
         assert sorted(told) == sorted(drained)
         asked, known = self.both(lambda store: store.cancelling(dispatcher))
-        self.same_attempts(by_id(one for one, _ in asked), by_id(one for one, _ in known))
+        self.same_attempts(by_id(asked), by_id(known))
         self.explain(self.look_at(pick(sorted(self.numbers), which)))
 
     # what must hold after each of them

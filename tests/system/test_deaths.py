@@ -53,6 +53,25 @@ def test_a_killed_workers_jobs_go_to_another(fleet: Fleet, tmp_path: Path) -> No
     assert {(view.attempt, view.crashes) for view in views} == {(2, 1)}
 
 
+def test_who_died_together_on_one_machine_is_not_waited_for(fleet: Fleet, tmp_path: Path) -> None:
+    """With a lease of an hour only the kernel can have said that the worker is gone."""
+    dispatcher = fleet.dispatcher(lease_s=3600, sweep_s=3600)
+    worker = fleet.worker(dispatcher)
+    started, until = tmp_path / "started", tmp_path / "until"
+    call = harbour.hold.call(str(started), str(until))
+    (handle,) = fleet.client(dispatcher).submit_many([call])
+    await_true(lambda: len(lines(started)) == 1, "it started")
+    worker.kill()
+    dispatcher.kill()
+    again = fleet.dispatcher(lease_s=3600, sweep_s=3600)
+    fleet.worker(again)
+    await_true(lambda: len(lines(started)) == 2, "it started again")
+    until.touch()
+    assert fleet.client(again).handle(handle.id).result(30) == "held"
+    whys = {entry.info for entry in fleet.client(again).handle(handle.id).job().history}
+    assert "its process ended" in whys
+
+
 def test_a_restarted_dispatcher_finds_its_workers_and_their_jobs_go_on(
     fleet: Fleet, tmp_path: Path
 ) -> None:

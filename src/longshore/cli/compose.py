@@ -169,6 +169,7 @@ async def _dispatching(config: Config) -> AsyncIterator[Dispatching]:
                 clock=machine.SystemClock(),
                 random=Random(SystemRandom().getrandbits(64)),
                 on_lost=on_lost,
+                has_ended=machine.has_ended,
             )
             async with _serving(dispatcher, store, config, sockets) as (backend, frontend):
                 yield Dispatching(dispatcher, backend, frontend, redacted(config.store))
@@ -308,6 +309,7 @@ def _worker(config: Config, connect: Connect, on_joined: Callable[[], None]) -> 
             name=machine.process_name(),
             host=socket.gethostname(),
             pid=os.getpid(),
+            process=machine.process_mark(),
             target=config.target or machine.machine_target(),
             queues=config.queues,
         ),

@@ -26,10 +26,9 @@ def workers_table(workers: Sequence[WorkerView], dispatchers: Mapping[UUID, str]
 
 def _worker_row(view: WorkerView, dispatchers: Mapping[UUID, str]) -> tuple[str, ...]:
     info = view.info
-    alive = "draining" if view.draining else "alive"
     return (
         info.name or info.host or str(info.id),
-        alive if view.alive else "gone",
+        _worker_state(view),
         ", ".join(f"{kind} {n}" for kind, n in sorted(view.running.items())) or "-",
         str(info.slots),
         str(info.processes),
@@ -43,6 +42,14 @@ def _worker_row(view: WorkerView, dispatchers: Mapping[UUID, str]) -> tuple[str,
         ", ".join(sorted(info.kinds)),
         view.ended_why,
     )
+
+
+def _worker_state(view: WorkerView) -> str:
+    if not view.alive:
+        return "gone"
+    if view.silent_s:
+        return "silent"
+    return "draining" if view.draining else "alive"
 
 
 def _percent(value: float | None) -> str:

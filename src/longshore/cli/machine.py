@@ -7,12 +7,15 @@ import ctypes
 import logging
 import os
 import platform
+import re
 import signal
 import socket
 import sys
 import time
 from collections.abc import Coroutine
 from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
 from typing import Any, TypeVar
 
 from longshore.errors import Unavailable
@@ -40,6 +43,45 @@ class SystemClock:
 def process_name() -> str:
     """How this process is called in histories and logs: its machine and its number there."""
     return f"{socket.gethostname()}:{os.getpid()}"
+
+
+def process_mark(pid: int | None = None) -> str:
+    """Which process this is, of which machine, since when; empty where that cannot be told."""
+    number = os.getpid() if pid is None else pid
+    try:
+        return f"{_place()} {number} {_started(number)[0]}"
+    except (OSError, ValueError, IndexError):
+        return ""
+
+
+def has_ended(mark: str) -> bool:
+    """Whether a process of this machine, known by its mark, is no more; False if in doubt."""
+    found = re.fullmatch(r"(.+) ([1-9]\d{0,9}) (\d{1,19})", mark)
+    try:
+        if found is None or found[1] != _place():
+            return False
+        # Where /proc hides what others run, a signal still says whether there is such a process.
+        os.kill(int(found[2]), 0)
+        started, state = _started(int(found[2]))
+    except ProcessLookupError:
+        return True
+    except (OSError, ValueError, IndexError):
+        return False
+    return started != int(found[3]) or state in "ZX"
+
+
+@cache
+def _place() -> str:
+    """Where numbers of processes mean what they mean here: this host, boot and namespace."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return f"{socket.gethostname()} {boot} {os.readlink('/proc/self/ns/pid')}"
+
+
+def _started(pid: int) -> tuple[int, str]:
+    """When a process was started, in ticks since the machine was, and its state."""
+    # The second field is the program's name in brackets, and may hold anything.
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+    return int(fields[19]), fields[0]
 
 
 def machine_target() -> str:

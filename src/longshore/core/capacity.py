@@ -28,8 +28,8 @@ def pool_busy(worker: WorkerView, pool: Pool) -> int:
 
 
 def capacity(workers: Iterable[WorkerView]) -> Capacity:
-    """The slots of all workers that take jobs; those that are gone or draining take none."""
-    open_workers = [worker for worker in workers if worker.alive and not worker.draining]
+    """The slots of all workers that take jobs, not of those that are gone, draining or silent."""
+    open_workers = [one for one in workers if one.alive and not one.draining and not one.silent_s]
     offers = sorted(
         {(kind, info.pool) for worker in open_workers for kind, info in worker.info.kinds.items()}
     )

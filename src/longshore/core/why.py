@@ -58,6 +58,9 @@ def _ready(job: Job, facts: Facts) -> str:
     able = [worker for worker in facts.workers if _serves(worker, job)]
     if not able:
         return _nobody(job, facts.workers)
+    able = [worker for worker in able if not worker.silent_s] or able
+    if all(worker.silent_s for worker in able):
+        return f"{_names(able)} could run it, but {_silence(able[0])}"
     if all(worker.draining for worker in able):
         return f"every worker that serves kind '{job.kind}' is draining ({_names(able)})"
     open_workers = [worker for worker in able if not worker.draining]
@@ -95,7 +98,21 @@ def _running(job: Job, facts: Facts) -> str:
         since = f" for {span((facts.now - job.started_at).total_seconds())}"
     attempt = f", {ordinal(job.attempt)} attempt" if job.attempt > 1 else ""
     step = f"; {job.step}" if job.step else ""
-    return f"running on {_place(job, facts)}{since}{attempt}{step}"
+    return f"running on {_place(job, facts)}{since}{attempt}{step}{_out_of_touch(job, facts)}"
+
+
+def _out_of_touch(job: Job, facts: Facts) -> str:
+    for worker in facts.workers:
+        if worker.info.id == job.worker and worker.silent_s:
+            return f"; {_silence(worker)}, and if it does the job goes to another"
+    return ""
+
+
+def _silence(worker: WorkerView) -> str:
+    return (
+        f"the dispatcher that attends it has shown no sign of life for {span(worker.silent_s)}; "
+        "unless the worker comes to another one soon it is declared lost"
+    )
 
 
 def _serves(worker: WorkerView, job: Job) -> bool:

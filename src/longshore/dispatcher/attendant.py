@@ -150,10 +150,9 @@ class Attendant:
     async def _left(self, attendance: Attendance, reason: str) -> None:
         await self._losses.lose(attendance, reason or "left", crash=False)
 
-    async def lose(self, attendance: Attendance) -> None:
-        """A worker was silent for too long: its jobs go to others."""
+    async def lose(self, attendance: Attendance, why: str) -> None:
+        """A worker is no more: its jobs go to others."""
         self._roster.remove(attendance)
-        why = f"not heard of for {self._settings.lease_s:g} s"
         log.warning("worker %s is lost: %s", attendance.info.name or attendance.info.id, why)
         crash = not self._pulse.blames_store()
         await self._losses.lose(attendance, why, crash=crash, lost=True)
@@ -252,4 +251,5 @@ def _info(ready: m.Ready) -> WorkerInfo:
         target=ready.target,
         slots=ready.slots,
         processes=ready.processes,
+        process=ready.process,
     )

@@ -31,7 +31,7 @@ from longshore.errors import StoreUnavailable
 from longshore.model.ids import make_id
 from longshore.model.job import Submission
 from longshore.model.worker import Want
-from longshore.ports import Batch, Clock, Link, OnLost, OnMessages, Pumped, Store
+from longshore.ports import Batch, Clock, HasEnded, Link, OnLost, OnMessages, Pumped, Store
 
 log = logging.getLogger("longshore.dispatcher")
 
@@ -51,6 +51,7 @@ class Dispatcher:
         clock: Clock,
         random: Random,
         on_lost: OnLost = lambda lost: None,
+        has_ended: HasEnded = lambda process: False,
     ) -> None:
         self.id = id
         self.broken = asyncio.Event()
@@ -93,6 +94,7 @@ class Dispatcher:
             plain=self._plain,
             losses=self._losses,
             due=due,
+            has_ended=has_ended,
         )
         self._plain_clients = PlainClients(settings, self._new_id, self._pump, waiters)
         self._requests = Requests(

@@ -14,6 +14,8 @@ from datetime import datetime
 from random import Random
 from uuid import UUID
 
+from msgspec import structs
+
 from longshore.core.leases import is_lost, is_silent
 from longshore.core.timing import settle_failure
 from longshore.dispatcher.attendant import Attendant
@@ -27,7 +29,7 @@ from longshore.dispatcher.waiters import Waiters
 from longshore.errors import StoreUnavailable
 from longshore.model.job import Claimed, Finish, JobError, Outcome, Reason
 from longshore.model.worker import DispatcherView, Seat, WorkerView
-from longshore.ports import Clock, Hint, Store
+from longshore.ports import Clock, HasEnded, Hint, Store
 from longshore.wire.dispatcher_side import Attendance, FullAttendance
 
 log = logging.getLogger("longshore.dispatcher")
@@ -36,6 +38,7 @@ Duty = Callable[[], Awaitable[None]]
 Sign = tuple[datetime, int] | None
 """Changes for as long as a dispatcher lives: its row and the row's number, if it has a row."""
 ENDED_CHUNK = 5_000
+ENDED = "its process ended"
 
 
 class Keeper:
@@ -58,6 +61,7 @@ class Keeper:
         plain: PlainAttendant,
         losses: Losses,
         due: Alarm,
+        has_ended: HasEnded,
     ) -> None:
         self._store = store
         self._settings = settings
@@ -73,6 +77,7 @@ class Keeper:
         self._plain = plain
         self._losses = losses
         self._due = due
+        self._has_ended = has_ended
         self._others: dict[UUID, tuple[Sign, float]] = {}
         self._missed: dict[Seat, float] = {}
         self._beaten_at = float("-inf")
@@ -90,7 +95,7 @@ class Keeper:
             self._every(settings.poll_s, self.look_around),
             self._every(settings.expire_s, self._expire),
             self._every(settings.sweep_s, self._sweep),
-            self._every(settings.lease_s / 4, self._take_over),
+            self._every(settings.lease_s / 4, self._take_over, at_once=True),
             self._ringing(self._due, settings.promote_s, self._promote),
             self._ringing(self.cancels, settings.cancel_poll_s, self._heed),
             self._every(settings.heartbeat_s, self._beat),
@@ -98,8 +103,10 @@ class Keeper:
             self._watch,
         ]
 
-    def _every(self, seconds: float, duty: Duty) -> Duty:
+    def _every(self, seconds: float, duty: Duty, *, at_once: bool = False) -> Duty:
         async def loop() -> None:
+            if at_once:
+                await self._guarded(duty)
             while True:
                 await asyncio.sleep(seconds * self._random.uniform(0.8, 1.0))
                 await self._guarded(duty)
@@ -139,7 +146,10 @@ class Keeper:
         await asyncio.sleep(0)
         for attendance in self._roster:
             if attendance.is_lost(asked_at, self._settings.lease_s):
-                await self._attendant.lose(attendance)
+                silence = f"not heard of for {self._settings.lease_s:g} s"
+                await self._attendant.lose(attendance, silence)
+            elif self._has_ended(attendance.info.process):
+                await self._attendant.lose(attendance, ENDED)
 
     async def _beat(self) -> None:
         """Writes down who was heard of lately, and how busy their machines are."""
@@ -157,6 +167,14 @@ class Keeper:
         sign, since = self._others.get(other.id, (None, 0.0))
         return self._clock.now() - since if sign == _sign(other) else 0.0
 
+    def seen(self, worker: WorkerView) -> WorkerView:
+        """A worker of the store's, with what is known here of the dispatcher that attends it."""
+        if not worker.alive or worker.dispatcher not in self._others:
+            return worker
+        silent_s = self._clock.now() - self._others[worker.dispatcher][1]
+        is_silent = silent_s >= self._settings.dispatcher_lease_s
+        return structs.replace(worker, silent_s=silent_s) if is_silent else worker
+
     async def _take_over(self) -> None:
         asked_at = self._clock.now()
         # Workers first: what a dispatcher attends after it came back to life is not among them.
@@ -170,10 +188,15 @@ class Keeper:
         if silent:
             await self._harvest_workers_of(silent, workers)
         for worker in self._neglected(workers, asked_at):
-            why = "its dispatcher never heard of it again"
-            crash = not self._pulse.blames_store()
-            loss = Loss(worker.info.id, worker.session, why, crash, info=worker.info)
-            await self._losses.declare(loss)
+            await self._declare(worker, "its dispatcher never heard of it again")
+        for worker in workers:
+            if worker.dispatcher != self._dispatcher and self._has_ended(worker.info.process):
+                await self._declare(worker, ENDED)
+
+    async def _declare(self, worker: WorkerView, why: str) -> None:
+        crash = not self._pulse.blames_store()
+        loss = Loss(worker.info.id, worker.session, why, crash, info=worker.info)
+        await self._losses.declare(loss)
 
     def _silent(self, signs: Mapping[UUID, Sign], asked_at: float) -> list[UUID]:
         """Dispatchers whose sign was the same for so long that their leases have ended."""
@@ -295,14 +318,16 @@ class Keeper:
                 await self._store.set_draining(attendance.info.id, True)
 
     async def _cancel(self) -> None:
-        for claimed, age_s in await self._store.cancelling(self._dispatcher):
-            attendance = self._attendance_of(claimed)
-            if age_s >= self._settings.cancel_grace_s:
+        for claimed in await self._store.cancelling(self._dispatcher):
+            # Without an attendance the worker is on its way to another session, or to be lost.
+            if (attendance := self._attendance_of(claimed)) is None:
+                continue
+            attempt = claimed.id, claimed.token
+            if attendance.stopping_s(attempt, self._clock.now()) >= self._settings.cancel_grace_s:
                 self._end_by_force(claimed, attendance)
-            if attendance is not None:
-                self._attendant.abort(attendance, [(claimed.id, claimed.token)], "cancelled")
+            self._attendant.abort(attendance, [attempt], "cancelled")
 
-    def _end_by_force(self, claimed: Claimed, attendance: Attendance | None) -> None:
+    def _end_by_force(self, claimed: Claimed, attendance: Attendance) -> None:
         info = "its worker did not stop it in time"
         finish = Finish(claimed.id, claimed.token, Outcome.CANCELLED, revoke=True, info=info)
         self._attendant.ends.end(finish, attendance)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from uuid import UUID
 
 import msgspec
+from msgspec import structs
 
 from longshore import _version
 from longshore.core.capacity import capacity
@@ -141,13 +142,13 @@ class Requests:
             case m.Retry():
                 return await self._retry(request.jobs)
             case m.ListWorkers():
-                return await self._store.workers()
+                return await self._workers()
             case m.Drain():
                 return await self._drain(request.workers)
             case m.ListDispatchers():
                 return await self._dispatchers()
             case m.ShowCapacity():
-                return capacity(await self._store.workers())
+                return capacity(await self._workers())
             case m.ListQueues():
                 return await self._store.queues()
             case m.Pause():
@@ -251,7 +252,11 @@ class Requests:
     async def _why(self, ref: UUID | int) -> m.WhyAnswer:
         job = await self._job(ref)
         facts = await self._store.explain(job)
+        facts = structs.replace(facts, workers=tuple(map(self._keeper.seen, facts.workers)))
         return m.WhyAnswer(job.id, job.number, job.state.value, why(job, facts))
+
+    async def _workers(self) -> list[WorkerView]:
+        return [self._keeper.seen(worker) for worker in await self._store.workers()]
 
     async def _dispatchers(self) -> list[m.DispatcherAnswer]:
         workers = Counter(one.dispatcher for one in await self._store.workers() if one.alive)

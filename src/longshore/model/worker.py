@@ -54,6 +54,8 @@ class WorkerInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
     target: str = ""
     slots: int = 100
     processes: int = 1
+    process: str = ""
+    """Which process of which machine it is, by which a dispatcher there can see that it ended."""
 
 
 class Attended(Struct, frozen=True):
@@ -102,6 +104,8 @@ class WorkerView(Struct, frozen=True, kw_only=True):
     seen_at: datetime | None = None
     cpu_percent: float | None = None
     memory_percent: float | None = None
+    silent_s: float = 0.0
+    """For how long the dispatcher that attends it has shown no sign of life; 0 while it does."""
 
 
 class DispatcherView(Struct, frozen=True, kw_only=True):

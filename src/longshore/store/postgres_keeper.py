@@ -231,10 +231,9 @@ class PostgresKeeper(PostgresReads):
             self._sender.tell(Hint.ENDED)
         return _in_order_given(ids, verdicts, CancelVerdict.NOT_FOUND)
 
-    async def cancelling(self, dispatcher: UUID) -> list[tuple[Claimed, float]]:
-        """Attempts being cancelled on this dispatcher's workers, and for how many seconds."""
-        rows = await self._keep(sql.BEING_CANCELLED, dispatcher)
-        return [(claimed(row), row["seconds"]) for row in rows]
+    async def cancelling(self, dispatcher: UUID) -> list[Claimed]:
+        """Attempts being cancelled on this dispatcher's live workers."""
+        return [claimed(row) for row in await self._keep(sql.BEING_CANCELLED, dispatcher)]
 
     async def retry(
         self, refs: Sequence[UUID | int], by: str = ""

@@ -136,8 +136,7 @@ ORDER BY j.expires_at LIMIT $1
 """
 
 BEING_CANCELLED: Final = f"""
-SELECT {CLAIMED_COLUMNS},
-    extract(epoch FROM now() - coalesce(j.cancel_asked_at, now()))::float8 AS seconds
+SELECT {CLAIMED_COLUMNS}
 FROM longshore.worker AS w
 CROSS JOIN LATERAL (
     SELECT * FROM longshore.job

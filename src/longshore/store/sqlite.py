@@ -200,11 +200,9 @@ class SqliteStore:
         """Cancels what is not running, marks what is `cancelling`; answers in the order given."""
         return await self._write(lambda tx: keeper.cancel(tx, refs, by))
 
-    async def cancelling(self, dispatcher: UUID) -> list[tuple[Claimed, float]]:
-        """Attempts being cancelled on this dispatcher's workers, and for how many seconds."""
-        return await self._read(
-            lambda connection, now: reads.cancelling(connection, now, dispatcher)
-        )
+    async def cancelling(self, dispatcher: UUID) -> list[Claimed]:
+        """Attempts being cancelled on this dispatcher's live workers."""
+        return await self._read(lambda connection, _: reads.cancelling(connection, dispatcher))
 
     async def retry(
         self, refs: Sequence[UUID | int], by: str = ""

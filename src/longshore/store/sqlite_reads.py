@@ -84,18 +84,13 @@ def overdue(connection: sqlite3.Connection, now: int, most: int) -> list[Claimed
     return [_claimed(row) for row in connection.execute(query, (now, most))]
 
 
-def cancelling(
-    connection: sqlite3.Connection, now: int, dispatcher: UUID
-) -> list[tuple[Claimed, float]]:
-    """Attempts being cancelled on a dispatcher's live workers, and for how many seconds."""
-    query = f"""SELECT {_CLAIMED}, cancel_asked_at FROM job INDEXED BY job_cancelling
+def cancelling(connection: sqlite3.Connection, dispatcher: UUID) -> list[Claimed]:
+    """Attempts being cancelled on a dispatcher's live workers."""
+    query = f"""SELECT {_CLAIMED} FROM job INDEXED BY job_cancelling
         WHERE state = 'cancelling' AND worker IN (
             SELECT id FROM worker WHERE alive = 1 AND dispatcher = ?)
         ORDER BY number"""
-    return [
-        (_claimed(row), (now - row[-1]) / 1e6)
-        for row in connection.execute(query, (dispatcher.bytes,))
-    ]
+    return [_claimed(row) for row in connection.execute(query, (dispatcher.bytes,))]
 
 
 def _claimed(row: Sequence[Any]) -> Claimed:

@@ -182,7 +182,7 @@ class FaultyStore:
     ) -> list[tuple[UUID | None, CancelVerdict]]:
         return await self._call("cancel", lambda: self.store.cancel(refs, by))
 
-    async def cancelling(self, dispatcher: UUID) -> list[tuple[Claimed, float]]:
+    async def cancelling(self, dispatcher: UUID) -> list[Claimed]:
         return await self._call("cancelling", lambda: self.store.cancelling(dispatcher))
 
     async def retry(

@@ -384,16 +384,15 @@ class MemoryStore(MemoryReads):
         row.token = self._next_token()
         return row.id, CancelVerdict.CANCELLED
 
-    async def cancelling(self, dispatcher: UUID) -> list[tuple[Claimed, float]]:
-        """Attempts being cancelled on this dispatcher's workers, and for how many seconds."""
-        now = self._utc()
+    async def cancelling(self, dispatcher: UUID) -> list[Claimed]:
+        """Attempts being cancelled on this dispatcher's live workers."""
         mine = {
             worker
             for worker, row in self._workers.items()
             if row.alive and row.dispatcher == dispatcher
         }
         return [
-            (row.claimed(), (now - (row.cancel_asked_at or now)).total_seconds())
+            row.claimed()
             for row in self._jobs.values()
             if row.state is JobState.CANCELLING and row.worker in mine
         ]

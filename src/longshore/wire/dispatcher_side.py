@@ -37,6 +37,8 @@ class Sent(Struct):
     undeliverable: bool = False
     held_at: float | None = None
     """When the worker first said that it runs it."""
+    stop_at: float | None = None
+    """When the worker was first told to stop it."""
 
 
 def assignment(claimed: Claimed) -> m.Assignment:
@@ -93,6 +95,15 @@ class Attendance(ABC):
     @abstractmethod
     def abort(self, attempts: Sequence[m.Attempt], reason: str) -> list[list[bytes]]:
         """The messages that tell it to stop attempts."""
+
+    def stopping_s(self, attempt: m.Attempt, now: float) -> float:
+        """For how long it has been told to stop an attempt; 0 when that begins now."""
+        sent = self.placed.get(attempt)
+        if sent is None:
+            return 0.0
+        if sent.stop_at is None:
+            sent.stop_at = now
+        return now - sent.stop_at
 
     @abstractmethod
     def acknowledge(self, ack: m.Ack) -> list[list[bytes]]:

@@ -73,6 +73,7 @@ class Ready(Struct, frozen=True, omit_defaults=True, kw_only=True):
     target: str = ""
     slots: int = 100
     processes: int = 1
+    process: str = ""
     draining: bool = False
     held: tuple[Attempt, ...] = ()
     unacknowledged: tuple[Attempt, ...] = ()

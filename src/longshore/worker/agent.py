@@ -47,6 +47,7 @@ class Identity(Struct, frozen=True, kw_only=True):
     pid: int
     target: str = ""
     queues: tuple[str, ...] = ()
+    process: str = ""
 
 
 class Worker:
@@ -125,6 +126,7 @@ class Worker:
             kinds=kinds,
             queues=self._identity.queues,
             target=self._identity.target,
+            process=self._identity.process,
             slots=self._executors[Pool.COROUTINE].slots,
             processes=self._executors[Pool.PROCESS].slots,
         )

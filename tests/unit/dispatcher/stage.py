@@ -95,7 +95,7 @@ class StagedWorker:
 
         self.joined = asyncio.Event()
         self.worker = Worker(
-            Identity(name=name, host="stage", pid=1),
+            Identity(name=name, host="stage", pid=1, process=name),
             WorkerSettings(drain_s=10.0),
             addresses,
             connect=stage.network.connect,
@@ -162,6 +162,8 @@ class Stage:
         self.store = FaultyStore(self.model)
         self.settings = DispatcherSettings(max_wait_s=1000.0)
         self.on_lost: OnLost = lambda lost: None
+        self.ended: set[str] = set()
+        """The names of workers whose processes are known to have ended."""
         self._dispatchers: list[Dispatcher] = []
         self._workers: list[StagedWorker] = []
 
@@ -175,6 +177,7 @@ class Stage:
             clock=self.clock,
             random=Random(1),
             on_lost=self.on_lost,
+            has_ended=self.ended.__contains__,
         )
         await dispatcher.start(self.network.listen, f"{name}/workers", f"{name}/clients")
         self._dispatchers.append(dispatcher)
