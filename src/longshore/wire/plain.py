@@ -17,7 +17,7 @@ A job can be taken away from a plain worker (a timeout, a forced cancel), but th
 told. It stays *owing*: it is given nothing until the result has come, which is then refused by its
 token. A busy worker sends no PING, so a PING says that it will not answer any more. Workers that
 PING while they work would have their late result taken for that of the next job: whoever was heard
-to do so must answer.
+to do so must answer, and so must one that its dispatcher could not listen to while it worked.
 """
 
 from __future__ import annotations
@@ -135,11 +135,15 @@ class PlainAttendance(Attendance):
         self._owing: deque[m.Attempt] = deque()
         self._had: deque[m.Attempt] = deque(maxlen=16)
         self._pings_at_work = 0
+        self._must_answer = False
 
     def follow(self, earlier: PlainAttendance) -> None:
-        """The same worker, in a session after that one: it still owes what it owed there."""
+        """The same worker, in a session after that one: it still owes what it owed there.
+
+        Nobody listened for a while, so it is not known whether it PINGs at work: it must answer.
+        """
         self._owing.extend(earlier._owing)
-        self._pings_at_work = earlier._pings_at_work
+        self._must_answer = True
 
     @property
     def busy(self) -> bool:
@@ -158,7 +162,7 @@ class PlainAttendance(Attendance):
             self._place(one, 0)
             self._owing.append((one.id, one.token))
             self._had.append((one.id, one.token))
-            self._pings_at_work = 0
+            self._pings_at_work, self._must_answer = 0, False
         self.given += len(fresh)
         return [[b"", one.args] for one in fresh]
 
@@ -202,7 +206,7 @@ class PlainAttendance(Attendance):
         if any(attempt in self.placed for attempt in self._owing):
             self._pings_at_work += 1
             return False
-        if self._pings_at_work > PINGS_IN_FLIGHT:
+        if self._must_answer or self._pings_at_work > PINGS_IN_FLIGHT:
             return False
         self._owing.clear()
         return True

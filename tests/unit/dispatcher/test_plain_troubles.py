@@ -154,3 +154,34 @@ def test_after_a_long_outage_of_the_store_plain_workers_start_over_and_nothing_i
         assert ended.result == b"done"
 
     tell(story)
+
+
+def test_one_that_nobody_could_listen_to_at_work_must_answer_before_it_gets_another_job() -> None:
+    """G3: its PING may come from its work, and its answer would be taken for the next job's."""
+
+    async def story(stage: Stage) -> None:
+        await stage.dispatcher()
+        worker, client = await ready(stage), stage.client()
+        first, second = raw(b"first"), raw(b"second")
+        await submit(stage, first)
+        await stage.until(lambda: worker.jobs == [b"first"])
+        worker.hush()
+        stage.store.plan = lambda _verb: Fault.BEFORE
+        began = stage.clock.now()
+        await stage.until(lambda: stage.clock.now() > began + 60)
+        stage.store.plan = lambda _verb: None
+        await stage.until(lambda: len(alive(stage)) == 1 and len(stage.model._workers) == 2)
+        worker.beat()
+        await submit(stage, second)
+        began = stage.clock.now()
+        await stage.until(lambda: stage.clock.now() > began + 5)
+        assert worker.jobs == [b"first"]
+        worker.say(b"late")
+        assert await worker.given(2) == b"first"
+        worker.say(b"1")
+        assert await worker.given(3) == b"second"
+        worker.say(b"2")
+        ended = await client.wait(first, second)
+        assert {one.id: one.result for one in ended} == {first.id: b"1", second.id: b"2"}
+
+    tell(story)
