@@ -14,7 +14,7 @@ from longshore.client.access import Access
 from longshore.client.connection import Connection, Ref
 from longshore.client.credentials import calling_with
 from longshore.client.decorator import Decorator
-from longshore.client.handle import Handle, as_ended_async
+from longshore.client.handle import Handle, all_ended_async, as_ended_async
 from longshore.client.handler import FunctionHandler
 from longshore.client.kind import AnyKind, Call, Kind, Terms
 from longshore.core import values
@@ -134,9 +134,7 @@ class App:
     ) -> list[JobState]:
         """The states the jobs ended in, once all have; `NotFinished` if that takes too long."""
         handles = list(handles)
-        async for _ in as_ended_async(self._access, handles, timeout_s):
-            pass
-        return [await handle.wait_async() for handle in handles]
+        return await all_ended_async(self._access, handles, timeout_s)
 
     def wait_all(
         self, handles: Iterable[Handle[Any]], timeout_s: float | None = None

@@ -7,11 +7,12 @@ done, and one without the suffix that waits for it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Collection, Iterable
-from typing import Generic, TypeVar
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
+from typing import Any, Generic, TypeVar
 from uuid import UUID
 
 from longshore.client.access import Access
+from longshore.client.outcomes import MAX_IDS
 from longshore.errors import (
     JobCancelled,
     JobFailed,
@@ -198,6 +199,25 @@ async def as_ended_async(
             outcomes.release(job, outcome)
 
 
+async def all_ended_async(
+    access: Access, handles: Sequence[Handle[Any]], timeout_s: float | None
+) -> list[JobState]:
+    """The states the jobs ended in, asked for some at a time, in the order given."""
+    loop = asyncio.get_running_loop()
+    until = float("inf") if timeout_s is None else loop.time() + timeout_s
+    jobs = list(dict.fromkeys(handle.id for handle in handles))
+    ended: dict[UUID, Ended] = {}
+    for start in range(0, len(jobs), MAX_IDS):
+        some = jobs[start : start + MAX_IDS]
+        found = await access.connection().wait(some, max(0.0, until - loop.time()), every=True)
+        ended.update((one.id, one) for one in found)
+        if len(found) < len(some):
+            raise _not_finished(len(jobs) - len(ended))
+    for handle in handles:
+        handle.remember(ended[handle.id])
+    return [ended[handle.id].state for handle in handles]
+
+
 async def _next_ended(
     arrived: asyncio.Queue[asyncio.Future[Ended]], until: float | None
 ) -> tuple[Ended, ...]:
@@ -213,8 +233,12 @@ async def _last_look(access: Access, waiting: Collection[UUID]) -> tuple[Ended, 
     """What has ended by now, when the time is up; `NotFinished` if nothing has."""
     found = await access.connection().wait(tuple(waiting), 0)
     if not found:
-        raise NotFinished(
-            f"{len(waiting):,} jobs have not ended within the time given; they go on, and can be "
-            "waited for again"
-        )
+        raise _not_finished(len(waiting))
     return found
+
+
+def _not_finished(count: int) -> NotFinished:
+    return NotFinished(
+        f"{count:,} jobs have not ended within the time given; they go on, and can be "
+        "waited for again"
+    )

@@ -41,6 +41,8 @@ class Signature:
         self._signature = inspect.Signature(kept)
         self._rest = _rest(kept)
         self._named = {p.name: p for p in kept if p.name != self._rest}
+        self._places = tuple(p.name for p in kept if p.kind is p.POSITIONAL_OR_KEYWORD)
+        self._needed = {name for name, p in self._named.items() if p.default is p.empty}
         self._types = {p.name: _checkable(hints.get(p.name)) for p in kept}
         self._shown = {p.name: _shown(hints.get(p.name)) for p in kept}
         self._result = _checkable(hints.get("return"))
@@ -72,6 +74,12 @@ class Signature:
         return data
 
     def _bind(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
+        # `inspect` explains what is wrong, but takes its time when nothing is.
+        given = dict(zip(self._places, args, strict=False))
+        given.update(kwargs)
+        fits = len(given) == len(args) + len(kwargs) and given.keys() <= self._named.keys()
+        if fits and self._needed <= given.keys():
+            return given
         try:
             bound = self._signature.bind(*args, **kwargs).arguments
         except TypeError as error:

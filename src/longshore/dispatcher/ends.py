@@ -56,25 +56,27 @@ class Ends:
     def report(self, attendance: Attendance, report: Report) -> None:
         """A worker says that an attempt ended."""
         claimed = attendance.reported(report.attempt)
-        finish = self.decide(report, claimed)
-        finish = structs.replace(finish, by=str(attendance.info.id))
+        finish = self.decide(report, claimed, attendance.by)
         self._pump.finish(finish, lambda f, done: self._recorded(f, done, attendance))
 
     def end(self, finish: Finish, attendance: Attendance | None) -> None:
         """An attempt is over, though its worker did not say so."""
         self._pump.finish(finish, lambda f, done: self._recorded(f, done, attendance, ack=False))
 
-    def decide(self, report: Report, claimed: Claimed | None) -> Finish:
+    def decide(self, report: Report, claimed: Claimed | None, by: str = "") -> Finish:
         """What the store is to record. An attempt that is not placed here can only be too late."""
+        if report.kind is ReportKind.SUCCEEDED:
+            return self._succeeded(report, by)
+        return structs.replace(self._unsuccessful(report, claimed), by=by)
+
+    def _unsuccessful(self, report: Report, claimed: Claimed | None) -> Finish:
         match report.kind:
-            case ReportKind.SUCCEEDED:
-                return self._succeeded(report)
             case ReportKind.CANCELLED:
                 return Finish(report.job, report.token, Outcome.CANCELLED)
             case ReportKind.RELEASED:
                 info = "handed back by its worker"
                 return Finish(report.job, report.token, Outcome.RELEASED, info=info)
-            case ReportKind.FAILED | ReportKind.CRASHED:
+            case _:
                 error = report.error or _UNEXPLAINED
                 if claimed is None:
                     return Finish(report.job, report.token, Outcome.FAILED, error=error)
@@ -82,18 +84,21 @@ class Ends:
                     return settle_crash(claimed, error, self._settings.crash_limit)
                 return self._failed(claimed, error, report)
 
-    def _succeeded(self, report: Report) -> Finish:
+    def _succeeded(self, report: Report, by: str) -> Finish:
         limit = self._settings.max_value_bytes
         if report.result is not None and len(report.result) > limit:
             message = f"the result takes {len(report.result):,} bytes, more than max_value_bytes"
             error = JobError(Reason.INVALID_RESULT, f"{message} ({limit:,})")
-            return Finish(report.job, report.token, Outcome.FAILED, error=error, info=message)
+            return Finish(
+                report.job, report.token, Outcome.FAILED, error=error, info=message, by=by
+            )
         return Finish(
             report.job,
             report.token,
             Outcome.SUCCEEDED,
             result=report.result,
             outbox=report.outbox,
+            by=by,
         )
 
     def _failed(self, claimed: Claimed, error: JobError, report: Report) -> Finish:

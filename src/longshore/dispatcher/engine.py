@@ -67,6 +67,7 @@ class Dispatcher:
             store,
             id,
             max_batch=settings.max_batch,
+            overlap_from=settings.overlap_from,
             random=random,
             wants=self._wants,
             on_pumped=self._pumped,

@@ -1,7 +1,10 @@
 """The pump: finishes, submits and claims go to the store in one transaction after the other.
 
 Each batch takes all that arrived while the one before it was under way, so a busy store sees few
-large transactions, and an idle one sees a single job at once. A batch whose answer got lost is
+large transactions, and an idle one sees a single job at once. Only one batch at a time claims: two
+would reach for the same jobs. But when much has piled up behind it, a second one takes finishes and
+submits meanwhile, so that neither the store nor this process waits for the other. A batch whose
+answer got lost is
 simply sent again: submits are known by their id, finishes by their token. A claim cannot be
 repeated, so after a lost answer the sessions it was made for are `doubted`, and what the store has
 placed on them is read back.
@@ -21,7 +24,14 @@ from longshore.model.worker import Seat, Want
 from longshore.ports import Batch, Pumped, Store
 
 OnFinished = Callable[[Finish, Finished], None]
+Wants = Callable[[Sequence[Submission]], list[Want]]
+"""What to claim now, given what is submitted with it."""
+
 Answer = Submitted | Refused
+
+
+def _nothing(submits: Sequence[Submission]) -> list[Want]:
+    return []
 
 
 class Order:
@@ -48,8 +58,9 @@ class Pump:
         dispatcher: UUID,
         *,
         max_batch: int,
+        overlap_from: int,
         random: Random,
-        wants: Callable[[Sequence[Submission]], list[Want]],
+        wants: Wants,
         on_pumped: Callable[[Batch, Pumped], None],
         on_doubt: Callable[[Sequence[Seat]], None],
         on_outage: Callable[[StoreUnavailable], None],
@@ -57,6 +68,7 @@ class Pump:
         self._store = store
         self._dispatcher = dispatcher
         self._max_batch = max_batch
+        self._overlap_from = overlap_from
         self._random = random
         self._wants = wants
         self._on_pumped = on_pumped
@@ -65,6 +77,10 @@ class Pump:
         self._orders: deque[tuple[Order, int, int]] = deque()
         self._finishes: deque[tuple[Finish, OnFinished]] = deque()
         self._wake = asyncio.Event()
+        self._is_claiming = False
+        self._is_overlapping = False
+        self._missed = False
+        self._outages = 0
         self.queued_submits = 0
 
     def submit(self, jobs: Sequence[Submission]) -> asyncio.Future[list[Answer]]:
@@ -87,32 +103,65 @@ class Pump:
 
     async def run(self) -> None:
         """Pumps until it is cancelled."""
-        outages = 0
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            outages = 0 if await self._round() else outages + 1
-            if outages:
-                self._wake.set()
-                await asyncio.sleep(min(0.05 * 2**outages, 1.0) * self._random.uniform(0.5, 1.0))
+        async with asyncio.TaskGroup() as strokes:
+            while True:
+                await self._wake.wait()
+                self._wake.clear()
+                if not self._is_claiming:
+                    self._is_claiming = True
+                    strokes.create_task(self._stroke())
+                elif not self._is_overlapping and self._queued >= self._overlap_from:
+                    self._is_overlapping = True
+                    strokes.create_task(self._overlapping_stroke())
+                else:
+                    self._missed = True
+
+    async def _stroke(self) -> None:
+        await self._patiently(self._wants)
+        self._is_claiming = False
+        self._look_again()
+
+    async def _overlapping_stroke(self) -> None:
+        await self._patiently(_nothing)
+        self._is_overlapping = False
+        self._look_again()
+
+    async def _patiently(self, wants: Wants) -> None:
+        if await self._round(wants):
+            self._outages = 0
+            return
+        self._outages += 1
+        longest_s = min(0.05 * 2**self._outages, 1.0)
+        await asyncio.sleep(longest_s * self._random.uniform(0.5, 1.0))
+        self._missed = True
+
+    def _look_again(self) -> None:
+        if self._missed or self._queued:
+            self._missed = False
+            self._wake.set()
+
+    @property
+    def _queued(self) -> int:
+        return self.queued_submits + len(self._finishes)
 
     async def drain(self) -> None:
         """Commits what is queued, without claiming anything more."""
-        self._wants = lambda _submits: []
         while self._orders or self._finishes:
-            if not await self._round():
+            if not await self._round(_nothing):
                 return
 
-    async def _round(self) -> bool:
+    async def _round(self, wants: Wants) -> bool:
         """One transaction; False if the store was away."""
         orders, finishes = self._take_orders(), self._take_finishes()
         submits = [job for order, start, end in orders for job in order.jobs[start:end]]
-        batch = Batch([finish for finish, _ in finishes], submits, self._wants(submits))
+        batch = Batch([finish for finish, _ in finishes], submits, wants(submits))
         if not (batch.finishes or batch.submits or batch.wants):
             return True
+        self.queued_submits -= len(submits)
         try:
             pumped = await self._store.pump(self._dispatcher, batch)
         except StoreUnavailable as error:
+            self.queued_submits += len(submits)
             self._orders.extendleft(reversed(orders))
             self._finishes.extendleft(reversed(finishes))
             self._on_doubt([seat for want in batch.wants for seat in want.seats])
@@ -133,11 +182,8 @@ class Pump:
         for order, start, end in orders:
             order.take(pumped.submitted[answered : answered + end - start])
             answered += end - start
-        self.queued_submits -= answered
         for (finish, on_finished), finished in zip(finishes, pumped.finished, strict=True):
             on_finished(finish, finished)
-        if self._orders or self._finishes:
-            self._wake.set()
 
     def _take_orders(self) -> list[tuple[Order, int, int]]:
         taken: list[tuple[Order, int, int]] = []

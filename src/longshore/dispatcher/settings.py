@@ -68,6 +68,9 @@ class DispatcherSettings(Struct, frozen=True, kw_only=True):
     max_batch: int = 1_000
     """The most submits, finishes or claims in one transaction."""
 
+    overlap_from: int = 250
+    """So many submits and finishes, queued behind a transaction, are worth a second beside it."""
+
     max_value_bytes: int = 1024 * 1024
     """The largest arguments or result of a job."""
 

@@ -54,7 +54,7 @@ class JobError(Struct, frozen=True, omit_defaults=True):
     traceback: str = ""
 
 
-class RetryPolicy(Struct, frozen=True, omit_defaults=True):
+class RetryPolicy(Struct, frozen=True, omit_defaults=True, gc=False):
     """How often a job that raised or timed out is tried, and how long it backs off in between.
 
     The n-th retry waits `backoff_s * factor ** (n - 1)`, at most `max_backoff_s`, then varied by up
@@ -68,7 +68,7 @@ class RetryPolicy(Struct, frozen=True, omit_defaults=True):
     jitter: float = 0.2
 
 
-class Options(Struct, frozen=True, omit_defaults=True):
+class Options(Struct, frozen=True, omit_defaults=True, gc=False):
     """What a job carries that no claim ever looks at."""
 
     timeout_s: float | None = None
@@ -77,7 +77,7 @@ class Options(Struct, frozen=True, omit_defaults=True):
     raw: bool = False
 
 
-class Submission(Struct, frozen=True, omit_defaults=True):
+class Submission(Struct, frozen=True, omit_defaults=True, gc=False):
     """A job as its submitter describes it. The id makes a repeated submit the same job."""
 
     id: UUID
@@ -92,7 +92,7 @@ class Submission(Struct, frozen=True, omit_defaults=True):
     options: Options = Options()
 
 
-class Submitted(Struct, frozen=True):
+class Submitted(Struct, frozen=True, gc=False):
     """A submit that was accepted; `existing` if its unique key led to a job already there."""
 
     id: UUID
@@ -108,7 +108,7 @@ class Refused(Struct, frozen=True):
     message: str
 
 
-class Claimed(Struct, frozen=True):
+class Claimed(Struct, frozen=True, gc=False):
     """An attempt: a job given to one session of one worker, under a token of its own."""
 
     id: UUID
@@ -135,7 +135,7 @@ class Outcome(StrEnum):
     CANCELLED = "cancelled"
 
 
-class Finish(Struct, frozen=True):
+class Finish(Struct, frozen=True, gc=False):
     """The end of one attempt, fenced by its token.
 
     `RETRIED` uses up an attempt and comes back after `delay_s`; `RELEASED` (hand-back, an
@@ -166,7 +166,7 @@ class Verdict(StrEnum):
     STALE = "stale"
 
 
-class Finished(Struct, frozen=True):
+class Finished(Struct, frozen=True, gc=False):
     """The answer to one finish; `state` is the job's state after it, if it was recorded."""
 
     job: UUID
@@ -222,7 +222,7 @@ class Job(Struct, frozen=True, kw_only=True):
     step: str | None = None
 
 
-class Ended(Struct, frozen=True):
+class Ended(Struct, frozen=True, gc=False):
     """A job's outcome and nothing else: what somebody who waits for it needs."""
 
     id: UUID

@@ -157,7 +157,7 @@ class QueueView(Struct, frozen=True):
     counts: dict[str, int]
 
 
-class Seat(Struct, frozen=True):
+class Seat(Struct, frozen=True, gc=False):
     """One free slot of one session of a worker."""
 
     worker: UUID

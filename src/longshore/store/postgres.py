@@ -22,6 +22,7 @@ from longshore.store.postgres_lines import Lines, Transaction, parse_address
 from longshore.store.postgres_pump import Drawn, Pump
 from longshore.store.postgres_sql import STEADY
 
+PUMPING_LINES: Final = 2
 KEEPER_LINES: Final = 2
 READING_LINES: Final = 4
 MIGRATION_S: Final = 3600.0
@@ -56,7 +57,7 @@ class PostgresStore(PostgresKeeper):
         self._address = address
         self._timeout_s = timeout_s
         self._pump = Pump(expiry_margin_s, monotonic)
-        self._pumping = Lines(address, most=1, timeout_s=timeout_s, settings=STEADY)
+        self._pumping = Lines(address, most=PUMPING_LINES, timeout_s=timeout_s, settings=STEADY)
         self._keeping = Lines(address, most=KEEPER_LINES, timeout_s=timeout_s, settings=STEADY)
         self._reading = Lines(address, most=READING_LINES, timeout_s=timeout_s, bare=True)
         self._sender = Sender(self._keeping.execute)

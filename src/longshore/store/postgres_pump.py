@@ -109,9 +109,11 @@ class Pump:
             tx.count(lane, _READY, _RUNNING, count)
         reached: dict[tuple[int, int], Place] = {}
         for row in rows:
-            _, lane, urgency, rank, id, number, token, kind, args, options, *rest = row
+            _, place, lane, urgency, rank, id, number, token, kind, args, options, *counts = row
             reached[lane, urgency] = (rank, number)
-            claimed.append(Claimed(id, number, token, kind, args, unpack_options(options), *rest))
+            options = unpack_options(options)
+            seat = workers[place - 1], sessions[place - 1]
+            claimed.append(Claimed(id, number, token, kind, args, options, *seat, *counts))
         took = [Took(*level, place) for level, place in reached.items()]
         return Reading(look, took, len(rows) < len(seats), cost_s)
 

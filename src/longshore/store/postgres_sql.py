@@ -129,7 +129,7 @@ WITH new AS (
 numbered AS (
     INSERT INTO longshore.job_number (number, id) SELECT number, id FROM new
 )
-SELECT id, number, state, lane FROM new
+SELECT number, state, lane FROM new
 """
 """Arrays that nothing is known of may be shorter: the rest is NULL."""
 
@@ -286,7 +286,6 @@ SET state = {CODES[S.RUNNING]},
 FROM locked AS l CROSS JOIN seat
 WHERE j.ctid = l.tid
 RETURNING
-    l.turn, j.lane, ~j.priority AS urgency, j.rank,
-    j.id, j.number, j.token, j.kind, j.args, j.options, j.worker, j.session,
-    j.attempt, j.failures, j.crashes
+    l.turn, seat.places[l.turn] AS place, j.lane, ~j.priority AS urgency, j.rank,
+    j.id, j.number, j.token, j.kind, j.args, j.options, j.attempt, j.failures, j.crashes
 """

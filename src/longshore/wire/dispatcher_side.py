@@ -28,7 +28,7 @@ from longshore.wire.codec import encode
 DRAINED = "it is to be drained"
 
 
-class Sent(Struct):
+class Sent(Struct, gc=False):
     """An attempt that is placed on the worker, and the JOBS message it went out with."""
 
     claimed: Claimed
@@ -63,6 +63,8 @@ class Attendance(ABC):
     ) -> None:
         self.peer = peer
         self.info = info
+        self.by = str(info.id)
+        """How histories name it."""
         self.session = attended.session
         self.heard_at = now
         self.draining = draining

@@ -100,7 +100,7 @@ class ReportKind(StrEnum):
     RELEASED = "released"
 
 
-class Report(Struct, frozen=True, omit_defaults=True):
+class Report(Struct, frozen=True, omit_defaults=True, gc=False):
     """The end of an attempt. `final` forbids a retry, `retry_after_s` sets its delay."""
 
     job: UUID
@@ -155,7 +155,7 @@ class Pong(Struct, frozen=True, omit_defaults=True):
     lease_s: float | None = None
 
 
-class Assignment(Struct, frozen=True, omit_defaults=True):
+class Assignment(Struct, frozen=True, omit_defaults=True, gc=False):
     """An attempt as its worker needs it."""
 
     job: UUID
@@ -325,7 +325,7 @@ class Err(Struct, frozen=True):
 # answers
 
 
-class SubmitAnswer(Struct, frozen=True):
+class SubmitAnswer(Struct, frozen=True, gc=False):
     """What became of one submitted job: a number, or an error."""
 
     id: UUID

@@ -31,7 +31,7 @@ REMEMBERED_ATTEMPTS = 10_000
 MOST_LOG_ENTRIES = 10_000
 
 
-class Start(Struct, frozen=True):
+class Start(Struct, frozen=True, gc=False):
     """An attempt to begin."""
 
     assignment: m.Assignment

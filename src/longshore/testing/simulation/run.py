@@ -85,7 +85,8 @@ class Simulation:
         self._broken: BrokenPromise | None = None
         self._over = asyncio.Event()
         self._watching = True
-        self._settings = DispatcherSettings()
+        # Transactions overlap whenever they can, not only under load.
+        self._settings = DispatcherSettings(overlap_from=1)
         self._store = make_store(VirtualClock(self._loop).utc)
         self._floor = Floor(self._trace, EXCUSED_S, self._is_fair)
         self._ledger = Ledger(self._store, self._loop, self._trace, self._floor)

@@ -1,0 +1,137 @@
+"""The pump alone: what goes into which transaction, and when a second one runs beside the first."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from random import Random
+
+from longshore.dispatcher.pump import Pump
+from longshore.errors import StoreUnavailable
+from longshore.model.job import Finish, Finished, JobState, Outcome, Submitted, Verdict
+from longshore.model.worker import Seat, Want
+from longshore.ports import Batch, Pumped
+from longshore.testing.builders import a_job, new_id
+
+WANT = Want((1,), (Seat(new_id(), 1),))
+
+
+class HeldStore:
+    """Begins transactions, and ends each when it is told to."""
+
+    def __init__(self) -> None:
+        self.begun: list[tuple[Batch, asyncio.Future[None]]] = []
+
+    async def pump(self, dispatcher: object, batch: Batch) -> Pumped:
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.begun.append((batch, done))
+        await done
+        finished = [
+            Finished(one.job, one.token, Verdict.RECORDED, JobState.SUCCEEDED)
+            for one in batch.finishes
+        ]
+        return Pumped(finished, [Submitted(job.id, 1) for job in batch.submits], [])
+
+    async def until(self, begun: int) -> Batch:
+        """The last transaction, once so many were begun."""
+        while len(self.begun) < begun:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        return self.begun[-1][0]
+
+    def commit(self, which: int) -> None:
+        self.begun[which][1].set_result(None)
+
+    def fail(self, which: int) -> None:
+        self.begun[which][1].set_exception(StoreUnavailable("away"))
+
+
+@asynccontextmanager
+async def pumping(store: HeldStore, overlap_from: int = 3) -> AsyncIterator[Pump]:
+    pump = Pump(
+        store,  # type: ignore[arg-type]
+        new_id(),
+        max_batch=100,
+        overlap_from=overlap_from,
+        random=Random(1),
+        wants=lambda _submits: [WANT],
+        on_pumped=lambda _batch, _pumped: None,
+        on_doubt=lambda _seats: None,
+        on_outage=lambda _error: None,
+    )
+    task = asyncio.create_task(pump.run())
+    try:
+        yield pump
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def settle() -> None:
+    """Lets everything run that can."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+async def test_little_that_comes_during_a_transaction_waits_for_its_end() -> None:
+    store = HeldStore()
+    async with pumping(store) as pump:
+        pump.wake()
+        await store.until(1)
+        order = pump.submit([a_job(), a_job()])
+        await settle()
+        assert len(store.begun) == 1
+        store.commit(0)
+        batch = await store.until(2)
+        assert (len(batch.submits), batch.wants) == (2, [WANT])
+        store.commit(1)
+        assert len(await order) == 2
+
+
+async def test_much_goes_into_a_second_transaction_that_claims_nothing() -> None:
+    store = HeldStore()
+    async with pumping(store) as pump:
+        pump.wake()
+        await store.until(1)
+        order = pump.submit([a_job() for _ in range(3)])
+        batch = await store.until(2)
+        assert (len(batch.submits), batch.wants) == (3, [])
+        pump.submit([a_job() for _ in range(50)])
+        await settle()
+        assert len(store.begun) == 2
+        store.commit(1)
+        assert len(await order) == 3
+        assert len((await store.until(3)).submits) == 50
+
+
+async def test_a_claim_that_became_possible_meanwhile_is_not_forgotten() -> None:
+    store = HeldStore()
+    async with pumping(store) as pump:
+        pump.wake()
+        await store.until(1)
+        pump.wake()
+        await settle()
+        store.commit(0)
+        assert (await store.until(2)).wants == [WANT]
+
+
+async def test_what_two_failed_transactions_held_is_committed_once() -> None:
+    store = HeldStore()
+    ended: list[Finished] = []
+    async with pumping(store) as pump:
+        orders = [pump.submit([a_job()])]
+        await store.until(1)
+        ends = [Finish(new_id(), 1, Outcome.SUCCEEDED) for _ in range(4)]
+        for end in ends:
+            pump.finish(end, lambda _finish, done: ended.append(done))
+        assert len((await store.until(2)).finishes) == 4
+        store.fail(0)
+        store.fail(1)
+        for turn in range(2, 5):
+            if not (pump.queued_submits or len(ended) < 4):
+                break
+            await store.until(turn + 1)
+            store.commit(turn)
+            await settle()
+        assert [len(await order) for order in orders] == [1]
+        assert sorted(one.job for one in ended) == sorted(one.job for one in ends)
