@@ -8,10 +8,10 @@ BIN := .venv/bin
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench clean
+.PHONY: help demo test check format bench bench-full clean
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo:  ## see Longshore run jobs, and survive what dies
 	@scripts/setup runtime
@@ -39,11 +39,15 @@ format:  ## rewrite the code in the one format
 	@$(BIN)/ruff format --quiet .
 	@$(BIN)/ruff check --quiet --fix .
 
-bench:  ## measure against a peer on the same database
+bench:  ## measure speed, beside the limit and beside others; about ten minutes
 	@scripts/setup dev servers bench
-	@$(BIN)/python bench/compare.py
+	@$(BIN)/python bench/run.py
+
+bench-full:  ## the same with more of everything; hours rather than minutes
+	@scripts/setup dev servers bench
+	@$(BIN)/python bench/run.py --full
 
 clean:  ## remove what these targets made
-	@rm -rf .venv bench/.venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf .venv bench/.venv bench/.venvs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} +
 	@echo "clean: done"

@@ -1,4 +1,7 @@
-"""The job that is measured: it does nothing."""
+"""The jobs that are measured: they do nothing, or say when they began."""
+
+import asyncio
+import time
 
 import longshore
 
@@ -13,3 +16,20 @@ async def noop(data: str) -> None:
 @app.job
 def noop_process(data: str) -> None:
     """Does nothing, in a child process."""
+
+
+@app.job
+async def begun(data: str) -> int:
+    """When it began, on the clock that all processes of a machine share."""
+    return time.monotonic_ns()
+
+
+@app.job
+async def nap(data: str) -> None:
+    """Takes long enough for a busy worker to hold some at any moment."""
+    await asyncio.sleep(0.05)
+
+
+@app.job
+async def unserved(data: str) -> None:
+    """Waits in its queue for good, if nobody serves that."""

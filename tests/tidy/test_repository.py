@@ -46,9 +46,9 @@ def test_every_requirement_is_pinned_and_names_no_registry() -> None:
         "Write these as name==version:",
         (
             f"{tree.name_of(path)}:{number} {line}"
-            for path in sorted(REQUIREMENTS.glob("*.txt"))
+            for path in sorted(REQUIREMENTS.rglob("*.txt"))
             for number, line in _lines(path)
-            if "http" in line or not _is_requirement(line)
+            if "://" in line or not _is_requirement(line)
         ),
     )
 

@@ -9,6 +9,7 @@ output goes. It ends with its agent.
 from __future__ import annotations
 
 import ctypes
+import gc
 import io
 import os
 import signal
@@ -26,6 +27,9 @@ from longshore.executors.loading import load_handlers
 from longshore.model.worker import Pool
 from longshore.ports import Handlers
 
+COLLECT_AFTER = (10_000, 20, 20)
+"""How many new objects make the collector look for cycles: each job leaves some, but no cycles."""
+
 _PR_SET_PDEATHSIG = 1
 
 
@@ -36,7 +40,10 @@ def main(fd: int, pool: Pool, agent_pid: int) -> NoReturn:
     sock.set_inheritable(False)
     _settle_in()
     remain_one(sock)
+    # Before the app is imported, so that it may think otherwise; then all of it is there to stay.
+    gc.set_threshold(*COLLECT_AFTER)
     handlers = _load(sock)
+    gc.freeze()
     if pool is Pool.COROUTINE:
         CoroutineHost(sock, handlers).serve()
     ChildHost(sock, handlers).serve()

@@ -1,8 +1,7 @@
-"""PgQueuer, doing the same: run in bench/.venv, which has it and nothing of ours.
+"""PgQueuer on PostgreSQL, measured as bench/peers/table.py says.
 
-peer_pgqueuer.py install URL
-peer_pgqueuer.py worker URL             batches of 500, until it is terminated
-peer_pgqueuer.py measure URL N          enqueues N jobs and waits until all are gone; prints seconds
+Workers take batches of 500. It keeps a log of what ended, and no results. All is done when its
+table of jobs is empty.
 """
 
 import asyncio
@@ -44,8 +43,9 @@ async def measure(url: str, number: int) -> None:
     watching = await asyncpg.connect(url)
     queries = Queries(AsyncpgDriver(connection))
     began = time.perf_counter()
-    for _ in range(0, number, ENQUEUE):
-        await queries.enqueue(["noop"] * ENQUEUE, [DATA] * ENQUEUE, [0] * ENQUEUE)
+    for first in range(0, number, ENQUEUE):
+        size = min(ENQUEUE, number - first)
+        await queries.enqueue(["noop"] * size, [DATA] * size, [0] * size)
     while await watching.fetchval("SELECT EXISTS (SELECT 1 FROM pgqueuer)"):  # noqa: ASYNC110
         await asyncio.sleep(0.01)
     print(time.perf_counter() - began, flush=True)

@@ -1,0 +1,128 @@
+"""A client of a fleet, told what to do by lines of JSON; LONGSHORE_CONNECT says where.
+
+{"do": "prepare", "jobs": N, "kind": K}     describes that many jobs
+{"do": "run"}                               submits them in bulk and waits for all outcomes
+{"do": "latency", "samples": N, "pause_s"}  one job after another
+{"do": "load", "rate": R}                   submits so many a second, in the background …
+{"do": "flow", "outstanding": N}            or keeps so many short naps under way …
+{"do": "stop"}                              until now
+{"do": "queue", "jobs": N}                  submits jobs that nobody serves
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import suppress
+from typing import Any
+
+import uvloop
+
+from bench.helper import questions, reply
+from bench.noop_app import app, begun, nap, noop, noop_process, unserved
+from longshore.client.kind import Call
+
+DATA = "x" * 100
+TICK_S = 0.02
+CHUNK = 10_000
+FLOWS = 10
+
+
+class Client:
+    """What it can be asked to do."""
+
+    def __init__(self) -> None:
+        self._calls: list[Call[Any]] = []
+        self._background: asyncio.Task[None] | None = None
+        self._submitted = 0
+
+    async def do(self, question: dict[str, Any]) -> Any:
+        """The answer to one question."""
+        match question:
+            case {"do": "prepare", "jobs": jobs, "kind": kind}:
+                job = {"noop": noop, "noop_process": noop_process}[kind]
+                self._calls = [job.call(DATA) for _ in range(jobs)]
+            case {"do": "run"}:
+                return await self._run()
+            case {"do": "latency", "samples": samples, "pause_s": pause_s}:
+                return await latencies(samples, pause_s)
+            case {"do": "load", "rate": rate}:
+                self._background = asyncio.create_task(self._load(rate))
+            case {"do": "flow", "outstanding": outstanding}:
+                self._background = asyncio.create_task(self._flow(outstanding))
+            case {"do": "stop"}:
+                return await self._stop()
+            case {"do": "queue", "jobs": jobs}:
+                await queue(jobs)
+            case _:
+                raise ValueError(f"no such question: {question}")
+        return None
+
+    async def _run(self) -> tuple[float, float]:
+        calls, self._calls = self._calls, []
+        began = time.monotonic()
+        await app.wait_all_async(await app.submit_many_async(calls))
+        return began, time.monotonic()
+
+    async def _load(self, rate: float) -> None:
+        began = time.monotonic()
+        while True:
+            due = round((time.monotonic() - began) * rate) - self._submitted
+            if due > 0:
+                await app.submit_many_async([noop.call(DATA) for _ in range(due)])
+                self._submitted += due
+            await asyncio.sleep(TICK_S)
+
+    async def _flow(self, outstanding: int) -> None:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(FLOWS):
+                group.create_task(self._stream(outstanding // FLOWS))
+
+    async def _stream(self, jobs: int) -> None:
+        while True:
+            handles = await app.submit_many_async([nap.call(DATA) for _ in range(jobs)])
+            self._submitted += jobs
+            await app.wait_all_async(handles)
+
+    async def _stop(self) -> int:
+        if self._background is not None:
+            self._background.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._background
+        submitted, self._submitted, self._background = self._submitted, 0, None
+        return submitted
+
+
+async def latencies(samples: int, pause_s: float) -> dict[str, list[float]]:
+    """Milliseconds from each submit until the job's start, and until its result is here."""
+    to_start, to_result = [], []
+    for _ in range(samples):
+        await asyncio.sleep(pause_s)
+        call = begun.call(DATA)
+        submitted = time.monotonic_ns()
+        handle = await call.submit_async()
+        started = await handle.result_async()
+        to_result.append((time.monotonic_ns() - submitted) / 1e6)
+        to_start.append((started - submitted) / 1e6)
+    return {"start": to_start, "result": to_result}
+
+
+async def queue(jobs: int) -> None:
+    """Submits jobs of a queue that nobody serves."""
+    kind = unserved.options(queue="unserved")
+    for start in range(0, jobs, CHUNK):
+        count = min(CHUNK, jobs - start)
+        await app.submit_many_async([kind.call(DATA) for _ in range(count)])
+
+
+async def main() -> None:
+    """Answers until nobody asks."""
+    client = Client()
+    asked = questions()
+    while (question := await asyncio.to_thread(next, asked, None)) is not None:
+        reply(await client.do(question))
+    await app.close_async()
+
+
+if __name__ == "__main__":
+    uvloop.run(main())

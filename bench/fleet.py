@@ -1,0 +1,105 @@
+"""Longshore as users run it: dispatchers, workers and clients, each a process of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench.helper import ROOT, Helper
+from bench.sizes import Sizes
+from longshore.testing.processes import Process, close_all
+
+ANY = "127.0.0.1:0"
+APP = "bench.noop_app:app"
+SLOTS = 500
+PROCESSES = 2
+FIRST_JOBS = 200
+KINDS = ("noop", "noop_process")
+
+
+class Fleet:
+    """Processes that are ready, and one client for each dispatcher."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        self.url = url
+        self.dispatchers: list[Process] = []
+        self.workers: list[Process] = []
+        self.clients: list[Helper] = []
+        self._folder = folder
+
+    def add_dispatcher(self) -> Process:
+        """One more, on ports of its own."""
+        words = ["--store", self.url, "--backend", ANY, "--frontend", ANY]
+        process = Process("dispatcher", *words, log=self._log("dispatcher"))
+        self.dispatchers.append(process)
+        return process.ready()
+
+    def add_worker(self, first: int = 0, slots: int = SLOTS) -> Process:
+        """One more, not waited for, that turns to the `first`-th dispatcher before the others."""
+        words = ["--app", APP, "--slots", str(slots), "--processes", str(PROCESSES)]
+        words += ["--connect", self._addresses("backend", first)]
+        process = Process("worker", *words, cwd=ROOT, log=self._log("worker"))
+        self.workers.append(process)
+        return process
+
+    def add_client(self, first: int = 0) -> Helper:
+        """One more, that turns to the `first`-th dispatcher before the others."""
+        where = self._addresses("frontend", first)
+        client = Helper("client", env={"LONGSHORE_CONNECT": where})
+        self.clients.append(client)
+        return client
+
+    def _addresses(self, socket: str, first: int) -> str:
+        turned = self.dispatchers[first:] + self.dispatchers[:first]
+        return ",".join(dispatcher.facts[socket] for dispatcher in turned)
+
+    def _log(self, role: str) -> Path:
+        return self._folder / f"{role}.log"
+
+    def run(self, jobs: int, kind: str = "noop") -> float:
+        """Jobs per second, from the first submit until each client knows all its outcomes."""
+        share = jobs // len(self.clients)
+        for client in self.clients:
+            client.ask(do="prepare", jobs=share, kind=kind)
+        for client in self.clients:
+            client.tell(do="run")
+        times = [client.answer() for client in self.clients]
+        began, ended = min(time[0] for time in times), max(time[1] for time in times)
+        return share * len(self.clients) / float(ended - began)
+
+    def warm(self, sizes: Sizes, kind: str = "noop") -> int:
+        """Runs some jobs, and answers how many make a run of about the wanted length."""
+        rate = self.run(FIRST_JOBS, kind)
+        rate = self.run(self._fitting(rate, sizes), kind)
+        return self._fitting(rate, sizes)
+
+    def _fitting(self, rate: float, sizes: Sizes) -> int:
+        jobs = min(sizes.most_jobs, max(FIRST_JOBS, round(rate * sizes.run_s)))
+        return jobs // len(self.clients) * len(self.clients)
+
+    def close(self) -> None:
+        """Everything ends."""
+        for client in self.clients:
+            client.close()
+        close_all([*self.dispatchers, *self.workers])
+
+
+@contextmanager
+def fleet(
+    url: str, folder: Path, *, dispatchers: int = 1, workers: int = 2, slots: int = SLOTS
+) -> Iterator[Fleet]:
+    """A fleet that is ready; the workers are spread over the dispatchers."""
+    made = Fleet(url, folder)
+    try:
+        for _ in range(dispatchers):
+            made.add_dispatcher()
+        for number in range(workers):
+            made.add_worker(number % dispatchers, slots)
+        for number in range(dispatchers):
+            made.add_client(number)
+        for worker in made.workers:
+            worker.ready()
+        yield made
+    finally:
+        made.close()

@@ -1,0 +1,222 @@
+"""Results as Markdown: the verdict first, then a table for each workload."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from bench.pairs import Ratio
+from bench.results import Results
+from bench.verdict import verdicts
+
+PLOTS = ("throughput", "latency", "flatness", "scale")
+
+
+def write_report(results: Results, folder: Path) -> None:
+    """`results.md` in the folder."""
+    lines = [*_head(results), *_verdict(results)]
+    for part in _PARTS:
+        lines += part(results)
+    for name in PLOTS:
+        if (folder / f"{name}.png").exists():
+            lines += ["", f"![{name}]({name}.png)"]
+    (folder / "results.md").write_text("\n".join(lines) + "\n")
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
+    """A Markdown table."""
+    lines = ["", "| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    return lines + ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
+
+
+def shown(ratio: Ratio | None) -> str:
+    """A ratio with its spread."""
+    return f"{ratio.median:.2f} ({ratio.low:.2f}–{ratio.high:.2f})" if ratio else ""
+
+
+def _head(results: Results) -> Iterator[str]:
+    yield "# Longshore, measured"
+    yield ""
+    yield f"{results.at}, on: {results.machine}."
+    yield f"Load of the machine before the run: {results.load_before:.2f}."
+    yield ""
+    yield "Ratios are medians of interleaved pairs, with the least and the most in brackets."
+    yield "PostgreSQL runs with fsync on, all else as it comes."
+    for name, reason in results.failures.items():
+        yield ""
+        yield f"**{name} failed**: {reason.splitlines()[0]}"
+
+
+def _verdict(results: Results) -> list[str]:
+    found = verdicts(results)
+    if not found:
+        return []
+    rows = [(v.level, v.required, v.aimed, v.measured, v.word) for v in found]
+    return ["", "## Verdict", *table(["level", "required", "aimed", "measured", ""], rows)]
+
+
+def _limit(results: Results) -> Iterator[str]:
+    if results.limit is None:
+        return
+    yield from ["", "## Limit: the bare SQL of the hot path"]
+    tried = {name for ceiling in results.limit.ceilings.values() for name in ceiling.tried}
+    ways = sorted(tried)
+    rows = [
+        (
+            ceiling.store,
+            f"{ceiling.jobs_per_s:,.0f}",
+            f"{ceiling.way}, {ceiling.connections}",
+            *(f"{ceiling.tried[way]:,.0f}" if way in ceiling.tried else "" for way in ways),
+        )
+        for ceiling in results.limit.ceilings.values()
+    ]
+    yield from table(["store", "best, jobs/s", "way, connections", *ways], rows)
+    rows = [
+        (store, *(f"{t.p50_ms:.2f} / {t.p99_ms:.2f}" for t in (h.commit, h.round_trip, h.both)))
+        for store, h in results.limit.hops.items()
+    ]
+    head = ["store", "commit, ms p50 / p99", "ZeroMQ round trip", "one after the other"]
+    yield from table(head, rows)
+
+
+def _throughput(results: Results) -> Iterator[str]:
+    if results.throughput is None:
+        return
+    yield from ["", "## Throughput"]
+    rows = [
+        (
+            case.store,
+            case.dispatchers,
+            "coroutines" if case.kind == "noop" else "child processes",
+            f"{case.jobs:,}",
+            f"{case.jobs_per_s:,.0f} ({min(case.rates):,.0f}–{max(case.rates):,.0f})",
+            shown(case.of_limit),
+        )
+        for case in results.throughput.cases
+    ]
+    yield from table(["store", "dispatchers", "jobs are", "N", "jobs/s", "of the limit"], rows)
+
+
+def _peers(results: Results) -> Iterator[str]:
+    if results.peers is None:
+        return
+    yield from ["", "## Peers, in the same run"]
+    ours = results.peers
+    settings = "1 dispatcher, 2 workers of 500 slots"
+    rate = f"**{ours.jobs_per_s:,.0f}**"
+    rows: list[Sequence[object]] = [
+        ("**longshore**", "postgresql", f"{ours.jobs:,}", rate, "", "yes", "yes", settings)
+    ]
+    for peer in sorted(ours.peers, key=lambda peer: -(peer.ratio.other if peer.ratio else 0)):
+        rate = f"{peer.ratio.other:,.0f}" if peer.ratio else f"failed: {_first(peer.failure)}"
+        words = ["yes" if word else "no" for word in (peer.survives, peer.keeps_results)]
+        name = f"{peer.name} {peer.version}"
+        rows.append(
+            (name, peer.store, f"{peer.jobs:,}", rate, shown(peer.ratio), *words, peer.note)
+        )
+    head = ["", "store", "N", "jobs/s", "longshore is so many times as fast"]
+    yield from table([*head, "survives kill -9 of its store", "keeps results", "settings"], rows)
+
+
+def _first(text: str) -> str:
+    return (text.splitlines() or [""])[0].replace("|", "/")
+
+
+def _latency(results: Results) -> Iterator[str]:
+    if results.latency is None:
+        return
+    yield from ["", "## Latency, ms p50 / p99"]
+    rows = [
+        (
+            case.store,
+            f"{case.load} ({case.jobs_per_s:,.0f} jobs/s)" if case.jobs_per_s else case.load,
+            f"{case.to_start.p50_ms:.2f} / {case.to_start.p99_ms:.2f}",
+            f"{case.to_result.p50_ms:.2f} / {case.to_result.p99_ms:.2f}",
+            f"{case.least.both.p50_ms:.2f} / {case.least.both.p99_ms:.2f}",
+            f"{case.p50_ratio:.2f} / {case.p99_ratio:.2f}",
+        )
+        for case in results.latency.cases
+    ]
+    head = ["store", "load", "submit → start", "submit → result", "commit + two hops", "ratio"]
+    yield from table(head, rows)
+
+
+def _flatness(results: Results) -> Iterator[str]:
+    flat = results.flatness
+    if flat is None:
+        return
+    yield from ["", "## Flatness"]
+    held = f"an old snapshot is held for {flat.snapshot_s:.0f} s of load"
+    rows: list[Sequence[object]] = [
+        ("postgres", "empty", "1", flat.empty.rows, flat.empty.entries),
+        ("postgres", held, shown(flat.curve), flat.snapshot.rows, flat.snapshot.entries),
+    ]
+    for point in flat.points:
+        reads = (point.reads.rows, point.reads.entries) if point.reads else ("", "")
+        rows.append((point.store, point.name, shown(point.ratio), *reads))
+    head = ["store", "what it holds", "throughput of that on an empty one"]
+    yield from table([*head, "rows a claim of 100 reads", "index entries"], rows)
+
+
+def _scale(results: Results) -> Iterator[str]:
+    if results.scale is None:
+        return
+    yield from ["", "## Scale: idle workers of one dispatcher"]
+    rows = [
+        (
+            f"{crowd.workers:,}",
+            f"{crowd.cpu_percent:.1f} %",
+            f"{crowd.memory_mb:.0f} MB",
+            f"{crowd.writes_per_s:.1f}",
+            f"{crowd.commits_per_s:.1f}",
+            f"{crowd.wal_bytes_per_s / 1000:.1f} kB",
+            f"{crowd.join_s:.1f} s",
+        )
+        for crowd in results.scale.crowds
+    ]
+    head = ["workers", "CPU of a core", "memory", "rows written a second", "commits a second"]
+    yield from table([*head, "WAL a second", "all joined within"], rows)
+
+
+def _recovery(results: Results) -> Iterator[str]:
+    if results.recovery is None:
+        return
+    yield from ["", "## Recovery: kill -9 under load, two dispatchers, three workers"]
+    rows = [
+        (
+            kill.role,
+            f"{kill.usual_gap_s:.2f} s",
+            f"{kill.gap_s:.2f} s",
+            "" if kill.ran_s is None else f"{kill.held} jobs within {kill.ran_s:.1f} s",
+        )
+        for kill in results.recovery.kills
+    ]
+    head = [
+        "killed",
+        "longest gap before",
+        "longest gap after",
+        "what it (or its workers) held had run",
+    ]
+    yield from table(head, rows)
+
+
+def _cost(results: Results) -> Iterator[str]:
+    if results.cost is None:
+        return
+    job, queued = results.cost.per_job, results.cost.queued
+    store = job.store
+    yield from ["", "## Cost of one job"]
+    head = ["WAL bytes", "commits", "rows inserted", "updated", "deleted", "dead", "bytes on disk"]
+    row = [f"{store.wal_bytes:,.0f}", f"{store.commits:.4f}", f"{store.inserted:.3f}"]
+    row += [f"{store.updated:.3f}", f"{store.deleted:.3f}", f"{store.dead:.3f}"]
+    yield from table(head, [[*row, f"{store.disk_bytes:,.0f}"]])
+    spent = (job.dispatcher_us, job.workers_us, job.postgres_us, job.client_us)
+    head = ["CPU of the dispatcher", "of the workers", "of PostgreSQL", "of the client"]
+    yield from table(head, [[f"{us:.0f} µs" for us in spent]])
+    yield ""
+    how = "submitted through the client" if queued.by_client else "put there by SQL"
+    yield f"A dispatcher with {queued.jobs:,} jobs queued ({how}) and {queued.workers:,} workers"
+    yield f"has {queued.memory_mb:.0f} MB in memory, and had {queued.peak_mb:.0f} at most."
+
+
+_PARTS = (_limit, _throughput, _peers, _latency, _flatness, _scale, _recovery, _cost)

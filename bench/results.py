@@ -1,0 +1,46 @@
+"""All that one run found."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from msgspec import Struct
+
+from bench.beside import Beside
+from bench.cost import Cost
+from bench.flatness import Flatness
+from bench.latency import Latency
+from bench.limit import Limit
+from bench.machine import Machine
+from bench.recovery import Recovery
+from bench.scale import Scale
+from bench.throughput import Throughput
+
+
+class Results(Struct):
+    """What each workload found; none if it was not run, or failed (then `failures` says why)."""
+
+    WORKLOADS: ClassVar[tuple[str, ...]] = (
+        "limit",
+        "throughput",
+        "peers",
+        "latency",
+        "flatness",
+        "scale",
+        "recovery",
+        "cost",
+    )
+
+    machine: Machine
+    at: str
+    load_before: float = 0.0
+    limit: Limit | None = None
+    throughput: Throughput | None = None
+    peers: Beside | None = None
+    latency: Latency | None = None
+    flatness: Flatness | None = None
+    scale: Scale | None = None
+    recovery: Recovery | None = None
+    cost: Cost | None = None
+    failures: dict[str, str] = {}
+    seconds: dict[str, float] = {}

@@ -1,0 +1,15 @@
+"""How fast Longshore is here, beside what the database can do and beside the others.
+
+make bench                                                  about ten minutes
+.venv/bin/python bench/run.py --quick                       to try it
+.venv/bin/python bench/run.py --only throughput,peers --peers pgqueuer
+"""
+
+import sys
+from pathlib import Path
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).resolve().parent.parent)
+    from bench.suite import main
+
+    sys.exit(main(__doc__))

@@ -1,0 +1,77 @@
+"""How much is measured: quick to try, ten minutes by default, or in full."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class Sizes(Struct, frozen=True, kw_only=True):
+    """Every number of jobs, samples and seconds. These are the default ones."""
+
+    pairs: int = 5
+    run_s: float = 1.5
+    """How long one run of a pair should take about; the number of jobs follows from it."""
+    most_jobs: int = 20_000
+    limit_jobs: int = 40_000
+    limit_rounds: int = 2
+    connections: tuple[int, ...] = (1, 2, 3, 4)
+    dispatchers: tuple[int, ...] = (1, 2)
+    most_peers: int = 100
+    peer_share: float = 0.4
+    """Of the jobs that each peer could do in reasonable time."""
+    samples: int = 500
+    pause_s: float = 0.005
+    """Between two samples of a latency, so that the machine is idle when each begins."""
+    unserved: int = 1_000_000
+    ended: int = 1_000_000
+    delayed: int = 100_000
+    fillings: int = 3
+    snapshot_s: float = 60.0
+    slice_s: float = 4.0
+    idle_workers: tuple[int, ...] = (100, 1_000, 5_000)
+    watch_s: float = 10.0
+    """As long as a dispatcher waits between two notes of who was heard of, or longer."""
+    cost_jobs: int = 40_000
+    queued: int = 1_000_000
+    queued_workers: int = 1_000
+    queue_by_client: bool = False
+
+
+DEFAULT = Sizes()
+FULL = Sizes(
+    run_s=4.0,
+    most_jobs=100_000,
+    limit_jobs=80_000,
+    limit_rounds=3,
+    peer_share=1.0,
+    samples=4_000,
+    ended=10_000_000,
+    snapshot_s=600.0,
+    slice_s=10.0,
+    watch_s=30.0,
+    cost_jobs=200_000,
+    queue_by_client=True,
+)
+QUICK = Sizes(
+    pairs=1,
+    run_s=0.3,
+    most_jobs=2_000,
+    limit_jobs=3_000,
+    limit_rounds=1,
+    dispatchers=(1,),
+    most_peers=1,
+    peer_share=0.1,
+    connections=(1, 2),
+    samples=50,
+    unserved=20_000,
+    ended=20_000,
+    delayed=5_000,
+    fillings=1,
+    snapshot_s=1.0,
+    slice_s=0.3,
+    idle_workers=(50, 100),
+    watch_s=1.5,
+    cost_jobs=3_000,
+    queued=20_000,
+    queued_workers=100,
+)

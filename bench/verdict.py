@@ -1,0 +1,166 @@
+"""The level that Longshore is held to, and whether a run reached it."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from bench.pairs import Ratio
+from bench.results import Results
+
+FLAT = 0.9
+
+
+class Verdict(Struct, frozen=True):
+    """One level: what is required, what is aimed at, what was found. `met` is of the required."""
+
+    level: str
+    required: str
+    aimed: str
+    measured: str
+    met: bool
+    reached_aim: bool | None = None
+
+    @property
+    def word(self) -> str:
+        """The verdict in a word or two."""
+        if not self.met:
+            return "**not met**"
+        return "met, aim reached" if self.reached_aim else "met"
+
+
+def verdicts(results: Results) -> list[Verdict]:
+    """Every level that this run can say something of."""
+    parts = (_peers, _limit, _sqlite, _latency, _flatness, _memory, _idle)
+    return [verdict for part in parts for verdict in part(results)]
+
+
+def _peers(results: Results) -> Iterator[Verdict]:
+    if results.peers is None:
+        return
+    for peer in results.peers.peers:
+        if peer.ratio is None:
+            continue
+        aim = "1.5 times" if peer.name == "pgqueuer" else ""
+        yield Verdict(
+            f"throughput on PostgreSQL, against {peer.name}",
+            "ahead",
+            aim,
+            f"{peer.ratio.median:.2f} times ({peer.ratio.low:.2f} to {peer.ratio.high:.2f})",
+            peer.ratio.median > 1,
+            peer.ratio.median >= 1.5 if aim else None,
+        )
+
+
+def _limit(results: Results) -> Iterator[Verdict]:
+    if results.throughput is None:
+        return
+    for case in results.throughput.cases:
+        ratio = case.of_limit
+        if ratio is None or case.store != "postgres":
+            continue
+        many = "1 dispatcher" if case.dispatchers == 1 else f"{case.dispatchers} dispatchers"
+        yield Verdict(
+            f"throughput on PostgreSQL, {many}, of the limit",
+            "0.4",
+            "0.6",
+            f"{ratio.median:.2f} ({ratio.low:.2f} to {ratio.high:.2f})",
+            ratio.median >= 0.4,
+            ratio.median >= 0.6,
+        )
+
+
+def _sqlite(results: Results) -> Iterator[Verdict]:
+    if results.throughput is None:
+        return
+    file = results.throughput.best("sqlite").jobs_per_s
+    server = results.throughput.best("postgres").jobs_per_s
+    yield Verdict(
+        "throughput on SQLite",
+        f"{server:,.0f} jobs/s (PostgreSQL's)",
+        "20,000 jobs/s",
+        f"{file:,.0f} jobs/s",
+        file >= server,
+        file >= 20_000,
+    )
+
+
+def _latency(results: Results) -> Iterator[Verdict]:
+    if results.latency is None:
+        return
+    case = results.latency.case("postgres")
+    least = case.least.both
+    for name, most, found, least_ms, ratio in (
+        ("p50", 2.5, case.to_start.p50_ms, least.p50_ms, case.p50_ratio),
+        ("p99", 4.0, case.to_start.p99_ms, least.p99_ms, case.p99_ratio),
+    ):
+        yield Verdict(
+            f"idle latency submit → start, {name}, in (one commit + two hops)",
+            f"at most {most:g} times",
+            "",
+            f"{ratio:.2f} times ({found:.2f} ms in {least_ms:.2f} ms)",
+            ratio <= most,
+        )
+
+
+def _flatness(results: Results) -> Iterator[Verdict]:
+    flat = results.flatness
+    if flat is None:
+        return
+    for point in flat.points:
+        ratio = point.ratio
+        shown = f"{ratio.median:.2f} ({ratio.low:.2f} to {ratio.high:.2f})"
+        yield _flat(f"{point.store}, {point.name}", ratio.spread, ratio.median, shown)
+    curve = _smoothed(flat.curve)
+    third = max(1, len(curve) // 3)
+    fall = statistics.fmean(curve[-third:]) / statistics.fmean(curve[:third])
+    shown = (
+        f"lowest {min(curve):.2f}, median {flat.curve.median:.2f}, last third of first {fall:.2f}"
+    )
+    name = f"postgres, {flat.snapshot_s:.0f} s under an old snapshot"
+    yield _flat(name, flat.curve.spread, min(curve), shown)
+    rows = {"empty": flat.empty.rows, "old snapshot": flat.snapshot.rows}
+    rows |= {point.name: point.reads.rows for point in flat.points if point.reads}
+    shown = ", ".join(f"{name}: {count}" for name, count in rows.items())
+    same = len(set(rows.values())) == 1
+    yield Verdict("rows read by a claim of 100", "the same at every point", "", shown, same)
+
+
+def _flat(name: str, spread: float, lowest: float, shown: str) -> Verdict:
+    required = f"{FLAT} of empty, less the spread of {spread:.2f}"
+    return Verdict(f"flat: {name}", required, "", shown, lowest >= FLAT - spread)
+
+
+def _smoothed(curve: Ratio) -> list[float]:
+    """Each point with its neighbours: one slow moment of the machine is no slope."""
+    points = [one / other for one, other in zip(curve.ones, curve.others, strict=True)]
+    return [
+        statistics.median(points[max(0, place - 1) : place + 2]) for place in range(len(points))
+    ]
+
+
+def _memory(results: Results) -> Iterator[Verdict]:
+    if results.cost is None:
+        return
+    queued = results.cost.queued
+    yield Verdict(
+        f"dispatcher's memory, {queued.jobs:,} jobs queued, {queued.workers:,} workers",
+        "under 200 MB",
+        "",
+        f"{queued.memory_mb:.0f} MB (at most {queued.peak_mb:.0f})",
+        queued.memory_mb < 200,
+    )
+
+
+def _idle(results: Results) -> Iterator[Verdict]:
+    crowd = results.scale.crowd(1_000) if results.scale else None
+    if crowd is not None:
+        yield Verdict(
+            "CPU of a dispatcher with 1,000 idle workers",
+            "under 10 % of a core",
+            "",
+            f"{crowd.cpu_percent:.1f} %",
+            crowd.cpu_percent < 10,
+        )
