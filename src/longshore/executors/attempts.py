@@ -38,16 +38,16 @@ class Attempts:
     def __init__(self, on_report: OnReport, on_log: OnLog) -> None:
         self._on_report = on_report
         self._on_log = on_log
-        self._running: dict[Attempt, Running] = {}
+        self._running: dict[int, Running] = {}
 
     def add(self, assignment: Assignment) -> Running:
         """Takes in an attempt."""
-        running = self._running[assignment.held] = Running(assignment)
+        running = self._running[assignment.token] = Running(assignment)
         return running
 
     def get(self, attempt: Attempt) -> Running | None:
         """An attempt that was not reported yet."""
-        return self._running.get(attempt)
+        return self._running.get(attempt[1])
 
     def on_host(self, host: Host) -> list[Running]:
         """The attempts that were sent to this host and have not ended."""
@@ -64,14 +64,14 @@ class Attempts:
 
     def end(self, report: Report) -> None:
         """Reports an attempt, unless that was done."""
-        running = self._running.pop(report.attempt, None)
+        running = self._running.pop(report.token, None)
         if running is not None:
             running.stop_timers()
             self._on_report(report)
 
     def log(self, entry: LogEntry) -> None:
         """Passes on what an attempt says, until its end is reported."""
-        if (entry.job, entry.token) in self._running:
+        if entry.token in self._running:
             self._on_log(entry)
 
     def clear(self) -> None:

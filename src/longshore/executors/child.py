@@ -52,7 +52,7 @@ class ChildExecutor:
         self._abort_grace_s = abort_grace_s
         self._start_timeout_s = start_timeout_s
         self._attempts = Attempts(on_report, on_log)
-        self._waiting: dict[Attempt, Running] = {}
+        self._waiting: dict[int, Running] = {}
         self._hosts: dict[Host, Running | None] = {}
         self._idle: list[Host] = []
         self._growing: set[asyncio.Task[None]] = set()
@@ -66,7 +66,7 @@ class ChildExecutor:
 
     def start(self, assignment: Assignment) -> None:
         """Begins an attempt, as soon as there is a host for it."""
-        self._waiting[assignment.held] = self._attempts.add(assignment)
+        self._waiting[assignment.token] = self._attempts.add(assignment)
         self._place()
 
     def abort(self, attempt: Attempt, report: Report) -> None:
@@ -77,7 +77,7 @@ class ChildExecutor:
         assert report.attempt == attempt
         running.abort_report = report
         if running.host is None:
-            del self._waiting[attempt]
+            del self._waiting[attempt[1]]
             self._loop.call_soon(self._attempts.end, report)
         else:
             running.host.send(Abort((attempt,)))
@@ -86,8 +86,8 @@ class ChildExecutor:
 
     def kill(self) -> None:
         """Kills every process with a job; what was not aborted already is handed back."""
-        for attempt, running in list(self._waiting.items()):
-            self.abort(attempt, released(running.assignment))
+        for running in list(self._waiting.values()):
+            self.abort(running.assignment.held, released(running.assignment))
         for host, given in self._hosts.items():
             if given is not None:
                 given.abort_report = given.abort_report or released(given.assignment)
@@ -120,7 +120,7 @@ class ChildExecutor:
     def _give(self, host: Host, running: Running) -> None:
         # A host that died while it was idle must not be blamed on the attempt.
         if host.send(Run((running.assignment,))):
-            del self._waiting[running.assignment.held]
+            del self._waiting[running.assignment.token]
             self._hosts[host] = running
             self._attempts.sent(running, host, self.abort)
 

@@ -52,7 +52,7 @@ class CoroutineExecutor:
         self._abort_grace_s = abort_grace_s
         self._start_timeout_s = start_timeout_s
         self._attempts = Attempts(on_report, on_log)
-        self._unsent: dict[Attempt, Running] = {}
+        self._unsent: dict[int, Running] = {}
         self._is_flush_due = False
         self._host: Host | None = None
         self._restarts = Restarts()
@@ -65,7 +65,7 @@ class CoroutineExecutor:
 
     def start(self, assignment: Assignment) -> None:
         """Begins an attempt, as soon as there is a host."""
-        self._unsent[assignment.held] = self._attempts.add(assignment)
+        self._unsent[assignment.token] = self._attempts.add(assignment)
         if not self._is_flush_due:
             self._is_flush_due = True
             self._loop.call_soon(self._flush)
@@ -78,7 +78,7 @@ class CoroutineExecutor:
         assert report.attempt == attempt
         running.abort_report = report
         if running.host is None:
-            del self._unsent[attempt]
+            del self._unsent[attempt[1]]
             self._loop.call_soon(self._attempts.end, report)
         else:
             running.host.send(Abort((attempt,)))
@@ -86,8 +86,8 @@ class CoroutineExecutor:
 
     def kill(self) -> None:
         """Kills everything at once; what was not aborted already is handed back."""
-        for attempt, running in list(self._unsent.items()):
-            self.abort(attempt, released(running.assignment))
+        for running in list(self._unsent.values()):
+            self.abort(running.assignment.held, released(running.assignment))
         if self._host is not None:
             self._host.kill()
 
@@ -112,7 +112,7 @@ class CoroutineExecutor:
             if not self._host.send(Run([running.assignment for running in part])):
                 return  # the next host gets them
             for running in part:
-                del self._unsent[running.assignment.held]
+                del self._unsent[running.assignment.token]
                 self._attempts.sent(running, self._host, self.abort)
 
     def _receive(self, host: Host, message: FromHost) -> None:

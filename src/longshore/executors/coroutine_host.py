@@ -45,7 +45,7 @@ class CoroutineHost:
         self._handlers = handlers
         self._loop = _new_event_loop()
         self._thread = threading.get_ident()
-        self._running: dict[Attempt, _Running] = {}
+        self._running: dict[int, _Running] = {}
         self._reports: list[Report] = []
         self._stopped: list[Attempt] = []
         self._entries: list[LogEntry] = []
@@ -81,11 +81,11 @@ class CoroutineHost:
     def _begin(self, assignment: Assignment) -> None:
         context = Context(assignment, self._wake)
         task = self._loop.create_task(self._perform(assignment, context))
-        self._running[assignment.held] = _Running(task, context)
+        self._running[assignment.token] = _Running(task, context)
         task.add_done_callback(functools.partial(self._end, assignment, context))
 
     def _abort(self, attempt: Attempt) -> None:
-        running = self._running.get(attempt)
+        running = self._running.get(attempt[1])
         if running is not None and running.task.cancel():
             running.context.mark_cancelled()
 
@@ -105,7 +105,7 @@ class CoroutineHost:
         return succeeded(assignment, call.handler, context, value)
 
     def _end(self, assignment: Assignment, context: Context, task: asyncio.Task[Report]) -> None:
-        del self._running[assignment.held]
+        del self._running[assignment.token]
         self._entries += context.unsaid()
         if context.cancelled:
             self._stopped.append(assignment.held)

@@ -69,7 +69,8 @@ class Attendance(ABC):
         self.heard_at = now
         self.draining = draining
         self.given = 0
-        self.placed: dict[m.Attempt, Sent] = {}
+        self.placed: dict[int, Sent] = {}
+        """What the store has placed here, by token."""
         self.unheard: list[m.Ack] = []
         self.free: dict[Pool, int] = {Pool.COROUTINE: info.slots, Pool.PROCESS: info.processes}
         for claimed in attended.placed:
@@ -85,10 +86,16 @@ class Attendance(ABC):
         return info.pool if info is not None else Pool.COROUTINE
 
     def _place(self, claimed: Claimed, seq: int) -> None:
-        attempt = claimed.id, claimed.token
-        if attempt not in self.placed:
+        if claimed.token not in self.placed:
             self.free[self._pool(claimed.kind)] -= 1
-            self.placed[attempt] = Sent(claimed, seq)
+            self.placed[claimed.token] = Sent(claimed, seq)
+
+    def _sent(self, attempt: m.Attempt) -> Sent | None:
+        """What is placed here under an attempt's token, if it is that attempt."""
+        job, token = attempt
+        sent = self.placed.get(token)
+        # Numbers, because to compare two UUIDs takes several times as long.
+        return sent if sent is not None and sent.claimed.id.int == job.int else None
 
     @abstractmethod
     def assign(self, claimed: Sequence[Claimed]) -> list[list[bytes]]:
@@ -100,7 +107,7 @@ class Attendance(ABC):
 
     def stopping_s(self, attempt: m.Attempt, now: float) -> float:
         """For how long it has been told to stop an attempt; 0 when that begins now."""
-        sent = self.placed.get(attempt)
+        sent = self._sent(attempt)
         if sent is None:
             return 0.0
         if sent.stop_at is None:
@@ -126,7 +133,7 @@ class Attendance(ABC):
 
     def reported(self, attempt: m.Attempt) -> Claimed | None:
         """An attempt ended at the worker: its slot is free. None if it is not this session's."""
-        sent = self.placed.get(attempt)
+        sent = self._sent(attempt)
         if sent is None:
             return None
         if not sent.reported:
@@ -136,13 +143,13 @@ class Attendance(ABC):
 
     def settled(self, attempt: m.Attempt) -> None:
         """The store has the end of an attempt, or has given it to somebody else."""
-        self.reported(attempt)
-        self.placed.pop(attempt, None)
+        if self.reported(attempt) is not None:
+            del self.placed[attempt[1]]
 
     def undeliverable(self, claimed: Sequence[Claimed]) -> None:
         """The message that assigned these attempts could not be sent."""
         for one in claimed:
-            self.placed[one.id, one.token].undeliverable = True
+            self.placed[one.token].undeliverable = True
 
     def undelivered(self) -> list[Claimed]:
         """Attempts that cannot have reached the worker."""
@@ -176,8 +183,8 @@ class FullAttendance(Attendance):
     def welcome(self, ready: m.Ready, ping_s: float, lease_s: float) -> list[list[bytes]]:
         """The first messages of a session: WELCOME, what the worker lacks, what it must drop."""
         self._noted(ready.held, self.heard_at)
-        held = {*ready.held, *ready.unacknowledged}
-        lacking = [sent.claimed for key, sent in self.placed.items() if key not in held]
+        held = _tokens(ready.held, ready.unacknowledged)
+        lacking = [sent.claimed for token, sent in self.placed.items() if token not in held]
         frames = [encode(m.Welcome(self.session, ping_s, lease_s))]
         frames += self._jobs(lacking)
         frames += self._aborts(ready.held)
@@ -196,7 +203,7 @@ class FullAttendance(Attendance):
         self._seq += 1
         for one in claimed:
             self._place(one, self._seq)
-            sent = self.placed[one.id, one.token]
+            sent = self.placed[one.token]
             sent.seq, sent.undeliverable = self._seq, False
         return [encode(m.Jobs(self._seq, tuple(map(assignment, claimed))))]
 
@@ -205,7 +212,7 @@ class FullAttendance(Attendance):
         return [encode(m.Abort(tuple(attempts), reason))]
 
     def _aborts(self, held: Iterable[m.Attempt]) -> list[list[bytes]]:
-        foreign = tuple(attempt for attempt in held if attempt not in self.placed)
+        foreign = tuple(attempt for attempt in held if self._sent(attempt) is None)
         return self.abort(foreign, "the job is not this worker's any more") if foreign else []
 
     def acknowledge(self, ack: m.Ack) -> list[list[bytes]]:
@@ -214,13 +221,13 @@ class FullAttendance(Attendance):
 
     def _noted(self, held: Iterable[m.Attempt], now: float) -> None:
         for attempt in held:
-            sent = self.placed.get(attempt)
+            sent = self._sent(attempt)
             if sent is not None and sent.held_at is None:
                 sent.held_at, sent.undeliverable = now, False
 
     def is_overdue(self, claimed: Claimed, now: float, margin_s: float) -> bool:
         """Whether it was stopped, or should have been: its time counts from its start here."""
-        sent = self.placed.get((claimed.id, claimed.token))
+        sent = self.placed.get(claimed.token)
         if sent is None or sent.held_at is None or claimed.options.timeout_s is None:
             return False
         return now - sent.held_at >= claimed.options.timeout_s + margin_s
@@ -242,13 +249,17 @@ class FullAttendance(Attendance):
             frames.append(encode(m.Exit(DRAINED)))
         self.draining = self.draining or ping.draining
         self._noted(ping.held, now)
-        held = {*ping.held, *ping.unacknowledged}
+        held = _tokens(ping.held, ping.unacknowledged)
         lost = [
             sent.claimed
-            for attempt, sent in self.placed.items()
+            for token, sent in self.placed.items()
             if (sent.seq <= ping.seen or sent.undeliverable)
-            and not (sent.reported or attempt in held)
+            and not (sent.reported or token in held)
         ]
         frames += self._jobs(lost)
         frames += self._aborts(ping.held)
         return frames
+
+
+def _tokens(*attempts: Iterable[m.Attempt]) -> set[int]:
+    return {token for some in attempts for _, token in some}

@@ -168,7 +168,7 @@ class PlainAttendance(Attendance):
 
     def undeliverable(self, claimed: Sequence[Claimed]) -> None:
         """The job could not be sent, so there is nobody."""
-        super().undeliverable([one for one in claimed if (one.id, one.token) in self.placed])
+        super().undeliverable([one for one in claimed if one.token in self.placed])
 
     def abort(self, attempts: Sequence[m.Attempt], reason: str) -> list[list[bytes]]:
         """Nothing: whatever it is told, it takes for a job."""
@@ -203,7 +203,7 @@ class PlainAttendance(Attendance):
         """It lives; answers whether that means that it can take a job again."""
         if not self.busy:
             return False
-        if any(attempt in self.placed for attempt in self._owing):
+        if any(token in self.placed for _, token in self._owing):
             self._pings_at_work += 1
             return False
         if self._must_answer or self._pings_at_work > PINGS_IN_FLIGHT:

@@ -101,10 +101,11 @@ class WorkerSession:
         self._ready = ready
         self._patience = patience
         self._outgoing: list[list[bytes]] = []
-        self._running: set[m.Attempt] = set()
-        self._had: OrderedDict[m.Attempt, None] = OrderedDict()
+        # By token: each is given once, ever.
+        self._running: dict[int, UUID] = {}
+        self._had: OrderedDict[int, None] = OrderedDict()
         self._fresh: list[m.Report] = []
-        self._unacknowledged: dict[m.Attempt, m.Report] = {}
+        self._unacknowledged: dict[int, m.Report] = {}
         self._said: deque[LogEntry] = deque(maxlen=MOST_LOG_ENTRIES)
         self._lease: Lease | None = None
         self._ready_at = 0.0
@@ -131,7 +132,12 @@ class WorkerSession:
     @property
     def running(self) -> frozenset[m.Attempt]:
         """The attempts that were started and have not ended."""
-        return frozenset(self._running)
+        return frozenset((job, token) for token, job in self._running.items())
+
+    @property
+    def _reported(self) -> tuple[m.Attempt, ...]:
+        """The attempts whose reports were not acknowledged."""
+        return tuple(report.attempt for report in self._unacknowledged.values())
 
     @property
     def settled(self) -> bool:
@@ -150,8 +156,8 @@ class WorkerSession:
         return structs.replace(
             self._ready,
             session=self._asked,
-            held=tuple(self._running),
-            unacknowledged=tuple(self._unacknowledged),
+            held=tuple(self.running),
+            unacknowledged=self._reported,
         )
 
     def rejoin(self, worker: UUID, now: float) -> None:
@@ -172,9 +178,8 @@ class WorkerSession:
 
         What ended after the worker had to give it up is nobody's business any more.
         """
-        if report.attempt in self._running:
-            self._running.discard(report.attempt)
-            self._unacknowledged[report.attempt] = report
+        if self._running.pop(report.token, None) is not None:
+            self._unacknowledged[report.token] = report
             self._fresh.append(report)
 
     def said(self, entry: LogEntry) -> None:
@@ -249,8 +254,8 @@ class WorkerSession:
         message = m.Ping(
             self._ping_no,
             self._seen,
-            tuple(self._running),
-            tuple(self._unacknowledged),
+            tuple(self.running),
+            self._reported,
             self._ready.draining,
             self.stats,
         )
@@ -277,7 +282,7 @@ class WorkerSession:
                 return [
                     Stop(attempt, message.reason)
                     for attempt in message.attempts
-                    if attempt in self._running
+                    if attempt[1] in self._running
                 ]
             case m.Ack():
                 return self._acknowledged(message)
@@ -326,15 +331,15 @@ class WorkerSession:
     def _new(self, jobs: Iterable[m.Assignment]) -> list[m.Assignment]:
         fresh = []
         for job in jobs:
-            if job.held not in self._had:
-                self._had[job.held] = None
-                self._running.add(job.held)
+            if job.token not in self._had:
+                self._had[job.token] = None
+                self._running[job.token] = job.job
                 fresh.append(job)
         while len(self._had) > REMEMBERED_ATTEMPTS:
             self._had.popitem(last=False)
         return fresh
 
     def _acknowledged(self, ack: m.Ack) -> list[Event]:
-        for attempt in (*ack.attempts, *ack.stale):
-            self._unacknowledged.pop(attempt, None)
+        for _, token in (*ack.attempts, *ack.stale):
+            self._unacknowledged.pop(token, None)
         return [Recorded(ack.attempts, ack.stale)]

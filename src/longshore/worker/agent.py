@@ -75,7 +75,7 @@ class Worker:
         self._measure = measure
         self._on_joined = on_joined
         self._executors = make_executors(self._reported, self._said)
-        self._pool_of: dict[Attempt, Pool] = {}
+        self._pool_of: dict[int, Pool] = {}
         self._backlog: dict[Pool, deque[Assignment]] = {pool: deque() for pool in Pool}
         self._busy: dict[Pool, int] = dict.fromkeys(Pool, 0)
         self._timer: asyncio.TimerHandle | None = None
@@ -296,12 +296,12 @@ class Worker:
         while backlog and self._busy[pool] < executor.slots:
             assignment = backlog.popleft()
             self._busy[pool] += 1
-            self._pool_of[assignment.held] = pool
+            self._pool_of[assignment.token] = pool
             executor.start(assignment)
 
     def _abort(self, attempt: Attempt, kind: ReportKind) -> None:
         report = Report(*attempt, kind)
-        pool = self._pool_of.get(attempt)
+        pool = self._pool_of.get(attempt[1])
         if pool is not None:
             self._executors[pool].abort(attempt, report)
             return
@@ -327,7 +327,7 @@ class Worker:
                 self._abort(attempt, ReportKind.RELEASED)
 
     def _reported(self, report: Report) -> None:
-        pool = self._pool_of.pop(report.attempt, None)
+        pool = self._pool_of.pop(report.token, None)
         if pool is not None:
             self._busy[pool] -= 1
             self._start_waiting(pool)
