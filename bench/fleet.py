@@ -12,7 +12,7 @@ from longshore.testing.processes import Process, close_all
 
 ANY = "127.0.0.1:0"
 APP = "bench.noop_app:app"
-SLOTS = 500
+SLOTS = 1_000
 PROCESSES = 2
 FIRST_JOBS = 200
 KINDS = ("noop", "noop_process")

@@ -58,13 +58,15 @@ class Batch(Struct, frozen=True):
 class Pumped(Struct, frozen=True):
     """The answers to a batch, finishes and submits item by item in the order given.
 
-    `freed` are the lanes that the finishes and submits made jobs ready in.
+    `freed` are the lanes that the finishes and submits made jobs ready in, `taken` is from which
+    lanes how many were claimed.
     """
 
     finished: list[Finished]
     submitted: list[Submitted | Refused]
     claimed: list[Claimed]
     freed: frozenset[int] = frozenset()
+    taken: Mapping[int, int] = {}
 
 
 class Promoted(Struct, frozen=True):

@@ -46,9 +46,8 @@ class Profile:
             pool = self._info.kinds[lane.kind].pool
             self.lanes.setdefault(pool, set()).add(lane.hash)
 
-    def want(self, pool: Pool, hot: Set[int], places: Sequence[Place], most: int) -> Want | None:
-        """What to claim for these workers from the lanes that may hold jobs."""
-        lanes = self.lanes.get(pool, set()) & hot
+    def want(self, lanes: Set[int], places: Sequence[Place], most: int) -> Want | None:
+        """What to claim for these workers from these lanes."""
         seats = seat(places, most) if lanes else []
         return Want(tuple(sorted(lanes)), tuple(seats)) if seats else None
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Sequence
 from random import Random
 from uuid import UUID
@@ -29,7 +30,7 @@ from longshore.dispatcher.settings import DispatcherSettings
 from longshore.dispatcher.waiters import Waiters
 from longshore.errors import StoreUnavailable
 from longshore.model.ids import make_id
-from longshore.model.job import Submission
+from longshore.model.job import Outcome, Submission
 from longshore.model.worker import Want
 from longshore.ports import Batch, Clock, HasEnded, Link, OnLost, OnMessages, Pumped, Store
 
@@ -71,6 +72,7 @@ class Dispatcher:
             random=random,
             wants=self._wants,
             on_pumped=self._pumped,
+            on_more=self._expect,
             on_doubt=self._roster.doubt,
             on_outage=pulse.saw_outage,
         )
@@ -197,15 +199,19 @@ class Dispatcher:
     # what the pump asks and tells
 
     def _wants(self, submits: Sequence[Submission]) -> list[Want]:
-        lanes = dict.fromkeys(lane_of(job.queue, job.kind, job.target) for job in submits)
-        self._roster.learn(lanes)
-        self._roster.heat(lane.hash for lane in lanes)
+        self._expect(submits)
         return self._roster.wants(self._settings.max_batch)
+
+    def _expect(self, submits: Sequence[Submission]) -> None:
+        lanes = Counter(lane_of(job.queue, job.kind, job.target) for job in submits)
+        self._roster.learn(lanes)
+        self._roster.expect({lane.hash: count for lane, count in lanes.items()})
 
     def _pumped(self, batch: Batch, pumped: Pumped) -> None:
         for seat, attempts in by_session(pumped.claimed).items():
             self._attendant.give(seat, attempts)
-        self._roster.cool(batch.wants, pumped.claimed)
-        self._roster.heat(pumped.freed)
+        self._roster.cool(batch.wants, pumped.taken)
+        if any(end.outcome is not Outcome.SUCCEEDED or end.outbox for end in batch.finishes):
+            self._roster.heat(pumped.freed)
         if pumped.claimed or pumped.freed:
             self._pump.wake()

@@ -24,14 +24,7 @@ from longshore.model.worker import Seat, Want
 from longshore.ports import Batch, Pumped, Store
 
 OnFinished = Callable[[Finish, Finished], None]
-Wants = Callable[[Sequence[Submission]], list[Want]]
-"""What to claim now, given what is submitted with it."""
-
 Answer = Submitted | Refused
-
-
-def _nothing(submits: Sequence[Submission]) -> list[Want]:
-    return []
 
 
 class Order:
@@ -60,8 +53,9 @@ class Pump:
         max_batch: int,
         overlap_from: int,
         random: Random,
-        wants: Wants,
+        wants: Callable[[Sequence[Submission]], list[Want]],
         on_pumped: Callable[[Batch, Pumped], None],
+        on_more: Callable[[Sequence[Submission]], None],
         on_doubt: Callable[[Sequence[Seat]], None],
         on_outage: Callable[[StoreUnavailable], None],
     ) -> None:
@@ -72,6 +66,7 @@ class Pump:
         self._random = random
         self._wants = wants
         self._on_pumped = on_pumped
+        self._on_more = on_more
         self._on_doubt = on_doubt
         self._on_outage = on_outage
         self._orders: deque[tuple[Order, int, int]] = deque()
@@ -117,17 +112,17 @@ class Pump:
                     self._missed = True
 
     async def _stroke(self) -> None:
-        await self._patiently(self._wants)
+        await self._patiently(claims=True)
         self._is_claiming = False
         self._look_again()
 
     async def _overlapping_stroke(self) -> None:
-        await self._patiently(_nothing)
+        await self._patiently(claims=False)
         self._is_overlapping = False
         self._look_again()
 
-    async def _patiently(self, wants: Wants) -> None:
-        if await self._round(wants):
+    async def _patiently(self, *, claims: bool) -> None:
+        if await self._round(claims):
             self._outages = 0
             return
         self._outages += 1
@@ -147,14 +142,15 @@ class Pump:
     async def drain(self) -> None:
         """Commits what is queued, without claiming anything more."""
         while self._orders or self._finishes:
-            if not await self._round(_nothing):
+            if not await self._round(claims=False):
                 return
 
-    async def _round(self, wants: Wants) -> bool:
+    async def _round(self, claims: bool) -> bool:
         """One transaction; False if the store was away."""
         orders, finishes = self._take_orders(), self._take_finishes()
         submits = [job for order, start, end in orders for job in order.jobs[start:end]]
-        batch = Batch([finish for finish, _ in finishes], submits, wants(submits))
+        wants = self._wants(submits) if claims else []
+        batch = Batch([finish for finish, _ in finishes], submits, wants)
         if not (batch.finishes or batch.submits or batch.wants):
             return True
         self.queued_submits -= len(submits)
@@ -168,6 +164,9 @@ class Pump:
             self._on_outage(error)
             return False
         self._deliver(batch, pumped, orders, finishes)
+        if submits and not claims:
+            self._on_more(submits)
+            self._wake.set()
         return True
 
     def _deliver(

@@ -5,13 +5,15 @@ All of it is memory that can be lost: the store knows who is attended and what i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
 from uuid import UUID
 
 from longshore.core.placement import Place, Profile
-from longshore.model.job import Claimed
 from longshore.model.worker import KindInfo, Lane, Pool, Seat, Want
 from longshore.wire.dispatcher_side import Attendance
+
+ANY_NUMBER: Final = float("inf")
 
 
 class Roster:
@@ -22,7 +24,11 @@ class Roster:
         self._by_worker: dict[UUID, Attendance] = {}
         self._profiles: dict[object, tuple[Profile, dict[UUID, Attendance]]] = {}
         self._lanes: dict[int, Lane] = {}
-        self._hot: set[int] = set()
+        self._hot: dict[int, float] = {}
+        """The lanes that may hold jobs, and how many, as far as that is known."""
+        self._heated: dict[int, int] = {}
+        self._changes = 0
+        self._asked = 0
         self._doubted: set[Seat] = set()
 
     def __iter__(self) -> Iterator[Attendance]:
@@ -105,25 +111,37 @@ class Roster:
         return len(self._lanes)
 
     def heat(self, lanes: Iterable[int]) -> None:
-        """These lanes may hold jobs."""
-        self._hot.update(lanes)
+        """These lanes may hold any number of jobs."""
+        for lane in lanes:
+            self._warm(lane, ANY_NUMBER)
 
-    def cool(self, wants: Sequence[Want], claimed: Sequence[Claimed]) -> None:
-        """Lanes that gave less than was wanted hold nothing more."""
-        if len(claimed) == sum(len(want.seats) for want in wants):
-            return
+    def expect(self, lanes: Mapping[int, int]) -> None:
+        """These lanes hold so many jobs more."""
+        for lane, count in lanes.items():
+            self._warm(lane, count)
+
+    def _warm(self, lane: int, count: float) -> None:
+        self._changes += 1
+        self._hot[lane] = self._hot.get(lane, 0) + count
+        self._heated[lane] = self._changes
+
+    def cool(self, wants: Sequence[Want], taken: Mapping[int, int]) -> None:
+        """What was taken is there no more, and lanes that gave less than was wanted are empty.
+
+        Except for those that were said to hold more since the wants were made.
+        """
+        for lane in self._hot.keys() & taken.keys():
+            self._hot[lane] -= taken[lane]
+        empty = {lane for lane in taken if self._hot.get(lane, 0) <= 0}
         for want in wants:
-            kinds = {self._lanes[lane].kind for lane in want.lanes}
-            seats = set(want.seats)
-            given = sum(
-                one.kind in kinds and Seat(one.worker, one.session) in seats for one in claimed
-            )
-            if given < len(want.seats):
-                self._hot.difference_update(want.lanes)
+            if sum(taken.get(lane, 0) for lane in want.lanes) < len(want.seats):
+                empty.update(lane for lane in want.lanes if self._heated[lane] <= self._asked)
+        for lane in empty & self._hot.keys():
+            del self._hot[lane]
 
     def stir(self) -> None:
         """Any lane may hold jobs."""
-        self._hot.update(self._lanes)
+        self.heat(self._lanes)
 
     # doubts
 
@@ -143,12 +161,15 @@ class Roster:
 
     def wants(self, most: int) -> list[Want]:
         """What to claim now: at most `most` jobs, for workers with free slots and in no doubt."""
+        self._asked = self._changes
         found: list[Want] = []
         for profile, members in self._profiles.values():
-            for pool in profile.lanes:
-                if most <= 0 or not profile.lanes[pool] & self._hot:
+            for pool, served in profile.lanes.items():
+                lanes = served & self._hot.keys()
+                if most <= 0 or not lanes:
                     continue
-                want = profile.want(pool, self._hot, self._places(members, pool), most)
+                some = int(min(most, sum(self._hot[lane] for lane in lanes)))
+                want = profile.want(lanes, self._places(members, pool), some)
                 if want is not None:
                     most -= len(want.seats)
                     found.append(want)

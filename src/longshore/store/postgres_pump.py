@@ -33,6 +33,7 @@ class Reading(NamedTuple):
 
     look: Look
     took: list[Took]
+    counts: Counter[int]
     short: bool
     cost_s: float
 
@@ -67,14 +68,15 @@ class Pump:
             if want.seats and want.lanes:
                 readings += await self._claim(tx, dispatcher, want, claimed)
         freed = frozenset(records.freed | intake.freed)
-        pumped = Pumped(finished, submitted, claimed, freed)
+        taken = sum((reading.counts for reading in readings), Counter[int]())
+        pumped = Pumped(finished, submitted, claimed, freed, taken)
         return Drawn(pumped, intake.new_lanes, readings, tx.tallied)
 
     def committed(self, drawn: Drawn) -> None:
         """Remembers what is now certain."""
         self._lanes |= drawn.new_lanes
         now = self._clock()
-        for look, took, short, cost_s in drawn.readings:
+        for look, took, _, short, cost_s in drawn.readings:
             self.marks.claimed(look, took, short=short, cost_s=cost_s, now=now)
 
     async def _claim(
@@ -105,17 +107,18 @@ class Pump:
         )
         cost_s = self._clock() - began
         rows.sort(key=_turn)
-        for lane, count in Counter(row["lane"] for row in rows).items():
+        counts = Counter(row["lane"] for row in rows)
+        for lane, count in counts.items():
             tx.count(lane, _READY, _RUNNING, count)
         reached: dict[tuple[int, int], Place] = {}
         for row in rows:
-            _, place, lane, urgency, rank, id, number, token, kind, args, options, *counts = row
+            _, place, lane, urgency, rank, id, number, token, kind, args, options, *tries = row
             reached[lane, urgency] = (rank, number)
             options = unpack_options(options)
             seat = workers[place - 1], sessions[place - 1]
-            claimed.append(Claimed(id, number, token, kind, args, options, *seat, *counts))
+            claimed.append(Claimed(id, number, token, kind, args, options, *seat, *tries))
         took = [Took(*level, place) for level, place in reached.items()]
-        return Reading(look, took, len(rows) < len(seats), cost_s)
+        return Reading(look, took, counts, len(rows) < len(seats), cost_s)
 
 
 async def _accept(records: Records, intake: Intake, batch: Batch) -> list[Submitted | Refused]:

@@ -44,15 +44,17 @@ Payload = tuple[UUID, Options, bytes]
 
 def claim(
     tx: Transaction, dispatcher: UUID, wants: Sequence[Want], expiry_margin_s: float
-) -> list[Claimed]:
-    """Places the best ready jobs on seats that may have them, want by want."""
-    sitting = _sitting(tx, dispatcher, wants)
+) -> tuple[list[Claimed], Counter[int]]:
+    """Places the best ready jobs on seats that may have them, want by want; how many by lane."""
+    sitting = _sitting(tx, dispatcher, wants) if wants else {}
     claimed: list[Claimed] = []
+    taken: Counter[int] = Counter()
     for want in wants:
         seats = [seat for seat in want.seats if sitting.get(seat.worker.int) == seat.session]
         best = _best(tx, want.lanes, len(seats)) if seats else []
         claimed += _place(tx, best, seats, expiry_margin_s)
-    return claimed
+        taken.update(job.lane for job in best)
+    return claimed, taken
 
 
 def _sitting(tx: Transaction, dispatcher: UUID, wants: Sequence[Want]) -> dict[int, int]:

@@ -30,8 +30,8 @@ def pump(tx: Transaction, dispatcher: UUID, batch: Batch, expiry_margin_s: float
     freed |= ready
     # A claim must know the lanes of jobs that were submitted with it: their queue may be paused.
     tx.flush()
-    claimed = claim(tx, dispatcher, batch.wants, expiry_margin_s) if batch.wants else []
-    return Pumped(finished, submitted, claimed, frozenset(freed))
+    claimed, taken = claim(tx, dispatcher, batch.wants, expiry_margin_s)
+    return Pumped(finished, submitted, claimed, frozenset(freed), taken)
 
 
 def record(tx: Transaction, finishes: Sequence[Finish], freed: set[int]) -> list[Finished]:

@@ -7,6 +7,7 @@ one event loop: nothing here awaits, so every verb is one transaction.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from heapq import nsmallest
@@ -94,7 +95,8 @@ class MemoryStore(MemoryReads):
             self._hint(Hint.WORK)
         if any(answer.state in TERMINAL for answer in finished):
             self._hint(Hint.ENDED)
-        return Pumped(finished, submitted, claimed, frozenset(freed))
+        taken = Counter(self._jobs[one.id].lane.hash for one in claimed)
+        return Pumped(finished, submitted, claimed, frozenset(freed), taken)
 
     def _submit(self, job: Submission, now: datetime, freed: set[int]) -> Submitted | Refused:
         why = unstorable(job, now)

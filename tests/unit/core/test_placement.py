@@ -57,16 +57,16 @@ def test_never_more_seats_than_free_slots_or_than_wanted() -> None:
     assert len(seat(places, 1)) == 1
 
 
-def test_a_profile_wants_only_lanes_that_are_hot_and_of_the_pool() -> None:
+def test_a_profile_wants_only_lanes_of_the_pool() -> None:
     info = worker(kinds={"fetch": KindInfo(Pool.COROUTINE), "resize": KindInfo(Pool.PROCESS)})
     fetch, resize = lane_of("default", "fetch", ""), lane_of("default", "resize", "")
     profile = Profile(info, [fetch])
     profile.learn(resize)
     places = [Place(Seat(A, 1), 1, 0)]
-    want = profile.want(Pool.COROUTINE, {fetch.hash, resize.hash}, places, 10)
+    want = profile.want(profile.lanes[Pool.COROUTINE], places, 10)
     assert want is not None
     assert want.lanes == (fetch.hash,)
-    assert profile.want(Pool.PROCESS, {fetch.hash}, places, 10) is None
+    assert profile.want(set(), places, 10) is None
 
 
 def test_alike_workers_share_a_profile() -> None:

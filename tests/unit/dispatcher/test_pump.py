@@ -56,6 +56,7 @@ async def pumping(store: HeldStore, overlap_from: int = 3) -> AsyncIterator[Pump
         random=Random(1),
         wants=lambda _submits: [WANT],
         on_pumped=lambda _batch, _pumped: None,
+        on_more=lambda _submits: None,
         on_doubt=lambda _seats: None,
         on_outage=lambda _error: None,
     )
