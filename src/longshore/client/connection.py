@@ -439,10 +439,11 @@ def chunked(
     chunk: list[Submission] = []
     size = 0
     for job in jobs:
-        if chunk and (len(chunk) >= most_jobs or size + _size(job) > most_bytes):
+        more = _size(job)
+        if chunk and (len(chunk) >= most_jobs or size + more > most_bytes):
             yield tuple(chunk)
             chunk, size = [], 0
         chunk.append(job)
-        size += _size(job)
+        size += more
     if chunk:
         yield tuple(chunk)

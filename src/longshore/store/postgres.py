@@ -107,7 +107,7 @@ class PostgresStore(PostgresKeeper):
         drawn = await self._pumping.run(work)
         self._pump.committed(drawn)
         self._tallied += drawn.tallied
-        if drawn.pumped.freed:
+        if drawn.left_some:
             self._sender.tell(Hint.WORK)
         if any_ended(drawn.pumped.finished):
             self._sender.tell(Hint.ENDED)

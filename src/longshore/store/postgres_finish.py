@@ -67,7 +67,7 @@ class Records:
     """The finishes of one transaction."""
 
     def __init__(self, tx: Transaction, marks: Marks) -> None:
-        self.freed: set[int] = set()
+        self.freed: Counter[int] = Counter()
         self.sent: list[Sent] = []
         self._tx = tx
         self._marks = marks
@@ -104,7 +104,7 @@ class Records:
         for (lane, was, state), count in counts.items():
             self._tx.count(lane, was, state, count)
             if state == _READY:
-                self.freed.add(lane)
+                self.freed[lane] += count
         if self.freed:
             for row in rows:
                 if row["state"] == _READY:

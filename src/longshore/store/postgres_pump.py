@@ -39,9 +39,13 @@ class Reading(NamedTuple):
 
 
 class Drawn(Struct, frozen=True):
-    """What a pump did, and what there is to remember of it once it is committed."""
+    """What a pump did, and what there is to remember of it once it is committed.
+
+    `left_some` says that it made more jobs ready than it took.
+    """
 
     pumped: Pumped
+    left_some: bool
     new_lanes: set[int]
     readings: list[Reading]
     tallied: int
@@ -67,10 +71,10 @@ class Pump:
         for want in batch.wants:
             if want.seats and want.lanes:
                 readings += await self._claim(tx, dispatcher, want, claimed)
-        freed = frozenset(records.freed | intake.freed)
+        freed = records.freed + intake.freed
         taken = sum((reading.counts for reading in readings), Counter[int]())
-        pumped = Pumped(finished, submitted, claimed, freed, taken)
-        return Drawn(pumped, intake.new_lanes, readings, tx.tallied)
+        pumped = Pumped(finished, submitted, claimed, frozenset(freed), taken)
+        return Drawn(pumped, bool(freed - taken), intake.new_lanes, readings, tx.tallied)
 
     def committed(self, drawn: Drawn) -> None:
         """Remembers what is now certain."""

@@ -93,7 +93,7 @@ _FINISHED: Final = appended(
 )
 _CLAIMED: Final = appended(
     str(CODES[S.RUNNING]),
-    by="""'"' || ($1::uuid[])[seat.places[l.turn]] || '"'""",
+    by="""'"' || ($1::uuid[])[(SELECT places FROM seat)[l.turn]] || '"'""",
     info=NOTHING,
 )
 
@@ -277,15 +277,15 @@ locked AS (
 UPDATE longshore.job AS j
 SET state = {CODES[S.RUNNING]},
     token = nextval('longshore.token'),
-    worker = ($1::uuid[])[seat.places[l.turn]],
-    session = ($2::bigint[])[seat.places[l.turn]],
+    worker = ($1::uuid[])[(SELECT places FROM seat)[l.turn]],
+    session = ($2::bigint[])[(SELECT places FROM seat)[l.turn]],
     attempt = j.attempt + 1,
     started_at = now(),
     expires_at = now() + (j.timeout_s + $10) * interval '1 s',
     {_CLAIMED}
-FROM locked AS l CROSS JOIN seat
+FROM locked AS l
 WHERE j.ctid = l.tid
 RETURNING
-    l.turn, seat.places[l.turn] AS place, j.lane, ~j.priority AS urgency, j.rank,
+    l.turn, (SELECT places FROM seat)[l.turn] AS place, j.lane, ~j.priority AS urgency, j.rank,
     j.id, j.number, j.token, j.kind, j.args, j.options, j.attempt, j.failures, j.crashes
 """

@@ -33,7 +33,7 @@ class Intake:
     """The submissions of one transaction; `lanes` are those known to be stored already."""
 
     def __init__(self, tx: Transaction, lanes: set[int]) -> None:
-        self.freed: set[int] = set()
+        self.freed: Counter[int] = Counter()
         self.new_lanes: set[int] = set()
         self._tx = tx
         self._lanes = lanes
@@ -136,7 +136,7 @@ class Intake:
         for (lane, state), count in counts.items():
             self._tx.count(lane, None, state, count)
             if state == CODES[JobState.READY]:
-                self.freed.add(lane)
+                self.freed[lane] += count
         self.new_lanes |= unknown
         return rows
 
