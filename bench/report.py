@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from bench.fleet import SLOTS
 from bench.pairs import Ratio
 from bench.results import Results
 from bench.verdict import verdicts
@@ -102,7 +103,7 @@ def _peers(results: Results) -> Iterator[str]:
         return
     yield from ["", "## Peers, in the same run"]
     ours = results.peers
-    settings = "1 dispatcher, 2 workers of 500 slots"
+    settings = f"1 dispatcher, 2 workers of {SLOTS:,} slots"
     rate = f"**{ours.jobs_per_s:,.0f}**"
     rows: list[Sequence[object]] = [
         ("**longshore**", "postgresql", f"{ours.jobs:,}", rate, "", "yes", "yes", settings)

@@ -213,5 +213,6 @@ class Dispatcher:
         self._roster.cool(batch.wants, pumped.taken)
         if any(end.outcome is not Outcome.SUCCEEDED or end.outbox for end in batch.finishes):
             self._roster.heat(pumped.freed)
-        if pumped.claimed or pumped.freed:
+        # A batch has room for some lanes only. Those that gave nothing are not looked into again.
+        if batch.wants or pumped.freed:
             self._pump.wake()

@@ -29,6 +29,7 @@ class Roster:
         self._heated: dict[int, int] = {}
         self._changes = 0
         self._asked = 0
+        self._turn = 0
         self._doubted: set[Seat] = set()
 
     def __iter__(self) -> Iterator[Attendance]:
@@ -160,20 +161,32 @@ class Roster:
     # wants
 
     def wants(self, most: int) -> list[Want]:
-        """What to claim now: at most `most` jobs, for workers with free slots and in no doubt."""
+        """What to claim now: at most `most` jobs, for workers with free slots and in no doubt.
+
+        Whoever came last this time is first in turn, so that nobody is left out for good.
+        """
         self._asked = self._changes
         found: list[Want] = []
-        for profile, members in self._profiles.values():
-            for pool, served in profile.lanes.items():
-                lanes = served & self._hot.keys()
-                if most <= 0 or not lanes:
-                    continue
-                some = int(min(most, sum(self._hot[lane] for lane in lanes)))
-                want = profile.want(lanes, self._places(members, pool), some)
-                if want is not None:
-                    most -= len(want.seats)
-                    found.append(want)
+        for profile, members, pool in self._in_turn():
+            lanes = profile.lanes[pool] & self._hot.keys()
+            if most <= 0 or not lanes:
+                continue
+            some = int(min(most, sum(self._hot[lane] for lane in lanes)))
+            want = profile.want(lanes, self._places(members, pool), some)
+            if want is not None:
+                most -= len(want.seats)
+                found.append(want)
         return found
+
+    def _in_turn(self) -> list[tuple[Profile, dict[UUID, Attendance], Pool]]:
+        takers = [
+            (profile, members, pool)
+            for profile, members in self._profiles.values()
+            for pool in profile.lanes
+        ]
+        self._turn += 1
+        first = self._turn % len(takers) if takers else 0
+        return takers[first:] + takers[:first]
 
     def _places(self, members: dict[UUID, Attendance], pool: Pool) -> list[Place]:
         places = []

@@ -73,3 +73,13 @@ def test_a_lane_that_was_filled_while_it_was_looked_into_is_looked_into_again() 
     roster.expect({FETCH.hash: 4})
     roster.cool(wants, {})
     assert asked(roster) == [5]
+
+
+def test_when_a_batch_has_no_room_for_all_each_kind_of_worker_is_served_in_turn() -> None:
+    roster = a_roster(FETCH)
+    info = WorkerInfo(id=new_id(), kinds={"resize": KindInfo()})
+    roster.add(FullAttendance(b"other", info, Attended(1), 0.0, draining=False))
+    roster.learn([RESIZE])
+    roster.heat([FETCH.hash, RESIZE.hash])
+    served = [want.lanes for _ in range(4) for want in roster.wants(10)]
+    assert sorted(served) == sorted([(FETCH.hash,), (RESIZE.hash,)] * 2)

@@ -8,7 +8,9 @@ from msgspec import structs
 from longshore.core.values import pack
 from longshore.errors import InvalidArguments, TooLarge, UnknownKind
 from longshore.model.job import CancelVerdict, JobState, Options, RetryPolicy
-from longshore.testing.builders import a_job
+from longshore.model.worker import Pool
+from longshore.ports import Batch
+from longshore.testing.builders import a_job, new_id
 from longshore.testing.faults import Fault, scripted
 from longshore.testing.virtual import run_virtually
 from longshore.wire import messages as m
@@ -374,5 +376,24 @@ def test_there_are_only_so_many_lanes() -> None:
         again, too_many = await client.submit(a_job(kind="a"), a_job(kind="c"))
         assert (again.code, too_many.code) == ("", TooLarge.code)
         assert "max_lanes" in too_many.message
+
+    tell(story)
+
+
+def test_a_lane_is_not_starved_by_another_that_could_fill_every_batch() -> None:
+    """A worker has more free slots for coroutines than a batch has room for."""
+
+    async def story(stage: Stage) -> None:
+        await stage.dispatcher(max_batch=10)
+        worker, client = await stage.worker(slots=10), stage.client()
+        first = a_job(), a_job(kind="grind")
+        await client.submit(*first)
+        await stage.until(lambda: all(one.running for one in worker.executors.values()))
+        for executor in worker.executors.values():
+            executor.succeed()
+        await client.wait(*first)
+        # Accepted elsewhere, so that nothing is known of it here until the next look around.
+        await stage.model.pump(new_id(), Batch((), [a_job(kind="grind")]))
+        await stage.until(lambda: bool(worker.executors[Pool.PROCESS].running), at_most_s=10.0)
 
     tell(story)
