@@ -64,18 +64,7 @@ class Dispatcher:
         self._roster = Roster()
         self._tasks: list[asyncio.Task[None]] = []
         pulse, waiters, due = Pulse(settings, clock), Waiters(), Alarm(clock)
-        self._pump = Pump(
-            store,
-            id,
-            max_batch=settings.max_batch,
-            overlap_from=settings.overlap_from,
-            random=random,
-            wants=self._wants,
-            on_pumped=self._pumped,
-            on_more=self._expect,
-            on_doubt=self._roster.doubt,
-            on_outage=pulse.saw_outage,
-        )
+        self._pump = self._make_pump(pulse)
         self._losses = Losses(store, settings, self._roster, self._pump, pulse, on_lost)
         self._plain = self._make_plain(pulse)
         self._attendant = self._make_attendant(pulse)
@@ -112,6 +101,20 @@ class Dispatcher:
             keeper=self._keeper,
             plain=self._plain_clients,
             due=due,
+        )
+
+    def _make_pump(self, pulse: Pulse) -> Pump:
+        return Pump(
+            self._store,
+            self.id,
+            max_batch=self._settings.max_batch,
+            overlap_from=self._settings.overlap_from,
+            random=self._random,
+            wants=self._wants,
+            on_pumped=self._pumped,
+            on_more=self._expect,
+            on_doubt=self._roster.doubt,
+            on_outage=pulse.saw_outage,
         )
 
     def _make_plain(self, pulse: Pulse) -> PlainAttendant:
