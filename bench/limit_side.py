@@ -26,7 +26,7 @@ from longshore.model.ids import make_id
 from longshore.model.job import DEFAULT_QUEUE, Finish, Outcome, Submission
 from longshore.model.worker import Attended, KindInfo, Seat, Want, WorkerInfo
 from longshore.ports import Batch, Store
-from longshore.store import postgres_finish, postgres_submit
+from longshore.store import postgres_columns, postgres_finish
 from longshore.store.postgres import PostgresStore
 from longshore.store.postgres_lines import Transaction
 from longshore.store.postgres_sql import CLAIM, FINISH, STEADY, SUBMIT
@@ -103,7 +103,7 @@ async def on_postgres(side: Side, url: str) -> Run:
     connection = await asyncpg.connect(url, server_settings=STEADY)
     chunks = iter(
         [
-            postgres_submit._columns([(job, body_hash(job)) for job in chunk])
+            postgres_columns.columns([(job, body_hash(job)) for job in chunk])
             for chunk in side.chunks
         ]
     )

@@ -3,12 +3,14 @@
 from longshore import errors
 from longshore._version import __version__
 from longshore.client.app import App
+from longshore.client.given import GIVEN
 from longshore.client.handle import Handle
 from longshore.client.kind import Call, Kind
 from longshore.executors.context import Cancelled, Context, Fail, Retry, current
 from longshore.model.job import JobState, RetryPolicy
 
 __all__ = [
+    "GIVEN",
     "App",
     "Call",
     "Cancelled",

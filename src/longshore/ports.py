@@ -8,6 +8,7 @@ go in, the store's own clock makes times of them.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
@@ -29,6 +30,7 @@ from longshore.model.job import (
     Submission,
     Submitted,
 )
+from longshore.model.retention import Pruned, Retention
 from longshore.model.worker import (
     Attended,
     DispatcherView,
@@ -38,6 +40,7 @@ from longshore.model.worker import (
     Lane,
     Late,
     LostWorker,
+    Pool,
     QueueView,
     Seat,
     Want,
@@ -197,6 +200,19 @@ class Store(Protocol):
     async def set_paused(self, queue: str, paused: bool) -> None:
         """Pauses or resumes a queue. Claims see it at once."""
 
+    # what is over
+    async def prune(
+        self, kept: Retention, *, after: int = 0, most: int = 1000, dry_run: bool = False
+    ) -> Pruned:
+        """Removes ended jobs past their bounds, of the next `most` jobs after a number.
+
+        With everything that belongs to them; to be called again from `up_to` until it is done.
+        Waits for no claim and lets none wait. A dry run only counts.
+        """
+
+    async def forget_workers(self, older_than_s: float, most: int = 1000) -> int:
+        """Removes workers that ended so long ago and own no job; answers how many."""
+
     # reading
     async def job(self, ref: UUID | int) -> Job | None:
         """One job, whole."""
@@ -290,6 +306,9 @@ class App(Protocol):
 
     def handlers(self) -> Handlers:
         """The kinds it serves."""
+
+    def lifespan(self, pool: Pool) -> AbstractAsyncContextManager[None] | None:
+        """What to do around all jobs of a process of this pool; None if it is nothing."""
 
 
 class Executor(Protocol):

@@ -8,6 +8,7 @@ compared by being there.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeVar
 from uuid import UUID
@@ -25,6 +26,7 @@ from hypothesis.stateful import (
 )
 from msgspec import Struct, msgpack, structs
 
+from longshore.core.lifecycle import TERMINAL
 from longshore.model.job import (
     Claimed,
     Finish,
@@ -42,6 +44,7 @@ from longshore.model.job import (
     Submitted,
     Verdict,
 )
+from longshore.model.retention import Retention
 from longshore.model.worker import Attended, KindInfo, Seat, Want, WorkerInfo, WorkerView
 from longshore.ports import Batch, Pumped, Store
 from longshore.testing.backends import Backend, MemoryBackend
@@ -97,6 +100,13 @@ ends = st.builds(
 places = st.builds(Place, worker=st.integers(0, 3), late=st.sampled_from([False] * 7 + [True]))
 wishes = st.tuples(st.lists(st.sampled_from(LANES), max_size=4), st.lists(places, max_size=5))
 choice = st.integers(0, 15)
+ended_states = st.sampled_from(sorted(TERMINAL))
+retentions = st.builds(
+    Retention,
+    # Time passes in halves of LONG_S: no age is just at a bound.
+    seconds=st.dictionaries(ended_states, st.sampled_from([0.0, LONG_S * 0.75])),
+    most=st.dictionaries(ended_states, st.integers(0, 3)),
+)
 
 
 class SameAnswers(RuleBasedStateMachine):
@@ -318,6 +328,12 @@ class SameAnswers(RuleBasedStateMachine):
         self.same_attempts(by_id(asked), by_id(known))
         self.explain(self.look_at(pick(sorted(self.numbers), which)))
 
+    @rule(kept=retentions, most=st.sampled_from([1, 3, 1000]), dry_run=st.booleans())
+    def prune(self, kept: Retention, most: int, dry_run: bool) -> None:
+        self.same(lambda store: prune_all(store, kept, most, dry_run))
+        left = {job.id for job in self.run(self.stores[0].jobs(JobFilter(limit=1000)))}
+        self.numbers = {id: pair for id, pair in self.numbers.items() if id in left}
+
     # what must hold after each of them
 
     @invariant()
@@ -449,6 +465,17 @@ def finish_of(attempt: Claimed, end: End, index: int) -> Finish:
         info=f"finish {index}",
         outbox=end.outbox,
     )
+
+
+async def prune_all(store: Store, kept: Retention, most: int, dry_run: bool) -> Counter[JobState]:
+    """What a pruning removes that goes on from where it came to, until it is done."""
+    removed: Counter[JobState] = Counter()
+    up_to, done = 0, False
+    while not done:
+        step = await store.prune(kept, after=up_to, most=most, dry_run=dry_run)
+        removed.update(step.removed)
+        up_to, done = step.up_to, step.done
+    return removed
 
 
 def pick(values: Sequence[T], which: int) -> T:

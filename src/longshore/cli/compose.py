@@ -21,6 +21,7 @@ from msgspec import Struct
 from longshore.cli import machine
 from longshore.cli.crew import Crew
 from longshore.cli.ready import Ready
+from longshore.cli.reload import Reloader
 from longshore.cli.stopping import first_of, stop_signals
 from longshore.client.app import fresh_id
 from longshore.client.config import (
@@ -38,6 +39,7 @@ from longshore.dispatcher.engine import Dispatcher
 from longshore.errors import ConfigError, LongshoreError
 from longshore.executors.child import ChildExecutor
 from longshore.executors.coroutine import CoroutineExecutor
+from longshore.executors.scratch import room
 from longshore.links.curve import Gate, serving
 from longshore.links.hook import LostHook
 from longshore.links.keys import KeyRing
@@ -53,6 +55,8 @@ Sockets = zmq.Context[zmq.Socket[bytes]]
 
 log = logging.getLogger("longshore")
 
+# Python tells a changed file from its cached bytecode by size and whole seconds only.
+_UNCACHED = {"PYTHONDONTWRITEBYTECODE": "1"}
 _DOMAINS = ("workers", "clients")
 _SQLITE = "sqlite:///"
 _POSTGRES = ("postgresql://", "postgres://")
@@ -284,9 +288,10 @@ async def run_worker(config: Config, announce: Announce) -> None:
 
     with _sockets() as sockets:
         connect = _dialling(config, sockets, lambda: bool(joined))
-        worker = _worker(config, connect, on_joined)
-        with stop_signals(worker.drain, worker.hurry):
-            await worker.run()
+        with room(config.worker.scratch) as scratch:
+            worker = _worker(config, connect, on_joined, scratch)
+            with stop_signals(worker.drain, worker.hurry):
+                await worker.run()
 
 
 def _dialling(config: Config, sockets: Sockets, has_joined: Callable[[], bool]) -> Connect:
@@ -303,7 +308,9 @@ def _dialling(config: Config, sockets: Sockets, has_joined: Callable[[], bool]) 
     return connect
 
 
-def _worker(config: Config, connect: Connect, on_joined: Callable[[], None]) -> Worker:
+def _worker(
+    config: Config, connect: Connect, on_joined: Callable[[], None], scratch: str
+) -> Worker:
     return Worker(
         Identity(
             name=machine.process_name(),
@@ -316,7 +323,7 @@ def _worker(config: Config, connect: Connect, on_joined: Callable[[], None]) -> 
         config.worker,
         config.worker_addresses(),
         connect=connect,
-        make_executors=lambda on_report, on_log: _executors(config, on_report, on_log),
+        make_executors=lambda on_report, on_log: _executors(config, on_report, on_log, scratch),
         clock=machine.SystemClock(),
         new_id=fresh_id,
         measure=_measure,
@@ -324,15 +331,19 @@ def _worker(config: Config, connect: Connect, on_joined: Callable[[], None]) -> 
     )
 
 
-def _executors(config: Config, on_report: OnReport, on_log: OnLog) -> dict[Pool, Executor]:
+def _executors(
+    config: Config, on_report: OnReport, on_log: OnLog, scratch: str
+) -> dict[Pool, Executor]:
     settings = config.worker
     processes = settings.processes or machine.cpu_count()
     app, grace_s = config.app or "", settings.abort_grace_s
     return {
         Pool.COROUTINE: CoroutineExecutor(
-            app, settings.slots, on_report, on_log, abort_grace_s=grace_s
+            app, settings.slots, on_report, on_log, abort_grace_s=grace_s, scratch=scratch
         ),
-        Pool.PROCESS: ChildExecutor(app, processes, on_report, on_log, abort_grace_s=grace_s),
+        Pool.PROCESS: ChildExecutor(
+            app, processes, on_report, on_log, abort_grace_s=grace_s, scratch=scratch
+        ),
     }
 
 
@@ -349,28 +360,57 @@ def _at_work(config: Config) -> Ready:
 # all in one
 
 
-async def run_up(config: Config, announce: Announce) -> None:
+async def run_up(config: Config, announce: Announce, *, reload: bool = False) -> None:
     """Runs a dispatcher and its workers until it is told to stop: first the workers drain."""
     stop = asyncio.Event()
     with stop_signals(stop.set):
         await migrate(config)
         async with _dispatching(config) as dispatching:
-            crew = _crew(config, dispatching)
+            crew = _crew(config, dispatching, reload)
+            working = _working(crew, lambda: announce(_all_up(config, dispatching)), reload)
             try:
-                starting = asyncio.ensure_future(crew.start())
-                await first_of(stop.wait(), dispatching.breaks(), starting)
-                if not stop.is_set():
-                    announce(_all_up(config, dispatching))
-                    await first_of(stop.wait(), dispatching.breaks())
+                await first_of(stop.wait(), dispatching.breaks(), working)
             finally:
                 await crew.stop()
 
 
-def _crew(config: Config, dispatching: Dispatching) -> Crew:
+async def run_reloading(config: Config, announce: Announce) -> None:
+    """Runs a worker in a process of its own, anew at every change, until it is told to stop."""
+    keys = {"CURVE_SECRET": config.curve_secret, "CURVE_SERVER_KEY": config.curve_server_key}
+    environ = {f"{PREFIX}{key}": value for key, value in keys.items() if value}
+    crew = Crew(
+        worker_command(config, ",".join(config.worker_addresses())),
+        {**os.environ, **_UNCACHED, **environ},
+        1,
+        patience_s=config.worker.drain_s + config.worker.abort_grace_s,
+    )
+    stop = asyncio.Event()
+    with stop_signals(stop.set):
+        try:
+            working = _working(crew, lambda: announce(_at_work(config)), reload=True)
+            await first_of(stop.wait(), working)
+        finally:
+            await crew.stop()
+
+
+async def _working(crew: Crew, on_ready: Callable[[], None], reload: bool) -> None:
+    if reload:
+        await Reloader(crew, Path.cwd(), on_ready).run()
+    await crew.start()
+    on_ready()
+    await asyncio.Event().wait()
+
+
+def _crew(config: Config, dispatching: Dispatching, reload: bool) -> Crew:
     connect = ",".join(config.connect) or reachable(dispatching.frontend)
     return Crew(
         worker_command(config, reachable(dispatching.backend)),
-        {**os.environ, f"{PREFIX}CONNECT": connect, **_credentials(config)},
+        {
+            **os.environ,
+            **(_UNCACHED if reload else {}),
+            f"{PREFIX}CONNECT": connect,
+            **_credentials(config),
+        },
         config.workers if config.app else 0,
         patience_s=config.worker.drain_s + config.worker.abort_grace_s,
     )

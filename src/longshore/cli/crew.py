@@ -41,10 +41,17 @@ class Crew:
         self._say = say
         self._keepers: list[asyncio.Task[None]] = []
         self._processes: set[Process] = set()
+        self._leaving: dict[Process, asyncio.Task[None]] = {}
 
-    async def start(self) -> None:
-        """Returns when every process is ready; raises if one cannot start."""
-        members = await asyncio.gather(*(self._launch() for _ in range(self._count)))
+    async def start(self, *, first_alone: bool = False) -> None:
+        """Returns when every process is ready; raises if one cannot start.
+
+        With `first_alone` the others start once the first is ready, so that what is wrong with all
+        of them is said once.
+        """
+        first = [await self._launch()] if first_alone and self._count else []
+        others = self._count - len(first)
+        members = first + await asyncio.gather(*(self._launch() for _ in range(others)))
         self._keepers = [asyncio.create_task(self._keep(member)) for member in members]
 
     def pids(self) -> list[int]:
@@ -102,12 +109,32 @@ class Crew:
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
             process, _ = await self._spawn()
 
+    def dismiss(self) -> None:
+        """Lets every process drain, without waiting for it: others can be started meanwhile."""
+        for keeper in self._keepers:
+            keeper.cancel()
+        self._keepers = []
+        for process in self._processes - self._leaving.keys():
+            self._leaving[process] = asyncio.create_task(self._see_off(process))
+
+    async def _see_off(self, process: Process) -> None:
+        if process.returncode is None:
+            process.terminate()
+        try:
+            async with asyncio.timeout(self._patience_s + self._margin_s):
+                await process.wait()
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+        self._processes.discard(process)
+        del self._leaving[process]
+
     async def stop(self) -> None:
         """Lets every process drain, and kills what takes too long. Cancelled, it aborts them."""
         for keeper in self._keepers:
             keeper.cancel()
         await asyncio.gather(*self._keepers, return_exceptions=True)
-        self._signal(signal.SIGTERM)
+        self.dismiss()
         try:
             await self._gone(self._patience_s + self._margin_s)
         except asyncio.CancelledError:
@@ -116,6 +143,8 @@ class Crew:
             raise
         finally:
             self._signal(signal.SIGKILL)
+            for task in self._leaving.values():
+                task.cancel()
 
     def _signal(self, number: signal.Signals) -> None:
         for process in self._processes:

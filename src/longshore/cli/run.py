@@ -47,16 +47,25 @@ def _worker_options(command: Decorated) -> Decorated:
         ("--target", "NAME", "What machine this is (its system and processor: linux-x86_64)."),
         ("--processes", "N", "How many plain def jobs run at once (the number of CPUs)."),
         ("--slots", "N", "How many async def jobs run at once (100)."),
-        ("--app", "MODULE:APP", "The app whose jobs to run."),
     ):
         command = click.option(flag, metavar=metavar, help=text)(command)
-    return command
+    command = click.option(
+        "--reload", is_flag=True, help="Start anew when a .py file here changes; for development."
+    )(command)
+    return click.option(
+        "--app",
+        metavar="MODULE:APP",
+        multiple=True,
+        callback=lambda context, option, given: ",".join(given) or None,
+        help="The app whose jobs to run; may be given several times.",
+    )(command)
 
 
 @click.command(
     help=f"Run everything on this machine: a dispatcher, and workers for an app.\n\n{_SIGNALS}",
     epilog=examples(
         "longshore up --app myapp:app",
+        "longshore up --app myapp:app --reload",
         "longshore up --app myapp:app --workers 4 --slots 50",
         "longshore up --store postgresql://user@db.example/longshore --app myapp:app",
         "longshore up --set lease_s=30 --set drain_s=5m --app myapp:app",
@@ -71,7 +80,12 @@ def up(**given: Any) -> None:
     from longshore.cli import compose
 
     config = settings(given, *_DISPATCHER_KEYS, "workers", *_WORKER_KEYS)
-    _run(given, "up", config.log_level, lambda ready: compose.run_up(config, ready))
+    _run(
+        given,
+        "up",
+        config.log_level,
+        lambda ready: compose.run_up(config, ready, reload=given["reload"]),
+    )
 
 
 @click.command(
@@ -97,6 +111,7 @@ def dispatcher(**given: Any) -> None:
     epilog=examples(
         "longshore worker --app myapp:app",
         "longshore worker --app myapp:app --connect tcp://10.0.0.1:7701,tcp://10.0.0.2:7701",
+        "longshore worker --app shop:app --app mail:app",
         "longshore worker --app myapp:app --queues mail,reports --slots 20 --processes 4",
     ),
 )
@@ -118,7 +133,8 @@ def worker(**given: Any) -> None:
         raise InvalidInput("a worker needs the app whose jobs it runs: --app module:app")
     if given["parent"] is not None:
         machine.die_with(given["parent"])
-    _run(given, "worker", config.log_level, lambda ready: compose.run_worker(config, ready))
+    work = compose.run_reloading if given["reload"] else compose.run_worker
+    _run(given, "worker", config.log_level, lambda ready: work(config, ready))
 
 
 def _run(

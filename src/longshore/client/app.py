@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from types import TracebackType
 from typing import Any, Self, TypeVar
 from uuid import UUID
@@ -14,18 +15,22 @@ from longshore.client.access import Access
 from longshore.client.connection import Connection, Ref
 from longshore.client.credentials import calling_with
 from longshore.client.decorator import Decorator
+from longshore.client.enqueue import enqueue_calls, enqueue_calls_async
 from longshore.client.handle import Handle, all_ended_async, as_ended_async
 from longshore.client.handler import FunctionHandler
+from longshore.client.hooks import Hooks
 from longshore.client.kind import AnyKind, Call, Kind, Terms
 from longshore.core import values
 from longshore.core.limits import check_name
 from longshore.errors import AppError, from_code
 from longshore.model.ids import make_id, parse_ref
 from longshore.model.job import Job, JobState
+from longshore.model.worker import Pool
 from longshore.ports import Handler
 from longshore.wire.messages import SubmitAnswer
 
 R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def fresh_id() -> UUID:
@@ -52,6 +57,7 @@ class App:
         self._access = Access(connection or self._connection)
         self._new_id = new_id
         self._kinds: dict[str, AnyKind] = {}
+        self._hooks = Hooks(name)
 
     def __repr__(self) -> str:
         return f"<App {self.name}: {', '.join(self._kinds) or 'no jobs'}>"
@@ -80,14 +86,55 @@ class App:
                 f"the app '{self.name}' already has a job '{kind}'; rename one of the two, or "
                 "give one a kind=…"
             )
-        handler = FunctionHandler(kind, function)
+        handler = FunctionHandler(kind, function, self._hooks)
         declared: AnyKind = Kind(self._access, handler, function, terms, self._new_id)
         self._kinds[kind] = declared
         return declared
 
     def handlers(self) -> Mapping[str, Handler]:
         """The functions by kind, as workers run them."""
+        for name, kind in self._kinds.items():
+            self._hooks.check(name, kind.handler.signature.given)
         return {name: kind.handler for name, kind in self._kinds.items()}
+
+    # around jobs
+
+    def resource(self, function: F) -> F:
+        """Declares what worker processes open once and give to jobs; see docs/workers.md.
+
+        A function or a generator, async or not, without parameters; what it returns or yields goes
+        to the jobs that have a parameter of its name with the default `longshore.GIVEN`.
+        """
+        self._hooks.add_resource(function)
+        return function
+
+    def on_start(self, function: F) -> F:
+        """Declares what a worker process does once before its first job; async or not."""
+        self._hooks.add_start(function)
+        return function
+
+    def on_stop(self, function: F) -> F:
+        """Declares what a worker process does at its orderly end; async or not."""
+        self._hooks.add_stop(function)
+        return function
+
+    def middleware(self, function: F) -> F:
+        """Declares what goes around every job: `async def` around async jobs, `def` around others.
+
+        It is given the job's context and what to call next, and gives the result.
+        """
+        self._hooks.add_middleware(function)
+        return function
+
+    def given(self, **resources: object) -> AbstractContextManager[None]:
+        """While the block runs, these are the resources of jobs that run in this process."""
+        return self._hooks.given(resources)
+
+    def lifespan(self, pool: Pool) -> AbstractAsyncContextManager[None] | None:
+        """What a worker process does around all jobs it runs; None if it is nothing."""
+        handlers = [k.handler for k in self._kinds.values() if k.handler.info.pool is pool]
+        names = {name for handler in handlers for name in handler.signature.given}
+        return self._hooks.lifespan(names) if handlers else None
 
     # submitting
 
@@ -108,6 +155,37 @@ class App:
     def submit_many(self, calls: Iterable[Call[R]], *, strict: bool = False) -> list[Handle[R]]:
         """Submits many jobs at once; raises as `submit_many_async` does."""
         return self._access.run(self.submit_many_async(calls, strict=strict))
+
+    # submitting in the application's own transaction
+
+    async def enqueue_async(
+        self, connection: object, call: Call[R], *, notify: bool = False
+    ) -> Handle[R]:
+        """Enqueues a job in the transaction of a PostgreSQL connection that is awaited.
+
+        The job is there once that is committed, and runs within `poll_s`; rolled back, it never
+        was. With `notify`, dispatchers hear of it at the commit, which then takes its turn with
+        every other commit that notifies.
+        """
+        [handle] = await self.enqueue_many_async(connection, [call], notify=notify)
+        return handle
+
+    def enqueue(self, connection: object, call: Call[R], *, notify: bool = False) -> Handle[R]:
+        """Enqueues a job in the transaction of a PostgreSQL connection that blocks."""
+        [handle] = self.enqueue_many(connection, [call], notify=notify)
+        return handle
+
+    async def enqueue_many_async(
+        self, connection: object, calls: Iterable[Call[R]], *, notify: bool = False
+    ) -> list[Handle[R]]:
+        """Enqueues many jobs as `enqueue_async` does one."""
+        return await enqueue_calls_async(self._access, connection, list(calls), notify=notify)
+
+    def enqueue_many(
+        self, connection: object, calls: Iterable[Call[R]], *, notify: bool = False
+    ) -> list[Handle[R]]:
+        """Enqueues many jobs as `enqueue` does one."""
+        return enqueue_calls(self._access, connection, list(calls), notify=notify)
 
     async def handle_async(self, ref: Ref | str) -> Handle[Any]:
         """The handle of a job submitted elsewhere, by its id or number, as text too."""

@@ -77,7 +77,7 @@ class Config(Struct, frozen=True, kw_only=True):
     """How long a client keeps asking before it says that no dispatcher answers."""
 
     app: str | None = None
-    """What workers run, as module:app."""
+    """What workers run, as module:app; several with commas."""
 
     workers: int = 1
     """How many worker processes `longshore up` runs."""
@@ -305,6 +305,8 @@ def _convert(given: _Given) -> object:
         return _at_least(given, _seconds(given))
     if kind == tuple[str, ...]:
         return tuple(_address(given, part) for part in _texts(given))
+    if given.key == "app":
+        return ",".join(_texts(given)) or None
     if given.key == "log_level":
         return _log_level(given)
     return _address(given, _text(given))

@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from longshore.client.hooks import Hooks
 from longshore.client.signature import CONTEXT_PARAMETER, Signature
 from longshore.core import values
 from longshore.errors import AppError
@@ -17,16 +18,24 @@ from longshore.model.worker import KindInfo, Pool
 class FunctionHandler:
     """Runs a function for the jobs of one kind (see `ports.Handler`)."""
 
-    def __init__(self, kind: str, function: Callable[..., object]) -> None:
+    def __init__(
+        self, kind: str, function: Callable[..., object], hooks: Hooks | None = None
+    ) -> None:
         _refuse_generators(kind, function)
         self.kind = kind
         self.signature = Signature(kind, function)
         self.is_async = _is_async(function)
         pool = Pool.COROUTINE if self.is_async else Pool.PROCESS
         self.info = KindInfo(pool, self.signature.parameters())
-        self.function = function
-        if self.signature.takes_context:
-            self.function = _given_context(function, self.is_async)
+        self._hooks = hooks or Hooks(kind)
+        self._function = function
+        if self.signature.takes_context or self.signature.given:
+            self._function = self._completed(function)
+
+    @property
+    def function(self) -> Callable[..., object]:
+        """The job's body: the function, given what the worker gives, within the middleware."""
+        return self._hooks.around(self._function, self.is_async)
 
     def bind(self, args: bytes) -> dict[str, object]:
         """The keyword arguments for the function; `InvalidArguments` names the parameter."""
@@ -35,6 +44,25 @@ class FunctionHandler:
     def pack_result(self, value: object) -> bytes:
         """The result as it is stored."""
         return values.pack(value, f"the result of job '{self.kind}'")
+
+    def _completed(self, function: Callable[..., Any]) -> Callable[..., object]:
+        """The function with what the worker gives, looked up when it is called."""
+
+        @functools.wraps(function)
+        async def run_async(*args: object, **kwargs: object) -> object:
+            return await function(*args, **kwargs, **self._from_worker())
+
+        @functools.wraps(function)
+        def run(*args: object, **kwargs: object) -> object:
+            return function(*args, **kwargs, **self._from_worker())
+
+        return run_async if self.is_async else run
+
+    def _from_worker(self) -> dict[str, object]:
+        given = {name: self._hooks.resource(name) for name in self.signature.given}
+        if self.signature.takes_context:
+            given[CONTEXT_PARAMETER] = current()
+        return given
 
 
 def _is_async(function: Callable[..., object]) -> bool:
@@ -48,17 +76,3 @@ def _refuse_generators(kind: str, function: Callable[..., object]) -> None:
             f"job '{kind}': its function is a generator, but a job has one result; return a list, "
             "or submit a job for each part"
         )
-
-
-def _given_context(function: Callable[..., Any], is_async: bool) -> Callable[..., object]:
-    """The function with the running attempt as its context, looked up when it is called."""
-
-    @functools.wraps(function)
-    async def run_async(*args: object, **kwargs: object) -> object:
-        return await function(*args, **kwargs, **{CONTEXT_PARAMETER: current()})
-
-    @functools.wraps(function)
-    def run(*args: object, **kwargs: object) -> object:
-        return function(*args, **kwargs, **{CONTEXT_PARAMETER: current()})
-
-    return run_async if is_async else run

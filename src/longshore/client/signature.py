@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
+from longshore.client.given import GIVEN
 from longshore.core import values
 from longshore.errors import AppError, InvalidArguments, InvalidInput
 from longshore.executors.context import Context
@@ -32,12 +33,16 @@ class Signature:
         self.kind = kind
         hints = _hints(function)
         self.takes_context = False
+        self.given: tuple[str, ...] = ()
         kept: list[inspect.Parameter] = []
         for parameter in _parameters(kind, function):
             if _is_context(hints.get(parameter.name)):
                 self._accept_context(parameter)
+            elif parameter.default is GIVEN:
+                self.given += (parameter.name,)
             else:
                 kept.append(_annotated(parameter, hints))
+        self._reserved = {*self.given, *([CONTEXT_PARAMETER] if self.takes_context else [])}
         self._signature = inspect.Signature(kept)
         self._rest = _rest(kept)
         self._named = {p.name: p for p in kept if p.name != self._rest}
@@ -86,9 +91,9 @@ class Signature:
             raise InvalidArguments(f"job '{self.kind}': {error}; {self._usage()}") from None
         if self._rest is not None:
             bound.update(bound.pop(self._rest, {}))
-        if self.takes_context and CONTEXT_PARAMETER in bound:
+        for name in self._reserved & bound.keys():
             raise InvalidArguments(
-                f"job '{self.kind}': '{CONTEXT_PARAMETER}' is given by the worker; leave it out"
+                f"job '{self.kind}': '{name}' is given by the worker; leave it out"
             )
         return bound
 
@@ -128,7 +133,7 @@ class Signature:
                 )
         for name in given:
             is_known = name in self._named or (self._rest is not None and isinstance(name, str))
-            if not is_known or (self.takes_context and name == CONTEXT_PARAMETER):
+            if not is_known or name in self._reserved:
                 raise InvalidArguments(
                     f"job '{self.kind}': got an unexpected argument '{name}'; {self._usage()}"
                 )

@@ -8,5 +8,6 @@ app lives in *host* processes, which the agent starts and, when need be, kills:
     child.ChildExecutor         ─ frames ─ child_host       several, one plain `def` job at a time
 
 `frames` is what they say to each other, `process` starts and ends a host, `channel` carries frames
-on an event loop, `loading` finds the app, `context` is what a job's code sees of Longshore.
+on an event loop, `loading` finds the apps, `lifespan` opens and closes what they want open,
+`context` is what a job's code sees of Longshore, `scratch` its folders.
 """

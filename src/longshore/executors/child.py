@@ -20,6 +20,7 @@ from longshore.executors.frames import (
 )
 from longshore.executors.process import Host
 from longshore.executors.restarts import Restarts
+from longshore.executors.scratch import discard
 from longshore.model.worker import KindInfo, Pool
 from longshore.ports import OnLog, OnReport
 from longshore.wire.messages import Assignment, Attempt, Report
@@ -45,12 +46,14 @@ class ChildExecutor:
         *,
         abort_grace_s: float = 5.0,
         start_timeout_s: float = 60.0,
+        scratch: str = "",
     ) -> None:
         self.slots = processes
         self.kinds: dict[str, KindInfo] = {}
         self._app = app
         self._abort_grace_s = abort_grace_s
         self._start_timeout_s = start_timeout_s
+        self._scratch = scratch
         self._attempts = Attempts(on_report, on_log)
         self._waiting: dict[int, Running] = {}
         self._hosts: dict[Host, Running | None] = {}
@@ -94,19 +97,22 @@ class ChildExecutor:
                 host.kill()
 
     async def close(self) -> None:
-        """Kills every host and waits until it is gone; what ran in it is not reported."""
+        """Ends every host and waits until it is gone; what still runs is killed, not reported."""
         self._attempts.clear()
         self._waiting.clear()
         self._idle.clear()
         if self._grow_again is not None:
             self._grow_again.cancel()
             self._grow_again = None
-        hosts = list(self._hosts)
+        busy = [host for host, given in self._hosts.items() if given is not None]
+        idle = [host for host, given in self._hosts.items() if given is None]
         self._hosts.clear()
         for task in self._growing:
             task.cancel()
         await asyncio.gather(*self._growing, return_exceptions=True)
-        await asyncio.gather(*(host.end() for host in hosts))
+        await asyncio.gather(
+            *(host.end() for host in busy), *(host.finish(self._abort_grace_s) for host in idle)
+        )
 
     def _place(self) -> None:
         while self._waiting and self._idle:
@@ -161,6 +167,7 @@ class ChildExecutor:
         if host in self._idle:
             self._idle.remove(host)
         if running is not None:
+            discard(self._scratch, [running.assignment.held])
             message = f"the job's process {host.ending}"
             self._attempts.end(running.abort_report or crashed(running.assignment, message))
         self._place()
@@ -176,7 +183,7 @@ class ChildExecutor:
 
     async def _add_host(self) -> None:
         self._restarts.note_start()
-        host = Host(self._app, Pool.PROCESS, self._receive, self._host_gone)
+        host = Host(self._app, Pool.PROCESS, self._receive, self._host_gone, self._scratch)
         self.kinds = await host.load(self._start_timeout_s)
         self._hosts[host] = None
         self._idle.append(host)

@@ -24,11 +24,13 @@ from types import FrameType
 from typing import Any, NamedTuple, NoReturn, assert_never, cast
 
 from longshore.errors import ProtocolError
-from longshore.executors.context import Cancelled, Context, enter
+from longshore.executors import scratch
+from longshore.executors.context import Cancelled, RunningContext, enter
 from longshore.executors.failures import raised
 from longshore.executors.forks import leave, leave_if_copy
 from longshore.executors.frames import (
     Abort,
+    Close,
     Ended,
     Load,
     Run,
@@ -38,6 +40,7 @@ from longshore.executors.frames import (
     pack,
     to_host,
 )
+from longshore.executors.lifespan import Lifespan
 from longshore.executors.performing import prepare, succeeded
 from longshore.executors.voice import TELL_EVERY_S, Voice
 from longshore.ports import Handlers
@@ -48,14 +51,15 @@ _READ_BYTES = 256 * 1024
 
 class _Exposed(NamedTuple):
     assignment: Assignment
-    context: Context
+    context: RunningContext
 
 
 class ChildHost:
     """Runs the attempts it is given one after the other."""
 
-    def __init__(self, sock: socket.socket, handlers: Handlers) -> None:
+    def __init__(self, sock: socket.socket, handlers: Handlers, lifespan: Lifespan) -> None:
         self._sock = sock
+        self._lifespan = lifespan
         self._handlers = handlers
         self._unpacker = to_host()
         self._inbox: deque[ToHost] = deque()
@@ -73,6 +77,9 @@ class ChildHost:
                 case Run(jobs=jobs):
                     for assignment in jobs:
                         self._run(assignment)
+                case Close():
+                    self._lifespan.end()
+                    leave()
                 case Abort() | Load():
                     pass  # an abort that came after its attempt's end
                 case _:
@@ -97,16 +104,18 @@ class ChildHost:
     def _run(self, assignment: Assignment) -> None:
         # Before every attempt: the one before may have set a handler of its own.
         signal.signal(signal.SIGTERM, self._on_sigterm)
-        context = Context(assignment, self._wake)
+        context = RunningContext(assignment, self._wake)
         report = contextvars.copy_context().run(self._attempt, assignment, context)
         leave_if_copy()
+        if (left := context.leftover()) is not None:
+            scratch.remove(left)
         frame = Stopped((assignment.held,)) if report is None else Ended((report,))
         with self._sending:
             entries = context.unsaid()
             said = pack(Said(entries)) if entries else b""
             self._send(said + pack(frame))
 
-    def _attempt(self, assignment: Assignment, context: Context) -> Report | None:
+    def _attempt(self, assignment: Assignment, context: RunningContext) -> Report | None:
         """The attempt's report; None if it was stopped by its abort."""
         if self._is_aborted(assignment.held):
             return None
@@ -119,7 +128,7 @@ class ChildHost:
             pass  # it came while the attempt's code was being entered or left
         return None if context.cancelled else report
 
-    def _perform(self, assignment: Assignment, context: Context) -> Report:
+    def _perform(self, assignment: Assignment, context: RunningContext) -> Report:
         enter(context)
         call = prepare(assignment, self._handlers)
         if isinstance(call, Report):

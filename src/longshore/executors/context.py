@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextvars import ContextVar
 from math import isfinite
+from pathlib import Path
 from typing import Protocol
 from uuid import UUID
 
@@ -12,6 +13,7 @@ import msgspec
 from msgspec import structs
 
 from longshore.errors import InvalidInput, NotSerialisable, TooLarge, WrongState
+from longshore.executors import scratch
 from longshore.executors.text import bounded
 from longshore.executors.voice import Voice
 from longshore.model.ids import derive_id
@@ -67,7 +69,15 @@ class Cancelled(BaseException):
 class Context:
     """The attempt that is running, as its own code sees it."""
 
-    __slots__ = ("_assignment", "_cancelled", "_outbox", "_outbox_bytes", "_voice", "_wake")
+    __slots__ = (
+        "_assignment",
+        "_cancelled",
+        "_outbox",
+        "_outbox_bytes",
+        "_scratch",
+        "_voice",
+        "_wake",
+    )
 
     def __init__(self, assignment: Assignment, wake: Callable[[Voice], None]) -> None:
         self._assignment = assignment
@@ -76,6 +86,7 @@ class Context:
         self._outbox: list[Submission] = []
         self._outbox_bytes = 0
         self._cancelled = False
+        self._scratch: Path | None = None
 
     @property
     def id(self) -> UUID:
@@ -110,6 +121,13 @@ class Context:
         """Whether this attempt has been told to stop."""
         return self._cancelled
 
+    @property
+    def scratch(self) -> Path:
+        """A folder of this attempt's own, made when first asked for and removed when it ends."""
+        if self._scratch is None:
+            self._scratch = scratch.make(self.id, self.token)
+        return self._scratch
+
     def progress(self, done: float, total: float | None = None, text: str = "") -> None:
         """Says how far the job is; cheap enough for an inner loop, of many calls the last shows."""
         amounts = float(done), None if total is None else float(total)
@@ -138,7 +156,16 @@ class Context:
         self._outbox.append(own)
         return own.id
 
-    # for the host that runs the attempt
+    def _speak(self) -> Voice:
+        if self._voice is None:
+            self._voice = Voice(self.id, self.token, self._wake)
+        return self._voice
+
+
+class RunningContext(Context):
+    """The same attempt, as the host that runs it sees it."""
+
+    __slots__ = ()
 
     def mark_cancelled(self) -> None:
         """From now on the job's code sees that it is to stop."""
@@ -152,10 +179,9 @@ class Context:
         """What was said and not told to anybody yet."""
         return self._voice.take() if self._voice is not None else []
 
-    def _speak(self) -> Voice:
-        if self._voice is None:
-            self._voice = Voice(self.id, self.token, self._wake)
-        return self._voice
+    def leftover(self) -> Path | None:
+        """The scratch folder, if the attempt has asked for it."""
+        return self._scratch
 
 
 _running: ContextVar[Context | None] = ContextVar("longshore_running", default=None)

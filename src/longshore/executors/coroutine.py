@@ -22,6 +22,7 @@ from longshore.executors.frames import (
 )
 from longshore.executors.process import Host
 from longshore.executors.restarts import Restarts
+from longshore.executors.scratch import discard
 from longshore.model.worker import KindInfo, Pool
 from longshore.ports import OnLog, OnReport
 from longshore.wire.messages import Assignment, Attempt, Report
@@ -45,12 +46,14 @@ class CoroutineExecutor:
         *,
         abort_grace_s: float = 5.0,
         start_timeout_s: float = 60.0,
+        scratch: str = "",
     ) -> None:
         self.slots = slots
         self.kinds: dict[str, KindInfo] = {}
         self._app = app
         self._abort_grace_s = abort_grace_s
         self._start_timeout_s = start_timeout_s
+        self._scratch = scratch
         self._attempts = Attempts(on_report, on_log)
         self._unsent: dict[int, Running] = {}
         self._is_flush_due = False
@@ -92,17 +95,18 @@ class CoroutineExecutor:
             self._host.kill()
 
     async def close(self) -> None:
-        """Kills the host and waits until it is gone; what ran in it is not reported."""
+        """Ends the host and waits until it is gone; what still runs is killed, and not reported."""
+        host, self._host = self._host, None
+        is_busy = host is not None and bool(self._attempts.on_host(host))
         self._attempts.clear()
         self._unsent.clear()
-        host, self._host = self._host, None
         task, self._restarting = self._restarting, None
         if task is not None:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
         if host is not None:
-            await host.end()
+            await (host.end() if is_busy else host.finish(self._abort_grace_s))
 
     def _flush(self) -> None:
         self._is_flush_due = False
@@ -143,6 +147,7 @@ class CoroutineExecutor:
         self._restarting = self._loop.create_task(self._restart())
         left = self._attempts.on_host(host)
         _log.warning("host %d %s, with %d jobs in it", host.pid, host.ending, len(left))
+        discard(self._scratch, [running.assignment.held for running in left])
         for running in left:
             self._attempts.end(running.abort_report or _verdict(running, host, len(left)))
 
@@ -158,7 +163,7 @@ class CoroutineExecutor:
 
     async def _started_host(self) -> Host:
         self._restarts.note_start()
-        host = Host(self._app, Pool.COROUTINE, self._receive, self._host_gone)
+        host = Host(self._app, Pool.COROUTINE, self._receive, self._host_gone, self._scratch)
         self.kinds = await host.load(self._start_timeout_s)
         return host
 

@@ -9,12 +9,14 @@ import threading
 from collections.abc import Awaitable
 from typing import NamedTuple, NoReturn, assert_never, cast
 
+from longshore.executors import scratch
 from longshore.executors.channel import Channel
-from longshore.executors.context import Context, enter
+from longshore.executors.context import RunningContext, enter
 from longshore.executors.failures import raised
 from longshore.executors.forks import leave, leave_if_copy
 from longshore.executors.frames import (
     Abort,
+    Close,
     Ended,
     FromHost,
     Load,
@@ -25,6 +27,7 @@ from longshore.executors.frames import (
     portions,
     to_host,
 )
+from longshore.executors.lifespan import Lifespan
 from longshore.executors.performing import prepare, succeeded
 from longshore.executors.voice import TELL_EVERY_S, Voice
 from longshore.model.job import LogEntry
@@ -34,16 +37,24 @@ from longshore.wire.messages import Assignment, Attempt, Report
 
 class _Running(NamedTuple):
     task: asyncio.Task[Report]
-    context: Context
+    context: RunningContext
 
 
 class CoroutineHost:
     """Runs every attempt it is given at once, and tells of their ends in batches."""
 
-    def __init__(self, sock: socket.socket, handlers: Handlers) -> None:
+    def __init__(
+        self,
+        sock: socket.socket,
+        handlers: Handlers,
+        loop: asyncio.AbstractEventLoop,
+        lifespan: Lifespan,
+    ) -> None:
         self._sock = sock
         self._handlers = handlers
-        self._loop = _new_event_loop()
+        self._loop = loop
+        self._lifespan = lifespan
+        self._closing: asyncio.Task[None] | None = None
         self._thread = threading.get_ident()
         self._running: dict[int, _Running] = {}
         self._reports: list[Report] = []
@@ -73,13 +84,19 @@ class CoroutineHost:
             case Abort(attempts=attempts):
                 for attempt in attempts:
                     self._abort(attempt)
+            case Close():
+                self._closing = self._loop.create_task(self._close())
             case Load():
                 pass
             case _:
                 assert_never(message)
 
+    async def _close(self) -> None:
+        await self._lifespan.end_async()
+        leave()
+
     def _begin(self, assignment: Assignment) -> None:
-        context = Context(assignment, self._wake)
+        context = RunningContext(assignment, self._wake)
         task = self._loop.create_task(self._perform(assignment, context))
         self._running[assignment.token] = _Running(task, context)
         task.add_done_callback(functools.partial(self._end, assignment, context))
@@ -89,7 +106,7 @@ class CoroutineHost:
         if running is not None and running.task.cancel():
             running.context.mark_cancelled()
 
-    async def _perform(self, assignment: Assignment, context: Context) -> Report:
+    async def _perform(self, assignment: Assignment, context: RunningContext) -> Report:
         enter(context)
         call = prepare(assignment, self._handlers)
         if isinstance(call, Report):
@@ -104,8 +121,12 @@ class CoroutineHost:
         leave_if_copy()
         return succeeded(assignment, call.handler, context, value)
 
-    def _end(self, assignment: Assignment, context: Context, task: asyncio.Task[Report]) -> None:
+    def _end(
+        self, assignment: Assignment, context: RunningContext, task: asyncio.Task[Report]
+    ) -> None:
         del self._running[assignment.token]
+        if (left := context.leftover()) is not None:
+            self._loop.run_in_executor(None, scratch.remove, left)
         self._entries += context.unsaid()
         if context.cancelled:
             self._stopped.append(assignment.held)
@@ -151,7 +172,8 @@ class CoroutineHost:
         self._flush_soon()
 
 
-def _new_event_loop() -> asyncio.AbstractEventLoop:
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    """A loop of the quickest sort there is."""
     try:
         import uvloop
     except ImportError:

@@ -15,7 +15,7 @@ from longshore.wire.messages import Assignment, Report, ReportKind
 MAX_MESSAGE_BYTES = 4 * 1024
 MAX_TRACEBACK_BYTES = 16 * 1024
 
-_OWN_FOLDER = os.path.dirname(os.path.abspath(_version.__file__)) + os.sep
+OWN_FOLDER = os.path.dirname(os.path.abspath(_version.__file__)) + os.sep
 
 
 def raised(assignment: Assignment, error: BaseException) -> Report:
@@ -84,7 +84,7 @@ def _message(error: BaseException) -> str:
 
 def _drop_own_frames(told: traceback.TracebackException) -> None:
     told.stack = traceback.StackSummary.from_list(
-        [frame for frame in told.stack if not frame.filename.startswith(_OWN_FOLDER)]
+        [frame for frame in told.stack if not frame.filename.startswith(OWN_FOLDER)]
     )
     linked = [told.__cause__, told.__context__, *(told.exceptions or ())]
     for other in linked:

@@ -6,6 +6,7 @@
                                        ← LoadFailed  it cannot be imported, and why
     Run    begin these attempts       →
     Abort  stop these attempts        →
+    Close  end in good order          →
                                        ← Ended       attempts that ended by themselves
                                        ← Stopped     attempts that ended by being aborted
                                        ← Said        what attempts say
@@ -35,9 +36,10 @@ _encoder = msgspec.msgpack.Encoder(uuid_format="bytes")
 
 
 class Load(Struct, frozen=True, tag=True, array_like=True):
-    """Import the app, and say which kinds it has."""
+    """Import the apps, and say which kinds they have; scratch folders go into `scratch`."""
 
     app: str
+    scratch: str = ""
 
 
 class Run(Struct, frozen=True, tag=True, array_like=True):
@@ -50,6 +52,10 @@ class Abort(Struct, frozen=True, tag=True, array_like=True):
     """Stop these attempts; those that have ended already are ignored."""
 
     attempts: Sequence[Attempt]
+
+
+class Close(Struct, frozen=True, tag=True, array_like=True):
+    """Nothing more will come: run the apps' stop hooks, and end."""
 
 
 class Loaded(Struct, frozen=True, tag=True, array_like=True):
@@ -82,7 +88,7 @@ class Said(Struct, frozen=True, tag=True, array_like=True):
     entries: Sequence[LogEntry]
 
 
-ToHost = Load | Run | Abort
+ToHost = Load | Run | Abort | Close
 FromHost = Loaded | LoadFailed | Ended | Stopped | Said
 
 M = TypeVar("M")

@@ -8,6 +8,7 @@ output goes. It ends with its agent.
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import gc
 import io
@@ -15,15 +16,18 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from types import FrameType
 from typing import NoReturn
 
 from longshore.errors import AppError
+from longshore.executors import scratch
 from longshore.executors.child_host import ChildHost
-from longshore.executors.coroutine_host import CoroutineHost
+from longshore.executors.coroutine_host import CoroutineHost, new_event_loop
 from longshore.executors.forks import leave, remain_one
 from longshore.executors.frames import Load, Loaded, LoadFailed, pack, to_host
-from longshore.executors.loading import load_handlers
+from longshore.executors.lifespan import Lifespan
+from longshore.executors.loading import load_apps
 from longshore.model.worker import Pool
 from longshore.ports import Handlers
 
@@ -42,11 +46,12 @@ def main(fd: int, pool: Pool, agent_pid: int) -> NoReturn:
     remain_one(sock)
     # Before the app is imported, so that it may think otherwise; then all of it is there to stay.
     gc.set_threshold(*COLLECT_AFTER)
-    handlers = _load(sock)
+    loop = new_event_loop() if pool is Pool.COROUTINE else None
+    handlers, lifespan = _load(sock, pool, lambda: loop or new_event_loop())
     gc.freeze()
-    if pool is Pool.COROUTINE:
-        CoroutineHost(sock, handlers).serve()
-    ChildHost(sock, handlers).serve()
+    if loop is not None:
+        CoroutineHost(sock, handlers, loop, lifespan).serve()
+    ChildHost(sock, handlers, lifespan).serve()
 
 
 def _die_with(agent_pid: int) -> None:
@@ -70,18 +75,24 @@ def _ignore(number: int, frame: FrameType | None) -> None:
     """The agent decides when a host ends."""
 
 
-def _load(sock: socket.socket) -> Handlers:
-    app = _app_to_load(sock)
+def _load(
+    sock: socket.socket, pool: Pool, make_loop: Callable[[], asyncio.AbstractEventLoop]
+) -> tuple[Handlers, Lifespan]:
+    """Imports the apps and begins their lifespan: both must be well before a job can come."""
+    order = _order(sock)
+    scratch.settle(order.scratch)
     try:
-        handlers = load_handlers(app)
+        handlers, spans = load_apps(order.app)
+        lifespan = Lifespan(spans(pool), make_loop)
+        lifespan.begin()
     except AppError as error:
         sock.sendall(pack(LoadFailed(str(error))))
         leave()
     sock.sendall(pack(Loaded({kind: handler.info for kind, handler in handlers.items()})))
-    return handlers
+    return handlers, lifespan
 
 
-def _app_to_load(sock: socket.socket) -> str:
+def _order(sock: socket.socket) -> Load:
     unpacker = to_host()
     while True:
         data = sock.recv(64 * 1024)
@@ -89,7 +100,7 @@ def _app_to_load(sock: socket.socket) -> str:
             leave()
         for message in unpacker.feed(data):
             if isinstance(message, Load):
-                return message.app
+                return message
 
 
 if __name__ == "__main__":

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import sys
 import traceback
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from types import ModuleType
-from typing import TypeGuard
+from typing import NamedTuple, TypeGuard
 
 from longshore.errors import AppError
-from longshore.executors.failures import one_line
+from longshore.executors.failures import OWN_FOLDER, one_line
 from longshore.executors.text import bounded
-from longshore.ports import App, Handlers
+from longshore.model.worker import Pool
+from longshore.ports import App, Handler, Handlers
 
 DEFAULT_ATTRIBUTE = "app"
 _FRAMES_SHOWN = 3
 _NAMES_SHOWN = 20
 _MAX_MESSAGE_BYTES = 8 * 1024
-_MACHINERY = (__file__, importlib.__file__, "<frozen importlib")
+_MACHINERY = (OWN_FOLDER, importlib.__file__, contextlib.__file__, "<frozen importlib")
 
 
 def load_app(spec: str) -> App:
@@ -34,13 +38,60 @@ def load_app(spec: str) -> App:
     return found
 
 
-def load_handlers(spec: str) -> Handlers:
-    """The handlers of the app that `spec` names, by their kinds."""
-    app = load_app(spec)
+Span = AbstractAsyncContextManager[None]
+
+
+class Apps(NamedTuple):
+    """The apps of a worker together: what they serve, and what to do around all jobs of a pool."""
+
+    handlers: Handlers
+    spans: Callable[[Pool], list[Span]]
+
+
+def load_apps(specs: str) -> Apps:
+    """The apps that `specs` names, with commas between them."""
+    found = {name: load_app(name) for name in split(specs)}
+    apps = list({id(app): app for app in found.values()}.values())
+
+    def spans(pool: Pool) -> list[Span]:
+        made = (app.lifespan(pool) for app in apps if hasattr(app, "lifespan"))
+        return [span for span in made if span is not None]
+
+    return Apps(_merged(found), spans)
+
+
+def load_handlers(specs: str) -> Handlers:
+    """The handlers of the apps that `specs` names, by their kinds."""
+    return load_apps(specs).handlers
+
+
+def split(specs: str) -> list[str]:
+    """The names of single apps in a text with commas; one, if there is no comma."""
+    return [part.strip() for part in specs.split(",") if part.strip()] or [specs]
+
+
+def _merged(apps: Mapping[str, App]) -> Handlers:
+    merged: dict[str, Handler] = {}
+    home: dict[str, str] = {}
+    for spec, app in apps.items():
+        for kind, handler in _handlers(spec, app).items():
+            other = home.setdefault(kind, spec)
+            if apps[other] is not app:
+                raise AppError(
+                    f"the apps '{other}' and '{spec}' both have a job '{kind}'; give one of them "
+                    "another name with @app.job(kind=…), or run them in different workers"
+                )
+            merged[kind] = handler
+    return merged
+
+
+def _handlers(spec: str, app: App) -> Handlers:
     try:
-        return dict(app.handlers())
+        return app.handlers()
+    except AppError:
+        raise
     except Exception as error:
-        raise AppError(f"the app '{spec}' cannot tell its jobs: {_told(error)}") from None
+        raise AppError(f"the app '{spec}' cannot tell its jobs: {told(error)}") from None
 
 
 def _parse(spec: str) -> tuple[str, str]:
@@ -79,10 +130,10 @@ def _no_module(name: str, missing: str) -> str:
 
 
 def _broken(name: str, error: BaseException) -> str:
-    return f"importing '{name}' failed: {_told(error)}"
+    return f"importing '{name}' failed: {told(error)}"
 
 
-def _told(error: BaseException) -> str:
+def told(error: BaseException) -> str:
     """The exception in one line, then the last of the user's lines that led to it."""
     steps = [
         frame

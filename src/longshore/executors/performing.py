@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from longshore.core.values import within
 from longshore.errors import InvalidInput, NotSerialisable
-from longshore.executors.context import Context
+from longshore.executors.context import RunningContext
 from longshore.executors.failures import one_line, refused
 from longshore.model.job import Reason
 from longshore.ports import Handler, Handlers
@@ -39,7 +39,9 @@ def prepare(assignment: Assignment, handlers: Handlers) -> Call | Report:
     return Call(handler, lambda: function(**arguments))
 
 
-def succeeded(assignment: Assignment, handler: Handler, context: Context, value: object) -> Report:
+def succeeded(
+    assignment: Assignment, handler: Handler, context: RunningContext, value: object
+) -> Report:
     """The report of an attempt whose code returned; it fails if its result cannot be stored."""
     try:
         result = _raw(assignment, value) if assignment.raw else handler.pack_result(value)

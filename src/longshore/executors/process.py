@@ -19,7 +19,7 @@ from collections.abc import Callable
 
 from longshore.errors import AppError, Unavailable
 from longshore.executors.channel import Channel
-from longshore.executors.frames import FromHost, Load, Loaded, LoadFailed, ToHost, from_host
+from longshore.executors.frames import Close, FromHost, Load, Loaded, LoadFailed, ToHost, from_host
 from longshore.model.worker import KindInfo, Pool
 
 DEAF_GRACE_S = 0.5
@@ -31,8 +31,11 @@ OnExit = Callable[["Host"], None]
 class Host:
     """One host process. `on_exit` is called once, after everything it said has been handled."""
 
-    def __init__(self, app: str, pool: Pool, on_message: OnMessage, on_exit: OnExit) -> None:
+    def __init__(
+        self, app: str, pool: Pool, on_message: OnMessage, on_exit: OnExit, scratch: str = ""
+    ) -> None:
         self._app = app
+        self._scratch = scratch
         self._on_message = on_message
         self._on_exit = on_exit
         self._loop = asyncio.get_running_loop()
@@ -62,7 +65,7 @@ class Host:
 
     async def load(self, timeout_s: float) -> dict[str, KindInfo]:
         """Has the app imported; answers its kinds. If that fails, the process is gone after it."""
-        self._channel.send(Load(self._app))
+        self._channel.send(Load(self._app, self._scratch))
         try:
             async with asyncio.timeout(timeout_s):
                 kinds = await self._loaded
@@ -71,8 +74,8 @@ class Host:
         except TimeoutError:
             await self.end()
             raise AppError(
-                f"importing '{self._app}' took longer than start_timeout_s ({timeout_s:g} s); "
-                "does the module start work when it is imported?"
+                f"importing '{self._app}' and its start-up hooks took longer than start_timeout_s "
+                f"({timeout_s:g} s); does the module start work when it is imported?"
             ) from None
         except BaseException:
             await self.end()
@@ -98,6 +101,12 @@ class Host:
         """Kills the process and waits until it is gone."""
         self.kill()
         await asyncio.shield(self._exited)
+
+    async def finish(self, within_s: float) -> None:
+        """Has the process end in good order; kills it if that takes too long."""
+        if self.send(Close()):
+            await asyncio.wait([self._exited], timeout=within_s)
+        await self.end()
 
     def _receive(self, message: FromHost) -> None:
         if not isinstance(message, Loaded | LoadFailed):

@@ -22,7 +22,7 @@ from longshore.model.job import (
     Reason,
     RetryVerdict,
 )
-from longshore.model.worker import Attended, Gone, Late, Seat, WorkerInfo
+from longshore.model.worker import Attended, Gone, Lane, Late, Seat, WorkerInfo
 from longshore.ports import Harvested, Hint, Promoted
 from longshore.store import postgres_keeper_sql as sql
 from longshore.store.postgres_finish import quoted
@@ -30,11 +30,14 @@ from longshore.store.postgres_hints import Sender
 from longshore.store.postgres_lines import Lines, Transaction
 from longshore.store.postgres_pump import Pump
 from longshore.store.postgres_reads import NUMBERS, PostgresReads, claimed
-from longshore.store.postgres_sql import CODES, HOLDERS, STATES
+from longshore.store.postgres_sql import ADOPT_LANES, CODES, HOLDERS, STATES
 from longshore.store.rows import clean, pack_error, pack_info
 from longshore.wire.messages import Stats
 
 MOST_SWEPT: Final = 1000
+ADOPT_SHARE: Final = 50.0
+ADOPT_REST_S: Final = 0.2
+ADOPT_LONGEST_REST_S: Final = 10.0
 FOLD_AT: Final = 1000
 FOLD_EVERY_S: Final = 60.0
 FOLD_FROM_START_EVERY: Final = 20
@@ -60,6 +63,19 @@ class PostgresKeeper(PostgresReads):
         self._folds = 0
         self._folded_at = 0.0
         self._folded_up_to = 0
+        self._adopts_at = 0.0
+
+    # lanes
+
+    async def lanes(self) -> list[Lane]:
+        """Every lane that ever held a job, those that submitters brought by themselves too."""
+        began = self._clock()
+        if began >= self._adopts_at:
+            await self._keep(ADOPT_LANES)
+            now = self._clock()
+            rest_s = min(max((now - began) * ADOPT_SHARE, ADOPT_REST_S), ADOPT_LONGEST_REST_S)
+            self._adopts_at = now + rest_s
+        return await super().lanes()
 
     # dispatchers and workers
 

@@ -80,11 +80,12 @@ class Transaction:
         """The rows a statement answers."""
         return await self.connection.fetch(sql, *values)
 
-    def count(self, lane: int, before: int | None, after: int, by: int = 1) -> None:
-        """Remembers for the tally that jobs changed their state."""
+    def count(self, lane: int, before: int | None, after: int | None, by: int = 1) -> None:
+        """Remembers for the tally that jobs changed their state, appeared or disappeared."""
         if before is not None:
             self._tally[lane, before] -= by
-        self._tally[lane, after] += by
+        if after is not None:
+            self._tally[lane, after] += by
 
     @asynccontextmanager
     async def savepoint(self) -> AsyncIterator[None]:

@@ -97,7 +97,7 @@ _CLAIMED: Final = appended(
     info=NOTHING,
 )
 
-SUBMIT: Final = f"""
+_INSERTED: Final = f"""
 WITH new AS (
     INSERT INTO longshore.job (
         id, body_hash, args, unique_key, run_at, lane, priority, kind, queue, target, options,
@@ -128,10 +128,25 @@ WITH new AS (
 ),
 numbered AS (
     INSERT INTO longshore.job_number (number, id) SELECT number, id FROM new
-)
+)"""
+
+SUBMIT: Final = f"""{_INSERTED}
 SELECT number, state, lane FROM new
 """
 """Arrays that nothing is known of may be shorter: the rest is NULL."""
+
+ENQUEUE: Final = f"""{_INSERTED},
+tallied AS (
+    INSERT INTO longshore.tally (lane, state, delta)
+    SELECT lane, state, count(*) FROM new GROUP BY lane, state
+)
+SELECT id, number FROM new
+"""
+"""The same in the submitter's own transaction; in one statement, should it commit each by itself.
+
+It adds no lane. That row would be everybody's, and another submitter of a job in the same new lane
+would have to wait until this transaction, which may take hours, has ended: see `ADOPT_LANES`.
+"""
 
 KNOWN: Final = """
 SELECT i.id, l.number, l.body_hash
@@ -156,6 +171,29 @@ SELECT * FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[]) AS i (has
 ORDER BY i.hash
 ON CONFLICT DO NOTHING
 """
+
+ADOPT_LANES: Final = f"""
+INSERT INTO longshore.lane (hash, queue, kind, target)
+SELECT t.lane, j.queue, j.kind, j.target
+FROM (
+    SELECT lane FROM longshore.tally
+    WHERE state IN ({CODES[S.DELAYED]}, {CODES[S.READY]})
+    GROUP BY lane HAVING sum(delta) > 0
+    OFFSET 0
+) AS t
+CROSS JOIN LATERAL (
+    (SELECT queue, kind, target FROM longshore.job
+        WHERE state = {CODES[S.READY]} AND lane = t.lane LIMIT 1)
+    UNION ALL
+    (SELECT queue, kind, target FROM longshore.job
+        WHERE state = {CODES[S.DELAYED]} AND lane = t.lane LIMIT 1)
+    LIMIT 1
+) AS j
+WHERE NOT EXISTS (SELECT FROM longshore.lane AS l WHERE l.hash = t.lane)
+ORDER BY t.lane
+ON CONFLICT DO NOTHING
+"""
+"""Lanes of which a tally tells, but that nobody has stored: their jobs came by `ENQUEUE`."""
 
 FINISH: Final = f"""
 UPDATE longshore.job AS j

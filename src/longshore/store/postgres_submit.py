@@ -8,10 +8,9 @@ from uuid import UUID
 
 import asyncpg
 
-from longshore.core.lanes import lane_of
 from longshore.errors import StoreUnavailable
-from longshore.model.job import JobState, Refused, Submission, Submitted
-from longshore.model.worker import Lane
+from longshore.model.job import JobState, Submission, Submitted
+from longshore.store.postgres_columns import Answer, Item, columns, lane_columns, lane_of_item, runs
 from longshore.store.postgres_lines import TURNS, Transaction, is_data_error
 from longshore.store.postgres_sql import ADD_LANES, CODES, HOLDERS, KNOWN, SUBMIT
 from longshore.store.rows import (
@@ -19,14 +18,8 @@ from longshore.store.rows import (
     in_conflict,
     micros,
     not_accepted,
-    pack_options,
     utc_now,
 )
-
-Item = tuple[Submission, int]
-"""A submission and the hash of its body."""
-
-Answer = Submitted | Refused
 
 
 class Intake:
@@ -47,7 +40,7 @@ class Intake:
             (job, body) for job, body in zip(jobs, bodies, strict=True) if isinstance(body, int)
         ]
         answers: list[Answer] = []
-        for run in _runs(items):
+        for run in runs(items):
             answers += await self._take(run)
         taken = iter(answers)
         return [
@@ -127,76 +120,15 @@ class Intake:
         return [*await self._insert(items[:middle]), *await self._insert(items[middle:])]
 
     async def _insert_all(self, items: list[Item]) -> list[asyncpg.Record]:
-        rows = await self._tx.fetch(SUBMIT, *_columns(items))
+        rows = await self._tx.fetch(SUBMIT, *columns(items))
         counts = Counter((row["lane"], row["state"]) for row in rows)
         unknown = {lane for lane, _ in counts} - self._lanes - self.new_lanes
         if unknown:
-            lanes = {lane.hash: lane for lane in map(_lane, items) if lane.hash in unknown}
-            await self._tx.fetch(ADD_LANES, *_lane_columns(list(lanes.values())))
+            lanes = {lane.hash: lane for lane in map(lane_of_item, items) if lane.hash in unknown}
+            await self._tx.fetch(ADD_LANES, *lane_columns(list(lanes.values())))
         for (lane, state), count in counts.items():
             self._tx.count(lane, None, state, count)
             if state == CODES[JobState.READY]:
                 self.freed[lane] += count
         self.new_lanes |= unknown
         return rows
-
-
-def _runs(items: list[Item]) -> list[list[Item]]:
-    """The items in stretches that hold no id twice: what became of the first decides."""
-    if len({job.id for job, _ in items}) == len(items):
-        return [items] if items else []
-    runs: list[dict[UUID, Item]] = [{}]
-    for item in items:
-        if item[0].id in runs[-1]:
-            runs.append({})
-        runs[-1][item[0].id] = item
-    return [list(run.values()) for run in runs]
-
-
-def _lane(item: Item) -> Lane:
-    job, _ = item
-    return lane_of(job.queue, job.kind, job.target)
-
-
-def _lane_columns(lanes: list[Lane]) -> tuple[list[int], list[str], list[str], list[str]]:
-    return (
-        [lane.hash for lane in lanes],
-        [lane.queue for lane in lanes],
-        [lane.kind for lane in lanes],
-        [lane.target for lane in lanes],
-    )
-
-
-def _columns(items: list[Item]) -> list[Sequence[object]]:
-    """What `SUBMIT` takes: what differs from job to job in full, what jobs share once per shape."""
-    shapes: dict[tuple[int, int, bytes], tuple[int, Submission]] = {}
-    places: list[int] = []
-    for job, _ in items:
-        lane = lane_of(job.queue, job.kind, job.target).hash
-        shape = (lane, job.priority, pack_options(job.options))
-        known = shapes.get(shape)
-        if known is None:
-            known = shapes[shape] = (len(shapes) + 1, job)
-        places.append(known[0])
-    models = [job for _, job in shapes.values()]
-    return [
-        [job.id for job, _ in items],
-        [body for _, body in items],
-        [job.args for job, _ in items],
-        places,
-        _unless_empty([job.unique_key for job, _ in items]),
-        _unless_empty([job.run_at for job, _ in items]),
-        _unless_empty([job.delay_s for job, _ in items]),
-        [lane for lane, _, _ in shapes],
-        [priority for _, priority, _ in shapes],
-        [job.kind for job in models],
-        [job.queue for job in models],
-        [job.target for job in models],
-        [options for _, _, options in shapes],
-        [job.options.timeout_s for job in models],
-    ]
-
-
-def _unless_empty(column: list[object | None]) -> list[object | None]:
-    """A column in which nothing is known is not worth sending."""
-    return column if any(value is not None for value in column) else []

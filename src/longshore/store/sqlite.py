@@ -26,6 +26,7 @@ from longshore.model.job import (
     LogEntry,
     RetryVerdict,
 )
+from longshore.model.retention import Pruned, Retention
 from longshore.model.worker import (
     Attended,
     DispatcherView,
@@ -40,6 +41,7 @@ from longshore.model.worker import (
 )
 from longshore.ports import Batch, Harvested, Hint, Promoted, Pumped
 from longshore.store import sqlite_keeper as keeper
+from longshore.store import sqlite_prune as pruning
 from longshore.store import sqlite_reads as reads
 from longshore.store.rows import micros, utc_now
 from longshore.store.sqlite_file import DatabaseFile
@@ -217,6 +219,32 @@ class SqliteStore:
     async def forget_dispatcher(self, dispatcher: UUID) -> None:
         """Removes a dispatcher that stopped renewing and attends no worker any more."""
         await self._write(lambda tx: keeper.forget_dispatcher(tx, dispatcher))
+
+    # what is over
+
+    async def prune(
+        self, kept: Retention, *, after: int = 0, most: int = 1000, dry_run: bool = False
+    ) -> Pruned:
+        """Removes ended jobs past their bounds, of the next `most` jobs after a number.
+
+        What there is to remove is first looked for without taking the write lock.
+        """
+        step = most if dry_run else min(most, pruning.STEP)
+        seen = await self._read(
+            lambda connection, now: pruning.look(connection, now, kept, after, step)[0]
+        )
+        if dry_run or not seen.removed:
+            return seen
+        return await self._write(lambda tx: pruning.prune(tx, kept, after, most))
+
+    async def forget_workers(self, older_than_s: float, most: int = 1000) -> int:
+        """Removes workers that ended so long ago and own no job; answers how many."""
+        found = await self._read(
+            lambda connection, now: pruning.gone_workers(connection, now, older_than_s, most)
+        )
+        if not found:
+            return 0
+        return await self._write(lambda tx: pruning.forget_workers(tx, older_than_s, most))
 
     # reading
 

@@ -78,11 +78,12 @@ class Transaction:
         self._token += 1
         return self._token
 
-    def count(self, lane: int, before: str | None, after: str, number: int = 1) -> None:
-        """Some jobs of a lane go from one state to another, or appear."""
+    def count(self, lane: int, before: str | None, after: str | None, number: int = 1) -> None:
+        """Some jobs of a lane go from one state to another, or appear, or disappear."""
         if before is not None:
             self._tally[lane, before] -= number
-        self._tally[lane, after] += number
+        if after is not None:
+            self._tally[lane, after] += number
 
     def add_lane(self, lane: Lane) -> None:
         """A lane that this store has not seen is written down with its first job."""

@@ -133,9 +133,11 @@ class SqliteBackend(SqlBackend):
     async def pass_time(self, seconds: float) -> None:
         await self.execute(
             "UPDATE job SET run_at = run_at - ?1, expires_at = expires_at - ?1,"
-            " cancel_asked_at = cancel_asked_at - ?1",
+            " cancel_asked_at = cancel_asked_at - ?1, created_at = created_at - ?1,"
+            " ended_at = ended_at - ?1",
             round(seconds * 1_000_000),
         )
+        await self.execute("UPDATE worker SET ended_at = ended_at - ?", round(seconds * 1_000_000))
 
     async def half_harvest(self, worker: UUID) -> None:
         await self.execute("UPDATE worker SET alive = 0, ended_at = 0 WHERE id = ?", worker.bytes)
@@ -180,7 +182,12 @@ class PostgresBackend(SqlBackend):
         await self.execute(
             "UPDATE longshore.job SET run_at = run_at - $1::interval,"
             " expires_at = expires_at - $1::interval,"
-            " cancel_asked_at = cancel_asked_at - $1::interval",
+            " cancel_asked_at = cancel_asked_at - $1::interval,"
+            " created_at = created_at - $1::interval, ended_at = ended_at - $1::interval",
+            timedelta(seconds=seconds),
+        )
+        await self.execute(
+            "UPDATE longshore.worker SET ended_at = ended_at - $1::interval",
             timedelta(seconds=seconds),
         )
 

@@ -25,6 +25,7 @@ from longshore.model.job import (
     LogEntry,
     RetryVerdict,
 )
+from longshore.model.retention import Pruned, Retention
 from longshore.model.worker import (
     Attended,
     DispatcherView,
@@ -195,6 +196,18 @@ class FaultyStore:
 
     async def set_paused(self, queue: str, paused: bool) -> None:
         await self._call("set_paused", lambda: self.store.set_paused(queue, paused))
+
+    async def prune(
+        self, kept: Retention, *, after: int = 0, most: int = 1000, dry_run: bool = False
+    ) -> Pruned:
+        return await self._call(
+            "prune", lambda: self.store.prune(kept, after=after, most=most, dry_run=dry_run)
+        )
+
+    async def forget_workers(self, older_than_s: float, most: int = 1000) -> int:
+        return await self._call(
+            "forget_workers", lambda: self.store.forget_workers(older_than_s, most)
+        )
 
     async def job(self, ref: UUID | int) -> Job | None:
         return await self._call("job", lambda: self.store.job(ref))

@@ -51,7 +51,7 @@ from longshore.model.worker import (
     WorkerInfo,
 )
 from longshore.ports import Batch, Harvested, Hint, Promoted, Pumped
-from longshore.testing.memory_reads import MemoryReads
+from longshore.testing.memory_pruning import MemoryPruning
 from longshore.testing.memory_rows import (
     DispatcherRow,
     JobRow,
@@ -66,7 +66,7 @@ from longshore.wire.messages import Stats
 MAX_SWEPT = 1000
 
 
-class MemoryStore(MemoryReads):
+class MemoryStore(MemoryPruning):
     """The whole `Store` port over one dictionary of jobs. `utc` is its clock."""
 
     async def open(self) -> None:

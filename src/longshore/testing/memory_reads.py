@@ -47,6 +47,7 @@ class MemoryReads:
         self._dispatchers: dict[UUID, DispatcherRow] = {}
         self._logs: dict[tuple[UUID, int, int], LogEntry] = {}
         self._paused: dict[str, bool] = {}
+        self._emptied: dict[int, Lane] = {}
         self._last_number = 0
         self._last_token = 0
         self._watchers: list[_Watcher] = []
@@ -93,11 +94,13 @@ class MemoryReads:
 
     async def lanes(self) -> list[Lane]:
         """Every lane that ever held a job."""
-        return list({row.lane.hash: row.lane for row in self._jobs.values()}.values())
+        lanes = {row.lane.hash: row.lane for row in self._jobs.values()}
+        return list((self._emptied | lanes).values())
 
     async def queues(self) -> list[QueueView]:
         """Every queue that ever held a job or was paused."""
-        counts: dict[str, Counter[str]] = {name: Counter() for name in self._paused}
+        queues = [lane.queue for lane in self._emptied.values()]
+        counts: dict[str, Counter[str]] = {name: Counter() for name in (*self._paused, *queues)}
         for row in self._jobs.values():
             counts.setdefault(row.lane.queue, Counter())[row.state.value] += 1
         return [

@@ -32,5 +32,8 @@ class WorkerSettings(Struct, frozen=True, kw_only=True):
     drain_s: float = 30.0
     """How long running jobs may go on after SIGTERM before they are handed back."""
 
+    scratch: str = ""
+    """Where jobs have their scratch folders; without it, the system's temporary folder."""
+
     stats_s: float = 5.0
     """How often CPU and memory are measured."""

@@ -164,3 +164,9 @@ def test_a_wrong_flag_is_named_as_it_was_written() -> None:
         load(overrides=["slots"], environ={})
     with pytest.raises(ConfigError, match="--set slot: there is no setting slot; did you mean"):
         load(overrides=["slot=3"], environ={})
+
+
+def test_several_apps_are_a_list_or_a_text_with_commas(tmp_path: Path) -> None:
+    write(tmp_path, 'app = ["shop.jobs:app", "mail:app"]')
+    assert load(environ={}, folder=tmp_path).app == "shop.jobs:app,mail:app"
+    assert load({"app": "a:app, b:app"}, environ={}, folder=tmp_path).app == "a:app,b:app"

@@ -25,6 +25,7 @@ IN_WORDS = {
     "worker_connect": "the `backend`",
     "target": "this machine's",
     "queues": "all",
+    "scratch": "the system's temporary folder",
 }
 
 

@@ -29,16 +29,18 @@ class Stand:
         self._said = asyncio.Event()
         self._token = 0
 
-    async def open_coroutine(self, slots: int = 100, **options: Any) -> CoroutineExecutor:
+    async def open_coroutine(
+        self, slots: int = 100, app: str = APP, **options: Any
+    ) -> CoroutineExecutor:
         """A coroutine executor, open."""
-        executor = CoroutineExecutor(APP, slots, self._on_report, self._on_log, **options)
+        executor = CoroutineExecutor(app, slots, self._on_report, self._on_log, **options)
         await executor.open()
         self.executor = executor
         return executor
 
-    async def open_child(self, processes: int = 1, **options: Any) -> ChildExecutor:
+    async def open_child(self, processes: int = 1, app: str = APP, **options: Any) -> ChildExecutor:
         """A child executor, open."""
-        executor = ChildExecutor(APP, processes, self._on_report, self._on_log, **options)
+        executor = ChildExecutor(app, processes, self._on_report, self._on_log, **options)
         await executor.open()
         self.executor = executor
         return executor

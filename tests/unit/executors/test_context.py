@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from uuid import UUID
 
 import msgspec
 import pytest
 
+import longshore
 from longshore.errors import InvalidInput, NotSerialisable, WrongState
-from longshore.executors.context import Context, current
+from longshore.executors.context import RunningContext, current
 from longshore.executors.text import bounded, bounded_middle
 from longshore.executors.voice import STEPS_KEPT, Voice
 from longshore.model.job import LogKind, Options, Progress, Submission
 from longshore.wire.messages import Assignment
 
+DOCS = Path(__file__).parents[3] / "docs"
 JOB = UUID(int=9)
 
 
-def a_context(woken: list[Voice]) -> Context:
-    return Context(Assignment(JOB, 5, 42, "fetch", b""), woken.append)
+def a_context(woken: list[Voice]) -> RunningContext:
+    return RunningContext(Assignment(JOB, 5, 42, "fetch", b""), woken.append)
 
 
 def test_there_is_no_current_job_outside_one() -> None:
@@ -71,3 +74,20 @@ def test_bounded_text_is_valid_and_within_the_limit() -> None:
             assert len(cut.encode()) <= 64
     assert bounded_middle("a" * 100 + "b" * 100, 64).endswith("b")
     assert bounded_middle("a" * 100 + "b" * 100, 64).startswith("a")
+
+
+def test_the_public_context_has_what_a_job_may_use_and_nothing_else() -> None:
+    public = {name for name in dir(longshore.Context) if not name.startswith("_")}
+    told = (DOCS / "jobs.md").read_text()
+    assert all(f"`{name}" in told for name in public), public
+    assert {"id", "number", "kind", "attempt", "token", "cancelled", "scratch"} <= public
+    assert public.isdisjoint({"mark_cancelled", "outbox", "unsaid", "leftover"})
+
+
+def test_a_scratch_folder_outside_a_worker_is_a_temporary_one() -> None:
+    context = a_context([])
+    assert context.leftover() is None
+    folder = context.scratch
+    assert folder.is_dir()
+    assert folder == context.scratch == context.leftover()
+    folder.rmdir()

@@ -128,3 +128,24 @@ def test_an_app_whose_handlers_raise_is_an_error(tmp_path: Path) -> None:
     message = message_of("tasks")
     assert "cannot tell its jobs: ValueError: two jobs of one name" in message
     assert "line 3, in handlers" in message
+
+
+JOBS = """
+import longshore
+app = longshore.App("some")
+@app.job
+def run() -> None: ...
+"""
+
+
+def test_two_apps_with_a_job_of_one_name_are_told_apart_by_both_names(tmp_path: Path) -> None:
+    (tmp_path / "one.py").write_text(JOBS)
+    (tmp_path / "two.py").write_text(JOBS)
+    message = message_of("one:app,two:app")
+    assert message.startswith("the apps 'one:app' and 'two:app' both have a job 'run'")
+
+
+def test_one_app_under_two_names_is_one_app(tmp_path: Path) -> None:
+    (tmp_path / "one.py").write_text(JOBS)
+    (tmp_path / "two.py").write_text("from one import app")
+    assert set(load_handlers("one:app, two:app")) == {"run"}

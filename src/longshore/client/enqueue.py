@@ -1,0 +1,55 @@
+"""Enqueueing calls in the application's own transaction, and what comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from longshore.client.access import Access
+from longshore.client.handle import Handle
+from longshore.client.kind import Call
+from longshore.errors import InvalidInput, from_code
+from longshore.model.job import Refused
+from longshore.store.postgres_borrowed import talk, talk_async
+from longshore.store.postgres_columns import Answer
+from longshore.store.postgres_enqueue import Conversation, enqueue
+from longshore.wire.messages import SubmitAnswer
+
+R = TypeVar("R")
+
+
+def enqueue_calls(
+    access: Access, connection: object, calls: Sequence[Call[R]], *, notify: bool
+) -> list[Handle[R]]:
+    """Enqueues jobs over a connection that blocks."""
+    conversation = _conversation(calls, notify)
+    return _handles(access, calls, talk(connection, conversation))
+
+
+async def enqueue_calls_async(
+    access: Access, connection: object, calls: Sequence[Call[R]], *, notify: bool
+) -> list[Handle[R]]:
+    """Enqueues jobs over a connection that is awaited."""
+    conversation = _conversation(calls, notify)
+    return _handles(access, calls, await talk_async(connection, conversation))
+
+
+def _conversation(calls: Sequence[Call[Any]], notify: bool) -> Conversation:
+    for call in calls:
+        if not isinstance(call, Call):
+            raise InvalidInput(f"{call!r} is not a call; give what job.call(…) makes")
+    return enqueue([call.submission for call in calls], notify=notify)
+
+
+def _handles(
+    access: Access, calls: Sequence[Call[R]], answers: Sequence[Answer]
+) -> list[Handle[R]]:
+    """The handles of the jobs; raises if one was refused, and so ends the transaction."""
+    for answer in answers:
+        if isinstance(answer, Refused):
+            raise from_code(answer.code, f"{answer.message}; roll this transaction back")
+    return [
+        call.accepted(SubmitAnswer(answer.id, answer.number, answer.existing), access)
+        for call, answer in zip(calls, answers, strict=True)
+        if not isinstance(answer, Refused)
+    ]

@@ -1,0 +1,109 @@
+"""Folders that attempts may fill, and that are gone when the attempts are.
+
+    SCRATCH/longshore-x1y2z3/     one a worker, whose agent holds the lock while it lives
+        lock
+        JOB-TOKEN/                one an attempt that asked for it
+
+A host removes a folder when its attempt ends. If the host dies, its agent does; if the agent dies
+too, the next worker that starts there does: a lock that nobody holds marks what was left behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from uuid import UUID
+
+from longshore.errors import ConfigError
+from longshore.wire.messages import Attempt
+
+PREFIX = "longshore-"
+_LOCK = "lock"
+
+_room: Path | None = None
+
+
+@contextlib.contextmanager
+def room(folder: str) -> Iterator[str]:
+    """A worker's own folder in `folder`, or in the system's temporary one, for as long as it runs.
+
+    What workers that died left there is removed.
+    """
+    parent = Path(folder or tempfile.gettempdir()).absolute()
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        sweep(parent)
+        path, lock = _locked(parent)
+    except OSError as error:
+        raise ConfigError(
+            f"no scratch folders can be made in {parent}: {error.strerror}; set scratch to a "
+            "folder that this user may write to"
+        ) from None
+    try:
+        yield str(path)
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+        os.close(lock)
+
+
+def sweep(parent: Path) -> None:
+    """Removes the folders of workers that are gone."""
+    for path in parent.glob(f"{PREFIX}*"):
+        with contextlib.suppress(OSError):
+            lock = os.open(path / _LOCK, os.O_RDWR)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(path, ignore_errors=True)
+            finally:
+                os.close(lock)
+
+
+def _locked(parent: Path) -> tuple[Path, int]:
+    # It gets the name that others look for once it is locked, not before.
+    made = Path(tempfile.mkdtemp(prefix=f".{PREFIX}", dir=parent))
+    lock = os.open(made / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    path = made.with_name(made.name.removeprefix("."))
+    made.rename(path)
+    return path, lock
+
+
+def discard(room: str, attempts: Iterable[Attempt]) -> None:
+    """Removes what attempts left whose host died; returns at once."""
+    paths = [_path(Path(room), *attempt) for attempt in attempts] if room else []
+    left = [path for path in paths if path.exists()]
+    if left:
+        threading.Thread(target=lambda: list(map(remove, left)), daemon=True).start()
+
+
+# in a host
+
+
+def settle(room: str) -> None:
+    """From now on attempts of this process have their folders in the worker's own."""
+    global _room
+    _room = Path(room) if room else None
+
+
+def make(job: UUID, token: int) -> Path:
+    """An attempt's folder; one of its own in the temporary folder where there is no worker."""
+    if _room is None:
+        return Path(tempfile.mkdtemp(prefix=f"{PREFIX}{job}-{token}-"))
+    path = _path(_room, job, token)
+    path.mkdir(mode=0o700, exist_ok=True)
+    return path
+
+
+def remove(path: Path) -> None:
+    """Removes a folder with everything in it, as far as that is possible."""
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def _path(room: Path, job: UUID, token: int) -> Path:
+    return room / f"{job}-{token}"

@@ -1,0 +1,41 @@
+"""Jobs that use their scratch folder, and end in every way."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+
+import longshore
+
+app = longshore.App("scratch")
+
+
+@app.job
+async def keep_async(how: str, ctx: longshore.Context) -> str:
+    (ctx.scratch / "file").write_text("x")
+    if how == "raise":
+        raise ValueError(str(ctx.scratch))
+    if how == "wait":
+        ctx.step(str(ctx.scratch))
+        await asyncio.sleep(1000)
+    if how == "die":
+        os._exit(1)
+    return str(ctx.scratch)
+
+
+@app.job
+def keep(how: str, ctx: longshore.Context) -> str:
+    (ctx.scratch / "file").write_text("x")
+    if how == "raise":
+        raise ValueError(str(ctx.scratch))
+    if how == "wait":
+        ctx.step(str(ctx.scratch))
+        time.sleep(1000)
+    if how == "die":
+        os._exit(1)
+    return str(ctx.scratch)
+
+
+@app.job
+async def leave_alone() -> None: ...

@@ -1,0 +1,99 @@
+"""An attempt's scratch folder is gone after it, however it ended."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from longshore.errors import ConfigError
+from longshore.executors import scratch
+from longshore.testing.processes import await_true
+from longshore.wire.messages import ReportKind
+
+from .stand import Stand
+
+APP = "scratch_app:app"
+POOLS = pytest.mark.parametrize("kind", ["keep", "keep_async"])
+
+
+async def opened(stand: Stand, kind: str, room: Path) -> None:
+    open_executor = stand.open_child if kind == "keep" else stand.open_coroutine
+    await open_executor(app=APP, scratch=str(room), abort_grace_s=1.0)
+
+
+def await_empty(room: Path) -> None:
+    await_true(lambda: os.listdir(room) == [], "nothing is left")
+
+
+@POOLS
+@pytest.mark.parametrize("how", ["return", "raise"])
+async def test_it_is_gone_after_an_end(stand: Stand, tmp_path: Path, kind: str, how: str) -> None:
+    await opened(stand, kind, tmp_path)
+    report = await stand.run(kind, how=how)
+    assert report.kind is (ReportKind.FAILED if how == "raise" else ReportKind.SUCCEEDED)
+    folder = f"{tmp_path}/{report.job}-{report.token}"
+    assert folder in str(report.result or report.error)
+    await_empty(tmp_path)
+
+
+@POOLS
+async def test_it_is_gone_after_an_abort(stand: Stand, tmp_path: Path, kind: str) -> None:
+    await opened(stand, kind, tmp_path)
+    attempt = stand.start(kind, how="wait")
+    assert os.listdir(await stand.step_of(attempt)) == ["file"]
+    stand.abort(attempt)
+    await stand.report_of(attempt)
+    await_empty(tmp_path)
+
+
+@POOLS
+async def test_it_is_gone_after_a_crash(stand: Stand, tmp_path: Path, kind: str) -> None:
+    await opened(stand, kind, tmp_path)
+    assert (await stand.run(kind, how="die")).kind is ReportKind.CRASHED
+    await_empty(tmp_path)
+
+
+async def test_no_folder_is_made_for_who_does_not_ask(stand: Stand, tmp_path: Path) -> None:
+    await opened(stand, "keep_async", tmp_path)
+    await stand.result("leave_alone")
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_workers_room_goes_with_it(tmp_path: Path) -> None:
+    with scratch.room(str(tmp_path / "new")) as room:
+        assert Path(room).parent == tmp_path / "new"
+        (Path(room) / "job").mkdir()
+    assert os.listdir(tmp_path / "new") == []
+
+
+def test_the_room_of_a_killed_worker_is_removed_by_the_next(tmp_path: Path) -> None:
+    program = (
+        "import os, sys\nfrom longshore.executors.scratch import room\n"
+        "with room(sys.argv[1]) as path:\n    os.mkdir(path + '/job'); os._exit(9)"
+    )
+    subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=False)
+    (left,) = tmp_path.iterdir()
+    with scratch.room(str(tmp_path)) as room:
+        assert os.listdir(tmp_path) == [Path(room).name] != [left.name]
+
+
+def test_the_room_of_a_live_worker_is_left_alone(tmp_path: Path) -> None:
+    with scratch.room(str(tmp_path)) as one, scratch.room(str(tmp_path)) as other:
+        assert {Path(one).name, Path(other).name} == set(os.listdir(tmp_path))
+
+
+def test_what_is_no_room_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "longshore-notes").mkdir()
+    (tmp_path / "longshore-file").touch()
+    scratch.sweep(tmp_path)
+    assert len(os.listdir(tmp_path)) == 2
+
+
+def test_a_place_that_cannot_be_written_to_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match=r"no scratch folders can be made in .*set scratch"):
+        scratch.room(str(tmp_path / "file")).__enter__()
