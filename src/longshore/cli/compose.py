@@ -25,6 +25,8 @@ from longshore.cli.reload import Reloader
 from longshore.cli.stopping import first_of, stop_signals
 from longshore.client.app import fresh_id
 from longshore.client.config import (
+    DEFAULT_STORE,
+    FRONTEND_PORT,
     LOST_VARIABLES,
     PREFIX,
     Config,
@@ -119,7 +121,18 @@ async def migrate(config: Config) -> tuple[int, int]:
 
 
 def _store(config: Config) -> Store:
+    _refuse_missing_folder(config.store)
     return make_store(config.store, config.listen_url, config.prepared_statements)
+
+
+def _refuse_missing_folder(url: str) -> None:
+    """Raises if the file's folder is not there: a mistyped path is not to become a new store."""
+    folder = Path(url.removeprefix(_SQLITE)).parent
+    if url.startswith(_SQLITE) and url != DEFAULT_STORE and not folder.is_dir():
+        raise ConfigError(
+            f"'{url}': there is no folder {folder}; make it, or correct the path "
+            "(three slashes begin a relative path, four an absolute one)"
+        )
 
 
 # the dispatcher
@@ -297,15 +310,29 @@ async def run_worker(config: Config, announce: Announce) -> None:
 def _dialling(config: Config, sockets: Sockets, has_joined: Callable[[], bool]) -> Connect:
     """How a worker connects. One that never got an answer is told once what may be wrong."""
     secure = calling_with(config)
-    advice = key_advice(secure, config.worker_addresses(), "worker")
+    addresses = config.worker_addresses()
+    advice = port_advice(config) + key_advice(secure, addresses, "worker")
     tries = count(1)
 
     def connect(address: str, on_messages: OnMessages) -> Link:
-        if next(tries) == 2 and advice and not has_joined():
-            log.warning("no dispatcher answers yet: is one running?%s", advice)
+        if next(tries) == 2 and not has_joined():
+            asked = ", ".join(addresses)
+            log.warning("no dispatcher answers workers at %s: is one running?%s", asked, advice)
         return Dealer(sockets, address, on_messages, secure)
 
     return connect
+
+
+def port_advice(config: Config) -> str:
+    """What a worker should check that connects to where a dispatcher listens for clients."""
+    clients = {str(FRONTEND_PORT), config.frontend.rpartition(":")[2]}
+    ports = {address.rpartition(":")[2] for address in config.worker_addresses()}
+    if not ports & clients:
+        return " Workers connect to the port that its --backend names."
+    return (
+        f" Port {min(ports & clients)} is where clients connect; workers connect to the port that "
+        f"its --backend names, like {config.backend.rpartition(':')[2]}."
+    )
 
 
 def _worker(

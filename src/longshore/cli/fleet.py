@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from uuid import UUID
 
+from longshore.cli import jsonable
 from longshore.cli.show import Table, duration, time
 from longshore.model.worker import Capacity, WorkerView
 from longshore.wire.messages import DispatcherAnswer
@@ -28,7 +29,7 @@ def _worker_row(view: WorkerView, dispatchers: Mapping[UUID, str]) -> tuple[str,
     info = view.info
     return (
         info.name or info.host or str(info.id),
-        _worker_state(view),
+        jsonable.worker_state(view),
         ", ".join(f"{kind} {n}" for kind, n in sorted(view.running.items())) or "-",
         str(info.slots),
         str(info.processes),
@@ -44,14 +45,6 @@ def _worker_row(view: WorkerView, dispatchers: Mapping[UUID, str]) -> tuple[str,
     )
 
 
-def _worker_state(view: WorkerView) -> str:
-    if not view.alive:
-        return "gone"
-    if view.silent_s:
-        return "silent"
-    return "draining" if view.draining else "alive"
-
-
 def _percent(value: float | None) -> str:
     return "-" if value is None else f"{value:.0f} %"
 
@@ -61,7 +54,7 @@ def dispatchers_table(dispatchers: Sequence[DispatcherAnswer]) -> Table:
     rows = [
         (
             one.name or str(one.id),
-            "alive" if one.alive else "silent",
+            jsonable.dispatcher_state(one),
             str(one.workers),
             time(one.started_at),
             str(one.renewed_no),

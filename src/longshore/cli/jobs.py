@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
+from uuid import UUID
 
 import click
 
-from longshore.cli import jsonable
+from longshore.cli import completing, jsonable
+from longshore.cli.finding import find_jobs, parse_since, worker_id, worker_names
 from longshore.cli.options import ask, client_options, examples
-from longshore.cli.show import jobs_table, print_job, print_json, print_table, print_text
-from longshore.client.connection import Ref
-from longshore.errors import NotFound, WrongState
+from longshore.cli.show import View, job_view, jobs_table, note, print_json, print_text
+from longshore.cli.watching import Shown, show, watch_options
+from longshore.client.connection import Connection, Ref
+from longshore.core.lifecycle import TERMINAL
+from longshore.errors import InvalidInput, NotFound, WrongState
 from longshore.model.ids import parse_ref
-from longshore.model.job import CancelVerdict, JobFilter, JobState, RetryVerdict
+from longshore.model.job import CancelVerdict, Job, JobFilter, JobState, RetryVerdict
 from longshore.wire.messages import CancelAnswer, RetryAnswer
 
 _CANCEL_WORDS = {
@@ -29,6 +33,7 @@ _RETRY_WORDS = {
     RetryVerdict.UNIQUE_KEY_TAKEN: "cannot run: another job with its unique key has not ended",
     RetryVerdict.NOT_FOUND: "does not exist",
 }
+_Answer = CancelAnswer | RetryAnswer
 _DONE = {CancelVerdict.CANCELLED, CancelVerdict.CANCELLING, RetryVerdict.RETRIED}
 
 
@@ -36,19 +41,15 @@ def _one(context: click.Context, parameter: click.Parameter, value: str) -> Ref:
     return parse_ref(value)
 
 
-def _some(
-    context: click.Context, parameter: click.Parameter, values: tuple[str, ...]
-) -> tuple[Ref, ...]:
-    return tuple(parse_ref(value) for value in values)
-
-
 @click.command(
     name="jobs",
     epilog=examples(
         "longshore jobs",
         "longshore jobs --state failed --kind resize --limit 10",
+        "longshore jobs --since 2h --label customer-7",
+        "longshore jobs --state running --watch",
         "longshore jobs --json | jq '.[].number'",
-        "longshore jobs --before 1200    (the page after the one that ended with job 1200)",
+        "longshore jobs --before 1200    (the page after job 1200)",
     ),
 )
 @click.option(
@@ -56,43 +57,75 @@ def _some(
     "states",
     multiple=True,
     type=click.Choice([state.value for state in JobState]),
-    help="Only jobs in this state; may be repeated.",
+    metavar="STATE",
+    help=f"Only jobs in this state: {', '.join(JobState)}; repeatable.",
 )
-@click.option("--kind", metavar="KIND", help="Only jobs of this kind.")
-@click.option("--queue", metavar="NAME", help="Only jobs of this queue.")
+@click.option(
+    "--kind", metavar="KIND", shell_complete=completing.kinds, help="Only jobs of this kind."
+)
+@click.option(
+    "--queue", metavar="NAME", shell_complete=completing.queues, help="Only jobs of this queue."
+)
+@click.option("--label", "labels", multiple=True, help="Only jobs with this label; repeatable.")
+@click.option(
+    "--since",
+    metavar="TIME",
+    callback=parse_since,
+    help="Only jobs submitted since then: 30m, 2h, or 2026-01-31T12:00:00Z.",
+)
 @click.option(
     "--worker",
-    type=click.UUID,
-    metavar="ID",
-    help="Only jobs this worker has or had; `workers --json` tells ids.",
+    metavar="WORKER",
+    shell_complete=completing.workers,
+    help="Only jobs this worker has or had: its name, its id, or how that begins.",
 )
 @click.option("--before", type=int, metavar="NUMBER", help="Only jobs with a lower number.")
 @click.option(
     "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="At most so many."
 )
+@watch_options
 @client_options
 @click.pass_context
 def list_jobs(context: click.Context, /, **given: Any) -> None:
     """List jobs, newest first."""
-    wanted = JobFilter(
+
+    async def look(connection: Connection) -> list[Job]:
+        wanted = await _wanted(connection, given)
+        return await find_jobs(connection, wanted, given["labels"], given["since"])
+
+    show(
+        context,
+        given,
+        Shown(
+            look,
+            lambda found: [jsonable.brief(job) for job in found],
+            lambda found: View([jobs_table(found)], "no such jobs"),
+        ),
+    )
+
+
+async def _wanted(connection: Connection, given: dict[str, Any]) -> JobFilter:
+    worker: str | None = given["worker"]
+    return JobFilter(
         states=tuple(JobState(state) for state in given["states"]),
         kind=given["kind"],
         queue=given["queue"],
-        worker=given["worker"],
+        worker=None if worker is None else await worker_id(connection, worker),
         before=given["before"],
         limit=given["limit"],
     )
-    found = ask(context, given, lambda connection: connection.jobs(wanted))
-    if given["as_json"]:
-        print_json([jsonable.brief(job) for job in found])
-    else:
-        print_table(jobs_table(found), "no such jobs")
 
 
 @click.command(
-    name="job", epilog=examples("longshore job 42", "longshore job 42 --json | jq .result")
+    name="job",
+    epilog=examples(
+        "longshore job 42",
+        "longshore job 42 --watch    (until it has ended)",
+        "longshore job 42 --json | jq .result",
+    ),
 )
 @click.argument("ref", callback=_one)
+@watch_options
 @client_options
 @click.pass_context
 def show_job(context: click.Context, /, ref: Ref, **given: Any) -> None:
@@ -102,11 +135,21 @@ def show_job(context: click.Context, /, ref: Ref, **given: Any) -> None:
 
     REF is the job's number or its id.
     """
-    found = ask(context, given, lambda connection: connection.job(ref))
-    if given["as_json"]:
-        print_json(jsonable.job(found))
-    else:
-        print_job(found)
+
+    async def look(connection: Connection) -> tuple[Job, Mapping[UUID, str]]:
+        job = await connection.job(ref)
+        return job, await worker_names(connection, job)
+
+    show(
+        context,
+        given,
+        Shown(
+            look,
+            lambda found: jsonable.job(*found),
+            lambda found: job_view(*found),
+            lambda found: found[0].state in TERMINAL,
+        ),
+    )
 
 
 @click.command(epilog=examples("longshore why 42", "longshore why 42 --json"))
@@ -123,47 +166,70 @@ def why(context: click.Context, /, ref: Ref, **given: Any) -> None:
 
 
 @click.command(epilog=examples("longshore cancel 42", "longshore cancel 42 43 44 --json"))
-@click.argument("refs", nargs=-1, required=True, metavar="REF…", callback=_some)
+@click.argument("refs", nargs=-1, required=True, metavar="REF…")
 @client_options
 @click.pass_context
-def cancel(context: click.Context, /, refs: tuple[Ref, ...], **given: Any) -> None:
+def cancel(context: click.Context, /, refs: tuple[str, ...], **given: Any) -> int:
     """Cancel jobs; one that runs is stopped by its worker.
 
-    Exits with 3 if one does not exist, else with 2 if one had ended already.
+    Exits with 3 if one does not exist, else with 2 if one had ended already or is no job's name.
     """
-    _report(ask(context, given, lambda connection: connection.cancel(refs)), given)
+    return _do(context, given, refs, Connection.cancel)
 
 
 @click.command(epilog=examples("longshore retry 42", "longshore retry 42 43 --json"))
-@click.argument("refs", nargs=-1, required=True, metavar="REF…", callback=_some)
+@click.argument("refs", nargs=-1, required=True, metavar="REF…")
 @client_options
 @click.pass_context
-def retry(context: click.Context, /, refs: tuple[Ref, ...], **given: Any) -> None:
+def retry(context: click.Context, /, refs: tuple[str, ...], **given: Any) -> int:
     """Run jobs again that ended without success.
 
     Each goes on as the same job, in a new round.
 
-    Exits with 3 if one does not exist, else with 2 if one is not to be retried.
+    Exits with 3 if one does not exist, else with 2 if one is not to be retried or is no job's name.
     """
-    _report(ask(context, given, lambda connection: connection.retry(refs)), given)
+    return _do(context, given, refs, Connection.retry)
 
 
-def _report(answers: Sequence[CancelAnswer | RetryAnswer], given: dict[str, Any]) -> None:
+def _do(
+    context: click.Context,
+    given: dict[str, Any],
+    texts: Sequence[str],
+    verb: Callable[[Connection, Sequence[Ref]], Awaitable[Sequence[_Answer]]],
+) -> int:
+    """Does it to every job that is named, and says which of the texts name none."""
+    refs, faults = _parsed(texts)
+    answers = ask(context, given, lambda connection: verb(connection, refs)) if refs else ()
     if given["as_json"]:
-        print_json([jsonable.plain(answer) for answer in answers])
+        malformed = [{"job": text, "id": None, "verdict": "malformed"} for text in faults]
+        print_json([*map(jsonable.plain, answers), *malformed])
     else:
         for answer in answers:
             print_text(f"job {answer.job} {_in_words(answer)}")
+    for fault in faults.values():
+        note(f"error: {fault}")
     _raise_for(answers)
+    return InvalidInput.exit_code if faults else 0
 
 
-def _in_words(answer: CancelAnswer | RetryAnswer) -> str:
+def _parsed(texts: Sequence[str]) -> tuple[list[Ref], dict[str, InvalidInput]]:
+    refs: list[Ref] = []
+    faults: dict[str, InvalidInput] = {}
+    for text in texts:
+        try:
+            refs.append(parse_ref(text))
+        except InvalidInput as error:
+            faults[text] = error
+    return refs, faults
+
+
+def _in_words(answer: _Answer) -> str:
     if isinstance(answer, CancelAnswer):
         return _CANCEL_WORDS[answer.verdict]
     return _RETRY_WORDS[answer.verdict]
 
 
-def _raise_for(answers: Sequence[CancelAnswer | RetryAnswer]) -> None:
+def _raise_for(answers: Sequence[_Answer]) -> None:
     missing = [answer for answer in answers if answer.id is None]
     undone = [answer for answer in answers if answer.verdict not in _DONE]
     if missing:
@@ -172,5 +238,5 @@ def _raise_for(answers: Sequence[CancelAnswer | RetryAnswer]) -> None:
         raise WrongState(f"nothing was done to job {_listed(undone)}; `longshore job` shows it")
 
 
-def _listed(answers: Sequence[CancelAnswer | RetryAnswer]) -> str:
+def _listed(answers: Sequence[_Answer]) -> str:
     return ", ".join(str(answer.job) for answer in answers)

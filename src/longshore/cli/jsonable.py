@@ -18,9 +18,9 @@ import msgspec
 from msgspec import Struct, structs
 
 from longshore.core.values import unpack
-from longshore.model.job import Ended, Job
+from longshore.model.job import Ended, Job, JobState
 from longshore.model.worker import QueueView, WorkerView
-from longshore.wire.messages import SubmitAnswer
+from longshore.wire.messages import DispatcherAnswer, SubmitAnswer
 
 
 def time_text(at: datetime) -> str:
@@ -63,8 +63,8 @@ def payload(data: bytes | None, *, raw: bool = False) -> Any:
         return plain(data)
 
 
-def job(shown: Job) -> dict[str, Any]:
-    """A job, whole."""
+def job(shown: Job, names: Mapping[UUID, str]) -> dict[str, Any]:
+    """A job, whole; `names` are those of the workers that had it."""
     options = shown.options
     return {
         **brief(shown),
@@ -73,6 +73,7 @@ def job(shown: Job) -> dict[str, Any]:
         "history": plain(shown.history),
         "progress": plain(shown.progress),
         "step": shown.step,
+        "worker_name": names.get(shown.worker) if shown.worker else None,
     }
 
 
@@ -101,10 +102,29 @@ def submitted(answer: SubmitAnswer) -> dict[str, Any]:
 def worker(view: WorkerView) -> dict[str, Any]:
     """A worker, with what it says of itself and what is known of it side by side."""
     fields = structs.asdict(view)
-    return {**plain(fields.pop("info")), **plain(fields)}
+    return {**plain(fields.pop("info")), "state": worker_state(view), **plain(fields)}
+
+
+def worker_state(view: WorkerView) -> str:
+    """How a worker is, in a word."""
+    if not view.alive:
+        return "gone"
+    if view.silent_s:
+        return "silent"
+    return "draining" if view.draining else "alive"
+
+
+def dispatcher(answer: DispatcherAnswer) -> dict[str, Any]:
+    """A dispatcher."""
+    return {**plain(answer), "state": dispatcher_state(answer)}
+
+
+def dispatcher_state(answer: DispatcherAnswer) -> str:
+    """How a dispatcher is, in a word."""
+    return "alive" if answer.alive else "silent"
 
 
 def queue(view: QueueView) -> dict[str, Any]:
-    """A queue."""
-    shown: dict[str, Any] = plain(view)
-    return shown
+    """A queue, with the number of its jobs in every state there is."""
+    counts = {state.value: view.counts.get(state.value, 0) for state in JobState}
+    return {**plain(view), "counts": counts}

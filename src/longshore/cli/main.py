@@ -1,7 +1,8 @@
 """`longshore`: every command, and how each of them ends.
 
 An error is one line on standard error, `error: what happened; what to do`, and an exit code that
-`longshore.errors` gives. A traceback means a bug in Longshore.
+`longshore.errors` gives; under it, if an app cannot be loaded, are the lines of the app that led
+there. A traceback means a bug in Longshore.
 """
 
 from __future__ import annotations
@@ -14,10 +15,21 @@ from collections.abc import Sequence
 import click
 
 from longshore._version import __version__
-from longshore.cli import jobs, keys, queues, run, simulate, store, submit, workers
+from longshore.cli import (
+    completing,
+    jobs,
+    keys,
+    queues,
+    run,
+    simulate,
+    starting,
+    store,
+    submit,
+    workers,
+)
 from longshore.cli.options import EXIT_CODES, Shell, json_option
 from longshore.cli.show import Unheard, note, print_json, print_text
-from longshore.errors import InvalidInput, LongshoreError
+from longshore.errors import AppError, InvalidInput, LongshoreError
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141
@@ -42,6 +54,7 @@ def cli() -> None:
 
     \b
     Start here:
+      longshore init                      write a small app to begin with
       longshore up --app myapp:app        run everything on this machine
       longshore submit add a=1 b=2 --wait run a job and see its result
       longshore jobs                      see what became of it
@@ -64,6 +77,7 @@ def version(as_json: bool) -> None:
 
 
 for _command in (
+    starting.init,
     run.up,
     run.dispatcher,
     run.worker,
@@ -80,6 +94,7 @@ for _command in (
     keys.keys,
     store.migrate,
     simulate.simulate,
+    completing.completion,
     version,
 ):
     cli.add_command(_command)
@@ -97,6 +112,9 @@ def execute(arguments: Sequence[str], shell: Shell | None = None) -> int:
     except click.ClickException as error:
         note(f"error: {_usage(error)}")
         return InvalidInput.exit_code
+    except AppError as error:
+        note(f"error: {error}")
+        return error.exit_code
     except LongshoreError as error:
         note(f"error: {' '.join(str(error).split())}")
         return error.exit_code

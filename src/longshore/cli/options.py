@@ -83,17 +83,18 @@ def client_options(command: Decorated) -> Decorated:
 
 
 EXIT_CODES = """\b
-Exit codes:
-  0    done
+Exit codes of every command:
+  0    done; with submit --wait, the job succeeded
   1    the job did not succeed, or something unexpected went wrong
   2    what was given cannot be accepted: arguments, settings, state, port
   3    there is no such job, worker or queue
   4    no dispatcher, or no store, answers: try again
   5    the outcome did not come within --within
-  130  interrupted (Ctrl-C)"""
+  130  interrupted (Ctrl-C)
+  141  nobody reads the output any more"""
 
 
 def examples(*lines: str) -> str:
     """The last part of a command's help."""
     shown = "\n".join(f"  {line}" for line in lines)
-    return f"\b\nExamples:\n{shown}\n\n{EXIT_CODES}"
+    return f"\b\nExamples:\n{shown}"

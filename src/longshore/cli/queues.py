@@ -6,18 +6,23 @@ from typing import Any
 
 import click
 
-from longshore.cli import jsonable
+from longshore.cli import completing, jsonable
 from longshore.cli.options import ask, client_options, examples
-from longshore.cli.show import note, print_json, print_table, print_text, queues_table
+from longshore.cli.show import View, note, print_json, print_text, queues_table
+from longshore.cli.watching import Shown, refuse_watch, show, watch_options
 from longshore.client.connection import Connection
 from longshore.core.schemas import nearest
+from longshore.model.worker import QueueView
 
 
 @click.command(
     name="queues",
     options_metavar="[OPTIONS]",
     epilog=examples(
-        "longshore queues", "longshore queues pause reports", "longshore queues resume reports"
+        "longshore queues",
+        "longshore queues --watch",
+        "longshore queues pause reports",
+        "longshore queues resume reports",
     ),
 )
 @click.argument(
@@ -26,7 +31,8 @@ from longshore.core.schemas import nearest
     metavar="[pause|resume]",
     default="list",
 )
-@click.argument("names", nargs=-1, metavar="[NAME…]")
+@click.argument("names", nargs=-1, metavar="[NAME…]", shell_complete=completing.queues)
+@watch_options
 @client_options
 @click.pass_context
 def list_queues(
@@ -43,12 +49,15 @@ def list_queues(
 
 
 def _list(context: click.Context, given: dict[str, Any], names: tuple[str, ...]) -> None:
-    queues = ask(context, given, Connection.queues)
-    found = [queue for queue in queues if not names or queue.name in names]
-    if given["as_json"]:
-        print_json([jsonable.queue(queue) for queue in found])
-    else:
-        print_table(queues_table(found), "no queues yet: a queue is there once a job was in it")
+    async def look(connection: Connection) -> list[QueueView]:
+        queues = await connection.queues()
+        return [queue for queue in queues if not names or queue.name in names]
+
+    def view(found: list[QueueView]) -> View:
+        empty = "no such queue" if names else "no queues yet: a queue is there once a job was in it"
+        return View([queues_table(found)], empty)
+
+    show(context, given, Shown(look, lambda found: [*map(jsonable.queue, found)], view))
 
 
 def _set_paused(
@@ -56,6 +65,7 @@ def _set_paused(
 ) -> None:
     if not names:
         raise click.UsageError("name the queue", context)
+    refuse_watch(context, given)
 
     async def set_all(connection: Connection) -> set[str]:
         known = {queue.name for queue in await connection.queues()}

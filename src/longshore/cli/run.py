@@ -14,9 +14,14 @@ from longshore.errors import InvalidInput
 
 _DISPATCHER_KEYS = ("store", "listen_url", "backend", "frontend")
 _WORKER_KEYS = ("app", "slots", "processes", "target", "queues")
-_SIGNALS = (
+_DRAINS = (
     "SIGTERM or Ctrl-C ends it in good order: running jobs may finish, for at most drain_s "
     "(30 s). A second one ends it at once."
+)
+_LEAVES = (
+    "SIGTERM or Ctrl-C ends it in good order: what is under way is committed. Its workers go to "
+    "another dispatcher with what they run, or wait for this one to come back. A second one ends "
+    "it at once."
 )
 
 
@@ -62,7 +67,8 @@ def _worker_options(command: Decorated) -> Decorated:
 
 
 @click.command(
-    help=f"Run everything on this machine: a dispatcher, and workers for an app.\n\n{_SIGNALS}",
+    short_help="Run everything on this machine, workers too.",
+    help=f"Run everything on this machine: a dispatcher, and workers for an app.\n\n{_DRAINS}",
     epilog=examples(
         "longshore up --app myapp:app",
         "longshore up --app myapp:app --reload",
@@ -89,7 +95,8 @@ def up(**given: Any) -> None:
 
 
 @click.command(
-    help=f"Run a dispatcher: it gives jobs to workers and answers clients.\n\n{_SIGNALS}",
+    short_help="Run a dispatcher: it gives jobs to workers.",
+    help=f"Run a dispatcher: it gives jobs to workers and answers clients.\n\n{_LEAVES}",
     epilog=examples(
         "longshore dispatcher",
         "longshore dispatcher --store postgresql://user@db.example/longshore",
@@ -107,7 +114,7 @@ def dispatcher(**given: Any) -> None:
 
 
 @click.command(
-    help=f"Run a worker: it takes jobs from a dispatcher and runs them.\n\n{_SIGNALS}",
+    help=f"Run a worker: it takes jobs from a dispatcher and runs them.\n\n{_DRAINS}",
     epilog=examples(
         "longshore worker --app myapp:app",
         "longshore worker --app myapp:app --connect tcp://10.0.0.1:7701,tcp://10.0.0.2:7701",

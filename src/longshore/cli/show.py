@@ -8,16 +8,23 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
+from uuid import UUID
 
 import msgspec
 from msgspec import Struct, structs
 from rich import box
 from rich.cells import cell_len, set_cell_size
-from rich.console import Console, JustifyMethod
+from rich.console import (
+    Console,
+    ConsoleOptions,
+    JustifyMethod,
+    RenderableType,
+    RenderResult,
+)
 from rich.table import Table as RichTable
 from rich.text import Text
 
@@ -39,8 +46,8 @@ _STYLES = {
     "alive": "green",
     "silent": "red",
 }
-_LONG = frozenset({"kinds", "queues", "error", "info", "ended"})
-_LONG_SHOWN = 12
+_LONG = {"kinds": 12, "queues": 12, "error": 24, "by": 12, "info": 24, "ended": 12}
+_LEAST = 12
 _QUEUE_STATES = (
     JobState.WAITING,
     JobState.DELAYED,
@@ -63,6 +70,18 @@ class Table(Struct, frozen=True):
     rows: Sequence[tuple[str, ...]]
     right: frozenset[str] = frozenset()
     optional: tuple[str, ...] = ()
+
+
+class View(Struct, frozen=True):
+    """An answer as a person sees it: lines and tables, or words if there is nothing to show."""
+
+    parts: Sequence[Text | Table]
+    empty: str = ""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to show."""
+        return not any(part.rows if isinstance(part, Table) else part for part in self.parts)
 
 
 class Unheard(Exception):
@@ -99,20 +118,51 @@ def print_json(value: Any) -> None:
     _write(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
 
 
+def print_json_line(value: Any) -> None:
+    """Prints one JSON document on one line."""
+    _write(json_line(value) + "\n")
+
+
 def print_text(text: str) -> None:
     """Prints lines of text, control characters made visible."""
     _write(visible(text) + "\n")
 
 
-def print_table(table: Table, empty: str) -> None:
-    """Prints a table; if it has no rows, says so on standard error."""
-    if not table.rows:
-        note(empty)
+def print_view(view: View) -> None:
+    """Prints lines and tables; if there is nothing to show, says so on standard error."""
+    if view.is_empty:
+        note(view.empty)
     elif sys.stdout.isatty():
         out = console()
-        out.print(as_rich(fitted(table, out.width)))
+        for part in view.parts:
+            out.print(_for_terminal(part))
     else:
-        _write(aligned(table))
+        _write("".join(_for_pipe(part) for part in view.parts))
+
+
+def rich_parts(view: View) -> list[RenderableType]:
+    """The parts of an answer, to be drawn on a terminal."""
+    if view.is_empty:
+        return [Text(view.empty)]
+    return [_for_terminal(part) for part in view.parts]
+
+
+def _for_terminal(part: Text | Table) -> RenderableType:
+    return _Fitting(part) if isinstance(part, Table) else part
+
+
+def _for_pipe(part: Text | Table) -> str:
+    return aligned(part) if isinstance(part, Table) else part.plain + "\n"
+
+
+class _Fitting:
+    """A table that takes no more room than the terminal has."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield as_rich(fitted(self._table, console.width))
 
 
 def visible(text: str) -> str:
@@ -139,17 +189,26 @@ def _line(row: Sequence[str], widths: Sequence[int], table: Table) -> str:
 def fitted(table: Table, width: int) -> Table:
     """The table as a terminal so wide can show it.
 
-    Optional columns that have no room are left out, then long texts are cut.
+    Columns without a text are left out, then optional ones that have no room, then long texts are
+    cut.
     """
+    for column in [one for one in table.columns if not _has_text(table, one)]:
+        table = _without(table, column)
     for column in table.optional:
         if _width(table) <= width:
             break
-        table = _without(table, column)
+        if column in table.columns:
+            table = _without(table, column)
     long = [column for column in table.columns if column in _LONG]
     spare = width - _width(table)
     for column in long:
-        table = _cut(table, column, _LONG_SHOWN + max(0, spare) // len(long))
+        table = _cut(table, column, max(_LEAST, _LONG[column] + spare // len(long)))
     return table
+
+
+def _has_text(table: Table, column: str) -> bool:
+    index = table.columns.index(column)
+    return any(row[index] for row in table.rows)
 
 
 def _cut(table: Table, column: str, width: int) -> Table:
@@ -165,10 +224,7 @@ def _shortened(cell: str, width: int) -> str:
 
 def _width(table: Table) -> int:
     # Of a long text some is shown in any case: it needs no more than that.
-    widths = [
-        min(_LONG_SHOWN, longest) if column in _LONG else longest
-        for column, longest in ((one, _longest(table, one)) for one in table.columns)
-    ]
+    widths = [min(_longest(table, one), _LONG.get(one, sys.maxsize)) for one in table.columns]
     return sum(widths) + 2 * len(widths)
 
 
@@ -180,7 +236,7 @@ def _without(table: Table, column: str) -> Table:
 
 def as_rich(table: Table) -> RichTable:
     """A table for the terminal, each cell taken as it is."""
-    rich = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    rich = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     for column in table.columns:
         justify: JustifyMethod = "right" if column in table.right else "left"
         rich.add_column(column, justify=justify, no_wrap=True)
@@ -199,12 +255,12 @@ def _longest(table: Table, column: str) -> int:
 # values in words
 
 
-def time(at: datetime | None) -> str:
-    """A time to the second, in UTC."""
+def time(at: datetime | None, to: str = "seconds") -> str:
+    """A time in UTC, to the second unless told."""
     if at is None:
         return ""
     aware = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
-    return aware.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    return f"{aware.astimezone(UTC).replace(tzinfo=None).isoformat(' ', to)}Z"
 
 
 def duration(seconds: float) -> str:
@@ -264,28 +320,27 @@ def jobs_table(jobs: Sequence[Job]) -> Table:
     ]
     columns = ("number", "state", "kind", "queue", "attempt", "created", "took", "error")
     return Table(
-        columns, rows, frozenset({"number", "attempt"}), ("queue", "created", "took", "attempt")
+        columns, rows, frozenset({"number", "attempt"}), ("queue", "attempt", "took", "created")
     )
 
 
-def print_job(job: Job) -> None:
-    """Prints everything there is to know of a job."""
-    out = console()
-    title = Text(f"job {job.number} ")
-    out.print(title.append(job.state.value, style=_STYLES.get(job.state, "")))
-    lines = [(name, text) for name, text in _job_lines(job) if text]
+def job_view(job: Job, names: Mapping[UUID, str]) -> View:
+    """Everything there is to know of a job; `names` are those of the workers that had it."""
+    worker = names.get(job.worker, str(job.worker)) if job.worker else ""
+    title = Text(f"job {job.number} ").append(job.state.value, style=_STYLES.get(job.state, ""))
+    lines = [(name, text) for name, text in _job_lines(job, worker) if text]
     width = max(len(name) for name, _ in lines)
+    parts: list[Text | Table] = [title]
     for name, text in lines:
-        out.print(Text(f"  {name:<{width}}  ", style="dim").append(visible(text), style="not dim"))
+        parts.append(Text(f"  {name:<{width}}  ", "dim").append(visible(text), style="not dim"))
     if job.error is not None and job.error.traceback:
-        out.print(Text("\ntraceback"))
-        out.print(Text(visible(job.error.traceback.rstrip())))
+        parts += [Text("\ntraceback"), Text(visible(job.error.traceback.rstrip()))]
     if job.history:
-        out.print(Text("\nhistory"))
-        print_table(history_table(job), "")
+        parts += [Text("\nhistory"), history_table(job, names)]
+    return View(parts)
 
 
-def _job_lines(job: Job) -> list[tuple[str, str]]:
+def _job_lines(job: Job, worker: str) -> list[tuple[str, str]]:
     raw = job.options.raw
     result = jsonable.payload(job.result, raw=raw)
     return [
@@ -301,7 +356,7 @@ def _job_lines(job: Job) -> list[tuple[str, str]]:
         ("error", error_line(job.error) if job.error else ""),
         ("attempts", _attempts(job)),
         ("timeout", f"{job.options.timeout_s:g} s" if job.options.timeout_s else ""),
-        ("worker", str(job.worker) if job.worker else ""),
+        ("worker", worker),
         ("progress", progress(job.progress)),
         ("step", job.step or ""),
         ("created", time(job.created_at)),
@@ -326,10 +381,16 @@ def _attempts(job: Job) -> str:
     return ", ".join(parts)
 
 
-def history_table(job: Job) -> Table:
+def history_table(job: Job, names: Mapping[UUID, str]) -> Table:
     """A job's changes of state, oldest first."""
+    called = {str(id): name for id, name in names.items()}
     rows = [
-        (jsonable.time_text(entry.at), entry.state.value, entry.by, entry.info)
+        (
+            time(entry.at, "milliseconds"),
+            entry.state.value,
+            called.get(entry.by, entry.by),
+            entry.info,
+        )
         for entry in job.history
     ]
     return Table(("at", "state", "by", "info"), rows)

@@ -16,11 +16,12 @@ BROKEN = 1
 
 
 @click.command(
+    short_help="Run clusters on virtual time, through faults.",
     epilog=examples(
         "longshore simulate",
         "longshore simulate --from 1000 --seeds 5000",
         "longshore simulate --seed 42",
-    )
+    ),
 )
 @click.option("--seed", type=click.IntRange(0), metavar="N", help="Run this seed alone.")
 @click.option(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -10,14 +12,14 @@ from typing import Any
 import click
 import msgspec
 
-from longshore.cli import jsonable
+from longshore.cli import completing, jsonable
 from longshore.cli.options import ask, client_options, examples
 from longshore.cli.show import error_line, note, print_json, print_text
 from longshore.cli.waiting import wait_for
 from longshore.client.app import fresh_id
 from longshore.client.config import parse_seconds
 from longshore.client.connection import Connection
-from longshore.core.limits import check_submission
+from longshore.core.limits import MAX_ATTEMPTS, check_submission
 from longshore.core.values import pack
 from longshore.errors import InvalidInput, JobCancelled, JobFailed, NotFinished, from_code
 from longshore.model.job import (
@@ -30,6 +32,8 @@ from longshore.model.job import (
     Submission,
 )
 from longshore.wire.messages import SubmitAnswer
+
+_NO_NUMBER = re.compile("[+-]?(nan|NaN|inf|Infinity)")
 
 
 def _seconds(context: click.Context, parameter: click.Parameter, text: str | None) -> float | None:
@@ -68,11 +72,17 @@ def _moment(
         "longshore submit raw --data hello --wait",
     )
 )
-@click.argument("kind")
+@click.argument("kind", shell_complete=completing.kinds)
 @click.argument("pairs", nargs=-1, metavar="[KEY=VALUE…]")
 @click.option("--args", "args", metavar="JSON", help="Arguments as a JSON object, @FILE, or - .")
 @click.option("--data", metavar="TEXT", help="Bytes for a raw job instead: text, @FILE, or - .")
-@click.option("--queue", default=DEFAULT_QUEUE, show_default=True, help="Which queue.")
+@click.option(
+    "--queue",
+    default=DEFAULT_QUEUE,
+    show_default=True,
+    shell_complete=completing.queues,
+    help="Which queue.",
+)
 @click.option("--target", default=ANY_TARGET, help="What machine it needs, like linux-x86_64.")
 @click.option(
     "--priority",
@@ -93,7 +103,7 @@ def _moment(
 )
 @click.option(
     "--retries",
-    type=click.IntRange(0, 1_000_000),
+    type=click.IntRange(0, MAX_ATTEMPTS - 1),
     default=0,
     show_default=True,
     help="How often to try again if it fails.",
@@ -230,7 +240,7 @@ def _raw_bytes(given: dict[str, Any]) -> bytes:
 
 def _packed(given: dict[str, Any]) -> bytes:
     args = _json_object(given["args"]) if given["args"] is not None else {}
-    args.update(_pair(text) for text in given["pairs"])
+    args.update(_pairs(given["pairs"]))
     return pack(args, f"the arguments of job '{given['kind']}'")
 
 
@@ -245,6 +255,15 @@ def _json_object(text: str) -> dict[str, Any]:
         ) from None
 
 
+def _pairs(texts: Sequence[str]) -> dict[str, Any]:
+    pairs: dict[str, Any] = {}
+    for key, value in map(_pair, texts):
+        if key in pairs:
+            raise InvalidInput(f"'{key}' is given twice; give each argument once")
+        pairs[key] = value
+    return pairs
+
+
 def _pair(text: str) -> tuple[str, Any]:
     key, equals, value = text.partition("=")
     if not equals or not key:
@@ -253,8 +272,16 @@ def _pair(text: str) -> tuple[str, Any]:
         return key, msgspec.json.decode(value)
     except RecursionError:
         raise InvalidInput(f"'{key}' is nested too deep; make it flatter") from None
+    except msgspec.ValidationError as error:
+        raise InvalidInput(f"{text}: {str(error).lower()}; {_as_text(key, value)}") from None
     except msgspec.DecodeError:
+        if _NO_NUMBER.fullmatch(value):
+            raise InvalidInput(f"{text}: JSON has no such number; {_as_text(key, value)}") from None
         return key, value
+
+
+def _as_text(key: str, value: str) -> str:
+    return f"if text is meant, quote it: {key}='\"{value}\"'"
 
 
 def _read(text: str, flag: str) -> bytes:

@@ -16,6 +16,7 @@ from longshore.model.job import Ended, Job
 from longshore.wire.messages import SubmitAnswer
 
 LOOK_S = 0.5
+SAY_S = 10.0
 
 
 async def wait_for(
@@ -34,10 +35,14 @@ async def wait_for(
 
 
 class _Lines:
-    """Says one line whenever something changed: for logs and pipes."""
+    """Says one line when state or step changed: for logs and pipes.
+
+    Progress alone is said now and then, every `SAY_S`.
+    """
 
     def __init__(self, number: int, kind: str) -> None:
-        self._last = ""
+        self._last: tuple[str, str] | None = None
+        self._said_at = float("-inf")
         self._number = number
 
     def __enter__(self) -> Self:
@@ -54,10 +59,12 @@ class _Lines:
 
     def show(self, job: Job) -> None:
         """Says where the job is, if that is news."""
-        said = " ".join(filter(None, (job.state.value, job.step or "", progress(job.progress))))
-        if said != self._last:
-            self._last = said
-            note(f"job {job.number}: {said}")
+        now = asyncio.get_running_loop().time()
+        where = (job.state.value, job.step or "")
+        far = progress(job.progress)
+        if where != self._last or (far and now >= self._said_at + SAY_S):
+            self._last, self._said_at = where, now
+            note(f"job {job.number}: {' '.join(filter(None, (*where, far)))}")
 
 
 class _Live(_Lines):

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
+from rich.text import Text
 
-from longshore.cli import jsonable
+from longshore.cli import completing, jsonable
 from longshore.cli.fleet import capacity_table, dispatchers_table, pools_table, workers_table
 from longshore.cli.options import ask, client_options, examples
-from longshore.cli.show import print_json, print_table, print_text
+from longshore.cli.show import View, note, print_json, print_text
+from longshore.cli.watching import Shown, refuse_watch, show, watch_options
 from longshore.client.connection import Connection
 from longshore.errors import InvalidInput, NotFound
-from longshore.model.worker import WorkerView
+from longshore.model.worker import Capacity, WorkerView
 from longshore.wire.messages import DispatcherAnswer, DrainAnswer, DrainVerdict
 
 _WORDS = {
@@ -31,15 +34,18 @@ _Seen = tuple[tuple[WorkerView, ...], tuple[DispatcherAnswer, ...]]
 
 @click.command(
     name="workers",
+    short_help="List the workers, or drain some.",
     options_metavar="[OPTIONS]",
     epilog=examples(
         "longshore workers",
+        "longshore workers --watch",
         "longshore workers --json | jq '.[].id'",
         "longshore workers drain dock-1:4711",
     ),
 )
 @click.argument("action", type=click.Choice(["list", "drain"]), metavar="[drain]", default="list")
-@click.argument("names", nargs=-1, metavar="[WORKER…]")
+@click.argument("names", nargs=-1, metavar="[WORKER…]", shell_complete=completing.workers)
+@watch_options
 @client_options
 @click.pass_context
 def list_workers(
@@ -52,41 +58,56 @@ def list_workers(
     """
     if action == "drain":
         return _drain(context, given, names)
-    _list(context, given)
+    show(context, given, Shown(_look, _workers_json, _workers_view))
     return 0
 
 
-def _list(context: click.Context, given: dict[str, Any]) -> None:
-    async def look(connection: Connection) -> _Seen:
-        return await connection.workers(), await connection.dispatchers()
+async def _look(connection: Connection) -> _Seen:
+    return await connection.workers(), await connection.dispatchers()
 
-    workers, dispatchers = ask(context, given, look)
-    if given["as_json"]:
-        print_json([jsonable.worker(view) for view in workers])
-    else:
-        print_table(
-            workers_table(workers, {one.id: one.name for one in dispatchers}),
-            "no workers yet; start one: longshore worker --app module:app",
-        )
+
+def _workers_json(seen: _Seen) -> list[dict[str, Any]]:
+    return [jsonable.worker(view) for view in seen[0]]
+
+
+def _workers_view(seen: _Seen) -> View:
+    workers, dispatchers = seen
+    return View(
+        [workers_table(workers, {one.id: one.name for one in dispatchers})],
+        "no workers yet; start one: longshore worker --app module:app",
+    )
 
 
 def _drain(context: click.Context, given: dict[str, Any], names: tuple[str, ...]) -> int:
     if not names:
         raise click.UsageError("name the worker", context)
+    refuse_watch(context, given)
     answers = ask(context, given, lambda connection: connection.drain(names))
     if given["as_json"]:
         print_json([jsonable.plain(answer) for answer in answers])
     else:
-        for answer in answers:
-            print_text(_WORDS[answer.verdict].format(_called(answer)))
+        _say(answers)
     return max((_CODES.get(answer.verdict, 0) for answer in answers), default=0)
+
+
+def _say(answers: Sequence[DrainAnswer]) -> None:
+    for answer in answers:
+        words = _WORDS[answer.verdict].format(_called(answer))
+        if answer.verdict in _CODES:
+            note(f"error: {words}")
+        else:
+            print_text(words)
 
 
 def _called(answer: DrainAnswer) -> str:
     return answer.name or str(answer.id or answer.worker)
 
 
-@click.command(name="dispatchers", epilog=examples("longshore dispatchers"))
+@click.command(
+    name="dispatchers",
+    epilog=examples("longshore dispatchers", "longshore dispatchers --watch --every 5"),
+)
+@watch_options
 @client_options
 @click.pass_context
 def list_dispatchers(context: click.Context, /, **given: Any) -> None:
@@ -94,17 +115,23 @@ def list_dispatchers(context: click.Context, /, **given: Any) -> None:
 
     One is silent if whoever answers has not seen it renew its lease for longer than that lasts.
     """
-    found = ask(context, given, Connection.dispatchers)
-    if given["as_json"]:
-        print_json([jsonable.plain(one) for one in found])
-    else:
-        print_table(dispatchers_table(found), "no dispatchers")
+    show(
+        context,
+        given,
+        Shown(
+            Connection.dispatchers,
+            lambda found: [jsonable.dispatcher(one) for one in found],
+            lambda found: View([dispatchers_table(found)], "no dispatchers"),
+        ),
+    )
 
 
 @click.command(
     name="capacity",
+    short_help="Say how many more jobs the workers can take.",
     epilog=examples("longshore capacity", "longshore capacity --json | jq '.kinds[].free'"),
 )
+@watch_options
 @client_options
 @click.pass_context
 def show_capacity(context: click.Context, /, **given: Any) -> None:
@@ -112,11 +139,10 @@ def show_capacity(context: click.Context, /, **given: Any) -> None:
 
     Kinds that share a pool share its free slots. Workers that drain count for nothing.
     """
-    found = ask(context, given, Connection.capacity)
-    if given["as_json"]:
-        print_json(jsonable.plain(found))
-        return
-    print_table(capacity_table(found), "no worker takes jobs; `longshore workers` says more")
-    if found.kinds:
-        print_text("")
-        print_table(pools_table(found), "")
+    show(context, given, Shown(Connection.capacity, jsonable.plain, _capacity_view))
+
+
+def _capacity_view(found: Capacity) -> View:
+    if not found.kinds:
+        return View([], "no worker takes jobs; `longshore workers` says more")
+    return View([capacity_table(found), Text(), pools_table(found)])

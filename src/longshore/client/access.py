@@ -38,6 +38,8 @@ class Access:
 
     def __init__(self, connect: Callable[[], Connection]) -> None:
         self._connect = connect
+        self.stand_in: Access | None = None
+        """Who acts in its place for a while; how tests have jobs run where they are submitted."""
         self._left_behind: list[object] = []
         self._start_over()
         itself = weakref.ref(self)
@@ -55,13 +57,17 @@ class Access:
         self._left_behind += [self._reaches, self._background]
         self._start_over()
 
+    def acting(self) -> Access:
+        """This one, or who stands in for it."""
+        return self.stand_in or self
+
     def connection(self) -> Connection:
         """The connection of the running event loop."""
-        return self._reach().connection
+        return self.acting()._reach().connection
 
     def outcomes(self) -> Outcomes:
         """What the running event loop waits for."""
-        return self._reach().outcomes
+        return self.acting()._reach().outcomes
 
     def _reach(self) -> Reach:
         loop = asyncio.get_running_loop()
@@ -83,13 +89,13 @@ class Access:
         if _is_in_loop():
             coroutine.close()
             raise _would_block(coroutine, "await {}() instead")
-        return self._wait_for(coroutine)
+        return self.acting()._wait_for(coroutine)
 
     def iterate(self, items: AsyncGenerator[T, None]) -> Iterator[T]:
         """What an asynchronous generator yields, to a caller without an event loop."""
         if _is_in_loop():
             raise _would_block(items, "use `async for … in {}()` instead")
-        return self._iterate(items)
+        return self.acting()._iterate(items)
 
     def _iterate(self, items: AsyncGenerator[T, None]) -> Iterator[T]:
         try:

@@ -401,8 +401,8 @@ class Connection:
         advice = key_advice(self._secure, self.addresses, "client")
         return DispatcherUnavailable(
             f"no dispatcher answers at {', '.join(self.addresses)}{self._noise}; is `longshore up` "
-            f"running? (gave up after {self.timeout_s:g} s; clients connect to the port that "
-            f"--frontend names, 7702 unless told){advice}"
+            f"running? (gave up after {self.timeout_s:g} s; clients connect to the address that "
+            f"its --frontend names){advice}"
         )
 
 

@@ -45,7 +45,7 @@ class Handle(Generic[R]):
         self.number = number
         self.kind = kind
         self.existing = existing
-        self._access = access
+        self._access = access.acting()
         self._unpack = unpack
         self._ended: Ended | None = None
 
@@ -102,7 +102,7 @@ class Handle(Generic[R]):
         """
         ended = await self._end(timeout_s)
         if ended.state is not JobState.SUCCEEDED:
-            raise _unsuccessful(f"job {self.number} ({self.kind})", ended)
+            raise unsuccessful(f"job {self.number} ({self.kind})", ended)
         return self._unpack(ended.result)
 
     def result(self, timeout_s: float | None = None) -> R:
@@ -159,7 +159,8 @@ class Handle(Generic[R]):
         return NotFound(f"there is no job {self.id} (any more)")
 
 
-def _unsuccessful(who: str, ended: Ended) -> JobUnsuccessful:
+def unsuccessful(who: str, ended: Ended) -> JobUnsuccessful:
+    """What to raise for a job that ended, but not well."""
     error = ended.error
     what = "" if error is None else f": {f'{error.type}: ' if error.type else ''}{error.message}"
     if ended.state is JobState.CANCELLED:

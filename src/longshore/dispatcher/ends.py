@@ -33,35 +33,12 @@ Acknowledge = Callable[[Attendance, Ack], None]
 _UNEXPLAINED = JobError(Reason.RAISED, "the worker gave no reason")
 
 
-class Ends:
-    """Decides what a report means, records it, acknowledges it."""
+class Decisions:
+    """What a worker's reports mean for their jobs. Holds nothing, and changes nothing."""
 
-    def __init__(
-        self,
-        settings: DispatcherSettings,
-        random: Random,
-        pump: Pump,
-        waiters: Waiters,
-        due: Alarm,
-        acknowledge: Acknowledge,
-    ) -> None:
+    def __init__(self, settings: DispatcherSettings, random: Random) -> None:
         self._settings = settings
         self._random = random
-        self._pump = pump
-        self._waiters = waiters
-        self._due = due
-        self._acknowledge = acknowledge
-        self._acks: dict[Attendance, tuple[list[Attempt], list[Attempt]]] = {}
-
-    def report(self, attendance: Attendance, report: Report) -> None:
-        """A worker says that an attempt ended."""
-        claimed = attendance.reported(report.attempt)
-        finish = self.decide(report, claimed, attendance.by)
-        self._pump.finish(finish, lambda f, done: self._recorded(f, done, attendance))
-
-    def end(self, finish: Finish, attendance: Attendance | None) -> None:
-        """An attempt is over, though its worker did not say so."""
-        self._pump.finish(finish, lambda f, done: self._recorded(f, done, attendance, ack=False))
 
     def decide(self, report: Report, claimed: Claimed | None, by: str = "") -> Finish:
         """What the store is to record. An attempt that is not placed here can only be too late."""
@@ -106,6 +83,36 @@ class Ends:
         if finish.outcome is Outcome.RETRIED and report.retry_after_s is not None:
             return structs.replace(finish, delay_s=max(0.0, report.retry_after_s))
         return finish
+
+
+class Ends:
+    """Decides what a report means, records it, acknowledges it."""
+
+    def __init__(
+        self,
+        settings: DispatcherSettings,
+        random: Random,
+        pump: Pump,
+        waiters: Waiters,
+        due: Alarm,
+        acknowledge: Acknowledge,
+    ) -> None:
+        self._decisions = Decisions(settings, random)
+        self._pump = pump
+        self._waiters = waiters
+        self._due = due
+        self._acknowledge = acknowledge
+        self._acks: dict[Attendance, tuple[list[Attempt], list[Attempt]]] = {}
+
+    def report(self, attendance: Attendance, report: Report) -> None:
+        """A worker says that an attempt ended."""
+        claimed = attendance.reported(report.attempt)
+        finish = self._decisions.decide(report, claimed, attendance.by)
+        self._pump.finish(finish, lambda f, done: self._recorded(f, done, attendance))
+
+    def end(self, finish: Finish, attendance: Attendance | None) -> None:
+        """An attempt is over, though its worker did not say so."""
+        self._pump.finish(finish, lambda f, done: self._recorded(f, done, attendance, ack=False))
 
     def _recorded(
         self, finish: Finish, done: Finished, attendance: Attendance | None, *, ack: bool = True

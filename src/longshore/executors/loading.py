@@ -140,7 +140,7 @@ def told(error: BaseException) -> str:
         for frame in traceback.extract_tb(error.__traceback__)
         if not frame.filename.startswith(_MACHINERY)
     ]
-    lines = [one_line(error)]
+    lines = [" ".join(one_line(error).split())]
     if isinstance(error, SyntaxError) and error.filename:
         lines.append(f"  {error.filename}, line {error.lineno}: {(error.text or '').strip()}")
     else:

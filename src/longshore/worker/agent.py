@@ -30,6 +30,7 @@ from longshore.wire.messages import (
     ReportKind,
     Stats,
 )
+from longshore.worker.failing import called, failure
 from longshore.worker.settings import WorkerSettings
 
 log = logging.getLogger("longshore.worker")
@@ -76,6 +77,7 @@ class Worker:
         self._on_joined = on_joined
         self._executors = make_executors(self._reported, self._said)
         self._pool_of: dict[int, Pool] = {}
+        self._called: dict[int, str] = {}
         self._backlog: dict[Pool, deque[Assignment]] = {pool: deque() for pool in Pool}
         self._busy: dict[Pool, int] = dict.fromkeys(Pool, 0)
         self._timer: asyncio.TimerHandle | None = None
@@ -297,6 +299,7 @@ class Worker:
             assignment = backlog.popleft()
             self._busy[pool] += 1
             self._pool_of[assignment.token] = pool
+            self._called[assignment.token] = called(assignment)
             executor.start(assignment)
 
     def _abort(self, attempt: Attempt, kind: ReportKind) -> None:
@@ -328,6 +331,9 @@ class Worker:
 
     def _reported(self, report: Report) -> None:
         pool = self._pool_of.pop(report.token, None)
+        name = self._called.pop(report.token, f"job {report.job}")
+        if why := failure(report):
+            log.warning("%s failed: %s", name, why)
         if pool is not None:
             self._busy[pool] -= 1
             self._start_waiting(pool)

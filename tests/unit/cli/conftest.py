@@ -31,9 +31,9 @@ class ScriptedDispatcher:
 
     def run(self, *arguments: str) -> int:
         """Runs one command against this dispatcher; answers its exit code."""
-        return execute(arguments, Shell(connect=self._connect))
+        return execute(arguments, Shell(connect=self.connect))
 
-    def _connect(self, config: Config) -> Connection:
+    def connect(self, config: Config) -> Connection:
         self.configs.append(config)
         return Connection(config.client_addresses(), timeout_s=1, connect=self._dial)
 

@@ -165,6 +165,18 @@ def test_a_refused_submit_exits_as_its_error_says(
     ("arguments", "message"),
     [
         ("submit add a", "'a' is not KEY=VALUE"),
+        ("submit add n=1 n=2", "'n' is given twice; give each argument once"),
+        ("submit add n=nan", "n=nan: JSON has no such number; if text is meant, quote it"),
+        ("submit add n=-Infinity", "n=-Infinity: JSON has no such number"),
+        ("submit add n=1e999", "n=1e999: number out of range"),
+        ("submit add --retries 1000000", "1000000 is not in the range 0<=x<=999999"),
+        ("jobs --since yesterday", "'yesterday' is neither a duration, like 30m or 2h, nor a time"),
+        ("jobs --since 2026-01-31T12:00:00", "nor a time with its zone"),
+        ("jobs --watch", "--watch draws on a terminal, and this is none; add --json"),
+        ("queues pause mail --watch", "--watch is for looking; leave it out to change something"),
+        ("workers drain h:9 --every 1", "--watch is for looking"),
+        ("jobs --every 0", "'0' is not a duration of at least 0.1 s"),
+        ("completion tcsh", "'tcsh' is not one of 'bash', 'zsh', 'fish'"),
         ("submit add --args [1]", "--args is not a JSON object"),
         ("submit add --args @gone.json", "--args: cannot read gone.json: No such file"),
         ("submit add --delay soon", "'soon' is not a duration"),
@@ -185,6 +197,8 @@ def test_a_refused_submit_exits_as_its_error_says(
         ("worker", "a worker needs the app whose jobs it runs: --app module:app"),
         ("worker --app a:b --ready-fd 999", "--ready-fd 999 is not open"),
         ("dispatcher --ready-fd 1", "--ready-fd 1 is a standard one"),
+        ("migrate --store sqlite:///tpm/a.db", "there is no folder tpm; make it, or correct the"),
+        ("dispatcher --store sqlite:////nowhere/a.db", "there is no folder /nowhere; make it"),
         ("migrate --store mysql://u:secret@h/x", "'mysql://u:***@h/x' is not the URL of a store"),
     ],
 )
@@ -272,6 +286,22 @@ def test_waiting_says_what_the_job_is_doing_when_that_changes(
     ]
 
 
+def test_waiting_in_a_pipe_says_progress_alone_only_now_and_then(
+    dispatcher: ScriptedDispatcher, capsys: Captured
+) -> None:
+    dispatcher.answers[m.Submit] = accept
+    waits = iter([*[()] * 20, (Ended(ID, JobState.SUCCEEDED, pack(None, "result")),)])
+    dispatcher.answers[m.Wait] = lambda request: next(waits)
+    steps = iter(range(20))
+    running = job(state=JobState.RUNNING)
+    dispatcher.answers[m.Show] = lambda request: structs.replace(
+        running, progress=Progress(next(steps), 20)
+    )
+    assert dispatcher.run("submit", "resize", "--id", str(ID), "--wait") == 0
+    said = capsys.readouterr().err.splitlines()
+    assert said == [f"submitted job 42 ({ID})", "job 42: running 0/20 (0%)"]
+
+
 # looking
 
 
@@ -323,6 +353,7 @@ def test_no_jobs_is_an_empty_list_and_a_word_on_standard_error(
 
 
 def test_job_shows_everything_there_is(dispatcher: ScriptedDispatcher, capsys: Captured) -> None:
+    dispatcher.answers[m.ListWorkers] = ()
     error = JobError(Reason.RAISED, "no route", "OSError", 'Traceback\n  File "a.py", line 1')
     dispatcher.answers[m.Show] = job(
         state=JobState.FAILED,
@@ -362,17 +393,18 @@ def test_job_shows_everything_there_is(dispatcher: ScriptedDispatcher, capsys: C
         '  File "a.py", line 1',
         "",
         "history",
-        "AT                           STATE  BY        INFO",
-        "2026-01-31T12:00:00.000000Z  ready  a client  submitted",
+        "AT                        STATE  BY        INFO",
+        "2026-01-31 12:00:00.000Z  ready  a client  submitted",
     ]
 
 
 def test_job_as_json_has_every_field(dispatcher: ScriptedDispatcher, capsys: Captured) -> None:
     dispatcher.answers[m.Show] = job()
+    dispatcher.answers[m.ListWorkers] = ()
     assert dispatcher.run("job", str(ID), "--json") == 0
     printed = json.loads(capsys.readouterr().out)
     wanted = {*Job.__struct_fields__, *Options.__struct_fields__} - {"options"}
-    assert printed.keys() == wanted
+    assert printed.keys() == wanted | {"worker_name"}
     assert (printed["args"], printed["result"]) == ({"file": "a.png"}, [1, 2])
     assert printed["retry"]["attempts"] == 1
     assert printed["history"][0]["at"] == "2026-01-31T12:00:00.000000Z"
@@ -525,6 +557,19 @@ def test_a_closed_pipe_ends_a_command_silently() -> None:
     ended = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, check=False)
     os.close(writing)
     assert (ended.returncode, ended.stderr) == (141, b"")
+
+
+def test_help_fits_a_terminal_and_explains_exit_codes_once(
+    capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for command in ("", *cli.commands):
+        assert execute([*command.split(), "--help"]) == 0
+        shown = capsys.readouterr().out
+        options = shown.partition("Examples:")[0].splitlines()
+        assert max(map(len, options)) <= 80, command
+        assert ("Exit codes" in shown) is (command == ""), command
+        assert "..." not in shown.partition("Options:")[2], command
 
 
 def test_every_command_explains_itself_with_examples(capsys: Captured) -> None:

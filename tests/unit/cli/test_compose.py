@@ -68,10 +68,33 @@ def test_a_password_is_never_shown(url: str, shown: str) -> None:
 
 
 async def test_migrate_makes_the_store_and_says_the_versions(tmp_path: Path) -> None:
-    config = load(environ={"LONGSHORE_STORE": f"sqlite:///{tmp_path}/new/longshore.db"})
+    config = load(environ={"LONGSHORE_STORE": f"sqlite:///{tmp_path}/longshore.db"})
     before, after = await compose.migrate(config)
     assert before == 0 < after
     assert await compose.migrate(config) == (after, after)
+
+
+async def test_only_the_default_store_may_make_its_folder(tmp_path: Path) -> None:
+    await compose.migrate(load())
+    assert (tmp_path / ".longshore" / "longshore.db").is_file()
+    with pytest.raises(ConfigError, match="there is no folder tpm; make it, or correct the path"):
+        await compose.migrate(load(environ={"LONGSHORE_STORE": "sqlite:///tpm/longshore.db"}))
+    assert not (tmp_path / "tpm").exists()
+
+
+@pytest.mark.parametrize(
+    ("connect", "frontend", "hint"),
+    [
+        ("127.0.0.1:7702", "127.0.0.1:7702", "Port 7702 is where clients connect"),
+        ("127.0.0.1:99", "127.0.0.1:99", "Port 99 is where clients connect"),
+        ("127.0.0.1:98", "127.0.0.1:99", "Workers connect to the port that its --backend names"),
+    ],
+)
+def test_a_worker_without_an_answer_is_told_which_port_is_whose(
+    connect: str, frontend: str, hint: str
+) -> None:
+    config = load(environ={"LONGSHORE_WORKER_CONNECT": connect, "LONGSHORE_FRONTEND": frontend})
+    assert hint in compose.port_advice(config)
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "*", "10.0.0.1", "[::]", "db.example"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -66,6 +67,26 @@ def test_workers_as_json_have_every_field(dispatcher: ScriptedDispatcher, capsys
 
 
 @pytest.mark.parametrize(
+    ("changes", "state"),
+    [
+        ({}, "alive"),
+        ({"draining": True}, "draining"),
+        ({"silent_s": 3.0}, "silent"),
+        ({"alive": False}, "gone"),
+    ],
+)
+def test_workers_as_json_have_the_word_that_the_table_shows(
+    changes: dict[str, Any], state: str, dispatcher: ScriptedDispatcher, capsys: Captured
+) -> None:
+    dispatcher.answers[m.ListWorkers] = (structs.replace(VIEW, **changes),)
+    dispatcher.answers[m.ListDispatchers] = ()
+    assert dispatcher.run("workers") == 0
+    assert capsys.readouterr().out.splitlines()[1].split()[1] == state
+    assert dispatcher.run("workers", "--json") == 0
+    assert json.loads(capsys.readouterr().out)[0]["state"] == state
+
+
+@pytest.mark.parametrize(
     ("verdict", "code", "words"),
     [
         (m.DrainVerdict.DRAINING, 0, "worker h:9 drains: it finishes what it runs, and leaves"),
@@ -86,7 +107,9 @@ def test_drain_says_what_it_did(
     answer = m.DrainAnswer("h", UUID(int=5) if one else None, "h:9" if one else "", verdict)
     dispatcher.answers[m.Drain] = (answer,)
     assert dispatcher.run("workers", "drain", "h") == code
-    assert capsys.readouterr().out.startswith(words)
+    said = capsys.readouterr()
+    assert (said.out if one else said.err.removeprefix("error: ")).startswith(words)
+    assert one or said.err.startswith("error: ")
     assert dispatcher.asked == [m.Drain(1, ("h",))]
     assert dispatcher.run("workers", "drain", "h", "--json") == code
     assert json.loads(capsys.readouterr().out)[0]["verdict"] == verdict.value
@@ -106,7 +129,8 @@ def test_dispatchers_are_listed(dispatcher: ScriptedDispatcher, capsys: Captured
     assert second.split()[:2] == ["d:2", "silent"]
     assert second.endswith("9.5 s ago")
     assert dispatcher.run("dispatchers", "--json") == 0
-    assert [one["alive"] for one in json.loads(capsys.readouterr().out)] == [True, False]
+    printed = json.loads(capsys.readouterr().out)
+    assert [(one["alive"], one["state"]) for one in printed] == [(True, "alive"), (False, "silent")]
 
 
 def test_capacity_is_shown_by_kind_and_by_pool(

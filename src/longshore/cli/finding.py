@@ -1,0 +1,93 @@
+"""Which jobs and which worker somebody means, where one request cannot say it."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+import click
+from msgspec import structs
+
+from longshore.client.config import parse_seconds
+from longshore.client.connection import Connection
+from longshore.core.naming import workers_named
+from longshore.errors import InvalidInput, NotFound
+from longshore.model.job import Job, JobFilter
+from longshore.model.worker import WorkerView
+
+PAGE = 1000
+
+
+def parse_since(
+    context: click.Context, parameter: click.Parameter, text: str | None
+) -> datetime | None:
+    """The moment in a text: so long ago, like 2h, or a time with its zone."""
+    if text is None:
+        return None
+    try:
+        seconds = parse_seconds(text)
+        if seconds is not None and seconds >= 0:
+            return datetime.now(UTC) - timedelta(seconds=seconds)
+        at = datetime.fromisoformat(text)
+    except (ValueError, OverflowError):
+        at = None
+    if at is None or at.tzinfo is None:
+        raise click.BadParameter(
+            f"'{text}' is neither a duration, like 30m or 2h, nor a time with its zone, like "
+            "2026-01-31T12:00:00Z",
+            context,
+            parameter,
+        )
+    return at.astimezone(UTC)
+
+
+async def find_jobs(
+    connection: Connection,
+    wanted: JobFilter,
+    labels: Sequence[str] = (),
+    since: datetime | None = None,
+) -> list[Job]:
+    """The jobs wanted that have all these labels and came since then, newest first.
+
+    Labels and times are looked at here: as many pages are read as it takes.
+    """
+    found: list[Job] = []
+    page_size = PAGE if labels else wanted.limit
+    before = wanted.before
+    while len(found) < wanted.limit:
+        page = await connection.jobs(structs.replace(wanted, before=before, limit=page_size))
+        found += [job for job in page if _matches(job, labels, since)]
+        if len(page) < page_size or (since is not None and page[-1].created_at < since):
+            break
+        before = page[-1].number
+    return found[: wanted.limit]
+
+
+def _matches(job: Job, labels: Sequence[str], since: datetime | None) -> bool:
+    return set(labels) <= set(job.options.labels) and (since is None or job.created_at >= since)
+
+
+async def worker_id(connection: Connection, text: str) -> UUID:
+    """The id of the worker that a text means: its id, its name, or the beginning of its id."""
+    try:
+        return UUID(text)
+    except ValueError:
+        found = workers_named(text, await connection.workers())
+    if not found:
+        raise NotFound(f"there is no worker {text}; `longshore workers` lists those there are")
+    if len(found) > 1:
+        ids = ", ".join(str(view.info.id) for view in found)
+        raise InvalidInput(f"several workers go by {text}; give the id of one: {ids}")
+    return found[0].info.id
+
+
+async def worker_names(connection: Connection, job: Job) -> Mapping[UUID, str]:
+    """The names of the workers that had a job, as far as they are known."""
+    had = {str(job.worker), *(entry.by for entry in job.history)} if job.worker else set()
+    workers = await connection.workers() if had else ()
+    return {view.info.id: view.info.name for view in workers if _is_named(view, had)}
+
+
+def _is_named(view: WorkerView, among: Container[str]) -> bool:
+    return bool(view.info.name) and str(view.info.id) in among

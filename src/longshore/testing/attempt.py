@@ -1,0 +1,110 @@
+"""One attempt at a job, run in the process of the test."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import time
+from collections.abc import Awaitable
+from typing import Final, cast
+
+from longshore.executors.attempts import timed_out
+from longshore.executors.context import Cancelled, RunningContext, enter
+from longshore.executors.failures import raised
+from longshore.executors.performing import Call, prepare, succeeded
+from longshore.model.job import Claimed
+from longshore.ports import Handlers
+from longshore.testing.desk import StillClock
+from longshore.wire.dispatcher_side import assignment
+from longshore.wire.messages import Report, ReportKind
+
+ENDS: Final = (Exception, SystemExit, asyncio.CancelledError, Cancelled)
+"""What ends an attempt when it is raised. Anything else, like Ctrl-C, ends the test."""
+
+
+class InlineAttempt:
+    """Runs a job's code with its context around it, as a worker's host process would."""
+
+    def __init__(self, claimed: Claimed, handlers: Handlers, clock: StillClock) -> None:
+        self.claimed = claimed
+        self.is_async = handlers[claimed.kind].is_async
+        self.context = RunningContext(assignment(claimed), lambda voice: None)
+        self.error: BaseException | None = None
+        """What the job's code raised, if it did."""
+        self.over: concurrent.futures.Future[None] = concurrent.futures.Future()
+        self._assignment = assignment(claimed)
+        self._handlers = handlers
+        self._clock = clock
+        self._began = time.monotonic(), clock.ahead
+        self._task: asyncio.Task[Report] | None = None
+
+    def cancel(self) -> None:
+        """A coroutine is stopped at its next await; other code can only look."""
+        self.context.mark_cancelled()
+        if self._task is not None:
+            self._task.get_loop().call_soon_threadsafe(self._task.cancel)
+
+    def run(self) -> Report:
+        """The report of a plain function, which runs here and now."""
+        call = self._enter()
+        if isinstance(call, Report):
+            return call
+        try:
+            value = call.begin()
+        except ENDS as error:
+            return self._judged(self._raised(error))
+        return self._judged(self._succeeded(call, value))
+
+    async def run_async(self) -> Report:
+        """The report of a coroutine, which is stopped when its timeout is over."""
+        self._task = asyncio.create_task(self._perform())
+        try:
+            await asyncio.wait({self._task}, timeout=self._assignment.timeout_s)
+            in_time = self._task.done()
+        finally:
+            self._task.cancel()
+        await asyncio.wait({self._task})
+        if not in_time and not self.context.cancelled:
+            return self._timed_out()
+        if self._task.cancelled():
+            return self._judged(self._raised(asyncio.CancelledError()))
+        return self._judged(self._task.result())
+
+    async def _perform(self) -> Report:
+        call = self._enter()
+        if isinstance(call, Report):
+            return call
+        try:
+            value = await cast(Awaitable[object], call.begin())
+        except ENDS as error:
+            return self._raised(error)
+        return self._succeeded(call, value)
+
+    def _enter(self) -> Call | Report:
+        enter(self.context)
+        return prepare(self._assignment, self._handlers)
+
+    def _succeeded(self, call: Call, value: object) -> Report:
+        return succeeded(self._assignment, call.handler, self.context, value)
+
+    def _raised(self, error: BaseException) -> Report:
+        self.error = error
+        return raised(self._assignment, error)
+
+    def _judged(self, report: Report) -> Report:
+        """The report, unless the attempt was told to stop or took too long."""
+        if self.context.cancelled:
+            return Report(self.claimed.id, self.claimed.token, ReportKind.CANCELLED)
+        timeout_s = self._assignment.timeout_s
+        if timeout_s is not None and self._took_s() > timeout_s:
+            return self._timed_out()
+        return report
+
+    def _timed_out(self) -> Report:
+        self.error = None
+        return timed_out(self._assignment, self._assignment.timeout_s or 0.0)
+
+    def _took_s(self) -> float:
+        """Time that passed, and time that the job's code had the kit's clock pass."""
+        began, ahead = self._began
+        return time.monotonic() - began + (self._clock.ahead - ahead).total_seconds()

@@ -1,0 +1,124 @@
+"""How an app reaches a test kit instead of its dispatchers: no socket, no thread."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextvars
+import threading
+from collections.abc import Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import UUID
+
+from longshore.client.access import Access, Reach
+from longshore.client.connection import Connection, Ref
+from longshore.errors import WrongState
+from longshore.model.job import Submission
+from longshore.ports import OnMessages
+from longshore.testing.desk import Desk
+from longshore.wire.messages import RetryAnswer, SubmitAnswer
+
+if TYPE_CHECKING:
+    from longshore.testing.kit import Kit
+
+T = TypeVar("T")
+
+
+class InlineAccess(Access):
+    """Stands in for an app's access while a kit lasts, and remains with the kit's handles."""
+
+    def __init__(self, kit: Kit) -> None:
+        # Not the parent's: a kit forks nothing, so it need not hear of forks.
+        self.stand_in = None
+        self._connect = lambda: _InlineConnection(self, kit)
+        self._kit = kit
+        self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+        self._thread = threading.get_ident()
+        self._is_over = False
+        self.is_calling = False
+        """Whether a call is under way whose caller has no event loop."""
+        self._start_over()
+
+    def run_here(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Runs a coroutine to its end, always on the same event loop."""
+        if threading.get_ident() == self._thread:
+            return self._runner.run(coroutine, context=contextvars.copy_context())
+        # A plain job of an asynchronous test: it has a thread, and the test's loop goes on.
+        with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
+            return runner.run(coroutine, context=contextvars.copy_context())
+
+    def end(self) -> None:
+        """Nothing can be asked any more."""
+        self._is_over = True
+        for reach in self._reaches.values():
+            reach.connection.close()
+        self._runner.close()
+
+    def _reach(self) -> Reach:
+        self._refuse_if_over()
+        return super()._reach()
+
+    def _start(self, coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        done: concurrent.futures.Future[T] = concurrent.futures.Future()
+        try:
+            self._refuse_if_over()
+            self.is_calling = True
+            done.set_result(self.run_here(coroutine))
+        except Exception as error:
+            coroutine.close()
+            done.set_exception(error)
+            return done
+        finally:
+            self.is_calling = False
+        self._kit.catch_up()
+        return done
+
+    def _refuse_if_over(self) -> None:
+        if self._is_over:
+            raise WrongState(
+                "the test kit that had this job is over; use handles inside its `with`, or while "
+                "its fixture lasts"
+            )
+
+
+class _InlineConnection(Connection):
+    """Speaks the protocol of clients, and is answered at once."""
+
+    def __init__(self, access: InlineAccess, kit: Kit) -> None:
+        super().__init__("inline://kit", connect=lambda _, heard: _Line(kit.desk, heard))
+        self._access = access
+        self._kit = kit
+
+    async def submit(
+        self, jobs: Sequence[Submission], strict: bool = False
+    ) -> tuple[SubmitAnswer, ...]:
+        """As always; an eager kit then runs them."""
+        answers = await super().submit(jobs, strict)
+        await self._catch_up([job.id for job in jobs])
+        return answers
+
+    async def retry(self, refs: Sequence[Ref]) -> tuple[RetryAnswer, ...]:
+        """As always; an eager kit then runs them."""
+        answers = await super().retry(refs)
+        await self._catch_up([answer.id for answer in answers if answer.id is not None])
+        return answers
+
+    async def _catch_up(self, jobs: Sequence[UUID]) -> None:
+        if not self._access.is_calling:
+            await self._kit.catch_up_async(jobs)
+
+
+class _Line:
+    """A link (see `ports.Link`) on whose other end an answer is made while it is sent."""
+
+    def __init__(self, desk: Desk, on_messages: OnMessages) -> None:
+        self._desk = desk
+        self._on_messages = on_messages
+
+    def send(self, peer: bytes, frames: Sequence[bytes]) -> bool:
+        arrived = [(b"", self._desk.answer(frames))]
+        asyncio.get_running_loop().call_soon(self._on_messages, arrived)
+        return True
+
+    def close(self) -> None:
+        pass

@@ -1,0 +1,278 @@
+"""A kit for tests of code that submits jobs, and of the jobs themselves.
+
+    with run_inline(app) as kit:
+        handle = send.submit("ann@example.org")
+        kit.drain()
+        assert handle.result() == "sent"
+
+While it lasts, the app submits to a store in memory. Nothing is sent anywhere, and no job runs
+before the test says so: each then runs in the test's own process, one after the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections import Counter
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from msgspec import Struct, structs
+
+from longshore.client.app import App
+from longshore.client.handle import unsuccessful
+from longshore.client.kind import AnyKind, Call
+from longshore.core import values
+from longshore.errors import InvalidInput, WouldBlock, WrongState
+from longshore.executors import scratch
+from longshore.executors.attempts import released
+from longshore.model.job import Ended, JobState, Options, Submission
+from longshore.ports import Handlers
+from longshore.testing.attempt import InlineAttempt
+from longshore.testing.desk import Desk
+from longshore.testing.inline import InlineAccess
+from longshore.wire.dispatcher_side import assignment
+from longshore.wire.messages import Report
+
+MOST_ATTEMPTS = 1_000
+
+
+class SubmittedJob:
+    """A job as it was submitted; equal to any call that describes it, whatever the ids."""
+
+    def __init__(self, submission: Submission, arguments: dict[str, Any]) -> None:
+        self.submission = submission
+        """All of it: kind, queue, target, priority, run_at, delay_s, unique_key, options."""
+        self.arguments = arguments
+        """What was given, by name, as the job will see it."""
+
+    @property
+    def id(self) -> UUID:
+        """The job's id; `app.handle(id)` leads to its result."""
+        return self.submission.id
+
+    @property
+    def kind(self) -> str:
+        """The job's kind."""
+        return self.submission.kind
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Call | SubmittedJob):
+            return NotImplemented
+        mine, its = self.submission, other.submission
+        is_alike = structs.replace(its, id=mine.id, args=mine.args) == mine
+        return is_alike and values.unpack(mine.args) == values.unpack(its.args)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        given = ", ".join(f"{name}={value!r}" for name, value in self.arguments.items())
+        plain = Submission(self.id, self.kind, self.submission.args)
+        told = ", ".join(_told(self.submission, plain) + _told(self.submission.options, Options()))
+        return f"<{self.kind}({given}){' with ' if told else ''}{told}>"
+
+
+def _told(given: Struct, plain: Struct) -> list[str]:
+    """What differs from what is so unless it is given."""
+    fields = [name for name in plain.__struct_fields__ if name != "options"]
+    pairs = [(name, getattr(given, name)) for name in fields]
+    return [f"{name}={value!r}" for name, value in pairs if value != getattr(plain, name)]
+
+
+class Kit:
+    """A store in memory, a clock that stands still, and what runs the jobs of some apps.
+
+    Made by `run_inline`. It belongs to the thread that made it.
+    """
+
+    def __init__(self, apps: Sequence[App], *, eager: bool) -> None:
+        self._apps = apps
+        self._eager = eager
+        self.desk = Desk(self._handlers, self._cancel)
+        """What takes the place of a dispatcher."""
+        self._running: dict[UUID, InlineAttempt] = {}
+        self._access = InlineAccess(self)
+
+    def _handlers(self) -> Handlers:
+        return {kind: one for app in self._apps for kind, one in app.handlers().items()}
+
+    # what was submitted
+
+    def submitted(self, kind: AnyKind | str | None = None) -> list[SubmittedJob]:
+        """The jobs submitted so far, by the test or by other jobs, in order; all, or of a kind."""
+        wanted = kind if kind is None or isinstance(kind, str) else kind.kind
+        jobs = self.desk.submissions()
+        return [SubmittedJob(j, self._arguments(j)) for j in jobs if wanted in (None, j.kind)]
+
+    def _arguments(self, job: Submission) -> dict[str, Any]:
+        handler = self._handlers().get(job.kind)
+        if handler is not None:
+            return handler.bind(job.args)
+        arguments: dict[str, Any] = values.unpack(job.args)
+        return arguments
+
+    # time
+
+    @property
+    def now(self) -> datetime:
+        """The kit's time, which stands still until it is moved."""
+        return self.desk.clock.utc()
+
+    def advance(self, seconds: float | timedelta) -> None:
+        """So much time passes. What becomes due by it is run by the next drain."""
+        by = seconds if isinstance(seconds, timedelta) else timedelta(seconds=seconds)
+        if by < timedelta():
+            raise InvalidInput(f"advance({seconds!r}): time does not go back; give 0 or more")
+        self.desk.clock.ahead += by
+
+    # running
+
+    def drain(
+        self,
+        *,
+        queue: str | None = None,
+        retries: bool = True,
+        raise_failures: bool = False,
+        most: int = MOST_ATTEMPTS,
+    ) -> int:
+        """Runs what is ready, and what that submits, until nothing is; says how many attempts.
+
+        A job that is to be tried again is: time moves on by its backoff. With `retries=False` it
+        is left for when `advance` has brought its time. A job that fails raises nothing here
+        (its handle does), unless `raise_failures` is given. `queue` drains only that queue.
+        """
+        if _is_in_loop():
+            raise WouldBlock("drain() would block the event loop; await drain_async() instead")
+        count = 0
+        with closing(self._attempts(queue, retries, most)) as attempts:
+            for attempt in attempts:
+                self._end(attempt, self._perform(attempt), raise_failures)
+                count += 1
+        return count
+
+    async def drain_async(
+        self,
+        *,
+        queue: str | None = None,
+        retries: bool = True,
+        raise_failures: bool = False,
+        most: int = MOST_ATTEMPTS,
+    ) -> int:
+        """The same in a coroutine: `async def` jobs run on its event loop, others in a thread."""
+        count = 0
+        with closing(self._attempts(queue, retries, most)) as attempts:
+            for attempt in attempts:
+                run = attempt.run_async() if attempt.is_async else asyncio.to_thread(attempt.run)
+                self._end(attempt, await run, raise_failures)
+                count += 1
+        return count
+
+    def _attempts(
+        self, queue: str | None, retries: bool, most: int
+    ) -> Generator[InlineAttempt, None, None]:
+        count = 0
+        while (attempt := self._next(queue, retries)) is not None:
+            count += 1
+            if count > most:
+                self._end(attempt, released(assignment(attempt.claimed)), raise_failures=False)
+                raise WrongState(
+                    f"drain ran {most:,} attempts, and there is more to run; does a job submit "
+                    "itself? If so many are meant, give drain(most=…)"
+                )
+            self._running[attempt.claimed.id] = attempt
+            try:
+                yield attempt
+            finally:
+                del self._running[attempt.claimed.id]
+                attempt.over.set_result(None)
+
+    def _next(self, queue: str | None, retries: bool) -> InlineAttempt | None:
+        claimed = self.desk.claim(queue)
+        while claimed is None and retries:
+            at = self.desk.next_retry_at(queue)
+            if at is None:
+                break
+            self.desk.clock.ahead += max(timedelta(), at - self.now)
+            claimed = self.desk.claim(queue)
+        if claimed is None:
+            return None
+        return InlineAttempt(claimed, self._handlers(), self.desk.clock)
+
+    def _perform(self, attempt: InlineAttempt) -> Report:
+        if attempt.is_async:
+            return self._access.run_here(attempt.run_async())
+        return contextvars.copy_context().run(attempt.run)
+
+    def _end(self, attempt: InlineAttempt, report: Report, raise_failures: bool) -> None:
+        if (left := attempt.context.leftover()) is not None:
+            scratch.remove(left)
+        job = self.desk.end(report, attempt.claimed, attempt.context.unsaid())
+        if raise_failures and job.state is JobState.FAILED:
+            ended = Ended(job.id, job.state, error=job.error)
+            raise unsuccessful(f"job {job.number} ({job.kind})", ended) from attempt.error
+
+    def _cancel(self, job: UUID) -> None:
+        if job in self._running:
+            self._running[job].cancel()
+
+    # for an eager kit
+
+    def catch_up(self) -> None:
+        """Runs what is ready, if the kit is eager."""
+        if self._eager:
+            self.drain()
+
+    async def catch_up_async(self, jobs: Sequence[UUID]) -> None:
+        """Runs what is ready, if the kit is eager; waits for these jobs if another task does."""
+        if not self._eager:
+            return
+        await self.drain_async()
+        while running := [self._running[job] for job in jobs if job in self._running]:
+            await asyncio.wrap_future(running[0].over)
+            await self.drain_async()
+
+    # its life
+
+    def begin(self) -> None:
+        """From now on the apps submit to this kit."""
+        for app in self._apps:
+            if app._access.stand_in is not None:
+                raise WrongState(f"the app '{app.name}' is in another test kit already")
+        for app in self._apps:
+            app._access.stand_in = self._access
+
+    def end(self) -> None:
+        """From now on they submit where they did before."""
+        for app in self._apps:
+            app._access.stand_in = None
+        self._access.end()
+
+
+@contextmanager
+def run_inline(*apps: App, eager: bool = False) -> Iterator[Kit]:
+    """Has apps submit to a kit for a while; with `eager` each job runs when it is submitted.
+
+    The same in synchronous and in asynchronous tests.
+    """
+    if not apps:
+        raise InvalidInput("run_inline() needs an app: run_inline(app)")
+    kinds = Counter(kind for app in apps for kind in app.handlers())
+    for kind in (kind for kind, count in kinds.items() if count > 1):
+        raise InvalidInput(f"two of these apps have a job '{kind}'; give one a kind=…")
+    kit = Kit(apps, eager=eager)
+    kit.begin()
+    try:
+        yield kit
+    finally:
+        kit.end()
+
+
+def _is_in_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

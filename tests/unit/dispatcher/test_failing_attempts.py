@@ -1,0 +1,52 @@
+"""An attempt that fails is a line in its worker's log."""
+
+from __future__ import annotations
+
+import pytest
+
+from longshore.model.job import JobError, Reason
+from longshore.testing.builders import a_job, new_id
+from longshore.testing.virtual import run_virtually
+from longshore.wire.messages import Assignment, Report, ReportKind
+from longshore.worker.failing import called, failure
+
+from .stage import Stage
+
+
+def report(kind: ReportKind, error: JobError | None = None) -> Report:
+    return Report(new_id(), 7, kind, error=error)
+
+
+def test_a_failure_is_one_line_that_cannot_steer_a_terminal() -> None:
+    error = JobError(Reason.RAISED, "no\nroute \x1b[31mto host", "OSError", "Traceback …")
+    said = failure(report(ReportKind.FAILED, error))
+    assert said == "raised: OSError: no route \\x1b[31mto host"
+    assert len(failure(report(ReportKind.FAILED, JobError(Reason.RAISED, "x" * 9999)))) == 500
+
+
+def test_a_crash_is_a_failure_and_the_rest_is_none() -> None:
+    assert failure(report(ReportKind.CRASHED)) == "crashed"
+    for kind in (ReportKind.SUCCEEDED, ReportKind.CANCELLED, ReportKind.RELEASED):
+        assert failure(report(kind)) == ""
+
+
+@pytest.mark.parametrize("attempt", [1, 3])
+def test_an_attempt_is_called_by_number_kind_and_attempt(attempt: int) -> None:
+    assignment = Assignment(new_id(), 7, 42, "resize", b"", attempt=attempt)
+    assert called(assignment) == f"job 42 (resize), attempt {attempt}"
+
+
+def test_a_worker_says_which_job_failed(caplog: pytest.LogCaptureFixture) -> None:
+    async def story() -> None:
+        async with Stage() as stage:
+            await stage.dispatcher()
+            worker, client = await stage.worker(), stage.client()
+            job = a_job()
+            await client.submit(job)
+            await stage.until(lambda: bool(worker.jobs.running))
+            worker.jobs.fail()
+            await client.wait(job)
+
+    run_virtually(story())
+    lines = [one.getMessage() for one in caplog.records if one.name == "longshore.worker"]
+    assert any(line.startswith(f"job 1 ({a_job().kind}), attempt 1 failed: ") for line in lines)

@@ -1,0 +1,309 @@
+"""The kit for users' tests: what runs, when, and what is said of it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import tomllib
+from datetime import timedelta
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import longshore
+from longshore.errors import (
+    InvalidArguments,
+    InvalidInput,
+    JobCancelled,
+    JobFailed,
+    NotFinished,
+    WouldBlock,
+    WrongState,
+)
+from longshore.model.job import CancelVerdict
+from longshore.testing import Kit, run_inline
+
+app = longshore.App("harbour")
+other = longshore.App("elsewhere")
+ran: list[str] = []
+
+
+@app.job
+def note(text: str) -> str:
+    ran.append(text)
+    return text
+
+
+@app.job
+async def double(number: int) -> int:
+    await asyncio.sleep(0)
+    longshore.current().step("doubling")
+    return number * 2
+
+
+@app.job(retries=1, backoff_s=60)
+def fail(ctx: longshore.Context) -> None:
+    ctx.submit(note.call("never"))
+    raise ValueError(f"attempt {ctx.attempt}")
+
+
+@app.job
+def relay(ctx: longshore.Context, text: str) -> None:
+    ctx.submit(note.call(text))
+    ctx.submit(strange.call())
+
+
+@app.job
+def again(ctx: longshore.Context) -> None:
+    ctx.submit(again.call())
+
+
+@app.job
+async def ask(number: int) -> int:
+    handle = await double.submit_async(number)
+    return await handle.result_async()
+
+
+@other.job
+def strange() -> None:
+    pass
+
+
+@pytest.fixture(autouse=True)
+def nothing_ran() -> None:
+    ran.clear()
+
+
+def test_jobs_run_in_the_order_of_their_priorities() -> None:
+    with run_inline(app) as kit:
+        for priority in (0, 5, 1):
+            note.options(priority=priority).submit(str(priority))
+        assert ran == []
+        assert kit.drain() == 3
+    assert ran == ["5", "1", "0"]
+
+
+def test_a_submitted_job_equals_its_call_on_the_same_terms_only() -> None:
+    with run_inline(app) as kit:
+        note.options(labels=["x"]).submit("a")
+        assert kit.submitted(note) == [note.options(labels=["x"]).call(text="a")]
+        assert kit.submitted("note") != [note.call("a")]
+        assert kit.submitted(note) != [note.options(labels=["x"]).call("b")]
+        assert repr(kit.submitted()) == "[<note(text='a') with labels=('x',)>]"
+        assert kit.submitted(double) == []
+
+
+def test_bad_arguments_are_refused_where_they_are_submitted() -> None:
+    with run_inline(app) as kit:
+        with pytest.raises(InvalidArguments, match="argument 'number'"):
+            double.submit("two")  # type: ignore[arg-type]
+        assert kit.submitted() == []
+
+
+def test_a_unique_key_leads_to_the_job_that_has_it() -> None:
+    with run_inline(app) as kit:
+        first = note.options(unique_key="k").submit("a")
+        second = note.options(unique_key="k").submit("b")
+        assert second.existing
+        assert second.id == first.id
+        kit.drain()
+        assert not note.options(unique_key="k").submit("c").existing
+
+
+def test_what_a_failed_job_submits_is_not_submitted_and_its_backoff_passes() -> None:
+    with run_inline(app) as kit:
+        handle = fail.submit()
+        before = kit.now
+        assert kit.drain() == 2
+        assert kit.now - before == timedelta(seconds=60)
+        with pytest.raises(JobFailed, match="ValueError: attempt 2") as caught:
+            handle.result()
+        assert "in fail" in caught.value.traceback
+        assert kit.submitted(note) == []
+
+
+def test_a_delayed_job_waits_for_its_time_and_not_for_others_retries() -> None:
+    with run_inline(app) as kit:
+        late = note.options(delay_s=3600).submit("late")
+        fail.submit()
+        kit.drain()
+        assert ran == []
+        with pytest.raises(NotFinished, match=r"delayed until .* kit\.advance\(seconds\)"):
+            late.result()
+        kit.advance(timedelta(hours=1))
+        kit.drain()
+        assert late.result(timeout_s=1) == "late"
+
+
+def test_a_job_that_nobody_serves_says_so() -> None:
+    with run_inline(app) as kit:
+        relay.submit("x")
+        assert kit.drain() == 2
+        [left] = kit.submitted(strange)
+        with pytest.raises(NotFinished, match="no worker serves kind 'strange'"):
+            app.handle(left.id).result()
+
+
+def test_two_apps_share_a_kit_unless_their_kinds_clash() -> None:
+    with run_inline(app, other) as kit:
+        relay.submit("x")
+        assert kit.drain() == 3
+    clashing = longshore.App("clashing")
+    clashing.job(kind="note")(lambda: None)
+    with pytest.raises(InvalidInput, match="'note'"), run_inline(app, clashing):
+        pass
+
+
+def test_a_cancelled_job_does_not_run() -> None:
+    with run_inline(app) as kit:
+        handle = note.submit("a")
+        assert handle.cancel() is CancelVerdict.CANCELLED
+        assert kit.drain() == 0
+        with pytest.raises(JobCancelled):
+            handle.result()
+
+
+def test_a_running_job_that_is_cancelled_is_told_so_and_ends_as_cancelled() -> None:
+    own = longshore.App("own")
+    seen: list[object] = []
+
+    @own.job
+    def plain(ctx: longshore.Context) -> None:
+        own.handle(ctx.id).cancel()
+        seen.append(ctx.cancelled)
+
+    @own.job
+    async def coroutine(ctx: longshore.Context) -> None:
+        await (await own.handle_async(ctx.id)).cancel_async()
+        await asyncio.Event().wait()
+
+    with run_inline(own) as kit:
+        handles = plain.submit(), coroutine.submit()
+        kit.drain()
+        assert seen == [True]
+        assert [handle.status() for handle in handles] == [longshore.JobState.CANCELLED] * 2
+
+
+def test_a_plain_job_that_took_too_long_has_timed_out() -> None:
+    own = longshore.App("own")
+    with run_inline(own) as kit:
+        slow = own.job(kind="slow", timeout_s=30)(lambda: kit.advance(31))
+        handle = slow.submit()
+        kit.drain()
+        with pytest.raises(JobFailed, match="timeout of 30 s"):
+            handle.result()
+
+
+def test_a_coroutine_that_takes_too_long_is_stopped() -> None:
+    own = longshore.App("own")
+
+    @own.job(timeout_s=0.01)
+    async def hang() -> None:
+        await asyncio.Event().wait()
+
+    with run_inline(own) as kit:
+        hang.submit()
+        with pytest.raises(JobFailed, match=r"timeout of 0\.01 s"):
+            kit.drain(raise_failures=True)
+
+
+def test_a_job_that_submits_itself_does_not_run_for_ever() -> None:
+    with run_inline(app) as kit:
+        again.submit()
+        with pytest.raises(WrongState, match=r"drain ran 5 attempts.*most="):
+            kit.drain(most=5)
+        assert kit.submitted(again)[-1].submission.kind == "again"
+        note.options(priority=1).submit("x")
+        with pytest.raises(WrongState):
+            kit.drain(most=1)
+        assert ran == ["x"]
+
+
+def test_an_eager_kit_runs_jobs_inside_jobs() -> None:
+    with run_inline(app, eager=True):
+        assert ask.submit(4).result() == 8
+        assert double.submit(2).job().step == "doubling"
+
+
+async def test_an_eager_kit_serves_tasks_side_by_side() -> None:
+    """A job may be run by the drain of another task, and is waited for all the same."""
+
+    async def one(number: int) -> int:
+        for _ in range(number):
+            await asyncio.sleep(0)
+        return await (await double.submit_async(number)).result_async()
+
+    with run_inline(app, eager=True):
+        assert await asyncio.gather(*map(one, range(20))) == list(range(0, 40, 2))
+        handle = await fail.submit_async()
+        with pytest.raises(JobFailed):
+            await handle.result_async()
+
+
+async def test_in_an_event_loop_drain_is_awaited() -> None:
+    with run_inline(app) as kit:
+        handles = await app.submit_many_async([double.call(1), double.call(2)])
+        plain = await note.submit_async("a")
+        with pytest.raises(WouldBlock, match="drain_async"):
+            kit.drain()
+        assert await kit.drain_async() == 3
+        assert [n async for n in app.results_async(handles)] == [2, 4]
+        assert await plain.result_async() == "a"
+
+
+def test_a_handle_of_a_kit_that_is_over_says_so() -> None:
+    with run_inline(app) as kit:
+        handle = note.submit("a")
+        kit.drain()
+    with pytest.raises(WrongState, match="the test kit that had this job is over"):
+        handle.result()
+
+
+def test_an_app_is_in_one_kit_at_a_time_and_free_after_it() -> None:
+    with run_inline(app):
+        with pytest.raises(WrongState, match="'harbour' is in another test kit"), run_inline(app):
+            pass
+        note.submit("a")
+    with run_inline(app) as kit:
+        assert kit.submitted() == []
+
+
+def test_time_does_not_go_back() -> None:
+    with run_inline(app) as kit, pytest.raises(InvalidInput, match="give 0 or more"):
+        kit.advance(-1)
+
+
+def test_importing_the_package_loads_no_kit_and_the_kit_needs_no_pytest() -> None:
+    code = (
+        "import sys, longshore.testing as t; assert 'longshore.testing.kit' not in sys.modules;"
+        "t.run_inline; assert not {'pytest', 'asyncpg', 'sqlite3'} & sys.modules.keys()"
+    )
+    subprocess.run([sys.executable, "-c", code], env=dict(os.environ), check=True)
+
+
+def test_pytest_is_told_of_the_plugin() -> None:
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
+    module = import_module(project["entry-points"]["pytest11"]["longshore"])
+    assert module.longshore_kit is not None
+    assert Kit.__module__ == "longshore.testing.kit"
+
+
+def test_a_scratch_folder_is_gone_and_resources_are_given_by_the_test() -> None:
+    own = longshore.App("own")
+
+    @own.resource
+    def pool() -> str:
+        raise AssertionError("a test gives its own")
+
+    @own.job
+    def write(ctx: longshore.Context, pool: str = longshore.GIVEN) -> str:
+        (ctx.scratch / "file").write_text(pool)
+        return str(ctx.scratch)
+
+    with own.given(pool="a pool of the test"), run_inline(own) as kit:
+        handle = write.submit()
+        kit.drain()
+        assert not Path(handle.result()).exists()
