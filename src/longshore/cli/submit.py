@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 import msgspec
+from msgspec import structs
 
 from longshore.cli import completing, jsonable
 from longshore.cli.options import ask, client_options, examples
@@ -19,18 +20,11 @@ from longshore.cli.waiting import wait_for
 from longshore.client.app import fresh_id
 from longshore.client.config import parse_seconds
 from longshore.client.connection import Connection
-from longshore.core.limits import MAX_ATTEMPTS, check_submission
+from longshore.client.kind import Terms
+from longshore.core.limits import MAX_ATTEMPTS
 from longshore.core.values import pack
 from longshore.errors import InvalidInput, JobCancelled, JobFailed, NotFinished, from_code
-from longshore.model.job import (
-    ANY_TARGET,
-    DEFAULT_QUEUE,
-    Ended,
-    JobState,
-    Options,
-    RetryPolicy,
-    Submission,
-)
+from longshore.model.job import Ended, JobState, Submission
 from longshore.wire.messages import SubmitAnswer
 
 _NO_NUMBER = re.compile("[+-]?(nan|NaN|inf|Infinity)")
@@ -76,21 +70,9 @@ def _moment(
 @click.argument("pairs", nargs=-1, metavar="[KEY=VALUE…]")
 @click.option("--args", "args", metavar="JSON", help="Arguments as a JSON object, @FILE, or - .")
 @click.option("--data", metavar="TEXT", help="Bytes for a raw job instead: text, @FILE, or - .")
-@click.option(
-    "--queue",
-    default=DEFAULT_QUEUE,
-    show_default=True,
-    shell_complete=completing.queues,
-    help="Which queue.",
-)
-@click.option("--target", default=ANY_TARGET, help="What machine it needs, like linux-x86_64.")
-@click.option(
-    "--priority",
-    type=click.IntRange(-32768, 32767),
-    default=0,
-    show_default=True,
-    help="Higher goes first.",
-)
+@click.option("--queue", shell_complete=completing.queues, help="Which queue.")
+@click.option("--target", help="What machine it needs, like linux-x86_64.")
+@click.option("--priority", type=click.IntRange(-32768, 32767), help="Higher goes first.")
 @click.option("--delay", metavar="SECONDS", callback=_seconds, help="Not before so long from now.")
 @click.option(
     "--run-at",
@@ -104,8 +86,6 @@ def _moment(
 @click.option(
     "--retries",
     type=click.IntRange(0, MAX_ATTEMPTS - 1),
-    default=0,
-    show_default=True,
     help="How often to try again if it fails.",
 )
 @click.option(
@@ -128,14 +108,19 @@ def submit(context: click.Context, /, **given: Any) -> None:
     """Submit a job of KIND, with arguments as KEY=VALUE or as JSON.
 
     A VALUE is JSON if it parses as JSON, else text: n=1 is a number, n='"1"' is text, name=x is
-    text. What the app declares for a kind (retries, queue, timeout) is for programs that submit
-    through it; here, the options say.
+    text. What the app declares for the kind (queue, target, priority, timeout, retries) holds
+    unless an option says otherwise, as long as a live worker serves it.
     """
-    job = _submission(given)
+    args = _arguments(given)
     if given["wait"] or given["within"] is not None:
-        _submit_and_wait(context, given, job)
+        _submit_and_wait(context, given, args)
         return
-    answer = ask(context, given, lambda connection: _accepted(connection, job, given["strict"]))
+
+    async def talk(connection: Connection) -> SubmitAnswer:
+        job = await _submission(connection, given, args)
+        return await _accepted(connection, job, given["strict"])
+
+    answer = ask(context, given, talk)
     if given["as_json"]:
         print_json(jsonable.submitted(answer))
     else:
@@ -159,10 +144,11 @@ def _in_words(answer: SubmitAnswer) -> str:
 # waiting
 
 
-def _submit_and_wait(context: click.Context, given: dict[str, Any], job: Submission) -> None:
+def _submit_and_wait(context: click.Context, given: dict[str, Any], args: bytes) -> None:
     within_s: float | None = given["within"]
 
     async def talk(connection: Connection) -> tuple[SubmitAnswer, Ended | None]:
+        job = await _submission(connection, given, args)
         answer = await _accepted(connection, job, given["strict"])
         note(_in_words(answer))
         return answer, await wait_for(connection, answer, job.kind, within_s)
@@ -173,7 +159,7 @@ def _submit_and_wait(context: click.Context, given: dict[str, Any], job: Submiss
             f"job {answer.number} has not ended within {within_s:g} s and goes on; "
             f"`longshore why {answer.number}` says where it is"
         )
-    _print_outcome(given, answer, ended, raw=job.options.raw)
+    _print_outcome(given, answer, ended, raw=given["data"] is not None)
     _raise_for(answer, ended)
 
 
@@ -201,35 +187,42 @@ def _raise_for(answer: SubmitAnswer, ended: Ended) -> None:
 # the job
 
 
-def _submission(given: dict[str, Any]) -> Submission:
-    raw = given["data"] is not None
+def _arguments(given: dict[str, Any]) -> bytes:
+    """The arguments as they are stored; what is wrong with the flags is said before any asking."""
     if given["delay"] is not None and given["run_at"] is not None:
         raise InvalidInput("--delay and --run-at exclude each other; give one of them")
-    job = Submission(
-        id=given["id"] or fresh_id(),
-        kind=given["kind"],
-        args=_raw_bytes(given) if raw else _packed(given),
-        queue=given["queue"],
-        target=given["target"],
-        priority=given["priority"],
-        run_at=given["run_at"],
-        delay_s=given["delay"],
-        unique_key=given["unique_key"],
-        options=Options(
-            timeout_s=given["timeout"],
-            retry=_retry(given["retries"], given["backoff"]),
-            labels=given["labels"],
-            raw=raw,
-        ),
-    )
-    check_submission(job)
-    return job
+    args = _raw_bytes(given) if given["data"] is not None else _packed(given)
+    _job(given, args, Terms())
+    return args
 
 
-def _retry(retries: int, backoff_s: float | None) -> RetryPolicy:
-    if backoff_s is None:
-        return RetryPolicy(attempts=retries + 1)
-    return RetryPolicy(attempts=retries + 1, backoff_s=backoff_s)
+async def _submission(connection: Connection, given: dict[str, Any], args: bytes) -> Submission:
+    """The job, on the terms that its app declares where no flag says otherwise."""
+    told = None if given["data"] is not None else await connection.kind(given["kind"])
+    return _job(given, args, Terms.of_kind(told))
+
+
+def _job(given: dict[str, Any], args: bytes, declared: Terms) -> Submission:
+    chosen = {name: given[flag] for name, flag in _FLAGS.items() if given[flag] is not None}
+    terms = declared.but(**chosen, labels=given["labels"])
+    job = terms.submission(given["id"] or fresh_id(), given["kind"], args)
+    if given["data"] is None:
+        return job
+    return structs.replace(job, options=structs.replace(job.options, raw=True))
+
+
+_FLAGS = {
+    "queue": "queue",
+    "target": "target",
+    "priority": "priority",
+    "run_at": "run_at",
+    "delay_s": "delay",
+    "timeout_s": "timeout",
+    "retries": "retries",
+    "backoff_s": "backoff",
+    "unique_key": "unique_key",
+}
+"""Which flag says which of a job's terms."""
 
 
 def _raw_bytes(given: dict[str, Any]) -> bytes:

@@ -86,7 +86,7 @@ class App:
                 f"the app '{self.name}' already has a job '{kind}'; rename one of the two, or "
                 "give one a kind=…"
             )
-        handler = FunctionHandler(kind, function, self._hooks)
+        handler = FunctionHandler(kind, function, self._hooks, terms.advertised())
         declared: AnyKind = Kind(self._access, handler, function, terms, self._new_id)
         self._kinds[kind] = declared
         return declared

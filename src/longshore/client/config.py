@@ -122,6 +122,10 @@ _NESTED: Final[dict[str, type[Struct]]] = {
 _MAY_BE_ZERO: Final = frozenset(
     {
         "workers",
+        "keep_succeeded_s",
+        "keep_failed_s",
+        "keep_most",
+        "keep_workers_s",
         "zeromq_heartbeat_s",
         "slots",
         "processes",
@@ -142,8 +146,8 @@ _DEFAULT_PORTS: Final = {
     "worker_connect": BACKEND_PORT,
 }
 _FLAGS: Final = {"worker_connect": "--connect"}
-_UNITS_S: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
-_DURATION: Final = re.compile(r"([+-]?[0-9_]*\.?[0-9]+(?:e[+-]?[0-9]+)?)\s*(ms|s|m|h|)")
+_UNITS_S: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "": 1.0}
+_DURATION: Final = re.compile(r"([+-]?[0-9_]*\.?[0-9]+(?:e[+-]?[0-9]+)?)\s*(ms|s|m|h|d|)")
 _BOOLEANS: Final = {
     **dict.fromkeys(("true", "yes", "on", "1"), True),
     **dict.fromkeys(("false", "no", "off", "0"), False),
@@ -351,7 +355,7 @@ def _seconds(given: _Given) -> float:
 
 
 def parse_seconds(text: str) -> float | None:
-    """The seconds in a text like 1.5, 500ms, 2s, 5m or 1h; None if it is no such text."""
+    """The seconds in a text like 1.5, 500ms, 2s, 5m, 1h or 7d; None if it is no such text."""
     match = _DURATION.fullmatch(text.strip().lower())
     return float(match[1]) * _UNITS_S[match[2]] if match else None
 

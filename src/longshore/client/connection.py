@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 from uuid import UUID
@@ -29,8 +30,9 @@ from longshore.errors import (
     from_code,
 )
 from longshore.links.zeromq import Dealer, Secure
-from longshore.model.job import Ended, Job, JobFilter, Submission
-from longshore.model.worker import Capacity, QueueView, WorkerView
+from longshore.model.job import Ended, Job, JobFilter, JobState, Submission
+from longshore.model.retention import Pruned
+from longshore.model.worker import Capacity, KindInfo, QueueView, WorkerView
 from longshore.ports import Link, OnMessages
 from longshore.wire import codec, messages
 from longshore.wire.messages import (
@@ -241,6 +243,11 @@ class Connection:
         answer: Capacity = await self._ask(messages.ShowCapacity)
         return answer
 
+    async def kind(self, kind: str) -> KindInfo | None:
+        """What live workers advertise of a kind; None if none serves it."""
+        answer: KindInfo | None = await self._ask(lambda rid: messages.ShowKind(rid, kind))
+        return answer
+
     async def queues(self) -> tuple[QueueView, ...]:
         """Which queues there are, and what they hold."""
         answer: tuple[QueueView, ...] = await self._ask(messages.ListQueues)
@@ -249,6 +256,41 @@ class Connection:
     async def pause(self, queue: str, paused: bool = True) -> None:
         """Pauses a queue, or lets it go on."""
         await self._ask(lambda rid: messages.Pause(rid, queue, paused))
+
+    async def prune(
+        self,
+        states: Sequence[JobState] = (),
+        *,
+        older_than_s: float | None = None,
+        keep: int | None = None,
+        dry_run: bool = False,
+    ) -> Counter[JobState]:
+        """Removes ended jobs past these bounds, or the dispatcher's own; says how many, by state.
+
+        A part whose answer got lost is removed all the same, and not counted.
+        """
+        removed: Counter[JobState] = Counter()
+        step = Pruned({}, 0, False)
+        while not step.done:
+            step = await self._prune_on(
+                step.up_to, tuple(states), older_than_s, keep, removed if dry_run else None
+            )
+            removed.update(step.removed)
+        return removed
+
+    async def _prune_on(
+        self,
+        after: int,
+        states: tuple[JobState, ...],
+        older_than_s: float | None,
+        keep: int | None,
+        counted: Mapping[JobState, int] | None,
+    ) -> Pruned:
+        dry_run, so_far = counted is not None, dict(counted or {})
+        answer: Pruned = await self._ask(
+            lambda rid: messages.Prune(rid, states, older_than_s, keep, after, dry_run, so_far)
+        )
+        return answer
 
     async def hello(self) -> HelloAnswer:
         """Who answers."""

@@ -12,21 +12,25 @@ from longshore.client.signature import CONTEXT_PARAMETER, Signature
 from longshore.core import values
 from longshore.errors import AppError
 from longshore.executors.context import current
-from longshore.model.worker import KindInfo, Pool
+from longshore.model.worker import KindInfo, KindTerms, Pool
 
 
 class FunctionHandler:
     """Runs a function for the jobs of one kind (see `ports.Handler`)."""
 
     def __init__(
-        self, kind: str, function: Callable[..., object], hooks: Hooks | None = None
+        self,
+        kind: str,
+        function: Callable[..., object],
+        hooks: Hooks | None = None,
+        terms: KindTerms | None = None,
     ) -> None:
         _refuse_generators(kind, function)
         self.kind = kind
         self.signature = Signature(kind, function)
         self.is_async = _is_async(function)
         pool = Pool.COROUTINE if self.is_async else Pool.PROCESS
-        self.info = KindInfo(pool, self.signature.parameters())
+        self.info = KindInfo(pool, self.signature.parameters(), terms or KindTerms())
         self._hooks = hooks or Hooks(kind)
         self._function = function
         if self.signature.takes_context or self.signature.given:

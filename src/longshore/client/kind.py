@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
+from difflib import get_close_matches
 from typing import Any, Generic, ParamSpec, TypeVar
 from uuid import UUID
 
@@ -14,8 +15,9 @@ from longshore.client.access import Access
 from longshore.client.handle import Handle
 from longshore.client.handler import FunctionHandler
 from longshore.core.limits import check_submission
-from longshore.errors import InvalidInput, from_code
+from longshore.errors import AppError, InvalidInput, from_code
 from longshore.model.job import ANY_TARGET, DEFAULT_QUEUE, Options, RetryPolicy, Submission
+from longshore.model.worker import KindInfo, KindTerms
 from longshore.wire.messages import SubmitAnswer
 
 P = ParamSpec("P")
@@ -40,6 +42,7 @@ class Terms(Struct, frozen=True, kw_only=True):
 
     def but(self, **changes: object) -> Terms:
         """The same, except for what is given; retries and backoff change the retry policy."""
+        _refuse_unknown(changes)
         given = {name: value for name, value in changes.items() if value is not UNSET}
         policy = {field: given.pop(name) for name, field in _POLICY_FIELDS.items() if name in given}
         if "retries" in given:
@@ -47,6 +50,16 @@ class Terms(Struct, frozen=True, kw_only=True):
         if "labels" in given:
             given["labels"] = _labels(given["labels"])
         return structs.replace(self, retry=structs.replace(self.retry, **policy), **given)
+
+    def advertised(self) -> KindTerms:
+        """What workers tell of these terms to whoever submits by name."""
+        return KindTerms(self.queue, self.target, self.priority, self.timeout_s, self.retry)
+
+    @classmethod
+    def of_kind(cls, info: KindInfo | None) -> Terms:
+        """The terms that a worker told of; plain ones if none did."""
+        told = info.terms if info is not None else KindTerms()
+        return cls(**structs.asdict(told))
 
     def submission(self, id: UUID, kind: str, args: bytes) -> Submission:
         """A job on these terms; `InvalidInput` if a limit is not kept."""
@@ -72,6 +85,19 @@ _POLICY_FIELDS = {
     "max_backoff_s": "max_backoff_s",
     "jitter": "jitter",
 }
+
+
+def _refuse_unknown(options: Collection[str]) -> None:
+    known = {"kind", "retries", *_POLICY_FIELDS, *Terms.__struct_fields__} - {"retry"}
+    for name in options:
+        if name not in known:
+            near = get_close_matches(name, known, n=1)
+            advice = f"did you mean '{near[0]}'?" if near else f"there are {_listed(known)}"
+            raise AppError(f"job option '{name}' is unknown; {advice}")
+
+
+def _listed(names: Collection[str]) -> str:
+    return ", ".join(sorted(names))
 
 
 def _attempts(retries: object) -> object:

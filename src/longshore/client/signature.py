@@ -17,6 +17,7 @@ import msgspec
 
 from longshore.client.given import GIVEN
 from longshore.core import values
+from longshore.core.schemas import nearest
 from longshore.errors import AppError, InvalidArguments, InvalidInput
 from longshore.executors.context import Context
 from longshore.model.worker import Parameter
@@ -88,7 +89,9 @@ class Signature:
         try:
             bound = self._signature.bind(*args, **kwargs).arguments
         except TypeError as error:
-            raise InvalidArguments(f"job '{self.kind}': {error}; {self._usage()}") from None
+            raise InvalidArguments(
+                f"job '{self.kind}': {error}{self._meant(kwargs)}; {self._usage()}"
+            ) from None
         if self._rest is not None:
             bound.update(bound.pop(self._rest, {}))
         for name in self._reserved & bound.keys():
@@ -152,6 +155,11 @@ class Signature:
             raise InvalidArguments(
                 f"job '{self.kind}': argument '{name}' {_explain(error)}"
             ) from None
+
+    def _meant(self, kwargs: Mapping[str, object]) -> str:
+        """A hint at the parameter that the first unknown name was probably meant for."""
+        unknown = next((name for name in kwargs if name not in self._named), None)
+        return "" if unknown is None else nearest(unknown, self._named.keys() - kwargs.keys())
 
     def _usage(self) -> str:
         return f"it takes {self._signature}"

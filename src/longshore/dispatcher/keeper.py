@@ -21,6 +21,7 @@ from longshore.core.timing import settle_failure
 from longshore.dispatcher.attendant import Attendant
 from longshore.dispatcher.losses import Loss, Losses
 from longshore.dispatcher.plain import PlainAttendant
+from longshore.dispatcher.pruner import Pruner
 from longshore.dispatcher.pulse import Alarm, Pulse
 from longshore.dispatcher.pump import Pump, by_session
 from longshore.dispatcher.roster import Roster
@@ -81,6 +82,7 @@ class Keeper:
         self._others: dict[UUID, tuple[Sign, float]] = {}
         self._missed: dict[Seat, float] = {}
         self._beaten_at = float("-inf")
+        self._pruner = Pruner(store, settings)
         self.cancels = Alarm(clock)
         self.outcomes = Alarm(clock)
 
@@ -95,6 +97,7 @@ class Keeper:
             self._every(settings.poll_s, self.look_around),
             self._every(settings.expire_s, self._expire),
             self._every(settings.sweep_s, self._sweep),
+            self._every(settings.prune_s, self._pruner.prune),
             self._every(settings.lease_s / 4, self._take_over, at_once=True),
             self._ringing(self._due, settings.promote_s, self._promote),
             self._ringing(self.cancels, settings.cancel_poll_s, self._heed),

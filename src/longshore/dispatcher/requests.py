@@ -16,11 +16,13 @@ from longshore.core.capacity import capacity
 from longshore.core.lanes import lane_of
 from longshore.core.limits import check_submission
 from longshore.core.naming import workers_named
+from longshore.core.retention import asked, raised
 from longshore.core.schemas import check_arguments, nearest
 from longshore.core.values import within
 from longshore.core.why import why
 from longshore.dispatcher.keeper import Keeper
 from longshore.dispatcher.plain_clients import PlainClients
+from longshore.dispatcher.pruner import usual
 from longshore.dispatcher.pulse import Alarm, Pulse
 from longshore.dispatcher.pump import Answer, Pump
 from longshore.dispatcher.roster import Roster
@@ -36,6 +38,7 @@ from longshore.errors import (
     UnknownKind,
 )
 from longshore.model.job import CancelVerdict, Ended, Job, Refused, Submission
+from longshore.model.retention import Pruned
 from longshore.model.worker import KindInfo, WorkerView
 from longshore.ports import Clock, Link, Store
 from longshore.wire import messages as m
@@ -149,11 +152,15 @@ class Requests:
                 return await self._dispatchers()
             case m.ShowCapacity():
                 return capacity(await self._workers())
+            case m.ShowKind():
+                return await self._kind(request.kind)
             case m.ListQueues():
                 return await self._store.queues()
             case m.Pause():
                 await self._pause(request)
                 return None
+            case m.Prune():
+                return await self._prune(request)
             case m.Hello():
                 return self._hello()
 
@@ -187,6 +194,14 @@ class Requests:
                 if worker.alive:
                     kinds = {**worker.info.kinds, **kinds}
         return kinds
+
+    async def _kind(self, kind: str) -> KindInfo | None:
+        """What some live worker, of this dispatcher if it has one, advertises of a kind."""
+        known = self._roster.kinds().get(kind)
+        if known is not None:
+            return known
+        live = (worker.info for worker in await self._store.workers() if worker.alive)
+        return next((info.kinds[kind] for info in live if kind in info.kinds), None)
 
     def _fault(
         self, job: Submission, strict: bool, kinds: dict[str, KindInfo]
@@ -321,6 +336,14 @@ class Requests:
     async def _pause(self, request: m.Pause) -> None:
         await self._store.set_paused(request.queue, request.paused)
         self._stir()
+
+    async def _prune(self, request: m.Prune) -> Pruned:
+        bounds = usual(self._settings)
+        kept = asked(bounds, request.states, request.older_than_s, request.keep)
+        if request.dry_run:
+            kept = raised(kept, request.counted)
+        after = max(0, request.after)
+        return await self._store.prune(kept, after=after, dry_run=request.dry_run)
 
     def _stir(self) -> None:
         self._roster.stir()

@@ -50,6 +50,21 @@ class DispatcherSettings(Struct, frozen=True, kw_only=True):
     sweep_s: float = 5.0
     """How often jobs owned by no live worker are looked for."""
 
+    keep_succeeded_s: float = 7 * 86_400.0
+    """How long after its end a job that succeeded is kept; 0 for ever."""
+
+    keep_failed_s: float = 30 * 86_400.0
+    """How long after its end any other job is kept; 0 for ever."""
+
+    keep_most: int = 1_000_000
+    """The most ended jobs of each state that are kept, the newest; 0 is no bound."""
+
+    keep_workers_s: float = 7 * 86_400.0
+    """How long after its end a worker is remembered; 0 for ever."""
+
+    prune_s: float = 60.0
+    """How often jobs and workers are looked for that are kept no longer."""
+
     plain_expire_s: float = 3.0
     """An idle worker of the plain dialogue that was not heard of for so long is removed."""
 

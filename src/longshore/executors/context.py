@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextvars import ContextVar
+from datetime import timedelta
 from math import isfinite
 from pathlib import Path
 from typing import Protocol
@@ -35,7 +36,9 @@ class Describes(Protocol):
 
 
 class Retry(Exception):
-    """Raised by a job that wants to be tried again, after `after_s` seconds if that is given.
+    """Raised by a job that wants to be tried again, `after` so long if that is given.
+
+    `after` is a timedelta or a number of seconds; `after_s` is the same in seconds only.
 
     It uses up one of the job's attempts, as any other failure does.
     """
@@ -43,11 +46,19 @@ class Retry(Exception):
     __module__ = "longshore"
 
     def __init__(
-        self, message: str = "the job asked to be tried again", *, after_s: float | None = None
+        self,
+        message: str = "the job asked to be tried again",
+        *,
+        after: timedelta | float | None = None,
+        after_s: float | None = None,
     ) -> None:
         super().__init__(message)
+        if after is not None and after_s is not None:
+            raise InvalidInput("Retry(after=…, after_s=…): give one of the two")
+        if after is not None:
+            after_s = after.total_seconds() if isinstance(after, timedelta) else after
         if after_s is not None and not 0 <= after_s < float("inf"):
-            raise InvalidInput(f"Retry(after_s={after_s}): give a number of seconds, 0 or more")
+            raise InvalidInput(f"Retry(after={after_s}): give a number of seconds, 0 or more")
         self.after_s = None if after_s is None else float(after_s)
 
 

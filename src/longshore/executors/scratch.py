@@ -1,8 +1,8 @@
 """Folders that attempts may fill, and that are gone when the attempts are.
 
-    SCRATCH/longshore-x1y2z3/     one a worker, whose agent holds the lock while it lives
+    SCRATCH/longshore-scratch-x1y2/  one a worker, whose agent holds the lock while it lives
         lock
-        JOB-TOKEN/                one an attempt that asked for it
+        JOB-TOKEN/                   one an attempt that asked for it
 
 A host removes a folder when its attempt ends. If the host dies, its agent does; if the agent dies
 too, the next worker that starts there does: a lock that nobody holds marks what was left behind.
@@ -23,7 +23,7 @@ from uuid import UUID
 from longshore.errors import ConfigError
 from longshore.wire.messages import Attempt
 
-PREFIX = "longshore-"
+PREFIX = "longshore-scratch-"
 _LOCK = "lock"
 
 _room: Path | None = None

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from longshore.model.job import Claimed
+from longshore.model.job import ANY_TARGET, DEFAULT_QUEUE, Claimed, RetryPolicy
 
 
 class Pool(StrEnum):
@@ -26,11 +26,22 @@ class Parameter(Struct, frozen=True, omit_defaults=True):
     type: str = ""
 
 
+class KindTerms(Struct, frozen=True, omit_defaults=True):
+    """What the app declares for the jobs of a kind, where a submit does not say otherwise."""
+
+    queue: str = DEFAULT_QUEUE
+    target: str = ANY_TARGET
+    priority: int = 0
+    timeout_s: float | None = None
+    retry: RetryPolicy = RetryPolicy()
+
+
 class KindInfo(Struct, frozen=True, omit_defaults=True):
     """What a worker advertises of a kind. `parameters` is None if any are accepted."""
 
     pool: Pool = Pool.COROUTINE
     parameters: tuple[Parameter, ...] | None = None
+    terms: KindTerms = KindTerms()
 
 
 class Lane(Struct, frozen=True):

@@ -34,10 +34,12 @@ from longshore.model.job import (
     Job,
     JobError,
     JobFilter,
+    JobState,
     LogEntry,
     RetryVerdict,
     Submission,
 )
+from longshore.model.retention import Pruned
 from longshore.model.worker import Capacity, KindInfo, QueueView, WorkerView
 
 PROTOCOL_VERSION = 1
@@ -286,6 +288,13 @@ class ShowCapacity(Struct, frozen=True):
     rid: int
 
 
+class ShowKind(Struct, frozen=True):
+    """What live workers advertise of a kind."""
+
+    rid: int
+    kind: str
+
+
 class ListQueues(Struct, frozen=True):
     """Which queues there are."""
 
@@ -298,6 +307,22 @@ class Pause(Struct, frozen=True):
     rid: int
     queue: str
     paused: bool
+
+
+class Prune(Struct, frozen=True):
+    """Remove ended jobs past their bounds, of the next thousand jobs after a number.
+
+    Without `older_than_s` and `keep` the dispatcher's own bounds hold. A dry run only counts, and
+    says how many it has `counted` so far.
+    """
+
+    rid: int
+    states: tuple[JobState, ...] = ()
+    older_than_s: float | None = None
+    keep: int | None = None
+    after: int = 0
+    dry_run: bool = False
+    counted: dict[JobState, int] = {}
 
 
 class Hello(Struct, frozen=True):
@@ -417,8 +442,10 @@ Request = (
     | Drain
     | ListDispatchers
     | ShowCapacity
+    | ShowKind
     | ListQueues
     | Pause
+    | Prune
     | Hello
 )
 Answer = Ok | Err
@@ -435,8 +462,10 @@ ANSWERS: Final[dict[type, Any]] = {
     Drain: tuple[DrainAnswer, ...],
     ListDispatchers: tuple[DispatcherAnswer, ...],
     ShowCapacity: Capacity,
+    ShowKind: KindInfo | None,
     ListQueues: tuple[QueueView, ...],
     Pause: None,
+    Prune: Pruned,
     Hello: HelloAnswer,
 }
 """What OK carries in answer to each request."""

@@ -25,7 +25,7 @@ class ScriptedDispatcher:
     """Answers each request with what the script has for it: a value, an error, or a function."""
 
     def __init__(self) -> None:
-        self.answers: Answers = {}
+        self.answers: Answers = {messages.ShowKind: None}
         self.asked: list[messages.Request] = []
         self.configs: list[Config] = []
 

@@ -34,7 +34,7 @@ from longshore.model.job import (
     RetryPolicy,
     RetryVerdict,
 )
-from longshore.model.worker import QueueView
+from longshore.model.worker import KindInfo, KindTerms, QueueView
 from longshore.wire import messages as m
 
 ID = UUID("0193290c-6a00-7000-8000-000000000001")
@@ -91,7 +91,7 @@ def test_submit_sends_what_the_flags_say(dispatcher: ScriptedDispatcher) -> None
         f"--label one --label two --id {ID} --strict"
     )
     assert dispatcher.run(*arguments.split()) == 0
-    (request,) = dispatcher.asked
+    _, request = dispatcher.asked
     assert isinstance(request, m.Submit)
     (sent,) = request.jobs
     assert request.strict
@@ -109,6 +109,34 @@ def test_submit_sends_what_the_flags_say(dispatcher: ScriptedDispatcher) -> None
     )
 
 
+DECLARED = KindTerms("q", "linux", 3, 30.0, RetryPolicy(attempts=4, backoff_s=5))
+
+
+def test_submit_uses_what_the_app_declares(dispatcher: ScriptedDispatcher) -> None:
+    dispatcher.answers[m.ShowKind] = KindInfo(terms=DECLARED)
+    dispatcher.answers[m.Submit] = accept
+    assert dispatcher.run("submit", "resize") == 0
+    asked, request = dispatcher.asked
+    assert isinstance(asked, m.ShowKind)
+    assert asked.kind == "resize"
+    assert isinstance(request, m.Submit)
+    (sent,) = request.jobs
+    assert (sent.queue, sent.target, sent.priority) == ("q", "linux", 3)
+    assert sent.options == Options(timeout_s=30, retry=RetryPolicy(attempts=4, backoff_s=5))
+
+
+def test_a_flag_goes_before_what_the_app_declares(dispatcher: ScriptedDispatcher) -> None:
+    dispatcher.answers[m.ShowKind] = KindInfo(terms=DECLARED)
+    dispatcher.answers[m.Submit] = accept
+    flags = ("--queue", "default", "--target", "", "--priority", "0", "--timeout", "1")
+    assert dispatcher.run("submit", "resize", *flags, "--retries", "0") == 0
+    _, request = dispatcher.asked
+    assert isinstance(request, m.Submit)
+    (sent,) = request.jobs
+    assert (sent.queue, sent.target, sent.priority) == ("default", "", 0)
+    assert sent.options == Options(timeout_s=1, retry=RetryPolicy(attempts=1, backoff_s=5))
+
+
 def test_submit_takes_arguments_as_json_text_or_file(
     dispatcher: ScriptedDispatcher, tmp_path: Path
 ) -> None:
@@ -124,7 +152,7 @@ def test_submit_takes_arguments_as_json_text_or_file(
 def test_submit_at_a_time_is_in_utc(dispatcher: ScriptedDispatcher) -> None:
     dispatcher.answers[m.Submit] = accept
     assert dispatcher.run("submit", "add", "--run-at", "2026-01-31T14:00:00+02:00") == 0
-    (request,) = dispatcher.asked
+    _, request = dispatcher.asked
     assert isinstance(request, m.Submit)
     assert request.jobs[0].run_at == AT
 

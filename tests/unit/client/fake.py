@@ -22,6 +22,7 @@ from longshore.model.job import (
     RetryVerdict,
     Submission,
 )
+from longshore.model.retention import Pruned
 from longshore.model.worker import Capacity
 from longshore.wire import codec, messages
 
@@ -147,8 +148,10 @@ class FakeDispatcher:
                 return ()
             case messages.ShowCapacity():
                 return Capacity(kinds=(), pools=())
-            case messages.Pause():
+            case messages.Pause() | messages.ShowKind():
                 return None
+            case messages.Prune():
+                return Pruned({}, 0, True)
 
     def _submit(self, request: messages.Submit) -> list[messages.SubmitAnswer]:
         for job in request.jobs:

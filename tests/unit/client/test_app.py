@@ -26,7 +26,7 @@ from longshore.errors import (
 from longshore.executors.context import enter
 from longshore.model.ids import make_id
 from longshore.model.job import RetryPolicy
-from longshore.model.worker import KindInfo, Parameter, Pool
+from longshore.model.worker import KindInfo, KindTerms, Parameter, Pool
 from longshore.wire import messages
 from longshore.wire.messages import Assignment
 
@@ -299,6 +299,14 @@ def test_a_handler_binds_runs_and_packs() -> None:
     assert not handler.is_async
 
 
+def test_a_mistyped_option_is_told_with_the_nearest_one() -> None:
+    job: Any = App("test").job
+    with pytest.raises(AppError, match="'retriess' is unknown; did you mean 'retries'"):
+        job(retriess=3)
+    with pytest.raises(AppError, match=r"job option 'colour' is unknown; there are .*timeout_s"):
+        job(colour="red")
+
+
 def test_a_handler_advertises_its_pool_and_parameters() -> None:
     app = App("test")
     app.job(add)
@@ -307,6 +315,15 @@ def test_a_handler_advertises_its_pool_and_parameters() -> None:
     assert app.handlers()["add"].info == KindInfo(Pool.PROCESS, parameters)
     assert app.handlers()["fetch"].info.pool is Pool.COROUTINE
     assert app.handlers()["fetch"].is_async
+
+
+def test_a_handler_advertises_what_was_declared_for_its_jobs() -> None:
+    app = App("test")
+    app.job(queue="q", target="linux", priority=3, timeout_s=30, retries=3, backoff_s=5)(add)
+    app.job(fetch)
+    declared = KindTerms("q", "linux", 3, 30, RetryPolicy(attempts=4, backoff_s=5))
+    assert app.handlers()["add"].info.terms == declared
+    assert app.handlers()["fetch"].info.terms == KindTerms()
 
 
 def test_a_handler_refuses_arguments_by_name() -> None:

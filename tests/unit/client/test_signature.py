@@ -229,3 +229,8 @@ def test_parameters_that_cannot_be_given_by_name_are_refused() -> None:
 def test_a_result_that_is_not_what_was_annotated_is_an_error_and_not_passed_off() -> None:
     with pytest.raises(InvalidInput, match=r"job 'fetch' succeeded.*expected str, got int"):
         SIGNATURE.unpack_result(values.pack(5, "it"))
+
+
+def test_a_mistyped_parameter_is_told_with_the_nearest_one() -> None:
+    with pytest.raises(InvalidArguments, match=r"'trys' \(nearest: 'tries'\); it takes \(url: str"):
+        packed("http://a", trys=2)

@@ -8,7 +8,7 @@ from typing import Any, assert_type
 
 import pytest
 
-from longshore import App, Call, Context, Handle
+from longshore import GIVEN, App, Call, Context, Handle
 from longshore.errors import InvalidArguments
 
 app = App("typing", "tcp://127.0.0.1:1")
@@ -29,11 +29,17 @@ async def measured(ctx: Context, url: str) -> bytes:
     return url.encode()
 
 
+@app.job
+async def asked(question: str, db: dict[str, str] = GIVEN) -> str:
+    return db[question]
+
+
 def check_results(handle: Handle[str]) -> None:
     """Only read by the type checker."""
     assert_type(fetch.submit("a", tries=2), Handle[str])
     assert_type(fetch.options(delay_s=5).submit("a"), Handle[str])
     assert_type(measured.submit("a"), Handle[bytes])
+    assert_type(asked.submit("a"), Handle[str])
     assert_type(handle.result(), str)
     assert_type(app.submit_many([add.call(1, 2)]), list[Handle[int]])
     assert_type(list(app.results([handle])), list[str])

@@ -16,7 +16,7 @@ from longshore.testing.virtual import run_virtually
 from longshore.wire import messages as m
 from longshore.wire.codec import encode
 
-from .stage import Stage
+from .stage import KINDS, Stage
 
 Story = Callable[[Stage], Awaitable[None]]
 
@@ -352,6 +352,19 @@ def test_junk_from_strangers_changes_nothing() -> None:
         job = a_job()
         await client.submit(job)
         await stage.until(lambda: bool(worker.jobs.running))
+
+    tell(story)
+
+
+def test_what_a_kind_is_like_is_known_wherever_its_workers_are() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.dispatcher("d1")
+        await stage.dispatcher("d2")
+        await stage.worker(to="d1")
+        for dispatcher in ("d1", "d2"):
+            client = stage.client(dispatcher)
+            assert await client.ask(m.ShowKind(7, "work")) == KINDS["work"]
+            assert await client.ask(m.ShowKind(8, "wrok")) is None
 
     tell(story)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from uuid import UUID
 
@@ -10,7 +11,7 @@ import pytest
 
 import longshore
 from longshore.errors import InvalidInput, NotSerialisable, WrongState
-from longshore.executors.context import RunningContext, current
+from longshore.executors.context import Retry, RunningContext, current
 from longshore.executors.text import bounded, bounded_middle
 from longshore.executors.voice import STEPS_KEPT, Voice
 from longshore.model.job import LogKind, Options, Progress, Submission
@@ -91,3 +92,15 @@ def test_a_scratch_folder_outside_a_worker_is_a_temporary_one() -> None:
     assert folder.is_dir()
     assert folder == context.scratch == context.leftover()
     folder.rmdir()
+
+
+@pytest.mark.parametrize("after", [90, 90.0, timedelta(minutes=1, seconds=30)])
+def test_retry_takes_seconds_or_a_timedelta(after: timedelta | float) -> None:
+    assert Retry(after=after).after_s == Retry(after_s=90).after_s == 90.0
+
+
+def test_retry_refuses_what_is_no_time() -> None:
+    with pytest.raises(InvalidInput, match=r"Retry\(after=-1.0\): give a number of seconds"):
+        Retry(after=timedelta(seconds=-1))
+    with pytest.raises(InvalidInput, match="give one of the two"):
+        Retry(after=1, after_s=1)

@@ -87,8 +87,8 @@ def test_the_room_of_a_live_worker_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_what_is_no_room_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "longshore-notes").mkdir()
-    (tmp_path / "longshore-file").touch()
+    (tmp_path / "longshore-scratch-notes").mkdir()
+    (tmp_path / "longshore-scratch-file").touch()
     scratch.sweep(tmp_path)
     assert len(os.listdir(tmp_path)) == 2
 

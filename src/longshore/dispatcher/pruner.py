@@ -1,0 +1,70 @@
+"""The pruner: removes in the background what is past its time.
+
+It goes on from where it came to, a small step at a time with a pause after each, and now and then
+begins at the first job again: for those that it passed because they had not ended yet. What it
+knows it may lose, and several dispatchers may prune at once: a job is removed once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from longshore.core.lifecycle import TERMINAL
+from longshore.core.retention import only, retention
+from longshore.dispatcher.settings import DispatcherSettings
+from longshore.model.job import JobState
+from longshore.model.retention import Retention
+from longshore.ports import Store
+
+PAUSE_S: Final = 0.05
+FROM_START_EVERY: Final = 60
+
+_GOOD_ENDS: Final = frozenset({JobState.SUCCEEDED})
+
+
+def usual(settings: DispatcherSettings) -> Retention:
+    """What these settings say is kept."""
+    return retention(settings.keep_succeeded_s, settings.keep_failed_s, settings.keep_most)
+
+
+class Pruner:
+    """Walks along the jobs of a store: once for good ends, once for bad ones, which are indexed."""
+
+    def __init__(self, store: Store, settings: DispatcherSettings) -> None:
+        kept = usual(settings)
+        self._store = store
+        self._keep_workers_s = settings.keep_workers_s
+        self._walks = [
+            _Walk(store, part)
+            for part in (only(kept, _GOOD_ENDS), only(kept, TERMINAL - _GOOD_ENDS))
+            if part.states
+        ]
+
+    async def prune(self) -> None:
+        """Removes all that is to go now."""
+        for walk in self._walks:
+            await walk.go()
+        if self._keep_workers_s > 0:
+            await self._store.forget_workers(self._keep_workers_s)
+
+
+class _Walk:
+    """One way through the jobs, and how far along it everything was looked at."""
+
+    def __init__(self, store: Store, kept: Retention) -> None:
+        self._store = store
+        self._kept = kept
+        self._turns = 0
+        self._up_to = 0
+
+    async def go(self) -> None:
+        """Goes on to where no job is to go any more."""
+        if self._turns % FROM_START_EVERY == 0:
+            self._up_to = 0
+        self._turns += 1
+        done = False
+        while not done:
+            step = await self._store.prune(self._kept, after=self._up_to)
+            self._up_to, done = step.up_to, step.done
+            await asyncio.sleep(PAUSE_S)

@@ -1,0 +1,61 @@
+"""`longshore prune`: what it asks for, and what it says."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from tests.unit.cli.conftest import ScriptedDispatcher
+
+from longshore.model.job import JobState
+from longshore.model.retention import Pruned
+from longshore.wire import messages as m
+
+Captured = pytest.CaptureFixture[str]
+S = JobState
+
+
+def test_it_goes_on_until_all_is_looked_at_and_says_how_many(
+    dispatcher: ScriptedDispatcher, capsys: Captured
+) -> None:
+    steps = iter([Pruned({S.FAILED: 1000}, 1500, False), Pruned({S.FAILED: 1}, 1600, True)])
+    dispatcher.answers[m.Prune] = lambda request: next(steps)
+    words = ["--state", "failed", "--older-than", "7d", "--keep", "10"]
+    assert dispatcher.run("prune", *words) == 0
+    assert capsys.readouterr().out == "removed 1,001 jobs: 1,001 failed\n"
+    assert dispatcher.asked == [
+        m.Prune(1, (S.FAILED,), 604_800.0, 10),
+        m.Prune(2, (S.FAILED,), 604_800.0, 10, after=1500),
+    ]
+
+
+def test_a_dry_run_tells_on_what_it_counted(
+    dispatcher: ScriptedDispatcher, capsys: Captured
+) -> None:
+    steps = iter([Pruned({S.SUCCEEDED: 3}, 5, False), Pruned({}, 9, True)])
+    dispatcher.answers[m.Prune] = lambda request: next(steps)
+    assert dispatcher.run("prune", "--dry-run", "--json") == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown == {"removed": 3, "states": {"succeeded": 3}, "dry_run": True}
+    assert dispatcher.asked[1] == m.Prune(2, after=5, dry_run=True, counted={S.SUCCEEDED: 3})
+
+
+def test_nothing_to_remove_is_no_error(dispatcher: ScriptedDispatcher, capsys: Captured) -> None:
+    dispatcher.answers[m.Prune] = Pruned({}, 0, True)
+    assert dispatcher.run("prune") == 0
+    assert capsys.readouterr().out == "removed 0 jobs\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--state", "running"], "'running' is not one of"),
+        (["--older-than", "soon"], "'soon' is not an age, like 90s, 5m, 12h or 7d"),
+        (["--keep", "-1"], "-1 is not in the range"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(
+    dispatcher: ScriptedDispatcher, capsys: Captured, words: list[str], said: str
+) -> None:
+    assert dispatcher.run("prune", *words) == 2
+    assert said in capsys.readouterr().err
