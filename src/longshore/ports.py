@@ -30,6 +30,7 @@ from longshore.model.job import (
     Submission,
     Submitted,
 )
+from longshore.model.log import KeptEntry
 from longshore.model.retention import Pruned, Retention
 from longshore.model.worker import (
     Attended,
@@ -219,6 +220,18 @@ class Store(Protocol):
 
     async def jobs(self, wanted: JobFilter) -> list[Job]:
         """Jobs, newest first, without their arguments, results, history and logs."""
+
+    async def logs(
+        self,
+        ref: UUID | int,
+        *,
+        token: int | None = None,
+        after: tuple[int, int] = (0, 0),
+        most: int = 1000,
+    ) -> list[KeptEntry]:
+        """What a job's attempts said, by token and number, behind `after`; of one if `token` is
+        given. Nothing if there is no such job.
+        """
 
     async def ended(self, ids: Sequence[UUID]) -> list[Ended]:
         """The outcomes of those of these jobs that have one."""

@@ -18,13 +18,14 @@ def test_the_hook_runs_for_a_killed_worker_and_not_for_one_that_left(
         "open(sys.argv[1], 'a').write(' '.join(words) + '\\n')\n"
     )
     hook = {"on_worker_lost": f"{sys.executable} {script} {told}"}
-    dispatcher, _other = fleet.dispatcher(**hook), fleet.dispatcher(**hook)
+    dispatcher, other = fleet.dispatcher(**hook), fleet.dispatcher(**hook)
     killed, leaver = fleet.worker(dispatcher), fleet.worker(dispatcher)
     assert leaver.terminate() == 0
     killed.kill()
     await_true(lambda: bool(lines(told)), "the hook ran")
-    assert dispatcher.terminate() == 0
+    assert [dispatcher.terminate(), other.terminate()] == [0, 0]
     [line] = lines(told)
     assert line.split() == [line.split()[0], "1"]
     assert line.split()[0].endswith(f":{killed.pid}")
-    assert "on_worker_lost was run" in dispatcher.said()
+    # On one machine either of them may be the first to see that the process is gone.
+    assert (dispatcher.said() + other.said()).count("on_worker_lost was run") == 1

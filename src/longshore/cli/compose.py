@@ -46,6 +46,7 @@ from longshore.links.curve import Gate, serving
 from longshore.links.hook import LostHook
 from longshore.links.keys import KeyRing
 from longshore.links.zeromq import Dealer, Router, Secure
+from longshore.model.log import LogLimits
 from longshore.model.worker import Pool
 from longshore.ports import Executor, Link, OnLog, OnLost, OnMessages, OnReport, Store
 from longshore.wire.messages import Stats
@@ -363,15 +364,36 @@ def _executors(
 ) -> dict[Pool, Executor]:
     settings = config.worker
     processes = settings.processes or machine.cpu_count()
-    app, grace_s = config.app or "", settings.abort_grace_s
+    app, grace_s, limits = config.app or "", settings.abort_grace_s, _log_limits(settings)
     return {
         Pool.COROUTINE: CoroutineExecutor(
-            app, settings.slots, on_report, on_log, abort_grace_s=grace_s, scratch=scratch
+            app,
+            settings.slots,
+            on_report,
+            on_log,
+            abort_grace_s=grace_s,
+            scratch=scratch,
+            log_limits=limits,
         ),
         Pool.PROCESS: ChildExecutor(
-            app, processes, on_report, on_log, abort_grace_s=grace_s, scratch=scratch
+            app,
+            processes,
+            on_report,
+            on_log,
+            abort_grace_s=grace_s,
+            scratch=scratch,
+            log_limits=limits,
         ),
     }
+
+
+def _log_limits(settings: WorkerSettings) -> LogLimits:
+    return LogLimits(
+        line_bytes=settings.log_line_bytes,
+        entries=settings.log_entries,
+        bytes=settings.log_bytes,
+        echo=settings.log_echo,
+    )
 
 
 def _measure() -> Stats:

@@ -31,6 +31,7 @@ from longshore.errors import (
 )
 from longshore.links.zeromq import Dealer, Secure
 from longshore.model.job import Ended, Job, JobFilter, JobState, Submission
+from longshore.model.log import LogPage
 from longshore.model.retention import Pruned
 from longshore.model.worker import Capacity, KindInfo, QueueView, WorkerView
 from longshore.ports import Link, OnMessages
@@ -198,6 +199,13 @@ class Connection:
     async def why(self, ref: Ref) -> WhyAnswer:
         """Why a job is where it is, in words."""
         answer: WhyAnswer = await self._ask(lambda rid: messages.Why(rid, ref))
+        return answer
+
+    async def logs(
+        self, ref: Ref, *, attempt: int | None = None, after: tuple[int, int] = (0, 0)
+    ) -> LogPage:
+        """A page of what a job's attempts said; the next is `after` this one's end."""
+        answer: LogPage = await self._ask(lambda rid: messages.ReadLogs(rid, ref, attempt, after))
         return answer
 
     async def jobs(self, wanted: JobFilter | None = None) -> tuple[Job, ...]:

@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 from uuid import UUID
 
 from longshore.client.access import Access
+from longshore.client.logs import read_logs
 from longshore.client.outcomes import MAX_IDS
 from longshore.errors import (
     JobCancelled,
@@ -22,6 +23,7 @@ from longshore.errors import (
     NotFound,
 )
 from longshore.model.job import CancelVerdict, Ended, Job, JobState, RetryVerdict
+from longshore.model.log import LogLine
 
 R = TypeVar("R")
 
@@ -83,6 +85,14 @@ class Handle(Generic[R]):
     def why(self) -> str:
         """Why the job is where it is, in words."""
         return self._access.run(self.why_async())
+
+    async def logs_async(self, attempt: int | None = None) -> list[LogLine]:
+        """What the job printed and logged so far, in all its attempts or in one."""
+        return [line async for line in read_logs(self._access.connection(), self.id, attempt)]
+
+    def logs(self, attempt: int | None = None) -> list[LogLine]:
+        """What the job printed and logged so far, in all its attempts or in one."""
+        return self._access.run(self.logs_async(attempt))
 
     # waiting
 

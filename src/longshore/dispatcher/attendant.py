@@ -9,6 +9,7 @@ from uuid import UUID
 
 from longshore.core.leases import ping_every_s
 from longshore.dispatcher.ends import Ends
+from longshore.dispatcher.logbook import Logbook
 from longshore.dispatcher.losses import Losses
 from longshore.dispatcher.plain import PlainAttendant
 from longshore.dispatcher.pulse import Pulse
@@ -16,7 +17,7 @@ from longshore.dispatcher.pump import Pump
 from longshore.dispatcher.roster import Roster
 from longshore.dispatcher.settings import DispatcherSettings
 from longshore.errors import ProtocolError, StoreUnavailable
-from longshore.model.job import Claimed, LogEntry
+from longshore.model.job import Claimed
 from longshore.model.worker import Attended, Gone, Seat, WorkerInfo
 from longshore.ports import Clock, Link, Store
 from longshore.wire import messages as m
@@ -25,8 +26,6 @@ from longshore.wire.dispatcher_side import Attendance, FullAttendance
 from longshore.wire.plain import PlainAttendance
 
 log = logging.getLogger("longshore.dispatcher")
-
-MAX_LOG_ENTRIES = 50_000
 
 
 class Attendant:
@@ -55,8 +54,7 @@ class Attendant:
         self._plain = plain
         self._tasks: set[asyncio.Task[None]] = set()
         self._joining: set[bytes] = set()
-        self._logs: list[LogEntry] = []
-        self._logging = False
+        self.logbook = Logbook(store, pulse.saw_outage)
         self.link: Link
         self.ends: Ends
 
@@ -88,11 +86,18 @@ class Attendant:
                 self._pinged(attendance, message)
             case m.Done():
                 for report in message.reports:
-                    self.ends.report(attendance, report)
+                    self._ended(attendance, report)
             case m.Logs():
-                self._log(message.entries)
+                self.logbook.add(message.entries)
             case m.Bye():
                 self._start(self._left(attendance, message.reason))
+
+    def _ended(self, attendance: FullAttendance, report: m.Report) -> None:
+        """What an attempt said is in the store no later than its end."""
+        if report.token in self.logbook.unwritten:
+            self.logbook.after(report.token, lambda: self.ends.report(attendance, report))
+        else:
+            self.ends.report(attendance, report)
 
     def _start(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work)
@@ -213,27 +218,6 @@ class Attendant:
         # What cannot be sent is made good by the next PING, or by the worker's loss.
         sent = [self.link.send(attendance.peer, frames) for frames in messages]
         return all(sent)
-
-    # logs
-
-    def _log(self, entries: Sequence[LogEntry]) -> None:
-        room = MAX_LOG_ENTRIES - len(self._logs)
-        self._logs.extend(entries[:room])
-        if not self._logging and self._logs:
-            self._logging = True
-            self._start(self._write_logs())
-
-    async def _write_logs(self) -> None:
-        entries: list[LogEntry] = []
-        try:
-            while self._logs:
-                entries, self._logs = self._logs, []
-                await self._store.log(entries)
-        except StoreUnavailable as error:
-            self._logs = [*entries, *self._logs][:MAX_LOG_ENTRIES]
-            self._pulse.saw_outage(error)
-        finally:
-            self._logging = False
 
     async def close(self) -> None:
         """Waits for what it has begun."""

@@ -180,6 +180,7 @@ class Dispatcher:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         try:
+            await self._attendant.logbook.close()
             await self._pump.drain()
             await self._attendant.close()
             await self._plain.close()

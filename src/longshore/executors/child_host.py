@@ -43,6 +43,7 @@ from longshore.executors.frames import (
 from longshore.executors.lifespan import Lifespan
 from longshore.executors.performing import prepare, succeeded
 from longshore.executors.voice import TELL_EVERY_S, Voice
+from longshore.model.log import LogLimits
 from longshore.ports import Handlers
 from longshore.wire.messages import Assignment, Attempt, Report
 
@@ -57,10 +58,17 @@ class _Exposed(NamedTuple):
 class ChildHost:
     """Runs the attempts it is given one after the other."""
 
-    def __init__(self, sock: socket.socket, handlers: Handlers, lifespan: Lifespan) -> None:
+    def __init__(
+        self,
+        sock: socket.socket,
+        handlers: Handlers,
+        lifespan: Lifespan,
+        limits: LogLimits | None = None,
+    ) -> None:
         self._sock = sock
         self._lifespan = lifespan
         self._handlers = handlers
+        self._limits = limits
         self._unpacker = to_host()
         self._inbox: deque[ToHost] = deque()
         self._exposed: _Exposed | None = None
@@ -104,7 +112,7 @@ class ChildHost:
     def _run(self, assignment: Assignment) -> None:
         # Before every attempt: the one before may have set a handler of its own.
         signal.signal(signal.SIGTERM, self._on_sigterm)
-        context = RunningContext(assignment, self._wake)
+        context = RunningContext(assignment, self._wake, self._limits)
         report = contextvars.copy_context().run(self._attempt, assignment, context)
         leave_if_copy()
         if (left := context.leftover()) is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextvars import ContextVar
 from datetime import timedelta
+from logging import Logger
 from math import isfinite
 from pathlib import Path
 from typing import Protocol
@@ -15,10 +16,12 @@ from msgspec import structs
 
 from longshore.errors import InvalidInput, NotSerialisable, TooLarge, WrongState
 from longshore.executors import scratch
+from longshore.executors.records import JobLogger
 from longshore.executors.text import bounded
 from longshore.executors.voice import Voice
 from longshore.model.ids import derive_id
 from longshore.model.job import LogEntry, Progress, Submission
+from longshore.model.log import LogLimits
 from longshore.wire.messages import Assignment
 
 MAX_TEXT_BYTES = 4 * 1024
@@ -83,6 +86,8 @@ class Context:
     __slots__ = (
         "_assignment",
         "_cancelled",
+        "_limits",
+        "_log",
         "_outbox",
         "_outbox_bytes",
         "_scratch",
@@ -90,9 +95,16 @@ class Context:
         "_wake",
     )
 
-    def __init__(self, assignment: Assignment, wake: Callable[[Voice], None]) -> None:
+    def __init__(
+        self,
+        assignment: Assignment,
+        wake: Callable[[Voice], None],
+        limits: LogLimits | None = None,
+    ) -> None:
         self._assignment = assignment
         self._wake = wake
+        self._limits = limits
+        self._log: JobLogger | None = None
         self._voice: Voice | None = None
         self._outbox: list[Submission] = []
         self._outbox_bytes = 0
@@ -150,6 +162,13 @@ class Context:
         """Says what the job does now, in a few words."""
         self._speak().step(bounded(text, MAX_TEXT_BYTES))
 
+    @property
+    def log(self) -> Logger:
+        """A logger whose records belong to this attempt, from whichever thread they come."""
+        if self._log is None:
+            self._log = JobLogger(f"longshore.job.{self.kind}", self._speak())
+        return self._log
+
     def submit(self, job: Submission | Describes) -> UUID:
         """Submits a job with this one's success: both are recorded, or neither.
 
@@ -169,7 +188,9 @@ class Context:
 
     def _speak(self) -> Voice:
         if self._voice is None:
-            self._voice = Voice(self.id, self.token, self._wake)
+            self._voice = Voice(
+                self.id, self.token, self._wake, attempt=self.attempt, limits=self._limits
+            )
         return self._voice
 
 
@@ -187,15 +208,26 @@ class RunningContext(Context):
         return tuple(self._outbox)
 
     def unsaid(self) -> list[LogEntry]:
-        """What was said and not told to anybody yet."""
-        return self._voice.take() if self._voice is not None else []
+        """What was said and not told to anybody yet, at the attempt's end."""
+        if self._voice is None:
+            return []
+        self._voice.end()
+        return self._voice.take()
+
+    def printed(self, stream: str, data: bytes) -> None:
+        """The job's code printed something."""
+        self._speak().printed(stream, data)
+
+    def logged(self, level: str, logger: str, text: str) -> None:
+        """The job's code logged something."""
+        self._speak().logged(level, logger, text)
 
     def leftover(self) -> Path | None:
         """The scratch folder, if the attempt has asked for it."""
         return self._scratch
 
 
-_running: ContextVar[Context | None] = ContextVar("longshore_running", default=None)
+_running: ContextVar[RunningContext | None] = ContextVar("longshore_running", default=None)
 
 
 def current() -> Context:
@@ -209,7 +241,12 @@ def current() -> Context:
     return context
 
 
-def enter(context: Context | None) -> None:
+def running() -> RunningContext | None:
+    """The attempt that the calling code belongs to, if any."""
+    return _running.get()
+
+
+def enter(context: RunningContext | None) -> None:
     """From here on `current` answers this attempt, or none, in the same contextvars context."""
     _running.set(context)
 

@@ -23,6 +23,7 @@ from longshore.executors.frames import (
 from longshore.executors.process import Host
 from longshore.executors.restarts import Restarts
 from longshore.executors.scratch import discard
+from longshore.model.log import LogLimits
 from longshore.model.worker import KindInfo, Pool
 from longshore.ports import OnLog, OnReport
 from longshore.wire.messages import Assignment, Attempt, Report
@@ -47,6 +48,7 @@ class CoroutineExecutor:
         abort_grace_s: float = 5.0,
         start_timeout_s: float = 60.0,
         scratch: str = "",
+        log_limits: LogLimits | None = None,
     ) -> None:
         self.slots = slots
         self.kinds: dict[str, KindInfo] = {}
@@ -54,6 +56,7 @@ class CoroutineExecutor:
         self._abort_grace_s = abort_grace_s
         self._start_timeout_s = start_timeout_s
         self._scratch = scratch
+        self._log_limits = log_limits or LogLimits()
         self._attempts = Attempts(on_report, on_log)
         self._unsent: dict[int, Running] = {}
         self._is_flush_due = False
@@ -164,7 +167,7 @@ class CoroutineExecutor:
     async def _started_host(self) -> Host:
         self._restarts.note_start()
         host = Host(self._app, Pool.COROUTINE, self._receive, self._host_gone, self._scratch)
-        self.kinds = await host.load(self._start_timeout_s)
+        self.kinds = await host.load(self._start_timeout_s, self._log_limits)
         return host
 
     def _hand_back_unsent(self) -> None:

@@ -31,6 +31,7 @@ from longshore.executors.lifespan import Lifespan
 from longshore.executors.performing import prepare, succeeded
 from longshore.executors.voice import TELL_EVERY_S, Voice
 from longshore.model.job import LogEntry
+from longshore.model.log import LogLimits
 from longshore.ports import Handlers
 from longshore.wire.messages import Assignment, Attempt, Report
 
@@ -49,9 +50,11 @@ class CoroutineHost:
         handlers: Handlers,
         loop: asyncio.AbstractEventLoop,
         lifespan: Lifespan,
+        limits: LogLimits | None = None,
     ) -> None:
         self._sock = sock
         self._handlers = handlers
+        self._limits = limits
         self._loop = loop
         self._lifespan = lifespan
         self._closing: asyncio.Task[None] | None = None
@@ -96,7 +99,7 @@ class CoroutineHost:
         leave()
 
     def _begin(self, assignment: Assignment) -> None:
-        context = RunningContext(assignment, self._wake)
+        context = RunningContext(assignment, self._wake, self._limits)
         task = self._loop.create_task(self._perform(assignment, context))
         self._running[assignment.token] = _Running(task, context)
         task.add_done_callback(functools.partial(self._end, assignment, context))

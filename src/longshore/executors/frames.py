@@ -24,6 +24,7 @@ from msgspec import Struct
 
 from longshore.errors import ProtocolError
 from longshore.model.job import LogEntry
+from longshore.model.log import LogLimits
 from longshore.model.worker import KindInfo
 from longshore.wire.messages import Assignment, Attempt, Report
 
@@ -36,10 +37,14 @@ _encoder = msgspec.msgpack.Encoder(uuid_format="bytes")
 
 
 class Load(Struct, frozen=True, tag=True, array_like=True):
-    """Import the apps, and say which kinds they have; scratch folders go into `scratch`."""
+    """Import the apps, and say which kinds they have; keep so much of what their jobs say.
+
+    Scratch folders go into `scratch`.
+    """
 
     app: str
     scratch: str = ""
+    limits: LogLimits = LogLimits()
 
 
 class Run(Struct, frozen=True, tag=True, array_like=True):

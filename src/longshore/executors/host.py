@@ -2,8 +2,8 @@
 
     python -m longshore.executors.host FD POOL AGENT_PID
 
-It speaks `frames` on the socket FD and nothing else: what a job prints goes where the worker's own
-output goes. It ends with its agent.
+It speaks `frames` on the socket FD and nothing else: what a job prints is caught for the job's log,
+and goes where the worker's own output goes. It ends with its agent.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import NoReturn
 
 from longshore.errors import AppError
 from longshore.executors import scratch
+from longshore.executors.capture import install
 from longshore.executors.child_host import ChildHost
 from longshore.executors.coroutine_host import CoroutineHost, new_event_loop
 from longshore.executors.forks import leave, remain_one
@@ -47,11 +48,14 @@ def main(fd: int, pool: Pool, agent_pid: int) -> NoReturn:
     # Before the app is imported, so that it may think otherwise; then all of it is there to stay.
     gc.set_threshold(*COLLECT_AFTER)
     loop = new_event_loop() if pool is Pool.COROUTINE else None
-    handlers, lifespan = _load(sock, pool, lambda: loop or new_event_loop())
+    load = _told_to_load(sock)
+    # Before the app is imported too: some libraries keep the streams that they found then.
+    install(echo=load.limits.echo)
+    handlers, lifespan = _load(sock, load, pool, lambda: loop or new_event_loop())
     gc.freeze()
     if loop is not None:
-        CoroutineHost(sock, handlers, loop, lifespan).serve()
-    ChildHost(sock, handlers, lifespan).serve()
+        CoroutineHost(sock, handlers, loop, lifespan, load.limits).serve()
+    ChildHost(sock, handlers, lifespan, load.limits).serve()
 
 
 def _die_with(agent_pid: int) -> None:
@@ -76,10 +80,12 @@ def _ignore(number: int, frame: FrameType | None) -> None:
 
 
 def _load(
-    sock: socket.socket, pool: Pool, make_loop: Callable[[], asyncio.AbstractEventLoop]
+    sock: socket.socket,
+    order: Load,
+    pool: Pool,
+    make_loop: Callable[[], asyncio.AbstractEventLoop],
 ) -> tuple[Handlers, Lifespan]:
     """Imports the apps and begins their lifespan: both must be well before a job can come."""
-    order = _order(sock)
     scratch.settle(order.scratch)
     try:
         handlers, spans = load_apps(order.app)
@@ -92,7 +98,7 @@ def _load(
     return handlers, lifespan
 
 
-def _order(sock: socket.socket) -> Load:
+def _told_to_load(sock: socket.socket) -> Load:
     unpacker = to_host()
     while True:
         data = sock.recv(64 * 1024)

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from longshore.errors import AppError, Unavailable
 from longshore.executors.channel import Channel
 from longshore.executors.frames import Close, FromHost, Load, Loaded, LoadFailed, ToHost, from_host
+from longshore.model.log import LogLimits
 from longshore.model.worker import KindInfo, Pool
 
 DEAF_GRACE_S = 0.5
@@ -63,9 +64,9 @@ class Host:
             return "was killed by its worker"
         return describe_exit(code)
 
-    async def load(self, timeout_s: float) -> dict[str, KindInfo]:
+    async def load(self, timeout_s: float, limits: LogLimits | None = None) -> dict[str, KindInfo]:
         """Has the app imported; answers its kinds. If that fails, the process is gone after it."""
-        self._channel.send(Load(self._app, self._scratch))
+        self._channel.send(Load(self._app, self._scratch, limits or LogLimits()))
         try:
             async with asyncio.timeout(timeout_s):
                 kinds = await self._loaded

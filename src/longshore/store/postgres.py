@@ -19,6 +19,7 @@ from longshore.store.postgres_finish import any_ended
 from longshore.store.postgres_hints import Listener, Sender
 from longshore.store.postgres_keeper import PostgresKeeper
 from longshore.store.postgres_lines import Lines, Transaction, parse_address
+from longshore.store.postgres_logs import PostgresLogs
 from longshore.store.postgres_prune import PostgresPruning
 from longshore.store.postgres_pump import Drawn, Pump
 from longshore.store.postgres_sql import STEADY
@@ -40,7 +41,7 @@ SELECT EXISTS (
 _VERSION: Final = "SELECT max(version) AS version FROM longshore.longshore_schema"
 
 
-class PostgresStore(PostgresPruning, PostgresKeeper):
+class PostgresStore(PostgresPruning, PostgresKeeper, PostgresLogs):
     """The `Store` port on a PostgreSQL database, in its schema `longshore`."""
 
     def __init__(

@@ -26,6 +26,7 @@ from longshore.model.job import (
     LogEntry,
     RetryVerdict,
 )
+from longshore.model.log import KeptEntry
 from longshore.model.retention import Pruned, Retention
 from longshore.model.worker import (
     Attended,
@@ -45,6 +46,7 @@ from longshore.store import sqlite_prune as pruning
 from longshore.store import sqlite_reads as reads
 from longshore.store.rows import micros, utc_now
 from longshore.store.sqlite_file import DatabaseFile
+from longshore.store.sqlite_logs import logs as read_logs
 from longshore.store.sqlite_pump import pump
 from longshore.store.sqlite_runner import Runner, ThreadRunner, Turn
 from longshore.store.sqlite_transaction import Transaction
@@ -255,6 +257,19 @@ class SqliteStore:
     async def jobs(self, wanted: JobFilter) -> list[Job]:
         """Jobs, newest first, without their arguments, results, history and logs."""
         return await self._read(lambda connection, _: reads.jobs(connection, wanted))
+
+    async def logs(
+        self,
+        ref: UUID | int,
+        *,
+        token: int | None = None,
+        after: tuple[int, int] = (0, 0),
+        most: int = 1000,
+    ) -> list[KeptEntry]:
+        """What a job's attempts said, in order."""
+        return await self._read(
+            lambda connection, _: read_logs(connection, ref, token, after, most)
+        )
 
     async def ended(self, ids: Sequence[UUID]) -> list[Ended]:
         """The outcomes of those of these jobs that have one."""

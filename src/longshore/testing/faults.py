@@ -25,6 +25,7 @@ from longshore.model.job import (
     LogEntry,
     RetryVerdict,
 )
+from longshore.model.log import KeptEntry
 from longshore.model.retention import Pruned, Retention
 from longshore.model.worker import (
     Attended,
@@ -214,6 +215,18 @@ class FaultyStore:
 
     async def jobs(self, wanted: JobFilter) -> list[Job]:
         return await self._call("jobs", lambda: self.store.jobs(wanted))
+
+    async def logs(
+        self,
+        ref: UUID | int,
+        *,
+        token: int | None = None,
+        after: tuple[int, int] = (0, 0),
+        most: int = 1000,
+    ) -> list[KeptEntry]:
+        return await self._call(
+            "logs", lambda: self.store.logs(ref, token=token, after=after, most=most)
+        )
 
     async def ended(self, ids: Sequence[UUID]) -> list[Ended]:
         return await self._call("ended", lambda: self.store.ended(ids))

@@ -430,7 +430,9 @@ class MemoryStore(MemoryPruning):
         for entry in entries:
             row = self._jobs.get(entry.job)
             if row is not None and row.token == entry.token:
-                self._logs.setdefault((entry.job, entry.token, entry.seq), entry)
+                key = entry.job, entry.token, entry.seq
+                self._logs.setdefault(key, entry)
+                self._logged_at.setdefault(key, self._utc())
 
     async def set_paused(self, queue: str, paused: bool) -> None:
         """Pauses or resumes a queue. Claims see it at once."""

@@ -20,6 +20,7 @@ from longshore.model.job import (
     LogKind,
     Progress,
 )
+from longshore.model.log import KeptEntry
 from longshore.model.worker import DispatcherView, Facts, Lane, QueueView, WorkerView
 from longshore.ports import Hint
 from longshore.testing.memory_rows import DispatcherRow, JobRow, WorkerRow
@@ -46,6 +47,7 @@ class MemoryReads:
         self._workers: dict[UUID, WorkerRow] = {}
         self._dispatchers: dict[UUID, DispatcherRow] = {}
         self._logs: dict[tuple[UUID, int, int], LogEntry] = {}
+        self._logged_at: dict[tuple[UUID, int, int], datetime] = {}
         self._paused: dict[str, bool] = {}
         self._emptied: dict[int, Lane] = {}
         self._last_number = 0
@@ -81,6 +83,27 @@ class MemoryReads:
         """Jobs, newest first, without their arguments, results, history and logs."""
         matching = [row for row in reversed(self._jobs.values()) if _matches(row, wanted)]
         return [row.listed() for row in matching[: wanted.limit]]
+
+    async def logs(
+        self,
+        ref: UUID | int,
+        *,
+        token: int | None = None,
+        after: tuple[int, int] = (0, 0),
+        most: int = 1000,
+    ) -> list[KeptEntry]:
+        """What a job's attempts said, in order."""
+        row = self._find(ref)
+        found = sorted(
+            key
+            for key in self._logs
+            if row is not None and key[0] == row.id and key[1:] > after and token in (None, key[1])
+        )
+        return [self._kept(key) for key in found[: max(most, 0)]]
+
+    def _kept(self, key: tuple[UUID, int, int]) -> KeptEntry:
+        entry = self._logs[key]
+        return KeptEntry(entry.token, entry.seq, entry.kind, self._logged_at[key], entry.data)
 
     async def ended(self, ids: Sequence[UUID]) -> list[Ended]:
         """The outcomes of those of these jobs that have one."""

@@ -39,6 +39,7 @@ from longshore.model.job import (
     RetryVerdict,
     Submission,
 )
+from longshore.model.log import LogPage
 from longshore.model.retention import Pruned
 from longshore.model.worker import Capacity, KindInfo, QueueView, WorkerView
 
@@ -46,6 +47,10 @@ PROTOCOL_VERSION = 1
 
 Attempt = tuple[UUID, int]
 """A job's id and the token of one attempt at it."""
+
+
+LogPlace = tuple[int, int]
+"""A place in a job's log: a token, and the number of an entry under it."""
 
 
 # worker to dispatcher
@@ -242,6 +247,16 @@ class Why(Struct, frozen=True):
     job: UUID | int
 
 
+class ReadLogs(Struct, frozen=True):
+    """What a job's attempts said, in order, behind a place in it; of one attempt if it is given."""
+
+    rid: int
+    job: UUID | int
+    attempt: int | None = None
+    after: LogPlace = (0, 0)
+    most: int = 1000
+
+
 class ListJobs(Struct, frozen=True):
     """Jobs, newest first."""
 
@@ -435,6 +450,7 @@ Request = (
     | Wait
     | Show
     | Why
+    | ReadLogs
     | ListJobs
     | Cancel
     | Retry
@@ -455,6 +471,7 @@ ANSWERS: Final[dict[type, Any]] = {
     Wait: tuple[Ended, ...],
     Show: Job,
     Why: WhyAnswer,
+    ReadLogs: LogPage,
     ListJobs: tuple[Job, ...],
     Cancel: tuple[CancelAnswer, ...],
     Retry: tuple[RetryAnswer, ...],

@@ -11,12 +11,15 @@ the moment that PING was sent. Three things can go wrong, and each has one answe
 - the dispatcher says GONE: the same, at once.
 
 Reports stay here until they are acknowledged and are sent again after every WELCOME. That is
-harmless: they carry their token, and the store counts each once.
+harmless: they carry their token, and the store counts each once. So does what attempts said: it is
+kept, as far as the bounds allow, until the attempt's end is acknowledged, which says that the store
+has what was said before it. Past the bounds the oldest is dropped, and shows as a gap between the
+numbers of what is left.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from uuid import UUID
 
@@ -26,9 +29,9 @@ from longshore.core.leases import Lease
 from longshore.model.job import LogEntry
 from longshore.wire import messages as m
 from longshore.wire.codec import encode, from_dispatcher
+from longshore.wire.said import Said
 
 REMEMBERED_ATTEMPTS = 10_000
-MOST_LOG_ENTRIES = 10_000
 
 
 class Start(Struct, frozen=True, gc=False):
@@ -106,7 +109,7 @@ class WorkerSession:
         self._had: OrderedDict[int, None] = OrderedDict()
         self._fresh: list[m.Report] = []
         self._unacknowledged: dict[int, m.Report] = {}
-        self._said: deque[LogEntry] = deque(maxlen=MOST_LOG_ENTRIES)
+        self._said = Said()
         self._lease: Lease | None = None
         self._ready_at = 0.0
         self._asked = 0
@@ -163,6 +166,8 @@ class WorkerSession:
     def rejoin(self, worker: UUID, now: float) -> None:
         """Comes back as a new worker that holds nothing; results not yet acknowledged are kept."""
         self._ready = structs.replace(self._ready, worker=worker)
+        for token in self._running:
+            self._said.forget(token)
         self._running.clear()
         self._lease = None
         self.connected(now)
@@ -184,7 +189,7 @@ class WorkerSession:
 
     def said(self, entry: LogEntry) -> None:
         """An attempt said something. Past the bound the oldest that was not sent is dropped."""
-        self._said.append(entry)
+        self._said.add(entry)
 
     def bye(self, reason: str) -> None:
         """Leaves for good."""
@@ -194,9 +199,8 @@ class WorkerSession:
     def flush(self) -> list[list[bytes]]:
         """The messages to send now, in order. Log entries go before the end of their attempt."""
         if self.session is not None:
-            if self._said:
-                self._outgoing.append(encode(m.Logs(tuple(self._said))))
-                self._said.clear()
+            if self._said.fresh:
+                self._outgoing += [encode(m.Logs(part)) for part in self._said.take()]
             if self._fresh:
                 self._outgoing.append(encode(m.Done(tuple(self._fresh))))
                 self._fresh = []
@@ -301,6 +305,7 @@ class WorkerSession:
         self._stopping = False
         self._lease = Lease(self._ready_at, welcome.lease_s)
         self._fresh = list(self._unacknowledged.values())
+        self._said.repeat()
         self._ping(now)
         return [Joined(welcome.session)]
 
@@ -342,4 +347,6 @@ class WorkerSession:
     def _acknowledged(self, ack: m.Ack) -> list[Event]:
         for _, token in (*ack.attempts, *ack.stale):
             self._unacknowledged.pop(token, None)
+            if self._said.sent:
+                self._said.forget(token)
         return [Recorded(ack.attempts, ack.stale)]

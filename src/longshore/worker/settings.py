@@ -37,3 +37,15 @@ class WorkerSettings(Struct, frozen=True, kw_only=True):
 
     stats_s: float = 5.0
     """How often CPU and memory are measured."""
+
+    log_entries: int = 10_000
+    """How many lines of what an attempt prints and logs are kept; of the rest, the last 100."""
+
+    log_bytes: int = 4 * 1024 * 1024
+    """And how many bytes of them."""
+
+    log_line_bytes: int = 16 * 1024
+    """A longer line is cut."""
+
+    log_echo: bool = True
+    """Whether what jobs print goes to the worker's own output too."""

@@ -22,6 +22,7 @@ from longshore.model.job import (
     RetryVerdict,
     Submission,
 )
+from longshore.model.log import LogPage
 from longshore.model.retention import Pruned
 from longshore.model.worker import Capacity
 from longshore.wire import codec, messages
@@ -134,6 +135,11 @@ class FakeDispatcher:
             case messages.Why():
                 job = self.view(request.job)
                 return messages.WhyAnswer(job.id, job.number, "ready", "no worker is free")
+            case messages.ReadLogs():
+                job = self.view(request.job)
+                return LogPage(
+                    lines=(), after=request.after, more=False, state=job.state, attempt=1
+                )
             case messages.Cancel():
                 return [
                     messages.CancelAnswer(r, _id(r), CancelVerdict.CANCELLED) for r in request.jobs

@@ -23,7 +23,7 @@ from longshore.errors import (
     NotSerialisable,
     UnknownKind,
 )
-from longshore.executors.context import enter
+from longshore.executors.context import RunningContext, enter
 from longshore.model.ids import make_id
 from longshore.model.job import RetryPolicy
 from longshore.model.worker import KindInfo, KindTerms, Parameter, Pool
@@ -340,8 +340,8 @@ def test_a_result_that_cannot_be_stored_is_refused_by_job() -> None:
         app.handlers()["add"].pack_result(object())
 
 
-def a_context() -> Context:
-    return Context(Assignment(uuid4(), 5, 1, "job", b"\x80"), lambda voice: None)
+def a_context() -> RunningContext:
+    return RunningContext(Assignment(uuid4(), 5, 1, "job", b"\x80"), lambda voice: None)
 
 
 def test_a_job_is_given_the_context_it_asks_for() -> None:

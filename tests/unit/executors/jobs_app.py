@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import contextvars
 import ctypes
+import logging
 import os
 import signal
 import subprocess
@@ -484,3 +485,35 @@ async def submit_and_raise() -> None:
 async def submit_too_much() -> None:
     for _ in range(20):
         current().submit(Submission(UUID(int=0), "add", bytes(1024 * 1024)))
+
+
+@app.job
+def speak() -> None:
+    print("printed")
+    print("to stderr", file=sys.stderr)
+    logging.getLogger("speaker").warning("logged %d", 1)
+    current().log.info("bound")
+    sys.stdout.buffer.write(b"\xff bytes\n")
+    print("no end", end="")
+
+
+@app.job
+async def speak_in_turns(name: str) -> None:
+    for turn in range(3):
+        print(name, end=" ")
+        await asyncio.sleep(0)
+        print(turn)
+    await asyncio.to_thread(print, name, "in a thread")
+
+
+@app.job
+def configure_and_log() -> None:
+    logging.basicConfig(force=True)
+    logging.getLogger("configured").error("only once")
+
+
+@app.job
+def speak_and_die() -> None:
+    print("last words")
+    time.sleep(1)
+    os.kill(os.getpid(), signal.SIGKILL)

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 from msgspec import structs
 
-from longshore.model.job import Claimed, Options
+from longshore.model.job import Claimed, LogEntry, LogKind, Options
 from longshore.model.worker import Attended, KindInfo, Pool, WorkerInfo
 from longshore.wire import messages as m
 from longshore.wire import worker_side as w
@@ -115,6 +115,22 @@ def test_a_report_is_kept_until_it_is_acknowledged_and_sent_again_after_a_reconn
     assert not pair.worker.settled
     pair.tell(5.1, encode(m.Ack(((one.id, one.token),))))
     assert pair.worker.settled
+
+
+def test_what_an_attempt_said_is_sent_again_until_its_end_is_acknowledged(pair: Pair) -> None:
+    pair.join()
+    one = claimed(1, 11)
+    pair.tell(0.1, *pair.attended.assign([one]))
+    pair.said()
+    entry = LogEntry(one.id, one.token, 1, LogKind.TEXT, b"hello")
+    pair.worker.said(entry)
+    assert pair.said() == [m.Logs((entry,))]
+    pair.worker.ended(success(one))
+    pair.join(5.0, session=2)
+    assert pair.said()[-2:] == [m.Logs((entry,)), m.Done((success(one),))]
+    pair.tell(5.1, encode(m.Ack(((one.id, one.token),))))
+    pair.join(6.0, session=3)
+    assert not [message for message in pair.said() if isinstance(message, m.Logs)]
 
 
 def test_a_lost_jobs_message_is_sent_again_with_the_same_token(pair: Pair) -> None:

@@ -1,0 +1,87 @@
+"""`longshore logs`: what a job printed and logged."""
+
+from __future__ import annotations
+
+from datetime import UTC
+from typing import Any
+
+import click
+import msgspec
+
+from longshore.cli import jsonable
+from longshore.cli.options import ask, client_options, examples
+from longshore.cli.show import note, print_json, print_text
+from longshore.client.connection import Connection, Ref
+from longshore.client.logs import read_logs
+from longshore.model.ids import parse_ref
+from longshore.model.log import LOGGED, LogLine
+
+
+def _one(context: click.Context, parameter: click.Parameter, value: str) -> Ref:
+    return parse_ref(value)
+
+
+@click.command(
+    epilog=examples(
+        "longshore logs 42",
+        "longshore logs 42 --follow",
+        "longshore logs 42 --attempt 1",
+        "longshore logs 42 --json | jq -r '.[].text'",
+    )
+)
+@click.argument("ref", callback=_one)
+@click.option("--follow", "-f", is_flag=True, help="Go on until the job has ended.")
+@click.option(
+    "--attempt", type=click.IntRange(min=1), metavar="N", help="Only what this attempt said."
+)
+@client_options
+@click.pass_context
+def logs(
+    context: click.Context, /, ref: Ref, follow: bool, attempt: int | None, **given: Any
+) -> None:
+    """Show what a job printed and logged.
+
+    All its attempts, or one. With --follow the exit code is 0 however the job ends, and with --json
+    each line is a JSON document of its own.
+
+    REF is the job's number or its id.
+    """
+    as_json: bool = given["as_json"]
+
+    async def read(connection: Connection) -> int:
+        if as_json and not follow:
+            lines = [line async for line in read_logs(connection, ref, attempt)]
+            print_json([jsonable.plain(line) for line in lines])
+            return 1
+        return await _print(connection, ref, attempt, follow=follow, as_json=as_json)
+
+    if not ask(context, given, read):
+        of = "it" if attempt is None else f"attempt {attempt}"
+        note(f"job {ref} has no log: {of} said nothing that was kept")
+
+
+async def _print(
+    connection: Connection, ref: Ref, attempt: int | None, *, follow: bool, as_json: bool
+) -> int:
+    """Prints lines as they come; answers how many."""
+    count = 0
+    token = None
+    async for line in read_logs(connection, ref, attempt, follow=follow):
+        count += 1
+        if as_json:
+            print_text(msgspec.json.encode(jsonable.plain(line)).decode())
+            continue
+        if line.token != token and (token is not None or (line.attempt or 1) > 1):
+            print_text(f"--- attempt {line.attempt or 'unknown'}")
+        token = line.token
+        print_text(in_words(line))
+    return count
+
+
+def in_words(line: LogLine) -> str:
+    """A line of the log as a person reads it; what has several lines goes on under its text."""
+    at = line.at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + "Z"
+    label = line.level.lower() if line.stream == LOGGED else line.stream
+    head = f"{at} {label:<8} "
+    logger = f"{line.logger}: " if line.logger else ""
+    return (head + logger + line.text.replace("\n", "\n" + " " * len(head))).rstrip(" ")

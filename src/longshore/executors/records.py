@@ -1,0 +1,75 @@
+"""Records of `logging`, made into text for the log of the attempt they belong to."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Protocol
+
+_formatter = logging.Formatter()
+
+_handled: ContextVar[bool] = ContextVar("longshore_record_handled", default=False)
+
+
+class Hears(Protocol):
+    """Somebody who keeps what is logged."""
+
+    def logged(self, level: str, logger: str, text: str) -> None:
+        """A record, as text."""
+
+
+def is_handled() -> bool:
+    """Whether a record is being handled that was heard already.
+
+    What handlers print of it is the same thing once more.
+    """
+    return _handled.get()
+
+
+@contextmanager
+def handling() -> Iterator[None]:
+    """While handlers have a record that was heard."""
+    token = _handled.set(True)
+    try:
+        yield
+    finally:
+        _handled.reset(token)
+
+
+def hear(record: logging.LogRecord, by: Hears) -> None:
+    """Has a record kept. As with handlers, a record that cannot be formatted raises nothing."""
+    try:
+        text = _text(record)
+    except Exception as error:
+        text = f"{record.msg!r} (its arguments do not fit: {error!r})"
+    by.logged(record.levelname, record.name, text)
+
+
+def _text(record: logging.LogRecord) -> str:
+    """Message, traceback and stack. Nothing is cached in the record: that is for its handlers."""
+    parts = [record.getMessage()]
+    if record.exc_info and record.exc_info[0] is not None:
+        parts.append(_formatter.formatException(record.exc_info))
+    elif record.exc_text:
+        parts.append(record.exc_text)
+    if record.stack_info:
+        parts.append(_formatter.formatStack(record.stack_info))
+    return "\n".join(parts)
+
+
+class JobLogger(logging.Logger):
+    """A logger of one attempt. It hands its records on to the root logger's handlers too."""
+
+    def __init__(self, name: str, hears: Hears) -> None:
+        root = logging.getLogger()
+        super().__init__(name, min(root.level or logging.INFO, logging.INFO))
+        self.parent = root
+        self._hears = hears
+
+    def callHandlers(self, record: logging.LogRecord) -> None:
+        """Keeps the record, then does what every logger does."""
+        hear(record, self._hears)
+        with handling():
+            super().callHandlers(record)

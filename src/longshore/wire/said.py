@@ -1,0 +1,70 @@
+"""What a worker's attempts said, until the store is known to have it."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from longshore.model.job import LogEntry
+
+MOST_FRESH = 10_000
+MOST_SENT = 10_000
+MOST_SENT_EACH = 1_000
+"""So many entries are kept to be sent again, in all and of one attempt: the newest."""
+
+ENTRIES_PER_MESSAGE = 1_000
+BYTES_PER_MESSAGE = 1024 * 1024
+
+
+class Said:
+    """Entries that are to be sent, and those that were and may have to be sent again."""
+
+    def __init__(self) -> None:
+        self.fresh: deque[LogEntry] = deque(maxlen=MOST_FRESH)
+        self.sent: dict[int, deque[LogEntry]] = {}
+        """By token."""
+        self._sent_count = 0
+
+    def add(self, entry: LogEntry) -> None:
+        """Something new; past the bound the oldest that was not sent is dropped."""
+        self.fresh.append(entry)
+
+    def take(self) -> list[tuple[LogEntry, ...]]:
+        """Everything that is to be sent, in portions for one message each; it counts as sent."""
+        portions: list[tuple[LogEntry, ...]] = []
+        part: list[LogEntry] = []
+        room = BYTES_PER_MESSAGE
+        for entry in self.fresh:
+            room -= len(entry.data)
+            if part and (room < 0 or len(part) == ENTRIES_PER_MESSAGE):
+                portions.append(tuple(part))
+                part, room = [], BYTES_PER_MESSAGE - len(entry.data)
+            part.append(entry)
+            self._keep(entry)
+        portions.append(tuple(part))
+        self.fresh.clear()
+        return portions
+
+    def _keep(self, entry: LogEntry) -> None:
+        kept = self.sent.get(entry.token)
+        if kept is None:
+            kept = self.sent[entry.token] = deque()
+        kept.append(entry)
+        self._sent_count += 1
+        if len(kept) > MOST_SENT_EACH:
+            kept.popleft()
+            self._sent_count -= 1
+        while self._sent_count > MOST_SENT:
+            self.forget(next(iter(self.sent)))
+
+    def repeat(self) -> None:
+        """Another dispatcher listens: what was sent goes first, then what was not."""
+        again = [entry for kept in self.sent.values() for entry in kept]
+        self.fresh = deque([*again, *self.fresh], maxlen=MOST_FRESH)
+        self.sent.clear()
+        self._sent_count = 0
+
+    def forget(self, token: int) -> None:
+        """The end of an attempt is recorded, or it is nobody's any more."""
+        kept = self.sent.pop(token, None)
+        if kept is not None:
+            self._sent_count -= len(kept)

@@ -1,0 +1,74 @@
+"""A job's log as it is shown: gaps are losses, and each attempt has its number."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from longshore.core.logs import shown
+from longshore.model.job import Job, JobState, LogKind, Options
+from longshore.model.log import KeptEntry, Line, pack_line
+from longshore.testing.builders import new_id
+
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def a_job(attempt: int, token: int) -> Job:
+    return Job(
+        id=new_id(),
+        number=1,
+        kind="k",
+        queue="default",
+        target="",
+        priority=0,
+        state=JobState.RUNNING,
+        args=b"",
+        options=Options(),
+        unique_key=None,
+        created_at=AT,
+        run_at=None,
+        started_at=None,
+        ended_at=None,
+        round=1,
+        attempt=attempt,
+        failures=0,
+        crashes=0,
+        token=token,
+        worker=None,
+        result=None,
+        error=None,
+    )
+
+
+def text(token: int, seq: int, attempt: int = 0) -> KeptEntry:
+    data = pack_line(Line(f"{token}.{seq}", "stdout", attempt=attempt)) if attempt else b"raw \xff"
+    return KeptEntry(token, seq, LogKind.TEXT, AT, data)
+
+
+def test_a_gap_between_numbers_is_said_to_be_a_loss() -> None:
+    entries = [text(5, 1, 1), text(5, 4, 1), text(9, 2, 2)]
+    lines = [line.text for line in shown(entries, a_job(2, 9), (0, 0), None)]
+    lost = "lost on the way from the worker"
+    assert lines == ["5.1", f"2 entries were {lost}", "5.4", f"1 entry was {lost}", "9.2"]
+
+
+def test_a_page_goes_on_where_the_one_before_ended() -> None:
+    assert [line.text for line in shown([text(5, 4, 1)], a_job(1, 5), (5, 3), None)] == ["5.4"]
+
+
+def test_one_attempt_alone() -> None:
+    entries = [text(5, 1, 1), text(9, 1, 2), text(9, 2, 2)]
+    lines = shown(entries, a_job(2, 9), (0, 0), 2)
+    assert [(line.attempt, line.text) for line in lines] == [(2, "9.1"), (2, "9.2")]
+
+
+def test_plain_text_of_other_workers_and_steps_are_shown_progress_is_not() -> None:
+    entries = [
+        text(5, 1),
+        KeptEntry(5, 2, LogKind.PROGRESS, AT, b""),
+        KeptEntry(5, 3, LogKind.STEP, AT, b"on"),
+    ]
+    lines = list(shown(entries, a_job(4, 5), (0, 0), None))
+    assert [(line.stream, line.attempt, line.text, line.at) for line in lines] == [
+        ("", 4, "raw \\xff", AT),
+        ("step", 4, "on", AT),
+    ]

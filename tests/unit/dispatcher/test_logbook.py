@@ -1,0 +1,73 @@
+"""An attempt's end waits for what it said before, and for nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import cast
+from uuid import UUID
+
+from longshore.dispatcher.logbook import MOST_ENTRIES, Logbook
+from longshore.errors import StoreUnavailable
+from longshore.model.job import LogEntry, LogKind
+from longshore.ports import Store
+from longshore.testing.virtual import run_virtually
+
+JOB = UUID(int=7)
+
+
+class Shelf:
+    """The one verb of a store that matters here; it answers when told to."""
+
+    def __init__(self) -> None:
+        self.kept: list[int] = []
+        self.open = asyncio.Event()
+        self.outages = 0
+
+    async def log(self, entries: Sequence[LogEntry]) -> None:
+        await self.open.wait()
+        if self.outages:
+            self.outages -= 1
+            raise StoreUnavailable("away")
+        self.kept += [entry.seq for entry in entries]
+
+
+def said(token: int, *numbers: int) -> list[LogEntry]:
+    return [LogEntry(JOB, token, number, LogKind.TEXT, b"") for number in numbers]
+
+
+def test_an_end_waits_until_its_log_is_written_even_through_an_outage() -> None:
+    async def story() -> None:
+        shelf, ends, outages = Shelf(), list[int](), list[StoreUnavailable]()
+        written = asyncio.Event()
+        book = Logbook(cast(Store, shelf), outages.append)
+        shelf.outages = 3
+        book.add(said(1, 1, 2))
+        book.after(1, lambda: ends.append(1))
+        book.after(2, lambda: ends.append(2))
+        assert ends == [2]
+        shelf.open.set()
+        book.after(1, written.set)
+        await written.wait()
+        assert ends == [2, 1]
+        assert shelf.kept == [1, 2]
+        assert len(outages) == 3
+        assert not book.unwritten
+        await book.close()
+
+    run_virtually(story())
+
+
+def test_past_the_bound_the_oldest_go_and_their_ends_do_not_wait() -> None:
+    async def story() -> None:
+        shelf, ends = Shelf(), list[int]()
+        book = Logbook(cast(Store, shelf), lambda error: None)
+        book.add(said(1, 1))
+        book.after(1, lambda: ends.append(1))
+        book.add(said(2, *range(1, MOST_ENTRIES + 1)))
+        assert ends == [1]
+        shelf.open.set()
+        await book.close()
+        assert shelf.kept == list(range(1, MOST_ENTRIES + 1))
+
+    run_virtually(story())

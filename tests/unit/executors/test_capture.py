@@ -1,0 +1,122 @@
+"""What jobs print and log is caught line by line, for the attempt that says it, within bounds."""
+
+from __future__ import annotations
+
+import threading
+
+from longshore.executors.rationing import LAST_LINES, Ration
+from longshore.model.job import LogKind
+from longshore.model.log import LogLimits, unpack_line
+from longshore.wire.messages import Assignment
+
+from .stand import Stand, result_of
+
+
+def texts(ration: Ration) -> list[str]:
+    ration.end()
+    return [one.line(1).text for one in ration.take()]
+
+
+def said(stand: Stand, assignment: Assignment) -> list[tuple[str, str, str]]:
+    """Stream, level and text of every line."""
+    lines = [unpack_line(entry.data) for entry in stand.said_by(assignment, LogKind.TEXT)]
+    return [(line.stream, line.level, line.text) for line in lines]
+
+
+def test_pieces_become_lines_and_the_last_needs_no_end() -> None:
+    ration = Ration(LogLimits())
+    assert not ration.write("stdout", b"one ")
+    assert ration.write("stdout", b"line\ntwo\n\nthree")
+    assert texts(ration) == ["one line", "two", "", "three"]
+
+
+def test_streams_and_threads_do_not_mix_their_lines() -> None:
+    ration = Ration(LogLimits())
+    ration.write("stdout", b"out ")
+    ration.write("stderr", b"err ")
+    thread = threading.Thread(target=lambda: ration.write("stdout", b"thread "))
+    thread.start()
+    thread.join()
+    ration.write("stdout", b"put\n")
+    ration.write("stderr", b"or\n")
+    assert texts(ration) == ["out put", "err or", "thread "]
+
+
+def test_a_long_line_is_cut_between_characters_and_never_gathered_whole() -> None:
+    ration = Ration(LogLimits(line_bytes=100))
+    for _ in range(10_000):
+        ration.write("stdout", "ä".encode() * 100)
+    (piece,) = ration._pieces.values()
+    assert len(piece) <= 101
+    (text,) = texts(ration)
+    assert text == "ä" * 48 + "…"
+
+
+def test_bytes_that_are_no_text_are_shown_and_characters_may_come_in_halves() -> None:
+    ration = Ration(LogLimits())
+    ration.write("stdout", b"\xff\x00 \xc3")
+    ration.write("stdout", b"\xa4\n")
+    assert texts(ration) == ["\\xff\x00 ä"]
+
+
+def test_what_a_progress_bar_wrote_over_is_gone() -> None:
+    ration = Ration(LogLimits())
+    for percent in range(0, 101, 10):
+        ration.write("stderr", f"\r{percent}%".encode())
+    ration.write("stderr", b"\nnext\r\n")
+    assert texts(ration) == ["100%", "next"]
+
+
+def test_past_the_bound_lines_are_counted_and_the_last_kept() -> None:
+    ration = Ration(LogLimits(entries=10))
+    for number in range(1000):
+        ration.write("stdout", b"%d\n" % number)
+    kept = texts(ration)
+    left_out = 1000 - 10 - LAST_LINES
+    assert kept[:10] == [str(number) for number in range(10)]
+    assert kept[10].startswith(f"{left_out} lines were left out")
+    assert kept[11:] == [str(number) for number in range(1000 - LAST_LINES, 1000)]
+
+
+def test_bytes_are_bounded_too() -> None:
+    ration = Ration(LogLimits(bytes=1000))
+    for _ in range(1000):
+        ration.write("stdout", b"x" * 99 + b"\n")
+    assert len(texts(ration)) == 11 + 1 + LAST_LINES
+
+
+async def test_a_plain_job_is_heard_on_every_way(stand: Stand) -> None:
+    await stand.open_child()
+    assignment = stand.start("speak")
+    result_of(await stand.report_of(assignment))
+    assert said(stand, assignment) == [
+        ("stdout", "", "printed"),
+        ("stderr", "", "to stderr"),
+        ("log", "WARNING", "logged 1"),
+        ("log", "INFO", "bound"),
+        ("stdout", "", "\\xff bytes"),
+        ("stdout", "", "no end"),
+    ]
+
+
+async def test_coroutines_of_one_process_are_kept_apart(stand: Stand) -> None:
+    await stand.open_coroutine()
+    both = [stand.start("speak_in_turns", name=name) for name in ("one", "two")]
+    for assignment, name in zip(both, ("one", "two"), strict=True):
+        result_of(await stand.report_of(assignment))
+        wanted = [("stdout", "", f"{name} {turn}") for turn in range(3)]
+        assert said(stand, assignment) == [*wanted, ("stdout", "", f"{name} in a thread")]
+
+
+async def test_what_handlers_print_is_heard_once(stand: Stand) -> None:
+    await stand.open_child()
+    assignment = stand.start("configure_and_log")
+    result_of(await stand.report_of(assignment))
+    assert said(stand, assignment) == [("log", "ERROR", "only once")]
+
+
+async def test_a_crashed_job_is_heard_up_to_its_death(stand: Stand) -> None:
+    await stand.open_child()
+    assignment = stand.start("speak_and_die")
+    await stand.report_of(assignment)
+    assert said(stand, assignment)[0] == ("stdout", "", "last words")
