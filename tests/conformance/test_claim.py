@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from itertools import pairwise
 
+from longshore.core.lanes import lane_of
 from longshore.model.job import JobState, Options, Outcome, Submission
 from longshore.model.worker import Seat, Want
 from longshore.ports import Batch
@@ -298,3 +299,17 @@ async def test_concurrent_batches_of_one_store_all_take_effect(scene: Scene) -> 
     claimed = [attempt.id for answer in answers for attempt in answer.claimed]
     left = [attempt.id for attempt in await scene.claim(seat, most=40)]
     assert sorted([*claimed, *left]) == sorted(job.id for group in groups for job in group)
+
+
+async def test_a_pump_tells_how_many_jobs_it_took_from_which_lane(scene: Scene) -> None:
+    """A dispatcher that believes a lane empty does not look into it again for a while."""
+    kinds = ["fetch", "fetch", "fetch", "resize", "mail"]
+    jobs = [a_job(kind=kind) for kind in kinds]
+    await scene.accepted(*jobs)
+    fetch, resize, mail = (lane_of("default", kind, "").hash for kind in dict.fromkeys(kinds))
+    seat = await scene.attend()
+    wants = [Want((fetch,), (seat, seat)), Want((resize, mail), (seat,) * 5)]
+    pumped = await scene.store.pump(scene.dispatcher, Batch(wants=wants))
+    assert dict(pumped.taken) == {fetch: 2, resize: 1, mail: 1}
+    again = await scene.store.pump(scene.dispatcher, Batch(wants=wants))
+    assert dict(again.taken) == {fetch: 1}

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
 
+from longshore.cli import machine
 from longshore.cli.machine import has_ended, process_mark
-
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /proc")
 
 
 @pytest.fixture
@@ -62,3 +60,19 @@ def test_a_process_of_another_machine_with_a_number_that_is_free_here_is_left_al
     other.kill()
     other.wait()
     assert not has_ended(f"elsewhere {boot} {numbers} {pid} {started}")
+
+
+def test_where_processes_cannot_be_told_apart_none_is_said_to_have_ended(
+    other: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where there is no /proc: then the lease decides."""
+    mark = process_mark(other.pid)
+    other.kill()
+    other.wait()
+
+    def nowhere() -> str:
+        raise FileNotFoundError("/proc")
+
+    monkeypatch.setattr(machine, "_place", nowhere)
+    assert process_mark() == ""
+    assert not has_ended(mark)
