@@ -52,18 +52,24 @@ from longshore.wire.messages import Assignment, Attempt, Report, Stats
 
 
 class Batch(Struct, frozen=True):
-    """What goes to the store in one transaction: finishes first, then submits, then claims."""
+    """What goes to the store in one transaction: finishes first, then submits, then claims.
+
+    `seats`, if there are any, are one for each submit: a job that is new and can run now starts
+    there at once, if that worker may have it, and is ready for anybody if not.
+    """
 
     finishes: Sequence[Finish] = ()
     submits: Sequence[Submission] = ()
     wants: Sequence[Want] = ()
+    seats: Sequence[Seat | None] = ()
 
 
 class Pumped(Struct, frozen=True):
     """The answers to a batch, finishes and submits item by item in the order given.
 
-    `freed` are the lanes that the finishes and submits made jobs ready in, `taken` is from which
-    lanes how many were claimed.
+    `claimed` begins with the submits that were seated at once. `freed` are the
+    lanes that the finishes and submits made jobs ready in, `taken` is from which lanes how many of
+    the ready ones were claimed.
     """
 
     finished: list[Finished]

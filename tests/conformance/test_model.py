@@ -154,6 +154,22 @@ class SameAnswers(RuleBasedStateMachine):
 
     @rule(
         dispatcher=st.sampled_from([DISPATCHERS[0], *DISPATCHERS]),
+        seated=st.lists(st.tuples(submissions, st.none() | places), min_size=1, max_size=4),
+        again=st.none() | choice,
+    )
+    def submit_seated(
+        self,
+        dispatcher: UUID,
+        seated: list[tuple[Submission, Place | None]],
+        again: int | None,
+    ) -> None:
+        if again is not None and self.submissions:
+            seated = [*seated, (pick(self.submissions, again), seated[0][1])]
+        submits, seats = self.sitting(seated)
+        self.pump(dispatcher, [], submits, [], seats)
+
+    @rule(
+        dispatcher=st.sampled_from([DISPATCHERS[0], *DISPATCHERS]),
         some=st.lists(places, min_size=2, max_size=5),
     )
     def claim(self, dispatcher: UUID, some: list[Place]) -> None:
@@ -171,24 +187,38 @@ class SameAnswers(RuleBasedStateMachine):
     @rule(
         dispatcher=st.sampled_from(DISPATCHERS),
         finishing=st.lists(ends, max_size=2),
-        submits=st.lists(submissions, max_size=2),
+        seated=st.lists(st.tuples(submissions, st.none() | places), max_size=2),
         wishing=st.lists(wishes, max_size=2),
     )
     def do_all_at_once(
         self,
         dispatcher: UUID,
         finishing: list[End],
-        submits: list[Submission],
+        seated: list[tuple[Submission, Place | None]],
         wishing: list[tuple[list[int], list[Place]]],
     ) -> None:
         wants = [Want(tuple(lanes), self.seats(some)) for lanes, some in wishing]
-        self.pump(dispatcher, finishing, submits, wants)
+        submits, seats = self.sitting(seated)
+        self.pump(dispatcher, finishing, submits, wants, seats)
+
+    def sitting(
+        self, seated: list[tuple[Submission, Place | None]]
+    ) -> tuple[list[Submission], list[Seat | None]]:
+        jobs = [job for job, _ in seated]
+        return jobs, [None if place is None else self.seats([place])[0] for _, place in seated]
 
     def pump(
-        self, dispatcher: UUID, finishing: list[End], submits: list[Submission], wants: list[Want]
+        self,
+        dispatcher: UUID,
+        finishing: list[End],
+        submits: list[Submission],
+        wants: list[Want],
+        seats: Sequence[Seat | None] = (),
     ) -> None:
         model, real = (
-            self.run(store.pump(dispatcher, Batch(self.finishes(finishing, side), submits, wants)))
+            self.run(
+                store.pump(dispatcher, Batch(self.finishes(finishing, side), submits, wants, seats))
+            )
             for side, store in enumerate(self.stores)
         )
         self.submissions += submits

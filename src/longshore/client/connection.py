@@ -54,9 +54,9 @@ Connect = Callable[[str, OnMessages], Link]
 """Opens a link to an address."""
 
 DEFAULT_ADDRESS = "tcp://127.0.0.1:7702"
-MAX_CHUNK_JOBS = 2_000
+MAX_CHUNK_JOBS = 500
 MAX_CHUNK_BYTES = 16 * 1024 * 1024
-CHUNKS_IN_FLIGHT = 4
+CHUNKS_IN_FLIGHT = 8
 
 T = TypeVar("T")
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from uuid import UUID
 
+from longshore.core.intake import Patience
 from longshore.core.lanes import lane_of
 from longshore.dispatcher.attendant import Attendant
 from longshore.dispatcher.ends import Ends
@@ -23,7 +24,7 @@ from longshore.dispatcher.losses import Losses
 from longshore.dispatcher.plain import PlainAttendant
 from longshore.dispatcher.plain_clients import PlainClients
 from longshore.dispatcher.pulse import Alarm, Pulse
-from longshore.dispatcher.pump import Pump, by_session
+from longshore.dispatcher.pump import Plan, Pump, by_session
 from longshore.dispatcher.requests import Requests
 from longshore.dispatcher.roster import Roster
 from longshore.dispatcher.settings import DispatcherSettings
@@ -31,7 +32,6 @@ from longshore.dispatcher.waiters import Waiters
 from longshore.errors import StoreUnavailable
 from longshore.model.ids import make_id
 from longshore.model.job import Outcome, Submission
-from longshore.model.worker import Want
 from longshore.ports import Batch, Clock, HasEnded, Link, OnLost, OnMessages, Pumped, Store
 
 log = logging.getLogger("longshore.dispatcher")
@@ -109,8 +109,10 @@ class Dispatcher:
             self.id,
             max_batch=self._settings.max_batch,
             overlap_from=self._settings.overlap_from,
+            patience=Patience(self._settings.seat_wait_s, self._settings.max_seat_wait_s),
             random=self._random,
-            wants=self._wants,
+            seats=self._roster.seats,
+            plan=self._plan,
             on_pumped=self._pumped,
             on_more=self._expect,
             on_doubt=self._roster.doubt,
@@ -202,9 +204,12 @@ class Dispatcher:
 
     # what the pump asks and tells
 
-    def _wants(self, submits: Sequence[Submission]) -> list[Want]:
-        self._expect(submits)
-        return self._roster.wants(self._settings.max_batch)
+    def _plan(self, submits: Sequence[Submission]) -> Plan:
+        seats = self._roster.seat(submits)
+        unseated = [job for job, seat in zip(submits, seats, strict=True) if seat is None]
+        if unseated:
+            self._expect(unseated)
+        return Plan(self._roster.wants(self._settings.max_batch), seats)
 
     def _expect(self, submits: Sequence[Submission]) -> None:
         lanes = Counter(lane_of(job.queue, job.kind, job.target) for job in submits)
@@ -215,6 +220,9 @@ class Dispatcher:
         for seat, attempts in by_session(pumped.claimed).items():
             self._attendant.give(seat, attempts)
         self._roster.cool(batch.wants, pumped.taken)
+        seated = len(pumped.claimed) - sum(pumped.taken.values())
+        if seated < sum(seat is not None for seat in batch.seats):
+            self._roster.heat(pumped.freed)
         if any(end.outcome is not Outcome.SUCCEEDED or end.outbox for end in batch.finishes):
             self._roster.heat(pumped.freed)
         # A batch has room for some lanes only. Those that gave nothing are not looked into again.

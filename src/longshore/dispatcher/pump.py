@@ -1,13 +1,14 @@
 """The pump: finishes, submits and claims go to the store in one transaction after the other.
 
-Each batch takes all that arrived while the one before it was under way, so a busy store sees few
-large transactions, and an idle one sees a single job at once. Only one batch at a time claims: two
-would reach for the same jobs. But when much has piled up behind it, a second one takes finishes and
-submits meanwhile, so that neither the store nor this process waits for the other. A batch whose
-answer got lost is
-simply sent again: submits are known by their id, finishes by their token. A claim cannot be
-repeated, so after a lost answer the sessions it was made for are `doubted`, and what the store has
-placed on them is read back.
+Each batch takes what arrived while the one before it was under way, so a busy store sees few large
+transactions, and an idle one sees a single job at once. Only one batch at a time gives jobs to
+workers, whether it claims them or seats them as they are submitted (see `core.intake`): two would
+reach for the same seats. But when much has piled up behind it, a second one takes finishes, and
+submits that must wait anyway, so that neither the store nor this process waits for the other.
+
+A batch whose answer got lost is simply sent again: submits are known by their id, finishes by their
+token. What was given to workers cannot be repeated, so after a lost answer their sessions are
+`doubted`, and what the store has placed on them is read back.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from random import Random
+from typing import Final, NamedTuple
 from uuid import UUID
 
+from longshore.core.intake import Patience, Seats, room
 from longshore.errors import StoreUnavailable
 from longshore.model.job import Claimed, Finish, Finished, Refused, Submission, Submitted
 from longshore.model.worker import Seat, Want
@@ -33,13 +36,25 @@ class Order:
     def __init__(self, jobs: Sequence[Submission]) -> None:
         self.jobs = jobs
         self.answers: list[Answer] = []
-        self.done: asyncio.Future[list[Answer]] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        self.at = loop.time()
+        self.done: asyncio.Future[list[Answer]] = loop.create_future()
 
     def take(self, answers: Sequence[Answer]) -> None:
         """Some of the jobs were answered, in order."""
         self.answers.extend(answers)
         if len(self.answers) == len(self.jobs) and not self.done.done():
             self.done.set_result(self.answers)
+
+
+class Plan(NamedTuple):
+    """What to claim, and a seat for each submit that can begin at once."""
+
+    wants: list[Want]
+    seats: Sequence[Seat | None]
+
+
+NO_PLAN: Final = Plan([], ())
 
 
 class Pump:
@@ -52,8 +67,10 @@ class Pump:
         *,
         max_batch: int,
         overlap_from: int,
+        patience: Patience,
         random: Random,
-        wants: Callable[[Sequence[Submission]], list[Want]],
+        seats: Callable[[], Seats],
+        plan: Callable[[Sequence[Submission]], Plan],
         on_pumped: Callable[[Batch, Pumped], None],
         on_more: Callable[[Sequence[Submission]], None],
         on_doubt: Callable[[Sequence[Seat]], None],
@@ -63,8 +80,10 @@ class Pump:
         self._dispatcher = dispatcher
         self._max_batch = max_batch
         self._overlap_from = overlap_from
+        self._patience = patience
         self._random = random
-        self._wants = wants
+        self._seats = seats
+        self._plan = plan
         self._on_pumped = on_pumped
         self._on_more = on_more
         self._on_doubt = on_doubt
@@ -76,6 +95,8 @@ class Pump:
         self._is_overlapping = False
         self._missed = False
         self._outages = 0
+        self._is_holding = False
+        self._free_at = 0.0
         self.queued_submits = 0
 
     def submit(self, jobs: Sequence[Submission]) -> asyncio.Future[list[Answer]]:
@@ -102,14 +123,21 @@ class Pump:
             while True:
                 await self._wake.wait()
                 self._wake.clear()
+                if not self._is_overlapping and self._has_much():
+                    self._is_overlapping = True
+                    strokes.create_task(self._overlapping_stroke())
                 if not self._is_claiming:
                     self._is_claiming = True
                     strokes.create_task(self._stroke())
-                elif not self._is_overlapping and self._queued >= self._overlap_from:
-                    self._is_overlapping = True
-                    strokes.create_task(self._overlapping_stroke())
                 else:
                     self._missed = True
+
+    def _has_much(self) -> bool:
+        """Whether a second transaction is worth its while."""
+        much = len(self._finishes)
+        if self._is_claiming and self._seats().are_taken:
+            much += self.queued_submits
+        return much >= self._overlap_from
 
     async def _stroke(self) -> None:
         await self._patiently(claims=True)
@@ -131,13 +159,9 @@ class Pump:
         self._missed = True
 
     def _look_again(self) -> None:
-        if self._missed or self._queued:
+        if self._missed or self._finishes or (self._orders and not self._is_holding):
             self._missed = False
             self._wake.set()
-
-    @property
-    def _queued(self) -> int:
-        return self.queued_submits + len(self._finishes)
 
     async def drain(self) -> None:
         """Commits what is queued, without claiming anything more."""
@@ -147,10 +171,11 @@ class Pump:
 
     async def _round(self, claims: bool) -> bool:
         """One transaction; False if the store was away."""
-        orders, finishes = self._take_orders(), self._take_finishes()
+        orders = self._take_orders(self._room(claims))
+        finishes = self._take_finishes()
         submits = [job for order, start, end in orders for job in order.jobs[start:end]]
-        wants = self._wants(submits) if claims else []
-        batch = Batch([finish for finish, _ in finishes], submits, wants)
+        wants, seats = self._plan(submits) if claims else NO_PLAN
+        batch = Batch([finish for finish, _ in finishes], submits, wants, seats)
         if not (batch.finishes or batch.submits or batch.wants):
             return True
         self.queued_submits -= len(submits)
@@ -160,7 +185,8 @@ class Pump:
             self.queued_submits += len(submits)
             self._orders.extendleft(reversed(orders))
             self._finishes.extendleft(reversed(finishes))
-            self._on_doubt([seat for want in batch.wants for seat in want.seats])
+            wanted = [seat for want in wants for seat in want.seats]
+            self._on_doubt([*wanted, *(seat for seat in seats if seat is not None)])
             self._on_outage(error)
             return False
         self._deliver(batch, pumped, orders, finishes)
@@ -184,12 +210,31 @@ class Pump:
         for (finish, on_finished), finished in zip(finishes, pumped.finished, strict=True):
             on_finished(finish, finished)
 
-    def _take_orders(self) -> list[tuple[Order, int, int]]:
+    def _room(self, claims: bool) -> int:
+        """How many submits to take. While it is none, what wait for seats are looked at again."""
+        seats, loop = self._seats(), asyncio.get_running_loop()
+        self._is_holding = False
+        if not self._orders or not (claims or seats.are_taken):
+            return 0
+        now = loop.time()
+        if seats.free:
+            self._free_at = now
+        oldest_s = now - self._orders[0][0].at
+        found = room(seats, self._max_batch, self._patience, now - self._free_at, oldest_s)
+        if not found:
+            self._is_holding = True
+            loop.call_later(self._patience.none_free_s, self._wake.set)
+        return found
+
+    def _take_orders(self, room: int) -> list[tuple[Order, int, int]]:
         taken: list[tuple[Order, int, int]] = []
-        room = self._max_batch
-        while self._orders and self._orders[0][2] - self._orders[0][1] <= room:
-            taken.append(self._orders.popleft())
-            room -= taken[-1][2] - taken[-1][1]
+        while self._orders and room > 0:
+            order, start, end = self._orders.popleft()
+            middle = min(end, start + room)
+            taken.append((order, start, middle))
+            room -= middle - start
+            if middle < end:
+                self._orders.appendleft((order, middle, end))
         return taken
 
     def _take_finishes(self) -> list[tuple[Finish, OnFinished]]:

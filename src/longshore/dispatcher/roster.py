@@ -9,7 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
-from longshore.core.placement import Place, Profile
+from longshore.core.intake import Seats
+from longshore.core.lanes import lane_of
+from longshore.core.placement import Place, Profile, seat
+from longshore.model.job import Submission
 from longshore.model.worker import KindInfo, Lane, Pool, Seat, Want
 from longshore.wire.dispatcher_side import Attendance
 
@@ -31,6 +34,7 @@ class Roster:
         self._asked = 0
         self._turn = 0
         self._doubted: set[Seat] = set()
+        self._seated: set[tuple[Profile, Pool]] = set()
 
     def __iter__(self) -> Iterator[Attendance]:
         return iter(list(self._by_worker.values()))
@@ -160,6 +164,50 @@ class Roster:
 
     # wants
 
+    def seats(self) -> Seats:
+        """How many seats are free; if jobs are ready for some, how many of those."""
+        free = wanted_free = 0
+        wanted = False
+        for profile, members in self._profiles.values():
+            for pool, lanes in profile.lanes.items():
+                some = sum(max(0, one.open_slots.get(pool, 0)) for one in members.values())
+                free += some
+                if not lanes.isdisjoint(self._hot):
+                    wanted = True
+                    wanted_free += some
+        return Seats(wanted_free if wanted else free, wanted)
+
+    def seat(self, jobs: Sequence[Submission]) -> Sequence[Seat | None]:
+        """Seats for those of these jobs that can begin at once, before whom nobody waits.
+
+        They stay in this order, more urgent ones first. What is seated is not expected in its lane.
+        """
+        self._seated.clear()
+        lanes = [lane_of(job.queue, job.kind, job.target) for job in jobs]
+        self.learn(dict.fromkeys(lanes))
+        order: Sequence[int] = range(len(jobs))
+        if len({job.priority for job in jobs}) > 1:
+            order = sorted(order, key=lambda place: -jobs[place].priority)
+        waiting: dict[int, list[int]] = {}
+        for place in order:
+            job = jobs[place]
+            if job.run_at is None and job.delay_s is None:
+                waiting.setdefault(lanes[place].hash, []).append(place)
+        seats: list[Seat | None] = [None] * len(jobs)
+        for profile, members, pool in self._in_turn():
+            served = profile.lanes[pool] & waiting.keys()
+            if not served or not profile.lanes[pool].isdisjoint(self._hot):
+                continue
+            places = [place for lane in served for place in waiting[lane]]
+            found = seat(self._places(members, pool), len(places))
+            if found:
+                self._seated.add((profile, pool))
+            for place, one in zip(places, found, strict=False):
+                seats[place] = one
+            for lane in served:
+                waiting[lane] = [place for place in waiting[lane] if seats[place] is None]
+        return seats
+
     def wants(self, most: int) -> list[Want]:
         """What to claim now: at most `most` jobs, for workers with free slots and in no doubt.
 
@@ -169,7 +217,7 @@ class Roster:
         found: list[Want] = []
         for profile, members, pool in self._in_turn():
             lanes = profile.lanes[pool] & self._hot.keys()
-            if most <= 0 or not lanes:
+            if most <= 0 or not lanes or (profile, pool) in self._seated:
                 continue
             some = int(min(most, sum(self._hot[lane] for lane in lanes)))
             want = profile.want(lanes, self._places(members, pool), some)

@@ -86,6 +86,12 @@ class DispatcherSettings(Struct, frozen=True, kw_only=True):
     overlap_from: int = 250
     """So many submits and finishes, queued behind a transaction, are worth a second beside it."""
 
+    seat_wait_s: float = 0.025
+    """How long a submit waits for a worker's slot while none comes free, before it is queued."""
+
+    max_seat_wait_s: float = 0.5
+    """How long submits wait while slots come free one by one, before they are queued."""
+
     max_value_bytes: int = 1024 * 1024
     """The largest arguments or result of a job."""
 

@@ -106,7 +106,9 @@ class PostgresStore(PostgresPruning, PostgresKeeper, PostgresLogs):
         async def work(tx: Transaction) -> Drawn:
             return await self._pump.run(tx, dispatcher, batch)
 
-        drawn = await self._pumping.run(work)
+        drawn = await self._pump.alone(self._pumping, dispatcher, batch)
+        if drawn is None:
+            drawn = await self._pumping.run(work)
         self._pump.committed(drawn)
         self._tallied += drawn.tallied
         if drawn.left_some:

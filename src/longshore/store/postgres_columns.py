@@ -8,7 +8,7 @@ from uuid import UUID
 from longshore.core.lanes import lane_of
 from longshore.model.job import Refused, Submission, Submitted
 from longshore.model.worker import Lane
-from longshore.store.rows import pack_options
+from longshore.store.rows import body_or_why, micros, pack_options, utc_now
 
 Item = tuple[Submission, int]
 """A submission and the hash of its body."""
@@ -16,9 +16,16 @@ Item = tuple[Submission, int]
 Answer = Submitted | Refused
 
 
+def sound_items(jobs: Sequence[Submission]) -> list[Item]:
+    """Those of the jobs that can be stored, as far as that is known without the database."""
+    now = micros(utc_now())
+    bodies = ((job, body_or_why(job, now)) for job in jobs)
+    return [(job, body) for job, body in bodies if isinstance(body, int)]
+
+
 def runs(items: list[Item]) -> list[list[Item]]:
     """The items in stretches that hold no id twice: what became of the first decides."""
-    if len({job.id for job, _ in items}) == len(items):
+    if len({job.id.int for job, _ in items}) == len(items):
         return [items] if items else []
     runs: list[dict[UUID, Item]] = [{}]
     for item in items:

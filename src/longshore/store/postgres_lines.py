@@ -35,6 +35,11 @@ TURNS: Final = 5
 
 _SWITCH: Final = {"on": True, "true": True, "1": True, "off": False, "false": False, "0": False}
 _BEGIN: Final = "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE"
+_STATEMENTS: Final = {
+    "default_transaction_isolation": "read committed",
+    "default_transaction_read_only": "off",
+}
+"""The same for statements outside of a transaction."""
 
 
 class Address(Struct, frozen=True):
@@ -180,6 +185,7 @@ class Lines:
             "idle_in_transaction_session_timeout": milliseconds,
         }
         self._begin = _begin(address, self._settings)
+        self._settings |= _STATEMENTS
         # Without prepared statements parse and execute are two messages, which only a transaction
         # keeps on one connection of the server; with them, a read needs none.
         self._bare = bare and address.prepared
@@ -211,6 +217,23 @@ class Lines:
         raise StoreUnavailable(
             f"{self._address.name}: other transactions got in the way {TURNS} times; try again"
         )
+
+    async def alone(self, sql: str, *values: object) -> list[asyncpg.Record] | None:
+        """The rows of a statement that is a transaction of its own; None if it cannot be.
+
+        It cannot where sessions are shared, or if what stands in its way needs a second look.
+        """
+        if not self._address.prepared:
+            return None
+        try:
+            async with self._connection() as connection:
+                return await connection.fetch(sql, *values)
+        except _REPEATED:
+            return None
+        except Exception as error:
+            if is_data_error(error):
+                return None
+            raise _translated(error, self._address) from error
 
     async def execute(self, sql: str) -> None:
         """Sends one message of statements that answer nothing."""

@@ -8,20 +8,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 from uuid import UUID
 
 import asyncpg
 from msgspec import Struct
 
-from longshore.model.job import Claimed, JobState, Refused, Submitted
+from longshore.model.job import Claimed, JobState, Refused, Submission, Submitted
 from longshore.model.worker import Seat, Want
 from longshore.ports import Batch, Pumped
+from longshore.store.postgres_columns import columns, lane_of_item, runs, sound_items
 from longshore.store.postgres_finish import Records
-from longshore.store.postgres_lines import Transaction
+from longshore.store.postgres_lines import Lines, Transaction
 from longshore.store.postgres_marks import Look, Marks, Place, Took
-from longshore.store.postgres_sql import CLAIM, CODES
-from longshore.store.postgres_submit import Intake
+from longshore.store.postgres_sql import CLAIM, CODES, SUBMIT_ALONE
+from longshore.store.postgres_submit import Intake, Seating
 from longshore.store.rows import unpack_options
 
 _READY: Final = CODES[JobState.READY]
@@ -64,7 +66,7 @@ class Pump:
         """Finishes first, then submits, then claims."""
         records = Records(tx, self.marks)
         finished = await records.record(batch.finishes) if batch.finishes else []
-        intake = Intake(tx, self._lanes)
+        intake = Intake(tx, self._lanes, self._seating(dispatcher, batch))
         submitted = await _accept(records, intake, batch)
         claimed: list[Claimed] = []
         readings: list[Reading] = []
@@ -73,8 +75,49 @@ class Pump:
                 readings += await self._claim(tx, dispatcher, want, claimed)
         freed = records.freed + intake.freed
         taken = sum((reading.counts for reading in readings), Counter[int]())
-        pumped = Pumped(finished, submitted, claimed, frozenset(freed), taken)
+        pumped = Pumped(finished, submitted, intake.seated + claimed, frozenset(freed), taken)
         return Drawn(pumped, bool(freed - taken), intake.new_lanes, readings, tx.tallied)
+
+    async def alone(self, lines: Lines, dispatcher: UUID, batch: Batch) -> Drawn | None:
+        """Runs a batch of nothing but submits as a single statement; None if it takes more."""
+        if batch.finishes or batch.wants:
+            return None
+        items = sound_items(batch.submits)
+        if len(items) < len(batch.submits) or len(runs(items)) > 1:
+            return None
+        if not self._lanes.issuperset(lane_of_item(item).hash for item in items):
+            return None
+        seating = self._seating(dispatcher, batch) or Seating(dispatcher, 0.0, {})
+        rows = await lines.alone(SUBMIT_ALONE, *columns(items), *seating.columns(items))
+        if rows is None:
+            return None
+        states = Counter((row["lane"], row["state"]) for row in rows)
+        freed = frozenset(lane for lane, state in states if state == _READY)
+        seated, tallied = seating.began(items, rows), len(states)
+        if len(rows) == len(items):
+            submitted: list[Submitted | Refused] = [
+                Submitted(job.id, row["number"]) for (job, _), row in zip(items, rows, strict=True)
+            ]
+        else:
+            # Some were there before. By now all others are too: it is safe to submit them again.
+            rest = await lines.run(partial(self._again, dispatcher, batch.submits))
+            submitted, tallied = rest.pumped.submitted, tallied + rest.tallied
+            freed |= rest.pumped.freed
+        pumped = Pumped([], submitted, seated, freed)
+        return Drawn(pumped, bool(freed), set(), [], tallied)
+
+    async def _again(
+        self, dispatcher: UUID, submits: Sequence[Submission], tx: Transaction
+    ) -> Drawn:
+        return await self.run(tx, dispatcher, Batch(submits=submits))
+
+    def _seating(self, dispatcher: UUID, batch: Batch) -> Seating | None:
+        if not batch.seats:
+            return None
+        seats: dict[int, Seat | None] = {}
+        for job, seat in zip(batch.submits, batch.seats, strict=True):
+            seats.setdefault(job.id.int, seat)
+        return Seating(dispatcher, self._expiry_margin_s, seats)
 
     def committed(self, drawn: Drawn) -> None:
         """Remembers what is now certain."""
@@ -130,6 +173,7 @@ async def _accept(records: Records, intake: Intake, batch: Batch) -> list[Submit
     sent = [job for _, _, job in records.sent]
     if not sent and not batch.submits:
         return []
+    intake.leave_unseated(sent)
     answers = await intake.accept([*sent, *batch.submits])
     if sent:
         await records.note(answers[: len(sent)])

@@ -97,20 +97,45 @@ _CLAIMED: Final = appended(
     info=NOTHING,
 )
 
-_INSERTED: Final = f"""
-WITH new AS (
+_MAY_SIT: Final = """ARRAY(
+    SELECT l.id IS NOT NULL
+    FROM unnest({workers}::uuid[], {sessions}::bigint[])
+        WITH ORDINALITY AS i (worker, session, place)
+    LEFT JOIN LATERAL (
+        SELECT w.id FROM longshore.worker AS w
+        WHERE w.id = i.worker AND CASE
+            WHEN w.alive AND NOT w.draining
+                THEN w.session = i.session AND w.dispatcher = {dispatcher}
+        END
+        FOR KEY SHARE SKIP LOCKED
+    ) AS l ON true
+    ORDER BY i.place
+)"""
+_READY: Final = str(CODES[S.READY])
+_RUNNING: Final = str(CODES[S.RUNNING])
+
+
+def _inserted(also: str, values: str, state: str, before: str = "") -> str:
+    """SQL that inserts what neither its id nor its unique key keeps out.
+
+    `also` are columns beyond the usual, `values` what goes there, `state` that of a job whose time
+    has come.
+    """
+    seats, seat = (", $15::integer[]", ", seat") if before else ("", "")
+    return f"""
+WITH {before} new AS (
     INSERT INTO longshore.job (
         id, body_hash, args, unique_key, run_at, lane, priority, kind, queue, target, options,
-        timeout_s, state, history
+        timeout_s, state, history{also}
     )
     SELECT
         n.id, n.body_hash, n.args, n.unique_key, n.due_at,
         ($8::bigint[])[n.shape], ($9::smallint[])[n.shape], ($10::text[])[n.shape],
         ($11::text[])[n.shape], ($12::text[])[n.shape], ($13::bytea[])[n.shape],
-        ($14::float8[])[n.shape], n.state, {first_entry("n.state")}
+        ($14::float8[])[n.shape], n.state, {values}
     FROM (
         SELECT d.*,
-            CASE WHEN d.due_at > now() THEN {CODES[S.DELAYED]} ELSE {CODES[S.READY]} END AS state
+            CASE WHEN d.due_at > now() THEN {CODES[S.DELAYED]} ELSE {state} END AS state
         FROM (
             SELECT i.*, CASE
                 WHEN i.delay_s IS NULL THEN i.run_at
@@ -118,28 +143,69 @@ WITH new AS (
             END AS due_at
             FROM unnest(
                 $1::uuid[], $2::bigint[], $3::bytea[], $4::integer[],
-                $5::text[], $6::timestamptz[], $7::float8[]
-            ) AS i (id, body_hash, args, shape, unique_key, run_at, delay_s)
+                $5::text[], $6::timestamptz[], $7::float8[]{seats}
+            ) AS i (id, body_hash, args, shape, unique_key, run_at, delay_s{seat})
         ) AS d
         OFFSET 0
     ) AS n
     ON CONFLICT DO NOTHING
-    RETURNING id, number, state, lane
+    RETURNING id, number, state, lane, token
 ),
 numbered AS (
     INSERT INTO longshore.job_number (number, id) SELECT number, id FROM new
 )"""
 
-SUBMIT: Final = f"""{_INSERTED}
-SELECT number, state, lane FROM new
-"""
-"""Arrays that nothing is known of may be shorter: the rest is NULL."""
 
-ENQUEUE: Final = f"""{_INSERTED},
+_TALLIED: Final = """
 tallied AS (
     INSERT INTO longshore.tally (lane, state, delta)
     SELECT lane, state, count(*) FROM new GROUP BY lane, state
+)"""
+_ACCEPTED: Final = _inserted("", first_entry("n.state"), _READY)
+_SEATED: Final = _inserted(
+    ", history_length, token, worker, session, attempt, started_at, expires_at",
+    f"""CASE WHEN n.state = {_RUNNING} THEN
+            {first_entry(_READY)} || ',["{S.RUNNING}",' || {_AT} || ',"'
+                || ($16::uuid[])[n.seat] || '",""]'
+            ELSE {first_entry("n.state")} END,
+        CASE WHEN n.state = {_RUNNING} THEN 2 ELSE 1 END,
+        CASE WHEN n.state = {_RUNNING} THEN nextval('longshore.token') ELSE 0 END,
+        CASE WHEN n.state = {_RUNNING} THEN ($16::uuid[])[n.seat] END,
+        CASE WHEN n.state = {_RUNNING} THEN ($17::bigint[])[n.seat] END,
+        CASE WHEN n.state = {_RUNNING} THEN 1 ELSE 0 END,
+        CASE WHEN n.state = {_RUNNING} THEN now() END,
+        CASE WHEN n.state = {_RUNNING}
+            THEN now() + (($14::float8[])[n.shape] + $19) * interval '1 s' END""",
+    f"""CASE
+                WHEN (SELECT seats FROM may)[d.seat] AND (SELECT queues FROM may)[d.shape]
+                THEN {_RUNNING} ELSE {_READY} END""",
+    f"""may AS MATERIALIZED (
+    SELECT {_MAY_SIT.format(workers="$16", sessions="$17", dispatcher="$18")} AS seats, ARRAY(
+        SELECT (
+            SELECT q.paused FROM longshore.queue AS q WHERE q.name = i.queue
+        ) IS NOT TRUE
+        FROM unnest($11::text[]) WITH ORDINALITY AS i (queue, place)
+        ORDER BY i.place
+    ) AS queues
+),""",
 )
+
+SUBMIT: Final = f"""{_ACCEPTED}
+SELECT id, number, state, lane, token FROM new
+"""
+"""Arrays that nothing is known of may be shorter: the rest is NULL."""
+
+SUBMIT_SEATED: Final = f"""{_SEATED}
+SELECT id, number, state, lane, token FROM new
+"""
+"""The same, and what can run at once is running at once, on the seats that may have it."""
+
+SUBMIT_ALONE: Final = f"""{_SEATED},{_TALLIED}
+SELECT id, number, state, lane, token FROM new
+"""
+"""The same as a transaction of its own, that needs neither BEGIN nor COMMIT."""
+
+ENQUEUE: Final = f"""{_ACCEPTED},{_TALLIED}
 SELECT id, number FROM new
 """
 """The same in the submitter's own transaction; in one statement, should it commit each by itself.
@@ -265,19 +331,7 @@ WITH seat AS MATERIALIZED (
     SELECT ARRAY(
         SELECT wish.place
         FROM unnest($3::integer[]) WITH ORDINALITY AS wish (place, turn)
-        WHERE (ARRAY(
-            SELECT l.id IS NOT NULL
-            FROM unnest($1::uuid[], $2::bigint[]) WITH ORDINALITY AS i (worker, session, place)
-            LEFT JOIN LATERAL (
-                SELECT w.id FROM longshore.worker AS w
-                WHERE w.id = i.worker AND CASE
-                    WHEN w.alive AND NOT w.draining
-                        THEN w.session = i.session AND w.dispatcher = $4
-                END
-                FOR KEY SHARE SKIP LOCKED
-            ) AS l ON true
-            ORDER BY i.place
-        ))[wish.place]
+        WHERE ({_MAY_SIT.format(workers="$1", sessions="$2", dispatcher="$4")})[wish.place]
         ORDER BY wish.turn
     ) AS places
 ),

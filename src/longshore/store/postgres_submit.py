@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Final, cast
 from uuid import UUID
 
 import asyncpg
+from msgspec import Struct
 
 from longshore.errors import StoreUnavailable
-from longshore.model.job import JobState, Submission, Submitted
+from longshore.model.job import Claimed, JobState, Submission, Submitted
+from longshore.model.worker import Seat
 from longshore.store.postgres_columns import Answer, Item, columns, lane_columns, lane_of_item, runs
 from longshore.store.postgres_lines import TURNS, Transaction, is_data_error
-from longshore.store.postgres_sql import ADD_LANES, CODES, HOLDERS, KNOWN, SUBMIT
+from longshore.store.postgres_sql import ADD_LANES, CODES, HOLDERS, KNOWN, SUBMIT, SUBMIT_SEATED
 from longshore.store.rows import (
     body_or_why,
     in_conflict,
@@ -21,16 +24,59 @@ from longshore.store.rows import (
     utc_now,
 )
 
+_RUNNING: Final = CODES[JobState.RUNNING]
+
+
+class Seating(Struct, frozen=True):
+    """Who gives seats to submits, and for how long beyond its timeout an attempt has its own."""
+
+    dispatcher: UUID
+    expiry_margin_s: float
+    seats: dict[int, Seat | None]
+    """By the ids of their jobs, as integers: to hash a UUID takes longer."""
+
+    def columns(self, items: list[Item]) -> list[object]:
+        """What `SUBMIT_SEATED` takes beyond what `SUBMIT` does."""
+        known: dict[Seat, int] = {}
+        places = []
+        for job, _ in items:
+            seat = self.seats.get(job.id.int)
+            places.append(None if seat is None else known.setdefault(seat, len(known) + 1))
+        workers, sessions = [seat.worker for seat in known], [seat.session for seat in known]
+        return [places, workers, sessions, self.dispatcher, self.expiry_margin_s]
+
+    def began(self, items: list[Item], rows: list[asyncpg.Record]) -> list[Claimed]:
+        """The attempts that began as these rows were inserted."""
+        jobs = {job.id.int: job for job, _ in items} if len(rows) < len(items) else None
+        began = []
+        for place, (id, number, state, _, token) in enumerate(rows):
+            if state == _RUNNING:
+                job = items[place][0] if jobs is None else jobs[id.int]
+                began.append(self._attempt(job, number, token))
+        return began
+
+    def _attempt(self, job: Submission, number: int, token: int) -> Claimed:
+        seat = cast(Seat, self.seats[job.id.int])
+        owner = seat.worker, seat.session
+        return Claimed(job.id, number, token, job.kind, job.args, job.options, *owner, 1, 0, 0)
+
 
 class Intake:
     """The submissions of one transaction; `lanes` are those known to be stored already."""
 
-    def __init__(self, tx: Transaction, lanes: set[int]) -> None:
+    def __init__(self, tx: Transaction, lanes: set[int], seating: Seating | None = None) -> None:
         self.freed: Counter[int] = Counter()
         self.new_lanes: set[int] = set()
+        self.seated: list[Claimed] = []
         self._tx = tx
         self._lanes = lanes
+        self._seating = seating
         self._refused: dict[UUID, str] = {}
+
+    def leave_unseated(self, jobs: Sequence[Submission]) -> None:
+        """What jobs sent comes before what was submitted, also under the same ids."""
+        if self._seating is not None:
+            self._seating.seats.update((job.id.int, None) for job in jobs)
 
     async def accept(self, jobs: Sequence[Submission]) -> list[Answer]:
         """Takes in what is new and can be stored; answers item by item."""
@@ -120,7 +166,12 @@ class Intake:
         return [*await self._insert(items[:middle]), *await self._insert(items[middle:])]
 
     async def _insert_all(self, items: list[Item]) -> list[asyncpg.Record]:
-        rows = await self._tx.fetch(SUBMIT, *columns(items))
+        if self._seating is None:
+            rows = await self._tx.fetch(SUBMIT, *columns(items))
+        else:
+            seats = self._seating.columns(items)
+            rows = await self._tx.fetch(SUBMIT_SEATED, *columns(items), *seats)
+            self.seated += self._seating.began(items, rows)
         counts = Counter((row["lane"], row["state"]) for row in rows)
         unknown = {lane for lane, _ in counts} - self._lanes - self.new_lanes
         if unknown:

@@ -17,7 +17,7 @@ from uuid import UUID
 
 import msgspec
 
-from longshore.model.job import Claimed, JobState, Options
+from longshore.model.job import Claimed, JobState, Options, Submission
 from longshore.model.worker import Seat, Want
 from longshore.store.rows import history_entry, later, unpack_options
 from longshore.store.sqlite_sql import (
@@ -25,6 +25,7 @@ from longshore.store.sqlite_sql import (
     LANE_TOP,
     LARGEST,
     OPEN_LANES,
+    PAUSED,
     PAYLOADS,
     SITTING,
     Candidate,
@@ -37,6 +38,7 @@ _FEWEST: Final = 8
 
 _candidates = msgspec.json.Decoder(list[Candidate])
 _hashes = msgspec.json.Decoder(list[int])
+_names = msgspec.json.Decoder(set[str])
 _lengths = msgspec.json.Decoder(list[tuple[int, int, int]])
 
 Payload = tuple[UUID, Options, bytes]
@@ -46,7 +48,7 @@ def claim(
     tx: Transaction, dispatcher: UUID, wants: Sequence[Want], expiry_margin_s: float
 ) -> tuple[list[Claimed], Counter[int]]:
     """Places the best ready jobs on seats that may have them, want by want; how many by lane."""
-    sitting = _sitting(tx, dispatcher, wants) if wants else {}
+    sitting = _sitting(tx, dispatcher, [seat for want in wants for seat in want.seats])
     claimed: list[Claimed] = []
     taken: Counter[int] = Counter()
     for want in wants:
@@ -57,10 +59,27 @@ def claim(
     return claimed, taken
 
 
-def _sitting(tx: Transaction, dispatcher: UUID, wants: Sequence[Want]) -> dict[int, int]:
+def free_seats(
+    tx: Transaction, dispatcher: UUID, jobs: Sequence[Submission], seats: Sequence[Seat | None]
+) -> list[Seat | None]:
+    """Those of the seats that these jobs may have, each in its place."""
+    queues = msgspec.json.encode({job.queue for job in jobs}).decode()
+    paused = _names.decode(tx.connection.execute(PAUSED, (queues,)).fetchone()[0])
+    sitting = _sitting(tx, dispatcher, [seat for seat in seats if seat is not None])
+    return [
+        seat
+        if seat is not None
+        and sitting.get(seat.worker.int) == seat.session
+        and job.queue not in paused
+        else None
+        for job, seat in zip(jobs, seats, strict=True)
+    ]
+
+
+def _sitting(tx: Transaction, dispatcher: UUID, seats: Sequence[Seat]) -> dict[int, int]:
     """The sessions of those workers that this dispatcher attends and may give jobs to."""
     # UUIDs as integers: their own hash is slow, and there may be thousands of seats.
-    workers = {seat.worker.int for want in wants for seat in want.seats}
+    workers = {seat.worker.int for seat in seats}
     keys: list[Row] = [(worker.to_bytes(16, "big"), dispatcher.bytes) for worker in workers]
     return {int(row.id, 16): row.session for row in SITTING.find(tx.connection, keys)}
 

@@ -16,9 +16,9 @@ from longshore.errors import Conflict
 from longshore.model.job import Finish, Finished, JobState, Outcome, Refused, Verdict
 from longshore.ports import Batch, Pumped
 from longshore.store.rows import clean, later, pack_error
-from longshore.store.sqlite_claim import claim
+from longshore.store.sqlite_claim import claim, free_seats
 from longshore.store.sqlite_sql import NOTE, Held
-from longshore.store.sqlite_submit import accept
+from longshore.store.sqlite_submit import Accepted, accept
 from longshore.store.sqlite_transaction import Transaction
 
 
@@ -26,12 +26,21 @@ def pump(tx: Transaction, dispatcher: UUID, batch: Batch, expiry_margin_s: float
     """Finishes first, then submits, then claims."""
     freed: set[int] = set()
     finished = record(tx, batch.finishes, freed) if batch.finishes else []
-    submitted, ready = accept(tx, batch.submits) if batch.submits else ([], set())
+    submitted, ready, seated = _take(tx, dispatcher, batch, expiry_margin_s)
     freed |= ready
     # A claim must know the lanes of jobs that were submitted with it: their queue may be paused.
     tx.flush()
     claimed, taken = claim(tx, dispatcher, batch.wants, expiry_margin_s)
-    return Pumped(finished, submitted, claimed, frozenset(freed), taken)
+    return Pumped(finished, submitted, seated + claimed, frozenset(freed), taken)
+
+
+def _take(tx: Transaction, dispatcher: UUID, batch: Batch, expiry_margin_s: float) -> Accepted:
+    if not batch.submits:
+        return [], set(), []
+    if not batch.seats:
+        return accept(tx, batch.submits)
+    seats = free_seats(tx, dispatcher, batch.submits, batch.seats)
+    return accept(tx, batch.submits, seats, expiry_margin_s)
 
 
 def record(tx: Transaction, finishes: Sequence[Finish], freed: set[int]) -> list[Finished]:
@@ -84,7 +93,7 @@ def _end(tx: Transaction, row: Held, finish: Finish, freed: set[int]) -> None:
 
 def _send(tx: Transaction, sent: Sequence[tuple[Held, Finish]], freed: set[int]) -> None:
     """Submits what the successful attempts caused; what is not accepted is noted on its cause."""
-    answers, ready = accept(tx, [job for _, finish in sent for job in finish.outbox])
+    answers, ready, _ = accept(tx, [job for _, finish in sent for job in finish.outbox])
     freed |= ready
     left = iter(answers)
     for row, finish in sent:

@@ -214,9 +214,10 @@ HOLDERS: Final = Lookup(
 )
 INSERT: Final = Bulk(
     """INSERT INTO job (number, id, lane, state, priority, created_at, run_at, timeout_s, body_hash,
-        kind, queue, target, unique_key, options, history, args)
+        kind, queue, target, unique_key, options, history, args, token, worker, session, attempt,
+        started_at, expires_at)
     SELECT * FROM {rows} WHERE column1 IS NOT NULL""",
-    16,
+    22,
 )
 
 SITTING: Final = Lookup(
@@ -226,6 +227,9 @@ SITTING: Final = Lookup(
     2,
     Sitting,
 )
+PAUSED: Final = """
+    SELECT json_group_array(queue.name) FROM json_each(?) AS named
+    CROSS JOIN queue ON queue.name = named.value WHERE queue.paused = 1"""
 OPEN_LANES: Final = """
     SELECT json_group_array(wanted.value) FROM json_each(?) AS wanted
     WHERE NOT EXISTS (

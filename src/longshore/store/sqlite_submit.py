@@ -5,17 +5,19 @@ from __future__ import annotations
 import sqlite3
 from collections import Counter
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Final
 from uuid import UUID
 
 from longshore.core.lanes import lane_of
-from longshore.model.job import JobState, Refused, Submission, Submitted
-from longshore.model.worker import Lane
+from longshore.model.job import Claimed, JobState, Refused, Submission, Submitted
+from longshore.model.worker import Lane, Seat
 from longshore.store.rows import (
     body_or_why,
     due_at,
     history_entry,
     in_conflict,
+    later,
     not_accepted,
     pack_options,
 )
@@ -31,12 +33,23 @@ _DATA_ERRORS: Final = (
 )
 
 
+Accepted = tuple[list[Submitted | Refused], set[int], list[Claimed]]
+
+
 def accept(
-    tx: Transaction, jobs: Sequence[Submission]
-) -> tuple[list[Submitted | Refused], set[int]]:
-    """Takes in what is new; answers item by item, and the lanes in which jobs became ready."""
-    intake = _Intake(tx, jobs)
-    answers = [intake.take(job, body) for job, body in zip(jobs, intake.bodies, strict=True)]
+    tx: Transaction,
+    jobs: Sequence[Submission],
+    seats: Sequence[Seat | None] = (),
+    expiry_margin_s: float = 0.0,
+) -> Accepted:
+    """Takes in what is new, and seats those at once that have a seat.
+
+    Answers item by item, the lanes in which jobs became ready, and the attempts that began.
+    """
+    intake = _Intake(tx, jobs, expiry_margin_s)
+    answers = [
+        intake.take(job, body, seat) for job, body, seat in zip_longest(jobs, intake.bodies, seats)
+    ]
     refused = intake.store()
     if refused:
         answers = [
@@ -45,14 +58,17 @@ def accept(
             else answer
             for answer in answers
         ]
-    return answers, intake.freed
+    seated = [one for one in intake.seated if one.number not in refused]
+    return answers, intake.freed, seated
 
 
 class _Intake:
     """The jobs of one batch, taken one after another, stored at once."""
 
-    def __init__(self, tx: Transaction, jobs: Sequence[Submission]) -> None:
+    def __init__(self, tx: Transaction, jobs: Sequence[Submission], expiry_margin_s: float) -> None:
         self.freed: set[int] = set()
+        self.seated: list[Claimed] = []
+        self._expiry_margin_s = expiry_margin_s
         self.bodies = [body_or_why(job, tx.now) for job in jobs]
         self._tx = tx
         self._new: dict[int, tuple[Lane, JobState]] = {}
@@ -76,7 +92,7 @@ class _Intake:
             for row in HOLDERS.find(self._tx.connection, keys)
         }
 
-    def take(self, job: Submission, body: int | str) -> Submitted | Refused:
+    def take(self, job: Submission, body: int | str, seat: Seat | None) -> Submitted | Refused:
         """The answer to one job, as if those before it had been stored already."""
         if isinstance(body, str):
             return not_accepted(job.id, body)
@@ -91,14 +107,20 @@ class _Intake:
         self._known[job.id.int] = (number, body)
         if job.unique_key is not None:
             self._holders[key] = Submitted(job.id, number, existing=True)
-        self._add(job, body, number)
+        self._add(job, body, number, seat)
         return Submitted(job.id, number)
 
-    def _add(self, job: Submission, body: int, number: int) -> None:
+    def _add(self, job: Submission, body: int, number: int, seat: Seat | None) -> None:
         """A new job as `INSERT` takes it."""
         now = self._tx.now
         run_at = due_at(job, now)
         state = JobState.READY if run_at is None or run_at <= now else JobState.DELAYED
+        history = history_entry(state, now)
+        start: Row = (0, None, None, 0, None, None)
+        if seat is not None and state is JobState.READY:
+            state = JobState.RUNNING
+            history = f"{history},{history_entry(state, now, str(seat.worker))}"
+            start = self._seat(job, number, seat)
         lane = lane_of(job.queue, job.kind, job.target)
         self._new[number] = (lane, state)
         row = (
@@ -116,10 +138,31 @@ class _Intake:
             job.target,
             job.unique_key,
             pack_options(job.options),
-            f"[{history_entry(state, now)}]",
+            f"[{history}]",
             job.args,
+            *start,
         )
         self._rows.append(row)
+
+    def _seat(self, job: Submission, number: int, seat: Seat) -> Row:
+        """The first attempt begins with the job; what its row says of that."""
+        now, timeout_s, token = self._tx.now, job.options.timeout_s, self._tx.next_token()
+        started = Claimed(
+            job.id,
+            number,
+            token,
+            job.kind,
+            job.args,
+            job.options,
+            seat.worker,
+            seat.session,
+            1,
+            0,
+            0,
+        )
+        self.seated.append(started)
+        expires_at = None if timeout_s is None else later(now, timeout_s + self._expiry_margin_s)
+        return token, seat.worker.bytes, seat.session, started.attempt, now, expires_at
 
     def store(self) -> dict[int, str]:
         """Writes the new rows; answers the numbers of those that the database refuses, and why."""

@@ -145,9 +145,10 @@ class Scene:
         finishes: Sequence[Finish] = (),
         submits: Sequence[Submission] = (),
         wants: Sequence[Want] = (),
+        seats: Sequence[Seat | None] = (),
     ) -> Pumped:
         """One batch, in one transaction."""
-        return await self.store.pump(self.dispatcher, Batch(finishes, submits, wants))
+        return await self.store.pump(self.dispatcher, Batch(finishes, submits, wants, seats))
 
     async def submit(self, *jobs: Submission) -> list[Submitted | Refused]:
         """Submits all of them as one batch."""

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from heapq import nsmallest
+from itertools import zip_longest
 from math import isnan
 from uuid import UUID
 
@@ -89,16 +90,27 @@ class MemoryStore(MemoryPruning):
         for finish, answer in zip(batch.finishes, finished, strict=True):
             if answer.verdict is Verdict.RECORDED and answer.state is JobState.SUCCEEDED:
                 self._send(finish, now, freed)
-        submitted = [self._submit(job, now, freed) for job in batch.submits]
+        seated: list[Claimed] = []
+        submitted = [
+            self._submit(job, now, freed, self._if_free(seat, dispatcher), seated)
+            for job, seat in zip_longest(batch.submits, batch.seats)
+        ]
         claimed = [one for want in batch.wants for one in self._claim(dispatcher, want, now)]
         if freed:
             self._hint(Hint.WORK)
         if any(answer.state in TERMINAL for answer in finished):
             self._hint(Hint.ENDED)
         taken = Counter(self._jobs[one.id].lane.hash for one in claimed)
-        return Pumped(finished, submitted, claimed, frozenset(freed), taken)
+        return Pumped(finished, submitted, seated + claimed, frozenset(freed), taken)
 
-    def _submit(self, job: Submission, now: datetime, freed: set[int]) -> Submitted | Refused:
+    def _submit(
+        self,
+        job: Submission,
+        now: datetime,
+        freed: set[int],
+        seat: Seat | None = None,
+        seated: list[Claimed] | None = None,
+    ) -> Submitted | Refused:
         why = unstorable(job, now)
         if why is not None:
             message = f"job {job.id} was not accepted: {why}; correct it and submit again"
@@ -111,8 +123,12 @@ class MemoryStore(MemoryPruning):
             return Submitted(holder.id, holder.number, existing=True)
         self._last_number += 1
         row = self._jobs[job.id] = new_row(job, self._last_number, now)
-        if row.state is JobState.READY:
+        if row.state is not JobState.READY:
+            return Submitted(job.id, row.number)
+        if seat is None or seated is None or self._paused.get(row.lane.queue):
             freed.add(row.lane.hash)
+        else:
+            seated.append(self._place(row, seat, now))
         return Submitted(job.id, row.number)
 
     def _holder(self, job: Submission) -> JobRow | None:
@@ -170,6 +186,9 @@ class MemoryStore(MemoryPruning):
         return [
             self._place(row, seat, now) for row, seat in zip(best, seats[: len(best)], strict=True)
         ]
+
+    def _if_free(self, seat: Seat | None, dispatcher: UUID) -> Seat | None:
+        return seat if seat is not None and self._is_free_for(seat, dispatcher) else None
 
     def _is_free_for(self, seat: Seat, dispatcher: UUID) -> bool:
         worker = self._workers.get(seat.worker)

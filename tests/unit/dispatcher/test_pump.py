@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from random import Random
 
-from longshore.dispatcher.pump import Pump
+from longshore.core.intake import Patience, Seats
+from longshore.dispatcher.pump import Plan, Pump
 from longshore.errors import StoreUnavailable
 from longshore.model.job import Finish, Finished, JobState, Outcome, Submitted, Verdict
 from longshore.model.worker import Seat, Want
@@ -54,7 +55,9 @@ async def pumping(store: HeldStore, overlap_from: int = 3) -> AsyncIterator[Pump
         max_batch=100,
         overlap_from=overlap_from,
         random=Random(1),
-        wants=lambda _submits: [WANT],
+        patience=Patience(0.025, 0.5),
+        seats=lambda: Seats(0, True),
+        plan=lambda _submits: Plan([WANT], ()),
         on_pumped=lambda _batch, _pumped: None,
         on_more=lambda _submits: None,
         on_doubt=lambda _seats: None,

@@ -1,0 +1,48 @@
+"""How many submits to take into the next transaction.
+
+A job that finds a free seat begins in the very statement that stores it: one write less than to
+store it as ready and claim it, and no round trip in between. That is possible only while nobody
+waits for the seats already. So while the workers keep up, submits are taken as fast as seats come
+free; and a submitter who sends more than can run has no use for being told sooner that they are
+stored. But he is told, soon: who waits for a seat in vain, or for long, is stored as ready.
+
+Once jobs are waiting, submits and claims share the store. If workers are idle although there is
+work, they go first, so that those jobs are soon gone.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class Seats(Struct, frozen=True):
+    """How many seats are free, and whether jobs are ready for them already."""
+
+    free: int
+    wanted: bool
+
+    @property
+    def are_taken(self) -> bool:
+        """Whether a submit must wait in any case."""
+        return self.wanted and not self.free
+
+
+class Patience(Struct, frozen=True):
+    """How long submits wait for seats: while none comes free, and at most."""
+
+    none_free_s: float
+    most_s: float
+
+
+def room(seats: Seats, most: int, patience: Patience, none_free_s: float, oldest_s: float) -> int:
+    """How many submits to take now, at most `most`; 0 to wait for a seat.
+
+    `none_free_s` is for how long no seat was free, `oldest_s` how long the oldest submit waits.
+    """
+    if seats.wanted:
+        return max(most - seats.free, most // 4, 1)
+    if oldest_s >= patience.most_s:
+        return most
+    if seats.free:
+        return min(seats.free, most)
+    return 0 if none_free_s < patience.none_free_s else most

@@ -1,0 +1,103 @@
+"""Jobs that begin to run in the very transaction that accepts them."""
+
+from __future__ import annotations
+
+from longshore.model.job import JobState, Submitted
+from longshore.model.worker import Seat
+from longshore.testing.builders import Scene, a_job, done, lanes_of, new_id, want
+
+READY, RUNNING, DELAYED = JobState.READY, JobState.RUNNING, JobState.DELAYED
+
+
+async def test_a_seated_job_runs_at_once_as_if_it_had_been_claimed(scene: Scene) -> None:
+    seat = await scene.attend()
+    job = a_job(timeout_s=60)
+    pumped = await scene.pump(submits=[job], seats=[seat])
+    [attempt] = pumped.claimed
+    assert isinstance(pumped.submitted[0], Submitted)
+    assert (attempt.id, attempt.number) == (job.id, pumped.submitted[0].number)
+    assert (attempt.kind, attempt.args, attempt.options) == (job.kind, job.args, job.options)
+    assert (attempt.worker, attempt.session) == (seat.worker, seat.session)
+    assert (attempt.attempt, attempt.failures, attempt.crashes) == (1, 0, 0)
+    assert not pumped.freed
+    assert not pumped.taken
+    shown = await scene.job(job.id)
+    assert (shown.state, shown.worker, shown.token) == (RUNNING, seat.worker, attempt.token)
+    assert [(entry.state, entry.by) for entry in shown.history] == [
+        (READY, ""),
+        (RUNNING, str(seat.worker)),
+    ]
+    assert shown.started_at == shown.created_at
+    await scene.finish(done(attempt))
+    assert await scene.state(job.id) is JobState.SUCCEEDED
+
+
+async def test_a_seated_job_is_counted_listed_and_given_back_like_any_other(scene: Scene) -> None:
+    seat = await scene.attend()
+    [attempt] = (await scene.pump(submits=[a_job()], seats=[seat])).claimed
+    [queue] = await scene.store.queues()
+    assert {state: n for state, n in queue.counts.items() if n} == {RUNNING: 1}
+    assert await scene.store.placed([seat]) == [attempt]
+    harvested = await scene.store.harvest(
+        seat.worker, seat.session, "gone", crash=True, crash_limit=3
+    )
+    assert (harvested.lost, harvested.requeued) == (True, 1)
+    assert await scene.state(attempt.id) is READY
+
+
+async def test_seats_that_may_not_have_a_job_leave_it_ready(scene: Scene) -> None:
+    seat, draining = await scene.attend(), await scene.attend()
+    lost = await scene.attend()
+    stranger = await Scene(scene.store).attend()
+    await scene.store.set_draining(draining.worker, True)
+    await scene.store.harvest(lost.worker, lost.session, "gone", crash=False, crash_limit=3)
+    late = Seat(seat.worker, seat.session - 1)
+    seats = [draining, lost, stranger, late, Seat(new_id(), 1), None]
+    jobs = [a_job() for _ in seats]
+    pumped = await scene.pump(submits=jobs, seats=seats)
+    assert pumped.claimed == []
+    assert pumped.freed == frozenset(lanes_of(jobs))
+    assert await scene.states([job.id for job in jobs]) == [READY] * len(jobs)
+    assert len(await scene.claim(seat, *lanes_of(jobs), most=9)) == len(jobs)
+
+
+async def test_delayed_jobs_and_jobs_of_paused_queues_take_no_seat(scene: Scene) -> None:
+    seat = await scene.attend()
+    await scene.store.set_paused("held", True)
+    jobs = [a_job(delay_s=60.0), a_job(queue="held"), a_job()]
+    pumped = await scene.pump(submits=jobs, seats=[seat] * 3)
+    assert [one.id for one in pumped.claimed] == [jobs[2].id]
+    assert await scene.states([job.id for job in jobs]) == [DELAYED, READY, RUNNING]
+
+
+async def test_a_job_submitted_again_does_not_begin_again(scene: Scene) -> None:
+    seat = await scene.attend()
+    job, keyed = a_job(), a_job(unique_key="one")
+    first = await scene.pump(submits=[job, keyed], seats=[seat, seat])
+    assert len(first.claimed) == 2
+    rival = a_job(unique_key="one")
+    again = await scene.pump(submits=[job, rival, keyed, job], seats=[seat] * 4)
+    assert again.claimed == []
+    assert [answer.id for answer in again.submitted] == [job.id, keyed.id, keyed.id, job.id]
+    assert (await scene.job(job.id)).token == first.claimed[0].token
+
+
+async def test_of_one_id_twice_in_a_batch_the_first_decides(scene: Scene) -> None:
+    seat = await scene.attend()
+    job = a_job()
+    pumped = await scene.pump(submits=[job, job], seats=[None, seat])
+    assert pumped.claimed == []
+    assert await scene.state(job.id) is READY
+
+
+async def test_seated_jobs_and_claims_share_a_transaction(scene: Scene) -> None:
+    seat = await scene.attend(kinds=("work", "rest"))
+    waiting = a_job(kind="rest")
+    await scene.accepted(waiting)
+    job = a_job()
+    wants = [want([seat] * 2, *lanes_of([waiting]))]
+    pumped = await scene.pump(submits=[job], wants=wants, seats=[seat])
+    assert [one.id for one in pumped.claimed] == [job.id, waiting.id]
+    assert pumped.claimed[0].token < pumped.claimed[1].token
+    assert sum(pumped.taken.values()) == 1
+    assert set(pumped.taken) == set(lanes_of([waiting]))
