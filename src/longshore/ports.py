@@ -69,7 +69,8 @@ class Pumped(Struct, frozen=True):
 
     `claimed` begins with the submits that were seated at once. `freed` are the
     lanes that the finishes and submits made jobs ready in, `taken` is from which lanes how many of
-    the ready ones were claimed.
+    the ready ones were claimed. `contested` are lanes in which somebody else claimed at the same
+    moment, so that less came of them than may be there.
     """
 
     finished: list[Finished]
@@ -77,6 +78,7 @@ class Pumped(Struct, frozen=True):
     claimed: list[Claimed]
     freed: frozenset[int] = frozenset()
     taken: Mapping[int, int] = {}
+    contested: frozenset[int] = frozenset()
 
 
 class Promoted(Struct, frozen=True):

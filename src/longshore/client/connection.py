@@ -163,7 +163,7 @@ class Connection:
         chunks = list(chunked(jobs))
         if len(chunks) == 1:
             return await send(chunks[0])
-        return tuple(itertools.chain.from_iterable(await _all(send(chunk) for chunk in chunks)))
+        return tuple(itertools.chain.from_iterable(await all_of(send(chunk) for chunk in chunks)))
 
     async def wait(
         self, ids: Sequence[UUID], wait_s: float, every: bool = False
@@ -456,7 +456,7 @@ class Connection:
         )
 
 
-async def _all(coroutines: Iterable[Any]) -> list[Any]:
+async def all_of(coroutines: Iterable[Any]) -> list[Any]:
     """All the answers, in order; the first error cancels the rest."""
     tasks = [asyncio.ensure_future(coroutine) for coroutine in coroutines]
     try:

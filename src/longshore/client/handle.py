@@ -12,8 +12,9 @@ from typing import Any, Generic, TypeVar
 from uuid import UUID
 
 from longshore.client.access import Access
+from longshore.client.connection import all_of
 from longshore.client.logs import read_logs
-from longshore.client.outcomes import MAX_IDS
+from longshore.client.outcomes import MAX_IDS, REQUESTS_IN_FLIGHT
 from longshore.errors import (
     JobCancelled,
     JobFailed,
@@ -213,17 +214,22 @@ async def as_ended_async(
 async def all_ended_async(
     access: Access, handles: Sequence[Handle[Any]], timeout_s: float | None
 ) -> list[JobState]:
-    """The states the jobs ended in, asked for some at a time, in the order given."""
+    """The states the jobs ended in, in the order given, asked for some at a time."""
     loop = asyncio.get_running_loop()
     until = float("inf") if timeout_s is None else loop.time() + timeout_s
     jobs = list(dict.fromkeys(handle.id for handle in handles))
-    ended: dict[UUID, Ended] = {}
-    for start in range(0, len(jobs), MAX_IDS):
-        some = jobs[start : start + MAX_IDS]
-        found = await access.connection().wait(some, max(0.0, until - loop.time()), every=True)
-        ended.update((one.id, one) for one in found)
-        if len(found) < len(some):
-            raise _not_finished(len(jobs) - len(ended))
+    room = asyncio.Semaphore(REQUESTS_IN_FLIGHT)
+
+    async def ask(some: Sequence[UUID]) -> tuple[Ended, ...]:
+        async with room:
+            left_s = max(0.0, until - loop.time())
+            return await access.connection().wait(some, left_s, every=True)
+
+    parts = (jobs[start : start + MAX_IDS] for start in range(0, len(jobs), MAX_IDS))
+    found = await all_of(ask(part) for part in parts)
+    ended = {one.id: one for part in found for one in part}
+    if len(ended) < len(jobs):
+        raise _not_finished(len(jobs) - len(ended))
     for handle in handles:
         handle.remember(ended[handle.id])
     return [ended[handle.id].state for handle in handles]

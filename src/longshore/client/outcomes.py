@@ -17,6 +17,7 @@ from longshore.model.job import Ended
 
 PACE_S = 1 / 20_000
 MAX_IDS = 500
+REQUESTS_IN_FLIGHT = 4
 
 
 class _Expected:

@@ -24,9 +24,9 @@ from longshore.dispatcher.losses import Losses
 from longshore.dispatcher.plain import PlainAttendant
 from longshore.dispatcher.plain_clients import PlainClients
 from longshore.dispatcher.pulse import Alarm, Pulse
-from longshore.dispatcher.pump import Plan, Pump, by_session
+from longshore.dispatcher.pump import Pump, by_session
 from longshore.dispatcher.requests import Requests
-from longshore.dispatcher.roster import Roster
+from longshore.dispatcher.roster import Plan, Roster
 from longshore.dispatcher.settings import DispatcherSettings
 from longshore.dispatcher.waiters import Waiters
 from longshore.errors import StoreUnavailable
@@ -205,11 +205,7 @@ class Dispatcher:
     # what the pump asks and tells
 
     def _plan(self, submits: Sequence[Submission]) -> Plan:
-        seats = self._roster.seat(submits)
-        unseated = [job for job, seat in zip(submits, seats, strict=True) if seat is None]
-        if unseated:
-            self._expect(unseated)
-        return Plan(self._roster.wants(self._settings.max_batch), seats)
+        return self._roster.plan(submits, self._settings.max_batch)
 
     def _expect(self, submits: Sequence[Submission]) -> None:
         lanes = Counter(lane_of(job.queue, job.kind, job.target) for job in submits)
@@ -220,6 +216,7 @@ class Dispatcher:
         for seat, attempts in by_session(pumped.claimed).items():
             self._attendant.give(seat, attempts)
         self._roster.cool(batch.wants, pumped.taken)
+        self._roster.heat(pumped.contested)
         seated = len(pumped.claimed) - sum(pumped.taken.values())
         if seated < sum(seat is not None for seat in batch.seats):
             self._roster.heat(pumped.freed)

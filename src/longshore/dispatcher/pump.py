@@ -17,13 +17,14 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import Final, NamedTuple
+from typing import Final
 from uuid import UUID
 
 from longshore.core.intake import Patience, Seats, room
+from longshore.dispatcher.roster import Plan
 from longshore.errors import StoreUnavailable
 from longshore.model.job import Claimed, Finish, Finished, Refused, Submission, Submitted
-from longshore.model.worker import Seat, Want
+from longshore.model.worker import Seat
 from longshore.ports import Batch, Pumped, Store
 
 OnFinished = Callable[[Finish, Finished], None]
@@ -35,26 +36,20 @@ class Order:
 
     def __init__(self, jobs: Sequence[Submission]) -> None:
         self.jobs = jobs
-        self.answers: list[Answer] = []
+        self._answers: dict[int, Answer] = {}
         loop = asyncio.get_running_loop()
         self.at = loop.time()
         self.done: asyncio.Future[list[Answer]] = loop.create_future()
 
-    def take(self, answers: Sequence[Answer]) -> None:
-        """Some of the jobs were answered, in order."""
-        self.answers.extend(answers)
-        if len(self.answers) == len(self.jobs) and not self.done.done():
-            self.done.set_result(self.answers)
-
-
-class Plan(NamedTuple):
-    """What to claim, and a seat for each submit that can begin at once."""
-
-    wants: list[Want]
-    seats: Sequence[Seat | None]
+    def take(self, start: int, answers: Sequence[Answer]) -> None:
+        """Some of the jobs were answered, from this one on."""
+        self._answers.update(enumerate(answers, start))
+        if len(self._answers) == len(self.jobs) and not self.done.done():
+            self.done.set_result([self._answers[place] for place in range(len(self.jobs))])
 
 
 NO_PLAN: Final = Plan([], ())
+NO_SEATS: Final = Seats(0, False)
 
 
 class Pump:
@@ -95,8 +90,8 @@ class Pump:
         self._is_overlapping = False
         self._missed = False
         self._outages = 0
-        self._is_holding = False
-        self._free_at = 0.0
+        self._holding: asyncio.TimerHandle | None = None
+        self._free_at = float("-inf")
         self.queued_submits = 0
 
     def submit(self, jobs: Sequence[Submission]) -> asyncio.Future[list[Answer]]:
@@ -135,7 +130,7 @@ class Pump:
     def _has_much(self) -> bool:
         """Whether a second transaction is worth its while."""
         much = len(self._finishes)
-        if self._is_claiming and self._seats().are_taken:
+        if self._is_claiming and self._orders and self._seats().are_taken:
             much += self.queued_submits
         return much >= self._overlap_from
 
@@ -150,7 +145,7 @@ class Pump:
         self._look_again()
 
     async def _patiently(self, *, claims: bool) -> None:
-        if await self._round(claims):
+        if await self._round(claims, self._room(claims)):
             self._outages = 0
             return
         self._outages += 1
@@ -159,19 +154,19 @@ class Pump:
         self._missed = True
 
     def _look_again(self) -> None:
-        if self._missed or self._finishes or (self._orders and not self._is_holding):
+        if self._missed or self._finishes or (self._orders and self._holding is None):
             self._missed = False
             self._wake.set()
 
     async def drain(self) -> None:
         """Commits what is queued, without claiming anything more."""
         while self._orders or self._finishes:
-            if not await self._round(claims=False):
+            if not await self._round(claims=False, room=self._max_batch):
                 return
 
-    async def _round(self, claims: bool) -> bool:
-        """One transaction; False if the store was away."""
-        orders = self._take_orders(self._room(claims))
+    async def _round(self, claims: bool, room: int) -> bool:
+        """One transaction with so many submits; False if the store was away."""
+        orders = self._take_orders(room)
         finishes = self._take_finishes()
         submits = [job for order, start, end in orders for job in order.jobs[start:end]]
         wants, seats = self._plan(submits) if claims else NO_PLAN
@@ -205,26 +200,29 @@ class Pump:
         self._on_pumped(batch, pumped)
         answered = 0
         for order, start, end in orders:
-            order.take(pumped.submitted[answered : answered + end - start])
+            order.take(start, pumped.submitted[answered : answered + end - start])
             answered += end - start
         for (finish, on_finished), finished in zip(finishes, pumped.finished, strict=True):
             on_finished(finish, finished)
 
     def _room(self, claims: bool) -> int:
-        """How many submits to take. While it is none, what wait for seats are looked at again."""
-        seats, loop = self._seats(), asyncio.get_running_loop()
-        self._is_holding = False
+        """How many submits to take. If none, since they wait for seats, it is asked again soon."""
+        seats = self._seats() if self._orders else NO_SEATS
         if not self._orders or not (claims or seats.are_taken):
             return 0
+        loop = asyncio.get_running_loop()
         now = loop.time()
         if seats.free:
             self._free_at = now
         oldest_s = now - self._orders[0][0].at
         found = room(seats, self._max_batch, self._patience, now - self._free_at, oldest_s)
-        if not found:
-            self._is_holding = True
-            loop.call_later(self._patience.none_free_s, self._wake.set)
+        if not found and self._holding is None:
+            self._holding = loop.call_later(self._patience.none_free_s, self._held)
         return found
+
+    def _held(self) -> None:
+        self._holding = None
+        self._wake.set()
 
     def _take_orders(self, room: int) -> list[tuple[Order, int, int]]:
         taken: list[tuple[Order, int, int]] = []

@@ -5,8 +5,9 @@ All of it is memory that can be lost: the store knows who is attended and what i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from longshore.core.intake import Seats
@@ -17,6 +18,15 @@ from longshore.model.worker import KindInfo, Lane, Pool, Seat, Want
 from longshore.wire.dispatcher_side import Attendance
 
 ANY_NUMBER: Final = float("inf")
+
+_Taker = tuple[Profile, Pool]
+
+
+class Plan(NamedTuple):
+    """What to claim, and for each submit the seat at which it can begin at once."""
+
+    wants: list[Want]
+    seats: Sequence[Seat | None]
 
 
 class Roster:
@@ -34,7 +44,6 @@ class Roster:
         self._asked = 0
         self._turn = 0
         self._doubted: set[Seat] = set()
-        self._seated: set[tuple[Profile, Pool]] = set()
 
     def __iter__(self) -> Iterator[Attendance]:
         return iter(list(self._by_worker.values()))
@@ -177,47 +186,53 @@ class Roster:
                     wanted_free += some
         return Seats(wanted_free if wanted else free, wanted)
 
-    def seat(self, jobs: Sequence[Submission]) -> Sequence[Seat | None]:
-        """Seats for those of these jobs that can begin at once, before whom nobody waits.
-
-        They stay in this order, more urgent ones first. What is seated is not expected in its lane.
-        """
-        self._seated.clear()
-        lanes = [lane_of(job.queue, job.kind, job.target) for job in jobs]
+    def plan(self, submits: Sequence[Submission], most: int) -> Plan:
+        """Seats for submits that can begin at once, and what to claim for the others' seats."""
+        lanes = [lane_of(job.queue, job.kind, job.target) for job in submits]
         self.learn(dict.fromkeys(lanes))
-        order: Sequence[int] = range(len(jobs))
-        if len({job.priority for job in jobs}) > 1:
-            order = sorted(order, key=lambda place: -jobs[place].priority)
+        seats: list[Seat | None] = [None] * len(submits)
+        seated = self._seat(submits, lanes, seats)
+        left = Counter(lane.hash for lane, seat in zip(lanes, seats, strict=True) if seat is None)
+        self.expect(left)
+        return Plan(self.wants(most, seated), seats)
+
+    def _seat(
+        self, jobs: Sequence[Submission], lanes: Sequence[Lane], seats: list[Seat | None]
+    ) -> set[_Taker]:
+        """Finds seats for jobs before whom nobody waits; answers whose seats those are."""
+        seated: set[_Taker] = set()
         waiting: dict[int, list[int]] = {}
-        for place in order:
-            job = jobs[place]
+        for place, (job, lane) in enumerate(zip(jobs, lanes, strict=True)):
             if job.run_at is None and job.delay_s is None:
-                waiting.setdefault(lanes[place].hash, []).append(place)
-        seats: list[Seat | None] = [None] * len(jobs)
-        for profile, members, pool in self._in_turn():
-            served = profile.lanes[pool] & waiting.keys()
-            if not served or not profile.lanes[pool].isdisjoint(self._hot):
+                waiting.setdefault(lane.hash, []).append(place)
+        for profile, members, pool in self._in_turn() if waiting else ():
+            served = profile.lanes[pool]
+            if not served.isdisjoint(self._hot):
                 continue
-            places = [place for lane in served for place in waiting[lane]]
-            found = seat(self._places(members, pool), len(places))
-            if found:
-                self._seated.add((profile, pool))
+            places = [place for lane in served & waiting.keys() for place in waiting[lane]]
+            places.sort(key=lambda place: (-jobs[place].priority, place))
+            found = seat(self._places(members, pool), len(places)) if places else []
             for place, one in zip(places, found, strict=False):
                 seats[place] = one
-            for lane in served:
-                waiting[lane] = [place for place in waiting[lane] if seats[place] is None]
-        return seats
+            if found:
+                seated.add((profile, pool))
+                waiting = {
+                    lane: [place for place in places if seats[place] is None]
+                    for lane, places in waiting.items()
+                }
+        return seated
 
-    def wants(self, most: int) -> list[Want]:
+    def wants(self, most: int, seated: Collection[_Taker] = ()) -> list[Want]:
         """What to claim now: at most `most` jobs, for workers with free slots and in no doubt.
 
-        Whoever came last this time is first in turn, so that nobody is left out for good.
+        Whoever came last this time is first in turn, so that nobody is left out for good. Those
+        whose slots were given to submits must wait for the next time.
         """
         self._asked = self._changes
         found: list[Want] = []
         for profile, members, pool in self._in_turn():
             lanes = profile.lanes[pool] & self._hot.keys()
-            if most <= 0 or not lanes or (profile, pool) in self._seated:
+            if most <= 0 or not lanes or (profile, pool) in seated:
                 continue
             some = int(min(most, sum(self._hot[lane] for lane in lanes)))
             want = profile.want(lanes, self._places(members, pool), some)

@@ -38,6 +38,7 @@ class Reading(NamedTuple):
     counts: Counter[int]
     short: bool
     cost_s: float
+    contested: frozenset[int]
 
 
 class Drawn(Struct, frozen=True):
@@ -75,7 +76,14 @@ class Pump:
                 readings += await self._claim(tx, dispatcher, want, claimed)
         freed = records.freed + intake.freed
         taken = sum((reading.counts for reading in readings), Counter[int]())
-        pumped = Pumped(finished, submitted, intake.seated + claimed, frozenset(freed), taken)
+        pumped = Pumped(
+            finished,
+            submitted,
+            intake.seated + claimed,
+            frozenset(freed),
+            taken,
+            frozenset().union(*(reading.contested for reading in readings)),
+        )
         return Drawn(pumped, bool(freed - taken), intake.new_lanes, readings, tx.tallied)
 
     async def alone(self, lines: Lines, dispatcher: UUID, batch: Batch) -> Drawn | None:
@@ -123,7 +131,7 @@ class Pump:
         """Remembers what is now certain."""
         self._lanes |= drawn.new_lanes
         now = self._clock()
-        for look, took, _, short, cost_s in drawn.readings:
+        for look, took, _, short, cost_s, _ in drawn.readings:
             self.marks.claimed(look, took, short=short, cost_s=cost_s, now=now)
 
     async def _claim(
@@ -153,19 +161,23 @@ class Pump:
             CLAIM, workers, sessions, places, dispatcher, *look.stretches, self._expiry_margin_s
         )
         cost_s = self._clock() - began
+        contested = rows[0]["seen"] > sum(row["turn"] is not None for row in rows)
+        if rows[0]["turn"] is None:
+            rows = []
         rows.sort(key=_turn)
         counts = Counter(row["lane"] for row in rows)
         for lane, count in counts.items():
             tx.count(lane, _READY, _RUNNING, count)
         reached: dict[tuple[int, int], Place] = {}
         for row in rows:
-            _, place, lane, urgency, rank, id, number, token, kind, args, options, *tries = row
+            _, _, place, lane, urgency, rank, id, number, token, kind, args, options, *tries = row
             reached[lane, urgency] = (rank, number)
             options = unpack_options(options)
             seat = workers[place - 1], sessions[place - 1]
             claimed.append(Claimed(id, number, token, kind, args, options, *seat, *tries))
         took = [Took(*level, place) for level, place in reached.items()]
-        return Reading(look, took, counts, len(rows) < len(seats), cost_s)
+        held = frozenset(lanes) if contested else frozenset[int]()
+        return Reading(look, took, counts, len(rows) < len(seats), cost_s, held)
 
 
 async def _accept(records: Records, intake: Intake, batch: Batch) -> list[Submitted | Refused]:

@@ -12,7 +12,8 @@ Theory of the claim. One statement does five things; what it reads depends only 
 3. `locked`: those rows FOR UPDATE, skipping what another claim holds, and only if still ready. Only
    now are they numbered, so that a row that was skipped leaves no seat empty before its last.
 4. The update: the i-th locked row goes to the i-th seat under a new token.
-5. What the workers need of it is returned.
+5. What the workers need of it is returned, and how many rows were seen: if they were more than
+   could be locked, somebody else was at the same lanes, and what lies behind is not known.
 
 Plans. A plan is made once and kept, perhaps while the tables are still empty, so no statistics may
 sway it. Every lookup is therefore a LATERAL subquery that has one index to go by, rows found once
@@ -365,19 +366,24 @@ locked AS (
         WHERE j.ctid = b.tid AND j.state = 2
         FOR UPDATE SKIP LOCKED
     ) AS l
+),
+taken AS (
+    UPDATE longshore.job AS j
+    SET state = {CODES[S.RUNNING]},
+        token = nextval('longshore.token'),
+        worker = ($1::uuid[])[(SELECT places FROM seat)[l.turn]],
+        session = ($2::bigint[])[(SELECT places FROM seat)[l.turn]],
+        attempt = j.attempt + 1,
+        started_at = now(),
+        expires_at = now() + (j.timeout_s + $10) * interval '1 s',
+        {_CLAIMED}
+    FROM locked AS l
+    WHERE j.ctid = l.tid
+    RETURNING
+        l.turn, (SELECT places FROM seat)[l.turn] AS place, j.lane, ~j.priority AS urgency, j.rank,
+        j.id, j.number, j.token, j.kind, j.args, j.options, j.attempt, j.failures, j.crashes
 )
-UPDATE longshore.job AS j
-SET state = {CODES[S.RUNNING]},
-    token = nextval('longshore.token'),
-    worker = ($1::uuid[])[(SELECT places FROM seat)[l.turn]],
-    session = ($2::bigint[])[(SELECT places FROM seat)[l.turn]],
-    attempt = j.attempt + 1,
-    started_at = now(),
-    expires_at = now() + (j.timeout_s + $10) * interval '1 s',
-    {_CLAIMED}
-FROM locked AS l
-WHERE j.ctid = l.tid
-RETURNING
-    l.turn, (SELECT places FROM seat)[l.turn] AS place, j.lane, ~j.priority AS urgency, j.rank,
-    j.id, j.number, j.token, j.kind, j.args, j.options, j.attempt, j.failures, j.crashes
+SELECT b.seen, t.*
+FROM (SELECT count(*) AS seen FROM best) AS b
+LEFT JOIN taken AS t ON true
 """

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from random import Random
 
 from longshore.core.intake import Patience, Seats
-from longshore.dispatcher.pump import Plan, Pump
+from longshore.dispatcher.pump import Pump
+from longshore.dispatcher.roster import Plan
 from longshore.errors import StoreUnavailable
-from longshore.model.job import Finish, Finished, JobState, Outcome, Submitted, Verdict
+from longshore.model.job import (
+    Finish,
+    Finished,
+    JobState,
+    Outcome,
+    Submission,
+    Submitted,
+    Verdict,
+)
 from longshore.model.worker import Seat, Want
 from longshore.ports import Batch, Pumped
 from longshore.testing.builders import a_job, new_id
 
+UNHURRIED = Patience(60.0, 60.0)
 WANT = Want((1,), (Seat(new_id(), 1),))
 
 
@@ -34,6 +44,10 @@ class HeldStore:
         ]
         return Pumped(finished, [Submitted(job.id, 1) for job in batch.submits], [])
 
+    def sizes(self) -> list[tuple[int, int]]:
+        """How many submits and finishes each transaction had."""
+        return [(len(batch.submits), len(batch.finishes)) for batch, _ in self.begun]
+
     async def until(self, begun: int) -> Batch:
         """The last transaction, once so many were begun."""
         while len(self.begun) < begun:  # noqa: ASYNC110
@@ -48,19 +62,26 @@ class HeldStore:
 
 
 @asynccontextmanager
-async def pumping(store: HeldStore, overlap_from: int = 3) -> AsyncIterator[Pump]:
+async def pumping(
+    store: HeldStore,
+    overlap_from: int = 3,
+    seats: Callable[[], Seats] = lambda: Seats(0, True),
+    plan: Callable[[Sequence[Submission]], Plan] = lambda _submits: Plan([WANT], ()),
+    on_doubt: Callable[[Sequence[Seat]], None] = lambda _seats: None,
+    patience: Patience = UNHURRIED,
+) -> AsyncIterator[Pump]:
     pump = Pump(
         store,  # type: ignore[arg-type]
         new_id(),
         max_batch=100,
         overlap_from=overlap_from,
         random=Random(1),
-        patience=Patience(0.025, 0.5),
-        seats=lambda: Seats(0, True),
-        plan=lambda _submits: Plan([WANT], ()),
+        patience=patience,
+        seats=seats,
+        plan=plan,
         on_pumped=lambda _batch, _pumped: None,
         on_more=lambda _submits: None,
-        on_doubt=lambda _seats: None,
+        on_doubt=on_doubt,
         on_outage=lambda _error: None,
     )
     task = asyncio.create_task(pump.run())
@@ -139,3 +160,86 @@ async def test_what_two_failed_transactions_held_is_committed_once() -> None:
             await settle()
         assert [len(await order) for order in orders] == [1]
         assert sorted(one.job for one in ended) == sorted(one.job for one in ends)
+
+
+SEAT = Seat(new_id(), 1)
+
+
+def all_seated(submits: Sequence[Submission]) -> Plan:
+    return Plan([], [SEAT] * len(submits))
+
+
+async def test_while_seats_come_free_as_many_submits_are_taken_as_there_are() -> None:
+    store, free = HeldStore(), [2]
+    async with pumping(store, seats=lambda: Seats(free[0], False), plan=all_seated) as pump:
+        order = pump.submit([a_job() for _ in range(5)])
+        assert len((await store.until(1)).submits) == 2
+        free[0] = 0
+        store.commit(0)
+        await settle()
+        assert store.sizes() == [(2, 0)]
+        free[0] = 3
+        pump.finish(Finish(new_id(), 1, Outcome.SUCCEEDED), lambda _finish, _done: None)
+        await store.until(2)
+        assert store.sizes()[1] == (3, 1)
+        store.commit(1)
+        assert len(await order) == 5
+
+
+async def test_a_submit_that_finds_no_seat_in_time_is_stored_all_the_same() -> None:
+    store, free = HeldStore(), [1]
+    patience = Patience(0.01, 60.0)
+    seats = lambda: Seats(free[0], False)  # noqa: E731
+    async with pumping(store, seats=seats, plan=all_seated, patience=patience) as pump:
+        pump.submit([a_job()])
+        await store.until(1)
+        free[0] = 0
+        order = pump.submit([a_job(), a_job()])
+        store.commit(0)
+        assert len((await store.until(2)).submits) == 2
+        store.commit(1)
+        assert len(await order) == 2
+
+
+async def test_answers_of_one_request_in_two_transactions_stay_in_order() -> None:
+    store = HeldStore()
+    jobs = [a_job() for _ in range(130)]
+    async with pumping(store) as pump:
+        order = pump.submit(jobs)
+        await store.until(1)
+        pump.wake()
+        await store.until(2)
+        assert store.sizes() == [(100, 0), (30, 0)]
+        store.commit(1)
+        await settle()
+        store.commit(0)
+        assert [answer.id for answer in await order] == [job.id for job in jobs]
+
+
+async def test_seats_of_a_transaction_whose_answer_got_lost_are_doubted() -> None:
+    store, doubted = HeldStore(), list[Seat]()
+    async with pumping(
+        store, seats=lambda: Seats(5, False), plan=all_seated, on_doubt=doubted.extend
+    ) as pump:
+        order = pump.submit([a_job()])
+        await store.until(1)
+        store.fail(0)
+        await store.until(2)
+        assert doubted == [SEAT]
+        store.commit(1)
+        assert len(await order) == 1
+
+
+async def test_whoever_still_waits_for_a_seat_is_stored_when_the_pump_is_drained() -> None:
+    store, free = HeldStore(), [1]
+    async with pumping(store, seats=lambda: Seats(free[0], False), plan=all_seated) as pump:
+        order = pump.submit([a_job(), a_job()])
+        await store.until(1)
+        free[0] = 0
+        store.commit(0)
+        await settle()
+        draining = asyncio.create_task(pump.drain())
+        assert (await store.until(2)).seats == ()
+        store.commit(1)
+        await draining
+        assert len(await order) == 2

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from longshore.core.intake import Seats
 from longshore.core.lanes import lane_of
-from longshore.dispatcher.roster import Roster
+from longshore.dispatcher.roster import Plan, Roster
+from longshore.model.job import Submission
 from longshore.model.worker import Attended, KindInfo, Lane, WorkerInfo
-from longshore.testing.builders import new_id
+from longshore.testing.builders import a_job, new_id
 from longshore.wire.dispatcher_side import FullAttendance
 
 FETCH = lane_of("default", "fetch", "")
@@ -83,3 +85,62 @@ def test_when_a_batch_has_no_room_for_all_each_kind_of_worker_is_served_in_turn(
     roster.heat([FETCH.hash, RESIZE.hash])
     served = [want.lanes for _ in range(4) for want in roster.wants(10)]
     assert sorted(served) == sorted([(FETCH.hash,), (RESIZE.hash,)] * 2)
+
+
+def seated(plan: Plan) -> list[bool]:
+    return [seat is not None for seat in plan.seats]
+
+
+def some(kind: str, count: int, priority: int = 0) -> list[Submission]:
+    return [a_job(kind=kind, priority=priority) for _ in range(count)]
+
+
+def test_submits_begin_at_once_where_nobody_waits() -> None:
+    roster = a_roster(FETCH, slots=2)
+    plan = roster.plan(some("fetch", 3), 1000)
+    assert seated(plan) == [True, True, False]
+    assert plan.wants == []
+    assert roster.seats() == Seats(2, True)
+
+
+def test_submits_do_not_overtake_those_who_wait() -> None:
+    roster = a_roster(FETCH, RESIZE, slots=5)
+    roster.expect({RESIZE.hash: 1})
+    plan = roster.plan(some("fetch", 3), 1000)
+    assert seated(plan) == [False] * 3
+    assert [len(want.seats) for want in plan.wants] == [4]
+
+
+def test_the_most_urgent_submits_are_seated_first() -> None:
+    roster = a_roster(FETCH, RESIZE, slots=2)
+    jobs = [*some("fetch", 2), *some("resize", 1, priority=5), *some("fetch", 1, priority=1)]
+    assert seated(roster.plan(jobs, 1000)) == [False, False, True, True]
+
+
+def test_submits_for_later_and_of_unknown_kinds_are_not_seated() -> None:
+    roster = a_roster(FETCH)
+    jobs = [a_job(kind="fetch", delay_s=5.0), a_job(kind="strange"), a_job(kind="fetch")]
+    plan = roster.plan(jobs, 1000)
+    assert seated(plan) == [False, False, True]
+
+
+def test_what_one_kind_of_worker_has_no_room_for_goes_to_another() -> None:
+    roster = a_roster(FETCH, slots=1)
+    kinds = {lane.kind: KindInfo() for lane in (FETCH, RESIZE)}
+    info = WorkerInfo(id=new_id(), kinds=kinds, slots=1)
+    roster.add(FullAttendance(b"other", info, Attended(1), 0.0, draining=False))
+    for want in [*roster.wants(1000), *roster.wants(1000)]:
+        roster.cool([want], {})
+    assert seated(roster.plan(some("fetch", 3), 1000)).count(True) == 2
+
+
+def test_free_seats_are_those_that_somebody_waits_for_if_anybody_does() -> None:
+    roster = a_roster(FETCH, slots=3)
+    assert roster.seats() == Seats(3, False)
+    info = WorkerInfo(id=new_id(), kinds={"resize": KindInfo()}, slots=4)
+    roster.add(FullAttendance(b"other", info, Attended(1), 0.0, draining=False))
+    roster.learn([RESIZE])
+    roster.cool(roster.wants(1000), {})
+    assert roster.seats() == Seats(7, False)
+    roster.expect({RESIZE.hash: 1})
+    assert roster.seats() == Seats(4, True)

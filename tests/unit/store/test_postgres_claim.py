@@ -258,7 +258,28 @@ async def test_job_that_another_holds_is_skipped_and_its_seat_is_not_wasted(
             pumped = await scene.pump(wants=[want([first, second, first])])
         placed = [(attempt.id, attempt.worker) for attempt in pumped.claimed]
         assert placed == [(jobs[1].id, first.worker), (jobs[2].id, second.worker)]
+        assert pumped.contested == frozenset(want([]).lanes)
         assert [one.id for one in await scene.claim(first)] == [jobs[0].id]
+
+
+async def test_claim_that_meets_another_says_that_more_may_be_there(
+    postgres_url: str, outside: Connection
+) -> None:
+    """What lies behind the jobs that another holds was not looked at."""
+    async with opened(postgres_url) as store:
+        scene = Scene(store)
+        seat = await scene.attend()
+        jobs = some_jobs(3)
+        await scene.accepted(*jobs)
+        async with outside.transaction():
+            held = [job.id for job in jobs[:2]]
+            await outside.execute("SELECT FROM longshore.job WHERE id = ANY($1) FOR UPDATE", held)
+            pumped = await scene.pump(wants=[want([seat] * 2)])
+        assert pumped.claimed == []
+        assert pumped.contested == frozenset(want([]).lanes)
+        pumped = await scene.pump(wants=[want([seat] * 4)])
+        assert len(pumped.claimed) == 3
+        assert pumped.contested == frozenset()
 
 
 async def test_seats_of_a_claim_are_filled_in_their_order(postgres_url: str) -> None:
