@@ -248,6 +248,11 @@ class Requests:
     # waiting
 
     async def _wait(self, request: m.Wait) -> list[Ended]:
+        if request.all and len(request.jobs) > 1:
+            # Of many jobs most have ended long ago: there is nothing to wait for.
+            found = await self._store.ended(request.jobs)
+            if len(found) == len(request.jobs):
+                return _within_a_message(found)
         waiter = Waiter(request.jobs, request.all)
         self._waiters.add(waiter)
         try:
