@@ -229,6 +229,7 @@ class Roster:
         whose slots were given to submits must wait for the next time.
         """
         self._asked = self._changes
+        self._turn += 1
         found: list[Want] = []
         for profile, members, pool in self._in_turn():
             lanes = profile.lanes[pool] & self._hot.keys()
@@ -247,7 +248,6 @@ class Roster:
             for profile, members in self._profiles.values()
             for pool in profile.lanes
         ]
-        self._turn += 1
         first = self._turn % len(takers) if takers else 0
         return takers[first:] + takers[:first]
 

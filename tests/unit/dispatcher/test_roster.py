@@ -144,3 +144,14 @@ def test_free_seats_are_those_that_somebody_waits_for_if_anybody_does() -> None:
     assert roster.seats() == Seats(7, False)
     roster.expect({RESIZE.hash: 1})
     assert roster.seats() == Seats(4, True)
+
+
+def test_submits_in_every_batch_do_not_keep_the_same_kind_of_worker_first() -> None:
+    roster = a_roster(FETCH)
+    info = WorkerInfo(id=new_id(), kinds={"resize": KindInfo()})
+    roster.add(FullAttendance(b"other", info, Attended(1), 0.0, draining=False))
+    roster.learn([RESIZE])
+    roster.heat([FETCH.hash, RESIZE.hash])
+    plans = [roster.plan(some("fetch", 1), 1) for _ in range(4)]
+    served = [want.lanes for plan in plans for want in plan.wants]
+    assert sorted(served) == sorted([(FETCH.hash,), (RESIZE.hash,)] * 2)
