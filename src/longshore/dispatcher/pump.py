@@ -129,9 +129,9 @@ class Pump:
 
     def _has_much(self) -> bool:
         """Whether a second transaction is worth its while."""
-        much = len(self._finishes)
-        if self._is_claiming and self._orders and self._seats().are_taken:
-            much += self.queued_submits
+        much, most = len(self._finishes), len(self._finishes) + self.queued_submits
+        if much < self._overlap_from <= most and self._is_claiming and self._orders:
+            much = most if self._seats().are_taken else much
         return much >= self._overlap_from
 
     async def _stroke(self) -> None:

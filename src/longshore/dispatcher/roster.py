@@ -181,7 +181,7 @@ class Roster:
             for pool, lanes in profile.lanes.items():
                 some = sum(max(0, one.open_slots.get(pool, 0)) for one in members.values())
                 free += some
-                if not lanes.isdisjoint(self._hot):
+                if self._is_any_hot(lanes):
                     wanted = True
                     wanted_free += some
         return Seats(wanted_free if wanted else free, wanted)
@@ -201,26 +201,27 @@ class Roster:
     ) -> set[_Taker]:
         """Finds seats for jobs before whom nobody waits; answers whose seats those are."""
         seated: set[_Taker] = set()
-        waiting: dict[int, list[int]] = {}
-        for place, (job, lane) in enumerate(zip(jobs, lanes, strict=True)):
-            if job.run_at is None and job.delay_s is None:
-                waiting.setdefault(lane.hash, []).append(place)
+        waiting = _by_lane(jobs, lanes)
         for profile, members, pool in self._in_turn() if waiting else ():
-            served = profile.lanes[pool]
-            if not served.isdisjoint(self._hot):
+            served = profile.lanes[pool] & waiting.keys()
+            if not served or self._is_any_hot(profile.lanes[pool]):
                 continue
-            places = [place for lane in served & waiting.keys() for place in waiting[lane]]
-            places.sort(key=lambda place: (-jobs[place].priority, place))
-            found = seat(self._places(members, pool), len(places)) if places else []
-            for place, one in zip(places, found, strict=False):
-                seats[place] = one
-            if found:
+            places = self._places(members, pool)
+            most = sum(place.free for place in places)
+            first = sorted(turn for lane in served for turn in waiting[lane][:most])
+            for (_, job), one in zip(first, seat(places, len(first)), strict=False):
+                seats[job] = one
                 seated.add((profile, pool))
-                waiting = {
-                    lane: [place for place in places if seats[place] is None]
-                    for lane, places in waiting.items()
-                }
+            for lane in served:
+                left = [turn for turn in waiting[lane][:most] if seats[turn[1]] is None]
+                waiting[lane][:most] = left
+                if not waiting[lane]:
+                    del waiting[lane]
         return seated
+
+    def _is_any_hot(self, lanes: set[int]) -> bool:
+        # This way round it takes as long as the smaller of the two, not as what is hot.
+        return not self._hot.keys().isdisjoint(lanes)
 
     def wants(self, most: int, seated: Collection[_Taker] = ()) -> list[Want]:
         """What to claim now: at most `most` jobs, for workers with free slots and in no doubt.
@@ -259,3 +260,14 @@ class Roster:
             if free > 0 and seat not in self._doubted:
                 places.append(Place(seat, free, attendance.given))
         return places
+
+
+def _by_lane(jobs: Sequence[Submission], lanes: Sequence[Lane]) -> dict[int, list[tuple[int, int]]]:
+    """The places of those that can begin now, by lane, the most urgent first."""
+    waiting: dict[int, list[tuple[int, int]]] = {}
+    for place, (job, lane) in enumerate(zip(jobs, lanes, strict=True)):
+        if job.run_at is None and job.delay_s is None:
+            waiting.setdefault(lane.hash, []).append((-job.priority, place))
+    for turns in waiting.values():
+        turns.sort()
+    return waiting

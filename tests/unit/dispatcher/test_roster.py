@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from longshore.core.intake import Seats
 from longshore.core.lanes import lane_of
 from longshore.dispatcher.roster import Plan, Roster
@@ -155,3 +157,29 @@ def test_submits_in_every_batch_do_not_keep_the_same_kind_of_worker_first() -> N
     plans = [roster.plan(some("fetch", 1), 1) for _ in range(4)]
     served = [want.lanes for plan in plans for want in plan.wants]
     assert sorted(served) == sorted([(FETCH.hash,), (RESIZE.hash,)] * 2)
+
+
+class Unwalked(dict[int, float]):
+    """May be looked into, but not walked through."""
+
+    def __iter__(self) -> Iterator[int]:
+        raise AssertionError("it takes as long as there are lanes, for every profile")
+
+
+def test_lanes_that_nobody_serves_cost_the_others_nothing() -> None:
+    roster = a_roster(FETCH)
+    roster._hot = Unwalked((n, 1.0) for n in range(1000))
+    assert roster.seats() == Seats(100, False)
+    assert seated(roster.plan(some("fetch", 2), 1000)) == [True, True]
+
+
+def test_seats_of_many_kinds_of_workers_are_filled_by_urgency() -> None:
+    roster = a_roster(FETCH, slots=1)
+    for number in range(3):
+        info = WorkerInfo(id=new_id(), kinds={"fetch": KindInfo()}, slots=1, target=f"{number}")
+        roster.add(FullAttendance(bytes([number]), info, Attended(1), 0.0, draining=False))
+    roster.cool(roster.wants(1000), {})
+    jobs = [a_job(kind="fetch", priority=priority) for priority in (1, 0, 2, 0, 3, 1)]
+    plan = roster.plan(jobs, 1000)
+    assert seated(plan) == [True, False, True, False, True, True]
+    assert len({seat.worker for seat in plan.seats if seat is not None}) == 4
