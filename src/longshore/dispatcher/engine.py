@@ -217,11 +217,26 @@ class Dispatcher:
             self._attendant.give(seat, attempts)
         self._roster.cool(batch.wants, pumped.taken)
         self._roster.heat(pumped.contested)
-        seated = len(pumped.claimed) - sum(pumped.taken.values())
-        if seated < sum(seat is not None for seat in batch.seats):
-            self._roster.heat(pumped.freed)
+        unseated = _unseated(batch, pumped)
+        self._expect(unseated)
         if any(end.outcome is not Outcome.SUCCEEDED or end.outbox for end in batch.finishes):
             self._roster.heat(pumped.freed)
         # A batch has room for some lanes only. Those that gave nothing are not looked into again.
-        if batch.wants or pumped.freed:
+        if batch.wants or pumped.freed or unseated:
             self._pump.wake()
+
+
+def _unseated(batch: Batch, pumped: Pumped) -> list[Submission]:
+    """Submits that did not begin on the seats they were given.
+
+    They are ready: since just now, or since their batch was sent before and its answer got lost.
+    """
+    seated = len(pumped.claimed) - sum(pumped.taken.values())
+    if seated == sum(seat is not None for seat in batch.seats):
+        return []
+    begun = {one.id.int for one in pumped.claimed}
+    return [
+        job
+        for job, seat in zip(batch.submits, batch.seats, strict=True)
+        if seat is not None and job.id.int not in begun
+    ]
