@@ -221,8 +221,10 @@ class Dispatcher:
         self._expect(unseated)
         if any(end.outcome is not Outcome.SUCCEEDED or end.outbox for end in batch.finishes):
             self._roster.heat(pumped.freed)
+        if pumped.contested and not pumped.taken:
+            self._pump.wake_soon()
         # A batch has room for some lanes only. Those that gave nothing are not looked into again.
-        if batch.wants or pumped.freed or unseated:
+        elif batch.wants or pumped.freed or unseated:
             self._pump.wake()
 
 

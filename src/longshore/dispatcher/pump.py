@@ -48,6 +48,7 @@ class Order:
             self.done.set_result([self._answers[place] for place in range(len(self.jobs))])
 
 
+CONTESTED_S: Final = 0.005
 NO_PLAN: Final = Plan([], ())
 NO_SEATS: Final = Seats(0, False)
 
@@ -111,6 +112,10 @@ class Pump:
     def wake(self) -> None:
         """There may be something to claim."""
         self._wake.set()
+
+    def wake_soon(self) -> None:
+        """There may be something to claim, once somebody else has let go of it."""
+        asyncio.get_running_loop().call_later(CONTESTED_S, self._wake.set)
 
     async def run(self) -> None:
         """Pumps until it is cancelled."""

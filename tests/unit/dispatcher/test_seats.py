@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from uuid import UUID
 
-from longshore.ports import Batch, Hint
+from msgspec import structs
+
+from longshore.core.lanes import lane_of
+from longshore.ports import Batch, Hint, Pumped
 from longshore.testing.builders import a_job, new_id
 from longshore.testing.faults import FaultyStore
 
 from .stage import Stage
+from .test_rare_orders import pass_time
 from .test_stories import tell
 
 
@@ -32,5 +37,33 @@ def test_a_job_that_was_accepted_before_is_begun_by_whoever_it_is_submitted_to_a
         await stage.model.pump(new_id(), Batch(submits=[job]))
         await stage.client().submit(job)
         await stage.until(lambda: bool(worker.jobs.running), at_most_s=1.0)
+
+    tell(story)
+
+
+class ContestedStore(FaultyStore):
+    """Somebody else holds every ready job of a lane, and does not let go."""
+
+    lane = lane_of("default", "work", "")
+    claims = 0
+
+    async def pump(self, dispatcher: UUID, batch: Batch) -> Pumped:
+        if not batch.wants:
+            return await super().pump(dispatcher, batch)
+        self.claims += 1
+        pumped = await super().pump(dispatcher, structs.replace(batch, wants=()))
+        return structs.replace(pumped, contested=frozenset([self.lane.hash]))
+
+
+def test_jobs_that_somebody_else_holds_are_not_reached_for_without_a_pause() -> None:
+    async def story(stage: Stage) -> None:
+        stage.store = contested = ContestedStore(stage.model)
+        dispatcher = await stage.dispatcher()
+        await stage.worker()
+        dispatcher._roster.learn([contested.lane])
+        dispatcher._roster.heat([contested.lane.hash])
+        dispatcher._pump.wake()
+        await pass_time(stage, 1.0)
+        assert 10 < contested.claims < 220
 
     tell(story)
