@@ -271,7 +271,7 @@ class Keeper:
 
     async def _read_back(self) -> None:
         seats = self._roster.doubted()
-        if not seats:
+        if not seats or not self._pump.is_certain:
             return
         placed = by_session(await self._store.placed(seats))
         self._roster.trust(seats)

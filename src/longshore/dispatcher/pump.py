@@ -8,7 +8,9 @@ submits that must wait anyway, so that neither the store nor this process waits 
 
 A batch whose answer got lost is simply sent again: submits are known by their id, finishes by their
 token. What was given to workers cannot be repeated, so after a lost answer their sessions are
-`doubted`, and what the store has placed on them is read back.
+`doubted`, and what the store has placed on them is read back. But not before the submits were sent
+again and answered: until then the first batch may still be on its way, and begin them. Afterwards
+it cannot, because it will find them known.
 """
 
 from __future__ import annotations
@@ -46,6 +48,10 @@ class Order:
         self._answers.update(enumerate(answers, start))
         if len(self._answers) == len(self.jobs) and not self.done.done():
             self.done.set_result([self._answers[place] for place in range(len(self.jobs))])
+
+    def lacks(self, start: int, end: int) -> bool:
+        """Whether some of these jobs were not answered."""
+        return not all(place in self._answers for place in range(start, end))
 
 
 CONTESTED_S: Final = 0.005
@@ -91,6 +97,7 @@ class Pump:
         self._is_overlapping = False
         self._missed = False
         self._outages = 0
+        self._uncertain: set[tuple[Order, int, int]] = set()
         self._holding: asyncio.TimerHandle | None = None
         self._free_at = float("-inf")
         self.queued_submits = 0
@@ -163,6 +170,11 @@ class Pump:
             self._missed = False
             self._wake.set()
 
+    @property
+    def is_certain(self) -> bool:
+        """Whether all submits were answered by now whose answers got lost before."""
+        return not self._uncertain
+
     async def drain(self) -> None:
         """Commits what is queued, without claiming anything more."""
         while self._orders or self._finishes:
@@ -185,6 +197,7 @@ class Pump:
             self.queued_submits += len(submits)
             self._orders.extendleft(reversed(orders))
             self._finishes.extendleft(reversed(finishes))
+            self._uncertain.update(orders)
             wanted = [seat for want in wants for seat in want.seats]
             self._on_doubt([*wanted, *(seat for seat in seats if seat is not None)])
             self._on_outage(error)
@@ -207,6 +220,8 @@ class Pump:
         for order, start, end in orders:
             order.take(start, pumped.submitted[answered : answered + end - start])
             answered += end - start
+        if self._uncertain:
+            self._uncertain = {one for one in self._uncertain if one[0].lacks(*one[1:])}
         for (finish, on_finished), finished in zip(finishes, pumped.finished, strict=True):
             on_finished(finish, finished)
 

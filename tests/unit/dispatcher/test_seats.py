@@ -9,13 +9,52 @@ from uuid import UUID
 from msgspec import structs
 
 from longshore.core.lanes import lane_of
+from longshore.model.job import JobState
 from longshore.ports import Batch, Hint, Pumped
 from longshore.testing.builders import a_job, new_id
-from longshore.testing.faults import FaultyStore
+from longshore.testing.faults import Fault, FaultyStore
 
 from .stage import Stage
 from .test_rare_orders import pass_time
 from .test_stories import tell
+
+
+class LateStore(FaultyStore):
+    """Its first pump reaches the store only when it is let go, long after it was given up."""
+
+    late: tuple[UUID, Batch] | None = None
+
+    async def pump(self, dispatcher: UUID, batch: Batch) -> Pumped:
+        if self.late is None and batch.submits:
+            self.late = dispatcher, batch
+            await self._call("lost", self._nothing)
+        return await super().pump(dispatcher, batch)
+
+    async def _nothing(self) -> None: ...
+
+    async def let_go(self) -> None:
+        assert self.late is not None
+        await self.store.pump(*self.late)
+
+
+def test_a_job_that_began_after_it_was_given_up_is_found_by_its_worker() -> None:
+    """G1: whatever was read back before the batch was answered may be out of date."""
+
+    async def story(stage: Stage) -> None:
+        stage.store = late = LateStore(stage.model)
+        await stage.dispatcher()
+        worker = await stage.worker()
+        late.plan = lambda verb: Fault.BEFORE if verb in ("pump", "lost") else None
+        submitting = asyncio.create_task(stage.client().submit(job := a_job()))
+        await pass_time(stage, 5.0)
+        await late.let_go()
+        assert await stage.state(job) is JobState.RUNNING
+        late.plan = lambda _verb: None
+        await submitting
+        await stage.until(lambda: bool(worker.jobs.running), at_most_s=5.0)
+        assert len(worker.jobs.started) == 1
+
+    tell(story)
 
 
 class DeafStore(FaultyStore):
