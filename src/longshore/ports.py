@@ -150,7 +150,10 @@ class Store(Protocol):
         """
 
     async def placed(self, seats: Sequence[Seat]) -> list[Claimed]:
-        """The attempts these sessions own, whether or not anybody told the workers."""
+        """The attempts these sessions own, whether or not anybody told the workers.
+
+        What was giving them jobs when it was asked has ended by then.
+        """
 
     async def set_draining(self, worker: UUID, draining: bool) -> bool:
         """A draining worker is given nothing more; answers whether there is such a live worker."""

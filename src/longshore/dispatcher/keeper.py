@@ -266,8 +266,8 @@ class Keeper:
         """Looks at every lane, whatever the hints said, and clears up doubts."""
         self._roster.learn(await self._store.lanes())
         self._roster.stir()
-        await self._read_back()
         self._pump.wake()
+        await self._read_back()
 
     async def _read_back(self) -> None:
         seats = self._roster.doubted()
@@ -277,6 +277,7 @@ class Keeper:
         self._roster.trust(seats)
         for seat, claimed in placed.items():
             self._attendant.give(seat, claimed)
+        self._pump.wake()
 
     async def _promote(self) -> None:
         promoted = await self._store.promote()

@@ -118,10 +118,18 @@ class PostgresKeeper(PostgresReads):
         return await self._keeping.run(work)
 
     async def placed(self, seats: Sequence[Seat]) -> list[Claimed]:
-        """The attempts these sessions own, whether or not anybody told the workers."""
+        """The attempts these sessions own, whether or not anybody told the workers.
+
+        A pump that was given up may be about to commit: it is waited for.
+        """
         known = list(dict.fromkeys(seats))
         workers, sessions = [seat.worker for seat in known], [seat.session for seat in known]
-        return _in_order(await self._keep(sql.PLACED, workers, sessions)) if known else []
+
+        async def work(tx: Transaction) -> Rows:
+            await tx.fetch(sql.HOLD, sorted(workers))
+            return await tx.fetch(sql.PLACED, workers, sessions)
+
+        return _in_order(await self._keeping.run(work)) if known else []
 
     async def set_draining(self, worker: UUID, draining: bool) -> bool:
         """A draining worker is given nothing more; answers whether there is such a live worker."""

@@ -145,6 +145,15 @@ CROSS JOIN LATERAL (
 WHERE w.dispatcher = $1 AND w.alive
 """
 
+HOLD: Final = """
+SELECT l.id
+FROM unnest($1::uuid[]) AS i (id)
+CROSS JOIN LATERAL (
+    SELECT w.id FROM longshore.worker AS w WHERE w.id = i.id FOR UPDATE
+) AS l
+"""
+"""Waits for whatever is under way that gives these workers jobs."""
+
 PLACED: Final = f"""
 SELECT {CLAIMED_COLUMNS}
 FROM unnest($1::uuid[], $2::bigint[]) AS i (worker, session)

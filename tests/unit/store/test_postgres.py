@@ -12,7 +12,7 @@ import pytest
 from tests.unit.store.outside import until_waiting
 
 from longshore.model.job import Claimed, JobFilter, JobState, Outcome, Refused, Submitted, Verdict
-from longshore.ports import Hint
+from longshore.ports import Batch, Hint
 from longshore.store import postgres_keeper, postgres_listing
 from longshore.store.postgres import PostgresStore
 from longshore.store.postgres_lines import Connection
@@ -105,6 +105,28 @@ async def test_attend_waits_for_a_claim_under_way_and_finds_it_placed(
     attempt = await claiming
     answer = await attending
     assert [placed.token for placed in getattr(answer, "placed", ())] == [attempt.token]
+
+
+@pytest.mark.parametrize("seated", [True, False])
+async def test_what_is_placed_is_read_after_what_is_under_way_for_those_seats(
+    scene: Scene, outside: Connection, seated: bool
+) -> None:
+    """G1: whoever asks may have given up on that pump, and will not ask again."""
+    await scene.running(a_job(unique_key="u"))
+    await scene.accepted(a_job())
+    seat = await scene.attend()
+    keyed = Batch(submits=[a_job(unique_key="u")], seats=[seat])
+    async with outside.transaction():
+        # One waits for the key, the other at the insert of the tally.
+        await outside.execute("UPDATE longshore.job SET state = 5 WHERE unique_key = 'u'")
+        await outside.execute("SELECT" if seated else "LOCK TABLE longshore.tally")
+        batch = keyed if seated else Batch(wants=[want([seat])])
+        pumping = asyncio.create_task(scene.store.pump(scene.dispatcher, batch))
+        await until_waiting(outside, 1)
+        reading = asyncio.create_task(scene.store.placed([seat]))
+        await until_waiting(outside, 2)
+    [attempt] = (await pumping).claimed
+    assert [one.token for one in await reading] == [attempt.token]
 
 
 # Items that the database refuses, though nothing about them is wrong in general.
