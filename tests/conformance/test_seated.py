@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec import structs
+
 from longshore.model.job import JobState, Submitted
 from longshore.model.worker import Seat
 from longshore.testing.builders import Scene, a_job, done, lanes_of, new_id, want
@@ -88,6 +90,15 @@ async def test_of_one_id_twice_in_a_batch_the_first_decides(scene: Scene) -> Non
     pumped = await scene.pump(submits=[job, job], seats=[None, seat])
     assert pumped.claimed == []
     assert await scene.state(job.id) is READY
+
+
+async def test_a_seat_is_not_given_to_another_job_of_the_same_id(scene: Scene) -> None:
+    """The first cannot be stored; its seat may be one that does not serve the second."""
+    unfit, fit = await scene.attend(), await scene.attend()
+    job = a_job()
+    unsound = structs.replace(job, kind="no\0")
+    pumped = await scene.pump(submits=[unsound, job], seats=[unfit, fit])
+    assert [(one.id, one.worker) for one in pumped.claimed] == [(job.id, fit.worker)]
 
 
 async def test_seated_jobs_and_claims_share_a_transaction(scene: Scene) -> None:

@@ -122,9 +122,12 @@ class Pump:
     def _seating(self, dispatcher: UUID, batch: Batch) -> Seating | None:
         if not batch.seats:
             return None
-        seats: dict[int, Seat | None] = {}
-        for job, seat in zip(batch.submits, batch.seats, strict=True):
-            seats.setdefault(job.id.int, seat)
+        pairs = list(zip(batch.submits, batch.seats, strict=True))
+        seats = {job.id.int: seat for job, seat in pairs}
+        if len(seats) < len(pairs):
+            # Of those with one id, the first that can be stored decides.
+            sound = {id(job) for job, _ in sound_items(batch.submits)}
+            seats = {job.id.int: seat for job, seat in reversed(pairs) if id(job) in sound}
         return Seating(dispatcher, self._expiry_margin_s, seats)
 
     def committed(self, drawn: Drawn) -> None:
