@@ -100,6 +100,10 @@ class Pump:
         self._uncertain: set[tuple[Order, int, int]] = set()
         self._holding: asyncio.TimerHandle | None = None
         self._free_at = float("-inf")
+        self._hopes = False
+        """Whether seats are free that nobody waits for."""
+        self._in_vain = False
+        """Whether the last submits could have none of those."""
         self.queued_submits = 0
 
     def submit(self, jobs: Sequence[Submission]) -> asyncio.Future[list[Answer]]:
@@ -187,6 +191,8 @@ class Pump:
         finishes = self._take_finishes()
         submits = [job for order, start, end in orders for job in order.jobs[start:end]]
         wants, seats = self._plan(submits) if claims else NO_PLAN
+        if claims and submits and self._hopes:
+            self._in_vain = all(seat is None for seat in seats)
         batch = Batch([finish for finish, _ in finishes], submits, wants, seats)
         if not (batch.finishes or batch.submits or batch.wants):
             return True
@@ -234,6 +240,10 @@ class Pump:
         now = loop.time()
         if seats.free:
             self._free_at = now
+        self._hopes = bool(seats.free) and not seats.wanted
+        self._in_vain = self._in_vain and not seats.wanted
+        if self._in_vain:
+            return self._max_batch
         oldest_s = now - self._orders[0][0].at
         found = room(seats, self._max_batch, self._patience, now - self._free_at, oldest_s)
         if not found and self._holding is None:

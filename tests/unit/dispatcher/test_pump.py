@@ -186,6 +186,19 @@ async def test_while_seats_come_free_as_many_submits_are_taken_as_there_are() ->
         assert len(await order) == 5
 
 
+async def test_submits_do_not_wait_for_seats_that_they_cannot_have() -> None:
+    """Those that are free are of other workers, or the jobs are for later."""
+    store, free = HeldStore(), [2]
+    seats = lambda: Seats(free[0], False)  # noqa: E731
+    plan = lambda jobs: Plan([], [None] * len(jobs))  # noqa: E731
+    async with pumping(store, seats=seats, plan=plan) as pump:
+        order = pump.submit([a_job() for _ in range(150)])
+        for turn, size in enumerate([2, 100, 48]):
+            assert len((await store.until(turn + 1)).submits) == size
+            store.commit(turn)
+        assert len(await order) == 150
+
+
 async def test_a_submit_that_finds_no_seat_in_time_is_stored_all_the_same() -> None:
     store, free = HeldStore(), [1]
     patience = Patience(0.01, 60.0)
