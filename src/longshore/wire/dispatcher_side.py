@@ -149,7 +149,9 @@ class Attendance(ABC):
     def undeliverable(self, claimed: Sequence[Claimed]) -> None:
         """The message that assigned these attempts could not be sent."""
         for one in claimed:
-            self.placed[one.token].undeliverable = True
+            # What was read back may have ended here before.
+            if one.token in self.placed:
+                self.placed[one.token].undeliverable = True
 
     def undelivered(self) -> list[Claimed]:
         """Attempts that cannot have reached the worker."""

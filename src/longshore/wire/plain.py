@@ -166,10 +166,6 @@ class PlainAttendance(Attendance):
         self.given += len(fresh)
         return [[b"", one.args] for one in fresh]
 
-    def undeliverable(self, claimed: Sequence[Claimed]) -> None:
-        """The job could not be sent, so there is nobody."""
-        super().undeliverable([one for one in claimed if one.token in self.placed])
-
     def abort(self, attempts: Sequence[m.Attempt], reason: str) -> list[list[bytes]]:
         """Nothing: whatever it is told, it takes for a job."""
         return []

@@ -302,6 +302,16 @@ def test_what_could_not_be_sent_is_known_until_it_is_sent_again(pair: Pair) -> N
     assert pair.attended.undelivered() == []
 
 
+def test_what_ended_before_it_was_read_back_needs_not_be_sent(pair: Pair) -> None:
+    pair.join()
+    ended, unsent = claimed(1, 11), claimed(2, 12)
+    pair.tell(0.1, *pair.attended.assign([ended]))
+    pair.attended.settled((ended.id, 11))
+    pair.attended.assign([ended, unsent])
+    pair.attended.undeliverable([ended, unsent])
+    assert pair.attended.undelivered() == [unsent]
+
+
 def test_what_comes_when_the_lease_is_over_is_not_started_but_sent_again(pair: Pair) -> None:
     """G6: a worker that was frozen finds jobs in its socket that are somebody else's by now."""
     pair.join()
