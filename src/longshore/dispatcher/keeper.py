@@ -83,6 +83,7 @@ class Keeper:
         self._missed: dict[Seat, float] = {}
         self._beaten_at = float("-inf")
         self._pruner = Pruner(store, settings)
+        self._reading_back = asyncio.Lock()
         self.cancels = Alarm(clock)
         self.outcomes = Alarm(clock)
 
@@ -270,11 +271,15 @@ class Keeper:
         await self._read_back()
 
     async def _read_back(self) -> None:
-        seats = self._roster.doubted()
-        if not seats or not self._pump.is_certain:
+        # One at a time: what was read before a seat was doubted must not clear that doubt up.
+        if self._reading_back.locked():
             return
-        placed = by_session(await self._store.placed(seats))
-        self._roster.trust(seats)
+        async with self._reading_back:
+            seats = self._roster.doubted()
+            if not seats or not self._pump.is_certain:
+                return
+            placed = by_session(await self._store.placed(seats))
+            self._roster.trust(seats)
         for seat, claimed in placed.items():
             self._attendant.give(seat, claimed)
         self._pump.wake()

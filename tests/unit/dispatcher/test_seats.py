@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from uuid import UUID
 
 from msgspec import structs
 
 from longshore.core.lanes import lane_of
-from longshore.model.job import JobState
-from longshore.ports import Batch, Hint, Pumped
+from longshore.model.job import Claimed, JobState
+from longshore.model.worker import Seat
+from longshore.ports import Batch, Hint, Pumped, Store
 from longshore.testing.builders import a_job, new_id
-from longshore.testing.faults import Fault, FaultyStore
+from longshore.testing.faults import Fault, FaultyStore, scripted
 
 from .stage import Stage
 from .test_rare_orders import pass_time
@@ -53,6 +54,41 @@ def test_a_job_that_began_after_it_was_given_up_is_found_by_its_worker() -> None
         await submitting
         await stage.until(lambda: bool(worker.jobs.running), at_most_s=5.0)
         assert len(worker.jobs.started) == 1
+
+    tell(story)
+
+
+class SlowReader(FaultyStore):
+    """The second answer to `placed` is long on its way."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self.arrives, self.reads = asyncio.Event(), 0
+
+    async def placed(self, seats: Sequence[Seat]) -> list[Claimed]:
+        self.reads += 1
+        second, answer = self.reads == 2, await super().placed(seats)
+        await (self.arrives.wait() if second else asyncio.sleep(0))
+        return answer
+
+
+def test_what_was_read_back_before_a_doubt_does_not_clear_it_up() -> None:
+    """G1: a poll and a hint may have the same seats read back at the same time."""
+
+    async def story(stage: Stage) -> None:
+        stage.store = slow = SlowReader(stage.model)
+        keeper = (await stage.dispatcher(poll_s=1000.0))._keeper
+        worker, client = await stage.worker(), stage.client()
+        slow.plan = scripted(("pump", Fault.AFTER))
+        await client.submit(a_job())
+        looks = [asyncio.create_task(keeper.look_around()) for _ in range(2)]
+        await stage.until(lambda: len(worker.jobs.started) == 1)
+        slow.plan = scripted(("pump", Fault.AFTER))
+        await client.submit(a_job())
+        slow.arrives.set()
+        await asyncio.gather(*looks)
+        await keeper.look_around()
+        await stage.until(lambda: len(worker.jobs.started) == 2, at_most_s=1.0)
 
     tell(story)
 
