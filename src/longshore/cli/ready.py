@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import Any
 
 from msgspec import Struct
@@ -33,7 +34,8 @@ class Announcer:
             facts = {"ready": self._role, "pid": os.getpid(), **ready.facts}
             print_text(json_line(facts))
         if self._descriptor is not None:
-            os.write(self._descriptor, b"1")
+            with suppress(BrokenPipeError):  # whoever wanted to know has given up waiting
+                os.write(self._descriptor, b"1")
             os.close(self._descriptor)
 
 

@@ -73,6 +73,17 @@ def test_a_descriptor_that_is_not_open_is_refused_at_once(tmp_path: Path) -> Non
         Announcer("worker", closed, as_json=False)
 
 
+def test_a_process_that_nobody_waits_for_any_more_is_ready_all_the_same(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """As a worker that `up --reload` replaces before it has joined."""
+    reading, writing = os.pipe()
+    announce = Announcer("worker", writing, as_json=False)
+    os.close(reading)
+    announce(Ready("app shop:app", {}))
+    assert "worker ready: app shop:app" in capsys.readouterr().err
+
+
 def test_the_clock_never_goes_back_and_the_wall_clock_is_in_utc() -> None:
     clock = machine.SystemClock()
     assert clock.now() <= clock.now()
