@@ -40,129 +40,189 @@ class LongshoreError(Exception):
 
 
 class InvalidInput(LongshoreError, ValueError):
-    """What was given cannot be accepted; giving it again will not help."""
+    """What was given cannot be accepted; giving it again will not help.
+
+    Change what the message names.
+    """
 
     code = "invalid_input"
     exit_code = 2
 
 
 class InvalidArguments(InvalidInput):
-    """A job's arguments do not fit its parameters."""
+    """A job's arguments do not fit its parameters.
+
+    The message names the parameter, and what it takes.
+    """
 
     code = "invalid_arguments"
 
 
 class NotSerialisable(InvalidInput):
-    """A value is not made of what can be stored."""
+    """A value is not made of what can be stored.
+
+    Use builtin types, dataclasses or msgspec Structs, and annotate the parameter with them.
+    """
 
     code = "not_serialisable"
 
 
 class TooLarge(InvalidInput):
-    """A value is past a named limit."""
+    """A value is past a named limit.
+
+    Keep large data in a file or an object store and pass its name, or raise the limit.
+    """
 
     code = "too_large"
 
 
 class ConfigError(InvalidInput):
-    """A setting, URL, flag or variable is wrong."""
+    """A setting, URL, flag or variable is wrong.
+
+    The message says where it was set; docs/configuration.md lists all of them.
+    """
 
     code = "config"
 
 
 class AppError(InvalidInput):
-    """The app module cannot be loaded."""
+    """The app module cannot be loaded.
+
+    Mend the module, or name another: `--app module:app`, as seen from the current folder.
+    """
 
     code = "app"
 
 
 class UnknownKind(InvalidInput):
-    """No known worker serves this kind, and the submit was strict."""
+    """No known worker serves this kind, and the submit was strict.
+
+    Start a worker that has it, or submit without `strict`: then it waits for one.
+    """
 
     code = "unknown_kind"
 
 
 class WouldBlock(LongshoreError, RuntimeError):
-    """A blocking call was made where an event loop runs, which it would have stopped."""
+    """A blocking call was made where an event loop runs, which it would have stopped.
+
+    Await the method of the same name that ends in `_async`.
+    """
 
     code = "would_block"
 
 
 class Conflict(LongshoreError):
-    """The id is taken by a job with another body."""
+    """The id is taken by a job with another body.
+
+    Use another id; to repeat a submit, submit the same call again.
+    """
 
     code = "conflict"
     exit_code = 2
 
 
 class NotFound(LongshoreError, LookupError):
-    """There is no such job, worker or queue."""
+    """There is no such job, worker or queue.
+
+    Look at `longshore jobs`, `workers` or `queues`; ended jobs are removed after a while.
+    """
 
     code = "not_found"
     exit_code = 3
 
 
 class WrongState(LongshoreError):
-    """The job is not in a state that allows this."""
+    """The job is not in a state that allows this.
+
+    The message says which it is in; `longshore why JOB` says why.
+    """
 
     code = "wrong_state"
     exit_code = 2
 
 
 class Unavailable(LongshoreError, ConnectionError):
-    """Nothing is wrong with the request: the same one may succeed later."""
+    """Nothing is wrong with the request: the same one may succeed later.
+
+    Try again; a submit with the same id, or the same call, is still one job.
+    """
 
     code = "unavailable"
     exit_code = 4
 
 
 class StoreUnavailable(Unavailable):
-    """The database does not answer; what was under way may or may not have been committed."""
+    """The database does not answer; what was under way may or may not have been committed.
+
+    Try again once it does. Every request may be repeated.
+    """
 
     code = "store_unavailable"
 
 
 class DispatcherUnavailable(Unavailable):
-    """No dispatcher answers."""
+    """No dispatcher answers.
+
+    Start one, or mend the address (`connect`) or the keys; then try again.
+    """
 
     code = "dispatcher_unavailable"
 
 
 class SchemaMismatch(LongshoreError):
-    """The database's schema is not the one this version works with."""
+    """The database's schema is not the one this version works with.
+
+    Run `longshore migrate`; a schema that is newer needs a newer Longshore.
+    """
 
     code = "schema_mismatch"
     exit_code = 2
 
 
 class AddressInUse(LongshoreError):
-    """A port or address is taken by another process."""
+    """A port or address is taken by another process.
+
+    Stop that process, or listen elsewhere; port 0 is any that is free.
+    """
 
     code = "address_in_use"
     exit_code = 2
 
 
 class ProtocolError(LongshoreError):
-    """A peer sent what the wire does not allow."""
+    """A peer sent what the wire does not allow.
+
+    Check that both sides run versions that fit, and that the port is the right one.
+    """
 
     code = "protocol"
 
 
 class NotFinished(LongshoreError, TimeoutError):
-    """The outcome did not come within the time allowed."""
+    """The outcome did not come within the time allowed.
+
+    Wait again: the job goes on.
+    """
 
     code = "not_finished"
     exit_code = 5
 
 
 class JobUnsuccessful(LongshoreError):
-    """The job ended, but not well."""
+    """The job ended, but not well.
+
+    `longshore why JOB` says how; `longshore retry JOB` runs it again.
+    """
 
     code = "job_unsuccessful"
 
 
 class JobFailed(JobUnsuccessful):
-    """The job failed; `type`, `reason` and `traceback` say how."""
+    """The job failed; `type`, `reason` and `traceback` say how.
+
+    Mend the cause, then run it again: `handle.retry()`.
+    """
 
     code = "job_failed"
 
@@ -176,7 +236,10 @@ class JobFailed(JobUnsuccessful):
 
 
 class JobCancelled(JobUnsuccessful):
-    """The job was cancelled before it could succeed."""
+    """The job was cancelled before it could succeed.
+
+    Run it again, if that was a mistake: `handle.retry()`.
+    """
 
     code = "job_cancelled"
 

@@ -1,0 +1,353 @@
+"""Writes the parts of the reference that follow from the code.
+
+    python scripts/reference.py           writes them
+    python scripts/reference.py --check   says which are stale; exit code 1 if one is
+
+They are kept in the repository, where a code host shows them; a test runs the check.
+"""
+
+from __future__ import annotations
+
+import enum
+import inspect
+import re
+import sys
+import typing
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+from msgspec import UNSET
+
+import longshore
+import longshore.testing
+from longshore import errors
+from longshore.cli.main import cli
+from longshore.client.decorator import Decorator
+from longshore.core.lifecycle import MOVES, TERMINAL, diagram
+from longshore.model.job import (
+    CancelVerdict,
+    HistoryEntry,
+    Job,
+    JobError,
+    JobState,
+    Options,
+    Progress,
+    RetryVerdict,
+)
+from longshore.model.log import LogLine
+from longshore.testing.plugin import StartKit
+
+ROOT = Path(__file__).resolve().parents[1]
+NOTE = "<!-- Written from the code by scripts/reference.py; to write it anew: make reference -->\n"
+
+INTERNAL = {
+    "App.handlers",
+    "App.lifespan",
+    "Call.accepted",
+    "Handle.remember",
+    "Kind.handler",
+    "Kit.begin",
+    "Kit.catch_up",
+    "Kit.catch_up_async",
+    "Kit.desk",
+    "Kit.end",
+}
+"""Public by name, for Longshore's other parts only."""
+
+INTERNAL_PARAMETERS = {"App": {"connection", "new_id"}}
+MADE_BY_OTHERS = {"Call", "Context", "Handle", "Kind", "Kit", "StartKit", "SubmittedJob"}
+"""Classes that nobody makes by calling them."""
+
+
+# Python
+
+
+def sdk() -> str:
+    """The public names of `longshore` and `longshore.testing`."""
+    names = ("App", "Kind", "Call", "Handle", "Context", "current", "Retry", "Fail", "Cancelled")
+    rest = sorted(set(longshore.__all__) - {*names, "__version__", "errors", "GIVEN"})
+    parts = [
+        "# The Python interface\n",
+        NOTE,
+        "`import longshore`, and for tests `longshore.testing`. How they are used together is in "
+        "the guides: [jobs](../jobs.md), [workers](../workers.md), [logs](../logs.md), "
+        "[testing](../testing.md), [transactions](../transactions.md). What can be raised is in "
+        "[errors](errors.md).\n",
+        "A method whose name ends in `_async` is awaited; the one without waits, and refuses to "
+        "where an event loop runs. A default that is shown as `…` is what was declared before.\n",
+        _entry(longshore.App, "App"),
+        _options_of_job(),
+        *(_entry(getattr(longshore, name), name) for name in (*names[1:], *rest)),
+        "## `GIVEN`\n",
+        "The default of a job's parameter that the worker gives: see "
+        "[resources](../workers.md#resources-opened-once-given-to-jobs).\n",
+        _entry(Job, "Job", "What `handle.job()` answers."),
+        *(_entry(part, part.__name__) for part in (Options, HistoryEntry, JobError, Progress)),
+        _entry(LogLine, "LogLine", "What `handle.logs()` answers a list of."),
+        _entry(CancelVerdict, "CancelVerdict", "What `handle.cancel()` answers."),
+        _entry(RetryVerdict, "RetryVerdict", "What `handle.retry()` answers."),
+        "## In tests: `longshore.testing`\n",
+        "The fixture `longshore_kit` is a `StartKit`; pytest finds it by itself.\n",
+        *(
+            _entry(getattr(longshore.testing, name), name)
+            for name in ("run_inline", "Kit", "SubmittedJob")
+        ),
+        _entry(StartKit, "StartKit"),
+    ]
+    return "\n".join(parts)
+
+
+def _entry(thing: Any, name: str, more: str = "") -> str:
+    """A class with what it has, or a function."""
+    lines = [f"## `{name}`\n"]
+    if inspect.isclass(thing):
+        if name not in MADE_BY_OTHERS and not _is_data(thing):
+            lines.append(_code(f"{name}{_signature(thing, name)}"))
+    else:
+        lines.append(_code(f"{name}{_signature(thing, name)}"))
+    lines += [more + "\n"] * bool(more)
+    lines.append(_text(thing) + "\n")
+    if inspect.isclass(thing):
+        lines += _members(thing, name)
+    return "\n".join(lines)
+
+
+def _is_data(thing: type) -> bool:
+    return hasattr(thing, "__struct_fields__") or issubclass(thing, enum.Enum)
+
+
+def _members(thing: type, name: str) -> Iterator[str]:
+    if issubclass(thing, enum.Enum):
+        yield "\n".join(f"- `{name}.{one.name}`: `{one.value}`" for one in thing) + "\n"
+        return
+    if hasattr(thing, "__struct_fields__"):
+        yield "\n".join(f"- `{field}`" for field in _fields(thing)) + "\n"
+        return
+    attributes = [one for one in _attributes(thing) if f"{name}.{one}" not in INTERNAL]
+    if attributes and name != "App":
+        yield "It has " + ", ".join(f"`{one}`" for one in attributes) + ".\n"
+    for attribute, value in vars(thing).items():
+        is_public = not attribute.startswith("_") or attribute == "__call__"
+        if is_public and f"{name}.{attribute}" not in INTERNAL:
+            yield from _member(attribute, value, f"{name}.{attribute}")
+
+
+def _attributes(thing: type) -> list[str]:
+    """What `__init__` sets and does not hide."""
+    code = inspect.getsource(thing.__init__) if "__init__" in vars(thing) else ""  # type: ignore[misc]
+    return re.findall(r"^        self\.([a-z]\w*) = ", code, re.MULTILINE)
+
+
+def _fields(thing: type) -> Iterator[str]:
+    for owner in reversed(thing.__mro__):
+        for field, annotation in vars(owner).get("__annotations__", {}).items():
+            yield f"{field}: {annotation}"
+
+
+def _member(attribute: str, value: Any, qualified: str) -> Iterator[str]:
+    if isinstance(value, property):
+        yield f"### `{qualified}`\n"
+        yield _text(value) + "\n"
+    elif inspect.isfunction(value):
+        shown = qualified.removesuffix(".__call__")
+        waited = "async " if inspect.iscoroutinefunction(value) else ""
+        yield f"### `{shown}()`\n"
+        yield _code(f"{waited}{shown.rpartition('.')[2]}{_signature(value, qualified)}")
+        yield _text(value) + "\n"
+
+
+def _options_of_job() -> str:
+    """`@app.job` is a property; what it takes is in the last overload of what it gives."""
+    options = typing.get_overloads(Decorator.__call__)[-1]
+    parts = ["### Options of `@app.job`\n", _code(f"app.job{_signature(options, 'job')}")]
+    return "\n".join([*parts, "What each means: [jobs](../jobs.md#declaring).\n"])
+
+
+def _signature(thing: Callable[..., Any], name: str) -> str:
+    """A signature as a reader wants it: no self, nothing internal, a parameter a line if long."""
+    if inspect.isclass(thing) and issubclass(thing, BaseException) and _is_plain(thing):
+        return "(message)"
+    signature = inspect.signature(thing)
+    hidden = {"self"} | INTERNAL_PARAMETERS.get(name, set())
+    kept = [p for p in signature.parameters.values() if p.name not in hidden]
+    words = list(_parameters(kept))
+    gives = signature.return_annotation
+    arrow = "" if gives is signature.empty or inspect.isclass(thing) else f" -> {_type(gives)}"
+    line = f"({', '.join(words)}){arrow}"
+    return line if len(line) < 80 else "(\n    " + ",\n    ".join(words) + f",\n){arrow}"
+
+
+def _is_plain(error: type) -> bool:
+    return error.__init__ in (Exception.__init__, BaseException.__init__)  # type: ignore[misc]
+
+
+def _parameters(kept: list[inspect.Parameter]) -> Iterator[str]:
+    starred = False
+    for one in kept:
+        stars = "*" * (one.kind is one.VAR_POSITIONAL) + "**" * (one.kind is one.VAR_KEYWORD)
+        if one.kind is one.KEYWORD_ONLY and not starred:
+            yield "*"
+        starred = starred or one.kind in (one.KEYWORD_ONLY, one.VAR_POSITIONAL)
+        kind = "" if one.annotation is one.empty else f": {_type(one.annotation)}"
+        default = "…" if one.default is UNSET else repr(one.default)
+        yield f"{stars}{one.name}{kind}" + ("" if one.default is one.empty else f" = {default}")
+
+
+def _type(annotation: object) -> str:
+    text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    return text.replace(" | UnsetType", "")
+
+
+def _text(thing: Any) -> str:
+    """A docstring as Markdown; the pages it names become links."""
+    text = inspect.getdoc(thing) or ""
+    return re.sub(r"docs/(\w+)\.md", r"[\1](../\1.md)", text)
+
+
+def _code(text: str) -> str:
+    return f"```text\n{text}\n```\n"
+
+
+# the command line
+
+
+def commands() -> str:
+    """What `--help` says of every command."""
+    parts = [
+        "# The help of every command\n",
+        NOTE,
+        "As `longshore COMMAND --help` prints it. What commands have in common, exit codes and the "
+        "finer points are in [the command line](../cli.md).\n",
+    ]
+    parts += [f"## {path}\n\n{_code(text)}" for path, text in _helps(cli, "longshore", None)]
+    return "\n".join(parts)
+
+
+def _helps(
+    command: click.Command, path: str, parent: click.Context | None
+) -> Iterator[tuple[str, str]]:
+    name = path.rpartition(" ")[2]
+    settings = {"terminal_width": 96, **command.context_settings}
+    context = click.Context(command, parent, info_name=name, **settings)
+    yield path, command.get_help(context).rstrip()
+    if isinstance(command, click.Group):
+        for word in command.list_commands(context):
+            inner = command.get_command(context, word)
+            if inner is not None and not inner.hidden:
+                yield from _helps(inner, f"{path} {word}", context)
+
+
+# errors
+
+
+def table_of_errors() -> str:
+    """Every error, its code and its exit code."""
+    rows = [_row(error, depth) for error, depth in _tree(errors.LongshoreError, 0)]
+    parts = [
+        "# Errors\n",
+        NOTE,
+        "What Longshore raises on purpose is a `longshore.errors.LongshoreError`. A message says "
+        "what happened, to what, and what to do next.\n",
+        "| error | code | exit code | when, and what to do |\n|---|---|---|---|",
+        *rows,
+        "",
+        "An error further to the right of an arrow is also the one before it: whoever catches "
+        "`Unavailable` catches `StoreUnavailable` too. `code` is the word for it in JSON and "
+        "on the wire; the exit code is that of the command line, and 0 is success "
+        "([all exit codes](../cli.md#exit-codes)).\n",
+        "What the error of a *job* says is in `JobFailed`: `reason` is one of "
+        "`raised`, `timed_out`, `crashed`, `poisonous` (it took its process down too often), "
+        "`invalid_arguments`, `invalid_result` and `unknown_kind`; `type` is the name of the "
+        "exception, `traceback` where it was raised.\n",
+    ]
+    return "\n".join(parts)
+
+
+def _tree(error: type[errors.LongshoreError], depth: int) -> Iterator[tuple[type, int]]:
+    yield error, depth
+    for child in error.__subclasses__():
+        if child.__module__ == errors.__name__:
+            yield from _tree(child, depth + 1)
+
+
+def _row(error: type[errors.LongshoreError], depth: int) -> str:
+    if "\n\n" not in (inspect.getdoc(error) or "") and depth:
+        raise SystemExit(f"errors.{error.__name__}: its docstring does not say what to do")
+    said = " ".join(_text(error).split())
+    return f"| {'→ ' * depth}`{error.__name__}` | `{error.code}` | {error.exit_code} | {said} |"
+
+
+# the states of a job
+
+MEANINGS = {
+    JobState.WAITING: "waits for jobs that it depends on. Nothing submits such jobs yet",
+    JobState.DELAYED: "waits for a time: it was submitted with a delay, or it backs off",
+    JobState.READY: "could run, and waits for a worker that serves it",
+    JobState.RUNNING: "an attempt is with a worker",
+    JobState.CANCELLING: "its worker was told to stop it",
+    JobState.SUCCEEDED: "returned a result, which is recorded",
+    JobState.FAILED: "raised, timed out or crashed, and is not tried again",
+    JobState.DEPENDENCY_FAILED: "was not run, because a job that it depends on failed",
+    JobState.SKIPPED: "was not run, because what it waited for cannot come any more",
+    JobState.CANCELLED: "was cancelled before it could succeed",
+}
+
+
+def states() -> str:
+    """The table of moves, in words, as a table and as a picture."""
+    kinds = [(state, "yes" if state in TERMINAL else "no") for state in JobState]
+    moves = [(a, event, b) for a, events in MOVES.items() for event, b in events.items()]
+    terminal = ", ".join(f"`{state}`" for state in JobState if state in TERMINAL)
+    parts = [
+        "# The states of a job\n",
+        NOTE,
+        "A job is in one of these states; `longshore why JOB` says in words why.\n",
+        "| state | the job | has ended |\n|---|---|---|",
+        *(f"| `{state}` | {MEANINGS[state]} | {ended} |" for state, ended in kinds),
+        "",
+        f"{terminal} are terminal: an accepted job ends in exactly one of them. Only a manual "
+        "`longshore retry` leads out again, and opens a new round; the outcome of the earlier "
+        "round stays in the job's history. A success is never undone.\n",
+        "## What leads from one to another\n",
+        "What is not in this table changes nothing: a late report of an attempt that was given up, "
+        "a cancel of a job that has ended. The table is `longshore/core/lifecycle.py`, and the "
+        "stores are tested against it.\n",
+        "| from | what happens | to |\n|---|---|---|",
+        *(f"| `{start}` | {event} | `{end}` |" for start, event, end in moves),
+        "",
+        "The same as a [Mermaid](https://mermaid.js.org) diagram:\n",
+        f"```mermaid\n{diagram()}```\n",
+    ]
+    return "\n".join(parts)
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "docs/reference/sdk.md": sdk,
+    "docs/reference/cli.md": commands,
+    "docs/reference/errors.md": table_of_errors,
+    "docs/states.md": states,
+}
+
+
+def main(words: list[str]) -> int:
+    """Writes what changed, or says what has."""
+    stale = [name for name, made in PAGES.items() if _kept(name) != made()]
+    for name in stale:
+        if words == ["--check"]:
+            print(f"{name} is not what the code says; run: make reference", file=sys.stderr)
+        else:
+            (ROOT / name).parent.mkdir(exist_ok=True)
+            (ROOT / name).write_text(PAGES[name]())
+            print(f"wrote {name}")
+    return 1 if stale and words else 0
+
+
+def _kept(name: str) -> str | None:
+    path = ROOT / name
+    return path.read_text() if path.exists() else None
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
