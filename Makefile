@@ -8,7 +8,7 @@ BIN := .venv/bin
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench bench-full clean
+.PHONY: help demo test check format docs reference bench bench-full clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -19,7 +19,7 @@ demo:  ## see Longshore run jobs, and survive what dies
 	@$(BIN)/python examples/demo.py
 
 test: check  ## check, then run every test on real servers (TESTS=tests/unit for a part)
-	@scripts/setup servers compiler
+	@scripts/setup servers compiler docs
 	@echo "test: pytest $(TESTS)"
 	@$(BIN)/python -m pytest --durations=10 --session-timeout=2400 $(TESTS)
 
@@ -39,6 +39,15 @@ format:  ## rewrite the code in the one format
 	@$(BIN)/ruff format --quiet .
 	@$(BIN)/ruff check --quiet --fix .
 
+docs:  ## build the docs as a site, in site/
+	@scripts/setup docs
+	@NO_MKDOCS_2_WARNING=1 .venvs/docs/bin/mkdocs build --quiet --strict
+	@echo "docs: open site/index.html"
+
+reference:  ## write the parts of the reference that follow from the code
+	@scripts/setup dev
+	@$(BIN)/python scripts/reference.py
+
 bench:  ## measure speed, beside the limit and beside others; about ten minutes
 	@scripts/setup dev servers bench
 	@$(BIN)/python bench/run.py
@@ -48,6 +57,6 @@ bench-full:  ## the same with more of everything; hours rather than minutes
 	@$(BIN)/python bench/run.py --full
 
 clean:  ## remove what these targets made
-	@rm -rf .venv bench/.venv bench/.venvs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
-	@find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} +
+	@rm -rf .venv .venvs site bench/.venv bench/.venvs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@find src tests bench examples scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 	@echo "clean: done"

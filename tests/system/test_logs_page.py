@@ -15,9 +15,8 @@ PAGE = (Path(__file__).parents[2] / "docs" / "logs.md").read_text()
 
 
 def test_every_block_of_the_logs_page_does_what_it_says(tmp_path: Path) -> None:
-    app, script = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    app, *scripts = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     (tmp_path / "press.py").write_text(app)
-    (tmp_path / "script.py").write_text(script)
     words = ["--app", "press:app", "--backend", ANY, "--frontend", ANY, *settings(**QUICK)]
     with Process("up", *words, cwd=tmp_path, log=tmp_path / "up.log") as up:
         env = {**os.environ, "LONGSHORE_CONNECT": up.ready().facts["frontend"]}
@@ -35,7 +34,9 @@ def test_every_block_of_the_logs_page_does_what_it_says(tmp_path: Path) -> None:
             assert done.returncode == 0, done.stderr
             return done.stdout
 
-        call("script.py")
+        for script in scripts:
+            call("-c", script)
+        assert len(scripts) == 2
         shown = call("-m", "longshore", "logs", "1", "--follow").splitlines()
         assert [re.sub(r"^[\d-]+ [\d:.]+Z ", "", line) for line in shown] == [
             "stdout   pressing 3 pages",

@@ -1,0 +1,36 @@
+"""The blocks of a page of the docs, as the tests that run them see them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec import Struct
+
+DOCS = Path(__file__).parents[2] / "docs"
+_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+class Block(Struct, frozen=True):
+    """A fenced block, and what the page says between the one before and it."""
+
+    language: str
+    text: str
+    before: str
+
+    def commands(self) -> Iterator[tuple[str, str]]:
+        """What a console block types, and what it shows of the answer, which may be nothing."""
+        for part in re.split(r"^\$ ", self.text, flags=re.MULTILINE)[1:]:
+            command, _, shown = part.partition("\n")
+            yield command.partition("  #")[0].rstrip(), shown
+
+
+def blocks(page: str, *languages: str) -> list[Block]:
+    """The blocks of a page, all or those in some languages, in order."""
+    text = (DOCS / page).read_text()
+    found, end = [], 0
+    for fence in _FENCE.finditer(text):
+        found.append(Block(fence[1], fence[2], text[end : fence.start()]))
+        end = fence.end()
+    return [block for block in found if not languages or block.language in languages]
