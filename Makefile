@@ -41,7 +41,7 @@ format:  ## rewrite the code in the one format
 
 docs:  ## build the docs as a site, in site/
 	@scripts/setup docs
-	@NO_MKDOCS_2_WARNING=1 .venvs/docs/bin/mkdocs build --quiet --strict
+	@report=$$(NO_MKDOCS_2_WARNING=1 .venvs/docs/bin/mkdocs build --strict 2>&1) || { echo "$$report" >&2; exit 1; }
 	@echo "docs: open site/index.html"
 
 reference:  ## write the parts of the reference that follow from the code

@@ -18,8 +18,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site, from the docs as they are."""
     assert MKDOCS.exists(), "what makes the site is not installed; run: scripts/setup docs"
     folder = tmp_path_factory.mktemp("site")
+    # Not --quiet: it hides warnings from --strict too.
     done = subprocess.run(
-        [str(MKDOCS), "build", "--strict", "--quiet", "--site-dir", str(folder)],
+        [str(MKDOCS), "build", "--strict", "--site-dir", str(folder)],
         cwd=ROOT,
         capture_output=True,
         text=True,
