@@ -283,7 +283,7 @@ def _row(error: type[errors.LongshoreError], depth: int) -> str:
 
 MEANINGS = {
     JobState.WAITING: "waits for jobs that it depends on. Nothing submits such jobs yet",
-    JobState.DELAYED: "waits for a time: it was submitted with a delay, or it backs off",
+    JobState.DELAYED: "waits for a time: it was submitted with a delay, or is to run again later",
     JobState.READY: "could run, and waits for a worker that serves it",
     JobState.RUNNING: "an attempt is with a worker",
     JobState.CANCELLING: "its worker was told to stop it",

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 import sysconfig
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -91,6 +92,7 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
     """Installing uses what is installed already: the test needs no package index."""
     (tmp_path / "longshore").symlink_to(ROOT)
     env = {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "PYTHONPATH": sysconfig.get_paths()["purelib"],
         "PIP_NO_DEPS": "1",
         "PIP_NO_INDEX": "1",
@@ -111,7 +113,8 @@ def test_the_ten_minutes_go_as_the_page_says(terminal: Terminal) -> None:
     for block in page:
         if block.language == "python":
             _write(block, harbour)
-            continue
+        elif block.language == "text":
+            assert _states(block.text) == _states(told["longshore job 29"].partition("AT ")[2])
         for command, expected in block.commands():
             code, printed = terminal.type(_as_typed(command, terminal))
             assert code == (1 if "submit weigh" in command else 0), (command, terminal.errors)
@@ -120,6 +123,10 @@ def test_the_ten_minutes_go_as_the_page_says(terminal: Terminal) -> None:
             if command == "longshore submit unload boxes=60":
                 _await_first_box(terminal)
     _check(told, terminal)
+
+
+def _states(history: str) -> list[str]:
+    return re.findall(r"Z  (\w+)", history)
 
 
 def _write(block: Block, folder: Path) -> None:
