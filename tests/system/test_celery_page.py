@@ -37,8 +37,8 @@ def test_what_stands_beside_celery_runs(tmp_path: Path) -> None:
             _succeed(script, env, tmp_path)
         assert "settle begins" in up.said()
         reminders = json.loads(run("jobs", "--kind", "remind", "--json", env=env).stdout)
-        assert len(reminders) == 12, "one cancelled, ten of many, one that a job submitted"
-    assert len(scripts) == 2
+        assert len(reminders) == 16, "one cancelled, ten of many, one of a job, four of threads"
+    assert len(scripts) == 3
 
 
 def test_what_stands_beside_dramatiq_runs(tmp_path: Path) -> None:
