@@ -75,8 +75,9 @@ def sdk() -> str:
         "the guides: [jobs](../jobs.md), [workers](../workers.md), [logs](../logs.md), "
         "[testing](../testing.md), [transactions](../transactions.md). What can be raised is in "
         "[errors](errors.md).\n",
-        "A method whose name ends in `_async` is awaited; the one without waits, and refuses to "
-        "where an event loop runs. A default that is shown as `…` is what was declared before.\n",
+        "A method whose name ends in `_async` is for coroutines; the one without blocks, and "
+        "refuses to where an event loop runs. A default that is shown as `…` is what was declared "
+        "before.\n",
         _entry(longshore.App, "App"),
         _options_of_job(),
         *(_entry(getattr(longshore, name), name) for name in (*names[1:], *rest)),
@@ -128,10 +129,15 @@ def _members(thing: type, name: str) -> Iterator[str]:
     attributes = [one for one in _attributes(thing) if f"{name}.{one}" not in INTERNAL]
     if attributes and name != "App":
         yield "It has " + ", ".join(f"`{one}`" for one in attributes) + ".\n"
-    for attribute, value in vars(thing).items():
-        is_public = not attribute.startswith("_") or attribute == "__call__"
-        if is_public and f"{name}.{attribute}" not in INTERNAL:
-            yield from _member(attribute, value, f"{name}.{attribute}")
+    public = {
+        attribute: value
+        for attribute, value in vars(thing).items()
+        if not attribute.startswith("_") or attribute == "__call__"
+        if f"{name}.{attribute}" not in INTERNAL
+    }
+    for attribute, value in public.items():
+        if attribute.removesuffix("_async") not in public.keys() - {attribute}:
+            yield from _member(value, f"{name}.{attribute}", public.get(f"{attribute}_async"))
 
 
 def _attributes(thing: type) -> list[str]:
@@ -146,16 +152,28 @@ def _fields(thing: type) -> Iterator[str]:
             yield f"{field}: {annotation}"
 
 
-def _member(attribute: str, value: Any, qualified: str) -> Iterator[str]:
+def _member(value: Any, qualified: str, awaited: Any) -> Iterator[str]:
+    """A property, or a method with the one of the same name that is awaited."""
     if isinstance(value, property):
         yield f"### `{qualified}`\n"
         yield _text(value) + "\n"
     elif inspect.isfunction(value):
         shown = qualified.removesuffix(".__call__")
-        waited = "async " if inspect.iscoroutinefunction(value) else ""
+        methods = [value] if awaited is None else [value, awaited]
         yield f"### `{shown}()`\n"
-        yield _code(f"{waited}{shown.rpartition('.')[2]}{_signature(value, qualified)}")
+        yield _code("\n".join(_call(method, shown) for method in methods))
         yield _text(value) + "\n"
+        if awaited is not None and _text(awaited) != _text(value):
+            yield f"`{awaited.__name__}`: {_text(awaited)}\n"
+
+
+def _call(method: Callable[..., Any], qualified: str) -> str:
+    """How a method is called; what it gives once awaited."""
+    name = qualified.rpartition(".")[2]
+    if method.__name__.endswith("_async"):
+        word = "await" if inspect.iscoroutinefunction(method) else "async for … in"
+        name = f"{word} {method.__name__}"
+    return f"{name}{_signature(method, qualified)}"
 
 
 def _options_of_job() -> str:
