@@ -6,10 +6,10 @@ import functools
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from difflib import get_close_matches
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack
 from uuid import UUID
 
-from msgspec import UNSET, Struct, UnsetType, structs
+from msgspec import UNSET, Struct, structs
 
 from longshore.client.access import Access
 from longshore.client.handle import Handle
@@ -24,6 +24,25 @@ P = ParamSpec("P")
 Q = ParamSpec("Q")
 R = TypeVar("R")
 C = TypeVar("C", covariant=True)
+
+
+class SubmitOptions(TypedDict, total=False):
+    """What can be said of a submit beside its arguments, all of it optional."""
+
+    delay_s: float | None
+    run_at: datetime | None
+    priority: int
+    unique_key: str | None
+    labels: Sequence[str]
+    id: UUID | None
+    queue: str
+    target: str
+    timeout_s: float | None
+    retries: int
+    backoff_s: float
+    backoff_factor: float
+    max_backoff_s: float
+    jitter: float
 
 
 class Terms(Struct, frozen=True, kw_only=True):
@@ -42,7 +61,7 @@ class Terms(Struct, frozen=True, kw_only=True):
 
     def but(self, **changes: object) -> Terms:
         """The same, except for what is given; retries and backoff change the retry policy."""
-        _refuse_unknown(changes)
+        _refuse_unknown(changes, _DECLARED)
         given = {name: value for name, value in changes.items() if value is not UNSET}
         policy = {field: given.pop(name) for name, field in _POLICY_FIELDS.items() if name in given}
         if "retries" in given:
@@ -50,6 +69,11 @@ class Terms(Struct, frozen=True, kw_only=True):
         if "labels" in given:
             given["labels"] = _labels(given["labels"])
         return structs.replace(self, retry=structs.replace(self.retry, **policy), **given)
+
+    def for_submit(self, given: SubmitOptions) -> Terms:
+        """The same, except for what is given for a single submit."""
+        _refuse_unknown(given, SubmitOptions.__annotations__)
+        return self.but(**given)
 
     def advertised(self) -> KindTerms:
         """What workers tell of these terms to whoever submits by name."""
@@ -87,8 +111,10 @@ _POLICY_FIELDS = {
 }
 
 
-def _refuse_unknown(options: Collection[str]) -> None:
-    known = {"kind", "retries", *_POLICY_FIELDS, *Terms.__struct_fields__} - {"retry"}
+_DECLARED = {"kind", "retries", *_POLICY_FIELDS, *Terms.__struct_fields__} - {"retry"}
+
+
+def _refuse_unknown(options: Collection[str], known: Collection[str]) -> None:
     for name in options:
         if name not in known:
             near = get_close_matches(name, known, n=1)
@@ -199,41 +225,9 @@ class Kind(Generic[P, R, Q, C]):
         """Submits a job; when this returns, it is durable."""
         return self.call(*args, **kwargs).submit()
 
-    def options(
-        self,
-        *,
-        delay_s: float | UnsetType | None = UNSET,
-        run_at: datetime | UnsetType | None = UNSET,
-        priority: int | UnsetType = UNSET,
-        unique_key: str | UnsetType | None = UNSET,
-        labels: Sequence[str] | UnsetType = UNSET,
-        id: UUID | UnsetType | None = UNSET,
-        queue: str | UnsetType = UNSET,
-        target: str | UnsetType = UNSET,
-        timeout_s: float | UnsetType | None = UNSET,
-        retries: int | UnsetType = UNSET,
-        backoff_s: float | UnsetType = UNSET,
-        backoff_factor: float | UnsetType = UNSET,
-        max_backoff_s: float | UnsetType = UNSET,
-        jitter: float | UnsetType = UNSET,
-    ) -> Kind[P, R, Q, C]:
-        """The same function on other terms; what is not given stays as it was."""
-        terms = self._terms.but(
-            delay_s=delay_s,
-            run_at=run_at,
-            priority=priority,
-            unique_key=unique_key,
-            labels=labels,
-            id=id,
-            queue=queue,
-            target=target,
-            timeout_s=timeout_s,
-            retries=retries,
-            backoff_s=backoff_s,
-            backoff_factor=backoff_factor,
-            max_backoff_s=max_backoff_s,
-            jitter=jitter,
-        )
+    def options(self, **given: Unpack[SubmitOptions]) -> Kind[P, R, Q, C]:
+        """The same function on other terms (`SubmitOptions`); what is not given stays as it was."""
+        terms = self._terms.for_submit(given)
         return Kind(self._access, self.handler, self.__wrapped__, terms, self._new_id)
 
 

@@ -307,6 +307,14 @@ def test_a_mistyped_option_is_told_with_the_nearest_one() -> None:
         job(colour="red")
 
 
+def test_a_mistyped_option_of_a_submit_is_told_with_the_nearest_one() -> None:
+    job = App("shop").job(add)
+    with pytest.raises(AppError, match="'retriess' is unknown; did you mean 'retries'"):
+        job.options(retriess=3)  # type: ignore[call-arg]
+    with pytest.raises(AppError, match="job option 'kind' is unknown"):
+        job.options(kind="other")  # type: ignore[call-arg]
+
+
 def test_a_handler_advertises_its_pool_and_parameters() -> None:
     app = App("test")
     app.job(add)
