@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -18,7 +19,7 @@ def test_every_block_of_the_jobs_page_does_what_it_says(tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text(app)
     words = ["--app", "shop:app", "--backend", ANY, "--frontend", ANY, *settings(**QUICK)]
     with Process("up", *words, cwd=tmp_path, log=tmp_path / "up.log") as up:
-        env = {"LONGSHORE_CONNECT": up.ready().facts["frontend"]}
+        env = {**os.environ, "LONGSHORE_CONNECT": up.ready().facts["frontend"]}
         for number, script in enumerate(scripts):
             (tmp_path / f"script{number}.py").write_text(script)
             done = subprocess.run(
@@ -31,4 +32,4 @@ def test_every_block_of_the_jobs_page_does_what_it_says(tmp_path: Path) -> None:
                 check=False,
             )
             assert done.returncode == 0, done.stderr
-    assert len(scripts) == 3
+    assert len(scripts) == 4

@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, Unpack
 from uuid import UUID
 
 from longshore.client import config
@@ -19,10 +19,10 @@ from longshore.client.enqueue import enqueue_calls, enqueue_calls_async
 from longshore.client.handle import Handle, all_ended_async, as_ended_async
 from longshore.client.handler import FunctionHandler
 from longshore.client.hooks import Hooks
-from longshore.client.kind import AnyKind, Call, Kind, Terms
+from longshore.client.kind import AnyKind, Call, Kind, SubmitOptions, Terms
 from longshore.core import values
 from longshore.core.limits import check_name
-from longshore.errors import AppError, from_code
+from longshore.errors import AppError, InvalidArguments, from_code
 from longshore.model.ids import make_id, parse_ref
 from longshore.model.job import Job, JobState
 from longshore.model.worker import Pool
@@ -156,6 +156,47 @@ class App:
         """Submits many jobs at once; raises as `submit_many_async` does."""
         return self._access.run(self.submit_many_async(calls, strict=strict))
 
+    async def submit_by_name_async(
+        self,
+        kind: str,
+        arguments: Mapping[str, object] | None = None,
+        *,
+        strict: bool = False,
+        **options: Unpack[SubmitOptions],
+    ) -> Handle[Any]:
+        """Submits a job of a kind whose function is elsewhere, with its arguments by name.
+
+        What the app that has the function declares for the kind (queue, retries, timeout …) holds
+        unless an option says otherwise, as long as a live worker serves it.
+        """
+        call = await self._call_by_name(kind, arguments, options)
+        return await call.submit_async(strict=strict)
+
+    def submit_by_name(
+        self,
+        kind: str,
+        arguments: Mapping[str, object] | None = None,
+        *,
+        strict: bool = False,
+        **options: Unpack[SubmitOptions],
+    ) -> Handle[Any]:
+        """Submits a job of a kind whose function is elsewhere; see `submit_by_name_async`."""
+        submitting = self.submit_by_name_async(kind, arguments, strict=strict, **options)
+        return self._access.run(submitting)
+
+    async def _call_by_name(
+        self, kind: str, arguments: Mapping[str, object] | None, options: SubmitOptions
+    ) -> Call[Any]:
+        given = _by_name(kind, arguments)
+        if kind in self._kinds:
+            return self._kinds[kind].options(**options).call(**given)
+        check_name("kind", kind)
+        packed = values.pack(given, f"the arguments of job '{kind}'")
+        told = await self._access.connection().kind(kind)
+        terms = Terms.of_kind(told).for_submit(options)
+        submission = terms.submission(terms.id or self._new_id(), kind, packed)
+        return Call(self._access, submission, unpack_any)
+
     # submitting in the application's own transaction
 
     async def enqueue_async(
@@ -203,7 +244,7 @@ class App:
         kind = self._kinds.get(job.kind)
         if kind is not None:
             return kind.handler.signature.unpack_result
-        return lambda data: None if data is None else values.unpack(data)
+        return unpack_any
 
     # waiting
 
@@ -274,6 +315,19 @@ class App:
         traceback: TracebackType | None,
     ) -> None:
         await self.close_async()
+
+
+def unpack_any(data: bytes | None) -> Any:
+    """A stored result as builtins, for who does not know what the function says it gives."""
+    return None if data is None else values.unpack(data)
+
+
+def _by_name(kind: str, arguments: Mapping[str, object] | None) -> dict[str, object]:
+    if not isinstance(arguments, Mapping | None):
+        raise InvalidArguments(
+            f"job '{kind}': its arguments are {arguments!r}; give a map by name, like {{'a': 1}}"
+        )
+    return dict(arguments or {})
 
 
 def _name_of(function: Callable[..., Any]) -> str:

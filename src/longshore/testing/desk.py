@@ -113,6 +113,9 @@ class Desk:
                 verdicts = _at_once(self.store.retry(request.jobs, by="a client"))
                 pairs = zip(request.jobs, verdicts, strict=True)
                 return [m.RetryAnswer(ref, id, verdict) for ref, (id, verdict) in pairs]
+            case m.ShowKind():
+                handler = self._handlers().get(request.kind)
+                return None if handler is None else handler.info
             case _:
                 asked = type(request).__name__
                 raise WrongState(f"a test kit has no fleet, and so no answer to {asked}")

@@ -42,6 +42,7 @@ def check_results(handle: Handle[str]) -> None:
     assert_type(asked.submit("a"), Handle[str])
     assert_type(handle.result(), str)
     assert_type(app.submit_many([add.call(1, 2)]), list[Handle[int]])
+    assert_type(app.submit_by_name("add", {"a": 1, "b": 2}, priority=1), Handle[Any])
     assert_type(list(app.results([handle])), list[str])
 
 
