@@ -50,7 +50,7 @@ def _worker_options(command: Decorated) -> Decorated:
     for flag, metavar, text in (
         ("--queues", "NAME[,…]", "Serve only these queues (all)."),
         ("--target", "NAME", "What machine this is (its system and processor: linux-x86_64)."),
-        ("--processes", "N", "How many plain def jobs run at once (the number of CPUs)."),
+        ("--processes", "N", "How many jobs run in processes at once (the number of CPUs)."),
         ("--slots", "N", "How many async def jobs run at once (100)."),
     ):
         command = click.option(flag, metavar=metavar, help=text)(command)

@@ -17,7 +17,7 @@ from longshore.client.credentials import calling_with
 from longshore.client.decorator import Decorator
 from longshore.client.enqueue import enqueue_calls, enqueue_calls_async
 from longshore.client.handle import Handle, all_ended_async, as_ended_async
-from longshore.client.handler import FunctionHandler
+from longshore.client.handler import FunctionHandler, Isolation
 from longshore.client.hooks import Hooks
 from longshore.client.kind import AnyKind, Call, Kind, SubmitOptions, Terms
 from longshore.core import values
@@ -77,7 +77,13 @@ class App:
         """Makes a function a kind of job: `@app.job`, or `@app.job(retries=3, …)`."""
         return Decorator(self._declare)
 
-    def _declare(self, function: Callable[..., Any], kind: str | None, terms: Terms) -> AnyKind:
+    def _declare(
+        self,
+        function: Callable[..., Any],
+        kind: str | None,
+        isolation: Isolation | None,
+        terms: Terms,
+    ) -> AnyKind:
         kind = kind or _name_of(function)
         _refuse_odd(kind, function)
         terms.submission(UUID(int=0), kind, b"")
@@ -86,7 +92,7 @@ class App:
                 f"the app '{self.name}' already has a job '{kind}'; rename one of the two, or "
                 "give one a kind=…"
             )
-        handler = FunctionHandler(kind, function, self._hooks, terms.advertised())
+        handler = FunctionHandler(kind, function, self._hooks, terms.advertised(), isolation)
         declared: AnyKind = Kind(self._access, handler, function, terms, self._new_id)
         self._kinds[kind] = declared
         return declared

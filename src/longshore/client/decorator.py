@@ -7,14 +7,15 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 
 from msgspec import UNSET, UnsetType
 
+from longshore.client.handler import Isolation
 from longshore.client.kind import AnyKind, Kind, Terms
 from longshore.executors.context import Context
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-Declare = Callable[[Callable[..., Any], str | None, Terms], AnyKind]
-"""Takes a function, its kind if it was given one, and its terms; gives what replaces it."""
+Declare = Callable[[Callable[..., Any], str | None, Isolation | None, Terms], AnyKind]
+"""Takes a function, its kind and its isolation if given, and its terms; gives what replaces it."""
 
 
 class Decorator:
@@ -25,10 +26,15 @@ class Decorator:
     """
 
     def __init__(
-        self, declare: Declare, kind: str | None = None, terms: Terms | None = None
+        self,
+        declare: Declare,
+        kind: str | None = None,
+        isolation: Isolation | None = None,
+        terms: Terms | None = None,
     ) -> None:
         self._declare = declare
         self._kind = kind
+        self._isolation = isolation
         self._terms = terms or Terms()
 
     @overload
@@ -55,6 +61,7 @@ class Decorator:
         /,
         *,
         kind: str | None = None,
+        isolation: Isolation | None = None,
         retries: int | UnsetType = UNSET,
         backoff_s: float | UnsetType = UNSET,
         backoff_factor: float | UnsetType = UNSET,
@@ -72,9 +79,11 @@ class Decorator:
         /,
         *,
         kind: str | None = None,
+        isolation: Isolation | None = None,
         **options: Any,
     ) -> Any:
-        chosen = Decorator(self._declare, kind or self._kind, self._terms.but(**options))
+        kind, isolation = kind or self._kind, isolation or self._isolation
+        terms = self._terms.but(**options)
         if function is UNSET:
-            return chosen
-        return self._declare(function, chosen._kind, chosen._terms)
+            return Decorator(self._declare, kind, isolation, terms)
+        return self._declare(function, kind, isolation, terms)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final, Literal, get_args
 
 from longshore.client.hooks import Hooks
 from longshore.client.signature import CONTEXT_PARAMETER, Signature
@@ -13,6 +13,11 @@ from longshore.core import values
 from longshore.errors import AppError
 from longshore.executors.context import current
 from longshore.model.worker import KindInfo, KindTerms, Pool
+
+Isolation = Literal["coroutine", "process"]
+"""What a job's code is kept apart by; a container is to be the third."""
+
+_KNOWN: Final = get_args(Isolation)
 
 
 class FunctionHandler:
@@ -24,12 +29,13 @@ class FunctionHandler:
         function: Callable[..., object],
         hooks: Hooks | None = None,
         terms: KindTerms | None = None,
+        isolation: Isolation | None = None,
     ) -> None:
         _refuse_generators(kind, function)
         self.kind = kind
         self.signature = Signature(kind, function)
         self.is_async = _is_async(function)
-        pool = Pool.COROUTINE if self.is_async else Pool.PROCESS
+        pool = _pool(kind, isolation, self.is_async)
         self.info = KindInfo(pool, self.signature.parameters(), terms or KindTerms())
         self._hooks = hooks or Hooks(kind)
         self._function = function
@@ -72,6 +78,21 @@ class FunctionHandler:
 def _is_async(function: Callable[..., object]) -> bool:
     call = getattr(function, "__call__", None)  # noqa: B004
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
+
+
+def _pool(kind: str, isolation: Isolation | None, is_async: bool) -> Pool:
+    """Where the jobs run: as asked for, else as the function is."""
+    if isolation is None:
+        return Pool.COROUTINE if is_async else Pool.PROCESS
+    if isolation not in _KNOWN:
+        there = " and ".join(f"'{one}'" for one in _KNOWN)
+        raise AppError(f"job '{kind}': isolation {isolation!r} is unknown; there are {there}")
+    if isolation == "coroutine" and not is_async:
+        raise AppError(
+            f"job '{kind}': isolation 'coroutine' is for an async def; a plain def would hold up "
+            "every other job of its process. Make it async def, or leave isolation out"
+        )
+    return Pool(isolation)
 
 
 def _refuse_generators(kind: str, function: Callable[..., object]) -> None:

@@ -111,7 +111,7 @@ _POLICY_FIELDS = {
 }
 
 
-_DECLARED = {"kind", "retries", *_POLICY_FIELDS, *Terms.__struct_fields__} - {"retry"}
+_DECLARED = {"kind", "isolation", "retries", *_POLICY_FIELDS, *Terms.__struct_fields__} - {"retry"}
 
 
 def _refuse_unknown(options: Collection[str], known: Collection[str]) -> None:

@@ -68,8 +68,8 @@ def _ready(job: Job, facts: Facts) -> str:
     slots = sum(pool_slots(worker.info, pool) for worker in open_workers)
     busy = sum(pool_busy(worker, pool) for worker in open_workers)
     if not slots:
-        runs = "async def" if pool is Pool.COROUTINE else "plain def"
-        return f"{_names(open_workers)} can run no {runs} jobs: {_setting(pool)} is 0 there"
+        runs = "coroutines" if pool is Pool.COROUTINE else "jobs in processes"
+        return f"{_names(open_workers)} can run no {runs}: {_setting(pool)} is 0 there"
     ahead = f"; {_ahead(facts.ahead)} before it in its lane" if facts.ahead else ""
     if busy >= slots:
         return f"{_all_of(pool, slots, _names(open_workers))} busy{ahead}"

@@ -11,7 +11,6 @@ the socket: at any other time the main loop is the one who reads.
 
 from __future__ import annotations
 
-import asyncio
 import contextvars
 import queue
 import signal
@@ -144,7 +143,7 @@ class ChildHost:
         try:
             value = call.begin()
             if call.handler.is_async:
-                value = asyncio.run(cast(Coroutine[Any, Any, object], value))
+                value = self._lifespan.run(cast(Coroutine[Any, Any, object], value))
         except BaseException as error:
             return raised(assignment, error)
         return succeeded(assignment, call.handler, context, value)

@@ -51,7 +51,8 @@ def main(fd: int, pool: Pool, agent_pid: int) -> NoReturn:
     load = _told_to_load(sock)
     # Before the app is imported too: some libraries keep the streams that they found then.
     install(echo=load.limits.echo)
-    handlers, lifespan = _load(sock, load, pool, lambda: loop or new_event_loop())
+    # In a child the standard loop: there a signal's handler ends what runs on it by raising.
+    handlers, lifespan = _load(sock, load, pool, lambda: loop or asyncio.new_event_loop())
     gc.freeze()
     if loop is not None:
         CoroutineHost(sock, handlers, loop, lifespan, load.limits).serve()

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from typing import Any, TypeVar
 
 from longshore.executors.loading import told
 
 Span = AbstractAsyncContextManager[None]
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -33,6 +35,21 @@ class Lifespan:
             began: asyncio.Future[None] = self._loop.create_future()
             self._task = self._loop.create_task(self._last(began))
             self._loop.run_until_complete(began)
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """What a coroutine gives; it runs on the loop on which the apps opened their resources.
+
+        If it is left before its end (a signal's handler raised), it is cancelled.
+        """
+        if self._loop is None:
+            return asyncio.run(coroutine)
+        task = self._loop.create_task(coroutine)
+        try:
+            return self._loop.run_until_complete(task)
+        finally:
+            if not task.done():
+                task.cancel()
+                self._loop.run_until_complete(asyncio.wait({task}))
 
     async def end_async(self) -> None:
         """Leaves the spans; what goes wrong is logged. For who is on the loop."""

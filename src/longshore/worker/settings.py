@@ -12,7 +12,7 @@ class WorkerSettings(Struct, frozen=True, kw_only=True):
     """How many `async def` jobs run at once."""
 
     processes: int = 0
-    """How many plain `def` jobs run at once, each in a process of its own; 0 is the CPU count."""
+    """How many jobs run at once that each have a process of their own; 0 is the CPU count."""
 
     broker_timeout_s: float = 1.0
     """How long one period of silence is."""

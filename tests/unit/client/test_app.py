@@ -325,6 +325,26 @@ def test_a_handler_advertises_its_pool_and_parameters() -> None:
     assert app.handlers()["fetch"].is_async
 
 
+def test_isolation_chooses_the_pool() -> None:
+    app = App("test")
+    app.job(isolation="process")(fetch)
+    app.job(kind="light", isolation="coroutine")(fetch)
+    app.job(isolation="process")(add)
+    pools = {kind: handler.info.pool for kind, handler in app.handlers().items()}
+    assert pools == {"fetch": Pool.PROCESS, "light": Pool.COROUTINE, "add": Pool.PROCESS}
+    assert app.handlers()["fetch"].is_async
+
+
+def test_isolation_that_cannot_be_is_refused() -> None:
+    job: Any = App("test").job
+    with pytest.raises(AppError, match="job 'add': isolation 'coroutine' is for an async def"):
+        job(isolation="coroutine")(add)
+    with pytest.raises(AppError, match="'container' is unknown; there are 'coroutine' and 'proc"):
+        job(isolation="container")(add)
+    with pytest.raises(AppError, match="'isolatoin' is unknown; did you mean 'isolation'"):
+        job(isolatoin="process")
+
+
 def test_a_handler_advertises_what_was_declared_for_its_jobs() -> None:
     app = App("test")
     app.job(queue="q", target="linux", priority=3, timeout_s=30, retries=3, backoff_s=5)(add)

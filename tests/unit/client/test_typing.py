@@ -24,6 +24,11 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
+@app.job(isolation="process")
+async def apart(url: str) -> str:
+    return url
+
+
 @app.job
 async def measured(ctx: Context, url: str) -> bytes:
     return url.encode()
@@ -39,6 +44,7 @@ def check_results(handle: Handle[str]) -> None:
     assert_type(fetch.submit("a", tries=2), Handle[str])
     assert_type(fetch.options(delay_s=5).submit("a"), Handle[str])
     assert_type(measured.submit("a"), Handle[bytes])
+    assert_type(apart.submit("a"), Handle[str])
     assert_type(asked.submit("a"), Handle[str])
     assert_type(handle.result(), str)
     assert_type(app.submit_many([add.call(1, 2)]), list[Handle[int]])

@@ -116,7 +116,7 @@ def facts(*workers: WorkerView, paused: bool = False, ahead: int = 0) -> Facts:
         (
             job(),
             facts(worker(slots=0)),
-            "dock-1 can run no async def jobs: slots is 0 there",
+            "dock-1 can run no coroutines: slots is 0 there",
         ),
         (job(), facts(worker(running={"resize": 1})), "about to be given to dock-1"),
         (
