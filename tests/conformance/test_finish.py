@@ -48,8 +48,9 @@ async def test_every_outcome_leads_where_the_lifecycle_says_and_only_once(
     job = await scene.job(attempt.id)
     assert job.state is expected
     assert job.result == (b"\x01" if expected is S.SUCCEEDED else None)
-    assert job.error == (RAISED if expected in (S.FAILED, S.DELAYED) else None)
-    assert job.failures == (outcome in (Outcome.FAILED, Outcome.RETRIED))
+    failed = outcome in (Outcome.FAILED, Outcome.RETRIED)
+    assert job.error == (RAISED if failed and expected is not S.CANCELLED else None)
+    assert job.failures == failed
     assert (job.ended_at is not None) == (expected in TERMINAL)
     assert job.worker == (attempt.worker if expected in TERMINAL else None)
     assert job.attempt == 1
@@ -212,6 +213,24 @@ async def test_retried_job_comes_back_after_its_delay(scene: Scene) -> None:
     assert job.run_at is not None
     assert job.run_at - job.history[-1].at == timedelta(seconds=90)
     assert job.error == RAISED
+    assert (await scene.store.promote()).count == 0
+
+
+async def test_snoozed_job_comes_back_after_its_delay_at_no_cost(scene: Scene) -> None:
+    seat = await scene.attend()
+    attempt = await scene.running(seat=seat)
+    await scene.finish(done(attempt, Outcome.RETRIED))
+    await scene.store.promote()
+    [attempt] = await scene.claim(seat)
+    snooze = done(attempt, Outcome.SNOOZED, delay_s=90, info="snoozed for 1 min 30 s: not yet")
+    assert (await scene.pump(finishes=[snooze])).freed == frozenset()
+    job = await scene.job(attempt.id)
+    assert (job.state, job.failures, job.crashes, job.error) == (S.DELAYED, 1, 0, RAISED)
+    assert job.run_at is not None
+    assert job.run_at - job.history[-1].at == timedelta(seconds=90)
+    assert job.history[-1].info == "snoozed for 1 min 30 s: not yet"
+    assert job.token == attempt.token
+    assert job.worker is None
     assert (await scene.store.promote()).count == 0
 
 

@@ -31,6 +31,7 @@ class Event(StrEnum):
     SUCCEEDED = "its attempt succeeded"
     FAILED = "its attempt failed for good"
     RETRIED = "its attempt failed and is tried again"
+    SNOOZED = "it asked to be run later"
     RELEASED = "its attempt was handed back"
     ABORTED = "its attempt was aborted"
     LOST = "its worker was lost"
@@ -59,6 +60,7 @@ _MOVES: Final[dict[JobState, dict[Event, JobState]]] = {
         Event.SUCCEEDED: S.SUCCEEDED,
         Event.FAILED: S.FAILED,
         Event.RETRIED: S.DELAYED,
+        Event.SNOOZED: S.DELAYED,
         Event.RELEASED: S.READY,
         Event.ABORTED: S.CANCELLED,
         Event.LOST: S.READY,
@@ -69,6 +71,7 @@ _MOVES: Final[dict[JobState, dict[Event, JobState]]] = {
         Event.SUCCEEDED: S.SUCCEEDED,
         Event.FAILED: S.CANCELLED,
         Event.RETRIED: S.CANCELLED,
+        Event.SNOOZED: S.CANCELLED,
         Event.RELEASED: S.CANCELLED,
         Event.ABORTED: S.CANCELLED,
         Event.LOST: S.CANCELLED,
@@ -96,6 +99,7 @@ _OUTCOME_EVENTS: Final = {
     Outcome.SUCCEEDED: Event.SUCCEEDED,
     Outcome.FAILED: Event.FAILED,
     Outcome.RETRIED: Event.RETRIED,
+    Outcome.SNOOZED: Event.SNOOZED,
     Outcome.RELEASED: Event.RELEASED,
     Outcome.CANCELLED: Event.ABORTED,
 }

@@ -19,6 +19,8 @@ MAX_PRIORITY: Final = 2**15 - 1
 MAX_ATTEMPTS: Final = 1_000_000
 MAX_BACKOFF_FACTOR: Final = 1_000.0
 MAX_DURATION_S: Final = 100 * 366 * 24 * 3600.0
+MAX_SNOOZE_S: Final = 366 * 24 * 3600.0
+"""How long a job may ask to be left alone: it cannot hide from its owner for ever."""
 
 _NAME: Final = re.compile(r"[\w.:/@+-]+")
 _DEFAULT_OPTIONS: Final = Options()

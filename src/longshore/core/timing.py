@@ -2,14 +2,21 @@
 
 Failures are counted apart: an attempt that raised or timed out uses up one of `retry.attempts`; a
 worker that died under a job is a crash, counted against `crash_limit`; what Longshore itself took
-back (a drain, a hand-back) costs nothing.
+back (a drain, a hand-back) costs nothing, and neither does a job's own wish to be run later, until
+it has been begun `MAX_ATTEMPTS` times.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 from msgspec import structs
 
+from longshore.core.limits import MAX_ATTEMPTS, MAX_SNOOZE_S
 from longshore.model.job import Claimed, Finish, JobError, Outcome, Reason, RetryPolicy
+
+SNOOZED: Final = "snoozed"
+"""How the history entry of a job that asked to be run later begins."""
 
 FINAL_REASONS = frozenset(
     {Reason.INVALID_ARGUMENTS, Reason.INVALID_RESULT, Reason.POISONOUS, Reason.UNKNOWN_KIND}
@@ -71,8 +78,37 @@ def settle_crash(attempt: Claimed, error: JobError, crash_limit: int) -> Finish:
     )
 
 
+def settle_snooze(attempt: Claimed, after_s: float, note: str) -> Finish:
+    """A job that asked to be run later is, unless it has been begun too often already."""
+    if attempt.attempt >= MAX_ATTEMPTS:
+        message = f"asked to be run later for the {MAX_ATTEMPTS:,}th time, and was given up"
+        error = JobError(Reason.RAISED, message, "longshore.Snooze")
+        return Finish(attempt.id, attempt.token, Outcome.FAILED, error=error, info=message)
+    # Not min and max alone: nothing that a worker may send, NaN included, leads past the bounds.
+    delay_s = after_s if 0 <= after_s <= MAX_SNOOZE_S else (MAX_SNOOZE_S if after_s > 0 else 0.0)
+    info = f"{SNOOZED} for {span(delay_s)}" + (f": {_first_line(note)}" if note else "")
+    return Finish(attempt.id, attempt.token, Outcome.SNOOZED, delay_s=delay_s, info=info)
+
+
 def summary(error: JobError, limit: int = 200) -> str:
     """An error in one line, for a history entry."""
-    first_line = error.message.split("\n", 1)[0]
-    text = f"{error.type}: {first_line}" if error.type else first_line
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    kind = f"{error.type}: " if error.type else ""
+    return _first_line(kind + error.message, limit)
+
+
+def _first_line(text: str, limit: int = 200) -> str:
+    line = text.split("\n", 1)[0]
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def span(seconds: float) -> str:
+    """A duration as a person would say it: 350 ms, 12 s, 5 min 3 s, 2 h 10 min, 3 d 4 h."""
+    if seconds < 1:
+        return f"{max(0, round(seconds * 1000))} ms"
+    if seconds < 60:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours < 24 else f"{hours // 24} d {hours % 24} h"

@@ -9,6 +9,7 @@ from typing import assert_never
 
 from longshore.core.capacity import pool_busy, pool_slots
 from longshore.core.lanes import lane_of, serves
+from longshore.core.timing import SNOOZED, span
 from longshore.model.job import Job, JobState
 from longshore.model.worker import Facts, Pool, WorkerView
 
@@ -44,6 +45,9 @@ def _delayed(job: Job, facts: Facts) -> str:
     until = f"until {_clock(job.run_at)}" if job.run_at else "for a while"
     left_s = (job.run_at - facts.now).total_seconds() if job.run_at else 0.0
     left = f" ({span(left_s)} from now)" if left_s > 0 else " (any moment now)"
+    last = job.history[-1].info if job.history else ""
+    if last.startswith(SNOOZED):
+        return f"delayed {until}{left} by itself: {last}"
     if job.failures and job.error is not None:
         name = job.error.type or job.error.reason.value
         return f"delayed {until}{left} by its {ordinal(job.failures)} retry, after {name}: " + (
@@ -176,19 +180,6 @@ def _first_line(text: str) -> str:
 
 def _clock(at: datetime | None) -> str:
     return at.strftime("%Y-%m-%d %H:%M:%S UTC") if at else "an unknown time"
-
-
-def span(seconds: float) -> str:
-    """A duration as a person would say it: 350 ms, 12 s, 5 min 3 s, 2 h 10 min, 3 d 4 h."""
-    if seconds < 1:
-        return f"{max(0, round(seconds * 1000))} ms"
-    if seconds < 60:
-        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
-    minutes, rest = divmod(int(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} min {rest} s"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours < 24 else f"{hours // 24} d {hours % 24} h"
 
 
 def ordinal(number: int) -> str:

@@ -9,7 +9,7 @@ from random import Random
 from msgspec import structs
 
 from longshore.core.lifecycle import TERMINAL
-from longshore.core.timing import settle_crash, settle_failure
+from longshore.core.timing import settle_crash, settle_failure, settle_snooze
 from longshore.dispatcher.pulse import Alarm
 from longshore.dispatcher.pump import Pump
 from longshore.dispatcher.settings import DispatcherSettings
@@ -50,6 +50,8 @@ class Decisions:
         match report.kind:
             case ReportKind.CANCELLED:
                 return Finish(report.job, report.token, Outcome.CANCELLED)
+            case ReportKind.RELEASED if claimed and report.retry_after_s is not None:
+                return settle_snooze(claimed, report.retry_after_s, report.note)
             case ReportKind.RELEASED:
                 info = "handed back by its worker"
                 return Finish(report.job, report.token, Outcome.RELEASED, info=info)

@@ -14,6 +14,7 @@ from uuid import UUID
 import msgspec
 from msgspec import structs
 
+from longshore.core.limits import MAX_SNOOZE_S
 from longshore.errors import InvalidInput, NotSerialisable, TooLarge, WrongState
 from longshore.executors import scratch
 from longshore.executors.records import JobLogger
@@ -63,6 +64,36 @@ class Retry(Exception):
         if after_s is not None and not 0 <= after_s < float("inf"):
             raise InvalidInput(f"Retry(after={after_s}): give a number of seconds, 0 or more")
         self.after_s = None if after_s is None else float(after_s)
+
+
+class Snooze(Exception):
+    """Raised, or returned, by a job that is to be run again later, `after` so long.
+
+    `after` is a timedelta or a number of seconds, at most `MAX_SNOOZE_S` (366 days); `after_s` is
+    the same in seconds only. It is no failure, and uses up none of the job's attempts.
+    """
+
+    __module__ = "longshore"
+
+    def __init__(
+        self,
+        after: timedelta | float | None = None,
+        message: str = "",
+        *,
+        after_s: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        if (after is None) == (after_s is None):
+            raise InvalidInput("Snooze(after=…, after_s=…): give one of the two")
+        seconds = after.total_seconds() if isinstance(after, timedelta) else after
+        if seconds is None:
+            seconds = after_s
+        if not isinstance(seconds, int | float) or not 0 <= seconds <= MAX_SNOOZE_S:
+            raise InvalidInput(
+                f"Snooze(after={seconds!r}): give a timedelta or a number of seconds, from 0 to "
+                f"{MAX_SNOOZE_S:,.0f} (MAX_SNOOZE_S)"
+            )
+        self.after_s = float(seconds)
 
 
 class Fail(Exception):

@@ -7,7 +7,7 @@ import os
 import traceback
 
 from longshore import _version
-from longshore.executors.context import Fail, Retry
+from longshore.executors.context import Fail, Retry, Snooze
 from longshore.executors.text import bounded, bounded_middle
 from longshore.model.job import JobError, Reason
 from longshore.wire.messages import Assignment, Report, ReportKind
@@ -19,7 +19,9 @@ OWN_FOLDER = os.path.dirname(os.path.abspath(_version.__file__)) + os.sep
 
 
 def raised(assignment: Assignment, error: BaseException) -> Report:
-    """The report of an attempt whose code raised; `Retry` and `Fail` say what is next."""
+    """The report of an attempt whose code raised; `Retry`, `Fail`, `Snooze` say what is next."""
+    if isinstance(error, Snooze):
+        return snoozed(assignment, error)
     return Report(
         assignment.job,
         assignment.token,
@@ -27,6 +29,17 @@ def raised(assignment: Assignment, error: BaseException) -> Report:
         error=_described(Reason.RAISED, _message(error), error),
         final=isinstance(error, Fail),
         retry_after_s=error.after_s if isinstance(error, Retry) else None,
+    )
+
+
+def snoozed(assignment: Assignment, wish: Snooze) -> Report:
+    """The report of an attempt that asks to be run again later."""
+    return Report(
+        assignment.job,
+        assignment.token,
+        ReportKind.RELEASED,
+        retry_after_s=wish.after_s,
+        note=bounded(_message(wish), MAX_MESSAGE_BYTES),
     )
 
 

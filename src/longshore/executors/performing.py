@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from longshore.core.values import within
 from longshore.errors import InvalidInput, NotSerialisable
-from longshore.executors.context import RunningContext
-from longshore.executors.failures import one_line, refused
+from longshore.executors.context import RunningContext, Snooze
+from longshore.executors.failures import one_line, refused, snoozed
 from longshore.model.job import Reason
 from longshore.ports import Handler, Handlers
 from longshore.wire.messages import Assignment, Report, ReportKind
@@ -43,6 +43,8 @@ def succeeded(
     assignment: Assignment, handler: Handler, context: RunningContext, value: object
 ) -> Report:
     """The report of an attempt whose code returned; it fails if its result cannot be stored."""
+    if isinstance(value, Snooze):
+        return snoozed(assignment, value)
     try:
         result = _raw(assignment, value) if assignment.raw else handler.pack_result(value)
     except InvalidInput as error:

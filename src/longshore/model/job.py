@@ -131,6 +131,7 @@ class Outcome(StrEnum):
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     RETRIED = "retried"
+    SNOOZED = "snoozed"
     RELEASED = "released"
     CANCELLED = "cancelled"
 
@@ -138,7 +139,8 @@ class Outcome(StrEnum):
 class Finish(Struct, frozen=True, gc=False):
     """The end of one attempt, fenced by its token.
 
-    `RETRIED` uses up an attempt and comes back after `delay_s`; `RELEASED` (hand-back, an
+    `RETRIED` uses up an attempt and comes back after `delay_s`; `SNOOZED` comes back after
+    `delay_s` too, at the job's own wish, and costs nothing; `RELEASED` (hand-back, an
     assignment that could not be sent) comes back at once and costs nothing, unless `crash` counts
     it as a crash.
     `revoke` ends an attempt that its worker did not end itself: the token changes, so that nothing

@@ -44,6 +44,7 @@ _LEADS_TO: Final = {
     for outcome in Outcome
 }
 _FAILURES: Final = (Outcome.FAILED, Outcome.RETRIED)
+_KEEP_ERROR: Final = (Outcome.RELEASED, Outcome.SNOOZED)
 
 _json = msgspec.json.Encoder()
 
@@ -175,7 +176,7 @@ def _shape_row(shape: _Shape, careful: bool) -> tuple[object, ...]:
     return (
         *_LEADS_TO[outcome],
         pack_error(error) if failed else None,
-        outcome is Outcome.RELEASED,
+        outcome in _KEEP_ERROR,
         min(delay_s, FARTHEST_S) if delay_s > 0 else 0.0,
         revoke or outcome is Outcome.RELEASED,
         int(failed and not crash),

@@ -205,13 +205,13 @@ class Desk:
             return self.job(claimed.id)
 
     def next_retry_at(self, queue: str | None) -> datetime | None:
-        """When the next job that failed is tried again."""
+        """When the next job that was begun already, and failed or snoozed, is tried again."""
         rows = self.store._jobs.values()
         return min(
             (
                 row.run_at
                 for row in rows
-                if row.state is JobState.DELAYED and row.failures and row.run_at is not None
+                if row.state is JobState.DELAYED and row.attempt and row.run_at is not None
                 if queue in (None, row.submission.queue)
             ),
             default=None,

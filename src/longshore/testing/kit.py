@@ -140,9 +140,10 @@ class Kit:
     ) -> int:
         """Runs what is ready, and what that submits, until nothing is; says how many attempts.
 
-        A job that is to be tried again is: time moves on by its backoff. With `retries=False` it
-        is left for when `advance` has brought its time. A job that fails raises nothing here
-        (its handle does), unless `raise_failures` is given. `queue` drains only that queue.
+        A job that is to be tried again is: time moves on by its backoff, or its snooze. With
+        `retries=False` it is left for when `advance` has brought its time. A job that fails raises
+        nothing here (its handle does), unless `raise_failures` is given. `queue` drains only that
+        queue.
         """
         if _is_in_loop():
             raise WouldBlock("drain() would block the event loop; await drain_async() instead")

@@ -108,7 +108,10 @@ class ReportKind(StrEnum):
 
 
 class Report(Struct, frozen=True, omit_defaults=True, gc=False):
-    """The end of an attempt. `final` forbids a retry, `retry_after_s` sets its delay."""
+    """The end of an attempt. `final` forbids a retry, `retry_after_s` sets its delay.
+
+    Handed back with `retry_after_s`, the job asked to be run later, and `note` says why.
+    """
 
     job: UUID
     token: int
@@ -118,6 +121,7 @@ class Report(Struct, frozen=True, omit_defaults=True, gc=False):
     final: bool = False
     retry_after_s: float | None = None
     outbox: tuple[Submission, ...] = ()
+    note: str = ""
 
     @property
     def attempt(self) -> Attempt:

@@ -1,12 +1,21 @@
 """Retry, backoff and crashes: what each failure costs."""
 
+from math import inf, nan
 from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
-from longshore.core.timing import backoff_s, settle_crash, settle_failure, summary
+from longshore.core.limits import MAX_ATTEMPTS, MAX_SNOOZE_S
+from longshore.core.timing import (
+    backoff_s,
+    settle_crash,
+    settle_failure,
+    settle_snooze,
+    summary,
+)
 from longshore.model.job import Claimed, JobError, Options, Outcome, Reason, RetryPolicy
 
 JOB, WORKER = UUID(int=1), UUID(int=2)
@@ -43,6 +52,28 @@ def test_the_last_attempts_failure_fails_the_job() -> None:
 def test_what_no_retry_can_mend_is_not_retried(reason: Reason) -> None:
     finish = settle_failure(attempt(), JobError(reason, "argument 'n' is missing"), 0.5)
     assert finish.outcome is Outcome.FAILED
+
+
+def test_a_snooze_costs_nothing_and_says_for_how_long() -> None:
+    finish = settle_snooze(attempt(attempts=1, failures=2), 90.0, "not yet\nsecond line")
+    assert (finish.outcome, finish.delay_s, finish.error) == (Outcome.SNOOZED, 90.0, None)
+    assert finish.info == "snoozed for 1 min 30 s: not yet"
+    assert settle_snooze(attempt(), 0.0, "").info == "snoozed for 0 ms"
+
+
+@pytest.mark.parametrize(
+    ("asked_s", "delay_s"), [(-5.0, 0.0), (nan, 0.0), (inf, MAX_SNOOZE_S), (1e300, MAX_SNOOZE_S)]
+)
+def test_a_snooze_is_never_longer_than_its_limit(asked_s: float, delay_s: float) -> None:
+    assert settle_snooze(attempt(), asked_s, "").delay_s == delay_s
+
+
+def test_a_job_that_snoozes_without_end_is_given_up() -> None:
+    last = structs.replace(attempt(), attempt=MAX_ATTEMPTS)
+    finish = settle_snooze(last, 1.0, "")
+    assert finish.outcome is Outcome.FAILED
+    assert finish.error is not None
+    assert "1,000,000th time" in finish.error.message
 
 
 def test_a_job_that_asks_for_no_retry_gets_none() -> None:

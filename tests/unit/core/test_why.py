@@ -6,7 +6,8 @@ from uuid import UUID
 import pytest
 from msgspec import structs
 
-from longshore.core.why import ordinal, span, why
+from longshore.core.timing import span
+from longshore.core.why import ordinal, why
 from longshore.model.job import HistoryEntry, Job, JobError, JobState, Options, Reason
 from longshore.model.worker import Facts, KindInfo, Pool, WorkerInfo, WorkerView
 

@@ -16,7 +16,7 @@ import time
 from typing import Any
 from uuid import UUID
 
-from longshore import App, Cancelled, Fail, Retry, current
+from longshore import App, Cancelled, Fail, Retry, Snooze, current
 from longshore.core.values import pack
 from longshore.model.job import Submission
 
@@ -100,6 +100,16 @@ def raise_long() -> None:
 @app.job
 def raise_deep() -> None:
     raise_deep()
+
+
+@app.job
+def snooze(after_s: float) -> None:
+    raise Snooze(after_s, "not yet")
+
+
+@app.job
+async def return_snooze(after_s: float) -> Snooze:
+    return Snooze(after_s=after_s)
 
 
 @app.job

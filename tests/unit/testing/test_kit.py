@@ -67,6 +67,13 @@ async def ask(number: int) -> int:
     return await handle.result_async()
 
 
+@app.job
+async def wait(ctx: longshore.Context) -> int:
+    if ctx.attempt < 3:
+        raise longshore.Snooze(timedelta(hours=1), "nobody is there")
+    return ctx.attempt
+
+
 @other.job
 def strange() -> None:
     pass
@@ -123,6 +130,21 @@ def test_what_a_failed_job_submits_is_not_submitted_and_its_backoff_passes() -> 
             handle.result()
         assert "in fail" in caught.value.traceback
         assert kit.submitted(note) == []
+
+
+def test_a_snoozed_job_is_run_again_after_its_time_and_costs_no_retry() -> None:
+    with run_inline(app) as kit:
+        handle, before = wait.submit(), kit.now
+        assert kit.drain(retries=False) == 1
+        assert "by itself: snoozed for 1 h 0 min: nobody is there" in handle.why()
+        assert kit.drain() == 2
+        assert handle.result() == 3
+        assert kit.now - before == timedelta(hours=2)
+        job = handle.job()
+        assert (job.failures, job.attempt) == (0, 3)
+        assert [entry.info for entry in job.history if entry.info] == (
+            ["snoozed for 1 h 0 min: nobody is there"] * 2
+        )
 
 
 def test_a_delayed_job_waits_for_its_time_and_not_for_others_retries() -> None:
