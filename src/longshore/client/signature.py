@@ -8,23 +8,22 @@ when it is run, where they also become what was annotated (a dataclass, an enum,
 from __future__ import annotations
 
 import inspect
-import re
 import typing
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
 
+from longshore.client.advertised import schema_of
 from longshore.client.given import GIVEN
 from longshore.core import values
-from longshore.core.schemas import nearest
+from longshore.core.schemas import explain, nearest
 from longshore.errors import AppError, InvalidArguments, InvalidInput
 from longshore.executors.context import Context
 from longshore.model.worker import Parameter
 
 CONTEXT_PARAMETER: Final = "ctx"
 _UNCHECKED: Final = Any
-_PATH: Final = re.compile(r" - at `(?:key in )?\$(.*)`$")
 
 
 class Signature:
@@ -66,7 +65,12 @@ class Signature:
         if self._rest is not None:
             return None
         return tuple(
-            Parameter(name, p.default is inspect.Parameter.empty, self._shown[name])
+            Parameter(
+                name,
+                p.default is inspect.Parameter.empty,
+                self._shown[name],
+                schema_of(self._types[name]),
+            )
             for name, p in self._named.items()
         )
 
@@ -108,7 +112,7 @@ class Signature:
         except msgspec.ValidationError as error:
             raise InvalidInput(
                 f"job '{self.kind}' succeeded, but its result is not what its annotation says: "
-                f"{_explain(error)}; the job's view (`handle.job().result`) has it as stored"
+                f"{explain(error)}; the job's view (`handle.job().result`) has it as stored"
             ) from None
 
     # where it is run
@@ -153,7 +157,7 @@ class Signature:
             return _convert(value, wanted)
         except msgspec.ValidationError as error:
             raise InvalidArguments(
-                f"job '{self.kind}': argument '{name}' {_explain(error)}"
+                f"job '{self.kind}': argument '{name}' {explain(error)}"
             ) from None
 
     def _meant(self, kwargs: Mapping[str, object]) -> str:
@@ -245,12 +249,3 @@ def _shown(annotation: Any) -> str:
 
 def _convert(value: object, wanted: Any) -> Any:
     return value if wanted is _UNCHECKED else msgspec.convert(value, wanted)
-
-
-def _explain(error: msgspec.ValidationError) -> str:
-    """What msgspec says, as the rest of a sentence."""
-    text = str(error)
-    path = _PATH.search(text)
-    where = f" (at {path[1]})" if path and path[1] else ""
-    text = _PATH.sub("", text).replace("`", "")
-    return text[:1].lower() + text[1:] + where

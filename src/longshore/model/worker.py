@@ -19,11 +19,15 @@ class Pool(StrEnum):
 
 
 class Parameter(Struct, frozen=True, omit_defaults=True):
-    """One parameter of a job, as far as a submitter elsewhere needs to know it."""
+    """One parameter of a job, as far as a submitter elsewhere needs to know it.
+
+    `type` is shown to people. `schema`, a JSON schema as text, is what values are held to.
+    """
 
     name: str
     required: bool = True
     type: str = ""
+    schema: str = ""
 
 
 class KindTerms(Struct, frozen=True, omit_defaults=True):

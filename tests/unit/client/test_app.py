@@ -319,7 +319,8 @@ def test_a_handler_advertises_its_pool_and_parameters() -> None:
     app = App("test")
     app.job(add)
     app.job(fetch)
-    parameters = (Parameter("a", True, "int"), Parameter("b", False, "int"))
+    whole = '{"type":"integer"}'
+    parameters = (Parameter("a", True, "int", whole), Parameter("b", False, "int", whole))
     assert app.handlers()["add"].info == KindInfo(Pool.PROCESS, parameters)
     assert app.handlers()["fetch"].info.pool is Pool.COROUTINE
     assert app.handlers()["fetch"].is_async

@@ -30,7 +30,7 @@ def an_app() -> longshore.App:
 def test_a_resource_is_not_the_submitters_to_give() -> None:
     app = an_app()
     handler = app.handlers()["ask"]
-    assert handler.info.parameters == (Parameter("question", True, "str"),)
+    assert handler.info.parameters == (Parameter("question", True, "str", '{"type":"string"}'),)
     with pytest.raises(InvalidArguments, match="unexpected argument 'db'"):
         handler.bind(values.pack({"question": "why", "db": "mine"}, "it"))
 

@@ -181,7 +181,7 @@ def test_a_context_is_not_an_argument() -> None:
     signature = Signature("job", job)
     assert signature.takes_context
     assert signature.bind(signature.pack(("a",), {})) == {"url": "a"}
-    assert signature.parameters() == (Parameter("url", True, "str"),)
+    assert signature.parameters() == (Parameter("url", True, "str", '{"type":"string"}'),)
 
 
 def test_a_context_cannot_be_given_by_the_submitter() -> None:
@@ -209,9 +209,9 @@ def test_a_context_under_another_name_is_refused() -> None:
 
 def test_parameters_are_advertised_with_their_types() -> None:
     assert SIGNATURE.parameters() == (
-        Parameter("url", True, "str"),
-        Parameter("tries", False, "int"),
-        Parameter("deep", False, "bool"),
+        Parameter("url", True, "str", '{"type":"string"}'),
+        Parameter("tries", False, "int", '{"type":"integer"}'),
+        Parameter("deep", False, "bool", '{"type":"boolean"}'),
     )
 
 

@@ -28,7 +28,8 @@ async def test_the_executor_knows_all_kinds_of_the_app(stand: Stand) -> None:
     executor = await stand.open_coroutine()
     assert executor.slots == 100
     assert executor.kinds["add_async"].pool is Pool.COROUTINE
-    parameters = (Parameter("a", True, "int"), Parameter("b", False, "int"))
+    whole = '{"type":"integer"}'
+    parameters = (Parameter("a", True, "int", whole), Parameter("b", False, "int", whole))
     assert executor.kinds["add"] == KindInfo(Pool.PROCESS, parameters)
 
 
