@@ -17,6 +17,7 @@ import msgspec
 from longshore.client.advertised import schema_of
 from longshore.client.given import GIVEN
 from longshore.core import values
+from longshore.core.modelled import from_builtins, is_model
 from longshore.core.schemas import explain, nearest
 from longshore.errors import AppError, InvalidArguments, InvalidInput
 from longshore.executors.context import Context
@@ -234,11 +235,17 @@ def _checkable(annotation: Any) -> Any:
     if annotation is None or isinstance(annotation, str):
         return _UNCHECKED
     try:
-        msgspec.json.schema(annotation)
-        msgspec.msgpack.Decoder(annotation)
+        msgspec.json.schema(annotation, schema_hook=_known)
+        msgspec.msgpack.Decoder(annotation, dec_hook=from_builtins)
     except Exception:  # whatever it is, it cannot be checked
         return _UNCHECKED
     return annotation
+
+
+def _known(kind: type) -> dict[str, Any]:
+    if not is_model(kind):
+        raise TypeError(f"{kind!r} is no type that can be checked")
+    return {"type": "object"}
 
 
 def _shown(annotation: Any) -> str:
@@ -248,4 +255,6 @@ def _shown(annotation: Any) -> str:
 
 
 def _convert(value: object, wanted: Any) -> Any:
-    return value if wanted is _UNCHECKED else msgspec.convert(value, wanted)
+    if wanted is _UNCHECKED:
+        return value
+    return msgspec.convert(value, wanted, dec_hook=from_builtins)

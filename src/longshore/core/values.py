@@ -1,8 +1,9 @@
 """Values as they are stored: msgpack of builtins, so that a payload can never run code.
 
 What a value may hold: None, bool, int (64 bits), float (no NaN or infinity), str, bytes, lists and
-tuples, maps with string keys, and what msgspec turns into these by itself (dataclasses, Structs,
-datetimes, UUIDs, enums, sets, decimals). Whatever else there is gets an error that names its place.
+tuples, maps with string keys, what msgspec turns into these by itself (dataclasses, Structs,
+datetimes, UUIDs, enums, sets, decimals), and pydantic models. Whatever else there is gets an error
+that names its place.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ from typing import Any
 
 import msgspec
 
+from longshore.core.modelled import to_builtins
 from longshore.errors import NotSerialisable, TooLarge
 
 MAX_VALUE_BYTES = 1024 * 1024
 MAX_DEPTH = 100
 
-_encoder = msgspec.msgpack.Encoder(order=None)
+_encoder = msgspec.msgpack.Encoder(order=None, enc_hook=to_builtins)
 _decoder = msgspec.msgpack.Decoder()
 _ALWAYS_SOUND = frozenset({type(None), bool, str, bytes})
 
@@ -38,7 +40,7 @@ def pack(value: Any, what: str, limit: int = MAX_VALUE_BYTES) -> bytes:
     except (TypeError, ValueError) as error:
         raise NotSerialisable(
             f"{what} cannot be stored: {error}; use builtin types (numbers, text, bytes, lists, "
-            "maps with text keys), dataclasses or msgspec Structs"
+            "maps with text keys), dataclasses, msgspec Structs or pydantic models"
         ) from None
     # What came out is checked, not what went in: by now dataclasses and the like are builtins too.
     if type(value) not in _ALWAYS_SOUND:
