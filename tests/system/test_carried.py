@@ -91,7 +91,6 @@ assert pack.submit(Parcel(items=[tea]), milk).result(30) == Parcel(items=[tea, m
 
 
 def test_pydantic_models_come_back_from_a_real_worker(tmp_path: Path) -> None:
-    pytest.importorskip("pydantic", reason="an optional library")
     (tmp_path / "modelled.py").write_text(MODELLED)
     words = ["--app", "modelled:app", "--store", f"sqlite:///{tmp_path / 'jobs.db'}"]
     words += ["--backend", ANY, "--frontend", ANY, *settings(**QUICK)]

@@ -8,14 +8,13 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
+import pydantic
 import pytest
 
 from longshore import App
 from longshore.core import values
 from longshore.errors import InvalidArguments, InvalidInput, NotSerialisable
 from longshore.testing import run_inline
-
-pydantic: Any = pytest.importorskip("pydantic", reason="an optional library")
 
 Item = pydantic.create_model("Item", name=(str, ...), price=(Decimal, Decimal("0")))
 Parcel = pydantic.create_model(
