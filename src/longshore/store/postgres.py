@@ -25,6 +25,8 @@ from longshore.store.postgres_pump import Drawn, Pump
 from longshore.store.postgres_sql import STEADY
 
 PUMPING_LINES: Final = 2
+LOCK_SHARE: Final = 0.1
+"""For how much of its time a pump waits for another transaction before it goes without."""
 KEEPER_LINES: Final = 2
 READING_LINES: Final = 4
 MIGRATION_S: Final = 3600.0
@@ -59,7 +61,13 @@ class PostgresStore(PostgresPruning, PostgresKeeper, PostgresLogs):
         self._address = address
         self._timeout_s = timeout_s
         self._pump = Pump(expiry_margin_s, monotonic)
-        self._pumping = Lines(address, most=PUMPING_LINES, timeout_s=timeout_s, settings=STEADY)
+        self._pumping = Lines(
+            address,
+            most=PUMPING_LINES,
+            timeout_s=timeout_s,
+            settings=STEADY,
+            lock_s=timeout_s * LOCK_SHARE,
+        )
         self._keeping = Lines(address, most=KEEPER_LINES, timeout_s=timeout_s, settings=STEADY)
         self._reading = Lines(address, most=READING_LINES, timeout_s=timeout_s, bare=True)
         self._sender = Sender(self._keeping.execute)

@@ -35,6 +35,7 @@ TURNS: Final = 5
 
 _SWITCH: Final = {"on": True, "true": True, "1": True, "off": False, "false": False, "0": False}
 _BEGIN: Final = "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE"
+_SAVEPOINT: Final = "SAVEPOINT s; SET LOCAL lock_timeout = '50ms'"
 _STATEMENTS: Final = {
     "default_transaction_isolation": "read committed",
     "default_transaction_read_only": "off",
@@ -94,8 +95,8 @@ class Transaction:
 
     @asynccontextmanager
     async def savepoint(self) -> AsyncIterator[None]:
-        """What fails within is undone, and the transaction goes on."""
-        await self.connection.execute("SAVEPOINT s")
+        """What fails within is undone, and the transaction goes on. Nobody is waited for in it."""
+        await self.connection.execute(_SAVEPOINT)
         try:
             yield
         except Exception:
@@ -159,10 +160,16 @@ def is_data_error(error: Exception) -> bool:
     return refused_by_encoder or isinstance(error, DATA_ERRORS)
 
 
+def is_held(error: Exception) -> bool:
+    """Whether something had to be waited for that another transaction holds."""
+    return isinstance(error, asyncpg.LockNotAvailableError)
+
+
 class Lines:
     """At most so many connections to one database, for one purpose.
 
-    `bare` ones read only, one statement at a time.
+    `bare` ones read only, one statement at a time. Without `lock_s` other transactions are waited
+    for as long as for anything else.
     """
 
     def __init__(
@@ -174,8 +181,9 @@ class Lines:
         connect_s: float | None = None,
         settings: Mapping[str, str] | None = None,
         bare: bool = False,
+        lock_s: float | None = None,
     ) -> None:
-        milliseconds = str(max(1, round(timeout_s * 1000)))
+        milliseconds = _milliseconds(timeout_s)
         self._address = address
         self._timeout_s = timeout_s
         self._connect_s = timeout_s if connect_s is None else connect_s
@@ -183,6 +191,7 @@ class Lines:
             **(settings or {}),
             "statement_timeout": milliseconds,
             "idle_in_transaction_session_timeout": milliseconds,
+            "lock_timeout": milliseconds if lock_s is None else _milliseconds(lock_s),
         }
         self._begin = _begin(address, self._settings)
         self._settings |= _STATEMENTS
@@ -198,7 +207,7 @@ class Lines:
         """What `work` answers, in one transaction.
 
         It is repeated if another transaction got in its way, and once, carefully, if an item of it
-        cannot be stored.
+        cannot be stored, or is held by a transaction that does not end.
         """
         careful = False
         for turn in range(TURNS):
@@ -207,7 +216,7 @@ class Lines:
             except _REPEATED:
                 await asyncio.sleep(random.random() * 0.02 * turn)
             except Exception as error:
-                if not is_data_error(error):
+                if not (is_data_error(error) or (is_held(error) and not careful)):
                     raise _translated(error, self._address) from error
                 if careful:
                     raise InvalidInput(
@@ -231,7 +240,7 @@ class Lines:
         except _REPEATED:
             return None
         except Exception as error:
-            if is_data_error(error):
+            if is_data_error(error) or is_held(error):
                 return None
             raise _translated(error, self._address) from error
 
@@ -294,6 +303,10 @@ class Lines:
                 await connection.close(timeout=self._timeout_s)
         for _ in range(self._most):
             self._room.release()
+
+
+def _milliseconds(seconds: float) -> str:
+    return str(max(1, round(seconds * 1000)))
 
 
 def _begin(address: Address, settings: Mapping[str, str]) -> str:

@@ -11,10 +11,10 @@ import asyncpg
 from msgspec import Struct
 
 from longshore.errors import StoreUnavailable
-from longshore.model.job import Claimed, JobState, Submission, Submitted
+from longshore.model.job import Claimed, JobState, Refused, Submission, Submitted
 from longshore.model.worker import Seat
 from longshore.store.postgres_columns import Answer, Item, columns, lane_columns, lane_of_item, runs
-from longshore.store.postgres_lines import TURNS, Transaction, is_data_error
+from longshore.store.postgres_lines import TURNS, Transaction, is_data_error, is_held
 from longshore.store.postgres_sql import ADD_LANES, CODES, HOLDERS, KNOWN, SUBMIT, SUBMIT_SEATED
 from longshore.store.rows import (
     body_or_why,
@@ -71,7 +71,7 @@ class Intake:
         self._tx = tx
         self._lanes = lanes
         self._seating = seating
-        self._refused: dict[UUID, str] = {}
+        self._refused: dict[UUID, Refused] = {}
 
     def leave_unseated(self, jobs: Sequence[Submission]) -> None:
         """What jobs sent comes before what was submitted, also under the same ids."""
@@ -133,7 +133,7 @@ class Intake:
                 same = body == known_body
                 answers[place] = Submitted(job.id, number) if same else in_conflict(job.id)
             elif job.id in self._refused:
-                answers[place] = not_accepted(job.id, self._refused[job.id])
+                answers[place] = self._refused[job.id]
             else:
                 answers[place] = holders.get((job.kind, job.unique_key))
 
@@ -157,10 +157,11 @@ class Intake:
             async with self._tx.savepoint():
                 return await self._insert_all(items)
         except Exception as error:
-            if not is_data_error(error):
+            if not (is_data_error(error) or is_held(error)):
                 raise
             if len(items) == 1:
-                self._refused[items[0][0].id] = str(error)
+                id = items[0][0].id
+                self._refused[id] = _held(id) if is_held(error) else not_accepted(id, str(error))
                 return []
         middle = len(items) // 2
         return [*await self._insert(items[:middle]), *await self._insert(items[middle:])]
@@ -183,3 +184,11 @@ class Intake:
                 self.freed[lane] += count
         self.new_lanes |= unknown
         return rows
+
+
+def _held(id: UUID) -> Refused:
+    message = (
+        f"job {id} was not accepted: a transaction that has not ended holds its id or its unique "
+        "key; end that one, or submit again later"
+    )
+    return Refused(id, StoreUnavailable.code, message)

@@ -11,12 +11,14 @@ from contextlib import asynccontextmanager
 import pytest
 from tests.unit.store.outside import until_waiting
 
+from longshore.errors import StoreUnavailable
 from longshore.model.job import Claimed, JobFilter, JobState, Outcome, Refused, Submitted, Verdict
 from longshore.ports import Batch, Hint
 from longshore.store import postgres_keeper, postgres_listing
 from longshore.store.postgres import PostgresStore
+from longshore.store.postgres_columns import columns
 from longshore.store.postgres_lines import Connection
-from longshore.store.postgres_sql import CODES, STATES
+from longshore.store.postgres_sql import CODES, ENQUEUE, STATES
 from longshore.testing.builders import Scene, a_job, done, some_jobs, want
 
 S = JobState
@@ -295,3 +297,37 @@ async def test_poll_hears_what_changed_where_nobody_can_listen(
         hint = asyncio.create_task(heard(hints, Hint.WORK))
         while not hint.done():
             await scene.accepted(a_job())
+
+
+# Transactions of an application that do not end.
+
+
+@pytest.mark.parametrize("seated", [False, True])
+async def test_key_held_by_an_open_transaction_holds_up_nobody_else(
+    postgres_store: PostgresStore, postgres_url: str, outside: Connection, seated: bool
+) -> None:
+    """Whoever enqueues in a transaction of his own may keep it open for hours."""
+    store = PostgresStore(postgres_url, timeout_s=3.0)
+    scene = Scene(store)
+    seat = await scene.attend()
+    attempt = await scene.running(seat=seat)
+    held, mine = a_job(unique_key="theirs"), a_job(unique_key="theirs")
+    others = [a_job(), a_job(unique_key="mine")]
+    jobs = [others[0], mine, others[1]]
+    async with outside.transaction():
+        await outside.fetch(ENQUEUE, *columns([(held, 1)]))
+        batch = Batch([done(attempt)], jobs, (), [seat] * 3 if seated else ())
+        pumped = await scene.store.pump(scene.dispatcher, batch)
+        alone = await scene.pump(submits=[mine], seats=[seat] if seated else ())
+    assert [end.verdict for end in pumped.finished] == [Verdict.RECORDED]
+    first, refused, last = pumped.submitted
+    assert [first.id, last.id] == [job.id for job in others]
+    assert isinstance(refused, Refused)
+    assert refused.code == StoreUnavailable.code
+    assert "has not ended" in refused.message
+    assert alone.submitted == [refused]
+    assert len(pumped.claimed) == (2 if seated else 0)
+    again = (await scene.submit(mine))[0]
+    assert isinstance(again, Submitted)
+    assert (again.id, again.existing) == (held.id, True)
+    await store.close()
