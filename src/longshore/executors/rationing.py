@@ -12,13 +12,14 @@ import time
 from collections import deque
 from typing import NamedTuple
 
-from longshore.executors.text import bounded_middle
+from longshore.executors.text import bounded, bounded_middle
 from longshore.model.log import LOGGED, NOTE, Line, LogLimits
 
 LAST_LINES = 100
 """So many lines past the bounds are kept all the same: the newest."""
 
 LEAST_LINE_BYTES = 64
+MOST_NAME_BYTES = 256
 
 _CUT = "…".encode()
 
@@ -83,7 +84,9 @@ class Ration:
     def log(self, level: str, logger: str, text: str) -> bool:
         """A record was logged; answers whether there is something to tell now."""
         data = bounded_middle(text, self._line_bytes).encode()
-        return self._keep(Gathered(time.time(), LOGGED, data, level, logger))
+        # Names are the job's own words too: of any length, and not always text that can be sent.
+        names = bounded(level, MOST_NAME_BYTES), bounded(logger, MOST_NAME_BYTES)
+        return self._keep(Gathered(time.time(), LOGGED, data, *names))
 
     def take(self) -> list[Gathered]:
         """The lines that were not told yet."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Protocol
 
@@ -40,11 +40,16 @@ def handling() -> Iterator[None]:
 
 def hear(record: logging.LogRecord, by: Hears) -> None:
     """Has a record kept. As with handlers, a record that cannot be formatted raises nothing."""
+    by.logged(record.levelname, record.name, _shown(record))
+
+
+def _shown(record: logging.LogRecord) -> str:
     try:
-        text = _text(record)
+        return _text(record)
     except Exception as error:
-        text = f"{record.msg!r} (its arguments do not fit: {error!r})"
-    by.logged(record.levelname, record.name, text)
+        with suppress(Exception):
+            return f"{record.msg!r} (its arguments do not fit: {error!r})"
+        return f"a record of {record.funcName}, line {record.lineno}, cannot be shown"
 
 
 def _text(record: logging.LogRecord) -> str:

@@ -32,6 +32,13 @@ class Unpackable:
     """Nothing that can be stored."""
 
 
+class Unshowable:
+    """Nothing that can be shown."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no")
+
+
 class Spiteful(Exception):
     """An exception that cannot be shown."""
 
@@ -520,6 +527,27 @@ async def speak_in_turns(name: str) -> None:
 def configure_and_log() -> None:
     logging.basicConfig(force=True)
     logging.getLogger("configured").error("only once")
+
+
+def _log_under_odd_names() -> None:
+    logging.addLevelName(35, "\udcff")
+    logging.getLogger("\udcff" + "x" * 1_000_000).log(35, "odd")
+
+
+@app.job
+def log_under_odd_names() -> None:
+    _log_under_odd_names()
+
+
+@app.job
+async def log_under_odd_names_async() -> None:
+    _log_under_odd_names()
+
+
+@app.job
+def log_spitefully() -> None:
+    logging.lastResort = None
+    logging.getLogger("spiteful").error(Unshowable())
 
 
 @app.job

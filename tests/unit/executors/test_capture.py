@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 
+import pytest
+
 from longshore.executors.rationing import LAST_LINES, Ration
 from longshore.model.job import LogKind
 from longshore.model.log import LogLimits, unpack_line
@@ -113,6 +115,23 @@ async def test_what_handlers_print_is_heard_once(stand: Stand) -> None:
     assignment = stand.start("configure_and_log")
     result_of(await stand.report_of(assignment))
     assert said(stand, assignment) == [("log", "ERROR", "only once")]
+
+
+@pytest.mark.parametrize("kind", ["log_under_odd_names", "log_under_odd_names_async"])
+async def test_names_that_are_no_text_are_kept_as_what_they_are(stand: Stand, kind: str) -> None:
+    await (stand.open_coroutine() if kind.endswith("async") else stand.open_child())
+    assignment = stand.start(kind)
+    assert result_of(await stand.report_of(assignment)) is None
+    assert said(stand, assignment) == [("log", "\\udcff", "odd")]
+    assert len(stand.said_by(assignment)[0].data) < 1000
+
+
+async def test_a_record_that_cannot_be_shown_raises_nothing(stand: Stand) -> None:
+    await stand.open_child()
+    assignment = stand.start("log_spitefully")
+    assert result_of(await stand.report_of(assignment)) is None
+    ((_, _, text),) = said(stand, assignment)
+    assert text.startswith("a record of log_spitefully, line ")
 
 
 async def test_a_crashed_job_is_heard_up_to_its_death(stand: Stand) -> None:
