@@ -26,7 +26,7 @@ from longshore.errors import ProtocolError
 from longshore.executors import scratch
 from longshore.executors.context import Cancelled, RunningContext, enter
 from longshore.executors.failures import raised
-from longshore.executors.forks import leave, leave_if_copy
+from longshore.executors.forks import is_copy, leave, leave_if_copy
 from longshore.executors.frames import (
     Abort,
     Close,
@@ -170,6 +170,8 @@ class ChildHost:
             leave()
 
     def _wake(self, voice: Voice) -> None:
+        if is_copy():
+            return  # it has no socket: what it says is nobody's, and it goes on
         if self._teller is None:
             self._teller = threading.Thread(target=self._tell, daemon=True, name="longshore-teller")
             self._teller.start()

@@ -41,9 +41,14 @@ def remain_one(sock: socket.socket) -> None:
     os.register_at_fork(before=before, after_in_parent=in_original, after_in_child=in_copy)
 
 
+def is_copy() -> bool:
+    """Whether this process is a copy that a job made by forking."""
+    return os.getpid() != _host_pid
+
+
 def leave_if_copy() -> None:
-    """Ends this process if it is a copy that a job made by forking."""
-    if os.getpid() != _host_pid:
+    """Ends this process if it is such a copy."""
+    if is_copy():
         leave()
 
 

@@ -391,6 +391,17 @@ def fork_and_terminate() -> int:
 
 
 @app.job
+def fork_and_speak() -> int:
+    """How a copy ends that uses the context of its original."""
+    pid = os.fork()
+    if not pid:
+        current().log.warning("from the copy")
+        time.sleep(0.5)
+        os._exit(7)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+@app.job
 def leave_descendant() -> int:
     return subprocess.Popen(SLEEPER).pid
 

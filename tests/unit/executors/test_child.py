@@ -330,6 +330,12 @@ async def test_a_forked_copy_reports_nothing(stand: Stand, kind: str) -> None:
     assert stand.logs == []
 
 
+async def test_a_forked_copy_that_says_something_goes_on(stand: Stand) -> None:
+    await stand.open_child()
+    assert await stand.result("fork_and_speak") == 7
+    assert stand.logs == []
+
+
 async def test_a_forked_process_obeys_sigterm(stand: Stand) -> None:
     await stand.open_child()
     assert await stand.result("fork_and_terminate") == signal.SIGTERM
