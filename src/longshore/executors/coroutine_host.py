@@ -128,8 +128,6 @@ class CoroutineHost:
         self, assignment: Assignment, context: RunningContext, task: asyncio.Task[Report]
     ) -> None:
         del self._running[assignment.token]
-        if (left := context.leftover()) is not None:
-            self._loop.run_in_executor(None, scratch.remove, left)
         self._entries += context.unsaid()
         if context.cancelled:
             self._stopped.append(assignment.held)
@@ -139,6 +137,9 @@ class CoroutineHost:
         else:
             self._reports.append(task.result())
         self._flush_soon()
+        # Last: a job may have left no thread to do it, and its end is told all the same.
+        if (left := context.leftover()) is not None:
+            self._loop.run_in_executor(None, scratch.remove, left)
 
     def _flush_soon(self) -> None:
         if not self._is_flush_due:

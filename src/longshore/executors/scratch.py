@@ -48,7 +48,7 @@ def room(folder: str) -> Iterator[str]:
     try:
         yield str(path)
     finally:
-        shutil.rmtree(path, ignore_errors=True)
+        remove(path)
         os.close(lock)
 
 
@@ -59,7 +59,7 @@ def sweep(parent: Path) -> None:
             lock = os.open(path / _LOCK, os.O_RDWR)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(path, ignore_errors=True)
+                remove(path)
             finally:
                 os.close(lock)
 
@@ -96,13 +96,38 @@ def make(job: UUID, token: int) -> Path:
     if _room is None:
         return Path(tempfile.mkdtemp(prefix=f"{PREFIX}{job}-{token}-"))
     path = _path(_room, job, token)
-    path.mkdir(mode=0o700, exist_ok=True)
+    # The room itself may be gone: some systems tidy up their temporary folders.
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
     return path
 
 
 def remove(path: Path) -> None:
     """Removes a folder with everything in it, as far as that is possible."""
-    shutil.rmtree(path, ignore_errors=True)
+    with contextlib.suppress(RecursionError):
+        shutil.rmtree(path, ignore_errors=True)
+    if os.path.lexists(path):
+        with contextlib.suppress(OSError):
+            _insist(path)
+
+
+def _insist(path: Path) -> None:
+    """Removes folders that may not be written to, and those that are nested too deep for Python."""
+    if path.is_symlink():
+        path.unlink()
+        return
+    found, folders = [str(path)], list[str]()
+    while found:
+        here = found.pop()
+        folders.append(here)
+        os.chmod(here, 0o700)
+        with os.scandir(here) as inside:
+            for one in inside:
+                if one.is_dir(follow_symlinks=False):
+                    found.append(one.path)
+                else:
+                    os.unlink(one.path)
+    for folder in reversed(folders):
+        os.rmdir(folder)
 
 
 def _path(room: Path, job: UUID, token: int) -> Path:

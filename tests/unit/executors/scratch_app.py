@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from pathlib import Path
 
 import longshore
 
@@ -21,6 +22,8 @@ async def keep_async(how: str, ctx: longshore.Context) -> str:
         await asyncio.sleep(1000)
     if how == "die":
         os._exit(1)
+    if how == "no threads":
+        await asyncio.get_running_loop().shutdown_default_executor()
     return str(ctx.scratch)
 
 
@@ -34,7 +37,18 @@ def keep(how: str, ctx: longshore.Context) -> str:
         time.sleep(1000)
     if how == "die":
         os._exit(1)
+    if how == "deep":
+        dig(ctx.scratch, 1100)
     return str(ctx.scratch)
+
+
+def dig(folder: Path, depth: int) -> None:
+    """Makes a folder in a folder in a folder."""
+    os.chdir(folder)
+    for _ in range(depth):
+        os.mkdir("d")
+        os.chdir("d")
+    os.chdir("/")
 
 
 @app.job

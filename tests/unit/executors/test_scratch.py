@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -55,6 +57,51 @@ async def test_it_is_gone_after_a_crash(stand: Stand, tmp_path: Path, kind: str)
     await opened(stand, kind, tmp_path)
     assert (await stand.run(kind, how="die")).kind is ReportKind.CRASHED
     await_empty(tmp_path)
+
+
+async def test_an_end_is_told_even_if_the_folder_cannot_be_removed(
+    stand: Stand, tmp_path: Path
+) -> None:
+    await opened(stand, "keep_async", tmp_path)
+    assert (await stand.run("keep_async", how="no threads")).kind is ReportKind.SUCCEEDED
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Iterator[Path]:
+    """A folder that is removed by who goes as deep as it takes: pytest does not."""
+    yield tmp_path
+    subprocess.run(["rm", "-rf", "--", str(tmp_path)], check=True)
+
+
+async def test_folders_may_be_nested_as_deep_as_a_job_likes(stand: Stand, mine: Path) -> None:
+    await opened(stand, "keep", mine)
+    assert (await stand.run("keep", how="deep")).kind is ReportKind.SUCCEEDED
+    await_empty(mine)
+
+
+def test_what_may_not_be_written_to_is_removed_and_links_are_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "others").mkdir()
+    (tmp_path / "others" / "file").touch()
+    folder = tmp_path / "folder"
+    (folder / "closed" / "inner").mkdir(parents=True)
+    (folder / "closed" / "file").touch()
+    (folder / "link").symlink_to(tmp_path / "others")
+    (folder / "closed" / "inner").chmod(0)
+    (folder / "closed").chmod(0o500)
+    scratch.remove(folder)
+    link = tmp_path / "folder is a link"
+    link.symlink_to(tmp_path / "others")
+    scratch.remove(link)
+    assert os.listdir(tmp_path) == ["others"]
+    assert os.listdir(tmp_path / "others") == ["file"]
+
+
+def test_a_folder_is_made_even_if_somebody_tidied_up_the_room(tmp_path: Path) -> None:
+    scratch.settle(str(tmp_path / "room"))
+    try:
+        assert scratch.make(UUID(int=1), 1).is_dir()
+    finally:
+        scratch.settle("")
 
 
 async def test_no_folder_is_made_for_who_does_not_ask(stand: Stand, tmp_path: Path) -> None:
