@@ -121,7 +121,14 @@ class Hooks:
             await self._begin(stack, names)
             yield
         finally:
+            await self._close(stack)
+
+    async def _close(self, stack: AsyncExitStack) -> None:
+        # Only told: what went wrong before is what counts.
+        try:
             await stack.aclose()
+        except BaseException as error:
+            _log.error("what the app '%s' opened could not be closed: %s", self._app, told(error))
 
     async def _begin(self, stack: AsyncExitStack, names: list[str]) -> None:
         for name in names:

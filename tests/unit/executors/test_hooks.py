@@ -117,6 +117,27 @@ async def test_a_hook_that_hangs_is_given_up(
         await stand.open_coroutine(app="hanging:app", start_timeout_s=1.0)
 
 
+async def test_a_failure_is_told_even_if_closing_fails_too(
+    stand: Stand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken.py").write_text(
+        "import longshore\n"
+        "app = longshore.App('broken')\n"
+        "@app.resource\n"
+        "def pool():\n"
+        "    yield 1\n"
+        "    raise OSError('cannot be closed')\n"
+        "@app.on_start\n"
+        "def begin() -> None:\n"
+        "    raise ValueError('cannot begin')\n"
+        "@app.job\n"
+        "async def never(pool: int = longshore.GIVEN) -> None: ...\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(AppError, match=r"'begin' of the app 'broken' failed: .*cannot begin"):
+        await stand.open_coroutine(app="broken:app")
+
+
 async def test_a_process_that_has_no_jobs_of_an_app_does_nothing_for_it(
     stand: Stand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
