@@ -15,10 +15,11 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, BinaryIO, TextIO, cast
 
-from longshore.executors.context import running
+from longshore.executors.context import RunningContext, running
 from longshore.executors.records import handling, hear, is_handled
 from longshore.model.log import STDERR, STDOUT
 
@@ -33,12 +34,24 @@ class _Catching:
 
     def passes(self, data: bytes) -> bool:
         """Catches bytes; answers whether the real stream is to have them too."""
-        context = running()
-        if context is None or os.getpid() != self._pid:
+        context = self._speaker()
+        if context is None:
             return True
         if not is_handled():
             context.printed(self._stream, data)
         return self._echo
+
+    @contextmanager
+    def forgiving(self) -> Iterator[None]:
+        """For the real stream: if a worker's output is gone, no job of it fails for that."""
+        try:
+            yield
+        except OSError:
+            if self._speaker() is None:
+                raise
+
+    def _speaker(self) -> RunningContext | None:
+        return running() if os.getpid() == self._pid else None
 
 
 class _Bytes:
@@ -51,7 +64,15 @@ class _Bytes:
     def write(self, data: Any, /) -> int:
         """Prints bytes; they are text in the log, whatever they are."""
         caught = bytes(memoryview(data))
-        return self._real.write(data) if self._catching.passes(caught) else len(caught)
+        if self._catching.passes(caught):
+            with self._catching.forgiving():
+                self._real.write(data)
+        return len(caught)
+
+    def flush(self) -> None:
+        """Has the real stream pass on what it holds."""
+        with self._catching.forgiving():
+            self._real.flush()
 
     def writelines(self, lines: Iterable[Any], /) -> None:
         """Prints several."""
@@ -76,8 +97,15 @@ class _Text:
         """Prints text."""
         if not isinstance(text, str):
             raise TypeError(f"write() argument must be str, not {type(text).__name__}")
-        passes = self._catching.passes(text.encode("utf-8", "backslashreplace"))
-        return self._real.write(text) if passes else len(text)
+        if self._catching.passes(text.encode("utf-8", "backslashreplace")):
+            with self._catching.forgiving():
+                self._real.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Has the real stream pass on what it holds."""
+        with self._catching.forgiving():
+            self._real.flush()
 
     def writelines(self, lines: Iterable[str], /) -> None:
         """Prints several."""
@@ -88,7 +116,7 @@ class _Text:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._real.flush()
+        self.flush()
 
     def __iter__(self) -> Any:
         return iter(self._real)

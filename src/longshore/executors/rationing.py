@@ -68,7 +68,8 @@ class Ration:
         if b"\n" not in data:
             self._gather(stream, data)
             return False
-        *lines, rest = data.split(b"\n")
+        # One line more than there is room for: what is behind it is past the bounds for certain.
+        *lines, rest = data.split(b"\n", max(0, self._limits.entries - self._count) + 1)
         key = threading.get_ident(), stream
         piece = self._pieces.pop(key, None)
         if piece is not None:
@@ -77,9 +78,20 @@ class Ration:
         is_news = False
         for line in lines:
             is_news = self._keep(Gathered(now, stream, self._tidy(line))) or is_news
+        if b"\n" in rest:
+            rest = self._count_past(now, stream, rest)
         if rest:
             self._gather(stream, rest)
         return is_news
+
+    def _count_past(self, now: float, stream: str, data: bytes) -> bytes:
+        """Counts lines past the bounds, and looks only at the last of them; answers the rest."""
+        *lines, rest = data.rsplit(b"\n", LAST_LINES + 1)
+        if len(lines) > LAST_LINES:
+            self._over += lines.pop(0).count(b"\n") + 1
+        for line in lines:
+            self._keep(Gathered(now, stream, self._tidy(line)))
+        return rest
 
     def log(self, level: str, logger: str, text: str) -> bool:
         """A record was logged; answers whether there is something to tell now."""

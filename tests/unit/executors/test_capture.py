@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import contextvars
+import io
 import threading
+from typing import TextIO, cast
+from uuid import UUID
 
 import pytest
 
+from longshore.executors.capture import _Catching, _Text
+from longshore.executors.context import RunningContext, enter
 from longshore.executors.rationing import LAST_LINES, Ration
 from longshore.model.job import LogKind
 from longshore.model.log import LogLimits, unpack_line
@@ -85,6 +91,41 @@ def test_bytes_are_bounded_too() -> None:
     for _ in range(1000):
         ration.write("stdout", b"x" * 99 + b"\n")
     assert len(texts(ration)) == 11 + 1 + LAST_LINES
+
+
+class Gone(io.StringIO):
+    """An output that nobody reads any more."""
+
+    def write(self, text: str, /) -> int:
+        raise BrokenPipeError
+
+    def flush(self) -> None:
+        raise BrokenPipeError
+
+
+def test_a_job_does_not_fail_because_its_workers_output_is_gone() -> None:
+    context = RunningContext(Assignment(UUID(int=1), 1, 1, "k", b"", None, 1), lambda voice: None)
+    stream = _Text(Gone(), _Catching("stdout", echo=True))
+
+    def job() -> None:
+        enter(context)
+        print("kept", file=cast(TextIO, stream), flush=True)
+
+    contextvars.copy_context().run(job)
+    assert [unpack_line(entry.data).text for entry in context.unsaid()] == ["kept"]
+    with pytest.raises(BrokenPipeError):
+        print("not of a job", file=cast(TextIO, stream))
+
+
+def test_a_text_of_millions_of_lines_is_counted_not_taken_apart() -> None:
+    ration = Ration(LogLimits(entries=10))
+    ration.write("stdout", b"be")
+    ration.write("stdout", b"gin\n" + b"x\n" * 5_000_000 + b"rest")
+    assert len(ration._last) == LAST_LINES
+    kept = texts(ration)
+    assert kept[:2] == ["begin", "x"]
+    assert kept[10].startswith(f"{5_000_002 - 10 - LAST_LINES:,} lines were left out")
+    assert kept[-2:] == ["x", "rest"]
 
 
 async def test_a_plain_job_is_heard_on_every_way(stand: Stand) -> None:
