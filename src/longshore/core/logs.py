@@ -6,11 +6,39 @@ book-keeping: it is a gap between two numbers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 
 from longshore.model.job import Job, LogKind
-from longshore.model.log import NOTE, STEP, KeptEntry, Line, LogLine, unpack_line
+from longshore.model.log import NOTE, STEP, KeptEntry, Line, LogLine, LogPage, unpack_line
+
+MOST_ENTRIES = 1_000
+MOST_PAGE_BYTES = 4 * 1024 * 1024
+
+
+def page(
+    entries: Sequence[KeptEntry], most: int, job: Job, after: tuple[int, int], attempt: int | None
+) -> LogPage:
+    """A page for one message, of what a store gave when it was asked for so many entries."""
+    fitting = _fitting(entries)
+    last = fitting[-1] if fitting else None
+    return LogPage(
+        lines=tuple(shown(fitting, job, after, attempt)),
+        after=(last.token, last.seq) if last else after,
+        more=len(entries) == most or len(fitting) < len(entries),
+        state=job.state,
+        attempt=job.attempt,
+    )
+
+
+def _fitting(entries: Sequence[KeptEntry]) -> Sequence[KeptEntry]:
+    """As many entries as one message can carry."""
+    total = 0
+    for index, one in enumerate(entries):
+        total += len(one.data)
+        if index and total > MOST_PAGE_BYTES:
+            return entries[:index]
+    return entries
 
 
 def shown(
@@ -18,12 +46,13 @@ def shown(
 ) -> Iterator[LogLine]:
     """The lines of a page of entries that begins behind `after`, of one attempt if it is given."""
     token, seq = after
-    known: int | None = None
-    for entry in entries:
+    read = [(entry, _line(entry)) for entry in entries]
+    # Steps do not say their attempt's number; the lines around them do.
+    numbers = {job.token: job.attempt} | {e.token: line.attempt for e, line in read if line.attempt}
+    for entry, line in read:
         if entry.token != token:
-            token, seq, known = entry.token, 0, None
-        line = _line(entry)
-        known = line.attempt or known or (job.attempt if token == job.token else None)
+            token, seq = entry.token, 0
+        known = numbers.get(token)
         missing, seq = entry.seq - seq - 1, entry.seq
         if attempt is None or known == attempt:
             if missing > 0:

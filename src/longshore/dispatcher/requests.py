@@ -15,7 +15,7 @@ from longshore import _version
 from longshore.core.capacity import capacity
 from longshore.core.lanes import lane_of
 from longshore.core.limits import check_submission
-from longshore.core.logs import shown
+from longshore.core.logs import MOST_ENTRIES, page
 from longshore.core.naming import workers_named
 from longshore.core.retention import asked, raised
 from longshore.core.schemas import check_arguments, nearest
@@ -39,7 +39,7 @@ from longshore.errors import (
     UnknownKind,
 )
 from longshore.model.job import CancelVerdict, Ended, Job, Refused, Submission
-from longshore.model.log import KeptEntry, LogPage
+from longshore.model.log import LogPage
 from longshore.model.retention import Pruned
 from longshore.model.worker import KindInfo, WorkerView
 from longshore.ports import Clock, Link, Store
@@ -50,8 +50,6 @@ log = logging.getLogger("longshore.dispatcher")
 
 MAX_CONCURRENT_REQUESTS = 10_000
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
-MAX_LOG_ENTRIES = 1_000
-MAX_LOG_PAGE_BYTES = 4 * 1024 * 1024
 
 
 class Requests:
@@ -284,18 +282,10 @@ class Requests:
     async def _logs(self, request: m.ReadLogs) -> LogPage:
         # The job first: once it has ended, all that it said is there.
         job = await self._job(request.job)
-        most = max(1, min(request.most, MAX_LOG_ENTRIES))
+        most = max(1, min(request.most, MOST_ENTRIES))
         token = job.token if request.attempt == job.attempt else None
         entries = await self._store.logs(job.id, token=token, after=request.after, most=most)
-        fitting = _fitting(entries)
-        last = fitting[-1] if fitting else None
-        return LogPage(
-            lines=tuple(shown(fitting, job, request.after, request.attempt)),
-            after=(last.token, last.seq) if last else request.after,
-            more=len(entries) == most or len(fitting) < len(entries),
-            state=job.state,
-            attempt=job.attempt,
-        )
+        return page(entries, most, job, request.after, request.attempt)
 
     async def _workers(self) -> list[WorkerView]:
         return [self._keeper.seen(worker) for worker in await self._store.workers()]
@@ -391,16 +381,6 @@ def _within_a_message(ended: list[Ended]) -> list[Ended]:
         if index and total > MAX_ANSWER_BYTES:
             return ended[:index]
     return ended
-
-
-def _fitting(entries: list[KeptEntry]) -> list[KeptEntry]:
-    """As many entries as one message can carry."""
-    total = 0
-    for index, one in enumerate(entries):
-        total += len(one.data)
-        if index and total > MAX_LOG_PAGE_BYTES:
-            return entries[:index]
-    return entries
 
 
 class _OnlyRid(msgspec.Struct):

@@ -61,6 +61,12 @@ def test_one_attempt_alone() -> None:
     assert [(line.attempt, line.text) for line in lines] == [(2, "9.1"), (2, "9.2")]
 
 
+def test_steps_belong_to_the_attempt_whose_lines_are_around_them() -> None:
+    entries = [KeptEntry(5, 1, LogKind.STEP, AT, b"first"), text(5, 2, 1), text(9, 1, 2)]
+    lines = shown(entries, a_job(2, 9), (0, 0), 1)
+    assert [(line.attempt, line.text) for line in lines] == [(1, "first"), (1, "5.2")]
+
+
 def test_plain_text_of_other_workers_and_steps_are_shown_progress_is_not() -> None:
     entries = [
         text(5, 1),
