@@ -16,7 +16,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, BinaryIO, TextIO, cast
 
 from longshore.executors.context import RunningContext, running
@@ -130,6 +130,38 @@ def install(*, echo: bool) -> None:
     sys.stdout = _caught(sys.stdout, STDOUT, echo)
     sys.stderr = _caught(sys.stderr, STDERR, echo)
     _catch_records(os.getpid())
+
+
+class Hearing:
+    """Catches what jobs print and log while any block of it runs; it is printed as well.
+
+    For a process that is not Longshore's: afterwards its streams are what they were.
+    """
+
+    def __init__(self) -> None:
+        self._blocks = 0
+        self._undo = ExitStack()
+
+    def __enter__(self) -> None:
+        self._blocks += 1
+        if self._blocks == 1 and not isinstance(sys.stdout, _Text):
+            real = sys.stdout, sys.stderr, logging.Logger.callHandlers
+            install(echo=True)
+            self._undo.callback(_put_back, *real)
+
+    def __exit__(self, *error: object) -> None:
+        self._blocks -= 1
+        if self._blocks == 0:
+            self._undo.close()
+
+
+def _put_back(stdout: TextIO, stderr: TextIO, call_handlers: Any) -> None:
+    # Whoever put something of their own in its place meanwhile puts back what they found.
+    if isinstance(sys.stdout, _Text):
+        sys.stdout = stdout
+    if isinstance(sys.stderr, _Text):
+        sys.stderr = stderr
+    logging.Logger.callHandlers = call_handlers  # type: ignore[method-assign]
 
 
 def _caught(real: TextIO | None, name: str, echo: bool) -> TextIO:

@@ -16,10 +16,13 @@ from uuid import UUID, uuid4
 from msgspec import structs
 
 from longshore.core.limits import check_submission
+from longshore.core.logs import MOST_ENTRIES, page
+from longshore.core.retention import asked, raised
 from longshore.core.schemas import check_arguments, nearest
 from longshore.core.values import within
 from longshore.core.why import why
 from longshore.dispatcher.ends import Decisions
+from longshore.dispatcher.pruner import usual
 from longshore.dispatcher.settings import DispatcherSettings
 from longshore.errors import LongshoreError, NotFinished, NotFound, UnknownKind, WrongState
 from longshore.model.job import (
@@ -34,6 +37,8 @@ from longshore.model.job import (
     Refused,
     Submission,
 )
+from longshore.model.log import LogPage
+from longshore.model.retention import Pruned
 from longshore.model.worker import Attended, Seat, Want, WorkerInfo
 from longshore.ports import Batch, Handlers, Pumped
 from longshore.testing.memory import MemoryStore
@@ -113,12 +118,22 @@ class Desk:
                 verdicts = _at_once(self.store.retry(request.jobs, by="a client"))
                 pairs = zip(request.jobs, verdicts, strict=True)
                 return [m.RetryAnswer(ref, id, verdict) for ref, (id, verdict) in pairs]
+            case m.ReadLogs():
+                return self._logs(request)
+            case m.ListJobs():
+                return _at_once(self.store.jobs(request.wanted))
+            case m.ListQueues():
+                return _at_once(self.store.queues())
+            case m.Pause():
+                return _at_once(self.store.set_paused(request.queue, request.paused))
+            case m.Prune():
+                return self._prune(request)
             case m.ShowKind():
                 handler = self._handlers().get(request.kind)
-                return None if handler is None else handler.info
-            case _:
-                asked = type(request).__name__
-                raise WrongState(f"a test kit has no fleet, and so no answer to {asked}")
+                return handler.info if handler is not None else None
+            case m.ListWorkers() | m.Drain() | m.ListDispatchers() | m.ShowCapacity() | m.Hello():
+                wanted = type(request).__name__
+                raise WrongState(f"a test kit has no fleet, and so no answer to {wanted}")
 
     def _submit(self, request: m.Submit) -> list[m.SubmitAnswer]:
         if any(job.run_at is not None for job in request.jobs):
@@ -157,6 +172,16 @@ class Desk:
             f"job {job.number} ({job.kind}) has not ended: {self._why(job)}. In a test kit jobs "
             "run only in kit.drain(), and time passes only in kit.advance(seconds)"
         )
+
+    def _logs(self, request: m.ReadLogs) -> LogPage:
+        job, most = self.job(request.job), max(1, min(request.most, MOST_ENTRIES))
+        entries = _at_once(self.store.logs(job.id, after=request.after, most=most))
+        return page(entries, most, job, request.after, request.attempt)
+
+    def _prune(self, request: m.Prune) -> Pruned:
+        kept = asked(usual(self._settings), request.states, request.older_than_s, request.keep)
+        kept = raised(kept, request.counted) if request.dry_run else kept
+        return _at_once(self.store.prune(kept, after=request.after, dry_run=request.dry_run))
 
     def _cancel(self, ref: UUID | int) -> m.CancelAnswer:
         [(id, verdict)] = _at_once(self.store.cancel([ref], by="a client"))

@@ -29,6 +29,7 @@ from longshore.core import values
 from longshore.errors import InvalidInput, WouldBlock, WrongState
 from longshore.executors import scratch
 from longshore.executors.attempts import released
+from longshore.executors.capture import Hearing
 from longshore.model.job import Ended, JobState, Options, Submission
 from longshore.ports import Handlers
 from longshore.testing.attempt import InlineAttempt
@@ -94,6 +95,7 @@ class Kit:
         self.desk = Desk(self._handlers, self._cancel)
         """What takes the place of a dispatcher."""
         self._running: dict[UUID, InlineAttempt] = {}
+        self._hearing = Hearing()
         self._access = InlineAccess(self)
 
     def _handlers(self) -> Handlers:
@@ -185,7 +187,8 @@ class Kit:
                 )
             self._running[attempt.claimed.id] = attempt
             try:
-                yield attempt
+                with self._hearing:
+                    yield attempt
             finally:
                 del self._running[attempt.claimed.id]
                 attempt.over.set_result(None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import subprocess
 import sys
@@ -329,3 +330,94 @@ def test_a_scratch_folder_is_gone_and_resources_are_given_by_the_test() -> None:
         handle = write.submit()
         kit.drain()
         assert not Path(handle.result()).exists()
+
+
+@app.job(retries=1, backoff_s=1)
+def speak(ctx: longshore.Context) -> None:
+    print("attempt", ctx.attempt)
+    ctx.log.info("bound")
+    logging.getLogger("harbour").warning("logged")
+    ctx.step("on")
+    if ctx.attempt == 1:
+        raise ValueError("again")
+
+
+@app.job
+async def speak_async(name: str) -> None:
+    print(name, end=" ")
+    await asyncio.sleep(0)
+    await asyncio.to_thread(print, "in a thread")
+    print("goes on", file=sys.stderr)
+    if name == "outer":
+        await speak_async.submit_async("inner")
+
+
+def test_what_jobs_print_and_log_is_in_their_logs_and_seen_as_ever(
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    real = sys.stdout, sys.stderr, logging.Logger.callHandlers
+    with run_inline(app) as kit:
+        handle = speak.submit()
+        kit.drain()
+        first = [(line.stream, line.level, line.text) for line in handle.logs(attempt=1)]
+        assert first == [
+            ("stdout", "", "attempt 1"),
+            ("log", "INFO", "bound"),
+            ("log", "WARNING", "logged"),
+            ("step", "", "on"),
+        ]
+        assert [line.text for line in handle.logs(2)] == ["attempt 2", "bound", "logged", "on"]
+        assert len(handle.logs()) == 8
+    assert capsys.readouterr().out == "attempt 1\nattempt 2\n"
+    assert caplog.messages.count("logged") == 2
+    assert (sys.stdout, sys.stderr, logging.Logger.callHandlers) == real
+
+
+async def test_jobs_inside_jobs_have_logs_of_their_own() -> None:
+    with run_inline(app, eager=True) as kit:
+        outer = await speak_async.submit_async("outer")
+        inner = await app.handle_async(kit.submitted(speak_async)[1].id)
+        for handle, name in ((outer, "outer"), (inner, "inner")):
+            lines = [line.text for line in await handle.logs_async()]
+            assert lines == ["in a thread", "goes on", f"{name} "]
+
+
+def test_jobs_are_listed_queues_paused_and_ended_jobs_pruned() -> None:
+    async def story(kit: Kit) -> None:
+        connection = app._access.connection()
+        await note.submit_async("a")
+        await connection.pause("default")
+        assert await kit.drain_async() == 0
+        [queue] = await connection.queues()
+        assert queue.paused
+        await connection.pause("default", False)
+        assert await kit.drain_async() == 1
+        [job] = await connection.jobs()
+        assert job.state is longshore.JobState.SUCCEEDED
+        dry = await connection.prune(keep=0, dry_run=True)
+        assert dry == await connection.prune(keep=0) == {longshore.JobState.SUCCEEDED: 1}
+        assert await connection.jobs() == ()
+        assert await connection.kind("double") is not None
+        assert await connection.kind("nothing") is None
+        with pytest.raises(WrongState, match="a test kit has no fleet"):
+            await connection.workers()
+
+    with run_inline(app) as kit:
+        asyncio.run(story(kit))
+
+
+async def test_what_is_enqueued_in_a_transaction_is_submitted_to_the_kit() -> None:
+    with run_inline(app) as kit:
+        handle = await app.enqueue_async(object(), double.call(1))
+        assert kit.submitted() == [double.call(1)]
+        await kit.drain_async()
+        assert await handle.result_async() == 2
+        with pytest.raises(InvalidInput, match="is not a call"):
+            await app.enqueue_async(object(), note)  # type: ignore[arg-type]
+
+
+def test_the_same_without_an_event_loop() -> None:
+    with run_inline(app) as kit:
+        handles = app.enqueue_many(object(), [double.call(1), double.call(2)])
+        kit.drain()
+        assert list(app.results(handles)) == [2, 4]
