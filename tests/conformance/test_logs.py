@@ -60,3 +60,10 @@ async def test_logs_of_each_attempt_are_kept_apart(scene: Scene) -> None:
     assert await scene.store.logs(old.id, token=old.token) == every[:2]
     assert await scene.store.logs(old.id, token=new.token) == every[2:]
     assert await scene.store.logs(old.id, token=old.token, after=(old.token, 1)) == every[1:2]
+
+
+async def test_entries_with_numbers_that_nobody_gave_do_no_harm_to_others(scene: Scene) -> None:
+    attempt = await scene.running()
+    odd = [*lines(attempt, 2**63, -(2**64)), LogEntry(attempt.id, 2**64, 1, LogKind.TEXT, b"")]
+    await scene.store.log([*odd, *lines(attempt, 1)])
+    assert [one.seq for one in await scene.store.logs(attempt.id)] == [1]

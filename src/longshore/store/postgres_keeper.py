@@ -284,6 +284,7 @@ class PostgresKeeper(PostgresReads):
 
     async def log(self, entries: Sequence[LogEntry]) -> None:
         """Keeps what attempts said, if their token is still the job's last; a repeat is dropped."""
+        entries = [one for one in entries if one.token in _INT64 and one.seq in _INT64]
         columns = (
             [entry.job for entry in entries],
             [entry.token for entry in entries],

@@ -448,7 +448,7 @@ class MemoryStore(MemoryPruning):
         """Keeps what attempts said, if their token is still the job's last; a repeat is dropped."""
         for entry in entries:
             row = self._jobs.get(entry.job)
-            if row is not None and row.token == entry.token:
+            if row is not None and row.token == entry.token and abs(entry.seq) < 2**63:
                 key = entry.job, entry.token, entry.seq
                 self._logs.setdefault(key, entry)
                 self._logged_at.setdefault(key, self._utc())
