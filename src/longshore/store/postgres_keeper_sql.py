@@ -231,13 +231,17 @@ FORGET: Final = f"""{RETIRE}
 LOG: Final = """
 INSERT INTO longshore.log (job, token, seq, kind, data)
 SELECT i.job, i.token, i.seq, i.kind, i.data
-FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::smallint[], $5::bytea[])
-    AS i (job, token, seq, kind, data)
+FROM (
+    SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::smallint[], $5::bytea[])
+        AS i (job, token, seq, kind, data)
+    ORDER BY i.job OFFSET 0
+) AS i
 CROSS JOIN LATERAL (
-    SELECT FROM longshore.job WHERE id = i.job AND token = i.token OFFSET 0
+    SELECT FROM longshore.job WHERE id = i.job AND token = i.token FOR KEY SHARE
 ) AS l
 ON CONFLICT DO NOTHING
 """
+"""A job that is held so is not pruned before its entries can be seen; finishes do not mind."""
 
 PAUSE: Final = """
 INSERT INTO longshore.queue (name, paused) VALUES ($1, $2)

@@ -13,8 +13,9 @@ from tests.unit.store.outside import until_waiting
 
 from longshore.errors import StoreUnavailable
 from longshore.model.job import Claimed, JobFilter, JobState, Outcome, Refused, Submitted, Verdict
+from longshore.model.retention import Retention
 from longshore.ports import Batch, Hint
-from longshore.store import postgres_keeper, postgres_listing
+from longshore.store import postgres_keeper, postgres_keeper_sql, postgres_listing
 from longshore.store.postgres import PostgresStore
 from longshore.store.postgres_columns import columns
 from longshore.store.postgres_lines import Connection
@@ -72,6 +73,32 @@ async def test_finish_goes_by_the_row_as_it_is_when_its_turn_comes(
     assert {(answer.verdict, answer.state) for answer in (first, third)} == {
         (Verdict.RECORDED, S.FAILED)
     }
+
+
+async def test_a_job_whose_log_is_being_written_is_pruned_later_with_it(
+    scene: Scene, outside: Connection
+) -> None:
+    ended = await scene.ended(Outcome.SUCCEEDED)
+    everything = Retention(seconds={S.SUCCEEDED: 0.0})
+    async with outside.transaction():
+        columns = [ended.id], [ended.token], [1], [0], [b"late"]
+        await outside.execute(postgres_keeper_sql.LOG, *columns)
+        async with asyncio.timeout(10):
+            assert (await scene.store.prune(everything)).removed == {}
+    assert (await scene.store.prune(everything)).removed == {S.SUCCEEDED: 1}
+    assert await outside.fetchval("SELECT count(*) FROM longshore.log") == 0
+
+
+async def test_a_log_that_is_being_written_is_in_no_finishs_way(
+    scene: Scene, outside: Connection
+) -> None:
+    attempt = await scene.running()
+    async with outside.transaction():
+        columns = [attempt.id], [attempt.token], [1], [0], [b"said"]
+        await outside.execute(postgres_keeper_sql.LOG, *columns)
+        async with asyncio.timeout(10):
+            [finished] = await scene.finish(done(attempt))
+    assert finished.verdict is Verdict.RECORDED
 
 
 async def test_submit_waits_for_another_that_holds_its_key(
