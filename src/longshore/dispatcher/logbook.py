@@ -19,7 +19,9 @@ from longshore.ports import Store
 log = logging.getLogger("longshore.dispatcher")
 
 MOST_ENTRIES = 50_000
+MOST_BYTES = 256 * 1024 * 1024
 ENTRIES_PER_WRITE = 2_000
+BYTES_PER_WRITE = 16 * 1024 * 1024
 LONGEST_PAUSE_S = 1.0
 
 
@@ -30,6 +32,7 @@ class Logbook:
         self._store = store
         self._on_outage = on_outage
         self._entries: deque[LogEntry] = deque()
+        self._bytes = 0
         self._waiting: dict[int, list[Callable[[], None]]] = {}
         self._writing: asyncio.Task[None] | None = None
         self._closing = False
@@ -40,9 +43,10 @@ class Logbook:
         """Attempts said something."""
         for entry in entries:
             self._entries.append(entry)
+            self._bytes += len(entry.data)
             self.unwritten[entry.token] = self.unwritten.get(entry.token, 0) + 1
-        surplus = len(self._entries) - MOST_ENTRIES
-        if surplus > 0:
+        surplus = self._surplus()
+        if surplus:
             log.warning("the store does not keep up: %d log entries were dropped", surplus)
             self._remove(surplus)
         if self._writing is None and self._entries and not self._closing:
@@ -69,7 +73,7 @@ class Logbook:
 
     async def _write_some(self) -> bool:
         """One transaction; False if the store was away."""
-        some = [self._entries.popleft() for _ in range(min(ENTRIES_PER_WRITE, len(self._entries)))]
+        some = self._some()
         try:
             await self._store.log(some)
         except StoreUnavailable as error:
@@ -82,6 +86,29 @@ class Logbook:
         self._settle(some)
         return True
 
+    def _some(self) -> list[LogEntry]:
+        """What is written next, at least one entry."""
+        some: list[LogEntry] = []
+        room = BYTES_PER_WRITE
+        while self._entries and len(some) < ENTRIES_PER_WRITE:
+            room -= len(self._entries[0].data)
+            if some and room < 0:
+                break
+            some.append(self._entries.popleft())
+        return some
+
+    def _surplus(self) -> int:
+        """How many of the oldest are too many."""
+        count = max(0, len(self._entries) - MOST_ENTRIES)
+        too_many = self._bytes - MOST_BYTES
+        if too_many <= 0:
+            return count
+        for place, entry in enumerate(self._entries):
+            if place >= count and too_many <= 0:
+                return place
+            too_many -= len(entry.data)
+        return len(self._entries)
+
     def _remove(self, count: int) -> None:
         gone = list(islice(self._entries, count))
         for _ in gone:
@@ -91,6 +118,7 @@ class Logbook:
     def _settle(self, entries: Sequence[LogEntry]) -> None:
         """These are written, or given up: whoever waited for the last of an attempt's goes on."""
         for entry in entries:
+            self._bytes -= len(entry.data)
             left = self.unwritten[entry.token] - 1
             if left:
                 self.unwritten[entry.token] = left

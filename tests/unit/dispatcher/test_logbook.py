@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import cast
 from uuid import UUID
 
-from longshore.dispatcher.logbook import MOST_ENTRIES, Logbook
+from longshore.dispatcher.logbook import MOST_BYTES, MOST_ENTRIES, Logbook
 from longshore.errors import StoreUnavailable
 from longshore.model.job import LogEntry, LogKind
 from longshore.ports import Store
@@ -23,12 +23,14 @@ class Shelf:
         self.kept: list[int] = []
         self.open = asyncio.Event()
         self.outages = 0
+        self.writes = 0
 
     async def log(self, entries: Sequence[LogEntry]) -> None:
         await self.open.wait()
         if self.outages:
             self.outages -= 1
             raise StoreUnavailable("away")
+        self.writes += 1
         self.kept += [entry.seq for entry in entries]
 
 
@@ -54,6 +56,24 @@ def test_an_end_waits_until_its_log_is_written_even_through_an_outage() -> None:
         assert len(outages) == 3
         assert not book.unwritten
         await book.close()
+
+    run_virtually(story())
+
+
+def test_bytes_are_bounded_too() -> None:
+    async def story() -> None:
+        shelf = Shelf()
+        book = Logbook(cast(Store, shelf), lambda error: None)
+        data = bytes(MOST_BYTES // 4)
+        for seq in range(1, 7):
+            book.add([LogEntry(JOB, seq, seq, LogKind.TEXT, data)])
+        assert list(book.unwritten) == [3, 4, 5, 6]
+        shelf.open.set()
+        await book.close()
+        assert shelf.kept == [3, 4, 5, 6]
+        assert shelf.writes == 4
+        book.add(said(9, 1))
+        assert list(book.unwritten) == [9]
 
     run_virtually(story())
 
