@@ -58,8 +58,11 @@ def _handles(
     for answer in answers:
         if isinstance(answer, Refused):
             raise from_code(answer.code, f"{answer.message}; roll this transaction back")
-    return [
+    handles = [
         call.accepted(SubmitAnswer(answer.id, answer.number, answer.existing), access)
         for call, answer in zip(calls, answers, strict=True)
         if not isinstance(answer, Refused)
     ]
+    for handle in handles:
+        handle._stored = False
+    return handles

@@ -14,7 +14,7 @@ from uuid import UUID
 from longshore.client.access import Access
 from longshore.client.connection import all_of
 from longshore.client.logs import read_logs
-from longshore.client.outcomes import MAX_IDS, REQUESTS_IN_FLIGHT
+from longshore.client.outcomes import MAX_IDS, REQUESTS_IN_FLIGHT, look_for
 from longshore.errors import (
     JobCancelled,
     JobFailed,
@@ -29,6 +29,8 @@ from longshore.model.log import LogLine
 R = TypeVar("R")
 
 _WHY_WITHIN_S = 1.0
+LOOK_EVERY_S = 5.0
+"""How often it is looked whether one of the jobs that all are waited for is still there."""
 
 
 class Handle(Generic[R]):
@@ -51,6 +53,8 @@ class Handle(Generic[R]):
         self._access = access.acting()
         self._unpack = unpack
         self._ended: Ended | None = None
+        # A job that is enqueued in a transaction may be missing until that is committed.
+        self._stored = True
 
     def __repr__(self) -> str:
         return f"<Handle of job {self.number} ({self.kind}) {self.id}>"
@@ -122,7 +126,9 @@ class Handle(Generic[R]):
 
     async def _end(self, timeout_s: float | None) -> Ended:
         if self._ended is None:
-            self._ended = await self._access.outcomes().ended(self.id, timeout_s)
+            self._ended = await self._access.outcomes().ended(
+                self.id, timeout_s, stored=self._stored
+            )
         if self._ended is None:
             raise NotFinished(
                 f"job {self.number} ({self.kind}) has not ended within {timeout_s:g} s"
@@ -195,7 +201,10 @@ async def as_ended_async(
     for handle in handles:
         waiting.setdefault(handle.id, []).append(handle)
     outcomes = access.outcomes()
-    expected = {job: outcomes.expect(job) for job in waiting}
+    expected = {
+        job: outcomes.expect(job, stored=all(handle._stored for handle in same))
+        for job, same in waiting.items()
+    }
     arrived: asyncio.Queue[asyncio.Future[Ended]] = asyncio.Queue()
     for outcome in expected.values():
         outcome.add_done_callback(arrived.put_nowait)
@@ -218,12 +227,23 @@ async def all_ended_async(
     loop = asyncio.get_running_loop()
     until = float("inf") if timeout_s is None else loop.time() + timeout_s
     jobs = list(dict.fromkeys(handle.id for handle in handles))
+    stored = {handle.id for handle in handles if handle._stored}
     room = asyncio.Semaphore(REQUESTS_IN_FLIGHT)
 
-    async def ask(some: Sequence[UUID]) -> tuple[Ended, ...]:
+    async def ask(some: Sequence[UUID]) -> list[Ended]:
+        connection, found, missing = access.connection(), list[Ended](), list(some)
         async with room:
-            left_s = max(0.0, until - loop.time())
-            return await access.connection().wait(some, left_s, every=True)
+            while missing:
+                left_s = max(0.0, until - loop.time())
+                found += await connection.wait(missing, min(left_s, LOOK_EVERY_S), every=True)
+                known = {one.id for one in found}
+                missing = [job for job in some if job not in known]
+                if left_s <= LOOK_EVERY_S:
+                    break
+                for job in missing[:1]:
+                    if job in stored:
+                        await look_for(connection, job)
+        return found
 
     parts = (jobs[start : start + MAX_IDS] for start in range(0, len(jobs), MAX_IDS))
     found = await all_of(ask(part) for part in parts)

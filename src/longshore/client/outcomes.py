@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from longshore.client.connection import Connection
+from longshore.errors import LongshoreError, NotFound
 from longshore.model.job import Ended
 
 PACE_S = 1 / 20_000
@@ -20,11 +21,23 @@ MAX_IDS = 500
 REQUESTS_IN_FLIGHT = 4
 
 
+async def look_for(connection: Connection, job: UUID) -> None:
+    """Raises `NotFound` if a job that was stored is not there any more."""
+    try:
+        await connection.job(job)
+    except NotFound:
+        raise NotFound(
+            f"there is no job {job} any more: it was pruned before anybody asked for its outcome; "
+            "have jobs kept for longer (keep_succeeded_s, keep_failed_s, keep_most)"
+        ) from None
+
+
 class _Expected:
     """A job that somebody waits for, and how many do."""
 
-    def __init__(self, outcome: asyncio.Future[Ended]) -> None:
+    def __init__(self, outcome: asyncio.Future[Ended], stored: bool) -> None:
         self.outcome = outcome
+        self.stored = stored
         self.waiters = 0
 
 
@@ -41,12 +54,15 @@ class Outcomes:
         self._unasked: dict[UUID, None] = {}
         self._asked: set[UUID] = set()
         self._asked_at = float("-inf")
+        self._looks = 0
         self._timer: asyncio.TimerHandle | None = None
         self._requests: set[asyncio.Task[None]] = set()
 
-    async def ended(self, job: UUID, timeout_s: float | None) -> Ended | None:
+    async def ended(
+        self, job: UUID, timeout_s: float | None, *, stored: bool = True
+    ) -> Ended | None:
         """A job's outcome, or None if it has none within the time."""
-        outcome = self.expect(job)
+        outcome = self.expect(job, stored=stored)
         try:
             await asyncio.wait((outcome,), timeout=timeout_s)
             if outcome.done():
@@ -57,12 +73,15 @@ class Outcomes:
         found = await self._connection.wait((job,), 0)
         return found[0] if found else None
 
-    def expect(self, job: UUID) -> asyncio.Future[Ended]:
-        """A job's outcome to come. It is shared: do not cancel it, but `release` it."""
+    def expect(self, job: UUID, *, stored: bool = True) -> asyncio.Future[Ended]:
+        """A job's outcome to come. It is shared: do not cancel it, but `release` it.
+
+        A job that was `stored` and is there no more was pruned: then this is `NotFound`.
+        """
         expected = self._expected.get(job)
         if expected is None:
             future: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
-            expected = self._expected[job] = _Expected(future)
+            expected = self._expected[job] = _Expected(future, stored)
             self._queue([job])
         expected.waiters += 1
         return expected.outcome
@@ -106,7 +125,23 @@ class Outcomes:
             self._asked.difference_update(jobs)
         for outcome in ended:
             self._tell(outcome)
+        if not ended:
+            await self._look_for_one(jobs)
         self._queue([job for job in jobs if job in self._expected])
+
+    async def _look_for_one(self, jobs: Sequence[UUID]) -> None:
+        """Whether one of them, another one each time, is still there to be waited for."""
+        stored = [job for job in jobs if job in self._expected and self._expected[job].stored]
+        if not stored:
+            return
+        self._looks += 1
+        job = stored[self._looks % len(stored)]
+        try:
+            await look_for(self._connection, job)
+        except NotFound as error:
+            self._fail(job, error)
+        except LongshoreError:
+            return  # the next request meets the same, and says so
 
     def _tell(self, outcome: Ended) -> None:
         expected = self._expected.pop(outcome.id, None)

@@ -10,6 +10,7 @@ from uuid import UUID
 import pytest
 
 from longshore import App, Handle
+from longshore.client import handle as handle_module
 from longshore.core import values
 from longshore.errors import (
     JobCancelled,
@@ -165,6 +166,42 @@ def test_there_is_no_handle_of_a_job_that_is_not_there(app: App, fake: FakeDispa
     fake.replies[messages.Show] = lambda request: NotFound("there is no job 7")
     with pytest.raises(NotFound, match="there is no job 7"):
         app.handle(7)
+
+
+def test_who_waits_for_a_job_that_was_pruned_is_told_so(app: App, fake: FakeDispatcher) -> None:
+    handles = [submitted(app), submitted(app)]
+    fake.replies[messages.Wait] = lambda request: ()
+    pruned = handles[1].id
+    fake.replies[messages.Show] = lambda request: (
+        NotFound("there is no such job") if request.job == pruned else fake.view(request.job)
+    )
+    for wait in (handles[1].result, lambda: list(app.as_ended(handles))):
+        with pytest.raises(NotFound, match=f"no job {pruned} any more: it was pruned"):
+            wait()
+    with pytest.raises(NotFinished):
+        handles[0].result(timeout_s=0.1)
+
+
+def test_who_waits_for_all_of_many_is_told_of_one_that_was_pruned(
+    app: App, fake: FakeDispatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handle_module, "LOOK_EVERY_S", 0.1)
+    handles = [submitted(app), submitted(app)]
+    fake.end(handles[0].id, packed(1))
+    fake.replies[messages.Show] = lambda request: NotFound("there is no such job")
+    with pytest.raises(NotFound, match=f"no job {handles[1].id} any more"):
+        app.wait_all(handles)
+
+
+def test_a_job_may_be_missing_until_its_transaction_is_committed(
+    app: App, fake: FakeDispatcher
+) -> None:
+    handle = submitted(app)
+    handle._stored = False
+    fake.replies[messages.Show] = lambda request: NotFound("there is no such job")
+    fake.replies[messages.Wait] = lambda request: ()
+    with pytest.raises(NotFinished):
+        handle.result(timeout_s=0.2)
 
 
 # many
