@@ -74,6 +74,10 @@ class _Bytes:
         with self._catching.forgiving():
             self._real.flush()
 
+    def close(self) -> None:
+        """Only that: the real stream is the next job's too."""
+        self.flush()
+
     def writelines(self, lines: Iterable[Any], /) -> None:
         """Prints several."""
         for line in lines:
@@ -106,6 +110,10 @@ class _Text:
         """Has the real stream pass on what it holds."""
         with self._catching.forgiving():
             self._real.flush()
+
+    def close(self) -> None:
+        """Only that: the real stream is the next job's too."""
+        self.flush()
 
     def writelines(self, lines: Iterable[str], /) -> None:
         """Prints several."""

@@ -37,11 +37,13 @@ from longshore.executors.frames import (
     Stopped,
     ToHost,
     pack,
+    portions,
     to_host,
 )
 from longshore.executors.lifespan import Lifespan
 from longshore.executors.performing import prepare, succeeded
 from longshore.executors.voice import TELL_EVERY_S, Voice
+from longshore.model.job import LogEntry
 from longshore.model.log import LogLimits
 from longshore.ports import Handlers
 from longshore.wire.messages import Assignment, Attempt, Report
@@ -118,9 +120,7 @@ class ChildHost:
             scratch.remove(left)
         frame = Stopped((assignment.held,)) if report is None else Ended((report,))
         with self._sending:
-            entries = context.unsaid()
-            said = pack(Said(entries)) if entries else b""
-            self._send(said + pack(frame))
+            self._send(_said(context.unsaid()) + pack(frame))
 
     def _attempt(self, assignment: Assignment, context: RunningContext) -> Report | None:
         """The attempt's report; None if it was stopped by its abort."""
@@ -184,4 +184,9 @@ class ChildHost:
             time.sleep(TELL_EVERY_S)
             with self._sending:
                 if entries := voice.take():
-                    self._send(pack(Said(entries)))
+                    self._send(_said(entries))
+
+
+def _said(entries: list[LogEntry]) -> bytes:
+    """Portions, so that the agent can pass on each before the next: it keeps only so many."""
+    return b"".join(pack(Said(part)) for part in portions(entries) if part)

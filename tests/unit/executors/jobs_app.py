@@ -526,6 +526,18 @@ def speak() -> None:
 
 
 @app.job
+def print_lines(count: int) -> None:
+    print("\n".join(map(str, range(count))))
+
+
+@app.job
+def close_output() -> None:
+    sys.stdout.buffer.close()
+    sys.stdout.close()
+    sys.stderr.close()
+
+
+@app.job
 async def speak_in_turns(name: str) -> None:
     for turn in range(3):
         print(name, end=" ")

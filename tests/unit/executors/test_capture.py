@@ -11,7 +11,10 @@ from uuid import UUID
 import pytest
 
 from longshore.executors.capture import _Catching, _Text
+from longshore.executors.child import ChildExecutor
 from longshore.executors.context import RunningContext, enter
+from longshore.executors.frames import ITEMS_PER_FRAME, FromHost, Said
+from longshore.executors.process import Host
 from longshore.executors.rationing import LAST_LINES, Ration
 from longshore.model.job import LogKind
 from longshore.model.log import LogLimits, unpack_line
@@ -126,6 +129,31 @@ def test_a_text_of_millions_of_lines_is_counted_not_taken_apart() -> None:
     assert kept[:2] == ["begin", "x"]
     assert kept[10].startswith(f"{5_000_002 - 10 - LAST_LINES:,} lines were left out")
     assert kept[-2:] == ["x", "rest"]
+
+
+async def test_much_that_is_said_at_once_comes_in_portions(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An agent that hears more at once than it keeps would lose the oldest of it."""
+    receive, sizes = ChildExecutor._receive, list[int]()
+
+    def count(executor: ChildExecutor, host: Host, message: FromHost) -> None:
+        if isinstance(message, Said):
+            sizes.append(len(message.entries))
+        receive(executor, host, message)
+
+    monkeypatch.setattr(ChildExecutor, "_receive", count)
+    await stand.open_child()
+    assignment = stand.start("print_lines", count=5000)
+    result_of(await stand.report_of(assignment))
+    assert [int(text) for _, _, text in said(stand, assignment)] == list(range(5000))
+    assert max(sizes) <= ITEMS_PER_FRAME
+
+
+async def test_a_job_that_closes_its_output_closes_it_for_nobody_else(stand: Stand) -> None:
+    await stand.open_child()
+    assert await stand.result("close_output") is None
+    assert await stand.result("speak") is None
 
 
 async def test_a_plain_job_is_heard_on_every_way(stand: Stand) -> None:
