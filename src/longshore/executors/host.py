@@ -73,7 +73,9 @@ def _settle_in() -> None:
     signal.signal(signal.SIGTERM, _ignore)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(line_buffering=True)
+            # A job does not fail because of a character that the worker's output cannot show.
+            errors = "backslashreplace" if stream.errors == "strict" else stream.errors
+            stream.reconfigure(line_buffering=True, errors=errors)
 
 
 def _ignore(number: int, frame: FrameType | None) -> None:

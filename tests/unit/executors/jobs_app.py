@@ -531,6 +531,11 @@ def print_lines(count: int) -> None:
 
 
 @app.job
+def print_oddly() -> None:
+    print("ä \udcff")
+
+
+@app.job
 def close_output() -> None:
     sys.stdout.buffer.close()
     sys.stdout.close()

@@ -150,6 +150,14 @@ async def test_much_that_is_said_at_once_comes_in_portions(
     assert max(sizes) <= ITEMS_PER_FRAME
 
 
+async def test_any_text_can_be_printed(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii:strict")
+    await stand.open_child()
+    assignment = stand.start("print_oddly")
+    assert result_of(await stand.report_of(assignment)) is None
+    assert said(stand, assignment) == [("stdout", "", "ä \\udcff")]
+
+
 async def test_a_job_that_closes_its_output_closes_it_for_nobody_else(stand: Stand) -> None:
     await stand.open_child()
     assert await stand.result("close_output") is None
