@@ -94,7 +94,8 @@ def settle(room: str) -> None:
 def make(job: UUID, token: int) -> Path:
     """An attempt's folder; one of its own in the temporary folder where there is no worker."""
     if _room is None:
-        return Path(tempfile.mkdtemp(prefix=f"{PREFIX}{job}-{token}-"))
+        # Not under the name of a room: one that holds a file "lock" would be taken for left behind.
+        return Path(tempfile.mkdtemp(prefix=f"longshore-job-{job}-{token}-"))
     path = _path(_room, job, token)
     # The room itself may be gone: some systems tidy up their temporary folders.
     path.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import UUID
@@ -131,6 +132,15 @@ def test_the_room_of_a_killed_worker_is_removed_by_the_next(tmp_path: Path) -> N
 def test_the_room_of_a_live_worker_is_left_alone(tmp_path: Path) -> None:
     with scratch.room(str(tmp_path)) as one, scratch.room(str(tmp_path)) as other:
         assert {Path(one).name, Path(other).name} == set(os.listdir(tmp_path))
+
+
+def test_a_folder_of_a_test_kit_is_no_room_whatever_is_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (scratch.make(UUID(int=1), 1) / "lock").touch()
+    scratch.sweep(tmp_path)
+    assert len(os.listdir(tmp_path)) == 1
 
 
 def test_what_is_no_room_is_left_alone(tmp_path: Path) -> None:
