@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, BinaryIO, TextIO, cast
 
@@ -133,11 +133,20 @@ class _Text:
         return getattr(self._real, name)
 
 
-def install(*, echo: bool) -> None:
-    """From now on what jobs print and log is caught; with `echo` it is printed as well."""
-    sys.stdout = _caught(sys.stdout, STDOUT, echo)
-    sys.stderr = _caught(sys.stderr, STDERR, echo)
+def install(*, echo: bool) -> Callable[[], None]:
+    """From now on what jobs print and log is caught; with `echo` it is printed as well.
+
+    Answers what puts the streams back in place, should somebody have put others there.
+    """
+    stdout = _caught(sys.stdout, STDOUT, echo)
+    stderr = _caught(sys.stderr, STDERR, echo)
+
+    def set_streams() -> None:
+        sys.stdout, sys.stderr = stdout, stderr
+
+    set_streams()
     _catch_records(os.getpid())
+    return set_streams
 
 
 class Hearing:

@@ -18,7 +18,7 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from types import FrameType
 from typing import Any, NamedTuple, NoReturn, assert_never, cast
 
@@ -65,11 +65,13 @@ class ChildHost:
         handlers: Handlers,
         lifespan: Lifespan,
         limits: LogLimits | None = None,
+        set_streams: Callable[[], None] = lambda: None,
     ) -> None:
         self._sock = sock
         self._lifespan = lifespan
         self._handlers = handlers
         self._limits = limits
+        self._set_streams = set_streams
         self._unpacker = to_host()
         self._inbox: deque[ToHost] = deque()
         self._exposed: _Exposed | None = None
@@ -111,8 +113,9 @@ class ChildHost:
             leave()
 
     def _run(self, assignment: Assignment) -> None:
-        # Before every attempt: the one before may have set a handler of its own.
+        # Before every attempt: the one before may have set a handler, or streams, of its own.
         signal.signal(signal.SIGTERM, self._on_sigterm)
+        self._set_streams()
         context = RunningContext(assignment, self._wake, self._limits)
         report = contextvars.copy_context().run(self._attempt, assignment, context)
         leave_if_copy()

@@ -50,13 +50,13 @@ def main(fd: int, pool: Pool, agent_pid: int) -> NoReturn:
     loop = new_event_loop() if pool is Pool.COROUTINE else None
     load = _told_to_load(sock)
     # Before the app is imported too: some libraries keep the streams that they found then.
-    install(echo=load.limits.echo)
+    set_streams = install(echo=load.limits.echo)
     # In a child the standard loop: there a signal's handler ends what runs on it by raising.
     handlers, lifespan = _load(sock, load, pool, lambda: loop or asyncio.new_event_loop())
     gc.freeze()
     if loop is not None:
         CoroutineHost(sock, handlers, loop, lifespan, load.limits).serve()
-    ChildHost(sock, handlers, lifespan, load.limits).serve()
+    ChildHost(sock, handlers, lifespan, load.limits, set_streams).serve()
 
 
 def _die_with(agent_pid: int) -> None:

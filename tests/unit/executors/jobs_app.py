@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import contextvars
 import ctypes
+import io
 import logging
 import os
 import signal
@@ -533,6 +534,11 @@ def print_lines(count: int) -> None:
 @app.job
 def print_oddly() -> None:
     print("ä \udcff")
+
+
+@app.job
+def swap_output() -> None:
+    sys.stdout = sys.stderr = io.StringIO()
 
 
 @app.job

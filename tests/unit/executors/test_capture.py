@@ -158,6 +158,14 @@ async def test_any_text_can_be_printed(stand: Stand, monkeypatch: pytest.MonkeyP
     assert said(stand, assignment) == [("stdout", "", "ä \\udcff")]
 
 
+async def test_a_job_that_puts_another_output_in_place_does_so_for_itself(stand: Stand) -> None:
+    await stand.open_child()
+    assert await stand.result("swap_output") is None
+    assignment = stand.start("speak")
+    assert result_of(await stand.report_of(assignment)) is None
+    assert said(stand, assignment)[:2] == [("stdout", "", "printed"), ("stderr", "", "to stderr")]
+
+
 async def test_a_job_that_closes_its_output_closes_it_for_nobody_else(stand: Stand) -> None:
     await stand.open_child()
     assert await stand.result("close_output") is None
