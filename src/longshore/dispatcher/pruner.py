@@ -19,6 +19,7 @@ from longshore.ports import Store
 
 PAUSE_S: Final = 0.05
 FROM_START_EVERY: Final = 60
+WORKERS_PER_STEP: Final = 1000
 
 _GOOD_ENDS: Final = frozenset({JobState.SUCCEEDED})
 
@@ -46,7 +47,13 @@ class Pruner:
         for walk in self._walks:
             await walk.go()
         if self._keep_workers_s > 0:
-            await self._store.forget_workers(self._keep_workers_s)
+            await self._forget_workers()
+
+    async def _forget_workers(self) -> None:
+        count = WORKERS_PER_STEP
+        while count == WORKERS_PER_STEP:
+            count = await self._store.forget_workers(self._keep_workers_s, most=WORKERS_PER_STEP)
+            await asyncio.sleep(PAUSE_S)
 
 
 class _Walk:

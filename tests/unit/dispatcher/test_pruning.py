@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from longshore.dispatcher.pruner import Pruner
+from longshore.dispatcher.settings import DispatcherSettings
 from longshore.errors import InvalidInput
 from longshore.model.job import JobState, Submission
 from longshore.model.retention import Pruned
-from longshore.testing.builders import a_job, some_jobs
+from longshore.testing.builders import Scene, a_job, some_jobs
 from longshore.testing.faults import Fault, scripted
 from longshore.testing.virtual import run_virtually
 from longshore.wire import messages as m
@@ -130,6 +132,20 @@ def test_a_worker_that_ended_long_ago_is_forgotten() -> None:
         await worker.die()
         await stage.until(lambda: not stage.model._workers)
         assert 100 < stage.clock.now() < 140
+
+    tell(story)
+
+
+def test_workers_are_forgotten_as_fast_as_they_end() -> None:
+    """Many short-lived ones, or a first pruning after a long time."""
+
+    async def story(stage: Stage) -> None:
+        scene = Scene(stage.model)
+        for _ in range(2_500):
+            seat = await scene.attend()
+            await scene.store.harvest(seat.worker, seat.session, "lost", crash=False, crash_limit=3)
+        await Pruner(stage.model, DispatcherSettings(keep_workers_s=1e-9)).prune()
+        assert not stage.model._workers
 
     tell(story)
 
