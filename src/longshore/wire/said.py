@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Collection
 
 from longshore.model.job import LogEntry
 
@@ -64,7 +65,14 @@ class Said:
         self._sent_count = 0
 
     def forget(self, token: int) -> None:
-        """The end of an attempt is recorded, or it is nobody's any more."""
+        """The end of an attempt is recorded: the store has what it said."""
         kept = self.sent.pop(token, None)
         if kept is not None:
             self._sent_count -= len(kept)
+
+    def abandon(self, tokens: Collection[int]) -> None:
+        """These attempts were given up: what they said is not to be sent either."""
+        for token in tokens:
+            self.forget(token)
+        left = (entry for entry in self.fresh if entry.token not in tokens)
+        self.fresh = deque(left, maxlen=MOST_FRESH)

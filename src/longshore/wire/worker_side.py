@@ -166,8 +166,7 @@ class WorkerSession:
     def rejoin(self, worker: UUID, now: float) -> None:
         """Comes back as a new worker that holds nothing; results not yet acknowledged are kept."""
         self._ready = structs.replace(self._ready, worker=worker)
-        for token in self._running:
-            self._said.forget(token)
+        self._said.abandon(self._running)
         self._running.clear()
         self._lease = None
         self.connected(now)
@@ -189,7 +188,8 @@ class WorkerSession:
 
     def said(self, entry: LogEntry) -> None:
         """An attempt said something. Past the bound the oldest that was not sent is dropped."""
-        self._said.add(entry)
+        if entry.token in self._running:
+            self._said.add(entry)
 
     def bye(self, reason: str) -> None:
         """Leaves for good."""

@@ -133,6 +133,21 @@ def test_what_an_attempt_said_is_sent_again_until_its_end_is_acknowledged(pair: 
     assert not [message for message in pair.said() if isinstance(message, m.Logs)]
 
 
+def test_what_attempts_say_that_were_given_up_is_nobodys(pair: Pair) -> None:
+    pair.join()
+    one = claimed(1, 11)
+    pair.tell(0.1, *pair.attended.assign([one]))
+    pair.said()
+    entries = [LogEntry(one.id, one.token, seq, LogKind.TEXT, b"") for seq in (1, 2, 3)]
+    pair.worker.said(entries[0])
+    assert pair.said() == [m.Logs((entries[0],))]
+    pair.worker.said(entries[1])
+    pair.worker.rejoin(UUID(int=101), 20.0)
+    pair.worker.said(entries[2])
+    assert w.Joined(3) in pair.join(20.0, session=3)
+    assert not [message for message in pair.said() if isinstance(message, m.Logs)]
+
+
 def test_a_lost_jobs_message_is_sent_again_with_the_same_token(pair: Pair) -> None:
     pair.join()
     lost, later = claimed(1, 11), claimed(2, 12)
