@@ -11,7 +11,7 @@ import pytest
 
 import longshore
 
-from .stand import Stand, children
+from .stand import Stand, children, not_ours
 
 
 @pytest.fixture(autouse=True)
@@ -26,6 +26,8 @@ def app_folder(monkeypatch: pytest.MonkeyPatch) -> None:
 async def stand() -> AsyncIterator[Stand]:
     """A stand whose executor leaves nothing behind: no process, descriptor or task."""
     fds = os.listdir("/proc/self/fd")
+    not_ours.clear()
+    not_ours.update(children())
     stand = Stand()
     yield stand
     if hasattr(stand, "executor"):

@@ -131,9 +131,14 @@ def error_of(report: Report) -> JobError:
     return report.error
 
 
+not_ours: set[int] = set()
+"""Servers that tests of other folders started: they last as long as the whole run."""
+
+
 def children() -> list[int]:
     """This process's own children, remains of dead ones included."""
-    return [pid for pid in _all_pids() if _status(pid)[1:2] == [str(os.getpid())]]
+    mine = [pid for pid in _all_pids() if _status(pid)[1:2] == [str(os.getpid())]]
+    return [pid for pid in mine if pid not in not_ours]
 
 
 def is_alive(pid: int) -> bool:
