@@ -65,17 +65,29 @@ async def _print(
 ) -> int:
     """Prints lines as they come; answers how many."""
     count = 0
-    token = None
+    telling = Telling()
     async for line in read_logs(connection, ref, attempt, follow=follow):
         count += 1
         if as_json:
             print_text(msgspec.json.encode(jsonable.plain(line)).decode())
-            continue
-        if line.token != token and (token is not None or (line.attempt or 1) > 1):
-            print_text(f"--- attempt {line.attempt or 'unknown'}")
-        token = line.token
-        print_text(in_words(line))
+        else:
+            print_text(telling.in_words(line))
     return count
+
+
+class Telling:
+    """A job's log as a person reads it, with a heading where another attempt begins to speak."""
+
+    def __init__(self) -> None:
+        self._token: int | None = None
+
+    def in_words(self, line: LogLine) -> str:
+        """The next line of the log, under a heading if it needs one."""
+        is_new = line.token != self._token
+        heading = is_new and (self._token is not None or (line.attempt or 1) > 1)
+        self._token = line.token
+        words = in_words(line)
+        return f"--- attempt {line.attempt or 'unknown'}\n{words}" if heading else words
 
 
 def in_words(line: LogLine) -> str:

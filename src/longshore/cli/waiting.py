@@ -1,15 +1,24 @@
-"""Waiting for a job, with what it is doing shown meanwhile on standard error."""
+"""Waiting for a job, with what it does and says shown meanwhile on standard error.
+
+Standard output is left to the result, so that `longshore submit … --wait > result.json` holds the
+result and nothing else.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import Self
+from uuid import UUID
 
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as RichProgress
+from rich.table import Column
+from rich.text import Text
 
+from longshore.cli.logs import Telling
 from longshore.cli.show import console, note, progress, visible
 from longshore.client.connection import Connection
 from longshore.model.job import Ended, Job
@@ -22,26 +31,51 @@ SAY_S = 10.0
 async def wait_for(
     connection: Connection, answer: SubmitAnswer, kind: str, within_s: float | None
 ) -> Ended | None:
-    """A job's outcome; None if it did not end within the time allowed."""
+    """A job's outcome; None if it did not end within the time allowed.
+
+    What it said by then is shown first: it is kept no later than the outcome.
+    """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + (float("inf") if within_s is None else within_s)
+    log = _Log(connection, answer.id)
     with (_Live if sys.stderr.isatty() else _Lines)(answer.number, kind) as view:
         while True:
             left_s = max(0.0, deadline - loop.time())
             ended = await connection.wait([answer.id], min(left_s, LOOK_S))
+            async for words in log.news():
+                view.say(words)
             if ended or left_s <= LOOK_S:
                 return ended[0] if ended else None
             view.show(await connection.job(answer.id))
 
 
-class _Lines:
-    """Says one line when state or step changed: for logs and pipes.
+class _Log:
+    """What a job says, from where it was last read."""
 
-    Progress alone is said now and then, every `SAY_S`.
+    def __init__(self, connection: Connection, job: UUID) -> None:
+        self._connection = connection
+        self._job = job
+        self._after = (0, 0)
+        self._telling = Telling()
+
+    async def news(self) -> AsyncIterator[str]:
+        """What was said since, in words."""
+        more = True
+        while more:
+            page = await self._connection.logs(self._job, after=self._after)
+            self._after, more = page.after, page.more
+            for line in page.lines:
+                yield self._telling.in_words(line)
+
+
+class _Lines:
+    """Says one line when the state changed: for logs and pipes.
+
+    How far the job is, is said now and then, every `SAY_S`. Its steps are in its log.
     """
 
     def __init__(self, number: int, kind: str) -> None:
-        self._last: tuple[str, str] | None = None
+        self._last = ""
         self._said_at = float("-inf")
         self._number = number
 
@@ -55,26 +89,37 @@ class _Lines:
         traceback: TracebackType | None,
     ) -> None:
         if kind is not None:
-            note(f"job {self._number} goes on; `longshore job {self._number}` shows it")
+            number = self._number
+            note(
+                f"job {number} goes on; `longshore cancel {number}` cancels it, "
+                f"`longshore logs {number} --follow` shows what it says"
+            )
+
+    def say(self, words: str) -> None:
+        """Shows a line of the job's log."""
+        note(words)
 
     def show(self, job: Job) -> None:
         """Says where the job is, if that is news."""
         now = asyncio.get_running_loop().time()
-        where = (job.state.value, job.step or "")
-        far = progress(job.progress)
-        if where != self._last or (far and now >= self._said_at + SAY_S):
-            self._last, self._said_at = where, now
-            note(f"job {job.number}: {' '.join(filter(None, (*where, far)))}")
+        state, far = job.state.value, progress(job.progress)
+        if state != self._last or (far and now >= self._said_at + SAY_S):
+            self._last, self._said_at = state, now
+            note(f"job {job.number}: {' '.join(filter(None, (state, far)))}")
 
 
 class _Live(_Lines):
-    """Redraws one line: a bar if the job says how far it is, a clock in any case."""
+    """Redraws one line under the log: a bar if the job says how far it is, a clock in any case."""
 
     def __init__(self, number: int, kind: str) -> None:
         super().__init__(number, kind)
         self._rich = RichProgress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
+            TextColumn(
+                "{task.description}",
+                markup=False,
+                table_column=Column(no_wrap=True, overflow="ellipsis"),
+            ),
+            BarColumn(bar_width=24),
             TaskProgressColumn(),
             TimeElapsedColumn(),
             console=console(stderr=True),
@@ -95,14 +140,19 @@ class _Live(_Lines):
         self._rich.stop()
         super().__exit__(kind, error, traceback)
 
+    def say(self, words: str) -> None:
+        """Shows a line of the job's log, above the bar."""
+        self._rich.console.print(Text(visible(words)))
+
     def show(self, job: Job) -> None:
         """Redraws the line."""
         said = job.progress
         words = (f"job {job.number} {job.kind} {job.state.value}", job.step or "")
         text = said.text if said else ""
+        described = " · ".join(filter(None, (*words, text)))
         self._rich.update(
             self._task,
-            description=visible(" · ".join(filter(None, (*words, text)))),
+            description=visible(" ".join(described.split())),
             completed=said.done if said else None,
             total=said.total if said else None,
         )

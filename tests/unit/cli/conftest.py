@@ -15,17 +15,20 @@ from longshore.cli.options import Shell
 from longshore.client.config import PREFIX, Config
 from longshore.client.connection import Connection
 from longshore.errors import LongshoreError
+from longshore.model.job import JobState
+from longshore.model.log import LogPage
 from longshore.ports import Link, OnMessages
 from longshore.wire import codec, messages
 
 Answers = dict[type, Any]
+NO_LOG = LogPage(lines=(), after=(0, 0), more=False, state=JobState.SUCCEEDED, attempt=1)
 
 
 class ScriptedDispatcher:
     """Answers each request with what the script has for it: a value, an error, or a function."""
 
     def __init__(self) -> None:
-        self.answers: Answers = {messages.ShowKind: None}
+        self.answers: Answers = {messages.ShowKind: None, messages.ReadLogs: NO_LOG}
         self.asked: list[messages.Request] = []
         self.configs: list[Config] = []
 

@@ -303,14 +303,14 @@ def test_waiting_says_what_the_job_is_doing_when_that_changes(
     dispatcher.answers[m.Wait] = lambda request: next(waits)
     said = Progress(1, 4, "of them")
     running = job(state=JobState.RUNNING)
-    looks = iter([running, structs.replace(running, progress=said, step="reading"), running])
+    far = structs.replace(running, progress=said, step="reading")
+    looks = iter([structs.replace(running, state=JobState.READY), far, far])
     dispatcher.answers[m.Show] = lambda request: next(looks)
     assert dispatcher.run("submit", "resize", "--id", str(ID), "--wait") == 0
     assert capsys.readouterr().err.splitlines() == [
         f"submitted job 42 ({ID})",
-        "job 42: running",
-        "job 42: running reading 1/4 (25%) of them",
-        "job 42: running",
+        "job 42: ready",
+        "job 42: running 1/4 (25%) of them",
     ]
 
 
@@ -574,7 +574,7 @@ def test_an_interrupt_exits_with_130_and_says_nothing_of_python(
     dispatcher.answers[m.Show] = job(state=JobState.RUNNING)
     assert dispatcher.run("submit", "add", "--wait") == 130
     printed = capsys.readouterr()
-    assert "job 42 goes on; `longshore job 42` shows it" in printed.err
+    assert "job 42 goes on; `longshore cancel 42` cancels it, `longshore logs 42" in printed.err
     assert "Traceback" not in printed.err
 
 
