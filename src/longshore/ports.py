@@ -230,7 +230,11 @@ class Store(Protocol):
         """One job, whole."""
 
     async def jobs(self, wanted: JobFilter) -> list[Job]:
-        """Jobs, newest first, without their arguments, results, history and logs."""
+        """Jobs, newest first, without their arguments, results, history and logs.
+
+        Those that run have their newest progress and step: two lookups each, however much they
+        said.
+        """
 
     async def logs(
         self,

@@ -219,6 +219,26 @@ async def test_newest_step_and_progress_are_shown(scene: Scene) -> None:
     assert (job.step, job.progress) == ("running ü", half)
 
 
+async def test_lists_show_how_far_those_are_that_run(scene: Scene) -> None:
+    """What runs has its newest words, also while it is being cancelled; nothing else has any."""
+    ended = await scene.running()
+    await scene.store.log([said(ended, 1, "over"), said(ended, 2, Progress(1, 1))])
+    await scene.finish(done(ended))
+    stopping = await scene.being_cancelled()
+    await scene.store.log([said(stopping, 1, "stopping")])
+    running = await scene.running()
+    await scene.store.log([said(running, 1, "first"), said(running, 2, Progress(1, 4))])
+    await scene.store.log([said(running, 3, Progress(2, 4, "files")), said(running, 4, "second")])
+    silent = await scene.running()
+    listed = {job.id: (job.progress, job.step) for job in await scene.store.jobs(JobFilter())}
+    assert listed == {
+        ended.id: (None, None),
+        stopping.id: (None, "stopping"),
+        running.id: (Progress(2, 4, "files"), "second"),
+        silent.id: (None, None),
+    }
+
+
 async def test_log_out_of_order_shows_the_newest_by_number(scene: Scene) -> None:
     attempt = await scene.running()
     await scene.store.log([said(attempt, 9, "nine"), said(attempt, 8, "eight")])

@@ -71,15 +71,16 @@ def job(shown: Job, names: Mapping[UUID, str]) -> dict[str, Any]:
         "args": payload(shown.args, raw=options.raw),
         "result": payload(shown.result, raw=options.raw),
         "history": plain(shown.history),
-        "progress": plain(shown.progress),
-        "step": shown.step,
         "worker_name": names.get(shown.worker) if shown.worker else None,
     }
 
 
 def brief(shown: Job) -> dict[str, Any]:
-    """A job as it is listed: without arguments, result, history and logs."""
-    heavy = {"args", "result", "history", "progress", "step", "options"}
+    """A job as it is listed: without arguments, result, history and logs.
+
+    How far it is, in progress and step, is known of those that run.
+    """
+    heavy = {"args", "result", "history", "options"}
     fields = {name: value for name, value in structs.asdict(shown).items() if name not in heavy}
     return {**plain(fields), **plain(shown.options)}
 

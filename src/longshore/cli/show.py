@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from math import isfinite, nan
 from typing import Any
 from uuid import UUID
 
@@ -46,7 +47,17 @@ _STYLES = {
     "alive": "green",
     "silent": "red",
 }
-_LONG = {"kinds": 12, "queues": 12, "error": 24, "by": 12, "info": 24, "ended": 12}
+_LONG = {
+    "kinds": 12,
+    "queues": 12,
+    "error": 24,
+    "by": 12,
+    "info": 24,
+    "ended": 12,
+    "progress": 20,
+}
+_BAR_CELLS = 10
+_PERCENT = re.compile(r"(\d+)%")
 _LEAST = 12
 _QUEUE_STATES = (
     JobState.WAITING,
@@ -162,7 +173,7 @@ class _Fitting:
         self._table = table
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield as_rich(fitted(self._table, console.width))
+        yield as_rich(fitted(with_bars(self._table), console.width))
 
 
 def visible(text: str) -> str:
@@ -204,6 +215,23 @@ def fitted(table: Table, width: int) -> Table:
     for column in long:
         table = _cut(table, column, max(_LEAST, _LONG[column] + spare // len(long)))
     return table
+
+
+def with_bars(table: Table) -> Table:
+    """The table with a bar before each percentage in its column of progress, if it has one."""
+    if "progress" not in table.columns:
+        return table
+    index = table.columns.index("progress")
+    rows = [(*row[:index], _barred(row[index]), *row[index + 1 :]) for row in table.rows]
+    return structs.replace(table, rows=rows)
+
+
+def _barred(cell: str) -> str:
+    found = _PERCENT.match(cell)
+    if found is None:
+        return cell
+    full = min(int(found[1]), 100) * _BAR_CELLS // 100
+    return f"{'━' * full}{'╌' * (_BAR_CELLS - full)} {cell}"
 
 
 def _has_text(table: Table, column: str) -> bool:
@@ -289,6 +317,17 @@ def progress(said: Progress | None) -> str:
     return f"{said.done:g}{of} {said.text}".rstrip()
 
 
+def how_far(job: Job) -> str:
+    """How far a job that runs says it is, as briefly as a table has room: percent, then words."""
+    said = job.progress
+    words = [job.step or "", said.text if said else ""]
+    if said is not None:
+        part = said.done / said.total if said.total else nan
+        percent = f"{min(max(int(part * 100), 0), 100)}%" if isfinite(part) else ""
+        words.insert(0, percent or f"{said.done:g}")
+    return " ".join(" ".join(filter(None, words)).split())
+
+
 def error_line(error: JobError) -> str:
     """What went wrong, in one line."""
     kind = f"{error.type}: " if error.type else ""
@@ -314,11 +353,22 @@ def jobs_table(jobs: Sequence[Job]) -> Table:
             str(job.attempt),
             time(job.created_at),
             took(job),
+            how_far(job),
             error_line(job.error) if job.error else "",
         )
         for job in jobs
     ]
-    columns = ("number", "state", "kind", "queue", "attempt", "created", "took", "error")
+    columns = (
+        "number",
+        "state",
+        "kind",
+        "queue",
+        "attempt",
+        "created",
+        "took",
+        "progress",
+        "error",
+    )
     return Table(
         columns, rows, frozenset({"number", "attempt"}), ("queue", "attempt", "took", "created")
     )

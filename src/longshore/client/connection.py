@@ -209,7 +209,10 @@ class Connection:
         return answer
 
     async def jobs(self, wanted: JobFilter | None = None) -> tuple[Job, ...]:
-        """Jobs, newest first, without their arguments, results and history."""
+        """Jobs, newest first, without their arguments, results and history.
+
+        Those that run have their progress and step.
+        """
         answer: tuple[Job, ...] = await self._ask(
             lambda rid: messages.ListJobs(rid, wanted or JobFilter())
         )

@@ -9,6 +9,7 @@ from uuid import UUID
 import asyncpg
 import msgspec
 
+from longshore.core.lifecycle import OWNED
 from longshore.model.job import (
     Claimed,
     Ended,
@@ -28,6 +29,7 @@ from longshore.store.rows import (
     unpack_info,
     unpack_options,
     unpack_progress,
+    unpack_step,
 )
 
 MOST_AHEAD: Final = 1000
@@ -48,6 +50,18 @@ SELECT {LISTED}, j.args, j.result, j.history, (
     WHERE l.job = j.id AND l.token = j.token AND l.kind = 1 ORDER BY l.seq DESC LIMIT 1
 ) AS step
 FROM longshore.job AS j
+"""
+_SAID: Final = """
+SELECT i.job, p.data AS progress, s.data AS step
+FROM unnest($1::uuid[], $2::bigint[]) AS i (job, token)
+LEFT JOIN LATERAL (
+    SELECT data FROM longshore.log AS l
+    WHERE l.job = i.job AND l.token = i.token AND l.kind = 2 ORDER BY l.seq DESC LIMIT 1
+) AS p ON true
+LEFT JOIN LATERAL (
+    SELECT data FROM longshore.log AS l
+    WHERE l.job = i.job AND l.token = i.token AND l.kind = 1 ORDER BY l.seq DESC LIMIT 1
+) AS s ON true
 """
 _BY_ID: Final = f"{_WHOLE} WHERE j.id = $1"
 _BY_NUMBER: Final = (
@@ -143,7 +157,15 @@ class PostgresReads:
             rows = await self._read(sql, *values)
             if len(rows) >= wanted.limit:
                 break
-        return [_listed(row) for row in rows]
+        said = await self._said([row for row in rows if STATES[row["state"]] in OWNED])
+        return [_listed(row, said.get(row["id"])) for row in rows]
+
+    async def _said(self, running: Sequence[asyncpg.Record]) -> dict[UUID, asyncpg.Record]:
+        """The newest progress and step of these attempts, by job."""
+        if not running:
+            return {}
+        jobs, tokens = [row["id"] for row in running], [row["token"] for row in running]
+        return {row["job"]: row for row in await self._read(_SAID, jobs, tokens)}
 
     async def ended(self, ids: Sequence[UUID]) -> list[Ended]:
         """The outcomes of those of these jobs that have one."""
@@ -229,19 +251,22 @@ def claimed(row: asyncpg.Record) -> Claimed:
     )
 
 
-def _listed(row: asyncpg.Record) -> Job:
-    return _shown(row, b"", None)
+def _listed(row: asyncpg.Record, said: asyncpg.Record | None) -> Job:
+    if said is None:
+        return _shown(row, b"", None)
+    return _shown(
+        row, b"", None, progress=unpack_progress(said["progress"]), step=unpack_step(said["step"])
+    )
 
 
 def _whole(row: asyncpg.Record) -> Job:
-    step: bytes | None = row["step"]
     return _shown(
         row,
         row["args"],
         row["result"],
         history=read_history(f"[{row['history']}]"),
         progress=unpack_progress(row["progress"]),
-        step=None if step is None else step.decode(errors="replace"),
+        step=unpack_step(row["step"]),
     )
 
 

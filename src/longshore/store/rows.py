@@ -200,3 +200,8 @@ def unpack_progress(data: bytes | None) -> Progress | None:
         return None if data is None else _progress.decode(data)
     except msgspec.DecodeError:
         return None
+
+
+def unpack_step(data: bytes | None) -> str | None:
+    """The newest step that was told; None if there is none."""
+    return None if data is None else bytes(data).decode(errors="replace")

@@ -12,7 +12,7 @@ from uuid import UUID
 import msgspec
 
 from longshore.core.lanes import lane_of
-from longshore.core.lifecycle import TERMINAL
+from longshore.core.lifecycle import OWNED, TERMINAL
 from longshore.model.job import Claimed, Ended, Job, JobFilter, JobState, LogKind
 from longshore.model.worker import DispatcherView, Facts, Lane, QueueView, Seat, WorkerView
 from longshore.store.rows import (
@@ -23,6 +23,7 @@ from longshore.store.rows import (
     unpack_info,
     unpack_options,
     unpack_progress,
+    unpack_step,
 )
 from longshore.store.sqlite_sql import NEXT_DUE, ORPHANED, Bulk
 
@@ -133,13 +134,15 @@ def job(connection: sqlite3.Connection, ref: UUID | int) -> Job | None:
     row = connection.execute(query, (_key(ref),)).fetchone()
     if row is None:
         return None
-    shown = _shown(row, *row[-3:])
-    progress = _newest(connection, shown, LogKind.PROGRESS)
-    step = _newest(connection, shown, LogKind.STEP)
+    return _with_its_words(connection, _shown(row, *row[-3:]))
+
+
+def _with_its_words(connection: sqlite3.Connection, job: Job) -> Job:
+    """A job with the newest progress and step of its last attempt."""
     return msgspec.structs.replace(
-        shown,
-        progress=unpack_progress(progress),
-        step=None if step is None else step.decode(errors="replace"),
+        job,
+        progress=unpack_progress(_newest(connection, job, LogKind.PROGRESS)),
+        step=unpack_step(_newest(connection, job, LogKind.STEP)),
     )
 
 
@@ -166,7 +169,8 @@ def jobs(connection: sqlite3.Connection, wanted: JobFilter) -> list[Job]:
     query = f"""SELECT {_SHOWN} FROM job
         WHERE number IN (SELECT value FROM json_each(?)) ORDER BY number DESC"""
     rows = connection.execute(query, (msgspec.json.encode(numbers).decode(),))
-    return [_shown(row, b"", None, "[]") for row in rows]
+    found = [_shown(row, b"", None, "[]") for row in rows]
+    return [_with_its_words(connection, job) if job.state in OWNED else job for job in found]
 
 
 def _newest_numbers(connection: sqlite3.Connection, wanted: JobFilter) -> list[int]:

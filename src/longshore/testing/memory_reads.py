@@ -64,8 +64,12 @@ class MemoryReads:
         row = self._find(ref)
         if row is None:
             return None
+        return row.whole(*self._words(row))
+
+    def _words(self, row: JobRow) -> tuple[Progress | None, str | None]:
+        """The newest progress and step of the job's last attempt."""
         progress, step = self._said(row, LogKind.PROGRESS), self._said(row, LogKind.STEP)
-        return row.whole(
+        return (
             _progress.decode(progress) if progress is not None else None,
             step.decode() if step is not None else None,
         )
@@ -82,7 +86,10 @@ class MemoryReads:
     async def jobs(self, wanted: JobFilter) -> list[Job]:
         """Jobs, newest first, without their arguments, results, history and logs."""
         matching = [row for row in reversed(self._jobs.values()) if _matches(row, wanted)]
-        return [row.listed() for row in matching[: wanted.limit]]
+        return [
+            row.listed(*self._words(row)) if row.state in OWNED else row.listed()
+            for row in matching[: wanted.limit]
+        ]
 
     async def logs(
         self,

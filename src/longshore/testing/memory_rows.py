@@ -108,9 +108,9 @@ class JobRow:
         """The outcome alone."""
         return Ended(self.id, self.state, self.result, self.error)
 
-    def listed(self) -> Job:
+    def listed(self, progress: Progress | None = None, step: str | None = None) -> Job:
         """The job as it is shown among others: without what may be large."""
-        return self._shown(args=b"", result=None, history=(), progress=None, step=None)
+        return self._shown(args=b"", result=None, history=(), progress=progress, step=step)
 
     def whole(self, progress: Progress | None, step: str | None) -> Job:
         """The job as it is shown alone."""

@@ -349,13 +349,16 @@ def test_jobs_in_a_pipe_are_plain_columns(dispatcher: ScriptedDispatcher, capsys
     dispatcher.answers[m.ListJobs] = (
         job(number=1043, state=JobState.FAILED, kind="a" * 90, error=failed),
         job(),
+        job(number=9, state=JobState.RUNNING, ended_at=None, progress=Progress(1, 3)),
     )
     assert dispatcher.run("jobs") == 0
     assert capsys.readouterr().out == (
-        f"NUMBER  STATE      {'KIND':<90}  QUEUE    ATTEMPT  CREATED               TOOK   ERROR\n"
-        f"  1043  failed     {'a' * 90}  default        1  2026-01-31 12:00:00Z  2.5 s  "
+        f"NUMBER  STATE      {'KIND':<90}  QUEUE    ATTEMPT  CREATED             "
+        "  TOOK   PROGRESS  ERROR\n"
+        f"  1043  failed     {'a' * 90}  default        1  2026-01-31 12:00:00Z  2.5 s            "
         "raised: OSError: no [red]route\n"
         f"    42  succeeded  {'resize':<90}  default        1  2026-01-31 12:00:00Z  2.5 s\n"
+        f"     9  running    {'resize':<90}  default        1  2026-01-31 12:00:00Z         33%\n"
     )
 
 

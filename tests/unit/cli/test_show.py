@@ -7,10 +7,11 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 from rich.console import Console
+from tests.unit.cli.test_commands import job
 
 from longshore.cli import jsonable, show
 from longshore.core.values import pack
-from longshore.model.job import Progress, RetryPolicy
+from longshore.model.job import JobState, Progress, RetryPolicy
 
 TABLE = show.Table(("name", "n"), [("a\x1b[31m", "1"), ("日本", "22")], right=frozenset({"n"}))
 
@@ -96,3 +97,21 @@ def test_a_long_error_stays_on_its_line() -> None:
     console.print(show.as_rich(show.fitted(table, 40)))
     assert max(map(len, written.getvalue().splitlines())) <= 40
     assert len(written.getvalue().strip().splitlines()) == 3
+
+
+def test_how_far_a_job_is_has_a_bar_on_a_terminal() -> None:
+    """Percent before words, so that a narrow column loses the words."""
+    said = {
+        Progress(1, 3, "files"): "33% reading files",
+        Progress(7): "7 reading",
+        Progress(9, 3): "100% reading",
+        Progress(-1, 3): "0% reading",
+        Progress(float("nan"), 3): "nan reading",
+    }
+    for progress, words in said.items():
+        shown = job(state=JobState.RUNNING, progress=progress, step="reading")
+        assert show.how_far(shown) == words
+    rows = [("33% files",), ("7 files",), ("100%",), ("",)]
+    drawn = show.with_bars(show.Table(("progress",), rows)).rows
+    bars = ["━━━╌╌╌╌╌╌╌ 33% files", "7 files", "━━━━━━━━━━ 100%", ""]
+    assert [row[0] for row in drawn] == bars
