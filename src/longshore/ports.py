@@ -24,6 +24,7 @@ from longshore.model.job import (
     Finished,
     Job,
     JobFilter,
+    JobPage,
     LogEntry,
     Refused,
     RetryVerdict,
@@ -229,8 +230,11 @@ class Store(Protocol):
     async def job(self, ref: UUID | int) -> Job | None:
         """One job, whole."""
 
-    async def jobs(self, wanted: JobFilter) -> list[Job]:
+    async def jobs(self, wanted: JobFilter) -> JobPage:
         """Jobs, newest first, without their arguments, results, history and logs.
+
+        How many are looked at is bounded, whatever is wanted; a page that was not full by then
+        says where it stopped.
 
         Those that run have their newest progress and step: two lookups each, however much they
         said.

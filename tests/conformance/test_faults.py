@@ -26,7 +26,7 @@ S = JobState
 
 async def seen(store: Store) -> object:
     """Everything that a user can see of a store, without the time of day."""
-    listed = await store.jobs(JobFilter(limit=1000))
+    listed = (await store.jobs(JobFilter(limit=1000))).jobs
     jobs = [await store.job(job.id) for job in listed]
     workers = sorted(await store.workers(), key=lambda view: view.info.id)
     dispatchers = sorted(await store.dispatchers(), key=lambda view: view.id)
@@ -244,7 +244,7 @@ async def test_everything_ends_once_however_often_the_store_fails(scene: Scene, 
         states = [entry.state for entry in job.history]
         assert states == [S.READY, S.RUNNING, S.SUCCEEDED]
         assert job.attempt == 1
-    assert len(await scene.store.jobs(JobFilter(limit=1000))) == len(ids)
+    assert len((await scene.store.jobs(JobFilter(limit=1000))).jobs) == len(ids)
 
 
 def test_seeded_plan_is_the_same_for_a_seed() -> None:

@@ -47,7 +47,7 @@ async def succeeded(scene: Scene, number: int) -> list[UUID]:
 
 async def left(store: Store) -> list[UUID]:
     """The jobs there are, oldest first."""
-    return [job.id for job in reversed(await store.jobs(JobFilter(limit=1000)))]
+    return [job.id for job in reversed((await store.jobs(JobFilter(limit=1000))).jobs)]
 
 
 async def counts(store: Store) -> dict[str, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from msgspec import msgpack
+from msgspec import msgpack, structs
 
 from longshore.core.lanes import lane_of
 from longshore.model.job import (
@@ -47,7 +47,7 @@ async def test_jobs_are_listed_newest_first_and_light(scene: Scene) -> None:
     await scene.accepted(*jobs)
     [attempt] = await scene.claim(await scene.attend())
     await scene.finish(done(attempt, result=b"\x01"))
-    listed = await scene.store.jobs(JobFilter())
+    listed = (await scene.store.jobs(JobFilter())).jobs
     assert [job.id for job in listed] == [job.id for job in reversed(jobs)]
     for seen in listed:
         assert (seen.args, seen.result, seen.history) == (b"", None, ())
@@ -60,7 +60,7 @@ async def test_jobs_are_listed_newest_first_and_light(scene: Scene) -> None:
 
 async def listed(scene: Scene, wanted: JobFilter) -> list[str]:
     """The first labels of the jobs that a filter finds, in its order."""
-    return [job.options.labels[0] for job in await scene.store.jobs(wanted)]
+    return [job.options.labels[0] for job in (await scene.store.jobs(wanted)).jobs]
 
 
 async def test_jobs_are_filtered_by_every_given_part(scene: Scene) -> None:
@@ -93,9 +93,7 @@ async def test_jobs_are_paged_by_number(scene: Scene, wanted: JobFilter) -> None
     jobs = some_jobs(7)
     await scene.accepted(*jobs)
     pages, before = [], None
-    while page := await scene.store.jobs(
-        JobFilter(states=wanted.states, limit=wanted.limit, before=before)
-    ):
+    while page := (await scene.store.jobs(structs.replace(wanted, before=before))).jobs:
         pages.append([job.id for job in page])
         before = page[-1].number
     assert [len(page) for page in pages] == [3, 3, 1]
@@ -201,7 +199,7 @@ async def test_counts_follow_every_kind_of_change(scene: Scene, backend: Backend
 
 
 async def _assert_counts_are_true(scene: Scene) -> None:
-    jobs = await scene.store.jobs(JobFilter(limit=1000))
+    jobs = (await scene.store.jobs(JobFilter(limit=1000))).jobs
     true: dict[str, int] = {}
     for job in jobs:
         true[job.state.value] = true.get(job.state.value, 0) + 1
@@ -230,7 +228,8 @@ async def test_lists_show_how_far_those_are_that_run(scene: Scene) -> None:
     await scene.store.log([said(running, 1, "first"), said(running, 2, Progress(1, 4))])
     await scene.store.log([said(running, 3, Progress(2, 4, "files")), said(running, 4, "second")])
     silent = await scene.running()
-    listed = {job.id: (job.progress, job.step) for job in await scene.store.jobs(JobFilter())}
+    page = await scene.store.jobs(JobFilter())
+    listed = {job.id: (job.progress, job.step) for job in page.jobs}
     assert listed == {
         ended.id: (None, None),
         stopping.id: (None, "stopping"),

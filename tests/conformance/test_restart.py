@@ -102,7 +102,7 @@ async def interrupted(
 async def assert_all_ended_once(backend: PostgresBackend, streams: list[Stream]) -> None:
     submitted = {id for stream in streams for id in stream.submitted}
     async with backend.opened() as store:
-        jobs = await store.jobs(JobFilter(limit=100_000))
+        jobs = (await store.jobs(JobFilter(limit=100_000))).jobs
         assert {job.id for job in jobs} == submitted
         for job in jobs:
             assert job.state is S.SUCCEEDED

@@ -1,22 +1,19 @@
-"""Which jobs and which worker somebody means, where one request cannot say it."""
+"""Since when, and which worker: what somebody means, where one request cannot say it."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Mapping
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import click
-from msgspec import structs
 
 from longshore.client.config import parse_seconds
 from longshore.client.connection import Connection
 from longshore.core.naming import workers_named
 from longshore.errors import InvalidInput, NotFound
-from longshore.model.job import Job, JobFilter
+from longshore.model.job import Job
 from longshore.model.worker import WorkerView
-
-PAGE = 1000
 
 
 def parse_since(
@@ -40,32 +37,6 @@ def parse_since(
             parameter,
         )
     return at.astimezone(UTC)
-
-
-async def find_jobs(
-    connection: Connection,
-    wanted: JobFilter,
-    labels: Sequence[str] = (),
-    since: datetime | None = None,
-) -> list[Job]:
-    """The jobs wanted that have all these labels and came since then, newest first.
-
-    Labels and times are looked at here: as many pages are read as it takes.
-    """
-    found: list[Job] = []
-    page_size = PAGE if labels else wanted.limit
-    before = wanted.before
-    while len(found) < wanted.limit:
-        page = await connection.jobs(structs.replace(wanted, before=before, limit=page_size))
-        found += [job for job in page if _matches(job, labels, since)]
-        if len(page) < page_size or (since is not None and page[-1].created_at < since):
-            break
-        before = page[-1].number
-    return found[: wanted.limit]
-
-
-def _matches(job: Job, labels: Sequence[str], since: datetime | None) -> bool:
-    return set(labels) <= set(job.options.labels) and (since is None or job.created_at >= since)
 
 
 async def worker_id(connection: Connection, text: str) -> UUID:

@@ -9,7 +9,7 @@ from uuid import UUID
 import click
 
 from longshore.cli import completing, jsonable
-from longshore.cli.finding import find_jobs, parse_since, worker_id, worker_names
+from longshore.cli.finding import parse_since, worker_id, worker_names
 from longshore.cli.options import ask, client_options, examples
 from longshore.cli.show import View, job_view, jobs_table, note, print_json, print_text
 from longshore.cli.watching import Shown, show, watch_options
@@ -17,7 +17,7 @@ from longshore.client.connection import Connection, Ref
 from longshore.core.lifecycle import TERMINAL
 from longshore.errors import InvalidInput, NotFound, WrongState
 from longshore.model.ids import parse_ref
-from longshore.model.job import CancelVerdict, Job, JobFilter, JobState, RetryVerdict
+from longshore.model.job import CancelVerdict, Job, JobFilter, JobPage, JobState, RetryVerdict
 from longshore.wire.messages import CancelAnswer, RetryAnswer
 
 _CANCEL_WORDS = {
@@ -89,19 +89,26 @@ def _one(context: click.Context, parameter: click.Parameter, value: str) -> Ref:
 def list_jobs(context: click.Context, /, **given: Any) -> None:
     """List jobs, newest first."""
 
-    async def look(connection: Connection) -> list[Job]:
-        wanted = await _wanted(connection, given)
-        return await find_jobs(connection, wanted, given["labels"], given["since"])
+    async def look(connection: Connection) -> JobPage:
+        return await connection.jobs(await _wanted(connection, given))
 
     show(
         context,
         given,
         Shown(
             look,
-            lambda found: [jsonable.brief(job) for job in found],
-            lambda found: View([jobs_table(found)], "no such jobs"),
+            lambda found: [jsonable.brief(job) for job in found.jobs],
+            lambda found: View([jobs_table(found.jobs)], "no such jobs"),
+            remark=_where_it_stopped,
         ),
     )
+
+
+def _where_it_stopped(found: JobPage) -> str:
+    if found.stopped_at is None:
+        return ""
+    number = found.stopped_at
+    return f"only jobs from {number} on were looked at; `--before {number}` goes on from there"
 
 
 async def _wanted(connection: Connection, given: dict[str, Any]) -> JobFilter:
@@ -113,6 +120,8 @@ async def _wanted(connection: Connection, given: dict[str, Any]) -> JobFilter:
         worker=None if worker is None else await worker_id(connection, worker),
         before=given["before"],
         limit=given["limit"],
+        labels=given["labels"],
+        since=given["since"],
     )
 
 

@@ -24,6 +24,7 @@ from longshore.cli.options import Decorated, Shell, ask, settings
 from longshore.cli.show import (
     View,
     console,
+    note,
     print_json,
     print_json_line,
     print_view,
@@ -44,13 +45,15 @@ T = TypeVar("T")
 class Shown(Struct, Generic[T], frozen=True):
     """What a command asks for, and how the answer looks as JSON and to a person.
 
-    `is_last` says that an answer will not change any more, which ends a watch.
+    `is_last` says that an answer will not change any more, which ends a watch. `remark` is what a
+    person should know of it, beside the answer itself.
     """
 
     look: Callable[[Connection], Awaitable[T]]
     as_json: Callable[[T], Any]
     as_view: Callable[[T], View]
     is_last: Callable[[T], bool] = lambda found: False
+    remark: Callable[[T], str] = lambda found: ""
 
 
 def _interval(context: click.Context, parameter: click.Parameter, text: str | None) -> float | None:
@@ -97,6 +100,8 @@ def show(context: click.Context, given: dict[str, Any], shown: Shown[T]) -> None
         print_json(shown.as_json(found))
     else:
         print_view(shown.as_view(found))
+    if remark := shown.remark(found):
+        note(remark)
 
 
 def _watch(context: click.Context, given: dict[str, Any], shown: Shown[T]) -> None:
@@ -165,6 +170,7 @@ class _Screen(Generic[T]):
         self._shown = shown
         self._title = title
         self._view: View | None = None
+        self._remark = ""
         self._live = Live(console=console(), screen=True, auto_refresh=False)
 
     def __enter__(self) -> Self:
@@ -183,6 +189,7 @@ class _Screen(Generic[T]):
     def draw(self, found: T) -> None:
         """Redraws the screen."""
         self._view = self._shown.as_view(found)
+        self._remark = self._shown.remark(found)
         self._redraw(Text(f"{self._title}, {time(datetime.now(UTC))}", style="dim"))
 
     def trouble(self, message: str) -> None:
@@ -192,4 +199,5 @@ class _Screen(Generic[T]):
     def _redraw(self, heading: Text) -> None:
         self._live.start()
         parts = rich_parts(self._view) if self._view is not None else []
-        self._live.update(Group(heading, Text(), *parts), refresh=True)
+        remark = [Text(self._remark, style="dim")] if self._remark else []
+        self._live.update(Group(heading, Text(), *parts, *remark), refresh=True)

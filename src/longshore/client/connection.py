@@ -30,7 +30,7 @@ from longshore.errors import (
     from_code,
 )
 from longshore.links.zeromq import Dealer, Secure
-from longshore.model.job import Ended, Job, JobFilter, JobState, Submission
+from longshore.model.job import Ended, Job, JobFilter, JobPage, JobState, Submission
 from longshore.model.log import LogPage
 from longshore.model.retention import Pruned
 from longshore.model.worker import Capacity, KindInfo, QueueView, WorkerView
@@ -208,14 +208,12 @@ class Connection:
         answer: LogPage = await self._ask(lambda rid: messages.ReadLogs(rid, ref, attempt, after))
         return answer
 
-    async def jobs(self, wanted: JobFilter | None = None) -> tuple[Job, ...]:
+    async def jobs(self, wanted: JobFilter | None = None) -> JobPage:
         """Jobs, newest first, without their arguments, results and history.
 
         Those that run have their progress and step.
         """
-        answer: tuple[Job, ...] = await self._ask(
-            lambda rid: messages.ListJobs(rid, wanted or JobFilter())
-        )
+        answer: JobPage = await self._ask(lambda rid: messages.ListJobs(rid, wanted or JobFilter()))
         return answer
 
     async def cancel(self, refs: Sequence[Ref]) -> tuple[CancelAnswer, ...]:

@@ -252,7 +252,10 @@ class LogEntry(Struct, frozen=True):
 
 
 class JobFilter(Struct, frozen=True, omit_defaults=True):
-    """Which jobs to list: all that match every given part, newest first, below `before`."""
+    """Which jobs to list: all that match every given part, newest first, below `before`.
+
+    A job has every one of `labels`, and was submitted at `since` or later.
+    """
 
     states: tuple[JobState, ...] = ()
     kind: str | None = None
@@ -260,6 +263,18 @@ class JobFilter(Struct, frozen=True, omit_defaults=True):
     worker: UUID | None = None
     before: int | None = None
     limit: int = 50
+    labels: tuple[str, ...] = ()
+    since: datetime | None = None
+
+
+class JobPage(Struct, frozen=True):
+    """Jobs, newest first. If it had to stop before the page was full, `stopped_at` is where.
+
+    Every job from there on was looked at, and none below: `before` that number the list goes on.
+    """
+
+    jobs: tuple[Job, ...] = ()
+    stopped_at: int | None = None
 
 
 class CancelVerdict(StrEnum):

@@ -16,12 +16,14 @@ from longshore.model.job import (
     HistoryEntry,
     Job,
     JobFilter,
+    JobPage,
     JobState,
     Progress,
 )
 from longshore.model.worker import DispatcherView, Facts, Lane, QueueView, WorkerView
+from longshore.store.listing import old, page, probes
 from longshore.store.postgres_lines import Lines, Transaction
-from longshore.store.postgres_listing import LISTED, listings
+from longshore.store.postgres_listing import FLOOR, LAST, LISTED, last_number, listings
 from longshore.store.postgres_sql import CODES, STATES
 from longshore.store.rows import (
     read_history,
@@ -150,15 +152,33 @@ class PostgresReads:
         rows = await self._read(_BY_NUMBER if isinstance(ref, int) else _BY_ID, ref)
         return _whole(rows[0]) if rows else None
 
-    async def jobs(self, wanted: JobFilter) -> list[Job]:
+    async def jobs(self, wanted: JobFilter) -> JobPage:
         """Jobs, newest first, without their arguments, results, history and logs."""
         rows: list[asyncpg.Record] = []
-        for sql, values in listings(wanted):
-            rows = await self._read(sql, *values)
-            if len(rows) >= wanted.limit:
+        stopped_at: int | None = None
+        for listing in listings(wanted, await self._floor(wanted)):
+            rows = await self._read(listing.sql, *listing.values)
+            is_full = len(rows) >= wanted.limit
+            if listing.stopped is not None and (listing.merged or not is_full):
+                stopped_at = await self._number(listing.stopped, *listing.values[:2])
+            if is_full:
                 break
         said = await self._said([row for row in rows if STATES[row["state"]] in OWNED])
-        return [_listed(row, said.get(row["id"])) for row in rows]
+        return page([_listed(row, said.get(row["id"])) for row in rows], wanted, stopped_at)
+
+    async def _floor(self, wanted: JobFilter) -> int:
+        """A number below which, and at which, no job came since the time that is wanted."""
+        if wanted.since is None:
+            return 0
+        last = await self._number(LAST, last_number(wanted))
+        if last is None:
+            return 0
+        return await self._number(FLOOR, probes(last), old(wanted.since)) or 0
+
+    async def _number(self, sql: str, *values: object) -> int | None:
+        rows = await self._read(sql, *values)
+        number: int | None = rows[0]["number"] if rows else None
+        return number
 
     async def _said(self, running: Sequence[asyncpg.Record]) -> dict[UUID, asyncpg.Record]:
         """The newest progress and step of these attempts, by job."""

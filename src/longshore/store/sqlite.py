@@ -23,6 +23,7 @@ from longshore.model.job import (
     Ended,
     Job,
     JobFilter,
+    JobPage,
     LogEntry,
     RetryVerdict,
 )
@@ -254,7 +255,7 @@ class SqliteStore:
         """One job, whole."""
         return await self._read(lambda connection, _: reads.job(connection, ref))
 
-    async def jobs(self, wanted: JobFilter) -> list[Job]:
+    async def jobs(self, wanted: JobFilter) -> JobPage:
         """Jobs, newest first, without their arguments, results, history and logs."""
         return await self._read(lambda connection, _: reads.jobs(connection, wanted))
 

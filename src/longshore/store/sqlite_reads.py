@@ -13,10 +13,12 @@ import msgspec
 
 from longshore.core.lanes import lane_of
 from longshore.core.lifecycle import OWNED, TERMINAL
-from longshore.model.job import Claimed, Ended, Job, JobFilter, JobState, LogKind
+from longshore.model.job import Claimed, Ended, Job, JobFilter, JobPage, JobState, LogKind
 from longshore.model.worker import DispatcherView, Facts, Lane, QueueView, Seat, WorkerView
+from longshore.store.listing import most_looked_at, must_walk, old, packed_labels, page, probes
 from longshore.store.rows import (
     clean,
+    micros,
     moment,
     read_history,
     unpack_error,
@@ -47,12 +49,19 @@ _BY_STATE: Final = {
     JobState.READY: "INDEXED BY job_ready WHERE state = 'ready'",
     JobState.RUNNING: f"{_OWNED} AND state = 'running'",
     JobState.CANCELLING: f"{_OWNED} AND state = 'cancelling'",
-    JobState.SUCCEEDED: "NOT INDEXED WHERE state = 'succeeded'",
     JobState.FAILED: f"{_BAD} state = 'failed'",
     JobState.DEPENDENCY_FAILED: f"{_BAD} state = 'dependency_failed'",
     JobState.SKIPPED: f"{_BAD} state = 'skipped'",
     JobState.CANCELLED: f"{_BAD} state = 'cancelled'",
 }
+
+
+_WALK: Final = "NOT INDEXED WHERE true"
+_IN_ORDER: Final = {
+    _WALK,
+    *(source for source in _BY_STATE.values() if source.startswith(_BAD)),
+}
+"""Ways on which jobs are met in the order of their numbers."""
 
 
 # attempts
@@ -163,34 +172,87 @@ def _newest(connection: sqlite3.Connection, job: Job, kind: LogKind) -> bytes | 
     return None if row is None else bytes(row[0])
 
 
-def jobs(connection: sqlite3.Connection, wanted: JobFilter) -> list[Job]:
+def jobs(connection: sqlite3.Connection, wanted: JobFilter) -> JobPage:
     """Jobs, newest first, without what may be large."""
-    numbers = _newest_numbers(connection, wanted)
+    numbers, stopped_at = _newest_numbers(connection, wanted)
     query = f"""SELECT {_SHOWN} FROM job
         WHERE number IN (SELECT value FROM json_each(?)) ORDER BY number DESC"""
     rows = connection.execute(query, (msgspec.json.encode(numbers).decode(),))
     found = [_shown(row, b"", None, "[]") for row in rows]
-    return [_with_its_words(connection, job) if job.state in OWNED else job for job in found]
+    shown = [_with_its_words(connection, job) if job.state in OWNED else job for job in found]
+    return page(shown, wanted, stopped_at)
 
 
-def _newest_numbers(connection: sqlite3.Connection, wanted: JobFilter) -> list[int]:
-    """The numbers of the newest jobs that match, each state by the index that has it."""
-    sources = [_BY_STATE[state] for state in dict.fromkeys(wanted.states)]
-    also, values = _conditions(wanted)
+def _newest_numbers(
+    connection: sqlite3.Connection, wanted: JobFilter
+) -> tuple[list[int], int | None]:
+    """The numbers of the newest jobs that match, and where it had to stop looking for them."""
+    labels = packed_labels(wanted)
+    if labels is None:
+        return [], None
+    also, values = _conditions(wanted, labels)
+    values["floor"] = _floor(connection, wanted, values)
     found: list[int] = []
-    for source in sources or ["NOT INDEXED WHERE true"]:
-        query = f"SELECT number FROM job {source}{also} ORDER BY number DESC LIMIT :limit"
-        found += (row[0] for row in connection.execute(query, values))
-    return nlargest(max(wanted.limit, 0), found)
+    stopped_at: int | None = None
+    for source, in_state in _sources(wanted):
+        stretch = f"{source} AND number < :before AND number > :floor"
+        lowest = None
+        if (also or in_state) and source in _IN_ORDER:
+            lowest = _number_at(connection, stretch, most_looked_at(wanted), values)
+        query = f"""SELECT number FROM job {stretch} AND number >= :lowest{in_state}{also}
+            ORDER BY number DESC LIMIT :limit"""
+        found += (row[0] for row in connection.execute(query, {**values, "lowest": lowest or 0}))
+        stopped_at = max(filter(None, (stopped_at, lowest)), default=None)
+    return nlargest(max(wanted.limit, 0), found), stopped_at
 
 
-def _conditions(wanted: JobFilter) -> tuple[str, dict[str, int | str | bytes]]:
+def _sources(wanted: JobFilter) -> list[tuple[str, str]]:
+    """Where to look, and which states to look for there: by one walk, or each by its index."""
+    states = list(dict.fromkeys(wanted.states))
+    if not must_walk(wanted):
+        return [(_BY_STATE[state], "") for state in states]
+    names = ", ".join(f"'{state.value}'" for state in states)
+    return [(_WALK, f" AND state IN ({names})" if states else "")]
+
+
+def _number_at(
+    connection: sqlite3.Connection, stretch: str, most: int, values: dict[str, int | str | bytes]
+) -> int | None:
+    """The number of the last of so many jobs; None if there are not so many."""
+    query = f"SELECT number FROM job {stretch} ORDER BY number DESC LIMIT 1 OFFSET :skipped"
+    row = connection.execute(query, {**values, "skipped": most - 1}).fetchone()
+    return None if row is None else int(row[0])
+
+
+def _floor(
+    connection: sqlite3.Connection, wanted: JobFilter, values: dict[str, int | str | bytes]
+) -> int:
+    """A number below which, and at which, no job came since the time that is wanted."""
+    if wanted.since is None:
+        return 0
+    [last] = connection.execute("SELECT max(number) FROM job WHERE number < :before", values)
+    places = msgspec.json.encode(probes(last[0] or 0)).decode()
+    query = """SELECT max(near.number) FROM (
+            SELECT (SELECT max(number) FROM job WHERE number <= place.value) AS number
+            FROM json_each(?) AS place) AS near
+        CROSS JOIN job ON job.number = near.number WHERE created_at < ?"""
+    [floor] = connection.execute(query, (places, micros(old(wanted.since))))
+    return floor[0] or 0
+
+
+def _conditions(
+    wanted: JobFilter, labels: Sequence[bytes]
+) -> tuple[str, dict[str, int | str | bytes]]:
     """What is asked for besides states, as SQL. Kind and queue are those of the lane."""
     also = ""
     values: dict[str, int | str | bytes] = {"limit": max(wanted.limit, 0)}
-    if wanted.before is not None:
-        also += " AND number < :before"
-        values["before"] = max(min(wanted.before, _MAX), -_MAX)
+    values["before"] = _MAX if wanted.before is None else max(min(wanted.before, _MAX), -_MAX)
+    for place, label in enumerate(labels):
+        also += f" AND instr(options, :label{place}) > 0"
+        values[f"label{place}"] = label
+    if wanted.since is not None:
+        also += " AND created_at >= :since"
+        values["since"] = micros(wanted.since)
     if wanted.worker is not None:
         also += " AND worker = :worker"
         values["worker"] = wanted.worker.bytes

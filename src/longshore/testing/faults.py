@@ -22,6 +22,7 @@ from longshore.model.job import (
     Ended,
     Job,
     JobFilter,
+    JobPage,
     LogEntry,
     RetryVerdict,
 )
@@ -213,7 +214,7 @@ class FaultyStore:
     async def job(self, ref: UUID | int) -> Job | None:
         return await self._call("job", lambda: self.store.job(ref))
 
-    async def jobs(self, wanted: JobFilter) -> list[Job]:
+    async def jobs(self, wanted: JobFilter) -> JobPage:
         return await self._call("jobs", lambda: self.store.jobs(wanted))
 
     async def logs(

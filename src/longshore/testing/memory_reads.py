@@ -15,6 +15,7 @@ from longshore.model.job import (
     Ended,
     Job,
     JobFilter,
+    JobPage,
     JobState,
     LogEntry,
     LogKind,
@@ -23,11 +24,13 @@ from longshore.model.job import (
 from longshore.model.log import KeptEntry
 from longshore.model.worker import DispatcherView, Facts, Lane, QueueView, WorkerView
 from longshore.ports import Hint
+from longshore.store.listing import most_looked_at, must_walk, page
 from longshore.testing.memory_rows import DispatcherRow, JobRow, WorkerRow
 
 MAX_AHEAD = 1000
 SHOWN_ENDED_WORKERS = 20
 
+_BAD = TERMINAL - {JobState.SUCCEEDED}
 _progress = msgpack.Decoder(Progress)
 
 
@@ -83,13 +86,23 @@ class MemoryReads:
         ]
         return max(said, key=lambda entry: entry.seq).data if said else None
 
-    async def jobs(self, wanted: JobFilter) -> list[Job]:
+    async def jobs(self, wanted: JobFilter) -> JobPage:
         """Jobs, newest first, without their arguments, results, history and logs."""
-        matching = [row for row in reversed(self._jobs.values()) if _matches(row, wanted)]
-        return [
+        below = [
+            row
+            for row in reversed(self._jobs.values())
+            if wanted.before is None or row.number < wanted.before
+        ]
+        stops = [_stop(way, most_looked_at(wanted)) for way in _ways(below, wanted)]
+        stopped_at = max(stops, default=0) or None
+        matching = [
+            row for row in below if row.number >= (stopped_at or 0) and _matches(row, wanted)
+        ]
+        listed = [
             row.listed(*self._words(row)) if row.state in OWNED else row.listed()
             for row in matching[: wanted.limit]
         ]
+        return page(listed, wanted, stopped_at)
 
     async def logs(
         self,
@@ -213,11 +226,26 @@ class _Watcher:
         return hint
 
 
+def _ways(below: Sequence[JobRow], wanted: JobFilter) -> list[list[JobRow]]:
+    """The jobs that are looked at one by one: all of them, or those of each bad end."""
+    if must_walk(wanted):
+        return [list(below)]
+    return [
+        [row for row in below if row.state is state] for state in wanted.states if state in _BAD
+    ]
+
+
+def _stop(way: Sequence[JobRow], most: int) -> int:
+    """The number of the last of so many jobs; 0 if there are not so many."""
+    return way[most - 1].number if len(way) >= most else 0
+
+
 def _matches(row: JobRow, wanted: JobFilter) -> bool:
     return (
         (not wanted.states or row.state in wanted.states)
         and wanted.kind in (None, row.submission.kind)
         and wanted.queue in (None, row.submission.queue)
         and wanted.worker in (None, row.worker)
-        and (wanted.before is None or row.number < wanted.before)
+        and set(wanted.labels) <= set(row.submission.options.labels)
+        and (wanted.since is None or row.created_at >= wanted.since)
     )

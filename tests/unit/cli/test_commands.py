@@ -27,6 +27,7 @@ from longshore.model.job import (
     Job,
     JobError,
     JobFilter,
+    JobPage,
     JobState,
     Options,
     Progress,
@@ -334,22 +335,33 @@ def test_waiting_in_a_pipe_says_progress_alone_only_now_and_then(
 
 
 def test_jobs_asks_for_what_the_filters_say(dispatcher: ScriptedDispatcher) -> None:
-    dispatcher.answers[m.ListJobs] = ()
-    arguments = "jobs --state failed --state ready --kind k --queue q --limit 7 --before 9"
+    dispatcher.answers[m.ListJobs] = JobPage()
+    arguments = (
+        "jobs --state failed --state ready --kind k --queue q --limit 7 --before 9 "
+        "--label red --label big --since 2026-01-31T13:00:00+01:00"
+    )
     assert dispatcher.run(*arguments.split()) == 0
     (request,) = dispatcher.asked
     assert isinstance(request, m.ListJobs)
     assert request.wanted == JobFilter(
-        states=(JobState.FAILED, JobState.READY), kind="k", queue="q", before=9, limit=7
+        states=(JobState.FAILED, JobState.READY),
+        kind="k",
+        queue="q",
+        before=9,
+        limit=7,
+        labels=("red", "big"),
+        since=AT,
     )
 
 
 def test_jobs_in_a_pipe_are_plain_columns(dispatcher: ScriptedDispatcher, capsys: Captured) -> None:
     failed = JobError(Reason.RAISED, "no [red]route\nto\x1b[31m host", "OSError")
-    dispatcher.answers[m.ListJobs] = (
-        job(number=1043, state=JobState.FAILED, kind="a" * 90, error=failed),
-        job(),
-        job(number=9, state=JobState.RUNNING, ended_at=None, progress=Progress(1, 3)),
+    dispatcher.answers[m.ListJobs] = JobPage(
+        (
+            job(number=1043, state=JobState.FAILED, kind="a" * 90, error=failed),
+            job(),
+            job(number=9, state=JobState.RUNNING, ended_at=None, progress=Progress(1, 3)),
+        )
     )
     assert dispatcher.run("jobs") == 0
     assert capsys.readouterr().out == (
@@ -365,7 +377,7 @@ def test_jobs_in_a_pipe_are_plain_columns(dispatcher: ScriptedDispatcher, capsys
 def test_jobs_as_json_is_a_list_without_arguments_and_results(
     dispatcher: ScriptedDispatcher, capsys: Captured
 ) -> None:
-    dispatcher.answers[m.ListJobs] = (job(),)
+    dispatcher.answers[m.ListJobs] = JobPage((job(),))
     assert dispatcher.run("jobs", "--json") == 0
     (printed,) = json.loads(capsys.readouterr().out)
     assert printed["created_at"] == "2026-01-31T12:00:00.000000Z"
@@ -376,7 +388,7 @@ def test_jobs_as_json_is_a_list_without_arguments_and_results(
 def test_no_jobs_is_an_empty_list_and_a_word_on_standard_error(
     dispatcher: ScriptedDispatcher, capsys: Captured
 ) -> None:
-    dispatcher.answers[m.ListJobs] = ()
+    dispatcher.answers[m.ListJobs] = JobPage()
     assert dispatcher.run("jobs") == 0
     assert capsys.readouterr() == ("", "no such jobs\n")
     assert dispatcher.run("jobs", "--json") == 0

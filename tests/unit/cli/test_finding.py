@@ -12,8 +12,7 @@ from tests.unit.cli.conftest import ScriptedDispatcher
 from tests.unit.cli.test_commands import ID, job
 from tests.unit.cli.test_fleet import VIEW
 
-from longshore.cli import finding
-from longshore.model.job import CancelVerdict, HistoryEntry, Job, JobState, Options
+from longshore.model.job import CancelVerdict, HistoryEntry, JobPage, JobState
 from longshore.model.worker import QueueView
 from longshore.wire import messages as m
 
@@ -21,50 +20,30 @@ Captured = pytest.CaptureFixture[str]
 NOW = datetime.now(UTC)
 
 
-def paged(jobs: list[Job]) -> object:
-    """A dispatcher that has these jobs, newest first, and gives a page of them."""
-
-    def answer(request: m.ListJobs) -> tuple[Job, ...]:
-        before = request.wanted.before
-        found = [one for one in jobs if before is None or one.number < before]
-        return tuple(found[: request.wanted.limit])
-
-    return answer
-
-
-def numbers(capsys: Captured) -> list[int]:
-    return [one["number"] for one in json.loads(capsys.readouterr().out)]
-
-
-def test_jobs_with_a_label_are_found_however_many_pages_it_takes(
-    dispatcher: ScriptedDispatcher, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+def test_jobs_since_so_long_ago_are_those_after_that_moment(
+    dispatcher: ScriptedDispatcher,
 ) -> None:
-    monkeypatch.setattr(finding, "PAGE", 2)
-    labels = {9: ("red", "big"), 4: ("red",), 1: ("red", "big")}
-    dispatcher.answers[m.ListJobs] = paged(
-        [job(number=n, options=Options(labels=labels.get(n, ()))) for n in range(9, 0, -1)]
-    )
+    dispatcher.answers[m.ListJobs] = JobPage()
+    assert dispatcher.run("jobs", "--since", "150m") == 0
+    (request,) = dispatcher.asked
+    assert isinstance(request, m.ListJobs)
+    assert request.wanted.since is not None
+    ago = datetime.now(UTC) - request.wanted.since
+    assert timedelta(minutes=150) <= ago < timedelta(minutes=151)
+
+
+def test_a_list_that_stopped_early_says_how_to_go_on(
+    dispatcher: ScriptedDispatcher, capsys: Captured
+) -> None:
+    dispatcher.answers[m.ListJobs] = JobPage((job(number=9),), stopped_at=7)
     assert dispatcher.run("jobs", "--label", "red", "--json") == 0
-    assert numbers(capsys) == [9, 4, 1]
-    assert dispatcher.run("jobs", "--label", "red", "--label", "big", "--json") == 0
-    assert numbers(capsys) == [9, 1]
-    assert dispatcher.run("jobs", "--label", "red", "--limit", "2", "--json") == 0
-    assert numbers(capsys) == [9, 4]
-
-
-def test_jobs_since_a_time_or_for_so_long(dispatcher: ScriptedDispatcher, capsys: Captured) -> None:
-    dispatcher.answers[m.ListJobs] = paged(
-        [job(number=9 - hours, created_at=NOW - timedelta(hours=hours)) for hours in range(9)]
-    )
-    assert dispatcher.run("jobs", "--since", "150m", "--json") == 0
-    assert numbers(capsys) == [9, 8, 7]
-    since = (NOW - timedelta(hours=1)).isoformat()
-    assert dispatcher.run("jobs", "--since", since, "--json") == 0
-    assert numbers(capsys) == [9, 8]
-    dispatcher.asked.clear()
-    assert dispatcher.run("jobs", "--since", "90m", "--limit", "4", "--json") == 0
-    assert numbers(capsys) == [9, 8]
-    assert len(dispatcher.asked) == 1, "older pages need not be read"
+    printed = capsys.readouterr()
+    assert [one["number"] for one in json.loads(printed.out)] == [9]
+    remark = "only jobs from 7 on were looked at; `--before 7` goes on from there\n"
+    assert printed.err == remark
+    dispatcher.answers[m.ListJobs] = JobPage((), stopped_at=7)
+    assert dispatcher.run("jobs", "--label", "red") == 0
+    assert capsys.readouterr() == ("", f"no such jobs\n{remark}")
 
 
 @pytest.mark.parametrize("text", ["h:9", str(UUID(int=5)), "00000000-0000"])
@@ -72,7 +51,7 @@ def test_jobs_of_a_worker_are_found_by_its_name_or_its_id(
     text: str, dispatcher: ScriptedDispatcher
 ) -> None:
     dispatcher.answers[m.ListWorkers] = (VIEW,)
-    dispatcher.answers[m.ListJobs] = ()
+    dispatcher.answers[m.ListJobs] = JobPage()
     assert dispatcher.run("jobs", "--worker", text) == 0
     request = dispatcher.asked[-1]
     assert isinstance(request, m.ListJobs)

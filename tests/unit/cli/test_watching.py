@@ -14,7 +14,7 @@ from tests.unit.cli.conftest import ScriptedDispatcher
 from tests.unit.cli.test_commands import job
 
 from longshore.errors import Unavailable
-from longshore.model.job import Job, JobState, Progress
+from longshore.model.job import Job, JobPage, JobState, Progress
 from longshore.model.worker import QueueView
 from longshore.wire import messages as m
 
@@ -135,7 +135,7 @@ def test_no_color_is_honoured(
 ) -> None:
     if not colours:
         monkeypatch.setenv("NO_COLOR", "1")
-    dispatcher.answers[m.ListJobs] = (job(),)
+    dispatcher.answers[m.ListJobs] = JobPage((job(),))
     code, written = terminal("jobs")
     assert code == 0
     assert ("\x1b[32m" in written) is colours

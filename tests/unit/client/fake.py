@@ -18,6 +18,7 @@ from longshore.model.job import (
     Ended,
     Job,
     JobError,
+    JobPage,
     JobState,
     RetryVerdict,
     Submission,
@@ -148,7 +149,9 @@ class FakeDispatcher:
                 return [messages.RetryAnswer(r, _id(r), RetryVerdict.RETRIED) for r in request.jobs]
             case messages.Hello():
                 return messages.HelloAnswer(1, "fake", UUID(int=1), NOW)
-            case messages.ListJobs() | messages.ListWorkers() | messages.ListQueues():
+            case messages.ListJobs():
+                return JobPage()
+            case messages.ListWorkers() | messages.ListQueues():
                 return ()
             case messages.ListDispatchers() | messages.Drain():
                 return ()

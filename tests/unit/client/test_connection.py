@@ -18,7 +18,7 @@ from longshore.errors import (
     ProtocolError,
     StoreUnavailable,
 )
-from longshore.model.job import Ended, JobState, Submission
+from longshore.model.job import Ended, JobPage, JobState, Submission
 from longshore.wire import messages
 
 from .fake import NOW, SILENT, FakeDispatcher
@@ -218,7 +218,7 @@ async def test_wait_for_every_job_collects_them_over_several_answers(fake: FakeD
 async def test_pause_and_lists_are_asked_for_as_given(fake: FakeDispatcher) -> None:
     async with Connection(fake.address) as connection:
         await connection.pause("mail", paused=False)
-        assert await connection.jobs() == ()
+        assert await connection.jobs() == JobPage()
         assert await connection.workers() == ()
         assert await connection.queues() == ()
     assert fake.of(messages.Pause)[0].queue == "mail"

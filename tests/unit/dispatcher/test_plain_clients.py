@@ -48,7 +48,7 @@ class PlainClient:
 
 
 async def states(stage: Stage) -> list[JobState]:
-    return [job.state for job in await stage.model.jobs(JobFilter())]
+    return [job.state for job in (await stage.model.jobs(JobFilter())).jobs]
 
 
 def test_a_plain_client_gets_the_result_of_its_job() -> None:
@@ -59,7 +59,7 @@ def test_a_plain_client_gets_the_result_of_its_job() -> None:
         await stage.until(lambda: worker.jobs == [b"\x00 any bytes \xff"])
         worker.say(b"the result")
         assert await client.answer() == [b"", b"the result"]
-        (job,) = await stage.model.jobs(JobFilter())
+        (job,) = (await stage.model.jobs(JobFilter())).jobs
         assert (job.kind, job.options.raw, job.state) == ("raw", True, JobState.SUCCEEDED)
         assert stage.clock.now() < 0.5
 

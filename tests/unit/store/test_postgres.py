@@ -12,7 +12,16 @@ import pytest
 from tests.unit.store.outside import until_waiting
 
 from longshore.errors import StoreUnavailable
-from longshore.model.job import Claimed, JobFilter, JobState, Outcome, Refused, Submitted, Verdict
+from longshore.model.job import (
+    Claimed,
+    JobFilter,
+    JobPage,
+    JobState,
+    Outcome,
+    Refused,
+    Submitted,
+    Verdict,
+)
 from longshore.model.retention import Retention
 from longshore.ports import Batch, Hint
 from longshore.store import postgres_keeper, postgres_keeper_sql, postgres_listing
@@ -239,12 +248,12 @@ async def test_list_is_the_same_by_either_way(
     await scene.accepted(*some_jobs(4))
     failed = [await scene.ended(Outcome.FAILED, a_job(priority=1)) for _ in range(3)]
     await scene.accepted(*some_jobs(4, "other"), a_job(delay_s=60))
-    listed = await scene.store.jobs(JobFilter(states=(S.FAILED,), limit=2))
+    listed = (await scene.store.jobs(JobFilter(states=(S.FAILED,), limit=2))).jobs
     assert [job.id for job in listed] == [failed[2].id, failed[1].id]
-    ready = await scene.store.jobs(JobFilter(states=(S.READY, S.DELAYED), limit=20))
+    ready = (await scene.store.jobs(JobFilter(states=(S.READY, S.DELAYED), limit=20))).jobs
     assert len(ready) == 9
     assert [job.number for job in ready] == sorted((job.number for job in ready), reverse=True)
-    assert await scene.store.jobs(JobFilter(states=(S.WAITING,))) == []
+    assert await scene.store.jobs(JobFilter(states=(S.WAITING,))) == JobPage()
 
 
 # Hints.
