@@ -258,8 +258,12 @@ class Store(Protocol):
     async def resolve(self, refs: Sequence[UUID | int]) -> dict[UUID | int, UUID]:
         """The ids of those of these jobs that exist."""
 
-    async def lanes(self) -> list[Lane]:
-        """Every lane that ever held a job."""
+    async def lanes(self, most: int | None = None) -> list[Lane]:
+        """Every lane that ever held a job.
+
+        Those that an application brought by itself, in its own transaction, are among them once
+        they are taken note of; that is not done past `most` lanes in all.
+        """
 
     async def queues(self) -> list[QueueView]:
         """Every queue that ever held a job or was paused."""

@@ -59,6 +59,12 @@ def _delayed(job: Job, facts: Facts) -> str:
 def _ready(job: Job, facts: Facts) -> str:
     if facts.queue_paused:
         return f"queue '{job.queue}' is paused; `longshore queues resume {job.queue}` lets it go on"
+    if facts.lane_limit is not None:
+        return (
+            f"no dispatcher looks at kind '{job.kind}' in queue '{job.queue}' with target "
+            f"'{job.target}': max_lanes is {facts.lane_limit:,}, and there are as many others; "
+            "put what varies into the arguments, or raise max_lanes"
+        )
     able = [worker for worker in facts.workers if _serves(worker, job)]
     if not able:
         return _nobody(job, facts.workers)

@@ -82,6 +82,7 @@ class Keeper:
         self._others: dict[UUID, tuple[Sign, float]] = {}
         self._missed: dict[Seat, float] = {}
         self._beaten_at = float("-inf")
+        self._lanes_full = False
         self._pruner = Pruner(store, settings)
         self._reading_back = asyncio.Lock()
         self.cancels = Alarm(clock)
@@ -265,10 +266,24 @@ class Keeper:
 
     async def look_around(self) -> None:
         """Looks at every lane, whatever the hints said, and clears up doubts."""
-        self._roster.learn(await self._store.lanes())
+        self._roster.learn(await self._store.lanes(self._settings.max_lanes))
+        self._mind_the_lanes()
         self._roster.stir()
         self._pump.wake()
         await self._read_back()
+
+    def _mind_the_lanes(self) -> None:
+        """Says once that there are as many lanes as there may be."""
+        count, limit = self._roster.lane_count, self._settings.max_lanes
+        was_full, self._lanes_full = self._lanes_full, count >= limit
+        if self._lanes_full and not was_full:
+            log.warning(
+                "different (queue, kind, target) are %d, and max_lanes is %d: jobs with "
+                "another one are refused, and those that an application enqueued by itself are "
+                "not run; put what varies into the arguments, or raise max_lanes",
+                count,
+                limit,
+            )
 
     async def _read_back(self) -> None:
         # One at a time: what was read before a seat was doubted must not clear that doubt up.

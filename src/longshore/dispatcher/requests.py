@@ -41,7 +41,7 @@ from longshore.errors import (
 from longshore.model.job import CancelVerdict, Ended, Job, Refused, Submission
 from longshore.model.log import LogPage
 from longshore.model.retention import Pruned
-from longshore.model.worker import KindInfo, WorkerView
+from longshore.model.worker import KindInfo, Lane, WorkerView
 from longshore.ports import Clock, Link, Store
 from longshore.wire import messages as m
 from longshore.wire.codec import encode, from_client, ok
@@ -226,13 +226,19 @@ class Requests:
         return None
 
     def _check_lane(self, job: Submission) -> None:
-        lane, limit = lane_of(job.queue, job.kind, job.target), self._settings.max_lanes
-        if not self._roster.knows(lane) and self._roster.lane_count >= limit:
+        limit = self._limit_of(lane_of(job.queue, job.kind, job.target))
+        if limit is not None:
             raise TooLarge(
                 f"job '{job.kind}' would need a new lane (queue '{job.queue}', target "
                 f"'{job.target}'), and there are {limit:,} already (max_lanes); "
                 "put what varies into the arguments, not into the kind or the queue"
             )
+
+    def _limit_of(self, lane: Lane) -> int | None:
+        """How many lanes there may be, if this one would be one too many."""
+        limit = self._settings.max_lanes
+        is_full = not self._roster.knows(lane) and self._roster.lane_count >= limit
+        return limit if is_full else None
 
     def _remember_delays(self, jobs: Sequence[Submission]) -> None:
         now = None
@@ -276,7 +282,11 @@ class Requests:
     async def _why(self, ref: UUID | int) -> m.WhyAnswer:
         job = await self._job(ref)
         facts = await self._store.explain(job)
-        facts = structs.replace(facts, workers=tuple(map(self._keeper.seen, facts.workers)))
+        facts = structs.replace(
+            facts,
+            workers=tuple(map(self._keeper.seen, facts.workers)),
+            lane_limit=self._limit_of(lane_of(job.queue, job.kind, job.target)),
+        )
         return m.WhyAnswer(job.id, job.number, job.state.value, why(job, facts))
 
     async def _logs(self, request: m.ReadLogs) -> LogPage:

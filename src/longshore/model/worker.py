@@ -193,3 +193,5 @@ class Facts(Struct, frozen=True, kw_only=True):
     workers: tuple[WorkerView, ...]
     ahead: int
     now: datetime
+    lane_limit: int | None = None
+    """Set if the job's lane is one too many, past this limit: nobody looks there."""

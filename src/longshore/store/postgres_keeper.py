@@ -67,11 +67,14 @@ class PostgresKeeper(PostgresReads):
 
     # lanes
 
-    async def lanes(self) -> list[Lane]:
-        """Every lane that ever held a job, those that submitters brought by themselves too."""
+    async def lanes(self, most: int | None = None) -> list[Lane]:
+        """Every lane that ever held a job, those that submitters brought by themselves too.
+
+        Of the latter only so many that there are `most` in all.
+        """
         began = self._clock()
         if began >= self._adopts_at:
-            await self._keep(ADOPT_LANES)
+            await self._keep(ADOPT_LANES, _INT64.stop - 1 if most is None else most)
             now = self._clock()
             rest_s = min(max((now - began) * ADOPT_SHARE, ADOPT_REST_S), ADOPT_LONGEST_REST_S)
             self._adopts_at = now + rest_s

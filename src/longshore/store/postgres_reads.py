@@ -206,7 +206,7 @@ class PostgresReads:
             found |= {row["id"]: row["id"] for row in await self._read(_IDS, ids)}
         return found
 
-    async def lanes(self) -> list[Lane]:
+    async def lanes(self, most: int | None = None) -> list[Lane]:
         """Every lane that ever held a job."""
         return [Lane(*row) for row in await self._read(_LANES)]
 

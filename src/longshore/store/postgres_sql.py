@@ -258,9 +258,14 @@ CROSS JOIN LATERAL (
 ) AS j
 WHERE NOT EXISTS (SELECT FROM longshore.lane AS l WHERE l.hash = t.lane)
 ORDER BY t.lane
+LIMIT greatest($1::bigint - (SELECT count(*) FROM longshore.lane), 0)
 ON CONFLICT DO NOTHING
 """
-"""Lanes of which a tally tells, but that nobody has stored: their jobs came by `ENQUEUE`."""
+"""Lanes of which a tally tells, but that nobody has stored: their jobs came by `ENQUEUE`.
+
+So many that there are $1 in all: whoever puts what varies into a kind or a queue fills up neither
+the table nor the memory of every dispatcher.
+"""
 
 FINISH: Final = f"""
 UPDATE longshore.job AS j

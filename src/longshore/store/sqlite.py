@@ -280,7 +280,7 @@ class SqliteStore:
         """The ids of those of these jobs that exist."""
         return await self._read(lambda connection, _: reads.resolve(connection, refs))
 
-    async def lanes(self) -> list[Lane]:
+    async def lanes(self, most: int | None = None) -> list[Lane]:
         """Every lane that ever held a job."""
         return await self._read(lambda connection, _: reads.lanes(connection))
 

@@ -235,8 +235,8 @@ class FaultyStore:
     async def resolve(self, refs: Sequence[UUID | int]) -> dict[UUID | int, UUID]:
         return await self._call("resolve", lambda: self.store.resolve(refs))
 
-    async def lanes(self) -> list[Lane]:
-        return await self._call("lanes", self.store.lanes)
+    async def lanes(self, most: int | None = None) -> list[Lane]:
+        return await self._call("lanes", lambda: self.store.lanes(most))
 
     async def queues(self) -> list[QueueView]:
         return await self._call("queues", self.store.queues)

@@ -135,7 +135,7 @@ class MemoryReads:
         found = ((ref, self._find(ref)) for ref in refs)
         return {ref: row.id for ref, row in found if row is not None}
 
-    async def lanes(self) -> list[Lane]:
+    async def lanes(self, most: int | None = None) -> list[Lane]:
         """Every lane that ever held a job."""
         lanes = {row.lane.hash: row.lane for row in self._jobs.values()}
         return list((self._emptied | lanes).values())

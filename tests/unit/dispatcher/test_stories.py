@@ -5,10 +5,11 @@ from collections.abc import Awaitable, Callable
 import pytest
 from msgspec import structs
 
+from longshore.core.lanes import lane_of
 from longshore.core.values import pack
 from longshore.errors import InvalidArguments, TooLarge, UnknownKind
 from longshore.model.job import CancelVerdict, JobState, Options, RetryPolicy
-from longshore.model.worker import Pool
+from longshore.model.worker import Lane, Pool
 from longshore.ports import Batch
 from longshore.testing.builders import a_job, new_id
 from longshore.testing.faults import Fault, scripted
@@ -391,6 +392,29 @@ def test_there_are_only_so_many_lanes() -> None:
         assert "max_lanes" in too_many.message
 
     tell(story)
+
+
+def test_a_job_past_the_limit_of_lanes_says_so_and_the_log_says_it_once(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An application enqueued it by itself, past the dispatcher, which refuses such a job."""
+
+    async def lanes(most: int | None = None) -> list[Lane]:
+        assert most == 1
+        return [lane_of("default", "a", "")]
+
+    async def story(stage: Stage) -> None:
+        # As on PostgreSQL, where no lane past the limit is taken note of.
+        monkeypatch.setattr(stage.model, "lanes", lanes)
+        await stage.dispatcher(max_lanes=1)
+        client = stage.client()
+        await client.submit(a_job(kind="a"))
+        enqueued = a_job(kind="c")
+        await stage.model.pump(new_id(), Batch(submits=[enqueued]))
+        assert "max_lanes is 1, and there are as many others" in await client.why(enqueued)
+
+    tell(story)
+    assert caplog.text.count("max_lanes is 1") == 1
 
 
 def test_a_lane_is_not_starved_by_another_that_could_fill_every_batch() -> None:

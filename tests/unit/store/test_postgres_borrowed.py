@@ -28,9 +28,10 @@ from longshore.errors import (
 )
 from longshore.model.job import JobState, Submitted
 from longshore.ports import Hint
+from longshore.store import postgres_keeper
 from longshore.store.postgres import PostgresStore
 from longshore.store.postgres_lines import Connection
-from longshore.testing.builders import Scene, lane
+from longshore.testing.builders import Scene, a_job, lane
 
 app = App("shop", "tcp://127.0.0.1:1")
 EVERYTHING = ("job", "job_number", "lane", "tally")
@@ -181,6 +182,22 @@ async def test_a_lane_that_nobody_stored_is_adopted(
     assert await scene.store.lanes() == [lane_of("default", "work", "")]
     [queue] = await scene.store.queues()
     assert sum(queue.counts.values()) == 1
+
+
+async def test_only_so_many_lanes_are_adopted(
+    scene: Scene, own: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One is there already; whoever enqueues in many others gets no more than the rest."""
+    monkeypatch.setattr(postgres_keeper, "ADOPT_REST_S", 0.0)
+    monkeypatch.setattr(postgres_keeper, "ADOPT_SHARE", 0.0)
+    await scene.accepted(a_job(kind="there"))
+    queues = [work.options(queue=f"customer-{place}").call(1) for place in range(5)]
+    for call in queues:
+        await app.enqueue_async(own, call)
+    assert len(await scene.store.lanes(0)) == 1
+    assert len(await scene.store.lanes(3)) == 3
+    assert len(await scene.store.lanes(3)) == 3
+    assert len(await scene.store.lanes()) == 6
 
 
 async def test_lanes_are_not_looked_for_again_and_again(scene: Scene, own: Connection) -> None:
