@@ -81,7 +81,11 @@ def _one(context: click.Context, parameter: click.Parameter, value: str) -> Ref:
 )
 @click.option("--before", type=int, metavar="NUMBER", help="Only jobs with a lower number.")
 @click.option(
-    "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="At most so many."
+    "--limit",
+    type=click.IntRange(1, 1000),
+    metavar="N",
+    default=50,
+    help="At most so many (50); up to 1000.",
 )
 @watch_options
 @client_options
@@ -166,7 +170,10 @@ def show_job(context: click.Context, /, ref: Ref, **given: Any) -> None:
 @client_options
 @click.pass_context
 def why(context: click.Context, /, ref: Ref, **given: Any) -> None:
-    """Say in words why a job is where it is."""
+    """Say in words why a job is where it is.
+
+    REF is the job's number or its id.
+    """
     answer = ask(context, given, lambda connection: connection.why(ref))
     if given["as_json"]:
         print_json(jsonable.plain(answer))
@@ -181,6 +188,8 @@ def why(context: click.Context, /, ref: Ref, **given: Any) -> None:
 def cancel(context: click.Context, /, refs: tuple[str, ...], **given: Any) -> int:
     """Cancel jobs; one that runs is stopped by its worker.
 
+    REF is a job's number or its id.
+
     Exits with 3 if one does not exist, else with 2 if one had ended already or is no job's name.
     """
     return _do(context, given, refs, Connection.cancel)
@@ -193,7 +202,7 @@ def cancel(context: click.Context, /, refs: tuple[str, ...], **given: Any) -> in
 def retry(context: click.Context, /, refs: tuple[str, ...], **given: Any) -> int:
     """Run jobs again that ended without success.
 
-    Each goes on as the same job, in a new round.
+    Each goes on as the same job, in a new round. REF is a job's number or its id.
 
     Exits with 3 if one does not exist, else with 2 if one is not to be retried or is no job's name.
     """

@@ -11,6 +11,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 
 import click
 
@@ -29,7 +30,7 @@ from longshore.cli import (
     submit,
     workers,
 )
-from longshore.cli.options import EXIT_CODES, Shell, json_option
+from longshore.cli.options import EXIT_CODES, Shell, examples, json_option
 from longshore.cli.show import Unheard, note, print_json, print_text
 from longshore.errors import AppError, InvalidInput, LongshoreError
 
@@ -43,6 +44,19 @@ class InOrder(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names of the commands."""
         return list(self.commands)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that is meant; if there is none such, which one comes near."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            near = get_close_matches(args[0], self.commands, n=1)
+            if not near:
+                raise
+            said = error.message.rstrip(".")
+            raise click.UsageError(f"{said} (nearest: '{near[0]}')", ctx) from None
 
 
 @click.group(
@@ -63,15 +77,10 @@ def cli() -> None:
     """
 
 
-@click.command()
+@click.command(epilog=examples("longshore version", "longshore version --json"))
 @json_option
 def version(as_json: bool) -> None:
-    """Print the version.
-
-    \b
-    Example:
-      longshore version --json
-    """
+    """Print the version."""
     if as_json:
         print_json({"version": __version__})
     else:

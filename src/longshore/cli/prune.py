@@ -35,7 +35,8 @@ def _age(context: click.Context, parameter: click.Parameter, text: str | None) -
     "states",
     multiple=True,
     type=click.Choice(sorted(state.value for state in TERMINAL)),
-    help="Only jobs that ended so; may be repeated.",
+    metavar="STATE",
+    help=f"Only jobs that ended so: {', '.join(sorted(TERMINAL))}; may be repeated.",
 )
 @click.option("--older-than", metavar="AGE", callback=_age, help="Those that ended so long ago.")
 @click.option(

@@ -117,9 +117,9 @@ def dispatcher(**given: Any) -> None:
     help=f"Run a worker: it takes jobs from a dispatcher and runs them.\n\n{_DRAINS}",
     epilog=examples(
         "longshore worker --app myapp:app",
-        "longshore worker --app myapp:app --connect tcp://10.0.0.1:7701,tcp://10.0.0.2:7701",
+        "longshore worker --app shop:app --connect tcp://dock1:7701,tcp://dock2:7701",
         "longshore worker --app shop:app --app mail:app",
-        "longshore worker --app myapp:app --queues mail,reports --slots 20 --processes 4",
+        "longshore worker --app myapp:app --queues mail,reports --slots 20",
     ),
 )
 @_worker_options

@@ -55,6 +55,7 @@ _LONG = {
     "info": 24,
     "ended": 12,
     "progress": 20,
+    "progress / error": 30,
 }
 _BAR_CELLS = 10
 _PERCENT = re.compile(r"(\d+)%")
@@ -173,7 +174,7 @@ class _Fitting:
         self._table = table
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield as_rich(fitted(with_bars(self._table), console.width))
+        yield as_rich(fitted(on_one_line(with_bars(self._table)), console.width))
 
 
 def visible(text: str) -> str:
@@ -232,6 +233,17 @@ def _barred(cell: str) -> str:
         return cell
     full = min(int(found[1]), 100) * _BAR_CELLS // 100
     return f"{'━' * full}{'╌' * (_BAR_CELLS - full)} {cell}"
+
+
+def on_one_line(table: Table) -> Table:
+    """The table with one column for progress and error: who runs has one, who failed the other."""
+    names = ("progress", "error")
+    if not all(name in table.columns and _has_text(table, name) for name in names):
+        return table
+    progress, error = map(table.columns.index, names)
+    rows = [(*row, row[progress] or row[error]) for row in table.rows]
+    both = structs.replace(table, columns=(*table.columns, "progress / error"), rows=rows)
+    return _without(_without(both, "progress"), "error")
 
 
 def _has_text(table: Table, column: str) -> bool:
@@ -461,5 +473,7 @@ def queues_table(queues: Sequence[QueueView]) -> Table:
     ]
     states = tuple(state.value for state in _QUEUE_STATES)
     always = {"ready", "running", "failed"}
-    optional = tuple(state for state in states if state not in always)
+    spare = [state for state in states if state not in always]
+    held = {state for state in states if any(queue.counts.get(state) for queue in queues)}
+    optional = tuple(sorted(spare, key=lambda state: state in held))
     return Table(("queue", "is", *states), rows, frozenset(states), optional)

@@ -60,8 +60,8 @@ def _moment(
 @click.command(
     epilog=examples(
         "longshore submit add a=1 b=2",
-        "longshore submit add a=1 b=2 --wait",
-        'longshore submit resize --args \'{"file": "a.png", "width": 300}\' --retries 3',
+        "longshore submit add a=1 b=2 --wait > result.json",
+        'longshore submit resize --args \'{"file": "a.png", "size": 300}\' --retries 3',
         "longshore submit report --args @report.json --queue nightly --delay 2h",
         "longshore submit raw --data hello --wait",
     )
@@ -70,9 +70,14 @@ def _moment(
 @click.argument("pairs", nargs=-1, metavar="[KEY=VALUE…]")
 @click.option("--args", "args", metavar="JSON", help="Arguments as a JSON object, @FILE, or - .")
 @click.option("--data", metavar="TEXT", help="Bytes for a raw job instead: text, @FILE, or - .")
-@click.option("--queue", shell_complete=completing.queues, help="Which queue.")
-@click.option("--target", help="What machine it needs, like linux-x86_64.")
-@click.option("--priority", type=click.IntRange(-32768, 32767), help="Higher goes first.")
+@click.option("--queue", metavar="NAME", shell_complete=completing.queues, help="Which queue.")
+@click.option("--target", metavar="NAME", help="What machine it needs, like linux-x86_64.")
+@click.option(
+    "--priority",
+    type=click.IntRange(-32768, 32767),
+    metavar="N",
+    help="Higher goes first; -32768 to 32767.",
+)
 @click.option("--delay", metavar="SECONDS", callback=_seconds, help="Not before so long from now.")
 @click.option(
     "--run-at",
@@ -86,6 +91,7 @@ def _moment(
 @click.option(
     "--retries",
     type=click.IntRange(0, MAX_ATTEMPTS - 1),
+    metavar="N",
     help="How often to try again if it fails.",
 )
 @click.option(
@@ -98,7 +104,9 @@ def _moment(
 @click.option("--label", "labels", multiple=True, help="A tag; may be repeated.")
 @click.option("--id", "id", type=click.UUID, help="The job's id; the same again is the same job.")
 @click.option("--strict", is_flag=True, help="Refuse a kind that no live worker serves.")
-@click.option("--wait", is_flag=True, help="Wait, print the result, exit with the outcome.")
+@click.option(
+    "--wait", is_flag=True, help="Wait, show what it says, print its result, exit with its outcome."
+)
 @click.option(
     "--within", metavar="SECONDS", callback=_seconds, help="Wait at most so long (exit code 5)."
 )

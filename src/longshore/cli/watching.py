@@ -200,4 +200,4 @@ class _Screen(Generic[T]):
         self._live.start()
         parts = rich_parts(self._view) if self._view is not None else []
         remark = [Text(self._remark, style="dim")] if self._remark else []
-        self._live.update(Group(heading, Text(), *parts, *remark), refresh=True)
+        self._live.update(Group(heading, *remark, Text(), *parts), refresh=True)

@@ -71,7 +71,9 @@ def read_keys(path: Path) -> Keys:
     try:
         values = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
-        raise ConfigError(f"cannot read the key file {path}: {error.strerror}") from None
+        raise ConfigError(
+            f"cannot read the key file {path}: {error.strerror}; `longshore keys new` makes one"
+        ) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not a key file: {error}") from None
     name, public, secret = (str(values.get(word, "")) for word in ("name", "public", "secret"))

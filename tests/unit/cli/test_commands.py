@@ -609,8 +609,8 @@ def test_help_fits_a_terminal_and_explains_exit_codes_once(
     for command in ("", *cli.commands):
         assert execute([*command.split(), "--help"]) == 0
         shown = capsys.readouterr().out
-        options = shown.partition("Examples:")[0].splitlines()
-        assert max(map(len, options)) <= 80, command
+        assert max(map(len, shown.splitlines())) <= 80, command
+        assert ("Examples:" in shown) is (command != ""), command
         assert ("Exit codes" in shown) is (command == ""), command
         assert "..." not in shown.partition("Options:")[2], command
 
@@ -621,3 +621,11 @@ def test_every_command_explains_itself_with_examples(capsys: Captured) -> None:
         shown = capsys.readouterr().out
         assert "Example" in shown, command
         assert "--json" in shown, command
+
+
+def test_a_mistyped_command_is_told_with_the_nearest(capsys: Captured) -> None:
+    assert execute(["jbos"]) == 2
+    told = "error: No such command 'jbos' (nearest: 'jobs'); see `longshore --help`\n"
+    assert capsys.readouterr().err == told
+    assert execute(["zzz"]) == 2
+    assert capsys.readouterr().err == "error: No such command 'zzz'; see `longshore --help`\n"

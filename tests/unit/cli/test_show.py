@@ -12,6 +12,7 @@ from tests.unit.cli.test_commands import job
 from longshore.cli import jsonable, show
 from longshore.core.values import pack
 from longshore.model.job import JobState, Progress, RetryPolicy
+from longshore.model.worker import QueueView
 
 TABLE = show.Table(("name", "n"), [("a\x1b[31m", "1"), ("日本", "22")], right=frozenset({"n"}))
 
@@ -115,3 +116,21 @@ def test_how_far_a_job_is_has_a_bar_on_a_terminal() -> None:
     drawn = show.with_bars(show.Table(("progress",), rows)).rows
     bars = ["━━━╌╌╌╌╌╌╌ 33% files", "7 files", "━━━━━━━━━━ 100%", ""]
     assert [row[0] for row in drawn] == bars
+
+
+def test_progress_and_error_share_a_column_on_a_terminal_if_there_are_both() -> None:
+    """At 80 columns there is room for one of them, and a job has one of them."""
+    columns = ("number", "progress", "error")
+    both = show.Table(columns, [("2", "33%", ""), ("1", "", "no route")])
+    shared = show.on_one_line(both)
+    assert shared.columns == ("number", "progress / error")
+    assert shared.rows == [("2", "33%"), ("1", "no route")]
+    alone = show.Table(columns, [("1", "", "no route")])
+    assert show.on_one_line(alone) == alone
+
+
+def test_a_narrow_list_of_queues_keeps_the_states_that_hold_jobs() -> None:
+    table = show.queues_table([QueueView("mail", False, {"delayed": 3, "succeeded": 1})])
+    shown = show.fitted(table, 60).columns
+    assert {"delayed", "succeeded", "ready", "running", "failed"} <= set(shown)
+    assert "cancelling" not in shown
