@@ -302,7 +302,8 @@ class Keeper:
     async def _promote(self) -> None:
         promoted = await self._store.promote()
         if promoted.count:
-            self._roster.heat(promoted.lanes)
+            # Of lanes past the limit there may be any number: nothing of them is remembered here.
+            self._roster.heat(self._roster.known(promoted.lanes))
             self._pump.wake()
         if promoted.next_s is not None:
             self._due.set_in(max(0.0, promoted.next_s))

@@ -119,6 +119,10 @@ class Roster:
         """Whether this lane exists already, as far as is known here."""
         return lane.hash in self._lanes
 
+    def known(self, lanes: Iterable[int]) -> list[int]:
+        """Those of these lanes that exist, as far as is known here."""
+        return [lane for lane in lanes if lane in self._lanes]
+
     @property
     def lane_count(self) -> int:
         """How many lanes are known."""

@@ -1,12 +1,13 @@
 """One dispatcher and its workers, told as stories on virtual time."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 
 import pytest
 from msgspec import structs
 
 from longshore.core.lanes import lane_of
 from longshore.core.values import pack
+from longshore.dispatcher.roster import Roster
 from longshore.errors import InvalidArguments, TooLarge, UnknownKind
 from longshore.model.job import CancelVerdict, JobState, Options, RetryPolicy
 from longshore.model.worker import Lane, Pool
@@ -415,6 +416,35 @@ def test_a_job_past_the_limit_of_lanes_says_so_and_the_log_says_it_once(
 
     tell(story)
     assert caplog.text.count("max_lanes is 1") == 1
+
+
+def test_jobs_past_the_limit_of_lanes_take_no_memory_when_their_time_comes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An application enqueued them by itself, with delays, each in a lane of its own."""
+    heated: set[int] = set()
+    heat = Roster.heat
+
+    def note(roster: Roster, lanes: Iterable[int]) -> None:
+        some = list(lanes)
+        heated.update(some)
+        heat(roster, some)
+
+    async def lanes(most: int | None = None) -> list[Lane]:
+        return [lane_of("default", "a", "")]
+
+    async def story(stage: Stage) -> None:
+        monkeypatch.setattr(stage.model, "lanes", lanes)
+        monkeypatch.setattr(Roster, "heat", note)
+        await stage.dispatcher(max_lanes=1)
+        await stage.client().submit(a_job(kind="a"))
+        enqueued = [a_job(kind=f"c{place}", delay_s=1) for place in range(20)]
+        await stage.model.pump(new_id(), Batch(submits=enqueued))
+        await stage.client().wait(*enqueued, wait_s=10)
+        assert await stage.state(enqueued[-1]) is JobState.READY
+        assert heated <= {lane_of("default", "a", "").hash}
+
+    tell(story)
 
 
 def test_a_lane_is_not_starved_by_another_that_could_fill_every_batch() -> None:
