@@ -392,11 +392,11 @@ def test_jobs_are_listed_queues_paused_and_ended_jobs_pruned() -> None:
         assert queue.paused
         await connection.pause("default", False)
         assert await kit.drain_async() == 1
-        [job] = await connection.jobs()
+        [job] = (await connection.jobs()).jobs
         assert job.state is longshore.JobState.SUCCEEDED
         dry = await connection.prune(keep=0, dry_run=True)
         assert dry == await connection.prune(keep=0) == {longshore.JobState.SUCCEEDED: 1}
-        assert await connection.jobs() == ()
+        assert (await connection.jobs()).jobs == ()
         assert await connection.kind("double") is not None
         assert await connection.kind("nothing") is None
         with pytest.raises(WrongState, match="a test kit has no fleet"):
