@@ -253,7 +253,7 @@ class Connection:
         return answer
 
     async def kind(self, kind: str) -> KindInfo | None:
-        """What live workers advertise of a kind; None if none serves it."""
+        """What workers advertise of a kind, if none is alive those that ended lately, or None."""
         answer: KindInfo | None = await self._ask(lambda rid: messages.ShowKind(rid, kind))
         return answer
 

@@ -200,12 +200,16 @@ class Requests:
         return kinds
 
     async def _kind(self, kind: str) -> KindInfo | None:
-        """What some live worker, of this dispatcher if it has one, advertises of a kind."""
+        """What a worker advertises of a kind: of this dispatcher, or alive, or ended lately.
+
+        So what an app declares is not forgotten while its only worker is being restarted.
+        """
         known = self._roster.kinds().get(kind)
         if known is not None:
             return known
-        live = (worker.info for worker in await self._store.workers() if worker.alive)
-        return next((info.kinds[kind] for info in live if kind in info.kinds), None)
+        able = [worker for worker in await self._store.workers() if kind in worker.info.kinds]
+        newest = max(able, key=lambda worker: (worker.alive, worker.attended_at), default=None)
+        return newest.info.kinds[kind] if newest is not None else None
 
     def _fault(
         self, job: Submission, strict: bool, kinds: dict[str, KindInfo]

@@ -309,7 +309,7 @@ class ShowCapacity(Struct, frozen=True):
 
 
 class ShowKind(Struct, frozen=True):
-    """What live workers advertise of a kind."""
+    """What live workers advertise of a kind, or those that ended lately."""
 
     rid: int
     kind: str

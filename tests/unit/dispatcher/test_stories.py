@@ -371,6 +371,20 @@ def test_what_a_kind_is_like_is_known_wherever_its_workers_are() -> None:
     tell(story)
 
 
+def test_what_a_kind_is_like_is_not_forgotten_with_its_last_worker() -> None:
+    """An app whose only worker is being restarted is submitted to as before."""
+
+    async def story(stage: Stage) -> None:
+        await stage.dispatcher()
+        worker, client = await stage.worker(), stage.client()
+        await worker.die()
+        await stage.until(lambda: not [one for one in stage.model._workers.values() if one.alive])
+        assert await client.ask(m.ShowKind(7, "work")) == KINDS["work"]
+        assert await client.ask(m.ShowKind(8, "wrok")) is None
+
+    tell(story)
+
+
 def test_strict_knows_what_the_workers_of_other_dispatchers_serve() -> None:
     async def story(stage: Stage) -> None:
         await stage.dispatcher("d1")
