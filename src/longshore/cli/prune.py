@@ -14,7 +14,16 @@ from longshore.model.job import JobState
 
 
 def _age(context: click.Context, parameter: click.Parameter, text: str | None) -> float | None:
+    """The seconds in a text like 12h. A bare number is none: 3 may be meant as days."""
     seconds = parse_seconds(text) if text is not None else None
+    if text is not None and seconds is not None and not text.strip()[-1].isalpha():
+        number = text.strip().rstrip(".")
+        raise click.BadParameter(
+            f"'{text}' has no unit; say what it counts: {number}d (days), {number}h (hours), "
+            f"{number}m (minutes) or {number}s (seconds)",
+            context,
+            parameter,
+        )
     if text is not None and (seconds is None or not 0 <= seconds < float("inf")):
         raise click.BadParameter(
             f"'{text}' is not an age, like 90s, 5m, 12h or 7d", context, parameter

@@ -51,6 +51,8 @@ def test_nothing_to_remove_is_no_error(dispatcher: ScriptedDispatcher, capsys: C
     [
         (["--state", "running"], "'running' is not one of"),
         (["--older-than", "soon"], "'soon' is not an age, like 90s, 5m, 12h or 7d"),
+        (["--older-than", "3"], "'3' has no unit; say what it counts: 3d (days), 3h (hours)"),
+        (["--older-than", "0"], "'0' has no unit"),
         (["--keep", "-1"], "-1 is not in the range"),
     ],
 )
@@ -59,3 +61,4 @@ def test_what_makes_no_sense_is_refused(
 ) -> None:
     assert dispatcher.run("prune", *words) == 2
     assert said in capsys.readouterr().err
+    assert dispatcher.asked == []
