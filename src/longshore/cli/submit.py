@@ -22,8 +22,16 @@ from longshore.client.config import parse_seconds
 from longshore.client.connection import Connection
 from longshore.client.kind import Terms
 from longshore.core.limits import MAX_ATTEMPTS
+from longshore.core.schemas import nearest
 from longshore.core.values import pack
-from longshore.errors import InvalidInput, JobCancelled, JobFailed, NotFinished, from_code
+from longshore.errors import (
+    InvalidInput,
+    JobCancelled,
+    JobFailed,
+    LongshoreError,
+    NotFinished,
+    from_code,
+)
 from longshore.model.job import Ended, JobState, Submission
 from longshore.wire.messages import SubmitAnswer
 
@@ -124,15 +132,16 @@ def submit(context: click.Context, /, **given: Any) -> None:
         _submit_and_wait(context, given, args)
         return
 
-    async def talk(connection: Connection) -> SubmitAnswer:
+    async def talk(connection: Connection) -> None:
         job = await _submission(connection, given, args)
-        return await _accepted(connection, job, given["strict"])
+        answer = await _accepted(connection, job, given["strict"])
+        if given["as_json"]:
+            print_json(jsonable.submitted(answer))
+        else:
+            print_text(_in_words(answer))
+        await _say_if_nobody_takes_it(connection, job, answer)
 
-    answer = ask(context, given, talk)
-    if given["as_json"]:
-        print_json(jsonable.submitted(answer))
-    else:
-        print_text(_in_words(answer))
+    ask(context, given, talk)
 
 
 async def _accepted(connection: Connection, job: Submission, strict: bool) -> SubmitAnswer:
@@ -149,6 +158,24 @@ def _in_words(answer: SubmitAnswer) -> str:
     return f"submitted job {answer.number} ({answer.id})"
 
 
+async def _say_if_nobody_takes_it(
+    connection: Connection, job: Submission, answer: SubmitAnswer
+) -> None:
+    """Says so if the job has to wait for a worker. It is accepted, so nothing fails here."""
+    if answer.existing:
+        return
+    try:
+        kinds = {one.kind for one in (await connection.capacity()).kinds}
+    except LongshoreError:
+        return
+    if job.kind not in kinds:
+        note(
+            f"no live worker takes jobs of kind '{job.kind}' now{nearest(job.kind, kinds)}; job "
+            f"{answer.number} waits for one. What its app declares (queue, retries and such) is "
+            f"known only from workers: `longshore job {answer.number}` shows what it was given"
+        )
+
+
 # waiting
 
 
@@ -159,6 +186,7 @@ def _submit_and_wait(context: click.Context, given: dict[str, Any], args: bytes)
         job = await _submission(connection, given, args)
         answer = await _accepted(connection, job, given["strict"])
         note(_in_words(answer))
+        await _say_if_nobody_takes_it(connection, job, answer)
         return answer, await wait_for(connection, answer, job.kind, within_s)
 
     answer, ended = ask(context, given, talk)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from longshore.cli.main import execute
@@ -17,6 +18,7 @@ from longshore.client.connection import Connection
 from longshore.errors import LongshoreError
 from longshore.model.job import JobState
 from longshore.model.log import LogPage
+from longshore.model.worker import Capacity, KindCapacity, Pool
 from longshore.ports import Link, OnMessages
 from longshore.wire import codec, messages
 
@@ -24,11 +26,24 @@ Answers = dict[type, Any]
 NO_LOG = LogPage(lines=(), after=(0, 0), more=False, state=JobState.SUCCEEDED, attempt=1)
 
 
+def fleet_of(*kinds: str) -> Capacity:
+    """What one worker of these kinds can take."""
+    one = {"pool": Pool.COROUTINE, "workers": 1, "slots": 1, "busy": 0, "free": 1, "running": 0}
+    return Capacity(
+        kinds=tuple(msgspec.convert({"kind": kind, **one}, KindCapacity) for kind in kinds),
+        pools=(),
+    )
+
+
 class ScriptedDispatcher:
     """Answers each request with what the script has for it: a value, an error, or a function."""
 
     def __init__(self) -> None:
-        self.answers: Answers = {messages.ShowKind: None, messages.ReadLogs: NO_LOG}
+        self.answers: Answers = {
+            messages.ShowKind: None,
+            messages.ReadLogs: NO_LOG,
+            messages.ShowCapacity: lambda request: fleet_of(*self._submitted()),
+        }
         self.asked: list[messages.Request] = []
         self.configs: list[Config] = []
 
@@ -42,6 +57,10 @@ class ScriptedDispatcher:
 
     def _dial(self, address: str, on_messages: OnMessages) -> Link:
         return _ScriptedLink(self, on_messages)
+
+    def _submitted(self) -> list[str]:
+        submits = [request for request in self.asked if isinstance(request, messages.Submit)]
+        return [job.kind for request in submits for job in request.jobs]
 
     def frames(self, request: messages.Request) -> list[bytes]:
         """The answer to one request, as it would come over the wire."""

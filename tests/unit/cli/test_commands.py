@@ -15,7 +15,7 @@ from uuid import UUID
 
 import pytest
 from msgspec import structs
-from tests.unit.cli.conftest import ScriptedDispatcher
+from tests.unit.cli.conftest import ScriptedDispatcher, fleet_of
 
 from longshore.cli.main import cli, execute
 from longshore.core.values import pack, unpack
@@ -92,7 +92,7 @@ def test_submit_sends_what_the_flags_say(dispatcher: ScriptedDispatcher) -> None
         f"--label one --label two --id {ID} --strict"
     )
     assert dispatcher.run(*arguments.split()) == 0
-    _, request = dispatcher.asked
+    _, request, *_ = dispatcher.asked
     assert isinstance(request, m.Submit)
     (sent,) = request.jobs
     assert request.strict
@@ -117,7 +117,7 @@ def test_submit_uses_what_the_app_declares(dispatcher: ScriptedDispatcher) -> No
     dispatcher.answers[m.ShowKind] = KindInfo(terms=DECLARED)
     dispatcher.answers[m.Submit] = accept
     assert dispatcher.run("submit", "resize") == 0
-    asked, request = dispatcher.asked
+    asked, request, *_ = dispatcher.asked
     assert isinstance(asked, m.ShowKind)
     assert asked.kind == "resize"
     assert isinstance(request, m.Submit)
@@ -131,7 +131,7 @@ def test_a_flag_goes_before_what_the_app_declares(dispatcher: ScriptedDispatcher
     dispatcher.answers[m.Submit] = accept
     flags = ("--queue", "default", "--target", "", "--priority", "0", "--timeout", "1")
     assert dispatcher.run("submit", "resize", *flags, "--retries", "0") == 0
-    _, request = dispatcher.asked
+    _, request, *_ = dispatcher.asked
     assert isinstance(request, m.Submit)
     (sent,) = request.jobs
     assert (sent.queue, sent.target, sent.priority) == ("default", "", 0)
@@ -153,7 +153,7 @@ def test_submit_takes_arguments_as_json_text_or_file(
 def test_submit_at_a_time_is_in_utc(dispatcher: ScriptedDispatcher) -> None:
     dispatcher.answers[m.Submit] = accept
     assert dispatcher.run("submit", "add", "--run-at", "2026-01-31T14:00:00+02:00") == 0
-    _, request = dispatcher.asked
+    _, request, *_ = dispatcher.asked
     assert isinstance(request, m.Submit)
     assert request.jobs[0].run_at == AT
 
@@ -179,6 +179,38 @@ def test_submit_says_the_number_and_the_id(
     assert dispatcher.run("submit", "add", "--id", str(ID), "--json") == 0
     printed = json.loads(capsys.readouterr().out)
     assert printed == {"id": str(ID), "number": 42, "existing": False}
+
+
+@pytest.mark.parametrize(
+    ("served", "hint"), [(["thumbnail"], " (nearest: 'thumbnail')"), (["mail"], ""), ([], "")]
+)
+@pytest.mark.parametrize("words", [[], ["--json"], ["--wait"]])
+def test_a_submit_of_a_kind_that_nobody_serves_is_accepted_and_says_so(
+    dispatcher: ScriptedDispatcher,
+    capsys: Captured,
+    served: list[str],
+    hint: str,
+    words: list[str],
+) -> None:
+    dispatcher.answers[m.Submit] = accept
+    dispatcher.answers[m.ShowCapacity] = fleet_of(*served)
+    dispatcher.answers[m.Wait] = end(JobState.SUCCEEDED)
+    assert dispatcher.run("submit", "thumbnial", *words) == 0
+    printed = capsys.readouterr()
+    assert "no live worker" not in printed.out
+    (line,) = [line for line in printed.err.splitlines() if "submitted" not in line]
+    told = f"no live worker takes jobs of kind 'thumbnial' now{hint}; job 42 waits for one. "
+    assert line.startswith(told)
+
+
+def test_a_submit_says_nothing_more_if_a_worker_serves_the_kind_or_nobody_can_tell(
+    dispatcher: ScriptedDispatcher, capsys: Captured
+) -> None:
+    dispatcher.answers[m.Submit] = accept
+    for fleet in (fleet_of("add", "mail"), NotFound("there is no such request")):
+        dispatcher.answers[m.ShowCapacity] = fleet
+        assert dispatcher.run("submit", "add") == 0
+        assert capsys.readouterr().err == ""
 
 
 def test_a_refused_submit_exits_as_its_error_says(
