@@ -11,7 +11,7 @@ import click
 from longshore.cli import completing, jsonable
 from longshore.cli.finding import parse_since, worker_id, worker_names
 from longshore.cli.options import ask, client_options, examples
-from longshore.cli.show import View, job_view, jobs_table, note, print_json, print_text
+from longshore.cli.show import View, job_view, jobs_table, note, print_json, print_text, why_line
 from longshore.cli.watching import Shown, show, watch_options
 from longshore.client.connection import Connection, Ref
 from longshore.core.lifecycle import TERMINAL
@@ -178,7 +178,7 @@ def why(context: click.Context, /, ref: Ref, **given: Any) -> None:
     if given["as_json"]:
         print_json(jsonable.plain(answer))
     else:
-        print_text(f"job {answer.number} ({answer.state}): {answer.why}")
+        print_text(why_line(answer))
 
 
 @click.command(epilog=examples("longshore cancel 42", "longshore cancel 42 43 44 --json"))

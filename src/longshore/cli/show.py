@@ -32,6 +32,7 @@ from rich.text import Text
 from longshore.cli import jsonable
 from longshore.model.job import Job, JobError, JobState, Progress
 from longshore.model.worker import QueueView
+from longshore.wire.messages import WhyAnswer
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _STYLES = {
@@ -344,6 +345,11 @@ def error_line(error: JobError) -> str:
     """What went wrong, in one line."""
     kind = f"{error.type}: " if error.type else ""
     return f"{error.reason.value}: {kind}{error.message}".split("\n", 1)[0]
+
+
+def why_line(answer: WhyAnswer) -> str:
+    """Why a job is where it is, in one line."""
+    return f"job {answer.number} ({answer.state}): {answer.why}"
 
 
 def json_line(value: Any) -> str:

@@ -7,6 +7,7 @@ result and nothing else.
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 from collections.abc import AsyncIterator
 from types import TracebackType
@@ -19,13 +20,15 @@ from rich.table import Column
 from rich.text import Text
 
 from longshore.cli.logs import Telling
-from longshore.cli.show import console, note, progress, visible
+from longshore.cli.show import console, note, progress, visible, why_line
 from longshore.client.connection import Connection
-from longshore.model.job import Ended, Job
+from longshore.model.job import Ended, Job, JobState
 from longshore.wire.messages import SubmitAnswer
 
 LOOK_S = 0.5
 SAY_S = 10.0
+STUCK_S = 2.0
+_NUMBER = re.compile("[0-9][0-9,.]*")
 
 
 async def wait_for(
@@ -37,7 +40,7 @@ async def wait_for(
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + (float("inf") if within_s is None else within_s)
-    log = _Log(connection, answer.id)
+    log, reason = _Log(connection, answer.id), _Reason(connection)
     with (_Live if sys.stderr.isatty() else _Lines)(answer.number, kind) as view:
         while True:
             left_s = max(0.0, deadline - loop.time())
@@ -46,7 +49,10 @@ async def wait_for(
                 view.say(words)
             if ended or left_s <= LOOK_S:
                 return ended[0] if ended else None
-            view.show(await connection.job(answer.id))
+            job = await connection.job(answer.id)
+            view.show(job)
+            if words := await reason.news(job):
+                view.say(words)
 
 
 class _Log:
@@ -66,6 +72,32 @@ class _Log:
             self._after, more = page.after, page.more
             for line in page.lines:
                 yield self._telling.in_words(line)
+
+
+class _Reason:
+    """Why a job is not given to a worker, once it has been ready for `STUCK_S`."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._look_at: float | None = None
+        self._last = ""
+
+    async def news(self, job: Job) -> str:
+        """What `longshore why` says, if that is news; that a number in it changed is none."""
+        if job.state is not JobState.READY:
+            self._look_at = None
+            return ""
+        now = asyncio.get_running_loop().time()
+        if self._look_at is None:
+            self._look_at = now + STUCK_S
+        if now < self._look_at:
+            return ""
+        self._look_at = now + STUCK_S
+        answer = await self._connection.why(job.id)
+        if answer.state != JobState.READY.value:
+            return ""
+        said, self._last = self._last, _NUMBER.sub("", answer.why)
+        return why_line(answer) if self._last != said else ""
 
 
 class _Lines:

@@ -12,6 +12,7 @@ from tests.unit.cli.conftest import ScriptedDispatcher
 from tests.unit.cli.test_commands import ID, accept, job
 from tests.unit.cli.test_watching import Terminal
 
+from longshore.cli import waiting
 from longshore.client import logs as client_logs
 from longshore.core.values import pack
 from longshore.errors import Unavailable
@@ -130,6 +131,36 @@ def test_on_a_terminal_the_log_is_above_a_bar_and_the_bar_is_gone_at_the_end(
     assert "one\\x1b[31m" in shown
     assert shown.index("one") < shown.index("two")
     assert shown.rstrip().endswith("\x1b[2K"), "the bar's line is erased"
+
+
+def test_a_wait_says_why_a_job_stays_ready_and_again_only_when_that_changes(
+    dispatcher: ScriptedDispatcher, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "STUCK_S", 0)
+    reasons = iter(["all busy; 12 jobs before it", "all busy; 9 jobs before it", "queue is paused"])
+    dispatcher.answers[m.Submit] = accept
+    dispatcher.answers[m.Wait] = ends_at(4, SUCCEEDED)
+    dispatcher.answers[m.Show] = job(state=S.READY)
+    dispatcher.answers[m.Why] = lambda request: m.WhyAnswer(ID, 42, "ready", next(reasons))
+    assert dispatcher.run(*SUBMIT) == 0
+    printed = capsys.readouterr()
+    assert printed.out == '"done"\n'
+    assert printed.err.splitlines()[1:] == [
+        "job 42: ready",
+        "job 42 (ready): all busy; 12 jobs before it",
+        "job 42 (ready): queue is paused",
+    ]
+
+
+def test_a_wait_does_not_ask_why_of_a_job_that_was_ready_for_a_moment_or_runs(
+    dispatcher: ScriptedDispatcher,
+) -> None:
+    looks = iter([job(state=S.READY), job(state=S.RUNNING), job(state=S.READY)])
+    dispatcher.answers[m.Submit] = accept
+    dispatcher.answers[m.Wait] = ends_at(4, SUCCEEDED)
+    dispatcher.answers[m.Show] = lambda request: next(looks)
+    assert dispatcher.run(*SUBMIT) == 0
+    assert not [request for request in dispatcher.asked if isinstance(request, m.Why)]
 
 
 def test_no_dispatcher_any_more_says_that_the_job_goes_on(
