@@ -95,7 +95,13 @@ class Worker:
         try:
             for executor in self._executors.values():
                 await executor.open()
-            self._session = w.WorkerSession(self._ready(), self._patience())
+            ready = self._ready()
+            if not ready.kinds:
+                log.warning(
+                    "the app declares no jobs (0 kinds), so this worker is given none: the module "
+                    "with its @app.job functions is probably not imported where the app is made"
+                )
+            self._session = w.WorkerSession(ready, self._patience())
             self._open_link()
             measuring = asyncio.create_task(self._keep_measuring())
             await self._draining.wait()
