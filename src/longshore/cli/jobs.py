@@ -10,7 +10,7 @@ import click
 
 from longshore.cli import completing, jsonable
 from longshore.cli.finding import parse_since, worker_id, worker_names
-from longshore.cli.options import ask, client_options, examples
+from longshore.cli.options import Whole, ask, client_options, examples
 from longshore.cli.show import View, job_view, jobs_table, note, print_json, print_text, why_line
 from longshore.cli.watching import Shown, show, watch_options
 from longshore.client.connection import Connection, Ref
@@ -82,7 +82,7 @@ def _one(context: click.Context, parameter: click.Parameter, value: str) -> Ref:
 @click.option("--before", type=int, metavar="NUMBER", help="Only jobs with a lower number.")
 @click.option(
     "--limit",
-    type=click.IntRange(1, 1000),
+    type=Whole(1, 1000),
     metavar="N",
     default=50,
     help="At most so many (50); up to 1000.",

@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from longshore.cli import jsonable
-from longshore.cli.options import ask, client_options, examples
+from longshore.cli.options import Whole, ask, client_options, examples
 from longshore.cli.show import note, print_json, print_text
 from longshore.client.connection import Connection, Ref
 from longshore.client.logs import read_logs
@@ -31,9 +31,7 @@ def _one(context: click.Context, parameter: click.Parameter, value: str) -> Ref:
 )
 @click.argument("ref", callback=_one)
 @click.option("--follow", "-f", is_flag=True, help="Go on until the job has ended.")
-@click.option(
-    "--attempt", type=click.IntRange(min=1), metavar="N", help="Only what this attempt said."
-)
+@click.option("--attempt", type=Whole(min=1), metavar="N", help="Only what this attempt said.")
 @client_options
 @click.pass_context
 def logs(
@@ -48,16 +46,25 @@ def logs(
     """
     as_json: bool = given["as_json"]
 
-    async def read(connection: Connection) -> int:
+    async def read(connection: Connection) -> None:
         if as_json and not follow:
             lines = [line async for line in read_logs(connection, ref, attempt)]
             print_json([jsonable.plain(line) for line in lines])
-            return 1
-        return await _print(connection, ref, attempt, follow=follow, as_json=as_json)
+        elif not await _print(connection, ref, attempt, follow=follow, as_json=as_json):
+            note(await _why_nothing(connection, ref, attempt))
 
-    if not ask(context, given, read):
-        of = "it" if attempt is None else f"attempt {attempt}"
-        note(f"job {ref} has no log: {of} said nothing that was kept")
+    ask(context, given, read)
+
+
+async def _why_nothing(connection: Connection, ref: Ref, attempt: int | None) -> str:
+    """Why there is nothing to show of a job, or of one of its attempts."""
+    if attempt is None:
+        return f"job {ref} has no log: it said nothing that was kept"
+    last = (await connection.job(ref)).attempt
+    if attempt <= last:
+        return f"job {ref} has no log: attempt {attempt} said nothing that was kept"
+    had = f"it had {last:,} attempt{'' if last == 1 else 's'}" if last else "it did not run yet"
+    return f"job {ref} has no attempt {attempt}: {had}"
 
 
 async def _print(

@@ -115,15 +115,17 @@ for _command in (
 
 def execute(arguments: Sequence[str], shell: Shell | None = None) -> int:
     """Runs one command and answers its exit code; whatever goes wrong is said in one line."""
+    if list(arguments[:1]) in ([], ["help"]):
+        arguments = [*arguments[1:], "--help"]
     try:
         code = cli.main(
-            list(arguments) or ["--help"],
+            list(arguments),
             prog_name="longshore",
             standalone_mode=False,
             obj=shell or Shell(),
         )
     except click.ClickException as error:
-        note(f"error: {_usage(error)}")
+        note(f"error: {_usage(error, arguments)}")
         return InvalidInput.exit_code
     except AppError as error:
         note(f"error: {error}")
@@ -138,10 +140,24 @@ def execute(arguments: Sequence[str], shell: Shell | None = None) -> int:
     return code if isinstance(code, int) else 0
 
 
-def _usage(error: click.ClickException) -> str:
+def _usage(error: click.ClickException, arguments: Sequence[str]) -> str:
+    """What is wrong with a command line, and which help to read."""
     said = " ".join(error.format_message().split()).rstrip(".")
     context = error.ctx if isinstance(error, click.UsageError) else None
-    return f"{said}; see `{context.command_path if context else 'longshore'} --help`"
+    if isinstance(error, click.NoSuchOption) and (meant := _begun(error)):
+        said = f"{error.message.rstrip('.')} (nearest: {', '.join(map(repr, meant))})"
+    if context is not None:
+        path = context.command_path
+    else:  # an option without its value: then the error does not say of which command
+        path = " ".join(["longshore", *(word for word in arguments[:1] if word in cli.commands)])
+    return f"{said}; see `{path} --help`"
+
+
+def _begun(error: click.NoSuchOption) -> list[str]:
+    """The options that begin as the one which is not there."""
+    parameters = error.ctx.command.params if error.ctx else []
+    names = [name for parameter in parameters for name in parameter.opts]
+    return [name for name in names if name.startswith(error.option_name)]
 
 
 def _unheard() -> int:

@@ -51,6 +51,20 @@ def ask(
     return asyncio.run(conversation())
 
 
+class Whole(click.IntRange):
+    """A whole number between bounds; any other text is told what they are."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number."""
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter:
+            bounds = (
+                f", {self.min} or more" if self.max is None else f" from {self.min} to {self.max}"
+            )
+            self.fail(f"'{value}' is not a whole number{bounds}", param, ctx)
+
+
 def config_options(command: Decorated) -> Decorated:
     """Adds --config and --set."""
     command = click.option(

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from longshore.cli.options import ask, client_options, examples
+from longshore.cli.options import Whole, ask, client_options, examples
 from longshore.cli.show import print_json, print_text
 from longshore.client.config import parse_seconds
 from longshore.core.lifecycle import TERMINAL
@@ -48,9 +48,7 @@ def _age(context: click.Context, parameter: click.Parameter, text: str | None) -
     help=f"Only jobs that ended so: {', '.join(sorted(TERMINAL))}; may be repeated.",
 )
 @click.option("--older-than", metavar="AGE", callback=_age, help="Those that ended so long ago.")
-@click.option(
-    "--keep", type=click.IntRange(0), metavar="N", help="All but the newest N of each state."
-)
+@click.option("--keep", type=Whole(0), metavar="N", help="All but the newest N of each state.")
 @click.option("--dry-run", is_flag=True, help="Remove nothing; say what would be removed.")
 @client_options
 @click.pass_context

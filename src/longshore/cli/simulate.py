@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from longshore.cli.options import examples, json_option
+from longshore.cli.options import Whole, examples, json_option
 from longshore.cli.show import json_line, print_text
 
 if TYPE_CHECKING:
@@ -23,10 +23,10 @@ BROKEN = 1
         "longshore simulate --seed 42",
     ),
 )
-@click.option("--seed", type=click.IntRange(0), metavar="N", help="Run this seed alone.")
+@click.option("--seed", type=Whole(0), metavar="N", help="Run this seed alone.")
 @click.option(
     "--seeds",
-    type=click.IntRange(1),
+    type=Whole(1),
     default=100,
     metavar="COUNT",
     help="How many; 100 if not said.",
@@ -34,7 +34,7 @@ BROKEN = 1
 @click.option(
     "--from",
     "first",
-    type=click.IntRange(0),
+    type=Whole(0),
     default=1,
     metavar="N",
     help="The first one; 1 if not said.",

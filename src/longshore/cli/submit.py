@@ -14,7 +14,7 @@ import msgspec
 from msgspec import structs
 
 from longshore.cli import completing, jsonable
-from longshore.cli.options import ask, client_options, examples
+from longshore.cli.options import Whole, ask, client_options, examples
 from longshore.cli.show import error_line, note, print_json, print_text
 from longshore.cli.waiting import wait_for
 from longshore.client.app import fresh_id
@@ -82,7 +82,7 @@ def _moment(
 @click.option("--target", metavar="NAME", help="What machine it needs, like linux-x86_64.")
 @click.option(
     "--priority",
-    type=click.IntRange(-32768, 32767),
+    type=Whole(-32768, 32767),
     metavar="N",
     help="Higher goes first; -32768 to 32767.",
 )
@@ -98,7 +98,7 @@ def _moment(
 )
 @click.option(
     "--retries",
-    type=click.IntRange(0, MAX_ATTEMPTS - 1),
+    type=Whole(0, MAX_ATTEMPTS - 1),
     metavar="N",
     help="How often to try again if it fails.",
 )

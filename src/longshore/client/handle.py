@@ -276,6 +276,8 @@ async def _last_look(access: Access, waiting: Collection[UUID]) -> tuple[Ended, 
 
 def _not_finished(count: int) -> NotFinished:
     return NotFinished(
-        f"{count:,} jobs have not ended within the time given; they go on, and can be "
+        "1 job has not ended within the time given; it goes on, and can be waited for again"
+        if count == 1
+        else f"{count:,} jobs have not ended within the time given; they go on, and can be "
         "waited for again"
     )

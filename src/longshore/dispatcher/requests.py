@@ -223,7 +223,7 @@ class Requests:
             elif strict:
                 raise UnknownKind(
                     f"no worker serves kind '{job.kind}'{nearest(job.kind, kinds)}; "
-                    "start one, or submit without strict and it waits for one"
+                    "start one, or leave out strict (--strict) and it waits for one"
                 )
         except LongshoreError as error:
             return error

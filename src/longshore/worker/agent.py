@@ -156,9 +156,9 @@ class Worker:
         self._session.drain(self._clock.now())
         if running := len(self._session.running):
             log.info(
-                "draining: %d running jobs have %g s to finish, then they are handed back; "
-                "a second signal hands them back now",
-                running,
+                "draining: %s %g s to finish before being handed back; a second signal hands "
+                "back now",
+                "1 running job has" if running == 1 else f"{running} running jobs have",
                 self._settings.drain_s,
             )
         for backlog in self._backlog.values():
@@ -166,7 +166,8 @@ class Worker:
                 self._hand_back(backlog.popleft().held)
         self._flush()
         if not await self._settles(self._settings.drain_s):
-            log.info("handing back %d running jobs", len(self._session.running))
+            running = len(self._session.running)
+            log.info("handing back %d running job%s", running, "" if running == 1 else "s")
             for attempt in self._session.running:
                 self._abort(attempt, ReportKind.RELEASED)
             if not await self._settles(self._settings.abort_grace_s + LEAVE_S):

@@ -230,7 +230,11 @@ def test_a_refused_submit_exits_as_its_error_says(
         ("submit add n=nan", "n=nan: JSON has no such number; if text is meant, quote it"),
         ("submit add n=-Infinity", "n=-Infinity: JSON has no such number"),
         ("submit add n=1e999", "n=1e999: number out of range"),
-        ("submit add --retries 1000000", "1000000 is not in the range 0<=x<=999999"),
+        ("submit add --retries 1000000", "'1000000' is not a whole number from 0 to 999999"),
+        ("submit add --priority high", "'high' is not a whole number from -32768 to 32767"),
+        ("logs 1 --attempt 0", "'0' is not a whole number, 1 or more"),
+        ("jobs --state", "requires an argument; see `longshore jobs --help`"),
+        ("submit add --prio 3", "'--prio' (nearest: '--priority'); see `longshore submit --help`"),
         ("jobs --since yesterday", "'yesterday' is neither a duration, like 30m or 2h, nor a time"),
         ("jobs --since 2026-01-31T12:00:00", "nor a time with its zone"),
         ("jobs --watch", "--watch draws on a terminal, and this is none; add --json"),
@@ -653,6 +657,16 @@ def test_every_command_explains_itself_with_examples(capsys: Captured) -> None:
         shown = capsys.readouterr().out
         assert "Example" in shown, command
         assert "--json" in shown, command
+
+
+def test_help_is_a_command_too(capsys: Captured) -> None:
+    for words, meant in (("help", "--help"), ("help jobs", "jobs --help")):
+        assert execute(meant.split()) == 0
+        shown = capsys.readouterr().out
+        assert execute(words.split()) == 0
+        assert capsys.readouterr().out == shown
+    assert execute(["help", "jbos"]) == 2
+    assert "No such command 'jbos' (nearest: 'jobs')" in capsys.readouterr().err
 
 
 def test_a_mistyped_command_is_told_with_the_nearest(capsys: Captured) -> None:

@@ -53,7 +53,7 @@ def test_nothing_to_remove_is_no_error(dispatcher: ScriptedDispatcher, capsys: C
         (["--older-than", "soon"], "'soon' is not an age, like 90s, 5m, 12h or 7d"),
         (["--older-than", "3"], "'3' has no unit; say what it counts: 3d (days), 3h (hours)"),
         (["--older-than", "0"], "'0' has no unit"),
-        (["--keep", "-1"], "-1 is not in the range"),
+        (["--keep", "-1"], "'-1' is not a whole number, 0 or more"),
     ],
 )
 def test_what_makes_no_sense_is_refused(

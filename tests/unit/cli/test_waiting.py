@@ -190,6 +190,24 @@ def test_following_ends_with_the_job_and_leaves_nothing_out(
     assert capsys.readouterr().out.splitlines() == said
 
 
+@pytest.mark.parametrize(
+    ("words", "had", "said"),
+    [
+        ([], 1, "job 42 has no log: it said nothing that was kept"),
+        (["--attempt", "1"], 1, "job 42 has no log: attempt 1 said nothing that was kept"),
+        (["--attempt", "7"], 1, "job 42 has no attempt 7: it had 1 attempt"),
+        (["--attempt", "7"], 3, "job 42 has no attempt 7: it had 3 attempts"),
+        (["--attempt", "1"], 0, "job 42 has no attempt 1: it did not run yet"),
+    ],
+)
+def test_a_log_of_nothing_says_why(
+    dispatcher: ScriptedDispatcher, capsys: Captured, words: list[str], had: int, said: str
+) -> None:
+    dispatcher.answers[m.Show] = job(attempt=had)
+    assert dispatcher.run("logs", "42", *words) == 0
+    assert capsys.readouterr().err == f"{said}\n"
+
+
 def test_following_one_attempt_ends_when_the_next_has_begun(
     dispatcher: ScriptedDispatcher, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -221,6 +221,9 @@ def test_jobs_that_take_too_long_are_counted(app: App, fake: FakeDispatcher) -> 
     fake.end(handles[0].id, packed(1))
     with pytest.raises(NotFinished, match="2 jobs have not ended"):
         app.wait_all(handles, timeout_s=0)
+    fake.end(handles[1].id, packed(1))
+    with pytest.raises(NotFinished, match="1 job has not ended within the time given; it goes on"):
+        app.wait_all(handles, timeout_s=0)
 
 
 def test_no_jobs_are_waited_for_without_a_word(app: App, fake: FakeDispatcher) -> None:

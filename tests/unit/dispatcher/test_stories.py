@@ -277,6 +277,7 @@ def test_an_unknown_kind_waits_and_strict_refuses_it() -> None:
         assert await client.why(job) == "no worker serves kind 'wrok' (nearest: 'work')"
         (answer,) = await client.submit(a_job(kind="wrok"), strict=True)
         assert answer.code == UnknownKind.code
+        assert "leave out strict (--strict) and it waits for one" in answer.message
 
     tell(story)
 
