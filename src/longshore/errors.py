@@ -10,7 +10,7 @@
     │   └── UnknownKind         strict submit of a kind that no worker serves
     ├── WouldBlock              a blocking call inside an event loop
     ├── Conflict                the same id, with another body
-    ├── NotFound                no such job, worker or queue
+    ├── NotFound                no such job or worker
     ├── WrongState              the job is not in a state that allows this
     ├── Unavailable             try again: nothing is wrong with the request
     │   ├── StoreUnavailable    the database does not answer
@@ -123,9 +123,9 @@ class Conflict(LongshoreError):
 
 
 class NotFound(LongshoreError, LookupError):
-    """There is no such job, worker or queue.
+    """There is no such job or worker.
 
-    Look at `longshore jobs`, `workers` or `queues`; ended jobs are removed after a while.
+    Look at `longshore jobs` or `workers`; ended jobs are removed after a while.
     """
 
     code = "not_found"

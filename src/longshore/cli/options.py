@@ -101,7 +101,7 @@ Exit codes of every command:
   0    done; with submit --wait, the job succeeded
   1    the job did not succeed, or something unexpected went wrong
   2    what was given cannot be accepted: arguments, settings, state, port
-  3    there is no such job, worker or queue
+  3    there is no such job or worker
   4    no dispatcher, or no store, answers: try again
   5    the outcome did not come within --within
   130  interrupted (Ctrl-C)
