@@ -125,7 +125,7 @@ def submit(context: click.Context, /, **given: Any) -> None:
 
     A VALUE is JSON if it parses as JSON, else text: n=1 is a number, n='"1"' is text, name=x is
     text. What the app declares for the kind (queue, target, priority, timeout, retries) holds
-    unless an option says otherwise, as long as a live worker serves it.
+    unless an option says otherwise, if a worker serves it or did until lately.
     """
     args = _arguments(given)
     if given["wait"] or given["within"] is not None:
