@@ -282,12 +282,20 @@ class App:
     async def results_async(
         self, handles: Iterable[Handle[R]], timeout_s: float | None = None
     ) -> AsyncGenerator[R, None]:
-        """The results in the order in which the jobs end; raises at the first that failed."""
+        """The results in the order in which the jobs end, if all of them succeed.
+
+        Raises at the first that did not, and then is over: the rest is not to be had from it.
+        Where jobs may fail, go through `as_ended_async` and ask each handle for its result.
+        """
         async for handle in as_ended_async(self._access, list(handles), timeout_s):
             yield await handle.result_async()
 
     def results(self, handles: Iterable[Handle[R]], timeout_s: float | None = None) -> Iterator[R]:
-        """The results in the order in which the jobs end; raises at the first that failed."""
+        """The results in the order in which the jobs end, if all of them succeed.
+
+        Raises at the first that did not, and then is over: the rest is not to be had from it.
+        Where jobs may fail, go through `as_ended` and ask each handle for its result.
+        """
         return self._access.iterate(self.results_async(handles, timeout_s))
 
     # closing

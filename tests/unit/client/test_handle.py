@@ -259,6 +259,20 @@ def test_a_failure_ends_the_results(app: App, fake: FakeDispatcher) -> None:
         list(app.results([handle]))
 
 
+def test_past_a_failure_the_other_results_are_had_from_their_handles(
+    app: App, fake: FakeDispatcher
+) -> None:
+    bad, good = submitted(app), submitted(app)
+    fake.end(bad.id, error=JobError(Reason.RAISED, "no route"))
+    results = app.results([bad, good])
+    with pytest.raises(JobFailed, match="no route"):
+        next(results)
+    assert list(results) == []
+    fake.end(good.id, packed(7))
+    assert set(app.as_ended([bad, good])) == {bad, good}
+    assert good.result() == Report(7)
+
+
 def test_handles_of_the_same_job_all_hear_of_it(app: App, fake: FakeDispatcher) -> None:
     first = submitted(app)
     second = app.handle(first.id)
