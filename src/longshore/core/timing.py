@@ -50,6 +50,15 @@ def settle_failure(
     return structs.replace(finish, outcome=Outcome.RETRIED, delay_s=delay_s)
 
 
+def settle_refused_retry(attempt: Claimed, error: JobError) -> Finish:
+    """A job that asked for a retry and has none left fails, and says why and what to do."""
+    retries = attempt.options.retry.attempts - 1
+    had = f"its retries ({retries:,}) are used up" if retries else "it was given none"
+    advice = f"it asked for a retry, but {had}; give it more with @app.job(retries=…)"
+    error = structs.replace(error, message=f"{error.message} ({advice})".lstrip())
+    return Finish(attempt.id, attempt.token, Outcome.FAILED, error=error, info=summary(error))
+
+
 def settle_crash(attempt: Claimed, error: JobError, crash_limit: int) -> Finish:
     """An attempt that took its process down is tried again until it is plainly poisonous."""
     if attempt.crashes + 1 < crash_limit:

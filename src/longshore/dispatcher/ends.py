@@ -9,7 +9,12 @@ from random import Random
 from msgspec import structs
 
 from longshore.core.lifecycle import TERMINAL
-from longshore.core.timing import settle_crash, settle_failure, settle_snooze
+from longshore.core.timing import (
+    settle_crash,
+    settle_failure,
+    settle_refused_retry,
+    settle_snooze,
+)
 from longshore.dispatcher.pulse import Alarm
 from longshore.dispatcher.pump import Pump
 from longshore.dispatcher.settings import DispatcherSettings
@@ -31,6 +36,7 @@ from longshore.wire.messages import Ack, Attempt, Report, ReportKind
 Acknowledge = Callable[[Attendance, Ack], None]
 
 _UNEXPLAINED = JobError(Reason.RAISED, "the worker gave no reason")
+_ASKED = "longshore.Retry"
 
 
 class Decisions:
@@ -84,7 +90,16 @@ class Decisions:
         finish = settle_failure(claimed, error, self._random.random(), final=report.final)
         if finish.outcome is Outcome.RETRIED and report.retry_after_s is not None:
             return structs.replace(finish, delay_s=max(0.0, report.retry_after_s))
+        if finish.outcome is Outcome.FAILED and _asks_for_a_retry(error, report):
+            return settle_refused_retry(claimed, error)
         return finish
+
+
+def _asks_for_a_retry(error: JobError, report: Report) -> bool:
+    """Whether the job's code itself said that it is to be tried again."""
+    if report.final or error.reason is not Reason.RAISED:
+        return False
+    return report.retry_after_s is not None or error.type == _ASKED
 
 
 class Ends:

@@ -13,6 +13,7 @@ from longshore.core.timing import (
     backoff_s,
     settle_crash,
     settle_failure,
+    settle_refused_retry,
     settle_snooze,
     summary,
 )
@@ -46,6 +47,18 @@ def test_a_failure_is_retried_while_attempts_are_left() -> None:
 
 def test_the_last_attempts_failure_fails_the_job() -> None:
     assert settle_failure(attempt(failures=2), RAISED, 0.5).outcome is Outcome.FAILED
+
+
+@pytest.mark.parametrize(
+    ("attempts", "had"), [(1, "it was given none"), (3, "its retries (2) are used up")]
+)
+def test_a_retry_that_was_asked_for_in_vain_says_so(attempts: int, had: str) -> None:
+    later = JobError(Reason.RAISED, "later", "longshore.Retry", "Traceback …")
+    finish = settle_refused_retry(attempt(attempts=attempts, failures=attempts - 1), later)
+    said = f"later (it asked for a retry, but {had}; give it more with @app.job(retries=…))"
+    assert finish.outcome is Outcome.FAILED
+    assert finish.error == structs.replace(later, message=said)
+    assert finish.info == f"longshore.Retry: {said}"
 
 
 @pytest.mark.parametrize("reason", [Reason.INVALID_ARGUMENTS, Reason.INVALID_RESULT])

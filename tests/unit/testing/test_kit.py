@@ -133,6 +133,24 @@ def test_what_a_failed_job_submits_is_not_submitted_and_its_backoff_passes() -> 
         assert kit.submitted(note) == []
 
 
+def test_a_job_that_asks_for_a_retry_and_has_none_says_what_to_give_it() -> None:
+    harbour = longshore.App("harbour")
+
+    @harbour.job
+    def wait_for_tide(after_s: float | None) -> None:
+        raise longshore.Retry("later", after_s=after_s)
+
+    with run_inline(harbour) as kit:
+        handles = [wait_for_tide.submit(after_s) for after_s in (5, None)]
+        kit.drain()
+        for handle in handles:
+            with pytest.raises(
+                JobFailed, match=r"given none; give it more with @app\.job\(retries=…\)"
+            ):
+                handle.result()
+            assert "asked for a retry" in handle.job().history[-1].info
+
+
 def test_a_snoozed_job_is_run_again_after_its_time_and_costs_no_retry() -> None:
     with run_inline(app) as kit:
         handle, before = wait.submit(), kit.now
