@@ -16,10 +16,10 @@ from longshore.client.connection import Connection, Ref
 from longshore.client.credentials import calling_with
 from longshore.client.decorator import Decorator
 from longshore.client.enqueue import enqueue_calls, enqueue_calls_async
-from longshore.client.handle import Handle, all_ended_async, as_ended_async
+from longshore.client.handle import Handle, all_ended_async, as_ended_async, handles_of
 from longshore.client.handler import FunctionHandler, Isolation
-from longshore.client.hooks import Hooks
-from longshore.client.kind import AnyKind, Call, Kind, SubmitOptions, Terms
+from longshore.client.hooks import Hooks, without_brackets
+from longshore.client.kind import AnyKind, Call, Kind, SubmitOptions, Terms, calls_of
 from longshore.core import values
 from longshore.core.limits import check_name
 from longshore.errors import AppError, InvalidArguments, from_code
@@ -105,6 +105,7 @@ class App:
 
     # around jobs
 
+    @without_brackets
     def resource(self, function: F) -> F:
         """Declares what worker processes open once and give to jobs; see docs/workers.md.
 
@@ -114,16 +115,19 @@ class App:
         self._hooks.add_resource(function)
         return function
 
+    @without_brackets
     def on_start(self, function: F) -> F:
         """Declares what a worker process does once before its first job; async or not."""
         self._hooks.add_start(function)
         return function
 
+    @without_brackets
     def on_stop(self, function: F) -> F:
         """Declares what a worker process does at its orderly end; async or not."""
         self._hooks.add_stop(function)
         return function
 
+    @without_brackets
     def middleware(self, function: F) -> F:
         """Declares what goes around every job: `async def` around async jobs, `def` around others.
 
@@ -151,7 +155,7 @@ class App:
 
         Raises if any is refused, and says how many were: the others are accepted all the same.
         """
-        calls = list(calls)
+        calls = calls_of(calls)
         jobs = [call.submission for call in calls]
         answers = await self._access.connection().submit(jobs, strict)
         _raise_refused(answers)
@@ -226,13 +230,13 @@ class App:
         self, connection: object, calls: Iterable[Call[R]], *, notify: bool = False
     ) -> list[Handle[R]]:
         """Enqueues many jobs as `enqueue_async` does one."""
-        return await enqueue_calls_async(self._access, connection, list(calls), notify=notify)
+        return await enqueue_calls_async(self._access, connection, calls_of(calls), notify=notify)
 
     def enqueue_many(
         self, connection: object, calls: Iterable[Call[R]], *, notify: bool = False
     ) -> list[Handle[R]]:
         """Enqueues many jobs as `enqueue` does one."""
-        return enqueue_calls(self._access, connection, list(calls), notify=notify)
+        return enqueue_calls(self._access, connection, calls_of(calls), notify=notify)
 
     async def handle_async(self, ref: Ref | str) -> Handle[Any]:
         """The handle of a job submitted elsewhere, by its id or number, as text too."""
@@ -258,8 +262,7 @@ class App:
         self, handles: Iterable[Handle[Any]], timeout_s: float | None = None
     ) -> list[JobState]:
         """The states the jobs ended in, once all have; `NotFinished` if that takes too long."""
-        handles = list(handles)
-        return await all_ended_async(self._access, handles, timeout_s)
+        return await all_ended_async(self._access, handles_of(handles), timeout_s)
 
     def wait_all(
         self, handles: Iterable[Handle[Any]], timeout_s: float | None = None
@@ -271,7 +274,7 @@ class App:
         self, handles: Iterable[Handle[R]], timeout_s: float | None = None
     ) -> AsyncGenerator[Handle[R], None]:
         """The handles in the order in which their jobs end; their results are there at once."""
-        return as_ended_async(self._access, list(handles), timeout_s)
+        return as_ended_async(self._access, handles_of(handles), timeout_s)
 
     def as_ended(
         self, handles: Iterable[Handle[R]], timeout_s: float | None = None
@@ -287,7 +290,7 @@ class App:
         Raises at the first that did not, and then is over: the rest is not to be had from it.
         Where jobs may fail, go through `as_ended_async` and ask each handle for its result.
         """
-        async for handle in as_ended_async(self._access, list(handles), timeout_s):
+        async for handle in as_ended_async(self._access, handles_of(handles), timeout_s):
             yield await handle.result_async()
 
     def results(self, handles: Iterable[Handle[R]], timeout_s: float | None = None) -> Iterator[R]:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from longshore.client.access import Access
 from longshore.client.handle import Handle
 from longshore.client.kind import Call
-from longshore.errors import InvalidInput, from_code
+from longshore.errors import from_code
 from longshore.model.job import Refused
 from longshore.store.postgres_borrowed import talk, talk_async
 from longshore.store.postgres_columns import Answer
@@ -45,9 +45,6 @@ async def enqueue_many_async(access: Access, calls: Sequence[Call[R]]) -> list[H
 
 
 def _conversation(calls: Sequence[Call[Any]], notify: bool) -> Conversation:
-    for call in calls:
-        if not isinstance(call, Call):
-            raise InvalidInput(f"{call!r} is not a call; give what job.call(…) makes")
     return enqueue([call.submission for call in calls], notify=notify)
 
 

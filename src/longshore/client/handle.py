@@ -16,6 +16,7 @@ from longshore.client.connection import all_of
 from longshore.client.logs import read_logs
 from longshore.client.outcomes import MAX_IDS, REQUESTS_IN_FLIGHT, look_for
 from longshore.errors import (
+    InvalidInput,
     JobCancelled,
     JobFailed,
     JobUnsuccessful,
@@ -191,6 +192,20 @@ def unsuccessful(who: str, ended: Ended) -> JobUnsuccessful:
         type=error.type,
         traceback=error.traceback,
     )
+
+
+def handles_of(handles: Iterable[Handle[R]]) -> list[Handle[R]]:
+    """The handles, if that is what was given; `InvalidInput` says what to give instead."""
+    if not isinstance(handles, Iterable):
+        raise InvalidInput(f"{handles!r} is not a list of handles; give a list, like [handle]")
+    found = list(handles)
+    for handle in found:
+        if not isinstance(handle, Handle):
+            raise InvalidInput(
+                f"{handle!r} is not a handle; give what submit(…), or app.handle(…) for an id or a "
+                "number, gives"
+            )
+    return found
 
 
 async def as_ended_async(

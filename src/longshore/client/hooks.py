@@ -22,7 +22,7 @@ from contextlib import (
     asynccontextmanager,
     contextmanager,
 )
-from typing import Any, Final
+from typing import Any, Final, TypeVar, cast
 
 from longshore.errors import AppError, WrongState
 from longshore.executors.context import current
@@ -31,7 +31,21 @@ from longshore.executors.loading import told
 _log = logging.getLogger(__name__)
 
 Function = Callable[..., Any]
+D = TypeVar("D", bound=Function)
 _PLACES: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def without_brackets(declare: D) -> D:
+    """The same decorator; with brackets it says that it takes none."""
+
+    @functools.wraps(declare)
+    def checked(*args: Any, **options: Any) -> Any:
+        if len(args) < 2 and "function" not in options:
+            name = declare.__name__
+            raise AppError(f"@app.{name}(…) takes no options; write @app.{name}, without brackets")
+        return declare(*args, **options)
+
+    return cast(D, checked)
 
 
 class Hooks:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime
 from difflib import get_close_matches
 from typing import Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack
@@ -68,6 +68,8 @@ class Terms(Struct, frozen=True, kw_only=True):
             policy["attempts"] = _attempts(given.pop("retries"))
         if "labels" in given:
             given["labels"] = _labels(given["labels"])
+        _check_id(given.get("id"))
+        _check_run_at(given.get("run_at"))
         return structs.replace(self, retry=structs.replace(self.retry, **policy), **given)
 
     def for_submit(self, given: SubmitOptions) -> Terms:
@@ -128,13 +130,28 @@ def _listed(names: Collection[str]) -> str:
 
 def _attempts(retries: object) -> object:
     """A job that may be retried n times is attempted once more than that."""
-    return retries + 1 if isinstance(retries, int) and not isinstance(retries, bool) else retries
+    if isinstance(retries, bool):  # which Python takes for 0 or 1
+        raise InvalidInput(f"retries is {retries}; give a whole number, like retries=3")
+    return retries + 1 if isinstance(retries, int) else retries
 
 
 def _labels(labels: object) -> tuple[object, ...]:
     if isinstance(labels, str) or not isinstance(labels, Sequence):
         raise InvalidInput(f"labels is {labels!r}; give a list of texts")
     return tuple(labels)
+
+
+def _check_id(id: object) -> None:
+    if not isinstance(id, UUID | None):
+        raise InvalidInput(f"id is {id!r}; give a uuid.UUID, like uuid.uuid4(), or leave it out")
+
+
+def _check_run_at(run_at: object) -> None:
+    if not isinstance(run_at, datetime | None):
+        raise InvalidInput(
+            f"run_at is {run_at!r}; give an aware datetime, like "
+            "datetime.now(UTC) + timedelta(hours=1), or delay_s=…"
+        )
 
 
 class Call(Generic[R]):
@@ -232,3 +249,17 @@ class Kind(Generic[P, R, Q, C]):
 
 
 AnyKind = Kind[..., Any, ..., Any]
+
+
+def calls_of(calls: Iterable[Call[R]]) -> list[Call[R]]:
+    """The calls, if that is what was given; `InvalidInput` says what to give instead."""
+    if not isinstance(calls, Iterable):
+        raise InvalidInput(f"{calls!r} is not a list of calls; give a list, like [job.call(…)]")
+    found = list(calls)
+    for call in found:
+        if isinstance(call, Kind):
+            name = call.__name__
+            raise InvalidInput(f"{call!r} is not a call; give what {name}.call(…) makes")
+        if not isinstance(call, Call):
+            raise InvalidInput(f"{call!r} is not a call; give what job.call(…) makes")
+    return found

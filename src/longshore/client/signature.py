@@ -167,7 +167,13 @@ class Signature:
         return "" if unknown is None else nearest(unknown, self._named.keys() - kwargs.keys())
 
     def _usage(self) -> str:
-        return f"it takes {self._signature}"
+        return f"it takes {self._signature}{self._forgotten_context()}"
+
+    def _forgotten_context(self) -> str:
+        parameter = self._named.get(CONTEXT_PARAMETER)
+        if parameter is None or parameter.annotation is not inspect.Parameter.empty:
+            return ""
+        return f". To be given the job's context, annotate {CONTEXT_PARAMETER}: longshore.Context"
 
 
 def _parameters(kind: str, function: Callable[..., object]) -> list[inspect.Parameter]:

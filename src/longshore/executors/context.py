@@ -61,9 +61,15 @@ class Retry(Exception):
             raise InvalidInput("Retry(after=…, after_s=…): give one of the two")
         if after is not None:
             after_s = after.total_seconds() if isinstance(after, timedelta) else after
-        if after_s is not None and not 0 <= after_s < float("inf"):
-            raise InvalidInput(f"Retry(after={after_s}): give a number of seconds, 0 or more")
+        if after_s is not None and not _is_a_time(after_s):
+            raise InvalidInput(
+                f"Retry(after={after_s!r}): give a number of seconds, 0 or more, or a timedelta"
+            )
         self.after_s = None if after_s is None else float(after_s)
+
+
+def _is_a_time(seconds: object) -> bool:
+    return isinstance(seconds, int | float) and 0 <= seconds < float("inf")
 
 
 class Snooze(Exception):
@@ -267,7 +273,8 @@ def current() -> Context:
     if context is None:
         raise WrongState(
             "there is no current job here: call current() from a job's own code (a thread started "
-            "by hand does not know its job; pass the context on to it)"
+            "by hand does not know its job; pass the context on to it). To try a job without a "
+            "worker, do not call it but submit it within longshore.testing.run_inline(app)"
         )
     return context
 

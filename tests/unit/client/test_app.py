@@ -247,6 +247,26 @@ async def test_many_jobs_are_submitted_without_blocking(app: App) -> None:
     await app.close_async()
 
 
+def test_what_is_no_list_of_calls_is_refused_with_what_to_give(app: App) -> None:
+    job: Any = app.job(add)
+    with pytest.raises(InvalidInput, match=r"<Kind add> is not a call; give what add\.call\("):
+        app.submit_many([job])
+    with pytest.raises(InvalidInput, match=r"is not a list of calls; give a list, like \[job"):
+        app.submit_many(job.call(1))
+    with pytest.raises(InvalidInput, match=r"^7 is not a call"):
+        app.enqueue_many(object(), [7])  # type: ignore[arg-type]
+
+
+def test_an_option_of_another_type_is_refused_before_it_is_sent(app: App) -> None:
+    job: Any = app.job(add)
+    with pytest.raises(InvalidInput, match="run_at is 'tomorrow'; give an aware datetime"):
+        job.options(run_at="tomorrow")
+    with pytest.raises(InvalidInput, match="retries is True; give a whole number"):
+        job.options(retries=True)
+    with pytest.raises(InvalidInput, match=r"id is 'abc'; give a uuid\.UUID"):
+        job.options(id="abc")
+
+
 def test_a_refused_job_raises_what_it_was_refused_for(app: App, fake: FakeDispatcher) -> None:
     fake.replies[messages.Submit] = lambda request: [
         messages.SubmitAnswer(job.id, code="conflict", message="another body")

@@ -13,6 +13,7 @@ from longshore import App, Handle
 from longshore.client import handle as handle_module
 from longshore.core import values
 from longshore.errors import (
+    InvalidInput,
     JobCancelled,
     JobFailed,
     JobUnsuccessful,
@@ -271,6 +272,16 @@ def test_past_a_failure_the_other_results_are_had_from_their_handles(
     fake.end(good.id, packed(7))
     assert set(app.as_ended([bad, good])) == {bad, good}
     assert good.result() == Report(7)
+
+
+def test_what_is_no_list_of_handles_is_refused_with_what_to_give(app: App) -> None:
+    one: Any = submitted(app)
+    odd: Any = [1]
+    for wait in (app.results, app.as_ended, app.wait_all):
+        with pytest.raises(InvalidInput, match=r"^1 is not a handle; give what submit\("):
+            list(wait(odd))
+        with pytest.raises(InvalidInput, match="is not a list of handles; give a list"):
+            list(wait(one))
 
 
 def test_handles_of_the_same_job_all_hear_of_it(app: App, fake: FakeDispatcher) -> None:

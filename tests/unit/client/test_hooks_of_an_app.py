@@ -110,3 +110,12 @@ def test_what_cannot_work_is_refused_where_it_is_declared(
 ) -> None:
     with pytest.raises(AppError, match=message):
         getattr(longshore.App("shop"), declare)(function)
+
+
+@pytest.mark.parametrize("declare", ["resource", "on_start", "on_stop", "middleware"])
+def test_brackets_that_are_too_many_are_told(declare: str) -> None:
+    app = longshore.App("shop")
+    with pytest.raises(AppError, match=rf"write @app\.{declare}, without brackets"):
+        getattr(app, declare)()
+    with pytest.raises(AppError, match=rf"@app\.{declare}\(…\) takes no options"):
+        getattr(app, declare)(order=1)

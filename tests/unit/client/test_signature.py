@@ -234,3 +234,16 @@ def test_a_result_that_is_not_what_was_annotated_is_an_error_and_not_passed_off(
 def test_a_mistyped_parameter_is_told_with_the_nearest_one() -> None:
     with pytest.raises(InvalidArguments, match=r"'trys' \(nearest: 'tries'\); it takes \(url: str"):
         packed("http://a", trys=2)
+
+
+def test_a_context_without_its_annotation_is_told_where_it_is_missed() -> None:
+    def resize(ctx, width: int) -> None:  # type: ignore[no-untyped-def]
+        ...
+
+    advice = r"missing a required argument: 'ctx'.*annotate ctx: longshore\.Context"
+    signature = Signature("resize", resize)
+    with pytest.raises(InvalidArguments, match=advice):
+        signature.pack((), {"width": 3})
+    with pytest.raises(InvalidArguments, match=advice):
+        signature.bind(values.pack({"width": 3}, "it"))
+    assert signature.bind(signature.pack((1, 2), {})) == {"ctx": 1, "width": 2}

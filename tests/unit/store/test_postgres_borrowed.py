@@ -259,7 +259,7 @@ async def test_a_pool_is_no_connection(postgres_url: str) -> None:
 
 
 def test_a_kind_is_no_call() -> None:
-    with pytest.raises(InvalidInput, match=r"<Kind work> is not a call; give what job.call"):
+    with pytest.raises(InvalidInput, match=r"<Kind work> is not a call; give what work.call"):
         app.enqueue(object(), work)  # type: ignore[arg-type]
 
 
