@@ -201,7 +201,7 @@ class App:
         if kind in self._kinds:
             return self._kinds[kind].options(**options).call(**given)
         check_name("kind", kind)
-        packed = values.pack(given, f"the arguments of job '{kind}'")
+        packed = values.pack_arguments(given, kind)
         told = await self._access.connection().kind(kind)
         terms = Terms.of_kind(told).for_submit(options)
         submission = terms.submission(terms.id or self._new_id(), kind, packed)

@@ -80,7 +80,7 @@ class Signature:
     def pack(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> bytes:
         """The arguments of a call as they are stored; `InvalidArguments` if they do not fit."""
         given = self._bind(args, kwargs)
-        data = values.pack(given, f"the arguments of job '{self.kind}'")
+        data = values.pack_arguments(given, self.kind)
         self._convert_all(values.unpack(data))
         return data
 

@@ -40,12 +40,23 @@ def pack(value: Any, what: str, limit: int = MAX_VALUE_BYTES) -> bytes:
     except (TypeError, ValueError) as error:
         raise NotSerialisable(
             f"{what} cannot be stored: {error}; use builtin types (numbers, text, bytes, lists, "
-            "maps with text keys), dataclasses, msgspec Structs or pydantic models"
+            "maps with text keys), dataclasses, msgspec Structs, pydantic models, datetimes, "
+            "dates, times, timedeltas, UUIDs, enums, sets or Decimals"
         ) from None
     # What came out is checked, not what went in: by now dataclasses and the like are builtins too.
     if type(value) not in _ALWAYS_SOUND:
         check(_decoder.decode(data), what)
     return within(data, what, limit)
+
+
+def pack_arguments(given: Mapping[str, Any], kind: str) -> bytes:
+    """The bytes of a job's arguments; an error names the one that cannot be stored."""
+    try:
+        return pack(given, f"the arguments of job '{kind}'")
+    except NotSerialisable:
+        for name, value in given.items():
+            pack(value, f"job '{kind}': argument '{name}'")
+        raise
 
 
 def within(data: bytes, what: str, limit: int = MAX_VALUE_BYTES) -> bytes:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longshore.core.values import pack, unpack
+from longshore.core.values import pack, pack_arguments, unpack
 from longshore.errors import NotSerialisable, TooLarge
 
 values = st.recursive(
@@ -79,3 +79,14 @@ def test_what_hides_in_a_dataclass_is_found() -> None:
 def test_too_large_names_the_limit_and_the_way_out() -> None:
     with pytest.raises(TooLarge, match=r"max_value_bytes \(10\); keep large data in a file"):
         pack("x" * 100, "the args", limit=10)
+
+
+@pytest.mark.parametrize("odd", [object(), [{"deep": object()}], 2**70, float("nan")])
+def test_of_arguments_the_one_that_cannot_be_stored_is_named(odd: object) -> None:
+    with pytest.raises(NotSerialisable, match=r"^job 'resize': argument 'path'"):
+        pack_arguments({"width": 3, "path": odd}, "resize")
+
+
+def test_what_can_be_stored_instead_is_listed() -> None:
+    with pytest.raises(NotSerialisable, match=r"datetimes, .* UUIDs, enums, sets or Decimals"):
+        pack(object(), "it")
