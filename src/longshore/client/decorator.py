@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
+from datetime import datetime
 from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 
 from msgspec import UNSET, UnsetType
 
 from longshore.client.handler import Isolation
 from longshore.client.kind import AnyKind, Kind, Terms
+from longshore.errors import AppError
 from longshore.executors.context import Context
 
 P = ParamSpec("P")
@@ -71,6 +73,10 @@ class Decorator:
         queue: str | UnsetType = UNSET,
         priority: int | UnsetType = UNSET,
         target: str | UnsetType = UNSET,
+        delay_s: float | UnsetType | None = UNSET,
+        run_at: datetime | UnsetType | None = UNSET,
+        unique_key: str | UnsetType | None = UNSET,
+        labels: Sequence[str] | UnsetType = UNSET,
     ) -> Decorator: ...
 
     def __call__(
@@ -83,6 +89,11 @@ class Decorator:
         **options: Any,
     ) -> Any:
         kind, isolation = kind or self._kind, isolation or self._isolation
+        if "id" in options:
+            raise AppError(
+                "job option 'id' is for a single submit, job.options(id=…).submit(…): declared, it "
+                "would make every submit the same job"
+            )
         terms = self._terms.but(**options)
         if function is UNSET:
             return Decorator(self._declare, kind, isolation, terms)

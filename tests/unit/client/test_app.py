@@ -307,6 +307,21 @@ def test_an_app_can_be_given_its_connection(fake: FakeDispatcher) -> None:
     assert len(fake.jobs) == 1
 
 
+def test_what_is_declared_of_every_submit_holds_unless_an_option_says_otherwise(app: App) -> None:
+    job = app.job(delay_s=60, unique_key="one", labels=["night"])(add)
+    sent = job.call(1).submission
+    assert (sent.delay_s, sent.unique_key, sent.options.labels) == (60, "one", ("night",))
+    assert job.options(delay_s=None).call(1).submission.delay_s is None
+    at = datetime(2040, 1, 1, tzinfo=UTC)
+    assert app.job(kind="later", run_at=at)(add).call(1).submission.run_at == at
+
+
+def test_an_id_is_not_declared(app: App) -> None:
+    declare: Any = app.job
+    with pytest.raises(AppError, match=r"'id' is for a single submit, job\.options\(id=…\)"):
+        declare(id=uuid4())
+
+
 # what workers run
 
 
