@@ -113,7 +113,7 @@ class Signature:
         except msgspec.ValidationError as error:
             raise InvalidInput(
                 f"job '{self.kind}' succeeded, but its result is not what its annotation says: "
-                f"{explain(error)}; the job's view (`handle.job().result`) has it as stored"
+                f"{explain(error)}; msgspec.msgpack.decode(handle.job().result) gives it as stored"
             ) from None
 
     # where it is run

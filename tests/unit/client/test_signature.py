@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import enum
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, NewType, TypedDict
 from uuid import UUID
 
 import msgspec
@@ -31,6 +33,23 @@ class Colour(enum.Enum):
 class Point:
     x: int
     y: float = 0.5
+
+
+@dataclass
+class Other:
+    z: int
+
+
+class Size(TypedDict):
+    width: int
+
+
+class Place(NamedTuple):
+    row: int
+    seat: int
+
+
+Weight = NewType("Weight", int)
 
 
 class Page(msgspec.Struct):
@@ -247,3 +266,39 @@ def test_a_context_without_its_annotation_is_told_where_it_is_missed() -> None:
     with pytest.raises(InvalidArguments, match=advice):
         signature.bind(values.pack({"width": 3}, "it"))
     assert signature.bind(signature.pack((1, 2), {})) == {"ctx": 1, "width": 2}
+
+
+def test_what_the_page_says_is_not_checked_passes_as_it_was_stored() -> None:
+    def unchecked(
+        a: Path, b: list[Path], c: Signature, d: Point | Other, e: str | bytes
+    ) -> None: ...
+
+    signature = Signature("unchecked", unchecked)
+    given = dict.fromkeys("abcde", 7)
+    assert signature.bind(signature.pack((), given)) == given
+
+
+@pytest.mark.parametrize(
+    "annotation",
+    [
+        None | bool | int | float | str,
+        bytes,
+        list[int],
+        tuple[int, ...],
+        set[int],
+        dict[str, int],
+        Sequence[int],
+        Mapping[str, int],
+        Literal["a"],
+        Size,
+        Place,
+        Weight,
+        Annotated[int, msgspec.Meta(ge=0)],
+    ],
+)
+def test_what_the_page_says_is_checked_is(annotation: Any) -> None:
+    def checked(value: object) -> None: ...
+
+    checked.__annotations__["value"] = annotation
+    with pytest.raises(InvalidArguments, match="argument 'value'"):
+        Signature("checked", checked).pack(([{"no": -1.5}],), {})
