@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -154,6 +155,32 @@ def test_a_worker_whose_hook_fails_says_so_and_takes_no_jobs(place: Place) -> No
     done = run("worker", "--app", "two:app", cwd=place.folder)
     assert done.returncode == 2
     assert "the start-up hook 'connect' of the app 'two' failed: OSError: no route" in done.stderr
+
+
+SLOW = """
+import os, pathlib, time, longshore
+
+app = longshore.App("slow")
+pathlib.Path("importing").write_text(f"{os.getpid()} ")
+time.sleep(1000)
+"""
+
+
+@pytest.mark.parametrize("role", ["up", "worker"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_stop_while_the_app_is_loaded_ends_all_of_it_at_once(
+    place: Place, role: str, number: signal.Signals
+) -> None:
+    (place.folder / "slow.py").write_text(SLOW)
+    listening = ("--backend", ANY, "--frontend", ANY) if role == "up" else ()
+    log = place.folder / "slow.log"
+    with Process(role, "--app", "slow:app", *listening, cwd=place.folder, log=log) as process:
+        importing = place.folder / "importing"
+        await_true(lambda: importing.exists() and importing.read_text()[-1:] == " ", "it imports")
+        process.signal(number)
+        assert process.wait(10) == 0
+        assert "ready" not in process.said()
+    await_true(lambda: not Path(f"/proc/{int(importing.read_text())}").exists(), "it is gone", 5)
 
 
 def change(place: Place, text: str) -> None:

@@ -93,8 +93,9 @@ class Worker:
     async def run(self) -> None:
         """Works until it is drained; raises `AppError` if the app cannot be loaded."""
         try:
-            for executor in self._executors.values():
-                await executor.open()
+            await self._load()
+            if self._draining.is_set():
+                return
             ready = self._ready()
             if not ready.kinds:
                 log.warning(
@@ -109,6 +110,23 @@ class Worker:
             measuring.cancel()
         finally:
             await self._close()
+
+    async def _load(self) -> None:
+        """Has the executors load the app. A drain cuts it short: an import may take any time."""
+        opening = asyncio.create_task(self._open_executors())
+        draining = asyncio.create_task(self._draining.wait())
+        try:
+            await asyncio.wait((opening, draining), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            draining.cancel()
+            opening.cancel()
+            await asyncio.gather(opening, draining, return_exceptions=True)
+        if not opening.cancelled():
+            opening.result()
+
+    async def _open_executors(self) -> None:
+        for executor in self._executors.values():
+            await executor.open()
 
     def drain(self) -> None:
         """Takes nothing more, finishes or hands back what runs, then leaves."""
