@@ -183,6 +183,14 @@ def test_a_stop_while_the_app_is_loaded_ends_all_of_it_at_once(
     await_true(lambda: not Path(f"/proc/{int(importing.read_text())}").exists(), "it is gone", 5)
 
 
+def test_how_long_an_app_may_take_to_load_is_a_setting(place: Place) -> None:
+    (place.folder / "slow.py").write_text(SLOW)
+    words = ("--app", "slow:app", *settings(start_timeout_s=0.5))
+    done = run("worker", *words, cwd=place.folder)
+    assert done.returncode == 2
+    assert "took longer than start_timeout_s (0.5 s)" in done.stderr
+
+
 def change(place: Place, text: str) -> None:
     path = place.folder / "one.py"
     with path.open("a") as file:

@@ -76,7 +76,8 @@ class Host:
             await self.end()
             raise AppError(
                 f"importing '{self._app}' and its start-up hooks took longer than start_timeout_s "
-                f"({timeout_s:g} s); does the module start work when it is imported?"
+                f"({timeout_s:g} s); does the module start work when it is imported? If it needs "
+                "the time, set start_timeout_s higher"
             ) from None
         except BaseException:
             await self.end()

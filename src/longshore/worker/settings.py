@@ -29,6 +29,9 @@ class WorkerSettings(Struct, frozen=True, kw_only=True):
     abort_grace_s: float = 5.0
     """How long an aborted job has to stop by itself before its process is killed."""
 
+    start_timeout_s: float = 60.0
+    """How long importing the app, opening its resources and its start-up hooks may take."""
+
     drain_s: float = 30.0
     """How long running jobs may go on after SIGTERM before they are handed back."""
 
