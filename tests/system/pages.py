@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,3 +37,17 @@ def blocks(page: str, *languages: str) -> list[Block]:
         found.append(Block(fence[1], fence[2], text[end : fence.start()]))
         end = fence.end()
     return [block for block in found if not languages or block.language in languages]
+
+
+def succeed(script: str, env: dict[str, str], folder: Path) -> None:
+    """Runs a block of Python in a process of its own, as a reader would."""
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, **env},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -18,6 +15,7 @@ from longshore.errors import InvalidArguments
 from longshore.testing.processes import Process, run, settings
 from tests.system.apps import carried
 from tests.system.conftest import ANY, APPS, QUICK
+from tests.system.pages import succeed
 
 VALUES: dict[str, Any] = {
     "dataclass_": carried.Box(1, carried.Box(2)),
@@ -95,14 +93,4 @@ def test_pydantic_models_come_back_from_a_real_worker(tmp_path: Path) -> None:
     words = ["--app", "modelled:app", "--store", f"sqlite:///{tmp_path / 'jobs.db'}"]
     words += ["--backend", ANY, "--frontend", ANY, *settings(**QUICK)]
     with Process("up", *words, cwd=tmp_path, log=tmp_path / "up.log") as up:
-        env = {**os.environ, "LONGSHORE_CONNECT": up.ready().facts["frontend"]}
-        done = subprocess.run(
-            [sys.executable, "-c", SUBMITTING],
-            env=env,
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-    assert done.returncode == 0, done.stderr
+        succeed(SUBMITTING, {"LONGSHORE_CONNECT": up.ready().facts["frontend"]}, tmp_path)

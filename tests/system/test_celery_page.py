@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 from longshore.testing.processes import Process, run, settings
 from tests.system.conftest import ANY, QUICK
-from tests.system.pages import blocks
+from tests.system.pages import blocks, succeed
 
 PYTHON = [block.text for block in blocks("coming-from-celery.md", "python")]
 OURS = [text for text in PYTHON if not text.startswith(("# Celery\n", "# Dramatiq\n"))]
@@ -34,7 +31,7 @@ def test_what_stands_beside_celery_runs(tmp_path: Path) -> None:
     with Process(role, *words, cwd=tmp_path, log=tmp_path / "up.log") as up:
         env = {"LONGSHORE_CONNECT": up.ready().facts["frontend"]}
         for script in scripts:
-            _succeed(script, env, tmp_path)
+            succeed(script, env, tmp_path)
         assert "settle begins" in up.said()
         reminders = json.loads(run("jobs", "--kind", "remind", "--json", env=env).stdout)
         assert len(reminders) == 16, "one cancelled, ten of many, one of a job, four of threads"
@@ -53,17 +50,4 @@ with run_inline(app) as kit:
     kit.advance(60)
     assert kit.drain() == 1
 """
-    _succeed(script, {}, tmp_path)
-
-
-def _succeed(script: str, env: dict[str, str], folder: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        env={**os.environ, **env},
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    succeed(script, {}, tmp_path)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 from longshore.testing.processes import Process, run, settings
 from tests.system.conftest import ANY, QUICK
+from tests.system.pages import succeed
 
 PAGE = (Path(__file__).parents[2] / "docs" / "workers.md").read_text()
 
@@ -29,23 +27,10 @@ def test_every_block_of_the_workers_page_does_what_it_says(tmp_path: Path) -> No
         with Process(role, *words, "--store", store, cwd=tmp_path, log=log) as up:
             env = {"LONGSHORE_CONNECT": up.ready().facts["frontend"]}
             for script in scripts:
-                _succeed(script, env, tmp_path)
+                succeed(script, env, tmp_path)
             done = run("submit", "serve", "drink=tea", "--wait", env=env, cwd=tmp_path)
             assert (done.returncode, done.stdout) == (0, '"one tea"\n'), done.stderr
             assert up.terminate() == 0
             assert "whoami, attempt 1" in up.said()
             assert "this process is done" in up.said()
         (tmp_path / "ledger.db").unlink()
-
-
-def _succeed(script: str, env: dict[str, str], folder: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        env={**os.environ, **env},
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr

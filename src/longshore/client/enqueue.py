@@ -24,7 +24,7 @@ def enqueue_calls(
     """Enqueues jobs over a connection that blocks."""
     conversation = _conversation(calls, notify)
     if access.stand_in is not None:
-        return access.run(enqueue_many_async(access, calls))
+        return access.run(_submit_to_kit(access, calls))
     return _handles(access, calls, talk(connection, conversation))
 
 
@@ -34,11 +34,11 @@ async def enqueue_calls_async(
     """Enqueues jobs over a connection that is awaited."""
     conversation = _conversation(calls, notify)
     if access.stand_in is not None:
-        return await enqueue_many_async(access, calls)
+        return await _submit_to_kit(access, calls)
     return _handles(access, calls, await talk_async(connection, conversation))
 
 
-async def enqueue_many_async(access: Access, calls: Sequence[Call[R]]) -> list[Handle[R]]:
+async def _submit_to_kit(access: Access, calls: Sequence[Call[R]]) -> list[Handle[R]]:
     """Submits to the test kit that stands in: it has no transactions, so jobs are there at once."""
     answers = await access.connection().submit([call.submission for call in calls])
     return [call.accepted(answer, access) for call, answer in zip(calls, answers, strict=True)]

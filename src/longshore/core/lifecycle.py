@@ -95,6 +95,9 @@ REVOKES: Final = frozenset({Event.RELEASED, Event.LOST, Event.POISONED, Event.CA
 HISTORY_FIRST: Final = 5
 HISTORY_LAST: Final = 45
 
+KEEPS_ERROR: Final = frozenset({Outcome.RELEASED, Outcome.SNOOZED})
+"""Attempts that ended so failed at nothing: what an earlier one failed of is still told."""
+
 _OUTCOME_EVENTS: Final = {
     Outcome.SUCCEEDED: Event.SUCCEEDED,
     Outcome.FAILED: Event.FAILED,

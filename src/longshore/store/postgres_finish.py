@@ -13,7 +13,7 @@ from typing import Final
 import asyncpg
 import msgspec
 
-from longshore.core.lifecycle import TERMINAL, after_finish, judge
+from longshore.core.lifecycle import KEEPS_ERROR, TERMINAL, after_finish, judge
 from longshore.errors import Conflict, StoreUnavailable
 from longshore.model.job import (
     Finish,
@@ -44,7 +44,6 @@ _LEADS_TO: Final = {
     for outcome in Outcome
 }
 _FAILURES: Final = (Outcome.FAILED, Outcome.RETRIED)
-_KEEP_ERROR: Final = (Outcome.RELEASED, Outcome.SNOOZED)
 
 _json = msgspec.json.Encoder()
 
@@ -176,7 +175,7 @@ def _shape_row(shape: _Shape, careful: bool) -> tuple[object, ...]:
     return (
         *_LEADS_TO[outcome],
         pack_error(error) if failed else None,
-        outcome in _KEEP_ERROR,
+        outcome in KEEPS_ERROR,
         min(delay_s, FARTHEST_S) if delay_s > 0 else 0.0,
         revoke or outcome is Outcome.RELEASED,
         int(failed and not crash),

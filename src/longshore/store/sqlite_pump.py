@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import islice
-from typing import Final
 from uuid import UUID
 
-from longshore.core.lifecycle import after_finish, judge
+from longshore.core.lifecycle import KEEPS_ERROR, after_finish, judge
 from longshore.errors import Conflict
 from longshore.model.job import Finish, Finished, JobState, Outcome, Refused, Verdict
 from longshore.ports import Batch, Pumped
@@ -21,8 +20,6 @@ from longshore.store.sqlite_claim import claim, free_seats
 from longshore.store.sqlite_sql import NOTE, Held
 from longshore.store.sqlite_submit import Accepted, accept
 from longshore.store.sqlite_transaction import Transaction
-
-_KEEP_ERROR: Final = (Outcome.RELEASED, Outcome.SNOOZED)
 
 
 def pump(tx: Transaction, dispatcher: UUID, batch: Batch, expiry_margin_s: float) -> Pumped:
@@ -90,7 +87,7 @@ def _end(tx: Transaction, row: Held, finish: Finish, freed: set[int]) -> None:
         run_at=later(tx.now, finish.delay_s) if state is JobState.DELAYED else None,
         result=finish.result if state is JobState.SUCCEEDED else None,
         error=pack_error(finish.error) if failed and not cancelled else None,
-        keep_error=outcome in _KEEP_ERROR and not cancelled,
+        keep_error=outcome in KEEPS_ERROR and not cancelled,
     )
 
 
