@@ -69,15 +69,15 @@ DELETE FROM longshore.job WHERE id = ANY($1::uuid[])
 _FORGET: Final = """
 WITH gone AS (
     DELETE FROM longshore.worker AS w
-    USING (
+    -- An array: joined, the subquery might be run again for each row, with a limit of its own.
+    WHERE w.id = ANY (ARRAY(
         SELECT id FROM longshore.worker AS old
         WHERE NOT alive AND ended_at <= now() - make_interval(secs => $1) AND NOT EXISTS (
             SELECT FROM longshore.job AS j WHERE j.worker = old.id AND j.state IN (3, 4)
         )
         ORDER BY ended_at LIMIT $2
         FOR UPDATE SKIP LOCKED
-    ) AS n
-    WHERE w.id = n.id
+    ))
     RETURNING w.id
 ),
 silent AS (
