@@ -19,7 +19,7 @@ import msgspec
 
 from longshore.model.job import Claimed, JobState, Options, Submission
 from longshore.model.worker import Seat, Want
-from longshore.store.rows import history_entry, later, unpack_options
+from longshore.store.rows import later, unpack_options
 from longshore.store.sqlite_sql import (
     CLAIM,
     LANE_TOP,
@@ -139,14 +139,9 @@ def _place(
 def _store(tx: Transaction, claimed: Sequence[Claimed], expiry_margin_s: float) -> None:
     """Writes down who owns what from now on."""
     now = tx.now
-    owners: dict[int, tuple[bytes, str]] = {}
     rows: list[Row] = []
     for one in claimed:
-        worker = one.worker
-        if worker.int not in owners:
-            entry = history_entry(JobState.RUNNING, now, str(worker))
-            owners[worker.int] = (worker.bytes, entry)
-        owner, entry = owners[worker.int]
+        owner, entry = tx.owner(one.worker)
         timeout_s = one.options.timeout_s
         expires_at = None if timeout_s is None else later(now, timeout_s + expiry_margin_s)
         rows.append((one.number, one.token, owner, one.session, now, expires_at, entry))

@@ -8,6 +8,7 @@ writes are one statement for many jobs.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import islice
 from uuid import UUID
 
@@ -68,6 +69,10 @@ def record(tx: Transaction, finishes: Sequence[Finish], freed: set[int]) -> list
 def _end(tx: Transaction, row: Held, finish: Finish, freed: set[int]) -> None:
     """One attempt ends as its worker, or whoever revoked it, says."""
     outcome = finish.outcome
+    by = finish.by or _named(row.worker)
+    if outcome is Outcome.SUCCEEDED and not (finish.crash or finish.revoke):
+        tx.succeed(row, finish.result, by, finish.info)
+        return
     state = after_finish(row.state, outcome)
     failed = outcome is Outcome.FAILED or outcome is Outcome.RETRIED
     if finish.crash:
@@ -82,13 +87,19 @@ def _end(tx: Transaction, row: Held, finish: Finish, freed: set[int]) -> None:
     tx.change(
         row,
         state,
-        by=finish.by or str(UUID(hex=row.worker)),
+        by=by,
         info=finish.info,
         run_at=later(tx.now, finish.delay_s) if state is JobState.DELAYED else None,
         result=finish.result if state is JobState.SUCCEEDED else None,
         error=pack_error(finish.error) if failed and not cancelled else None,
         keep_error=outcome in KEEPS_ERROR and not cancelled,
     )
+
+
+@lru_cache(maxsize=1024)
+def _named(worker: str) -> str:
+    """A worker's id as it is shown, from the digits that were read."""
+    return str(UUID(hex=worker))
 
 
 def _send(tx: Transaction, sent: Sequence[tuple[Held, Finish]], freed: set[int]) -> None:

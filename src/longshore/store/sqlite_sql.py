@@ -25,7 +25,7 @@ Value = int | float | str | bytes | None
 Row = tuple[Value, ...]
 T = TypeVar("T")
 
-_SIZES: Final = (1, 4, 16, 64, 256)
+_SIZES: Final = (1, 4, 16, 64, 128, 256, 512, 1024)
 LARGEST: Final = _SIZES[-1]
 
 
@@ -34,7 +34,8 @@ class Bulk:
 
     `{rows}` in its text stands for a table with the columns column1, column2 and so on. There are
     only a few sizes of that table, so that SQLite's prepared statements can be kept; what is left
-    over in it is NULL, which the statement must pass over.
+    over in it is NULL, which the statement must pass over. What is the same for all rows stands
+    before `{rows}` as ?1, ?2 and so on, and costs nothing for each.
     """
 
     def __init__(self, text: str, width: int) -> None:
@@ -42,18 +43,18 @@ class Bulk:
         self._width = width
         self._sized = cache(self._of_size)
 
-    def run(self, connection: sqlite3.Connection, rows: Sequence[Row]) -> None:
-        """Executes it over all rows, a piece at a time."""
-        for text, values in self.pieces(rows):
-            connection.execute(text, values)
+    def run(self, connection: sqlite3.Connection, rows: Sequence[Row], same: Row = ()) -> int:
+        """Executes it over all rows, a piece at a time; answers how many rows it changed."""
+        pieces = self.pieces(rows, same)
+        return sum(connection.execute(text, values).rowcount for text, values in pieces)
 
-    def pieces(self, rows: Sequence[Row]) -> Iterator[tuple[str, list[Value]]]:
+    def pieces(self, rows: Sequence[Row], same: Row = ()) -> Iterator[tuple[str, list[Value]]]:
         """What to execute to have all rows done."""
         for start in range(0, len(rows), LARGEST):
             piece = rows[start : start + LARGEST]
             size = next(size for size in _SIZES if size >= len(piece))
             padding = repeat(None, (size - len(piece)) * self._width)
-            yield self._sized(size), [*chain.from_iterable(piece), *padding]
+            yield self._sized(size), [*same, *chain.from_iterable(piece), *padding]
 
     def _of_size(self, size: int) -> str:
         row = f"({', '.join('?' * self._width)})"
@@ -188,6 +189,19 @@ CHANGE: Final = Bulk(
     FROM {{rows}} AS v WHERE job.number = v.column1""",
     12,
 )
+# The columns are a job's number, its result and its entry; what is the same for all is the time.
+SUCCEED: Final = Bulk(
+    f"""UPDATE job SET
+        state = 'succeeded',
+        ended_at = ?1,
+        cancel_asked_at = NULL,
+        expires_at = NULL,
+        result = v.column2,
+        error = NULL,
+        history = {_appended("v.column3")}
+    FROM {{rows}} AS v WHERE job.number = v.column1""",
+    3,
+)
 REOPEN: Final = f"""
     UPDATE job SET
         state = 'ready', token = ?2, round = round + 1, failures = 0, crashes = 0,
@@ -212,13 +226,25 @@ HOLDERS: Final = Lookup(
     3,
     Holder,
 )
+# A new job: what it has alone, and what it has in common with others of its kind.
+_OWN: Final = "number, id, body_hash, args, history, token, worker, session"
+_SHARED: Final = """lane, state, priority, created_at, run_at, timeout_s, kind, queue, target,
+    unique_key, options, attempt, started_at, expires_at"""
+_OWN_WIDTH: Final = _OWN.count(",") + 1
+_SHARED_WIDTH: Final = _SHARED.count(",") + 1
+
 INSERT: Final = Bulk(
-    """INSERT INTO job (number, id, lane, state, priority, created_at, run_at, timeout_s, body_hash,
-        kind, queue, target, unique_key, options, history, args, token, worker, session, attempt,
-        started_at, expires_at)
-    SELECT * FROM {rows} WHERE column1 IS NOT NULL""",
-    22,
+    f"""INSERT INTO job ({_OWN}, {_SHARED}) SELECT * FROM {{rows}}
+    WHERE column1 IS NOT NULL ON CONFLICT (id) DO NOTHING""",
+    _OWN_WIDTH + _SHARED_WIDTH,
 )
+INSERT_ALIKE: Final = Bulk(
+    f"""INSERT INTO job ({_OWN}, {_SHARED})
+    SELECT *, {", ".join(f"?{n + 1}" for n in range(_SHARED_WIDTH))} FROM {{rows}}
+    WHERE column1 IS NOT NULL ON CONFLICT (id) DO NOTHING""",
+    _OWN_WIDTH,
+)
+UNDO_INSERT: Final = "DELETE FROM job WHERE number > ?"
 
 SITTING: Final = Lookup(
     """SELECT json_group_array(json_array(hex(w.id), w.session))

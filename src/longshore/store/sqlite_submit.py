@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from collections import Counter
 from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Final
@@ -11,7 +10,7 @@ from uuid import UUID
 
 from longshore.core.lanes import lane_of
 from longshore.model.job import Claimed, JobState, Refused, Submission, Submitted
-from longshore.model.worker import Lane, Seat
+from longshore.model.worker import Seat
 from longshore.store.rows import (
     body_or_why,
     due_at,
@@ -21,7 +20,18 @@ from longshore.store.rows import (
     not_accepted,
     pack_options,
 )
-from longshore.store.sqlite_sql import HOLDERS, INSERT, KNOWN, LARGEST, Row, placed
+from longshore.store.sqlite_sql import (
+    HOLDERS,
+    INSERT,
+    INSERT_ALIKE,
+    KNOWN,
+    LARGEST,
+    UNDO_INSERT,
+    Bulk,
+    Row,
+    Value,
+    placed,
+)
 from longshore.store.sqlite_transaction import Transaction
 
 _DATA_ERRORS: Final = (
@@ -32,6 +42,12 @@ _DATA_ERRORS: Final = (
     UnicodeEncodeError,
 )
 
+
+_FEW: Final = 16
+"""So many jobs alike, on average, are worth statements of their own."""
+
+_Shared = tuple[int, JobState, *Row]
+"""The lane and the state of some new jobs, and what else they have in common."""
 
 Accepted = tuple[list[Submitted | Refused], set[int], list[Claimed]]
 
@@ -44,40 +60,38 @@ def accept(
 ) -> Accepted:
     """Takes in what is new, and seats those at once that have a seat.
 
-    Answers item by item, the lanes in which jobs became ready, and the attempts that began.
+    Answers item by item, the lanes in which jobs became ready, and the attempts that began. Ids are
+    mostly new: they are looked up only if some turn out not to be.
     """
-    intake = _Intake(tx, jobs, expiry_margin_s)
-    answers = [
-        intake.take(job, body, seat) for job, body, seat in zip_longest(jobs, intake.bodies, seats)
-    ]
-    refused = intake.store()
-    if refused:
-        answers = [
-            not_accepted(answer.id, refused[answer.number])
-            if isinstance(answer, Submitted) and answer.number in refused
-            else answer
-            for answer in answers
-        ]
-    seated = [one for one in intake.seated if one.number not in refused]
-    return answers, intake.freed, seated
+    before = tx.last_number
+    bodies = [body_or_why(job, tx.now) for job in jobs]
+    sound = [job for job, body in zip(jobs, bodies, strict=True) if not isinstance(body, str)]
+    keyed = [job for job in sound if job.unique_key is not None]
+    intake = _Intake(tx, keyed, expiry_margin_s)
+    if not intake.store(jobs, bodies, seats):
+        tx.connection.execute(UNDO_INSERT, (before,))
+        intake = _Intake(tx, sound, expiry_margin_s)
+        intake.store(jobs, bodies, seats)
+    return intake.settle()
 
 
 class _Intake:
-    """The jobs of one batch, taken one after another, stored at once."""
+    """The jobs of one batch, taken one after another, written at once.
 
-    def __init__(self, tx: Transaction, jobs: Sequence[Submission], expiry_margin_s: float) -> None:
-        self.freed: set[int] = set()
-        self.seated: list[Claimed] = []
-        self._expiry_margin_s = expiry_margin_s
-        self.bodies = [body_or_why(job, tx.now) for job in jobs]
+    The others than those that are `looked_up` are thought to be new.
+    """
+
+    def __init__(
+        self, tx: Transaction, looked_up: Sequence[Submission], expiry_margin_s: float
+    ) -> None:
         self._tx = tx
-        self._new: dict[int, tuple[Lane, JobState]] = {}
-        self._rows: list[Row] = []
-        sound = [
-            job for job, body in zip(jobs, self.bodies, strict=True) if not isinstance(body, str)
-        ]
-        self._known = self._find_known(sound)
-        self._holders = self._find_holders([job for job in sound if job.unique_key is not None])
+        self._expiry_margin_s = expiry_margin_s
+        self._answers: list[Submitted | Refused] = []
+        self._seated: list[Claimed] = []
+        self._rows: dict[_Shared, list[Row]] = {}
+        self._refused: dict[Value, str] = {}
+        self._known = self._find_known(looked_up)
+        self._holders = self._find_holders([job for job in looked_up if job.unique_key is not None])
 
     def _find_known(self, jobs: Sequence[Submission]) -> dict[int, tuple[int, int]]:
         """The numbers and bodies of those that are there already, by their ids as integers."""
@@ -92,7 +106,19 @@ class _Intake:
             for row in HOLDERS.find(self._tx.connection, keys)
         }
 
-    def take(self, job: Submission, body: int | str, seat: Seat | None) -> Submitted | Refused:
+    def store(
+        self,
+        jobs: Sequence[Submission],
+        bodies: Sequence[int | str],
+        seats: Sequence[Seat | None],
+    ) -> bool:
+        """Takes all of them and writes those that are new; False if some were there after all."""
+        self._answers = [
+            self._take(job, body, seat) for job, body, seat in zip_longest(jobs, bodies, seats)
+        ]
+        return self._write()
+
+    def _take(self, job: Submission, body: int | str, seat: Seat | None) -> Submitted | Refused:
         """The answer to one job, as if those before it had been stored already."""
         if isinstance(body, str):
             return not_accepted(job.id, body)
@@ -113,40 +139,40 @@ class _Intake:
     def _add(self, job: Submission, body: int, number: int, seat: Seat | None) -> None:
         """A new job as `INSERT` takes it."""
         now = self._tx.now
+        options = job.options
         run_at = due_at(job, now)
         state = JobState.READY if run_at is None or run_at <= now else JobState.DELAYED
         history = history_entry(state, now)
-        start: Row = (0, None, None, 0, None, None)
+        start: Row = (0, None, None)
+        attempt: tuple[int, int | None, int | None] = (0, None, None)
         if seat is not None and state is JobState.READY:
             state = JobState.RUNNING
-            history = f"{history},{history_entry(state, now, str(seat.worker))}"
-            start = self._seat(job, number, seat)
+            owner, entry = self._tx.owner(seat.worker)
+            history = f"{history},{entry}"
+            start = (self._seat(job, number, seat), owner, seat.session)
+            attempt = (1, now, self._expires_at(options.timeout_s))
         lane = lane_of(job.queue, job.kind, job.target)
-        self._new[number] = (lane, state)
-        row = (
-            number,
-            job.id.bytes,
+        self._tx.add_lane(lane)
+        shared: _Shared = (
             lane.hash,
             state,
             job.priority,
             now,
             run_at,
-            job.options.timeout_s,
-            body,
+            options.timeout_s,
             job.kind,
             job.queue,
             job.target,
             job.unique_key,
-            pack_options(job.options),
-            f"[{history}]",
-            job.args,
-            *start,
+            pack_options(options),
+            *attempt,
         )
-        self._rows.append(row)
+        own = (number, job.id.bytes, body, job.args, f"[{history}]", *start)
+        self._rows.setdefault(shared, []).append(own)
 
-    def _seat(self, job: Submission, number: int, seat: Seat) -> Row:
-        """The first attempt begins with the job; what its row says of that."""
-        now, timeout_s, token = self._tx.now, job.options.timeout_s, self._tx.next_token()
+    def _seat(self, job: Submission, number: int, seat: Seat) -> int:
+        """The first attempt begins with the job; its token."""
+        token = self._tx.next_token()
         started = Claimed(
             job.id,
             number,
@@ -160,33 +186,54 @@ class _Intake:
             0,
             0,
         )
-        self.seated.append(started)
-        expires_at = None if timeout_s is None else later(now, timeout_s + self._expiry_margin_s)
-        return token, seat.worker.bytes, seat.session, started.attempt, now, expires_at
+        self._seated.append(started)
+        return token
 
-    def store(self) -> dict[int, str]:
-        """Writes the new rows; answers the numbers of those that the database refuses, and why."""
-        refused: dict[int, str] = {}
-        numbers = list(self._new)
-        for start in range(0, len(numbers), LARGEST):
-            piece = slice(start, start + LARGEST)
-            self._insert(numbers[piece], self._rows[piece], refused)
-        stored = (new for number, new in self._new.items() if number not in refused)
-        for (lane, state), number in Counter(stored).items():
-            self._tx.add_lane(lane)
-            self._tx.count(lane.hash, None, state, number)
-            if state is JobState.READY:
-                self.freed.add(lane.hash)
-        return refused
+    def _expires_at(self, timeout_s: float | None) -> int | None:
+        return None if timeout_s is None else later(self._tx.now, timeout_s + self._expiry_margin_s)
 
-    def _insert(self, numbers: list[int], rows: list[Row], refused: dict[int, str]) -> None:
-        """One statement for all; if it fails, which undoes it, one for each half."""
-        try:
-            INSERT.run(self._tx.connection, rows)
-        except _DATA_ERRORS as error:
-            if len(rows) == 1:
-                refused[numbers[0]] = str(error)
-                return
-            middle = len(rows) // 2
-            self._insert(numbers[:middle], rows[:middle], refused)
-            self._insert(numbers[middle:], rows[middle:], refused)
+    def _write(self) -> bool:
+        count = sum(map(len, self._rows.values()))
+        if len(self._rows) == 1 or len(self._rows) * _FEW <= count:
+            written = sum(
+                self._insert(INSERT_ALIKE, rows, shared) for shared, rows in self._rows.items()
+            )
+        else:
+            rows = [(*own, *shared) for shared, group in self._rows.items() for own in group]
+            written = self._insert(INSERT, rows)
+        return written + len(self._refused) == count
+
+    def _insert(self, statement: Bulk, rows: list[Row], shared: Row = ()) -> int:
+        """One statement for all; if it fails, which undoes it, one for each half.
+
+        Answers how many were written. What the database refuses is written down with the reason.
+        """
+        if len(rows) <= LARGEST:
+            try:
+                return statement.run(self._tx.connection, rows, shared)
+            except _DATA_ERRORS as error:
+                if len(rows) == 1:
+                    self._refused[rows[0][0]] = str(error)
+                    return 0
+        middle = len(rows) // 2
+        return self._insert(statement, rows[:middle], shared) + self._insert(
+            statement, rows[middle:], shared
+        )
+
+    def settle(self) -> Accepted:
+        """Counts what was written, and tells it."""
+        freed: set[int] = set()
+        for (lane, state, *_), rows in self._rows.items():
+            count = sum(row[0] not in self._refused for row in rows)
+            self._tx.count(lane, None, state, count)
+            if state is JobState.READY and count:
+                freed.add(lane)
+        if self._refused:
+            self._answers = [self._or_refused(answer) for answer in self._answers]
+            self._seated = [one for one in self._seated if one.number not in self._refused]
+        return self._answers, freed, self._seated
+
+    def _or_refused(self, answer: Submitted | Refused) -> Submitted | Refused:
+        if isinstance(answer, Submitted) and answer.number in self._refused:
+            return not_accepted(answer.id, self._refused[answer.number])
+        return answer

@@ -23,6 +23,7 @@ from longshore.store.sqlite_sql import (
     CHANGE,
     HELD_BY_ID,
     HELD_BY_NUMBER,
+    SUCCEED,
     TALLY,
     Held,
     Row,
@@ -67,6 +68,13 @@ class Transaction:
         self._token: int = self._sequences[1]
         self._tally: defaultdict[tuple[int, str], int] = defaultdict(int)
         self._changes: list[Change] = []
+        self._successes: list[Row] = []
+        self._owners: dict[int, tuple[bytes, str]] = {}
+
+    @property
+    def last_number(self) -> int:
+        """The highest number that a job had so far."""
+        return self._number
 
     def next_number(self) -> int:
         """A number that no job had before."""
@@ -84,6 +92,15 @@ class Transaction:
             self._tally[lane, before] -= number
         if after is not None:
             self._tally[lane, after] += number
+
+    def owner(self, worker: UUID) -> tuple[bytes, str]:
+        """A worker that begins attempts: its id as it is stored, and the entry of a history."""
+        # A UUID's own hash, bytes and text are slow, and thousands of jobs go to a few workers.
+        key = worker.int
+        if key not in self._owners:
+            entry = history_entry(JobState.RUNNING, self.now, str(worker))
+            self._owners[key] = (worker.bytes, entry)
+        return self._owners[key]
 
     def add_lane(self, lane: Lane) -> None:
         """A lane that this store has not seen is written down with its first job."""
@@ -157,8 +174,17 @@ class Transaction:
             )
         )
 
+    def succeed(self, row: Held, result: bytes | None, by: str, info: str) -> None:
+        """The most frequent change of all, told in few columns."""
+        self.count(row.lane, row.state, JobState.SUCCEEDED)
+        row.state = JobState.SUCCEEDED
+        entry = history_entry(JobState.SUCCEEDED, self.now, by, info)
+        self._successes.append((row.number, result, entry))
+
     def flush(self) -> None:
         """Writes changes and new lanes, so that the statements that follow see them."""
+        SUCCEED.run(self.connection, self._successes, (self.now,))
+        self._successes = []
         CHANGE.run(self.connection, self._changes)
         self._changes = []
         unwritten = sorted(self.new_lanes.keys() - self._written_lanes)
