@@ -7,8 +7,8 @@ writes are one statement for many jobs.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from functools import lru_cache
 from itertools import islice
 from uuid import UUID
 
@@ -16,9 +16,9 @@ from longshore.core.lifecycle import KEEPS_ERROR, after_finish, judge
 from longshore.errors import Conflict
 from longshore.model.job import Finish, Finished, JobState, Outcome, Refused, Verdict
 from longshore.ports import Batch, Pumped
-from longshore.store.rows import clean, later, pack_error
+from longshore.store.rows import clean, history_entry, later, pack_error
 from longshore.store.sqlite_claim import claim, free_seats
-from longshore.store.sqlite_sql import NOTE, Held
+from longshore.store.sqlite_sql import NOTE, RUNNING, SUCCEED, Held, Row
 from longshore.store.sqlite_submit import Accepted, accept
 from longshore.store.sqlite_transaction import Transaction
 
@@ -46,6 +46,52 @@ def _take(tx: Transaction, dispatcher: UUID, batch: Batch, expiry_margin_s: floa
 
 def record(tx: Transaction, finishes: Sequence[Finish], freed: set[int]) -> list[Finished]:
     """Ends the attempts that still own their jobs, and commits their outboxes with them."""
+    succeeded = _succeed(tx, finishes)
+    rest = [finish for finish in finishes if finish.token not in succeeded]
+    answers = iter(_record(tx, rest, freed) if rest else ())
+    return [
+        Finished(finish.job, finish.token, Verdict.RECORDED, JobState.SUCCEEDED)
+        if finish.token in succeeded
+        else next(answers)
+        for finish in finishes
+    ]
+
+
+def _succeed(tx: Transaction, finishes: Sequence[Finish]) -> set[int]:
+    """Records the successes that only have a result, if all of those count; answers their tokens.
+
+    Nearly every attempt ends so. The others are looked at one by one.
+    """
+    plain = [finish for finish in finishes if _is_plain(finish)]
+    tokens = {finish.token for finish in finishes}
+    if not plain or len(tokens) < len(finishes):
+        return set()
+    attempts = [(place, end.job.bytes, end.token) for place, end in enumerate(plain)]
+    running = RUNNING.find(tx.connection, attempts)
+    if len(running) < len(plain):
+        return set()
+    now, state = tx.now, JobState.SUCCEEDED
+    rows: list[Row] = []
+    for place, number, _ in running:
+        end = plain[place]
+        rows.append((number, end.result, history_entry(state, now, end.by, end.info)))
+    SUCCEED.run(tx.connection, rows, (now,))
+    for lane, count in Counter(lane for _, _, lane in running).items():
+        tx.count(lane, JobState.RUNNING, state, count)
+    return {end.token for end in plain}
+
+
+def _is_plain(finish: Finish) -> bool:
+    """Whether it is a success, and nothing of the job's row must be known to record it."""
+    return (
+        finish.outcome is Outcome.SUCCEEDED
+        and bool(finish.by)
+        and not (finish.outbox or finish.crash or finish.revoke)
+    )
+
+
+def _record(tx: Transaction, finishes: Sequence[Finish], freed: set[int]) -> list[Finished]:
+    """Judges finishes one by one, and ends the attempts of those that count."""
     held = tx.held([finish.job for finish in finishes])
     answers = []
     for finish, row in zip(finishes, held, strict=True):
@@ -69,10 +115,6 @@ def record(tx: Transaction, finishes: Sequence[Finish], freed: set[int]) -> list
 def _end(tx: Transaction, row: Held, finish: Finish, freed: set[int]) -> None:
     """One attempt ends as its worker, or whoever revoked it, says."""
     outcome = finish.outcome
-    by = finish.by or _named(row.worker)
-    if outcome is Outcome.SUCCEEDED and not (finish.crash or finish.revoke):
-        tx.succeed(row, finish.result, by, finish.info)
-        return
     state = after_finish(row.state, outcome)
     failed = outcome is Outcome.FAILED or outcome is Outcome.RETRIED
     if finish.crash:
@@ -87,19 +129,13 @@ def _end(tx: Transaction, row: Held, finish: Finish, freed: set[int]) -> None:
     tx.change(
         row,
         state,
-        by=by,
+        by=finish.by or str(UUID(hex=row.worker)),
         info=finish.info,
         run_at=later(tx.now, finish.delay_s) if state is JobState.DELAYED else None,
         result=finish.result if state is JobState.SUCCEEDED else None,
         error=pack_error(finish.error) if failed and not cancelled else None,
         keep_error=outcome in KEEPS_ERROR and not cancelled,
     )
-
-
-@lru_cache(maxsize=1024)
-def _named(worker: str) -> str:
-    """A worker's id as it is shown, from the digits that were read."""
-    return str(UUID(hex=worker))
 
 
 def _send(tx: Transaction, sent: Sequence[tuple[Held, Finish]], freed: set[int]) -> None:

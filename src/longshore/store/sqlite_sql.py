@@ -189,12 +189,19 @@ CHANGE: Final = Bulk(
     FROM {{rows}} AS v WHERE job.number = v.column1""",
     12,
 )
-# The columns are a job's number, its result and its entry; what is the same for all is the time.
+# Those jobs that still run under these tokens: their keys' places, their numbers and lanes.
+RUNNING: Final = Lookup(
+    """SELECT json_group_array(json_array(v.column1, job.number, job.lane))
+    FROM {rows} AS v CROSS JOIN job ON job.id = v.column2
+    WHERE job.token = v.column3 AND job.state = 'running'""",
+    3,
+    tuple[int, int, int],
+)
+# For jobs that run: the same as `CHANGE` to this state, told in fewer columns.
 SUCCEED: Final = Bulk(
     f"""UPDATE job SET
         state = 'succeeded',
         ended_at = ?1,
-        cancel_asked_at = NULL,
         expires_at = NULL,
         result = v.column2,
         error = NULL,

@@ -23,7 +23,6 @@ from longshore.store.sqlite_sql import (
     CHANGE,
     HELD_BY_ID,
     HELD_BY_NUMBER,
-    SUCCEED,
     TALLY,
     Held,
     Row,
@@ -68,7 +67,6 @@ class Transaction:
         self._token: int = self._sequences[1]
         self._tally: defaultdict[tuple[int, str], int] = defaultdict(int)
         self._changes: list[Change] = []
-        self._successes: list[Row] = []
         self._owners: dict[int, tuple[bytes, str]] = {}
 
     @property
@@ -174,17 +172,8 @@ class Transaction:
             )
         )
 
-    def succeed(self, row: Held, result: bytes | None, by: str, info: str) -> None:
-        """The most frequent change of all, told in few columns."""
-        self.count(row.lane, row.state, JobState.SUCCEEDED)
-        row.state = JobState.SUCCEEDED
-        entry = history_entry(JobState.SUCCEEDED, self.now, by, info)
-        self._successes.append((row.number, result, entry))
-
     def flush(self) -> None:
         """Writes changes and new lanes, so that the statements that follow see them."""
-        SUCCEED.run(self.connection, self._successes, (self.now,))
-        self._successes = []
         CHANGE.run(self.connection, self._changes)
         self._changes = []
         unwritten = sorted(self.new_lanes.keys() - self._written_lanes)
