@@ -148,6 +148,29 @@ async def test_answers_are_in_the_order_given(scene: Scene) -> None:
     assert await scene.state(attempts[1].id) is S.RUNNING
 
 
+async def test_one_that_does_not_count_among_many_that_do(scene: Scene) -> None:
+    await scene.accepted(*some_jobs(30))
+    attempts = await scene.claim(await scene.attend(), most=30)
+    await scene.finish(done(attempts[3], result=b"\x01"))
+    await scene.store.cancel([attempts[7].id])
+    odd = [done(attempts[5], Outcome.FAILED), done(attempts[9], by="")]
+    plain = [
+        done(attempt, result=b"\x02") for attempt in attempts if attempt not in attempts[5:10:4]
+    ]
+    finishes = [*plain[:10], *odd, *plain[10:]]
+    answers = {answer.job: answer for answer in await scene.finish(*finishes)}
+    assert list(answers) == [finish.job for finish in finishes]
+    verdicts = [answers[attempt.id].verdict for attempt in attempts]
+    assert verdicts[3] is Verdict.ALREADY_RECORDED
+    assert set(verdicts[:3] + verdicts[4:]) == {Verdict.RECORDED}
+    jobs = [await scene.job(attempt.id) for attempt in attempts]
+    assert {place for place, job in enumerate(jobs) if job.result != b"\x02"} == {3, 5, 9}
+    assert [jobs[place].result for place in (3, 5, 9)] == [b"\x01", None, None]
+    assert {job.history[-1].by for job in jobs} == {str(attempts[0].worker)}
+    [queue] = await scene.store.queues()
+    assert queue.counts == {S.SUCCEEDED: 29, S.FAILED: 1}
+
+
 async def test_late_result_of_a_lost_worker_changes_nothing(scene: Scene) -> None:
     """G2: after the harvest the worker owns nothing."""
     attempt = await scene.running()

@@ -78,6 +78,7 @@ class End(Struct, frozen=True):
     delay_s: float
     crash: bool
     revoke: bool
+    told: bool
     outbox: tuple[Submission, ...]
 
 
@@ -91,10 +92,11 @@ class Place(Struct, frozen=True):
 ends = st.builds(
     End,
     attempt=st.integers(0, 5),
-    outcome=st.sampled_from(Outcome),
+    outcome=st.sampled_from([Outcome.SUCCEEDED] * 3 + list(Outcome)),
     delay_s=st.sampled_from([0.0, LONG_S]),
-    crash=st.booleans(),
-    revoke=st.booleans(),
+    crash=st.sampled_from([False, False, True]),
+    revoke=st.sampled_from([False, False, True]),
+    told=st.booleans(),
     outbox=st.lists(submissions, max_size=1).map(tuple),
 )
 places = st.builds(Place, worker=st.integers(0, 3), late=st.sampled_from([False] * 7 + [True]))
@@ -492,6 +494,7 @@ def finish_of(attempt: Claimed, end: End, index: int) -> Finish:
         delay_s=end.delay_s,
         crash=end.crash,
         revoke=end.revoke,
+        by=str(attempt.worker) if end.told else "",
         info=f"finish {index}",
         outbox=end.outbox,
     )

@@ -88,6 +88,7 @@ async def test_same_id_with_another_body_is_refused(scene: Scene) -> None:
         assert (answer.id, answer.code) == (job.id, "conflict")
         assert str(job.id) in answer.message
         assert await scene.job(job.id) == before
+    assert [queue.name for queue in await scene.store.queues()] == [job.queue]
 
 
 async def test_duplicates_in_one_batch_are_as_if_one_after_the_other(scene: Scene) -> None:
@@ -257,3 +258,54 @@ async def test_large_batch_is_one_commit(scene: Scene) -> None:
     assert await scene.store.resolve([new_id(), *numbers]) == {
         number: job.id for number, job in zip(numbers, jobs, strict=True)
     }
+
+
+async def counted(scene: Scene) -> dict[str, dict[JobState, int]]:
+    return {queue.name: dict(queue.counts) for queue in await scene.store.queues()}
+
+
+@pytest.mark.parametrize("alike", [40, 2], ids=["many alike", "few alike"])
+async def test_what_is_known_hides_among_what_is_new(scene: Scene, alike: int) -> None:
+    """Whatever a batch is made of, each of its jobs is answered and stored as it would be alone."""
+    queues = ("a", "b", "c")
+    old = [a_job(queue=queue) for queue in queues]
+    numbers = await scene.accepted(*old)
+    late = a_job(queue="a", delay_s=60)
+    new = [a_job(queue=queue, priority=p) for p in range(alike) for queue in queues]
+    new += [a_job(queue=queue) for queue in queues for _ in range(alike)]
+    other = structs.replace(old[1], args=b"other")
+    seat = await scene.attend()
+    batch = [*new, late, old[0], other, old[2], new[0]]
+    pumped = await scene.pump(submits=batch, seats=[seat, seat, *[None] * (len(batch) - 2)])
+    answers = pumped.submitted
+    assert [answer.id for answer in answers] == [job.id for job in batch]
+    assert [type(answer) for answer in answers[-5:]] == [Submitted] * 2 + [Refused] + [
+        Submitted
+    ] * 2
+    assert answers[-4] == Submitted(old[0].id, numbers[0])
+    assert answers[-2] == Submitted(old[2].id, numbers[2])
+    assert answers[-1] == answers[0]
+    assert [one.id for one in pumped.claimed] == [new[0].id, new[1].id]
+    assert [(await scene.job(job.id)).args for job in old] == [job.args for job in old]
+    one_runs = {JobState.READY: 2 * alike, JobState.RUNNING: 1}
+    assert await counted(scene) == {
+        "a": {**one_runs, JobState.DELAYED: 1},
+        "b": one_runs,
+        "c": {JobState.READY: 2 * alike + 1},
+    }
+    for job in (new[-1], late):
+        seen = await scene.job(job.id)
+        assert (seen.queue, seen.priority, seen.args) == (job.queue, job.priority, job.args)
+
+
+async def test_jobs_that_are_alike_keep_what_is_their_own(scene: Scene) -> None:
+    jobs = [a_job(args=bytes([n])) for n in range(100)]
+    seats = [await scene.attend(), await scene.attend()] * 50
+    pumped = await scene.pump(submits=jobs, seats=seats)
+    assert [(one.id, one.args, one.worker) for one in pumped.claimed] == [
+        (job.id, job.args, seat.worker) for job, seat in zip(jobs, seats, strict=True)
+    ]
+    for attempt in pumped.claimed:
+        seen = await scene.job(attempt.id)
+        assert (seen.number, seen.args) == (attempt.number, attempt.args)
+        assert (seen.worker, seen.history[-1].by) == (attempt.worker, str(attempt.worker))

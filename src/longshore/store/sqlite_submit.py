@@ -10,7 +10,7 @@ from uuid import UUID
 
 from longshore.core.lanes import lane_of
 from longshore.model.job import Claimed, JobState, Refused, Submission, Submitted
-from longshore.model.worker import Seat
+from longshore.model.worker import Lane, Seat
 from longshore.store.rows import (
     body_or_why,
     due_at,
@@ -26,7 +26,6 @@ from longshore.store.sqlite_sql import (
     INSERT_ALIKE,
     KNOWN,
     LARGEST,
-    UNDO_INSERT,
     Bulk,
     Row,
     Value,
@@ -69,7 +68,7 @@ def accept(
     keyed = [job for job in sound if job.unique_key is not None]
     intake = _Intake(tx, keyed, expiry_margin_s)
     if not intake.store(jobs, bodies, seats):
-        tx.connection.execute(UNDO_INSERT, (before,))
+        tx.undo_jobs(before)
         intake = _Intake(tx, sound, expiry_margin_s)
         intake.store(jobs, bodies, seats)
     return intake.settle()
@@ -88,6 +87,7 @@ class _Intake:
         self._expiry_margin_s = expiry_margin_s
         self._answers: list[Submitted | Refused] = []
         self._seated: list[Claimed] = []
+        self._lanes: dict[int, Lane] = {}
         self._rows: dict[_Shared, list[Row]] = {}
         self._refused: dict[Value, str] = {}
         self._known = self._find_known(looked_up)
@@ -152,7 +152,7 @@ class _Intake:
             start = (self._seat(job, number, seat), owner, seat.session)
             attempt = (1, now, self._expires_at(options.timeout_s))
         lane = lane_of(job.queue, job.kind, job.target)
-        self._tx.add_lane(lane)
+        self._lanes[lane.hash] = lane
         shared: _Shared = (
             lane.hash,
             state,
@@ -225,9 +225,11 @@ class _Intake:
         freed: set[int] = set()
         for (lane, state, *_), rows in self._rows.items():
             count = sum(row[0] not in self._refused for row in rows)
-            self._tx.count(lane, None, state, count)
-            if state is JobState.READY and count:
-                freed.add(lane)
+            if count:
+                self._tx.add_lane(self._lanes[lane])
+                self._tx.count(lane, None, state, count)
+                if state is JobState.READY:
+                    freed.add(lane)
         if self._refused:
             self._answers = [self._or_refused(answer) for answer in self._answers]
             self._seated = [one for one in self._seated if one.number not in self._refused]

@@ -24,6 +24,7 @@ from longshore.store.sqlite_sql import (
     HELD_BY_ID,
     HELD_BY_NUMBER,
     TALLY,
+    UNDO_INSERT,
     Held,
     Row,
 )
@@ -78,6 +79,11 @@ class Transaction:
         """A number that no job had before."""
         self._number += 1
         return self._number
+
+    def undo_jobs(self, after: int) -> None:
+        """Removes the jobs that were written after this number, which is the last one again."""
+        self.connection.execute(UNDO_INSERT, (after,))
+        self._number = after
 
     def next_token(self) -> int:
         """A token that no attempt had before."""

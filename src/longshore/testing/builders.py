@@ -111,11 +111,14 @@ def done(
     delay_s: float = 0.0,
     crash: bool = False,
     revoke: bool = False,
-    by: str = "",
+    by: str | None = None,
     info: str = "",
     outbox: Sequence[Submission] = (),
 ) -> Finish:
-    """The end of an attempt; one that failed has an error even if none is given."""
+    """The end of an attempt, told by its worker unless `by` says who tells it.
+
+    One that failed has an error even if none is given.
+    """
     if error is None and outcome in (Outcome.FAILED, Outcome.RETRIED):
         error = RAISED
     return Finish(
@@ -127,7 +130,7 @@ def done(
         delay_s=delay_s,
         crash=crash,
         revoke=revoke,
-        by=by,
+        by=str(attempt.worker) if by is None else by,
         info=info,
         outbox=tuple(outbox),
     )
