@@ -23,7 +23,6 @@ from longshore.cli.crew import Crew
 from longshore.cli.ready import Ready
 from longshore.cli.reload import Reloader
 from longshore.cli.stopping import first_of, stop_signals
-from longshore.client.app import fresh_id
 from longshore.client.config import (
     DEFAULT_STORE,
     FRONTEND_PORT,
@@ -37,6 +36,7 @@ from longshore.client.config import (
     value_of,
 )
 from longshore.client.credentials import calling_with, dispatcher_keys, key_advice, own_keys
+from longshore.client.ids import fresh_id
 from longshore.dispatcher.engine import Dispatcher
 from longshore.errors import ConfigError, LongshoreError
 from longshore.executors.child import ChildExecutor

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from types import TracebackType
@@ -19,11 +17,12 @@ from longshore.client.enqueue import enqueue_calls, enqueue_calls_async
 from longshore.client.handle import Handle, all_ended_async, as_ended_async, handles_of
 from longshore.client.handler import FunctionHandler, Isolation
 from longshore.client.hooks import Hooks, without_brackets
+from longshore.client.ids import fresh_id
 from longshore.client.kind import AnyKind, Call, Kind, SubmitOptions, Terms, calls_of
 from longshore.core import values
 from longshore.core.limits import check_name
 from longshore.errors import AppError, InvalidArguments, from_code
-from longshore.model.ids import make_id, parse_ref
+from longshore.model.ids import parse_ref
 from longshore.model.job import Job, JobState
 from longshore.model.worker import Pool
 from longshore.ports import Handler
@@ -31,11 +30,6 @@ from longshore.wire.messages import SubmitAnswer
 
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-def fresh_id() -> UUID:
-    """An id that no other job has, and that sorts by the time it was made."""
-    return make_id(time.time_ns() // 1_000_000, os.urandom(10))
 
 
 class App:

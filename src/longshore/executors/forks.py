@@ -16,13 +16,11 @@ from typing import NoReturn
 
 _OURS = {signal.SIGTERM, signal.SIGINT}
 
-_host_pid = 0
+_is_copy = False
 
 
 def remain_one(sock: socket.socket) -> None:
     """Makes every later fork of this process give up its part in the dialogue."""
-    global _host_pid
-    _host_pid = os.getpid()
     masks = threading.local()
 
     def before() -> None:
@@ -33,6 +31,8 @@ def remain_one(sock: socket.socket) -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, masks.before)
 
     def in_copy() -> None:
+        global _is_copy
+        _is_copy = True
         sock.close()
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -43,7 +43,7 @@ def remain_one(sock: socket.socket) -> None:
 
 def is_copy() -> bool:
     """Whether this process is a copy that a job made by forking."""
-    return os.getpid() != _host_pid
+    return _is_copy
 
 
 def leave_if_copy() -> None:

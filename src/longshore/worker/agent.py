@@ -77,7 +77,7 @@ class Worker:
         self._on_joined = on_joined
         self._executors = make_executors(self._reported, self._said)
         self._pool_of: dict[int, Pool] = {}
-        self._called: dict[int, str] = {}
+        self._names: dict[int, tuple[int, str, int]] = {}
         self._backlog: dict[Pool, deque[Assignment]] = {pool: deque() for pool in Pool}
         self._busy: dict[Pool, int] = dict.fromkeys(Pool, 0)
         self._timer: asyncio.TimerHandle | None = None
@@ -324,7 +324,8 @@ class Worker:
             assignment = backlog.popleft()
             self._busy[pool] += 1
             self._pool_of[assignment.token] = pool
-            self._called[assignment.token] = called(assignment)
+            name = assignment.number, assignment.kind, assignment.attempt
+            self._names[assignment.token] = name
             executor.start(assignment)
 
     def _abort(self, attempt: Attempt, kind: ReportKind) -> None:
@@ -356,9 +357,9 @@ class Worker:
 
     def _reported(self, report: Report) -> None:
         pool = self._pool_of.pop(report.token, None)
-        name = self._called.pop(report.token, f"job {report.job}")
+        name = self._names.pop(report.token, None)
         if why := failure(report):
-            log.warning("%s failed: %s", name, why)
+            log.warning("%s failed: %s", called(*name) if name else f"job {report.job}", why)
         if pool is not None:
             self._busy[pool] -= 1
             self._start_waiting(pool)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from longshore.model.job import JobError
-from longshore.wire.messages import Assignment, Report, ReportKind
+from longshore.wire.messages import Report, ReportKind
 
 _FAILURES = frozenset({ReportKind.FAILED, ReportKind.CRASHED})
 _SHOWN = 500
 
 
-def called(assignment: Assignment) -> str:
+def called(number: int, kind: str, attempt: int) -> str:
     """An attempt as a log names it."""
-    return f"job {assignment.number} ({assignment.kind}), attempt {assignment.attempt}"
+    return f"job {number} ({kind}), attempt {attempt}"
 
 
 def failure(report: Report) -> str:

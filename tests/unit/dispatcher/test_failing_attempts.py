@@ -7,7 +7,7 @@ import pytest
 from longshore.model.job import JobError, Reason
 from longshore.testing.builders import a_job, new_id
 from longshore.testing.virtual import run_virtually
-from longshore.wire.messages import Assignment, Report, ReportKind
+from longshore.wire.messages import Report, ReportKind
 from longshore.worker.failing import called, failure
 
 from .stage import Stage
@@ -32,8 +32,7 @@ def test_a_crash_is_a_failure_and_the_rest_is_none() -> None:
 
 @pytest.mark.parametrize("attempt", [1, 3])
 def test_an_attempt_is_called_by_number_kind_and_attempt(attempt: int) -> None:
-    assignment = Assignment(new_id(), 7, 42, "resize", b"", attempt=attempt)
-    assert called(assignment) == f"job 42 (resize), attempt {attempt}"
+    assert called(42, "resize", attempt) == f"job 42 (resize), attempt {attempt}"
 
 
 def test_a_worker_says_which_job_failed(caplog: pytest.LogCaptureFixture) -> None:
