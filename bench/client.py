@@ -1,7 +1,8 @@
 """A client of a fleet, told what to do by lines of JSON; LONGSHORE_CONNECT says where.
 
 {"do": "prepare", "jobs": N, "kind": K}     describes that many jobs
-{"do": "run"}                               submits them in bulk and waits for all outcomes
+{"do": "run", "all": N}                     submits them in bulk, until so many were recorded
+{"do": "collect"}                           the same, until all outcomes are here
 {"do": "latency", "samples": N, "pause_s"}  one job after another
 {"do": "load", "rate": R}                   submits so many a second, in the background …
 {"do": "flow", "outstanding": N}            or keeps so many short naps under way …
@@ -21,9 +22,11 @@ import uvloop
 from bench.helper import questions, reply
 from bench.noop_app import app, begun, nap, noop, noop_process, unserved
 from longshore.client.kind import Call
+from longshore.model.job import JobState
 
 DATA = "x" * 100
 TICK_S = 0.02
+POLL_S = 0.01
 CHUNK = 10_000
 FLOWS = 10
 
@@ -35,6 +38,7 @@ class Client:
         self._calls: list[Call[Any]] = []
         self._background: asyncio.Task[None] | None = None
         self._submitted = 0
+        self._recorded = 0
 
     async def do(self, question: dict[str, Any]) -> Any:
         """The answer to one question."""
@@ -42,8 +46,11 @@ class Client:
             case {"do": "prepare", "jobs": jobs, "kind": kind}:
                 job = {"noop": noop, "noop_process": noop_process}[kind]
                 self._calls = [job.call(DATA) for _ in range(jobs)]
-            case {"do": "run"}:
-                return await self._run()
+                self._recorded = await recorded()
+            case {"do": "run", "all": all}:
+                return await self._run(all)
+            case {"do": "collect"}:
+                return await self._collect()
             case {"do": "latency", "samples": samples, "pause_s": pause_s}:
                 return await latencies(samples, pause_s)
             case {"do": "load", "rate": rate}:
@@ -58,7 +65,16 @@ class Client:
                 raise ValueError(f"no such question: {question}")
         return None
 
-    async def _run(self) -> tuple[float, float]:
+    async def _run(self, jobs: int) -> tuple[float, float]:
+        calls, self._calls = self._calls, []
+        goal = self._recorded + jobs
+        began = time.monotonic()
+        await app.submit_many_async(calls)
+        while await recorded() < goal:  # noqa: ASYNC110
+            await asyncio.sleep(POLL_S)
+        return began, time.monotonic()
+
+    async def _collect(self) -> tuple[float, float]:
         calls, self._calls = self._calls, []
         began = time.monotonic()
         await app.wait_all_async(await app.submit_many_async(calls))
@@ -91,6 +107,12 @@ class Client:
                 await self._background
         submitted, self._submitted, self._background = self._submitted, 0, None
         return submitted
+
+
+async def recorded() -> int:
+    """How many jobs ever succeeded."""
+    queues = await app._access.connection().queues()
+    return sum(queue.counts.get(JobState.SUCCEEDED, 0) for queue in queues)
 
 
 async def latencies(samples: int, pause_s: float) -> dict[str, list[float]]:

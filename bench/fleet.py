@@ -12,7 +12,7 @@ from longshore.testing.processes import Process, close_all
 
 ANY = "127.0.0.1:0"
 APP = "bench.noop_app:app"
-SLOTS = 1_000
+SLOTS = 2_000
 PROCESSES = 2
 FIRST_JOBS = 200
 KINDS = ("noop", "noop_process")
@@ -58,12 +58,19 @@ class Fleet:
         return self._folder / f"{role}.log"
 
     def run(self, jobs: int, kind: str = "noop") -> float:
-        """Jobs per second, from the first submit until each client knows all its outcomes."""
+        """Jobs per second, from the first submit until all are recorded."""
         share = jobs // len(self.clients)
+        return self._rate(share, kind, do="run", all=share * len(self.clients))
+
+    def collect(self, jobs: int) -> float:
+        """Jobs per second, from the first submit until each client has all its outcomes."""
+        return self._rate(jobs // len(self.clients), "noop", do="collect")
+
+    def _rate(self, share: int, kind: str, **what: object) -> float:
         for client in self.clients:
             client.ask(do="prepare", jobs=share, kind=kind)
         for client in self.clients:
-            client.tell(do="run")
+            client.tell(**what)
         times = [client.answer() for client in self.clients]
         began, ended = min(time[0] for time in times), max(time[1] for time in times)
         return share * len(self.clients) / float(ended - began)

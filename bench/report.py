@@ -96,6 +96,17 @@ def _throughput(results: Results) -> Iterator[str]:
         for case in results.throughput.cases
     ]
     yield from table(["store", "dispatchers", "jobs are", "N", "jobs/s", "of the limit"], rows)
+    pairs = {
+        "SQLite / PostgreSQL": results.throughput.file_of_server,
+        "until the client has all outcomes / until they are recorded, on PostgreSQL": (
+            results.throughput.collected_of_run
+        ),
+    }
+    sides = [
+        (name, shown(ratio), f"{ratio.one:,.0f} / {ratio.other:,.0f}")
+        for name, ratio in pairs.items()
+    ]
+    yield from table(["in turn, 1 dispatcher, coroutines", "ratio", "jobs/s"], sides)
 
 
 def _peers(results: Results) -> Iterator[str]:

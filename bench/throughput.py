@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from contextlib import ExitStack
 
 from msgspec import Struct
 
@@ -29,19 +30,20 @@ class Case(Struct, frozen=True):
 
 
 class Throughput(Struct, frozen=True):
-    """Every case that was measured."""
+    """Every case that was measured.
+
+    `file_of_server` are pairs of SQLite with PostgreSQL; `collected_of_run` of the same jobs until
+    the client has all outcomes with those until they are recorded, on PostgreSQL.
+    """
 
     cases: list[Case]
+    file_of_server: Ratio
+    collected_of_run: Ratio
 
     def case(self, store: str, dispatchers: int = 1, kind: str = "noop") -> Case:
         """The one with these words."""
         wanted = (store, dispatchers, kind)
         return next(c for c in self.cases if (c.store, c.dispatchers, c.kind) == wanted)
-
-    def best(self, store: str) -> Case:
-        """The fastest with asynchronous jobs."""
-        cases = [case for case in self.cases if (case.store, case.kind) == (store, "noop")]
-        return max(cases, key=lambda case: case.jobs_per_s)
 
 
 def measure(stage: Stage, ceilings: dict[str, Ceiling]) -> Throughput:
@@ -50,7 +52,22 @@ def measure(stage: Stage, ceilings: dict[str, Ceiling]) -> Throughput:
     for store in STORES:
         for dispatchers in stage.sizes.dispatchers:
             cases += _of_fleet(stage, store, dispatchers, ceilings.get(store))
-    return Throughput(cases)
+    return Throughput(cases, *_in_turn(stage))
+
+
+def _in_turn(stage: Stage) -> tuple[Ratio, Ratio]:
+    """What is compared with each other is run in turn, on fleets that are up at the same time."""
+    with ExitStack() as stack:
+        file, server = (
+            stack.enter_context(fleet(stack.enter_context(stage.fresh(store)), stage.folder))
+            for store in ("sqlite", "postgres")
+        )
+        jobs = min(file.warm(stage.sizes), server.warm(stage.sizes))
+        stores = interleave(stage.sizes.pairs, lambda: file.run(jobs), lambda: server.run(jobs))
+        ends = interleave(stage.sizes.pairs, lambda: server.collect(jobs), lambda: server.run(jobs))
+    stage.say(f"sqlite in turn with postgres: {stores.median:.2f} times as many jobs/s")
+    stage.say(f"until a client has all outcomes: {ends.median:.2f} times as many jobs/s")
+    return stores, ends
 
 
 def _of_fleet(stage: Stage, store: str, dispatchers: int, ceiling: Ceiling | None) -> list[Case]:
