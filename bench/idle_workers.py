@@ -21,6 +21,7 @@ from bench.helper import questions, reply
 
 KIND = "gone_fishing"
 JOIN_S = 120.0
+AGAIN_S = 3.0
 LOOK_S = 0.05
 
 _pack = msgspec.msgpack.encode
@@ -35,16 +36,25 @@ class Worker:
         self.gone = False
         self._no = 0
         self._ping_s = 1.0
+        self._session = 0
         self._socket = context.socket(zmq.DEALER)
         self._socket.linger = 0
         self._socket.connect(address)
         ready = {"v": 1, "worker": uuid.uuid4().bytes, "name": "idle", "kinds": {KIND: {}}}
-        self._send(b"READY", {**ready, "slots": 10, "processes": 0})
+        self._ready = {**ready, "slots": 10, "processes": 0}
+        self._ask()
+
+    def _ask(self) -> None:
+        self._session += 1
+        self._asked_at = time.monotonic()
+        self._send(b"READY", {**self._ready, "session": self._session})
 
     def attend(self) -> float:
         """Hears what came, says that it lives, and answers in how many seconds to do so again."""
         self._hear()
         if not self.joined:
+            if time.monotonic() - self._asked_at > AGAIN_S:
+                self._ask()
             return LOOK_S
         self._no += 1
         self._send(b"PING", {"no": self._no})

@@ -260,7 +260,7 @@ async def test_large_batch_is_one_commit(scene: Scene) -> None:
     }
 
 
-async def counted(scene: Scene) -> dict[str, dict[JobState, int]]:
+async def counted(scene: Scene) -> dict[str, dict[str, int]]:
     return {queue.name: dict(queue.counts) for queue in await scene.store.queues()}
 
 

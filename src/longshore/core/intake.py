@@ -34,6 +34,34 @@ class Patience(Struct, frozen=True):
     most_s: float
 
 
+class Intake:
+    """Says how many submits the next transaction takes, at most `most`; learns from the last."""
+
+    def __init__(self, most: int, patience: Patience) -> None:
+        self._most = most
+        self._patience = patience
+        self._free_at = float("-inf")
+        self._hopes = False
+        """Whether seats are free that nobody waits for."""
+        self._in_vain = False
+        """Whether the last submits could have none of those."""
+
+    def room(self, seats: Seats, now: float, oldest_at: float) -> int:
+        """How many submits to take now, the oldest of which came then; 0 to wait for a seat."""
+        if seats.free:
+            self._free_at = now
+        self._hopes = bool(seats.free) and not seats.wanted
+        self._in_vain = self._in_vain and not seats.wanted
+        if self._in_vain:
+            return self._most
+        return room(seats, self._most, self._patience, now - self._free_at, now - oldest_at)
+
+    def took(self, *, any_seated: bool) -> None:
+        """Submits were taken; whether any of them could have a seat."""
+        if self._hopes:
+            self._in_vain = not any_seated
+
+
 def room(seats: Seats, most: int, patience: Patience, none_free_s: float, oldest_s: float) -> int:
     """How many submits to take now, at most `most`; 0 to wait for a seat.
 

@@ -22,7 +22,7 @@ from random import Random
 from typing import Final
 from uuid import UUID
 
-from longshore.core.intake import Patience, Seats, room
+from longshore.core.intake import Intake, Patience, Seats
 from longshore.dispatcher.roster import Plan
 from longshore.errors import StoreUnavailable
 from longshore.model.job import Claimed, Finish, Finished, Refused, Submission, Submitted
@@ -83,6 +83,7 @@ class Pump:
         self._max_batch = max_batch
         self._overlap_from = overlap_from
         self._patience = patience
+        self._intake = Intake(max_batch, patience)
         self._random = random
         self._seats = seats
         self._plan = plan
@@ -99,11 +100,6 @@ class Pump:
         self._outages = 0
         self._uncertain: set[tuple[Order, int, int]] = set()
         self._holding: asyncio.TimerHandle | None = None
-        self._free_at = float("-inf")
-        self._hopes = False
-        """Whether seats are free that nobody waits for."""
-        self._in_vain = False
-        """Whether the last submits could have none of those."""
         self.queued_submits = 0
 
     def submit(self, jobs: Sequence[Submission]) -> asyncio.Future[list[Answer]]:
@@ -191,8 +187,8 @@ class Pump:
         finishes = self._take_finishes()
         submits = [job for order, start, end in orders for job in order.jobs[start:end]]
         wants, seats = self._plan(submits) if claims else NO_PLAN
-        if claims and submits and self._hopes:
-            self._in_vain = all(seat is None for seat in seats)
+        if claims and submits:
+            self._intake.took(any_seated=any(seat is not None for seat in seats))
         batch = Batch([finish for finish, _ in finishes], submits, wants, seats)
         if not (batch.finishes or batch.submits or batch.wants):
             return True
@@ -237,15 +233,7 @@ class Pump:
         if not self._orders or not (claims or seats.are_taken):
             return 0
         loop = asyncio.get_running_loop()
-        now = loop.time()
-        if seats.free:
-            self._free_at = now
-        self._hopes = bool(seats.free) and not seats.wanted
-        self._in_vain = self._in_vain and not seats.wanted
-        if self._in_vain:
-            return self._max_batch
-        oldest_s = now - self._orders[0][0].at
-        found = room(seats, self._max_batch, self._patience, now - self._free_at, oldest_s)
+        found = self._intake.room(seats, loop.time(), self._orders[0][0].at)
         if not found and self._holding is None:
             self._holding = loop.call_later(self._patience.none_free_s, self._held)
         return found

@@ -14,7 +14,7 @@ class DispatcherSettings(Struct, frozen=True, kw_only=True):
     ping_s: float = 1.0
     """How often a worker says that it lives; in a large fleet less often, see below."""
 
-    max_pings_per_s: int = 400
+    max_pings_per_s: int = 300
     """So many PINGs a dispatcher wants at most: with more workers each says it less often."""
 
     renew_s: float = 1.5

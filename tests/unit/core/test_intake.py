@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from longshore.core.intake import Patience, Seats, room
+from longshore.core.intake import Intake, Patience, Seats, room
 
 PATIENCE = Patience(none_free_s=0.02, most_s=0.5)
 MOST = 1000
@@ -40,3 +40,29 @@ def test_once_jobs_wait_idle_workers_go_first_but_submits_never_starve(
 
 def test_the_smallest_batch_has_room_for_one() -> None:
     assert room(Seats(9, True), 1, PATIENCE, 0.0, 0.0) == 1
+
+
+def test_who_cannot_have_the_seats_that_are_free_does_not_wait_for_others() -> None:
+    intake = Intake(MOST, PATIENCE)
+    assert intake.room(Seats(3, False), 1.0, 1.0) == 3
+    intake.took(any_seated=False)
+    assert intake.room(Seats(3, False), 1.001, 1.0) == MOST
+    intake.took(any_seated=True)
+    assert intake.room(Seats(3, False), 1.002, 1.0) == 3
+
+
+def test_jobs_that_wait_already_are_no_sign_that_seats_are_of_no_use() -> None:
+    intake = Intake(MOST, PATIENCE)
+    intake.room(Seats(3, False), 1.0, 1.0)
+    intake.took(any_seated=False)
+    assert intake.room(Seats(0, True), 1.001, 1.0) == MOST
+    intake.took(any_seated=False)
+    assert intake.room(Seats(3, False), 1.002, 1.0) == 3
+
+
+def test_patience_counts_from_when_a_seat_was_last_free() -> None:
+    intake = Intake(MOST, PATIENCE)
+    assert intake.room(Seats(1, False), 1.0, 1.0) == 1
+    intake.took(any_seated=True)
+    assert intake.room(Seats(0, False), 1.019, 1.0) == 0
+    assert intake.room(Seats(0, False), 1.021, 1.0) == MOST
