@@ -90,9 +90,11 @@ async def test_old_token_changes_nothing(scene: Scene) -> None:
 async def test_tokens_nobody_was_given_are_stale(scene: Scene) -> None:
     """G2: writes require the very token."""
     attempt = await scene.running()
-    for token in (0, -1, attempt.token - 1, attempt.token + 1, 2**63 - 1, -(2**63)):
-        [answer] = await scene.finish(Finish(attempt.id, token, Outcome.SUCCEEDED))
-        assert answer == Finished(attempt.id, token, Verdict.STALE)
+    near = (0, -1, attempt.token - 1, attempt.token + 1)
+    for token in (*near, 2**63 - 1, 2**63, 2**64 - 1, -(2**63), -(2**63) - 1):
+        for by in ("", str(attempt.worker)):
+            [answer] = await scene.finish(Finish(attempt.id, token, Outcome.SUCCEEDED, by=by))
+            assert answer == Finished(attempt.id, token, Verdict.STALE)
     assert await scene.state(attempt.id) is S.RUNNING
 
 

@@ -99,6 +99,8 @@ class Records:
         return Finished(finish.job, finish.token, Verdict.RECORDED, state)
 
     async def _end(self, finishes: list[Finish]) -> list[asyncpg.Record]:
+        if not finishes:
+            return []
         rows = await self._tx.fetch(FINISH, *_columns(finishes, careful=self._tx.careful))
         counts = Counter((row["lane"], row["was"], row["state"]) for row in rows)
         for (lane, was, state), count in counts.items():

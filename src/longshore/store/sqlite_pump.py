@@ -18,7 +18,7 @@ from longshore.model.job import Finish, Finished, JobState, Outcome, Refused, Ve
 from longshore.ports import Batch, Pumped
 from longshore.store.rows import clean, history_entry, later, pack_error
 from longshore.store.sqlite_claim import claim, free_seats
-from longshore.store.sqlite_sql import NOTE, RUNNING, SUCCEED, Held, Row
+from longshore.store.sqlite_sql import LARGEST_INT, NOTE, RUNNING, SUCCEED, Held, Row
 from longshore.store.sqlite_submit import Accepted, accept
 from longshore.store.sqlite_transaction import Transaction
 
@@ -86,6 +86,7 @@ def _is_plain(finish: Finish) -> bool:
     return (
         finish.outcome is Outcome.SUCCEEDED
         and bool(finish.by)
+        and 0 < finish.token <= LARGEST_INT
         and not (finish.outbox or finish.crash or finish.revoke)
     )
 

@@ -41,8 +41,7 @@ _DATA_ERRORS: Final = (
     UnicodeEncodeError,
 )
 
-
-_FEW: Final = 16
+_ALIKE: Final = 16
 """So many jobs alike, on average, are worth statements of their own."""
 
 _Shared = tuple[int, JobState, *Row]
@@ -194,7 +193,7 @@ class _Intake:
 
     def _write(self) -> bool:
         count = sum(map(len, self._rows.values()))
-        if len(self._rows) == 1 or len(self._rows) * _FEW <= count:
+        if len(self._rows) == 1 or len(self._rows) * _ALIKE <= count:
             written = sum(
                 self._insert(INSERT_ALIKE, rows, shared) for shared, rows in self._rows.items()
             )

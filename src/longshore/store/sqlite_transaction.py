@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 from collections import defaultdict
 from collections.abc import Collection, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -23,13 +23,13 @@ from longshore.store.sqlite_sql import (
     CHANGE,
     HELD_BY_ID,
     HELD_BY_NUMBER,
+    LARGEST_INT,
     TALLY,
     UNDO_INSERT,
     Held,
     Row,
 )
 
-_MAX: Final = 2**63 - 1
 _held = msgspec.json.Decoder(list[Held])
 
 
@@ -118,7 +118,7 @@ class Transaction:
         for place, ref in enumerate(refs):
             if isinstance(ref, UUID):
                 ids.append((place, ref.bytes))
-            elif 0 < ref <= _MAX:
+            elif 0 < ref <= LARGEST_INT:
                 numbers.append((place, ref))
         rows = HELD_BY_ID.find(self.connection, ids)
         rows += HELD_BY_NUMBER.find(self.connection, numbers)
