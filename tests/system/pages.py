@@ -39,8 +39,8 @@ def blocks(page: str, *languages: str) -> list[Block]:
     return [block for block in found if not languages or block.language in languages]
 
 
-def succeed(script: str, env: dict[str, str], folder: Path) -> None:
-    """Runs a block of Python in a process of its own, as a reader would."""
+def succeed(script: str, env: dict[str, str], folder: Path) -> list[str]:
+    """Runs a block of Python in a process of its own, as a reader would; the lines it printed."""
     done = subprocess.run(
         [sys.executable, "-c", script],
         env={**os.environ, **env},
@@ -51,3 +51,4 @@ def succeed(script: str, env: dict[str, str], folder: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 from longshore.testing.processes import Process, run, settings
 from tests.system.conftest import ANY, QUICK
+from tests.system.pages import succeed
 from tests.unit.store.lent import GRANTS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "transactions.md").read_text()
@@ -30,26 +28,11 @@ def test_every_block_of_the_transactions_page_does_what_it_says(
     log = tmp_path / "up.log"
     with Process("up", *words, *settings(**QUICK), cwd=tmp_path, log=log) as up:
         frontend = up.ready().facts["frontend"]
-        env = {**os.environ, "LONGSHORE_CONNECT": frontend, "DATABASE_URL": postgres_url}
-        printed = [sorted(_run(script, env, tmp_path)) for script in scripts]
+        env = {"LONGSHORE_CONNECT": frontend, "DATABASE_URL": postgres_url}
+        printed = [sorted(succeed(script, env, tmp_path)) for script in scripts]
     *committed, [rolled_back] = printed
     assert committed == PRINTED
     assert re.search("there is no job", rolled_back)
-
-
-def _run(script: str, env: dict[str, str], folder: Path) -> list[str]:
-    (folder / "script.py").write_text(script)
-    done = subprocess.run(
-        [sys.executable, "script.py"],
-        env=env,
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
 
 
 def test_the_page_grants_what_is_tested_to_suffice() -> None:

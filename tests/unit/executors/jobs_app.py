@@ -451,7 +451,7 @@ def identify() -> list[Any]:
 @app.job
 async def identify_async() -> list[Any]:
     context = current()
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0)
     assert current() is context
     return [str(context.id), context.number, context.attempt, context.token]
 
