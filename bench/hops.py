@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import asyncpg
@@ -18,7 +18,7 @@ import zmq
 from msgspec import Struct
 
 from bench.helper import Helper
-from bench.percentiles import Times, times_of
+from bench.percentiles import Times, pooled, times_of
 from longshore.links.zeromq import Dealer
 
 DATA = b"x" * 100
@@ -31,6 +31,15 @@ class Hops(Struct, frozen=True):
     commit: Times
     round_trip: Times
     both: Times
+
+    @staticmethod
+    def pooled(slices: Sequence[Hops]) -> Hops:
+        """All samples of several as one."""
+        return Hops(
+            pooled([part.commit for part in slices]),
+            pooled([part.round_trip for part in slices]),
+            pooled([part.both for part in slices]),
+        )
 
 
 class Echo:
@@ -57,7 +66,7 @@ class Echo:
 
 
 def measure_hops(url: str, samples: int, pause_s: float) -> Hops:
-    """Samples of both on this store."""
+    """Samples of both on this store, which gets a table for them."""
     with Helper("echo") as echo:
         address = echo.answer()
         return uvloop.run(_sample(url, address, samples, pause_s))
@@ -83,7 +92,7 @@ async def _sample(url: str, address: str, samples: int, pause_s: float) -> Hops:
 
 async def _postgres(url: str) -> Callable[[], Awaitable[object]]:
     connection = await asyncpg.connect(url)
-    await connection.execute("CREATE TABLE probe (data bytea)")
+    await connection.execute("CREATE TABLE IF NOT EXISTS probe (data bytea)")
     insert = await connection.prepare("INSERT INTO probe VALUES ($1)")
     return lambda: insert.fetch(DATA)
 
@@ -92,7 +101,7 @@ def _sqlite(url: str) -> Callable[[], Awaitable[object]]:
     path = Path(url.removeprefix("sqlite:///"))
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("PRAGMA synchronous = FULL")
-    connection.execute("CREATE TABLE probe (data BLOB)")
+    connection.execute("CREATE TABLE IF NOT EXISTS probe (data BLOB)")
 
     async def commit() -> None:
         connection.execute("INSERT INTO probe VALUES (?)", (DATA,))

@@ -21,3 +21,8 @@ def times_of(samples_ms: Sequence[float]) -> Times:
     rounded = [round(sample, 4) for sample in samples_ms]
     p99 = statistics.quantiles(samples_ms, n=100, method="inclusive")[98]
     return Times(statistics.median(samples_ms), p99, rounded)
+
+
+def pooled(slices: Sequence[Times]) -> Times:
+    """All samples of several as one."""
+    return times_of([sample for part in slices for sample in part.samples_ms])

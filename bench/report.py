@@ -145,7 +145,7 @@ def _latency(results: Results) -> Iterator[str]:
             f"{case.to_start.p50_ms:.2f} / {case.to_start.p99_ms:.2f}",
             f"{case.to_result.p50_ms:.2f} / {case.to_result.p99_ms:.2f}",
             f"{case.least.both.p50_ms:.2f} / {case.least.both.p99_ms:.2f}",
-            f"{case.p50_ratio:.2f} / {case.p99_ratio:.2f}",
+            f"{shown(case.p50_ratio)} / {case.p99_ratio:.2f}",
         )
         for case in results.latency.cases
     ]

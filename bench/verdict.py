@@ -48,7 +48,7 @@ def _peers(results: Results) -> Iterator[Verdict]:
             f"throughput on PostgreSQL, against {peer.name}",
             "ahead",
             aim,
-            f"{peer.ratio.median:.2f} times ({peer.ratio.low:.2f} to {peer.ratio.high:.2f})",
+            f"{peer.ratio.median:.2f} times{_spread(peer.ratio)}",
             peer.ratio.median > 1,
             peer.ratio.median >= 1.5 if aim else None,
         )
@@ -66,7 +66,7 @@ def _limit(results: Results) -> Iterator[Verdict]:
             f"throughput on PostgreSQL, {many}, of the limit",
             "0.4",
             "0.6",
-            f"{ratio.median:.2f} ({ratio.low:.2f} to {ratio.high:.2f})",
+            f"{ratio.median:.2f}{_spread(ratio)}",
             ratio.median >= 0.4,
             ratio.median >= 0.6,
         )
@@ -80,7 +80,7 @@ def _sqlite(results: Results) -> Iterator[Verdict]:
         "throughput on SQLite, against PostgreSQL",
         "1",
         "20,000 jobs/s",
-        f"{ratio.median:.2f} ({ratio.low:.2f} to {ratio.high:.2f}), {ratio.one:,.0f} jobs/s",
+        f"{ratio.median:.2f}{_spread(ratio)}, {ratio.one:,.0f} jobs/s",
         ratio.median >= 1,
         ratio.one >= 20_000,
     )
@@ -90,18 +90,22 @@ def _latency(results: Results) -> Iterator[Verdict]:
     if results.latency is None:
         return
     case = results.latency.case("postgres")
-    least = case.least.both
-    for name, most, found, least_ms, ratio in (
-        ("p50", 2.5, case.to_start.p50_ms, least.p50_ms, case.p50_ratio),
-        ("p99", 4.0, case.to_start.p99_ms, least.p99_ms, case.p99_ratio),
+    middle, least = case.p50_ratio, case.least.both
+    for name, most, ratio, spread, found_ms, least_ms in (
+        ("p50", 2.5, middle.median, _spread(middle), case.to_start.p50_ms, least.p50_ms),
+        ("p99", 4.0, case.p99_ratio, "", case.to_start.p99_ms, least.p99_ms),
     ):
         yield Verdict(
             f"idle latency submit → start, {name}, in (one commit + two hops)",
             f"at most {most:g} times",
             "",
-            f"{ratio:.2f} times ({found:.2f} ms in {least_ms:.2f} ms)",
+            f"{ratio:.2f} times{spread}, {found_ms:.2f} ms in {least_ms:.2f} ms",
             ratio <= most,
         )
+
+
+def _spread(ratio: Ratio) -> str:
+    return f" ({ratio.low:.2f} to {ratio.high:.2f})"
 
 
 def _flatness(results: Results) -> Iterator[Verdict]:
@@ -110,7 +114,7 @@ def _flatness(results: Results) -> Iterator[Verdict]:
         return
     for point in flat.points:
         ratio = point.ratio
-        shown = f"{ratio.median:.2f} ({ratio.low:.2f} to {ratio.high:.2f})"
+        shown = f"{ratio.median:.2f}{_spread(ratio)}"
         yield _flat(f"{point.store}, {point.name}", ratio.spread, ratio.median, shown)
     curve = _smoothed(flat.curve)
     third = max(1, len(curve) // 3)
