@@ -218,7 +218,8 @@ class Dispatcher:
         self._roster.cool(batch.wants, pumped.taken)
         self._roster.heat(pumped.contested)
         unseated = _unseated(batch, pumped)
-        self._expect(unseated)
+        if unseated:
+            self._expect(unseated)
         if any(end.outcome is not Outcome.SUCCEEDED or end.outbox for end in batch.finishes):
             self._roster.heat(pumped.freed)
         if pumped.contested and not pumped.taken:

@@ -196,8 +196,9 @@ class Roster:
         self.learn(dict.fromkeys(lanes))
         seats: list[Seat | None] = [None] * len(submits)
         seated = self._seat(submits, lanes, seats)
-        left = Counter(lane.hash for lane, seat in zip(lanes, seats, strict=True) if seat is None)
-        self.expect(left)
+        if None in seats:
+            left = (lane.hash for lane, one in zip(lanes, seats, strict=True) if one is None)
+            self.expect(Counter(left))
         return Plan(self.wants(most, seated), seats)
 
     def _seat(

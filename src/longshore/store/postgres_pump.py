@@ -22,7 +22,7 @@ from longshore.store.postgres_columns import columns, lane_of_item, runs, sound_
 from longshore.store.postgres_finish import Records
 from longshore.store.postgres_lines import Lines, Transaction
 from longshore.store.postgres_marks import Look, Marks, Place, Took
-from longshore.store.postgres_sql import CLAIM, CODES, SUBMIT_ALONE
+from longshore.store.postgres_sql import CLAIM, CODES, SUBMIT_ALONE, SUBMIT_ONE
 from longshore.store.postgres_submit import Intake, Seating
 from longshore.store.rows import unpack_options
 
@@ -96,7 +96,12 @@ class Pump:
         if not self._lanes.issuperset(lane_of_item(item).hash for item in items):
             return None
         seating = self._seating(dispatcher, batch) or Seating(dispatcher, 0.0, {})
-        rows = await lines.alone(SUBMIT_ALONE, *columns(items), *seating.columns(items))
+        values = [*columns(items), *seating.columns(items)]
+        rows = await (
+            lines.alone(SUBMIT_ONE, *map(_only, values))
+            if len(items) == 1
+            else lines.alone(SUBMIT_ALONE, *values)
+        )
         if rows is None:
             return None
         states = Counter((row["lane"], row["state"]) for row in rows)
@@ -193,6 +198,13 @@ async def _accept(records: Records, intake: Intake, batch: Batch) -> list[Submit
     if sent:
         await records.note(answers[: len(sent)])
     return answers[len(sent) :]
+
+
+def _only(value: object) -> object:
+    """What an array of at most one element has; anything else as it is."""
+    if isinstance(value, list):
+        return value[0] if value else None
+    return value
 
 
 def _turn(row: asyncpg.Record) -> int:

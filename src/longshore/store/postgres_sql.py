@@ -98,54 +98,84 @@ _CLAIMED: Final = appended(
     info=NOTHING,
 )
 
-_MAY_SIT: Final = """ARRAY(
+_SITS: Final = """w.id = {worker} AND CASE
+            WHEN w.alive AND NOT w.draining
+                THEN w.session = {session} AND w.dispatcher = {dispatcher}
+        END"""
+_MAY_SIT: Final = f"""ARRAY(
     SELECT l.id IS NOT NULL
-    FROM unnest({workers}::uuid[], {sessions}::bigint[])
+    FROM unnest({{workers}}::uuid[], {{sessions}}::bigint[])
         WITH ORDINALITY AS i (worker, session, place)
     LEFT JOIN LATERAL (
         SELECT w.id FROM longshore.worker AS w
-        WHERE w.id = i.worker AND CASE
-            WHEN w.alive AND NOT w.draining
-                THEN w.session = i.session AND w.dispatcher = {dispatcher}
-        END
+        WHERE {_SITS.format(worker="i.worker", session="i.session", dispatcher="{dispatcher}")}
         FOR KEY SHARE SKIP LOCKED
     ) AS l ON true
     ORDER BY i.place
 )"""
+_MAY_ALL: Final = f"""may AS MATERIALIZED (
+    SELECT {_MAY_SIT.format(workers="$16", sessions="$17", dispatcher="$18")} AS seats, ARRAY(
+        SELECT (
+            SELECT q.paused FROM longshore.queue AS q WHERE q.name = i.queue
+        ) IS NOT TRUE
+        FROM unnest($11::text[]) WITH ORDINALITY AS i (queue, place)
+        ORDER BY i.place
+    ) AS queues
+),"""
+_MAY_ONE: Final = f"""may AS MATERIALIZED (
+    SELECT FROM longshore.worker AS w
+    WHERE {_SITS.format(worker="$16::uuid", session="$17::bigint", dispatcher="$18::uuid")}
+        AND (SELECT q.paused FROM longshore.queue AS q WHERE q.name = $11::text) IS NOT TRUE
+    FOR KEY SHARE SKIP LOCKED
+),"""
 _READY: Final = str(CODES[S.READY])
 _RUNNING: Final = str(CODES[S.RUNNING])
+_OWN: Final = {
+    "id": "uuid",
+    "body_hash": "bigint",
+    "args": "bytea",
+    "shape": "integer",
+    "unique_key": "text",
+    "run_at": "timestamptz",
+    "delay_s": "float8",
+}
+"""What each job brings of its own, in the first parameters: all but `shape` of what they share."""
 
 
-def _inserted(also: str, values: str, state: str, before: str = "") -> str:
+def _inserted(*, seated: bool, one: bool = False) -> str:
     """SQL that inserts what neither its id nor its unique key keeps out.
 
-    `also` are columns beyond the usual, `values` what goes there, `state` that of a job whose time
-    has come.
+    With `seated`, a job that may sit where it is meant to is running from the start. With `one`,
+    the parameters are those of a single job, not arrays, which a server takes in much faster.
     """
-    seats, seat = (", $15::integer[]", ", seat") if before else ("", "")
+    shared = "${}::{}".format if one else "(${}::{}[])[n.shape]".format
+    own = ", ".join(f"${n}::{of}{'' if one else '[]'}" for n, of in enumerate(_OWN.values(), 1))
+    names = ", ".join(_OWN)
+    if seated:
+        own, names = f"{own}, $15::integer{'' if one else '[]'}", f"{names}, seat"
+    rows = f"(VALUES ({own}))" if one else f"unnest({own})"
+    may = (_MAY_ONE if one else _MAY_ALL) if seated else ""
+    also, values = _begun(one, shared(14, "float8")) if seated else ("", first_entry("n.state"))
     return f"""
-WITH {before} new AS (
+WITH {may} new AS (
     INSERT INTO longshore.job (
         id, body_hash, args, unique_key, run_at, lane, priority, kind, queue, target, options,
         timeout_s, state, history{also}
     )
     SELECT
         n.id, n.body_hash, n.args, n.unique_key, n.due_at,
-        ($8::bigint[])[n.shape], ($9::smallint[])[n.shape], ($10::text[])[n.shape],
-        ($11::text[])[n.shape], ($12::text[])[n.shape], ($13::bytea[])[n.shape],
-        ($14::float8[])[n.shape], n.state, {values}
+        {shared(8, "bigint")}, {shared(9, "smallint")}, {shared(10, "text")},
+        {shared(11, "text")}, {shared(12, "text")}, {shared(13, "bytea")},
+        {shared(14, "float8")}, n.state, {values}
     FROM (
         SELECT d.*,
-            CASE WHEN d.due_at > now() THEN {CODES[S.DELAYED]} ELSE {state} END AS state
+            CASE WHEN d.due_at > now() THEN {CODES[S.DELAYED]} ELSE {_due(seated, one)} END AS state
         FROM (
             SELECT i.*, CASE
                 WHEN i.delay_s IS NULL THEN i.run_at
                 ELSE now() + greatest(i.delay_s, 0) * interval '1 s'
             END AS due_at
-            FROM unnest(
-                $1::uuid[], $2::bigint[], $3::bytea[], $4::integer[],
-                $5::text[], $6::timestamptz[], $7::float8[]{seats}
-            ) AS i (id, body_hash, args, shape, unique_key, run_at, delay_s{seat})
+            FROM {rows} AS i ({names})
         ) AS d
         OFFSET 0
     ) AS n
@@ -157,39 +187,47 @@ numbered AS (
 )"""
 
 
+def _due(seated: bool, one: bool) -> str:
+    """SQL for the state of a job whose time has come."""
+    if not seated:
+        return _READY
+    may = (
+        "EXISTS (SELECT FROM may)"
+        if one
+        else "(SELECT seats FROM may)[d.seat] AND (SELECT queues FROM may)[d.shape]"
+    )
+    return f"CASE WHEN {may} THEN {_RUNNING} ELSE {_READY} END"
+
+
+def _begun(one: bool, timeout_s: str) -> tuple[str, str]:
+    """The columns of an attempt, and SQL for them and for the history before them."""
+    worker, session = (
+        ("$16::uuid", "$17::bigint")
+        if one
+        else ("($16::uuid[])[n.seat]", "($17::bigint[])[n.seat]")
+    )
+    columns = ", history_length, token, worker, session, attempt, started_at, expires_at"
+    values = f"""CASE WHEN n.state = {_RUNNING} THEN
+            {first_entry(_READY)} || ',["{S.RUNNING}",' || {_AT} || ',"' || {worker} || '",""]'
+            ELSE {first_entry("n.state")} END,
+        CASE WHEN n.state = {_RUNNING} THEN 2 ELSE 1 END,
+        CASE WHEN n.state = {_RUNNING} THEN nextval('longshore.token') ELSE 0 END,
+        CASE WHEN n.state = {_RUNNING} THEN {worker} END,
+        CASE WHEN n.state = {_RUNNING} THEN {session} END,
+        CASE WHEN n.state = {_RUNNING} THEN 1 ELSE 0 END,
+        CASE WHEN n.state = {_RUNNING} THEN now() END,
+        CASE WHEN n.state = {_RUNNING}
+            THEN now() + ({timeout_s} + $19) * interval '1 s' END"""
+    return columns, values
+
+
 _TALLIED: Final = """
 tallied AS (
     INSERT INTO longshore.tally (lane, state, delta)
     SELECT lane, state, count(*) FROM new GROUP BY lane, state
 )"""
-_ACCEPTED: Final = _inserted("", first_entry("n.state"), _READY)
-_SEATED: Final = _inserted(
-    ", history_length, token, worker, session, attempt, started_at, expires_at",
-    f"""CASE WHEN n.state = {_RUNNING} THEN
-            {first_entry(_READY)} || ',["{S.RUNNING}",' || {_AT} || ',"'
-                || ($16::uuid[])[n.seat] || '",""]'
-            ELSE {first_entry("n.state")} END,
-        CASE WHEN n.state = {_RUNNING} THEN 2 ELSE 1 END,
-        CASE WHEN n.state = {_RUNNING} THEN nextval('longshore.token') ELSE 0 END,
-        CASE WHEN n.state = {_RUNNING} THEN ($16::uuid[])[n.seat] END,
-        CASE WHEN n.state = {_RUNNING} THEN ($17::bigint[])[n.seat] END,
-        CASE WHEN n.state = {_RUNNING} THEN 1 ELSE 0 END,
-        CASE WHEN n.state = {_RUNNING} THEN now() END,
-        CASE WHEN n.state = {_RUNNING}
-            THEN now() + (($14::float8[])[n.shape] + $19) * interval '1 s' END""",
-    f"""CASE
-                WHEN (SELECT seats FROM may)[d.seat] AND (SELECT queues FROM may)[d.shape]
-                THEN {_RUNNING} ELSE {_READY} END""",
-    f"""may AS MATERIALIZED (
-    SELECT {_MAY_SIT.format(workers="$16", sessions="$17", dispatcher="$18")} AS seats, ARRAY(
-        SELECT (
-            SELECT q.paused FROM longshore.queue AS q WHERE q.name = i.queue
-        ) IS NOT TRUE
-        FROM unnest($11::text[]) WITH ORDINALITY AS i (queue, place)
-        ORDER BY i.place
-    ) AS queues
-),""",
-)
+_ACCEPTED: Final = _inserted(seated=False)
+_SEATED: Final = _inserted(seated=True)
 
 SUBMIT: Final = f"""{_ACCEPTED}
 SELECT id, number, state, lane, token FROM new
@@ -205,6 +243,11 @@ SUBMIT_ALONE: Final = f"""{_SEATED},{_TALLIED}
 SELECT id, number, state, lane, token FROM new
 """
 """The same as a transaction of its own, that needs neither BEGIN nor COMMIT."""
+
+SUBMIT_ONE: Final = f"""{_inserted(seated=True, one=True)},{_TALLIED}
+SELECT id, number, state, lane, token FROM new
+"""
+"""The same of a single job: what a fleet with nothing else to do waits for."""
 
 ENQUEUE: Final = f"""{_ACCEPTED},{_TALLIED}
 SELECT id, number FROM new

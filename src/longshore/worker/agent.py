@@ -240,7 +240,8 @@ class Worker:
                 self._apply(self._session.receive(self._clock.now(), frames))
             except ProtocolError as error:
                 log.warning("the dispatcher sent what this worker does not understand: %s", error)
-        self._flush()
+        # Not now: the executors have what came on its way before.
+        self._flush_soon()
 
     def _tick(self) -> None:
         self._timer = None
