@@ -110,6 +110,10 @@ class Hint(StrEnum):
 class Store(Protocol):
     """The one shared thing. All methods raise `StoreUnavailable` when the database is away."""
 
+    @property
+    def is_serial(self) -> bool:
+        """Whether it commits one transaction after the other anyway."""
+
     async def open(self) -> None:
         """Connects; raises `SchemaMismatch` unless the schema is this version's."""
 

@@ -4,7 +4,8 @@ Each batch takes what arrived while the one before it was under way, so a busy s
 transactions, and an idle one sees a single job at once. Only one batch at a time gives jobs to
 workers, whether it claims them or seats them as they are submitted (see `core.intake`): two would
 reach for the same seats. But when much has piled up behind it, a second one takes finishes, and
-submits that must wait anyway, so that neither the store nor this process waits for the other.
+submits that must wait anyway, so that neither the store nor this process waits for the other;
+unless the store is a file, which would only commit twice what it can commit at once.
 
 A batch whose answer got lost is simply sent again: submits are known by their id, finishes by their
 token. What was given to workers cannot be repeated, so after a lost answer their sessions are
@@ -141,6 +142,8 @@ class Pump:
 
     def _has_much(self) -> bool:
         """Whether a second transaction is worth its while."""
+        if self._store.is_serial:
+            return False
         much, most = len(self._finishes), len(self._finishes) + self.queued_submits
         if much < self._overlap_from <= most and self._is_claiming and self._orders:
             much = most if self._seats().are_taken else much

@@ -84,7 +84,10 @@ class DispatcherSettings(Struct, frozen=True, kw_only=True):
     """The most submits, finishes or claims in one transaction."""
 
     overlap_from: int = 250
-    """So many submits and finishes, queued behind a transaction, are worth a second beside it."""
+    """So many submits and finishes, queued behind a transaction, are worth a second beside it.
+
+    Not on SQLite, where transactions come one after the other anyway.
+    """
 
     seat_wait_s: float = 0.025
     """How long a submit waits for a worker's slot while none comes free, before it is queued."""

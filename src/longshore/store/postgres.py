@@ -46,6 +46,8 @@ _VERSION: Final = "SELECT max(version) AS version FROM longshore.longshore_schem
 class PostgresStore(PostgresPruning, PostgresKeeper, PostgresLogs):
     """The `Store` port on a PostgreSQL database, in its schema `longshore`."""
 
+    is_serial = False
+
     def __init__(
         self,
         url: str,

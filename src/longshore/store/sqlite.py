@@ -63,6 +63,8 @@ class SqliteStore:
     waited for `busy_s`; what other processes did is noticed within `poll_s`.
     """
 
+    is_serial = True
+
     def __init__(
         self,
         path: str | Path,

@@ -96,6 +96,10 @@ class FaultyStore:
         self.store = store
         self.plan = plan
 
+    @property
+    def is_serial(self) -> bool:
+        return self.store.is_serial
+
     async def _call(self, verb: str, call: Callable[[], Awaitable[Answer]]) -> Answer:
         fault = self.plan(verb)
         if fault is Fault.BEFORE:

@@ -70,6 +70,9 @@ MAX_SWEPT = 1000
 class MemoryStore(MemoryPruning):
     """The whole `Store` port over one dictionary of jobs. `utc` is its clock."""
 
+    is_serial = False
+    """It could well be; but then nobody would try how transactions overlap."""
+
     async def open(self) -> None:
         """There is nothing to connect to."""
 

@@ -31,7 +31,8 @@ WANT = Want((1,), (Seat(new_id(), 1),))
 class HeldStore:
     """Begins transactions, and ends each when it is told to."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_serial: bool = False) -> None:
+        self.is_serial = is_serial
         self.begun: list[tuple[Batch, asyncio.Future[None]]] = []
 
     async def pump(self, dispatcher: object, batch: Batch) -> Pumped:
@@ -127,6 +128,21 @@ async def test_much_goes_into_a_second_transaction_that_claims_nothing() -> None
         store.commit(1)
         assert len(await order) == 3
         assert len((await store.until(3)).submits) == 50
+
+
+async def test_a_store_that_commits_one_after_the_other_is_given_one_at_a_time() -> None:
+    store = HeldStore(is_serial=True)
+    async with pumping(store) as pump:
+        pump.wake()
+        await store.until(1)
+        order = pump.submit([a_job() for _ in range(50)])
+        await settle()
+        assert len(store.begun) == 1
+        store.commit(0)
+        batch = await store.until(2)
+        assert (len(batch.submits), batch.wants) == (50, [WANT])
+        store.commit(1)
+        assert len(await order) == 50
 
 
 async def test_a_claim_that_became_possible_meanwhile_is_not_forgotten() -> None:
