@@ -150,14 +150,18 @@ class Pump:
         return much >= self._overlap_from
 
     async def _stroke(self) -> None:
-        await self._patiently(claims=True)
+        while True:
+            self._missed = False
+            await self._patiently(claims=True)
+            if not self._has_more():
+                break
         self._is_claiming = False
-        self._look_again()
 
     async def _overlapping_stroke(self) -> None:
         await self._patiently(claims=False)
         self._is_overlapping = False
-        self._look_again()
+        if self._has_more():
+            self._wake.set()
 
     async def _patiently(self, *, claims: bool) -> None:
         if await self._round(claims, self._room(claims)):
@@ -168,10 +172,8 @@ class Pump:
         await asyncio.sleep(longest_s * self._random.uniform(0.5, 1.0))
         self._missed = True
 
-    def _look_again(self) -> None:
-        if self._missed or self._finishes or (self._orders and self._holding is None):
-            self._missed = False
-            self._wake.set()
+    def _has_more(self) -> bool:
+        return bool(self._missed or self._finishes or (self._orders and self._holding is None))
 
     @property
     def is_certain(self) -> bool:
