@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine, Sequence, Set
+from typing import NamedTuple
 from uuid import UUID
 
 from longshore.core.leases import ping_every_s
@@ -26,6 +27,18 @@ from longshore.wire.dispatcher_side import Attendance, FullAttendance
 from longshore.wire.plain import PlainAttendance
 
 log = logging.getLogger("longshore.dispatcher")
+
+MAX_JOINERS = 2
+"""So many workers at a time are being attended. Others wait where they can still be forgotten, not
+at the store, before whatever else is urgent there."""
+
+
+class Ask(NamedTuple):
+    """What a worker that wants to be attended said, from where and when."""
+
+    peer: bytes
+    ready: m.Ready
+    at: float
 
 
 class Attendant:
@@ -53,7 +66,9 @@ class Attendant:
         self._losses = losses
         self._plain = plain
         self._tasks: set[asyncio.Task[None]] = set()
+        self._asks: dict[UUID, Ask] = {}
         self._joining: set[bytes] = set()
+        self._joiners = 0
         self.logbook = Logbook(store, pulse.saw_outage)
         self.link: Link
         self.ends: Ends
@@ -75,7 +90,7 @@ class Attendant:
 
     def _hear(self, peer: bytes, message: m.WorkerMessage) -> None:
         if isinstance(message, m.Ready):
-            self._start(self._join(peer, message))
+            self._asked(peer, message)
             return
         attendance = self._roster.of_peer(peer)
         if not isinstance(attendance, FullAttendance):
@@ -106,39 +121,56 @@ class Attendant:
 
     # joining and leaving
 
-    async def _join(self, peer: bytes, ready: m.Ready) -> None:
+    def _asked(self, peer: bytes, ready: m.Ready) -> None:
         if ready.v != m.PROTOCOL_VERSION:
             reason = f"this dispatcher speaks protocol {m.PROTOCOL_VERSION}, not {ready.v}"
             self.link.send(peer, encode(m.Exit(reason)))
             return
         if peer in self._joining:
             return
-        self._joining.add(peer)
-        try:
-            await self._attend(peer, ready)
-        except StoreUnavailable as error:
-            self._pulse.saw_outage(error)
-        finally:
-            self._joining.discard(peer)
+        # In the place of what it asked before, if that was not looked at yet: whoever has waited
+        # the longest is next, and is answered where it waits now.
+        self._asks[ready.worker] = Ask(peer, ready, self._clock.now())
+        if self._joiners < MAX_JOINERS:
+            self._joiners += 1
+            self._start(self._join())
 
-    async def _attend(self, peer: bytes, ready: m.Ready) -> None:
-        info, asked_at = _info(ready), self._clock.now()
-        if self._pulse.lease_s() is None:
+    async def _join(self) -> None:
+        """Attends one after the other who asked for it."""
+        try:
+            while self._asks:
+                ask = self._asks.pop(next(iter(self._asks)))
+                self._joining.add(ask.peer)
+                try:
+                    await self._attend(ask)
+                except StoreUnavailable as error:
+                    self._pulse.saw_outage(error)
+                finally:
+                    self._joining.discard(ask.peer)
+        finally:
+            self._joiners -= 1
+
+    async def _attend(self, ask: Ask) -> None:
+        peer, ready, _ = ask
+        info = _info(ready)
+        if self._pulse.lease_s() is None or not self._is_waiting(ask):
             return
         answer = await self._store.attend(
             self._dispatcher, info, draining=ready.draining, session=ready.session
         )
         if isinstance(answer, Gone):
             self.link.send(peer, encode(m.Gone(answer.reason)))
-        elif isinstance(answer, Attended) and self._may_welcome(info.id, answer, asked_at):
+        elif isinstance(answer, Attended) and self._may_welcome(ask, answer):
             now = self._clock.now()
             await self._welcome(FullAttendance(peer, info, answer, now, ready.draining), ready)
 
-    def _may_welcome(self, worker: UUID, answer: Attended, asked_at: float) -> bool:
+    def _may_welcome(self, ask: Ask, answer: Attended) -> bool:
         """Whether the worker still waits here, and can be given a lease. If not it asks again."""
-        patient = self._clock.now() - asked_at < self._settings.lease_s / 2
-        newest = answer.session > self._roster.session_of(worker)
-        return patient and newest and self._pulse.lease_s() is not None
+        newest = answer.session > self._roster.session_of(ask.ready.worker)
+        return self._is_waiting(ask) and newest and self._pulse.lease_s() is not None
+
+    def _is_waiting(self, ask: Ask) -> bool:
+        return self._clock.now() - ask.at < self._settings.lease_s / 2
 
     async def _welcome(self, attendance: FullAttendance, ready: m.Ready) -> None:
         previous = self._roster.of_peer(attendance.peer)
@@ -220,7 +252,8 @@ class Attendant:
         return all(sent)
 
     async def close(self) -> None:
-        """Waits for what it has begun."""
+        """Waits for what it has begun. Who still asks to be attended turns to another."""
+        self._asks.clear()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from longshore.dispatcher.engine import Dispatcher
 from longshore.model.job import JobState
+from longshore.ports import Store
 from longshore.testing.builders import a_job
 from longshore.testing.faults import Fault, FaultyStore, scripted
 from longshore.wire import messages as m
@@ -32,6 +33,23 @@ class HeldStore(FaultyStore):
     async def _call(self, verb: str, call: Callable[[], Awaitable[Answer]]) -> Answer:
         if verb == self.verb:
             await self.let_go.wait()
+        return await super()._call(verb, call)
+
+
+class SlowStore(FaultyStore):
+    """Attends one worker at a time, each within `each_s`."""
+
+    def __init__(self, store: Store, each_s: float) -> None:
+        super().__init__(store)
+        self._each_s = each_s
+        self.attended = 0
+        self._turn = asyncio.Lock()
+
+    async def _call(self, verb: str, call: Callable[[], Awaitable[Answer]]) -> Answer:
+        if verb == "attend":
+            async with self._turn:
+                await asyncio.sleep(self._each_s)
+                self.attended += 1
         return await super()._call(verb, call)
 
 
@@ -78,6 +96,20 @@ def test_a_dispatcher_that_was_slow_to_attend_a_worker_does_not_take_it_from_the
         assert len(worker.jobs.started) == len(worker.jobs.running) == 1
         [view] = await stage.model.workers()
         assert (view.alive, view.dispatcher) == (True, second.id)
+
+    tell(story)
+
+
+def test_of_many_workers_that_ask_at_once_few_are_attended_where_they_wait_no_more() -> None:
+    """Each asks again, from another socket, every three seconds; the last waits for ten."""
+
+    async def story(stage: Stage) -> None:
+        stage.store = slow = SlowStore(stage.model, each_s=0.1)
+        await stage.dispatcher()
+        workers = [StagedWorker(stage, f"w{n}", 1, ["d1/workers"]) for n in range(100)]
+        stage._workers += workers
+        await stage.until(lambda: all(one.joined.is_set() for one in workers), at_most_s=13.0)
+        assert slow.attended < 1.2 * len(workers)
 
     tell(story)
 
