@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec import structs
 
 from longshore.model.job import JobState, Submitted
@@ -11,9 +12,12 @@ from longshore.testing.builders import Scene, a_job, done, lanes_of, new_id, wan
 READY, RUNNING, DELAYED = JobState.READY, JobState.RUNNING, JobState.DELAYED
 
 
-async def test_a_seated_job_runs_at_once_as_if_it_had_been_claimed(scene: Scene) -> None:
+@pytest.mark.parametrize("lane", ["new", "known"])
+async def test_a_seated_job_runs_at_once_as_if_it_had_been_claimed(scene: Scene, lane: str) -> None:
     seat = await scene.attend()
     job = a_job(timeout_s=60)
+    if lane == "known":
+        await scene.accepted(a_job())
     pumped = await scene.pump(submits=[job], seats=[seat])
     [attempt] = pumped.claimed
     assert isinstance(pumped.submitted[0], Submitted)
@@ -23,6 +27,7 @@ async def test_a_seated_job_runs_at_once_as_if_it_had_been_claimed(scene: Scene)
     assert (attempt.attempt, attempt.failures, attempt.crashes) == (1, 0, 0)
     assert not pumped.freed
     assert not pumped.taken
+    assert await scene.store.placed([seat]) == [attempt]
     shown = await scene.job(job.id)
     assert (shown.state, shown.worker, shown.token) == (RUNNING, seat.worker, attempt.token)
     assert [(entry.state, entry.by) for entry in shown.history] == [
@@ -70,6 +75,32 @@ async def test_delayed_jobs_and_jobs_of_paused_queues_take_no_seat(scene: Scene)
     pumped = await scene.pump(submits=jobs, seats=[seat] * 3)
     assert [one.id for one in pumped.claimed] == [jobs[2].id]
     assert await scene.states([job.id for job in jobs]) == [DELAYED, READY, RUNNING]
+
+
+async def test_a_job_by_itself_takes_a_seat_as_one_of_many_does(scene: Scene) -> None:
+    seat, draining = await scene.attend(), await scene.attend()
+    await scene.accepted(a_job(), a_job(queue="held"))
+    await scene.store.set_draining(draining.worker, True)
+    await scene.store.set_paused("held", True)
+    late, stranger = Seat(seat.worker, seat.session - 1), await Scene(scene.store).attend()
+    for unfit in (draining, late, stranger, Seat(new_id(), 1), None):
+        job = a_job()
+        pumped = await scene.pump(submits=[job], seats=[unfit])
+        assert pumped.claimed == []
+        assert pumped.freed == frozenset(lanes_of([job]))
+        assert await scene.state(job.id) is READY
+    for job, state in ((a_job(delay_s=60.0), DELAYED), (a_job(queue="held"), READY)):
+        assert (await scene.pump(submits=[job], seats=[seat])).claimed == []
+        assert await scene.state(job.id) is state
+    job, rival = a_job(unique_key="one", priority=7), a_job(unique_key="one")
+    for one, begun in ((job, [job.id]), (job, []), (rival, [])):
+        pumped = await scene.pump(submits=[one], seats=[seat])
+        assert [attempt.id for attempt in pumped.claimed] == begun
+        assert [answer.id for answer in pumped.submitted] == [job.id]
+    assert (await scene.job(job.id)).state is RUNNING
+    queues = {queue.name: queue.counts for queue in await scene.store.queues()}
+    assert {s: n for s, n in queues["default"].items() if n} == {READY: 6, DELAYED: 1, RUNNING: 1}
+    assert {s: n for s, n in queues["held"].items() if n} == {READY: 2}
 
 
 async def test_a_job_submitted_again_does_not_begin_again(scene: Scene) -> None:
