@@ -139,14 +139,14 @@ _OWN: Final = {
     "run_at": "timestamptz",
     "delay_s": "float8",
 }
-"""What each job brings of its own, in the first parameters: all but `shape` of what they share."""
+"""What each job brings of its own, in the first parameters; `shape` says which of the others."""
 
 
 def _inserted(*, seated: bool, one: bool = False) -> str:
     """SQL that inserts what neither its id nor its unique key keeps out.
 
     With `seated`, a job that may sit where it is meant to is running from the start. With `one`,
-    the parameters are those of a single job, not arrays, which a server takes in much faster.
+    the parameters are those of a single job, not arrays, which cost more to take apart.
     """
     shared = "${}::{}".format if one else "(${}::{}[])[n.shape]".format
     own = ", ".join(f"${n}::{of}{'' if one else '[]'}" for n, of in enumerate(_OWN.values(), 1))
