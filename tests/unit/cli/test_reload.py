@@ -42,8 +42,10 @@ class Stage:
         self.write("")
 
     def write(self, text: str) -> None:
-        """Changes the source."""
-        (self.folder / "code_of_the_user.py").write_text(text)
+        """Changes the source, in one step: a file that is emptied and then filled changes twice."""
+        path = self.folder / "new_code"
+        path.write_text(text)
+        path.rename(self.folder / "code_of_the_user.py")
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
