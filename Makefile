@@ -52,7 +52,7 @@ bench:  ## measure speed, beside the limit and beside others; about ten minutes
 	@scripts/setup dev servers bench
 	@$(BIN)/python bench/run.py
 
-bench-full:  ## the same with more of everything; hours rather than minutes
+bench-full:  ## the same with more of everything; about an hour
 	@scripts/setup dev servers bench
 	@$(BIN)/python bench/run.py --full
 
