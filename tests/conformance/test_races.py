@@ -128,6 +128,16 @@ async def test_same_job_submitted_twice_at_once_is_one_job(scene: Scene, rival: 
         assert [answer.id for answer in one] == [job.id for job in jobs]
 
 
+async def test_many_jobs_submitted_twice_at_once_are_all_accepted(
+    scene: Scene, rival: Scene
+) -> None:
+    """In opposite orders, each transaction soon waits for what the other has."""
+    jobs = some_jobs(500)
+    one, two = await asyncio.gather(scene.submit(*jobs), rival.submit(*reversed(jobs)))
+    assert one == list(reversed(two))
+    assert [answer.id for answer in one] == [job.id for job in jobs]
+
+
 async def test_unique_key_goes_to_one_of_two(scene: Scene, rival: Scene) -> None:
     for turn in range(ROUNDS):
         key = f"key {turn}"

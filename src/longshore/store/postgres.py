@@ -25,8 +25,12 @@ from longshore.store.postgres_pump import Drawn, Pump
 from longshore.store.postgres_sql import STEADY
 
 PUMPING_LINES: Final = 2
-LOCK_SHARE: Final = 0.1
-"""For how much of its time a pump waits for another transaction before it goes without."""
+LOCK_SHARE: Final = 0.2
+"""For how much of its time a pump waits for another transaction before it goes without.
+
+With the usual timeouts that is 2 s. A server looks for deadlocks after 1 s (deadlock_timeout), and
+must come first: of two pumps that wait for each other it has one begin anew, and none goes without.
+"""
 KEEPER_LINES: Final = 2
 READING_LINES: Final = 4
 MIGRATION_S: Final = 3600.0
