@@ -75,6 +75,12 @@ class Stand:
         assert len(found) == 1
         return found[0]
 
+    async def words_of(self, assignment: Assignment) -> list[LogEntry]:
+        """What an attempt says first, of any kind, when it does."""
+        while not (said := self.said_by(assignment)):
+            await self._news()
+        return said
+
     async def step_of(self, assignment: Assignment) -> str:
         """The first step an attempt says it takes, when it does."""
         while not (steps := self.said_by(assignment, LogKind.STEP)):

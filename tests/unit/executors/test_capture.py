@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextvars
 import io
 import threading
+from pathlib import Path
 from typing import TextIO, cast
 from uuid import UUID
 
@@ -219,8 +220,11 @@ async def test_a_record_that_cannot_be_shown_raises_nothing(stand: Stand) -> Non
     assert text.startswith("a record of log_spitefully, line ")
 
 
-async def test_a_crashed_job_is_heard_up_to_its_death(stand: Stand) -> None:
+async def test_a_crashed_job_is_heard_up_to_its_death(stand: Stand, tmp_path: Path) -> None:
     await stand.open_child()
-    assignment = stand.start("speak_and_die")
+    heard = tmp_path / "heard"
+    assignment = stand.start("speak_and_die", heard=str(heard))
+    await stand.words_of(assignment)
+    heard.touch()
     await stand.report_of(assignment)
     assert said(stand, assignment)[0] == ("stdout", "", "last words")
