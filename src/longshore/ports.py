@@ -16,6 +16,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
+from longshore.core.limits import BATCH_BYTES
 from longshore.model.job import (
     CancelVerdict,
     Claimed,
@@ -56,13 +57,15 @@ class Batch(Struct, frozen=True):
     """What goes to the store in one transaction: finishes first, then submits, then claims.
 
     `seats`, if there are any, are one for each submit: a job that is new and can run now starts
-    there at once, if that worker may have it, and is ready for anybody if not.
+    there at once, if that worker may have it, and is ready for anybody if not. Claims stop with the
+    job whose arguments bring them to `max_bytes`.
     """
 
     finishes: Sequence[Finish] = ()
     submits: Sequence[Submission] = ()
     wants: Sequence[Want] = ()
     seats: Sequence[Seat | None] = ()
+    max_bytes: int = BATCH_BYTES
 
 
 class Pumped(Struct, frozen=True):
@@ -70,8 +73,8 @@ class Pumped(Struct, frozen=True):
 
     `claimed` begins with the submits that were seated at once. `freed` are the
     lanes that the finishes and submits made jobs ready in, `taken` is from which lanes how many of
-    the ready ones were claimed. `contested` are lanes in which somebody else claimed at the same
-    moment, so that less came of them than may be there.
+    the ready ones were claimed. `contested` are lanes of which less came than may be there:
+    somebody else claimed there at the same moment, or the batch had no room for more bytes.
     """
 
     finished: list[Finished]

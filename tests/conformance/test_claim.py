@@ -313,3 +313,32 @@ async def test_a_pump_tells_how_many_jobs_it_took_from_which_lane(scene: Scene) 
     assert dict(pumped.taken) == {fetch: 2, resize: 1, mail: 1}
     again = await scene.store.pump(scene.dispatcher, Batch(wants=wants))
     assert dict(again.taken) == {fetch: 1}
+
+
+async def test_a_claim_stops_with_the_job_that_fills_it_with_bytes_and_says_that_more_is_left(
+    scene: Scene,
+) -> None:
+    """What one transaction reads is bounded, whatever slots are free."""
+    large = [a_job(args=bytes(1000)) for _ in range(5)]
+    other = a_job(kind="other")
+    await scene.accepted(*large, other)
+    seat = await scene.attend()
+    one, two = lanes_of(large), lanes_of([other])
+    wants = [want([seat] * 9, *one), want([seat] * 9, *two)]
+    first = await scene.store.pump(scene.dispatcher, Batch(wants=wants, max_bytes=2500))
+    assert [attempt.id for attempt in first.claimed] == [job.id for job in large[:3]]
+    assert first.contested == frozenset(one + two)
+    assert first.taken == {one[0]: 3}
+    second = await scene.store.pump(scene.dispatcher, Batch(wants=wants, max_bytes=2500))
+    assert {attempt.id for attempt in second.claimed} == {job.id for job in [*large[3:], other]}
+    assert second.contested == frozenset()
+
+
+async def test_a_job_that_is_larger_than_a_batch_is_claimed_by_itself(scene: Scene) -> None:
+    jobs = [a_job(args=bytes(1000)) for _ in range(2)]
+    await scene.accepted(*jobs)
+    seat = await scene.attend()
+    batch = Batch(wants=[want([seat] * 2, *lanes_of(jobs))], max_bytes=10)
+    for job in jobs:
+        pumped = await scene.store.pump(scene.dispatcher, batch)
+        assert [attempt.id for attempt in pumped.claimed] == [job.id]

@@ -80,7 +80,7 @@ class NoRecheck(MemoryStore):
         self._seen[dispatcher] = [row for row in self._jobs.values() if row.state is JobState.READY]
         return pumped
 
-    def _claim(self, dispatcher: UUID, want: Want, now: datetime) -> list[Claimed]:
+    def _claim(self, dispatcher: UUID, want: Want, now: datetime, room: int) -> list[Claimed]:
         taken = [
             row
             for row in self._seen.get(dispatcher, [])
@@ -88,7 +88,7 @@ class NoRecheck(MemoryStore):
         ]
         for row in taken:
             row.state = JobState.READY
-        return super()._claim(dispatcher, want, now)
+        return super()._claim(dispatcher, want, now, room)
 
 
 def test_without_a_look_under_the_lock_two_dispatchers_claim_one_job() -> None:
@@ -136,3 +136,11 @@ def test_a_worker_that_moves_too_late_loses_its_jobs_to_a_dispatchers_death(
 
     monkeypatch.setattr(WorkerSession, "_silence_at", too_late)
     assert hunt(60, theme=Theme.DISPATCHERS_DIE).promise is Promise.NO_SPECIAL_PROCESS
+
+
+def test_without_being_sent_again_an_end_that_got_lost_is_lost_for_good(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """G1: an attempt that ended and was not recorded holds its slot and its job for ever."""
+    monkeypatch.setattr(WorkerSession, "_resend", lambda self, tokens: None)
+    assert hunt(60, theme=Theme.LEAKING).promise in (Promise.DURABLE, Promise.AGREEMENT)

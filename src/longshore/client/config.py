@@ -21,6 +21,7 @@ from msgspec import Struct, field, structs
 
 from longshore.dispatcher.settings import DispatcherSettings
 from longshore.errors import ConfigError
+from longshore.wire.portions import LARGEST_VALUE_BYTES
 from longshore.worker.settings import WorkerSettings
 
 FILE_NAME: Final = "longshore.toml"
@@ -118,6 +119,10 @@ def is_loopback(address: str) -> bool:
 _NESTED: Final[dict[str, type[Struct]]] = {
     "dispatcher": DispatcherSettings,
     "worker": WorkerSettings,
+}
+_AT_MOST: Final = {
+    "max_value_bytes": LARGEST_VALUE_BYTES,
+    "max_batch_bytes": 256 * 1024 * 1024,
 }
 _MAY_BE_ZERO: Final = frozenset(
     {
@@ -304,9 +309,9 @@ def _convert(given: _Given) -> object:
     if kind is bool:
         return _boolean(given)
     if kind is int:
-        return _at_least(given, _whole_number(given))
+        return _bounded(given, _whole_number(given))
     if kind is float:
-        return _at_least(given, _seconds(given))
+        return _bounded(given, _seconds(given))
     if kind == tuple[str, ...]:
         return tuple(_address(given, part) for part in _texts(given))
     if given.key == "app":
@@ -360,7 +365,10 @@ def parse_seconds(text: str) -> float | None:
     return float(match[1]) * _UNITS_S[match[2]] if match else None
 
 
-def _at_least(given: _Given, number: int | float) -> int | float:
+def _bounded(given: _Given, number: int | float) -> int | float:
+    most = _AT_MOST.get(given.key)
+    if most is not None and number > most:
+        raise _wrong(given, f"at most {most:,}")
     if number < 0 or (number == 0 and given.key not in _MAY_BE_ZERO):
         raise _wrong(given, "0 or more" if given.key in _MAY_BE_ZERO else "more than 0")
     return number

@@ -22,6 +22,9 @@ MAX_DURATION_S: Final = 100 * 366 * 24 * 3600.0
 MAX_SNOOZE_S: Final = 366 * 24 * 3600.0
 """How long a job may ask to be left alone: it cannot hide from its owner for ever."""
 
+BATCH_BYTES: Final = 16 * 1024 * 1024
+"""What the arguments and results of one transaction may take, but for its last item."""
+
 _NAME: Final = re.compile(r"[\w.:/@+-]+")
 _DEFAULT_OPTIONS: Final = Options()
 _DEFAULT_RETRY: Final = RetryPolicy()

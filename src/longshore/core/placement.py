@@ -8,13 +8,16 @@ given here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from heapq import heapify, heapreplace
+from typing import TypeVar
 
 from msgspec import Struct
 
 from longshore.core.lanes import serves
 from longshore.model.worker import Lane, Pool, Seat, Want, WorkerInfo
+
+T = TypeVar("T")
 
 
 class Place(Struct, frozen=True):
@@ -62,3 +65,12 @@ def seat(places: Sequence[Place], most: int) -> list[Seat]:
         seats.append(places[index].seat)
         heapreplace(heap, (free + 1, given + 1, index))
     return seats
+
+
+def first_bytes(items: Sequence[T], size: Callable[[T], int], room: int) -> Sequence[T]:
+    """The first items, up to and with the one that uses up so many bytes."""
+    for index, item in enumerate(items):
+        if room <= 0:
+            return items[:index]
+        room -= size(item)
+    return items

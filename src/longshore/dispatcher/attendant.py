@@ -10,6 +10,7 @@ from uuid import UUID
 
 from longshore.core.leases import ping_every_s
 from longshore.dispatcher.ends import Ends
+from longshore.dispatcher.junk import Junk
 from longshore.dispatcher.logbook import Logbook
 from longshore.dispatcher.losses import Losses
 from longshore.dispatcher.plain import PlainAttendant
@@ -69,6 +70,7 @@ class Attendant:
         self._asks: dict[UUID, Ask] = {}
         self._joining: set[bytes] = set()
         self._joiners = 0
+        self._junk = Junk(clock, "workers")
         self.logbook = Logbook(store, pulse.saw_outage)
         self.link: Link
         self.ends: Ends
@@ -78,15 +80,16 @@ class Attendant:
     def receive(self, arrived: list[tuple[bytes, list[bytes]]]) -> None:
         """Messages came from workers. Junk is dropped: a stranger can do no harm."""
         for peer, frames in arrived:
-            if len(frames) == 2:
-                self._plain.receive(peer, frames)
-                continue
+            # Each by itself: what one peer sends must not cost the others their messages.
             try:
-                message = from_worker.decode(frames)
+                if len(frames) == 2:
+                    self._plain.receive(peer, frames)
+                else:
+                    self._hear(peer, from_worker.decode(frames))
             except ProtocolError as error:
-                log.debug("dropped a message from %s: %s", peer.hex(), error)
-                continue
-            self._hear(peer, message)
+                self._junk.dropped(peer, error)
+            except Exception:
+                self._junk.failed(peer)
 
     def _hear(self, peer: bytes, message: m.WorkerMessage) -> None:
         if isinstance(message, m.Ready):
@@ -100,12 +103,18 @@ class Attendant:
             case m.Ping():
                 self._pinged(attendance, message)
             case m.Done():
-                for report in message.reports:
-                    self._ended(attendance, report)
+                self._done(attendance, message)
             case m.Logs():
                 self.logbook.add(message.entries)
             case m.Bye():
                 self._start(self._left(attendance, message.reason))
+
+    def _done(self, attendance: FullAttendance, done: m.Done) -> None:
+        for report in done.reports:
+            try:
+                self._ended(attendance, report)
+            except Exception:
+                self._junk.failed(attendance.peer)
 
     def _ended(self, attendance: FullAttendance, report: m.Report) -> None:
         """What an attempt said is in the store no later than its end."""
@@ -198,13 +207,15 @@ class Attendant:
 
     def _pinged(self, attendance: FullAttendance, ping: m.Ping) -> None:
         lease_s = self._pulse.lease_s()
-        was_draining = attendance.draining
+        was_draining, was_choked = attendance.draining, attendance.is_choked
         frames = attendance.pinged(self._clock.now(), ping, self._ping_s(), lease_s)
         if not self._tell(attendance, frames):
             attendance.unsent()
         unheard, attendance.unheard = attendance.unheard, []
         for ack in unheard:
             self.acknowledge(attendance, ack)
+        if was_choked and not attendance.is_choked:
+            self._pump.wake()
         if ping.draining and not was_draining:
             self._start(self._mark_draining(attendance.info.id))
 

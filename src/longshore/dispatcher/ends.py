@@ -122,7 +122,9 @@ class Ends:
         self._acks: dict[Attendance, tuple[list[Attempt], list[Attempt]]] = {}
 
     def report(self, attendance: Attendance, report: Report) -> None:
-        """A worker says that an attempt ended."""
+        """A worker says that an attempt ended. A repeat waits for the commit of the first."""
+        if attendance.has_report(report.attempt):
+            return
         claimed = attendance.reported(report.attempt)
         finish = self._decisions.decide(report, claimed, attendance.by)
         self._pump.finish(finish, lambda f, done: self._recorded(f, done, attendance))

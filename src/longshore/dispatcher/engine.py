@@ -108,6 +108,7 @@ class Dispatcher:
             self._store,
             self.id,
             max_batch=self._settings.max_batch,
+            max_batch_bytes=self._settings.max_batch_bytes,
             overlap_from=self._settings.overlap_from,
             patience=Patience(self._settings.seat_wait_s, self._settings.max_seat_wait_s),
             random=self._random,

@@ -24,6 +24,7 @@ from typing import Final
 from uuid import UUID
 
 from longshore.core.intake import Intake, Patience, Seats
+from longshore.core.placement import first_bytes
 from longshore.dispatcher.roster import Plan
 from longshore.errors import StoreUnavailable
 from longshore.model.job import Claimed, Finish, Finished, Refused, Submission, Submitted
@@ -69,6 +70,7 @@ class Pump:
         dispatcher: UUID,
         *,
         max_batch: int,
+        max_batch_bytes: int,
         overlap_from: int,
         patience: Patience,
         random: Random,
@@ -82,6 +84,7 @@ class Pump:
         self._store = store
         self._dispatcher = dispatcher
         self._max_batch = max_batch
+        self._max_bytes = max_batch_bytes
         self._overlap_from = overlap_from
         self._patience = patience
         self._intake = Intake(max_batch, patience)
@@ -194,7 +197,7 @@ class Pump:
         wants, seats = self._plan(submits) if claims else NO_PLAN
         if claims and submits:
             self._intake.took(any_seated=any(seat is not None for seat in seats))
-        batch = Batch([finish for finish, _ in finishes], submits, wants, seats)
+        batch = Batch([finish for finish, _ in finishes], submits, wants, seats, self._max_bytes)
         if not (batch.finishes or batch.submits or batch.wants):
             return True
         self.queued_submits -= len(submits)
@@ -249,18 +252,34 @@ class Pump:
 
     def _take_orders(self, room: int) -> list[tuple[Order, int, int]]:
         taken: list[tuple[Order, int, int]] = []
-        while self._orders and room > 0:
+        room_bytes = self._max_bytes
+        while self._orders and room > 0 and room_bytes > 0:
             order, start, end = self._orders.popleft()
-            middle = min(end, start + room)
+            jobs = first_bytes(order.jobs[start : min(end, start + room)], _job_bytes, room_bytes)
+            middle = start + len(jobs)
             taken.append((order, start, middle))
-            room -= middle - start
+            room -= len(jobs)
+            room_bytes -= sum(map(_job_bytes, jobs))
             if middle < end:
                 self._orders.appendleft((order, middle, end))
         return taken
 
     def _take_finishes(self) -> list[tuple[Finish, OnFinished]]:
-        count = min(len(self._finishes), self._max_batch)
-        return [self._finishes.popleft() for _ in range(count)]
+        taken: list[tuple[Finish, OnFinished]] = []
+        room_bytes = self._max_bytes
+        while self._finishes and len(taken) < self._max_batch and room_bytes > 0:
+            taken.append(self._finishes.popleft())
+            room_bytes -= _finish_bytes(taken[-1][0])
+        return taken
+
+
+def _job_bytes(job: Submission) -> int:
+    return len(job.args)
+
+
+def _finish_bytes(finish: Finish) -> int:
+    size = 0 if finish.result is None else len(finish.result)
+    return size + sum(map(_job_bytes, finish.outbox)) if finish.outbox else size
 
 
 def by_session(claimed: Sequence[Claimed]) -> dict[Seat, list[Claimed]]:

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Sequence
 from uuid import UUID
 
-import msgspec
 from msgspec import structs
 
 from longshore import _version
@@ -21,6 +20,7 @@ from longshore.core.retention import asked, raised
 from longshore.core.schemas import check_arguments, nearest
 from longshore.core.values import within
 from longshore.core.why import why
+from longshore.dispatcher.junk import Junk
 from longshore.dispatcher.keeper import Keeper
 from longshore.dispatcher.plain_clients import PlainClients
 from longshore.dispatcher.pruner import usual
@@ -44,7 +44,8 @@ from longshore.model.retention import Pruned
 from longshore.model.worker import KindInfo, Lane, WorkerView
 from longshore.ports import Clock, Link, Store
 from longshore.wire import messages as m
-from longshore.wire.codec import encode, from_client, ok
+from longshore.wire.codec import encode, from_client, ok, request_number
+from longshore.wire.portions import MAX_MESSAGE_BYTES
 
 log = logging.getLogger("longshore.dispatcher")
 
@@ -81,40 +82,43 @@ class Requests:
         self._keeper = keeper
         self._plain = plain
         self._due = due
+        self._junk = Junk(clock, "clients")
         self._tasks: set[asyncio.Task[None]] = set()
         self.link: Link
 
     def receive(self, arrived: list[tuple[bytes, list[bytes]]]) -> None:
         """Messages came from clients."""
         for peer, frames in arrived:
-            if len(frames) == 2:
-                self._plain.receive(peer, frames)
-                continue
+            # Each by itself: what one peer sends must not cost the others their answers.
             try:
-                request = from_client.decode(frames)
+                if len(frames) == 2:
+                    self._plain.receive(peer, frames)
+                else:
+                    self._begin(peer, from_client.decode(frames))
             except ProtocolError as error:
                 self._refuse_junk(peer, frames, error)
-                continue
-            if len(self._tasks) >= MAX_CONCURRENT_REQUESTS:
-                busy = Unavailable("the dispatcher has too many requests under way; try again")
-                self._send(peer, _error(request.rid, busy))
-                continue
-            task = asyncio.create_task(self._answer(peer, request))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            except Exception:
+                self._junk.failed(peer)
+
+    def _begin(self, peer: bytes, request: m.Request) -> None:
+        if len(self._tasks) >= MAX_CONCURRENT_REQUESTS:
+            busy = Unavailable("the dispatcher has too many requests under way; try again")
+            self._send(peer, _error(request.rid, busy))
+            return
+        task = asyncio.create_task(self._answer(peer, request))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def _refuse_junk(self, peer: bytes, frames: list[bytes], error: ProtocolError) -> None:
         # Somebody who numbers requests learns what was wrong; anybody else is ignored.
-        try:
-            rid = msgspec.msgpack.decode(frames[2], type=_OnlyRid).rid
-        except (IndexError, msgspec.DecodeError):
-            log.debug("dropped a message from client %s: %s", peer.hex(), error)
-            return
-        self._send(peer, _error(rid, error))
+        self._junk.dropped(peer, error)
+        rid = request_number(frames)
+        if rid is not None:
+            self._send(peer, _error(rid, error))
 
     async def _answer(self, peer: bytes, request: m.Request) -> None:
         try:
-            frames = ok(request.rid, await self._do(request))
+            frames = _within_the_limit(request, ok(request.rid, await self._do(request)))
         except StoreUnavailable as error:
             self._pulse.saw_outage(error)
             frames = _error(request.rid, error)
@@ -397,8 +401,14 @@ def _within_a_message(ended: list[Ended]) -> list[Ended]:
     return ended
 
 
-class _OnlyRid(msgspec.Struct):
-    rid: int
+def _within_the_limit(request: m.Request, frames: list[bytes]) -> list[bytes]:
+    """The answer, unless the client's end would drop the connection over it."""
+    if (size := len(frames[-1])) > MAX_MESSAGE_BYTES:
+        raise TooLarge(
+            f"the answer to {type(request).__name__.upper()} takes {size:,} bytes, more than the "
+            f"{MAX_MESSAGE_BYTES:,} of a message; ask for less at a time"
+        )
+    return frames
 
 
 def _error(rid: int, error: LongshoreError) -> list[bytes]:

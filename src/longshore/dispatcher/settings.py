@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from longshore.core.limits import BATCH_BYTES
+
 
 class DispatcherSettings(Struct, frozen=True, kw_only=True):
     """Every interval and bound of a dispatcher. Tests use short ones."""
@@ -82,6 +84,9 @@ class DispatcherSettings(Struct, frozen=True, kw_only=True):
 
     max_batch: int = 1_000
     """The most submits, finishes or claims in one transaction."""
+
+    max_batch_bytes: int = BATCH_BYTES
+    """The most bytes of arguments or results in one transaction, but for its last item."""
 
     overlap_from: int = 250
     """So many submits and finishes, queued behind a transaction, are worth a second beside it.

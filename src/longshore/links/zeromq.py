@@ -16,9 +16,9 @@ import zmq
 
 from longshore.errors import AddressInUse, ConfigError
 from longshore.ports import OnMessages
+from longshore.wire.portions import MAX_MESSAGE_BYTES
 
 MAX_DRAIN = 2_000
-MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 SEND_QUEUE = 10_000
 MISSED_BEATS = 3
 MOST_TTL_MS = 6_553_500

@@ -71,9 +71,15 @@ class Pump:
         submitted = await _accept(records, intake, batch)
         claimed: list[Claimed] = []
         readings: list[Reading] = []
+        left: set[int] = set()
+        room = batch.max_bytes
         for want in batch.wants:
-            if want.seats and want.lanes:
-                readings += await self._claim(tx, dispatcher, want, claimed)
+            if room <= 0:
+                left.update(want.lanes)
+            elif want.seats and want.lanes:
+                before = len(claimed)
+                readings += await self._claim(tx, dispatcher, want, room, claimed)
+                room -= _bytes(claimed[before:])
         freed = records.freed + intake.freed
         taken = sum((reading.counts for reading in readings), Counter[int]())
         pumped = Pumped(
@@ -82,7 +88,7 @@ class Pump:
             intake.seated + claimed,
             frozenset(freed),
             taken,
-            frozenset().union(*(reading.contested for reading in readings)),
+            frozenset(left).union(*(reading.contested for reading in readings)),
         )
         return Drawn(pumped, bool(freed - taken), intake.new_lanes, readings, tx.tallied)
 
@@ -143,16 +149,17 @@ class Pump:
             self.marks.claimed(look, took, short=short, cost_s=cost_s, now=now)
 
     async def _claim(
-        self, tx: Transaction, dispatcher: UUID, want: Want, claimed: list[Claimed]
+        self, tx: Transaction, dispatcher: UUID, want: Want, room: int, claimed: list[Claimed]
     ) -> list[Reading]:
         """Serves one want. Lanes that seem to be empty are looked through before they count so."""
         lanes, before = dict.fromkeys(want.lanes), len(claimed)
-        first = await self._read(tx, dispatcher, lanes, want.seats, claimed)
+        first = await self._read(tx, dispatcher, lanes, want.seats, room, claimed)
         unseen = self.marks.unseen(first.look, self._clock()) if first.short else []
         if not unseen:
             return [first]
         left = _left(want.seats, claimed[before:])
-        return [first, await self._read(tx, dispatcher, unseen, left, claimed)]
+        room -= _bytes(claimed[before:])
+        return [first, await self._read(tx, dispatcher, unseen, left, room, claimed)]
 
     async def _read(
         self,
@@ -160,13 +167,15 @@ class Pump:
         dispatcher: UUID,
         lanes: Iterable[int],
         seats: Sequence[Seat],
+        room: int,
         claimed: list[Claimed],
     ) -> Reading:
-        began = self._clock()
+        began, before = self._clock(), len(claimed)
         look = self.marks.look(lanes, began)
         workers, sessions, places = _seat_columns(seats)
+        margin_s = self._expiry_margin_s
         rows = await tx.fetch(
-            CLAIM, workers, sessions, places, dispatcher, *look.stretches, self._expiry_margin_s
+            CLAIM, workers, sessions, places, dispatcher, *look.stretches, margin_s, room
         )
         cost_s = self._clock() - began
         contested = rows[0]["seen"] > sum(row["turn"] is not None for row in rows)
@@ -185,7 +194,9 @@ class Pump:
             claimed.append(Claimed(id, number, token, kind, args, options, *seat, *tries))
         took = [Took(*level, place) for level, place in reached.items()]
         held = frozenset(lanes) if contested else frozenset[int]()
-        return Reading(look, took, counts, len(rows) < len(seats), cost_s, held)
+        # A claim that is full of bytes says nothing of what lies behind it.
+        is_short = len(rows) < len(seats) and _bytes(claimed[before:]) < room
+        return Reading(look, took, counts, is_short, cost_s, held)
 
 
 async def _accept(records: Records, intake: Intake, batch: Batch) -> list[Submitted | Refused]:
@@ -230,3 +241,7 @@ def _left(seats: Sequence[Seat], taken: Sequence[Claimed]) -> list[Seat]:
         else:
             left.append(seat)
     return left
+
+
+def _bytes(claimed: Sequence[Claimed]) -> int:
+    return sum(len(one.args) for one in claimed)

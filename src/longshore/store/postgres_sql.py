@@ -6,9 +6,11 @@ Theory of the claim. One statement does five things; what it reads depends only 
    attended by this dispatcher. Their rows are held FOR KEY SHARE until the commit, so that nobody
    can declare such a worker lost, or adopt it, under the claim. A row that harvest or attend holds
    right now is skipped, not waited for: they may be waiting for a job that this transaction holds.
-2. `best`: from each stretch of each lane (see `postgres_marks`) the first n jobs, n being the
+2. `front`: from each stretch of each lane (see `postgres_marks`) the first n jobs, n being the
    number of seats, straight from the index `job_ready` without any lock; all stretches merged, the
-   first n of them kept. Lanes of paused queues are left out here.
+   first n of them kept. Lanes of paused queues are left out here. `best` counts, for each, the
+   bytes of the arguments before it: past $11 nothing is taken. Their lengths are known without
+   reading them, however long they are.
 3. `locked`: those rows FOR UPDATE, skipping what another claim holds, and only if still ready. Only
    now are they numbered, so that a row that was skipped leaves no seat empty before its last.
 4. The update: the i-th locked row goes to the i-th seat under a new token.
@@ -384,13 +386,14 @@ WITH seat AS MATERIALIZED (
         ORDER BY wish.turn
     ) AS places
 ),
-best AS (
+front AS (
     SELECT l.*
     FROM seat
     CROSS JOIN unnest($5::bigint[], $6::smallint[], $7::bigint[], $8::bigint[], $9::smallint[])
         AS i (lane, urgency, rank, number, last_urgency)
     CROSS JOIN LATERAL (
-        SELECT j.ctid AS tid, ~j.priority AS urgency, j.rank, j.number
+        SELECT j.ctid AS tid, ~j.priority AS urgency, j.rank, j.number,
+            octet_length(j.args) AS size
         FROM longshore.job AS j
         WHERE j.state = 2
             AND j.lane = i.lane
@@ -406,6 +409,12 @@ best AS (
     ORDER BY l.urgency, l.rank, l.number
     LIMIT (SELECT cardinality(places) FROM seat)
 ),
+best AS (
+    SELECT f.*, sum(f.size) OVER (
+        ORDER BY f.urgency, f.rank, f.number ROWS UNBOUNDED PRECEDING
+    ) - f.size AS before
+    FROM front AS f
+),
 locked AS (
     SELECT l.tid, row_number() OVER (ORDER BY b.urgency, b.rank, b.number) AS turn
     FROM best AS b
@@ -414,6 +423,7 @@ locked AS (
         WHERE j.ctid = b.tid AND j.state = 2
         FOR UPDATE SKIP LOCKED
     ) AS l
+    WHERE b.before < $11
 ),
 taken AS (
     UPDATE longshore.job AS j

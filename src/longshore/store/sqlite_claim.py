@@ -12,11 +12,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
 from itertools import islice
+from operator import attrgetter
 from typing import Final
 from uuid import UUID
 
 import msgspec
 
+from longshore.core.placement import first_bytes
 from longshore.model.job import Claimed, JobState, Options, Submission
 from longshore.model.worker import Seat, Want
 from longshore.store.rows import later, unpack_options
@@ -41,22 +43,36 @@ _hashes = msgspec.json.Decoder(list[int])
 _names = msgspec.json.Decoder(set[str])
 _lengths = msgspec.json.Decoder(list[tuple[int, int, int]])
 
+_payload_bytes = attrgetter("payload_bytes")
+
 Payload = tuple[UUID, Options, bytes]
 
 
 def claim(
-    tx: Transaction, dispatcher: UUID, wants: Sequence[Want], expiry_margin_s: float
-) -> tuple[list[Claimed], Counter[int]]:
-    """Places the best ready jobs on seats that may have them, want by want; how many by lane."""
+    tx: Transaction,
+    dispatcher: UUID,
+    wants: Sequence[Want],
+    max_bytes: int,
+    expiry_margin_s: float,
+) -> tuple[list[Claimed], Counter[int], set[int]]:
+    """Places the best ready jobs on seats that may have them, want by want.
+
+    Answers how many by lane, and the lanes that it left because they have too many bytes.
+    """
     sitting = _sitting(tx, dispatcher, [seat for want in wants for seat in want.seats])
     claimed: list[Claimed] = []
     taken: Counter[int] = Counter()
+    left: set[int] = set()
     for want in wants:
         seats = [seat for seat in want.seats if sitting.get(seat.worker.int) == seat.session]
         best = _best(tx, want.lanes, len(seats)) if seats else []
-        claimed += _place(tx, best, seats, expiry_margin_s)
-        taken.update(job.lane for job in best)
-    return claimed, taken
+        fitting = first_bytes(best, _payload_bytes, max_bytes)
+        if len(fitting) < len(best):
+            left.update(want.lanes)
+        claimed += _place(tx, fitting, seats, expiry_margin_s)
+        taken.update(job.lane for job in fitting)
+        max_bytes -= sum(map(_payload_bytes, fitting))
+    return claimed, taken, left
 
 
 def free_seats(

@@ -31,8 +31,8 @@ def pump(tx: Transaction, dispatcher: UUID, batch: Batch, expiry_margin_s: float
     freed |= ready
     # A claim must know the lanes of jobs that were submitted with it: their queue may be paused.
     tx.flush()
-    claimed, taken = claim(tx, dispatcher, batch.wants, expiry_margin_s)
-    return Pumped(finished, submitted, seated + claimed, frozenset(freed), taken)
+    claimed, taken, left = claim(tx, dispatcher, batch.wants, batch.max_bytes, expiry_margin_s)
+    return Pumped(finished, submitted, seated + claimed, frozenset(freed), taken, frozenset(left))
 
 
 def _take(tx: Transaction, dispatcher: UUID, batch: Batch, expiry_margin_s: float) -> Accepted:

@@ -26,6 +26,7 @@ from longshore.core.lifecycle import (
     judge,
     move,
 )
+from longshore.core.placement import first_bytes
 from longshore.errors import Conflict, InvalidInput
 from longshore.model.job import (
     CancelVerdict,
@@ -98,13 +99,15 @@ class MemoryStore(MemoryPruning):
             self._submit(job, now, freed, self._if_free(seat, dispatcher), seated)
             for job, seat in zip_longest(batch.submits, batch.seats)
         ]
-        claimed = [one for want in batch.wants for one in self._claim(dispatcher, want, now)]
+        claimed, left = self._claim_all(dispatcher, batch, now)
         if freed:
             self._hint(Hint.WORK)
         if any(answer.state in TERMINAL for answer in finished):
             self._hint(Hint.ENDED)
         taken = Counter(self._jobs[one.id].lane.hash for one in claimed)
-        return Pumped(finished, submitted, seated + claimed, frozenset(freed), taken)
+        return Pumped(
+            finished, submitted, seated + claimed, frozenset(freed), taken, frozenset(left)
+        )
 
     def _submit(
         self,
@@ -176,7 +179,22 @@ class MemoryStore(MemoryPruning):
             if isinstance(answer, Refused) and answer.code != Conflict.code:
                 row.note(f"outbox item {index} refused: {answer.message}")
 
-    def _claim(self, dispatcher: UUID, want: Want, now: datetime) -> list[Claimed]:
+    def _claim_all(
+        self, dispatcher: UUID, batch: Batch, now: datetime
+    ) -> tuple[list[Claimed], set[int]]:
+        """Serves the wants; answers also the lanes that were left because they have many bytes."""
+        claimed: list[Claimed] = []
+        left: set[int] = set()
+        room = batch.max_bytes
+        for want in batch.wants:
+            some = self._claim(dispatcher, want, now, room)
+            room -= sum(len(one.args) for one in some)
+            claimed += some
+            if room <= 0:
+                left.update(want.lanes)
+        return claimed, left
+
+    def _claim(self, dispatcher: UUID, want: Want, now: datetime, room: int) -> list[Claimed]:
         seats = [seat for seat in want.seats if self._is_free_for(seat, dispatcher)]
         servable = (
             row
@@ -185,7 +203,8 @@ class MemoryStore(MemoryPruning):
             and row.lane.hash in want.lanes
             and not self._paused.get(row.lane.queue)
         )
-        best = nsmallest(len(seats), servable, key=lambda row: row.order)
+        first = nsmallest(len(seats), servable, key=lambda row: row.order)
+        best = first_bytes(first, lambda row: len(row.submission.args), room)
         return [
             self._place(row, seat, now) for row, seat in zip(best, seats[: len(best)], strict=True)
         ]

@@ -19,6 +19,12 @@ M = TypeVar("M", bound=msgspec.Struct)
 
 _encoder = msgspec.msgpack.Encoder(uuid_format="bytes")
 
+_UNDECODABLE = (ValueError, ArithmeticError, TypeError, RecursionError, MemoryError)
+"""Whatever a decoder raises over bytes that a stranger chose.
+
+msgspec's own errors are ValueErrors; so is what a time past the year 9999 raises.
+"""
+
 
 def _verb(message: type) -> bytes:
     return message.__name__.upper().encode()
@@ -43,9 +49,24 @@ def answer_to(request: msgspec.Struct, answer: messages.Ok) -> Any:
     """What an OK says in answer to a request, in the form `ANSWERS` gives it."""
     try:
         return _answer_decoder(type(request)).decode(answer.answer)
-    except msgspec.DecodeError as error:
+    except _UNDECODABLE as error:
         verb = _verb(type(request)).decode()
         raise ProtocolError(f"the answer to {verb} is malformed: {error}") from None
+
+
+def request_number(frames: Sequence[bytes]) -> int | None:
+    """The `rid` of a request that is malformed otherwise; None if it has none."""
+    try:
+        return _rid.decode(frames[2]).rid
+    except (IndexError, *_UNDECODABLE):
+        return None
+
+
+class _OnlyRid(msgspec.Struct):
+    rid: int
+
+
+_rid = msgspec.msgpack.Decoder(_OnlyRid)
 
 
 class Codec(Generic[M]):
@@ -65,7 +86,7 @@ class Codec(Generic[M]):
             raise ProtocolError(f"unknown verb {frames[1][:32]!r}")
         try:
             return decoder.decode(frames[2])
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except _UNDECODABLE as error:
             raise ProtocolError(f"{frames[1].decode()} is malformed: {error}") from None
 
 

@@ -9,13 +9,19 @@ says the highest JOBS the worker has seen and what it holds, so no guess by time
 - placed, sent above: still in flight;
 - held, but not placed: somebody else's by now, and aborted.
 
+A PING also lists the attempts whose reports the worker has not seen acknowledged. A report that two
+PINGs in a row list, and that never came, got lost, and the dispatcher asks for it. (One PING may
+have overtaken it.)
+
 A slot is free again as soon as its attempt is reported, because then the worker has freed it too.
+But a worker is given no more while `MAX_UNSEEN_BYTES` of arguments are on their way to it.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from msgspec import Struct
 
@@ -24,6 +30,13 @@ from longshore.model.job import Claimed
 from longshore.model.worker import Attended, Pool, WorkerInfo
 from longshore.wire import messages as m
 from longshore.wire.codec import encode
+from longshore.wire.portions import MESSAGE_BYTES, portions
+
+MAX_UNSEEN_BYTES: Final = 64 * 1024 * 1024
+"""So many bytes of arguments may be sent to a worker that has not said that it has them."""
+
+ASSIGNMENT_FIELDS_BYTES: Final = 1024
+"""More than everything in an assignment takes but its arguments."""
 
 DRAINED = "it is to be drained"
 
@@ -33,6 +46,8 @@ class Sent(Struct, gc=False):
 
     claimed: Claimed
     seq: int
+    seen: bool = False
+    """Whether the worker has it: it said so, or reported its end."""
     reported: bool = False
     undeliverable: bool = False
     held_at: float | None = None
@@ -72,6 +87,9 @@ class Attendance(ABC):
         self.placed: dict[int, Sent] = {}
         """What the store has placed here, by token."""
         self.unheard: list[m.Ack] = []
+        self._unseen_bytes = 0
+        self._strays: set[int] = set()
+        """Tokens of reports that came here of attempts that are not placed here."""
         self.free: dict[Pool, int] = {Pool.COROUTINE: info.slots, Pool.PROCESS: info.processes}
         for claimed in attended.placed:
             self._place(claimed, 0)
@@ -79,7 +97,12 @@ class Attendance(ABC):
     @property
     def open_slots(self) -> dict[Pool, int]:
         """How many more attempts of each pool this worker can take."""
-        return {} if self.draining else self.free
+        return {} if self.draining or self.is_choked else self.free
+
+    @property
+    def is_choked(self) -> bool:
+        """Whether so much is on its way to the worker that it is given no more for now."""
+        return self._unseen_bytes >= MAX_UNSEEN_BYTES
 
     def _pool(self, kind: str) -> Pool:
         info = self.info.kinds.get(kind)
@@ -89,6 +112,12 @@ class Attendance(ABC):
         if claimed.token not in self.placed:
             self.free[self._pool(claimed.kind)] -= 1
             self.placed[claimed.token] = Sent(claimed, seq)
+            self._unseen_bytes += len(claimed.args)
+
+    def _saw(self, sent: Sent) -> None:
+        if not sent.seen:
+            sent.seen = True
+            self._unseen_bytes -= len(sent.claimed.args)
 
     def _sent(self, attempt: m.Attempt) -> Sent | None:
         """What is placed here under an attempt's token, if it is that attempt."""
@@ -131,13 +160,20 @@ class Attendance(ABC):
     def is_overdue(self, claimed: Claimed, now: float, margin_s: float) -> bool:
         """Whether an attempt that the store finds overdue ran for so long on this worker."""
 
+    def has_report(self, attempt: m.Attempt) -> bool:
+        """Whether the end of an attempt came here, and is on its way to the store."""
+        sent = self._sent(attempt)
+        return sent.reported if sent is not None else attempt[1] in self._strays
+
     def reported(self, attempt: m.Attempt) -> Claimed | None:
         """An attempt ended at the worker: its slot is free. None if it is not this session's."""
         sent = self._sent(attempt)
         if sent is None:
+            self._strays.add(attempt[1])
             return None
         if not sent.reported:
             sent.reported = True
+            self._saw(sent)
             self.free[self._pool(sent.claimed.kind)] += 1
         return sent.claimed
 
@@ -145,6 +181,8 @@ class Attendance(ABC):
         """The store has the end of an attempt, or has given it to somebody else."""
         if self.reported(attempt) is not None:
             del self.placed[attempt[1]]
+        else:
+            self._strays.discard(attempt[1])
 
     def undeliverable(self, claimed: Sequence[Claimed]) -> None:
         """The message that assigned these attempts could not be sent."""
@@ -168,6 +206,8 @@ class FullAttendance(Attendance):
         self.stats = m.Stats()
         self._seq = 0
         self._seen = 0
+        self._unreported: set[int] = set()
+        """Tokens that the last PING listed as ended, of attempts whose end never came."""
         # Tokens grow: what was read from the store before it ended here has none that is newer.
         self._newest = max((one.token for one in attended.placed), default=0)
 
@@ -200,14 +240,15 @@ class FullAttendance(Attendance):
         return self._jobs(fresh)
 
     def _jobs(self, claimed: Sequence[Claimed]) -> list[list[bytes]]:
-        if not claimed:
-            return []
-        self._seq += 1
-        for one in claimed:
-            self._place(one, self._seq)
-            sent = self.placed[one.token]
-            sent.seq, sent.undeliverable = self._seq, False
-        return [encode(m.Jobs(self._seq, tuple(map(assignment, claimed))))]
+        frames = []
+        for part in portions(claimed, _assignment_bytes, MESSAGE_BYTES):
+            self._seq += 1
+            for one in part:
+                self._place(one, self._seq)
+                sent = self.placed[one.token]
+                sent.seq, sent.undeliverable = self._seq, False
+            frames.append(encode(m.Jobs(self._seq, tuple(map(assignment, part)))))
+        return frames
 
     def abort(self, attempts: Sequence[m.Attempt], reason: str) -> list[list[bytes]]:
         """An ABORT that names them."""
@@ -226,6 +267,7 @@ class FullAttendance(Attendance):
             sent = self._sent(attempt)
             if sent is not None and sent.held_at is None:
                 sent.held_at, sent.undeliverable = now, False
+                self._saw(sent)
 
     def is_overdue(self, claimed: Claimed, now: float, margin_s: float) -> bool:
         """Whether it was stopped, or should have been: its time counts from its start here."""
@@ -260,8 +302,20 @@ class FullAttendance(Attendance):
         ]
         frames += self._jobs(lost)
         frames += self._aborts(ping.held)
+        frames += self._resends(ping.unacknowledged)
         return frames
+
+    def _resends(self, ended: Iterable[m.Attempt]) -> list[list[bytes]]:
+        """A RESEND, if there is an end that the last two PINGs told of and that never came."""
+        missing = [attempt for attempt in ended if not self.has_report(attempt)]
+        lost = tuple(attempt for attempt in missing if attempt[1] in self._unreported)
+        self._unreported = {token for _, token in missing}
+        return [encode(m.Resend(lost))] if lost else []
 
 
 def _tokens(*attempts: Iterable[m.Attempt]) -> set[int]:
     return {token for some in attempts for _, token in some}
+
+
+def _assignment_bytes(claimed: Claimed) -> int:
+    return ASSIGNMENT_FIELDS_BYTES + len(claimed.args)

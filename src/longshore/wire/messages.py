@@ -12,6 +12,7 @@ Between a worker and the dispatcher that attends it:
                                            ← ABORT    stop these attempts
     DONE   attempts that ended            →
                                            ← ACK      recorded (or refused): forget them
+                                           ← RESEND   you list these, I never got them
     LOGS   what attempts said             →
                                            ← EXIT     finish what you run, then leave
     BYE    I leave, I hold nothing        →
@@ -204,6 +205,12 @@ class Ack(Struct, frozen=True):
 
     attempts: tuple[Attempt, ...]
     stale: tuple[Attempt, ...] = ()
+
+
+class Resend(Struct, frozen=True):
+    """Attempts that PING lists as unacknowledged, and whose DONE never came: send it again."""
+
+    attempts: tuple[Attempt, ...]
 
 
 class Exit(Struct, frozen=True):
@@ -449,7 +456,7 @@ class HelloAnswer(Struct, frozen=True):
 
 
 WorkerMessage = Ready | Ping | Done | Logs | Bye
-DispatcherMessage = Welcome | Pong | Jobs | Abort | Ack | Exit | Gone
+DispatcherMessage = Welcome | Pong | Jobs | Abort | Ack | Resend | Exit | Gone
 Request = (
     Submit
     | Wait

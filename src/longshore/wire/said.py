@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Collection
 
 from longshore.model.job import LogEntry
+from longshore.wire.portions import portions
 
 MOST_FRESH = 10_000
 MOST_SENT = 10_000
@@ -31,19 +32,13 @@ class Said:
 
     def take(self) -> list[tuple[LogEntry, ...]]:
         """Everything that is to be sent, in portions for one message each; it counts as sent."""
-        portions: list[tuple[LogEntry, ...]] = []
-        part: list[LogEntry] = []
-        room = BYTES_PER_MESSAGE
+        parts = list(
+            portions(self.fresh, lambda one: len(one.data), BYTES_PER_MESSAGE, ENTRIES_PER_MESSAGE)
+        )
         for entry in self.fresh:
-            room -= len(entry.data)
-            if part and (room < 0 or len(part) == ENTRIES_PER_MESSAGE):
-                portions.append(tuple(part))
-                part, room = [], BYTES_PER_MESSAGE - len(entry.data)
-            part.append(entry)
             self._keep(entry)
-        portions.append(tuple(part))
         self.fresh.clear()
-        return portions
+        return parts
 
     def _keep(self, entry: LogEntry) -> None:
         kept = self.sent.get(entry.token)
@@ -57,12 +52,16 @@ class Said:
         while self._sent_count > MOST_SENT:
             self.forget(next(iter(self.sent)))
 
-    def repeat(self) -> None:
-        """Another dispatcher listens: what was sent goes first, then what was not."""
-        again = [entry for kept in self.sent.values() for entry in kept]
+    def repeat_all(self) -> None:
+        """Another session begins: what was sent goes first, then what was not."""
+        self.repeat(list(self.sent))
+
+    def repeat(self, tokens: Collection[int]) -> None:
+        """What these attempts said is sent again, before what was not sent yet."""
+        again = [entry for token in tokens for entry in self.sent.get(token, ())]
+        for token in tokens:
+            self.forget(token)
         self.fresh = deque([*again, *self.fresh], maxlen=MOST_FRESH)
-        self.sent.clear()
-        self._sent_count = 0
 
     def forget(self, token: int) -> None:
         """The end of an attempt is recorded: the store has what it said."""

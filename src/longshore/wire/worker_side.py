@@ -10,11 +10,12 @@ the moment that PING was sent. Three things can go wrong, and each has one answe
   anew under another id, because what it held is nobody's any more;
 - the dispatcher says GONE: the same, at once.
 
-Reports stay here until they are acknowledged and are sent again after every WELCOME. That is
-harmless: they carry their token, and the store counts each once. So does what attempts said: it is
-kept, as far as the bounds allow, until the attempt's end is acknowledged, which says that the store
-has what was said before it. Past the bounds the oldest is dropped, and shows as a gap between the
-numbers of what is left.
+Reports stay here until they are acknowledged. They are sent again after every WELCOME, when the
+dispatcher asks for them (RESEND), and when they stay unacknowledged for `resend_s`. That is
+harmless: they carry their token, and the store counts each once. What attempts said goes the same
+way: it is kept, as far as the bounds allow, until the attempt's end is acknowledged, which says
+that the store has what was said before it. Past the bounds the oldest is dropped, and shows as a
+gap between the numbers of what is left.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from longshore.core.leases import Lease
 from longshore.model.job import LogEntry
 from longshore.wire import messages as m
 from longshore.wire.codec import encode, from_dispatcher
+from longshore.wire.reports import UnackedReports
 from longshore.wire.said import Said
 
 REMEMBERED_ATTEMPTS = 10_000
@@ -95,6 +97,7 @@ class Patience(Struct, frozen=True):
     silent_periods: int = 3
     abort_before_s: float = 5.0
     kill_before_s: float = 2.0
+    resend_s: float = 5.0
 
 
 class WorkerSession:
@@ -107,8 +110,7 @@ class WorkerSession:
         # By token: each is given once, ever.
         self._running: dict[int, UUID] = {}
         self._had: OrderedDict[int, None] = OrderedDict()
-        self._fresh: list[m.Report] = []
-        self._unacknowledged: dict[int, m.Report] = {}
+        self._reports = UnackedReports()
         self._said = Said()
         self._lease: Lease | None = None
         self._ready_at = 0.0
@@ -138,14 +140,9 @@ class WorkerSession:
         return frozenset((job, token) for token, job in self._running.items())
 
     @property
-    def _reported(self) -> tuple[m.Attempt, ...]:
-        """The attempts whose reports were not acknowledged."""
-        return tuple(report.attempt for report in self._unacknowledged.values())
-
-    @property
     def settled(self) -> bool:
         """Whether nothing runs and nothing waits to be acknowledged."""
-        return not (self._running or self._unacknowledged)
+        return not (self._running or self._reports)
 
     def connected(self, now: float) -> None:
         """A new connection is there: say READY on it."""
@@ -160,7 +157,7 @@ class WorkerSession:
             self._ready,
             session=self._asked,
             held=tuple(self.running),
-            unacknowledged=self._reported,
+            unacknowledged=self._reports.attempts,
         )
 
     def rejoin(self, worker: UUID, now: float) -> None:
@@ -183,8 +180,7 @@ class WorkerSession:
         What ended after the worker had to give it up is nobody's business any more.
         """
         if self._running.pop(report.token, None) is not None:
-            self._unacknowledged[report.token] = report
-            self._fresh.append(report)
+            self._reports.add(report)
 
     def said(self, entry: LogEntry) -> None:
         """An attempt said something. Past the bound the oldest that was not sent is dropped."""
@@ -201,9 +197,8 @@ class WorkerSession:
         if self.session is not None:
             if self._said.fresh:
                 self._outgoing += [encode(m.Logs(part)) for part in self._said.take()]
-            if self._fresh:
-                self._outgoing.append(encode(m.Done(tuple(self._fresh))))
-                self._fresh = []
+            if self._reports.has_unsent:
+                self._outgoing += [encode(m.Done(part)) for part in self._reports.take()]
         outgoing, self._outgoing = self._outgoing, []
         return outgoing
 
@@ -250,6 +245,7 @@ class WorkerSession:
         return [StopAll(reason, kill=False)]
 
     def _ping(self, now: float) -> None:
+        self._resend(self._reports.overdue(now, self._patience.resend_s))
         self._ping_no += 1
         self._pings[self._ping_no] = now
         self._ping_at = now + self._ping_s
@@ -259,11 +255,15 @@ class WorkerSession:
             self._ping_no,
             self._seen,
             tuple(self.running),
-            self._reported,
+            self._reports.attempts,
             self._ready.draining,
             self.stats,
         )
         self._outgoing.append(encode(message))
+
+    def _resend(self, tokens: Iterable[int]) -> None:
+        """Reports go out once more, each after what its attempt said."""
+        self._said.repeat(self._reports.repeat(tokens))
 
     stats: m.Stats = m.Stats()
     """What the next PING says of the machine."""
@@ -288,6 +288,9 @@ class WorkerSession:
                     for attempt in message.attempts
                     if attempt[1] in self._running
                 ]
+            case m.Resend():
+                self._resend(token for _, token in message.attempts)
+                return []
             case m.Ack():
                 return self._acknowledged(message)
             case m.Exit():
@@ -304,8 +307,8 @@ class WorkerSession:
         self._seen = 0
         self._stopping = False
         self._lease = Lease(self._ready_at, welcome.lease_s)
-        self._fresh = list(self._unacknowledged.values())
-        self._said.repeat()
+        self._reports.repeat_all()
+        self._said.repeat_all()
         self._ping(now)
         return [Joined(welcome.session)]
 
@@ -346,7 +349,7 @@ class WorkerSession:
 
     def _acknowledged(self, ack: m.Ack) -> list[Event]:
         for _, token in (*ack.attempts, *ack.stale):
-            self._unacknowledged.pop(token, None)
+            self._reports.forget(token)
             if self._said.sent:
                 self._said.forget(token)
         return [Recorded(ack.attempts, ack.stale)]

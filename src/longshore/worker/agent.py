@@ -163,6 +163,7 @@ class Worker:
             self._settings.silent_periods,
             self._settings.abort_before_s,
             self._settings.kill_before_s,
+            self._settings.resend_s,
         )
 
     async def _keep_measuring(self) -> None:

@@ -26,6 +26,9 @@ class WorkerSettings(Struct, frozen=True, kw_only=True):
     kill_before_s: float = 2.0
     """How long before its lease ends it kills what is left of them."""
 
+    resend_s: float = 5.0
+    """How long a report stays unacknowledged before the worker sends it again."""
+
     abort_grace_s: float = 5.0
     """How long an aborted job has to stop by itself before its process is killed."""
 

@@ -50,6 +50,20 @@ async def hold(started: str, until: str) -> str:
 
 
 @app.job
+async def measure(text: str) -> int:
+    """Answers how long a text is."""
+    return len(text)
+
+
+@app.job
+async def hold_a_load(started: str, until: str, ended: str, size: int) -> str:
+    """Holds, then answers with so many characters."""
+    await hold(started, until)
+    note(ended, "ended")
+    return "x" * size
+
+
+@app.job
 def hold_process(started: str, until: str) -> int:
     """The same in a child process; answers its process id."""
     note(started, str(os.getpid()))

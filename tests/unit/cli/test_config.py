@@ -112,6 +112,10 @@ def test_variables_that_kubernetes_makes_for_a_service_are_left_alone() -> None:
         ({"LONGSHORE_SLOTS": "many"}, "LONGSHORE_SLOTS is 'many'; it must be a whole number"),
         ({"LONGSHORE_SLOTS": "-1"}, "LONGSHORE_SLOTS is '-1'; it must be 0 or more"),
         ({"LONGSHORE_POLL_S": "0"}, "LONGSHORE_POLL_S is '0'; it must be more than 0"),
+        (
+            {"LONGSHORE_MAX_VALUE_BYTES": "70000000"},
+            "LONGSHORE_MAX_VALUE_BYTES is '70000000'; it must be at most 25,165,824",
+        ),
         ({"LONGSHORE_LEASE_S": "soon"}, "LONGSHORE_LEASE_S is 'soon'; it must be seconds"),
         ({"LONGSHORE_LEASE_S": "1e999"}, "LONGSHORE_LEASE_S is '1e999'; it must be seconds"),
         ({"LONGSHORE_PREPARED_STATEMENTS": "perhaps"}, "it must be true or false"),

@@ -75,6 +75,7 @@ async def pumping(
         store,  # type: ignore[arg-type]
         new_id(),
         max_batch=100,
+        max_batch_bytes=1000,
         overlap_from=overlap_from,
         random=Random(1),
         patience=patience,
@@ -272,3 +273,29 @@ async def test_whoever_still_waits_for_a_seat_is_stored_when_the_pump_is_drained
         store.commit(1)
         await draining
         assert len(await order) == 2
+
+
+async def test_a_transaction_takes_submits_up_to_the_one_that_fills_it_with_bytes() -> None:
+    store = HeldStore(is_serial=True)
+    async with pumping(store) as pump:
+        order = pump.submit([a_job(args=bytes(400)) for _ in range(7)])
+        for which in range(3):
+            await store.until(which + 1)
+            store.commit(which)
+        assert len(await order) == 7
+        assert store.sizes() == [(3, 0), (3, 0), (1, 0)]
+
+
+async def test_a_transaction_takes_ends_up_to_the_one_that_fills_it_with_bytes() -> None:
+    store, ends = HeldStore(is_serial=True), []
+    async with pumping(store) as pump:
+        sent = a_job(args=bytes(400))
+        for _ in range(3):
+            one = Finish(new_id(), 1, Outcome.SUCCEEDED, result=bytes(400), outbox=(sent,))
+            pump.finish(one, lambda _finish, end: ends.append(end))
+        for which in range(2):
+            await store.until(which + 1)
+            store.commit(which)
+        await settle()
+        assert len(ends) == 3
+        assert store.sizes()[:2] == [(0, 2), (0, 1)]

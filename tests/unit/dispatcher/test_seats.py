@@ -6,14 +6,17 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from uuid import UUID
 
+import pytest
 from msgspec import structs
 
 from longshore.core.lanes import lane_of
+from longshore.core.values import pack
 from longshore.model.job import Claimed, JobState
 from longshore.model.worker import Seat
 from longshore.ports import Batch, Hint, Pumped, Store
 from longshore.testing.builders import a_job, new_id
 from longshore.testing.faults import Fault, FaultyStore, scripted
+from longshore.wire import dispatcher_side
 
 from .stage import Stage
 from .test_rare_orders import pass_time
@@ -140,5 +143,21 @@ def test_jobs_that_somebody_else_holds_are_not_reached_for_without_a_pause() -> 
         dispatcher._pump.wake()
         await pass_time(stage, 1.0)
         assert 10 < contested.claims < 220
+
+    tell(story)
+
+
+def test_a_worker_that_was_given_much_is_given_more_once_it_has_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its PING says so; no poll is waited for."""
+    monkeypatch.setattr(dispatcher_side, "MAX_UNSEEN_BYTES", 1000)
+
+    async def story(stage: Stage) -> None:
+        await stage.dispatcher(poll_s=10_000.0, max_batch_bytes=1000)
+        worker, client = await stage.worker(slots=10), stage.client()
+        await client.submit(*(a_job(args=pack({"n": "x" * 600}, "args")) for _ in range(8)))
+        assert len(worker.jobs.running) < 8
+        await stage.until(lambda: len(worker.jobs.running) == 8, at_most_s=4.0)
 
     tell(story)

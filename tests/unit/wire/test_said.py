@@ -25,7 +25,7 @@ def test_what_was_sent_is_sent_again_until_its_end_is_acknowledged() -> None:
     said.take()
     said.forget(1)
     said.add(entry(2, 2))
-    said.repeat()
+    said.repeat_all()
     assert numbers(said.take()) == [(2, 1), (2, 2)]
     assert not said.fresh
 
@@ -45,5 +45,5 @@ def test_of_one_attempt_the_newest_are_kept_to_be_sent_again() -> None:
     for seq in range(MOST_SENT_EACH + 5):
         said.add(entry(1, seq))
     said.take()
-    said.repeat()
+    said.repeat_all()
     assert numbers(said.take())[0] == (1, 5)

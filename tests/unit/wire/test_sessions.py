@@ -388,3 +388,142 @@ def test_time_counts_from_when_the_worker_said_that_it_runs_a_job(pair: Pair) ->
     pair.ping(9.5)
     assert not pair.attended.is_overdue(one, 24.4, 10.0)
     assert pair.attended.is_overdue(one, 24.5, 10.0)
+
+
+MIB = 1024 * 1024
+
+
+def test_jobs_that_are_too_large_for_one_message_come_in_several_each_with_its_number(
+    pair: Pair,
+) -> None:
+    """G1: 30 MiB of arguments are no reason to drop the connection, again and again."""
+    pair.join()
+    large = [structs.replace(claimed(n, n), args=bytes(MIB)) for n in range(1, 31)]
+    sent = pair.attended.assign(large)
+    assert all(sum(map(len, frames)) <= 8 * MIB + 64 * 1024 for frames in sent)
+    assert len(pair.tell(0.1, *sent[:2])) == 14
+    assert pair.ping(1.0) == [], "what was not seen is in flight, not lost"
+    assert len(pair.tell(1.1, *sent[2:])) == 16
+    assert len(pair.worker.running) == 30
+
+
+def test_of_several_messages_with_jobs_the_one_that_got_lost_is_sent_again(pair: Pair) -> None:
+    pair.join()
+    large = [structs.replace(claimed(n, n), args=bytes(MIB)) for n in range(1, 31)]
+    first, _lost, *rest = pair.attended.assign(large)
+    pair.tell(0.1, first, *rest)
+    missing = 30 - len(pair.worker.running)
+    assert 0 < missing < 30
+    again = [event for event in pair.ping(1.0) if isinstance(event, w.Start)]
+    assert len(again) == missing
+    assert len(pair.worker.running) == 30
+
+
+def test_a_worker_is_given_no_more_while_much_is_on_its_way_to_it(pair: Pair) -> None:
+    pair.join()
+    pair.attended.assign([structs.replace(claimed(1, 11), args=bytes(64 * MIB))])
+    assert pair.attended.open_slots == {}
+    held = m.Ping(9, 1, ((UUID(int=1), 11),))
+    pair.attended.pinged(0.2, held, PING_S, LEASE_S)
+    assert pair.attended.open_slots[Pool.COROUTINE] == 2
+
+
+def test_what_ended_unseen_is_not_on_its_way_any_more(pair: Pair) -> None:
+    pair.join()
+    one = structs.replace(claimed(1, 11), args=bytes(64 * MIB))
+    pair.attended.assign([one])
+    pair.attended.reported((one.id, one.token))
+    pair.attended.settled((one.id, one.token))
+    assert not pair.attended.is_choked
+
+
+def with_result(attempt: Claimed, size: int) -> m.Report:
+    return structs.replace(success(attempt), result=bytes(size))
+
+
+def ended_at_once(pair: Pair, number: int, size: int) -> list[Claimed]:
+    """So many attempts that were given, and ended with results of this size."""
+    pair.join()
+    attempts = [claimed(n, n) for n in range(1, number + 1)]
+    pair.tell(0.1, *pair.attended.assign(attempts))
+    pair.said()
+    for one in attempts:
+        pair.worker.ended(with_result(one, size))
+    return attempts
+
+
+def acknowledged(pair: Pair, now: float, done: m.Done) -> None:
+    pair.tell(now, encode(m.Ack(tuple(report.attempt for report in done.reports))))
+
+
+def test_large_results_go_out_a_few_at_a_time_until_all_are_acknowledged(pair: Pair) -> None:
+    """G1: 100 results of 1 MiB each are recorded, also if all go out after a reconnect."""
+    attempts = ended_at_once(pair, 100, MIB)
+    pair.join(5.0, session=2)
+    came: list[int] = []
+    while not pair.worker.settled:
+        dones = [one for one in pair.said() if isinstance(one, m.Done)]
+        assert dones, "it waits for nothing"
+        assert sum(len(one.reports) for one in dones) <= 16
+        for one in dones:
+            assert sum(map(len, encode(one))) <= 8 * MIB + 64 * 1024
+            came += [report.token for report in one.reports]
+            acknowledged(pair, 5.1, one)
+    assert came == [one.token for one in attempts]
+
+
+def test_small_reports_do_not_wait_for_large_ones(pair: Pair) -> None:
+    ended_at_once(pair, 40, MIB)
+    small = claimed(99, 99)
+    pair.tell(0.2, *pair.attended.assign([small]))
+    pair.worker.ended(success(small))
+    sent = {one.token for d in pair.said() if isinstance(d, m.Done) for one in d.reports}
+    assert 99 in sent
+    assert len(sent) < 40
+
+
+def test_a_report_that_stays_unacknowledged_is_sent_again_after_a_while(pair: Pair) -> None:
+    """G3: a DONE that was lost, on a connection that goes on, is not lost for good."""
+    (one,) = ended_at_once(pair, 1, 1)
+    assert [type(message) for message in pair.said()] == [m.Done]
+    again: list[float] = []
+    for tenths in range(10, 150, 10):
+        pair.worker.tick(tenths / 10)
+        if m.Done((with_result(one, 1),)) in pair.said():
+            again.append(tenths / 10)
+        pair.tell(tenths / 10, encode(m.Pong(tenths // 10 + 1, PING_S, LEASE_S)))
+    assert again == [6.0, 12.0]
+
+
+def test_a_report_that_a_dispatcher_never_got_is_asked_for_at_the_second_ping(pair: Pair) -> None:
+    """G3."""
+    (one,) = ended_at_once(pair, 1, 1)
+    entry = LogEntry(one.id, one.token, 1, LogKind.TEXT, b"hello")
+    pair.worker._said.add(entry)
+    pair.said()  # LOGS and DONE, both lost
+    pair.ping(1.0)
+    assert pair.said() == [], "the first PING may have overtaken the report"
+    pair.ping(2.0)
+    assert pair.said() == [m.Logs((entry,)), m.Done((with_result(one, 1),))]
+
+
+def test_a_report_that_came_is_not_asked_for(pair: Pair) -> None:
+    (one,) = ended_at_once(pair, 1, 1)
+    pair.said()
+    pair.attended.reported((one.id, one.token))
+    pair.ping(1.0)
+    pair.ping(2.0)
+    assert pair.said() == []
+
+
+def test_a_report_of_what_is_not_placed_here_is_asked_for_once_until_it_is_settled(
+    pair: Pair,
+) -> None:
+    """The ACK of a dispatcher that died got lost: the next one has nothing placed."""
+    (one,) = ended_at_once(pair, 1, 1)
+    pair.join(3.0, session=2)
+    attempt = one.id, one.token
+    pair.attended.reported(attempt)
+    assert pair.attended.has_report(attempt)
+    pair.attended.settled(attempt)
+    assert not pair.attended.has_report(attempt)

@@ -25,6 +25,7 @@ class Theme(StrEnum):
     CHOKING = "workers are heard too late, and not always answered"
     FREEZING = "everybody freezes now and then"
     UNSURE = "the store is slow, and its answers get lost"
+    LEAKING = "ends of attempts get lost between two processes that go on talking"
 
 
 class Kill(Struct, frozen=True):
@@ -91,6 +92,15 @@ class Full(Struct, frozen=True):
     for_s: float
 
 
+class Leak(Struct, frozen=True):
+    """A way loses a share of what tells or acknowledges the ends of attempts, for a while."""
+
+    at: float
+    way: Way
+    share: float
+    for_s: float
+
+
 class Outage(Struct, frozen=True):
     """Some dispatchers do not reach the database, and notice after `patience_s`."""
 
@@ -116,7 +126,7 @@ class Sluggish(Struct, frozen=True):
     for_s: float
 
 
-Fault = Kill | Freeze | Leave | Cut | Reset | Slow | Full | Outage | Flaky | Sluggish
+Fault = Kill | Freeze | Leave | Cut | Reset | Slow | Full | Leak | Outage | Flaky | Sluggish
 Kind = Callable[[float], Fault | list[Fault]]
 
 
@@ -154,6 +164,7 @@ class Fate:
             self._drown,
             self._choke,
             self._full,
+            self._leak,
             self._outage,
             self._flaky,
             self._sluggish,
@@ -187,6 +198,8 @@ class Fate:
                 return [self._freeze_worker, self._freeze_worker, self._freeze_dispatcher]
             case Theme.UNSURE:
                 return [self._flaky, self._flaky, self._sluggish]
+            case Theme.LEAKING:
+                return [self._leak]
 
     def _span_s(self) -> float:
         """A while: a blink, a few seconds, or longer than every lease."""
@@ -278,6 +291,12 @@ class Fate:
 
     def _full(self, at: float) -> Fault:
         return Full(at, self._way(), self._random.choice((0.2, 0.8)), self._span_s())
+
+    def _leak(self, at: float) -> Fault:
+        inner = self._random.choice(self._nodes.dispatchers)
+        outer = self._random.choice(self._nodes.workers)
+        way = (outer, inner) if self._random.random() < 0.7 else (inner, outer)
+        return Leak(at, way, self._random.choice((0.3, 1.0)), self._span_s())
 
     def _outage(self, at: float) -> Fault:
         dispatchers = self._nodes.dispatchers

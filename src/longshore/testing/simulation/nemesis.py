@@ -59,7 +59,7 @@ class Nemesis:
             case f.Reset(_, ways):
                 self._say(f"the connections {_words(ways)} break")
                 self._trouble(0.0, lambda: self._grounds.network.reset(ways), _nothing)
-            case f.Slow() | f.Full():
+            case f.Slow() | f.Full() | f.Leak():
                 self._worsen(fault)
             case f.Outage() | f.Flaky() | f.Sluggish():
                 self._disturb(fault)
@@ -138,18 +138,28 @@ class Nemesis:
 
         self._trouble(fault.for_s, lambda: network.cut(ways, breaks=fault.breaks), heal)
 
-    def _worsen(self, fault: f.Slow | f.Full) -> None:
+    def _worsen(self, fault: f.Slow | f.Full | f.Leak) -> None:
         network, way = self._grounds.network, fault.way
-        if isinstance(fault, f.Slow):
-            self._say(f"{_words([way])} becomes slower, up to {fault.at_most_s:g} s")
-            network.slow[way] = Slowness(self._loop.time(), fault.ramp_s, fault.at_most_s)
-        else:
-            self._say(f"{_words([way])} is full for {fault.share:.0%} of its messages")
-            network.full[way] = fault.share
+        match fault:
+            case f.Slow():
+                self._say(f"{_words([way])} becomes slower, up to {fault.at_most_s:g} s")
+                network.slow[way] = Slowness(self._loop.time(), fault.ramp_s, fault.at_most_s)
+            case f.Full():
+                self._say(f"{_words([way])} is full for {fault.share:.0%} of its messages")
+                network.full[way] = fault.share
+            case f.Leak():
+                self._say(f"{_words([way])} loses {fault.share:.0%} of DONE and ACK")
+                network.leaks[way] = fault.share
 
         def mend() -> None:
             self._say(f"{_words([way])} is as before")
-            (network.slow if isinstance(fault, f.Slow) else network.full).pop(way, None)
+            match fault:
+                case f.Slow():
+                    network.slow.pop(way, None)
+                case f.Full():
+                    network.full.pop(way, None)
+                case f.Leak():
+                    network.leaks.pop(way, None)
 
         self._trouble(fault.for_s, _nothing, mend)
 

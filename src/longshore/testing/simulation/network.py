@@ -20,6 +20,7 @@ from longshore.ports import OnMessages
 from longshore.testing.simulation.loop import Process, SimulatedLoop
 from longshore.testing.simulation.trace import Trace
 
+LEAKING = frozenset({b"DONE", b"ACK"})
 REDIAL_S: Final = 0.1
 REDIAL_AT_MOST_S: Final = 1.0
 
@@ -60,6 +61,8 @@ class Network:
         self.slow: dict[Way, Slowness] = {}
         self.full: dict[Way, float] = {}
         """The share of messages for which a listener has no room, by way."""
+        self.leaks: dict[Way, float] = {}
+        """The share of DONE and ACK that arrive and are lost all the same, by way."""
         self._delay_s = delay_s
         self._connections: dict[Connection, None] = {}
         self._dialers: dict[Dialer, None] = {}
@@ -128,6 +131,13 @@ class Network:
     def is_cut(self, way: Way) -> bool:
         """Whether nothing comes through."""
         return any(way in ways for ways in self.cuts)
+
+    def swallows(self, way: Way, frames: Sequence[bytes]) -> bool:
+        """Whether a message is lost at its receiver, on a connection that goes on."""
+        share = self.leaks.get(way)
+        if share is None or len(frames) != 3 or frames[1] not in LEAKING:
+            return False
+        return self.random.random() < share
 
     def delay_s(self, way: Way) -> float:
         """How long a message that is sent now takes."""
@@ -388,6 +398,8 @@ class Stream:
         frames = self._flying.popleft()
         if self._held or self._network.is_cut(self.way):
             self._held.append(frames)
+        elif self._network.swallows(self.way, frames):
+            self._note("lost", frames)
         else:
             self._note("arrived" if self._deliver(frames) else "lost", frames)
 

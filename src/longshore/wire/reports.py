@@ -1,0 +1,122 @@
+"""The reports that a worker has not seen acknowledged.
+
+A report goes out once, again after every WELCOME, again when its dispatcher asks for it, and again
+when it stays unacknowledged for long. A repeat is harmless: its token fences it.
+
+Large reports go out a few at a time, and the next ones once those are acknowledged: a PING must not
+queue behind a hundred megabytes, or a slow network would cost the worker its lease.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from longshore.model.job import JobError
+from longshore.wire.messages import Attempt, Report
+from longshore.wire.portions import MESSAGE_BYTES, portions
+
+WINDOW_BYTES: Final = 16 * 1024 * 1024
+"""So much of large reports is under way at a time, and at least one."""
+
+LARGE_BYTES: Final = 64 * 1024
+"""Smaller reports are not counted: a worker has few of them at a time."""
+
+_FIELDS_BYTES: Final = 256
+
+
+def report_bytes(report: Report) -> int:
+    """About as many bytes as a report takes in a message."""
+    size = _FIELDS_BYTES
+    if report.result is not None:
+        size += len(report.result)
+    if report.error is not None:
+        size += _error_bytes(report.error)
+    for job in report.outbox:
+        size += _FIELDS_BYTES + len(job.args)
+    return size
+
+
+def _error_bytes(error: JobError) -> int:
+    # A character takes up to four bytes.
+    return 4 * (len(error.message) + len(error.type) + len(error.traceback))
+
+
+class UnackedReports:
+    """Reports in the order they are to be sent, and those that were sent, by token."""
+
+    def __init__(self) -> None:
+        self._reports: dict[int, Report] = {}
+        self._unsent: dict[int, Report] = {}
+        self._under_way: dict[int, int] = {}
+        """The bytes of large reports that were sent."""
+        self._sent_by: dict[int, float] = {}
+        """When a report that was sent was first found to be unacknowledged."""
+
+    def __len__(self) -> int:
+        return len(self._reports)
+
+    @property
+    def has_unsent(self) -> bool:
+        """Whether any is to be sent."""
+        return bool(self._unsent)
+
+    @property
+    def attempts(self) -> tuple[Attempt, ...]:
+        """Which attempts the reports are of."""
+        return tuple(report.attempt for report in self._reports.values())
+
+    def add(self, report: Report) -> None:
+        """A report to send."""
+        self._reports[report.token] = self._unsent[report.token] = report
+
+    def take(self) -> list[tuple[Report, ...]]:
+        """The reports to send now, one tuple for each message. They count as sent."""
+        parts = list(portions(self._fitting(), report_bytes, MESSAGE_BYTES))
+        for part in parts:
+            for report in part:
+                del self._unsent[report.token]
+        return parts
+
+    def _fitting(self) -> list[Report]:
+        """Those that the window has room for. Small ones always go."""
+        found = []
+        room = WINDOW_BYTES - sum(self._under_way.values())
+        for token, report in self._unsent.items():
+            size = report_bytes(report)
+            if size >= LARGE_BYTES:
+                if self._under_way and size > room:
+                    continue
+                self._under_way[token] = size
+                room -= size
+            found.append(report)
+        return found
+
+    def repeat_all(self) -> None:
+        """Another session begins: everything is to be sent again."""
+        self._under_way.clear()
+        self._sent_by.clear()
+        self._unsent = dict(self._reports)
+
+    def repeat(self, tokens: Iterable[int]) -> list[int]:
+        """These are to be sent again, if they are here and were sent; answers which."""
+        again = [token for token in tokens if token in self._reports and token not in self._unsent]
+        for token in again:
+            self._under_way.pop(token, None)
+            self._sent_by.pop(token, None)
+            self._unsent[token] = self._reports[token]
+        return again
+
+    def overdue(self, now: float, after_s: float) -> list[int]:
+        """Those that were sent `after_s` ago or longer, as far as earlier calls could see."""
+        for token in self._reports:
+            if token not in self._unsent:
+                self._sent_by.setdefault(token, now)
+        return [token for token, at in self._sent_by.items() if now - at >= after_s]
+
+    def forget(self, token: int) -> None:
+        """A report was acknowledged."""
+        if self._reports.pop(token, None) is not None:
+            self._unsent.pop(token, None)
+            self._under_way.pop(token, None)
+            self._sent_by.pop(token, None)
