@@ -1,0 +1,107 @@
+"""What a dispatcher may still believe when the store's answer took long."""
+
+from __future__ import annotations
+
+import pytest
+
+from longshore.testing.builders import a_job
+from longshore.testing.faults import Fault, FaultyStore
+
+from .late import LateStore
+from .plain_player import Player, alive, raw, submit
+from .stage import Stage, StagedWorker
+from .test_rare_orders import pass_time
+from .test_stories import tell
+
+
+def late_store(stage: Stage) -> LateStore:
+    """What dispatchers that come from now on have for a store."""
+    stage.store = late = LateStore(stage.model)
+    return late
+
+
+def test_a_dispatchers_lease_counts_from_when_it_asked_for_it() -> None:
+    """G6: others saw that renewal when it was made, not when its answer came."""
+
+    async def story(stage: Stage) -> None:
+        late = late_store(stage)
+        late.delay("renew", 0.0, *[6.0] * 3)
+        await stage.dispatcher()
+        await pass_time(stage, 6.0)
+        worker = StagedWorker(stage, "w1", 1, ["d1/workers"])
+        stage._workers.append(worker)
+        await pass_time(stage, 15.0)
+        assert not worker.joined.is_set()
+        await stage.until(worker.joined.is_set, at_most_s=15.0)
+
+    tell(story)
+
+
+def test_a_late_renewal_does_not_let_workers_run_what_others_may_take_over() -> None:
+    """G6: the worker stops its job before a dispatcher that saw no newer renewal gives it away."""
+
+    async def story(stage: Stage) -> None:
+        late = late_store(stage)
+        await stage.dispatcher("d1")
+        stage.store = FaultyStore(stage.model)
+        observer = await stage.dispatcher("d2")
+        worker = await stage.worker(to="d1")
+        worker.jobs.stubborn = True
+        await stage.client("d1").submit(a_job())
+        await stage.until(lambda: bool(worker.jobs.running))
+        late.delay("renew", 9.0)
+        await last_renewal(stage, late)
+        await observer._keeper._take_over()
+        await pass_time(stage, 22.1)
+        await observer._keeper._take_over()
+        assert alive(stage) == []
+        assert not worker.jobs.running
+
+    tell(story)
+
+
+async def last_renewal(stage: Stage, late: LateStore) -> None:
+    """Waits until a renewal whose answer is late was made; none after it reaches the store."""
+    before = [row.renewed_no for row in stage.model._dispatchers.values()]
+    first = next(iter(stage.model._dispatchers.values()))
+    await stage.until(lambda: first.renewed_no > before[0])
+    late.plan = lambda verb: Fault.BEFORE if verb == "renew" else None
+
+
+def test_of_two_attends_of_one_worker_answered_in_reverse_the_newer_session_counts() -> None:
+    """The first READY was given up by the worker, which sent another, three seconds later."""
+
+    async def story(stage: Stage) -> None:
+        late = late_store(stage)
+        late.delay("attend", 5.0)
+        await stage.dispatcher()
+        worker = await stage.worker()
+        assert stage.clock.now() < 5.0
+        await pass_time(stage, 10.0)
+        assert worker.worker._session.session == 2
+        await stage.client().submit(a_job())
+        await stage.until(lambda: bool(worker.jobs.running), at_most_s=0.5)
+
+    tell(story)
+
+
+@pytest.mark.parametrize(("late_s", "is_taken"), [(7.4, True), (7.6, False)])
+def test_a_plain_worker_whose_attend_was_answered_after_half_a_lease_is_attended_anew(
+    late_s: float, is_taken: bool
+) -> None:
+    """Somebody else may have declared it lost by then."""
+
+    async def story(stage: Stage) -> None:
+        late = late_store(stage)
+        late.delay("attend", late_s)
+        await stage.dispatcher()
+        worker = Player(stage)
+        worker.beat()
+        await submit(stage, raw(b"x"))
+        await stage.until(lambda: worker.jobs == [b"x"])
+        assert [row.alive for row in stage.model._workers.values()] == (
+            [True] if is_taken else [False, True]
+        )
+        assert len(alive(stage)) == 1
+
+    tell(story)
