@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -393,6 +394,24 @@ async def test_kill_hands_everything_back(stand: Stand) -> None:
     assert (await stand.report_of(waiting)).kind is ReportKind.RELEASED
     assert await stand.report_of(aborted) == given
     assert await stand.result("add", a=1) == 1
+
+
+async def test_the_job_after_one_that_ended_as_its_process_was_killed_is_not_blamed_for_that(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end was on its way already, and the kernel takes a moment to kill."""
+    executor = await stand.open_child()
+    ended = stand.start("add", a=1)
+    [host] = executor._hosts
+    select.select([host._channel._sock], [], [])
+    kills: list[tuple[int, int]] = []
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "killpg", lambda *kill: kills.append(kill))
+        executor.kill()
+    assert result_of(await stand.report_of(ended)) == 1
+    following = stand.start("nap", seconds=0.2, then=2)
+    os.killpg(*kills[0])
+    assert result_of(await stand.report_of(following)) == 2
 
 
 # opening and closing
