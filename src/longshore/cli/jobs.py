@@ -14,7 +14,7 @@ from longshore.cli.options import Whole, ask, client_options, examples
 from longshore.cli.show import View, job_view, jobs_table, note, print_json, print_text, why_line
 from longshore.cli.watching import Shown, show, watch_options
 from longshore.client.connection import Connection, Ref
-from longshore.core.lifecycle import TERMINAL
+from longshore.core.lifecycle import REACHED, TERMINAL
 from longshore.errors import InvalidInput, NotFound, WrongState
 from longshore.model.ids import parse_ref
 from longshore.model.job import CancelVerdict, Job, JobFilter, JobPage, JobState, RetryVerdict
@@ -56,9 +56,9 @@ def _one(context: click.Context, parameter: click.Parameter, value: str) -> Ref:
     "--state",
     "states",
     multiple=True,
-    type=click.Choice([state.value for state in JobState]),
+    type=click.Choice([state.value for state in REACHED]),
     metavar="STATE",
-    help=f"Only jobs in this state: {', '.join(JobState)}; repeatable.",
+    help=f"Only jobs in this state: {', '.join(REACHED)}; repeatable.",
 )
 @click.option(
     "--kind", metavar="KIND", shell_complete=completing.kinds, help="Only jobs of this kind."

@@ -9,8 +9,10 @@ import click
 from longshore.cli.options import Whole, ask, client_options, examples
 from longshore.cli.show import print_json, print_text
 from longshore.client.config import parse_seconds
-from longshore.core.lifecycle import TERMINAL
+from longshore.core.lifecycle import REACHED, TERMINAL
 from longshore.model.job import JobState
+
+_ENDS = [state.value for state in REACHED if state in TERMINAL]
 
 
 def _age(context: click.Context, parameter: click.Parameter, text: str | None) -> float | None:
@@ -43,9 +45,9 @@ def _age(context: click.Context, parameter: click.Parameter, text: str | None) -
     "--state",
     "states",
     multiple=True,
-    type=click.Choice(sorted(state.value for state in TERMINAL)),
+    type=click.Choice(_ENDS),
     metavar="STATE",
-    help=f"Only jobs that ended so: {', '.join(sorted(TERMINAL))}; may be repeated.",
+    help=f"Only jobs that ended so: {', '.join(_ENDS)}; may be repeated.",
 )
 @click.option("--older-than", metavar="AGE", callback=_age, help="Those that ended so long ago.")
 @click.option("--keep", type=Whole(0), metavar="N", help="All but the newest N of each state.")

@@ -30,6 +30,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from longshore.cli import jsonable
+from longshore.core.lifecycle import REACHED
 from longshore.model.job import Job, JobError, JobState, Progress
 from longshore.model.worker import QueueView
 from longshore.wire.messages import WhyAnswer
@@ -61,16 +62,6 @@ _LONG = {
 _BAR_CELLS = 10
 _PERCENT = re.compile(r"(\d+)%")
 _LEAST = 12
-_QUEUE_STATES = (
-    JobState.WAITING,
-    JobState.DELAYED,
-    JobState.READY,
-    JobState.RUNNING,
-    JobState.CANCELLING,
-    JobState.SUCCEEDED,
-    JobState.FAILED,
-    JobState.CANCELLED,
-)
 
 
 class Table(Struct, frozen=True):
@@ -473,11 +464,11 @@ def queues_table(queues: Sequence[QueueView]) -> Table:
         (
             queue.name,
             "paused" if queue.paused else "open",
-            *(str(queue.counts.get(state.value, 0)) for state in _QUEUE_STATES),
+            *(str(queue.counts.get(state.value, 0)) for state in REACHED),
         )
         for queue in queues
     ]
-    states = tuple(state.value for state in _QUEUE_STATES)
+    states = tuple(state.value for state in REACHED)
     always = {"ready", "running", "failed"}
     spare = [state for state in states if state not in always]
     held = {state for state in states if any(queue.counts.get(state) for queue in queues)}

@@ -89,6 +89,21 @@ MOVES: Final = MappingProxyType(_MOVES)
 TERMINAL: Final = frozenset(
     {S.SUCCEEDED, S.FAILED, S.DEPENDENCY_FAILED, S.SKIPPED, S.CANCELLED},
 )
+FIRST: Final = frozenset({S.DELAYED, S.READY})
+"""The states in which a job begins. Nothing submits one that waits for others yet."""
+
+
+def _reached() -> tuple[JobState, ...]:
+    reached, frontier = set(FIRST), list(FIRST)
+    while frontier:
+        new = set(MOVES[frontier.pop()].values()) - reached
+        reached |= new
+        frontier += new
+    return tuple(state for state in JobState if state in reached)
+
+
+REACHED: Final = _reached()
+"""The states that a job can be in today: what commands offer to choose from."""
 OWNED: Final = frozenset({S.RUNNING, S.CANCELLING})
 REVOKES: Final = frozenset({Event.RELEASED, Event.LOST, Event.POISONED, Event.CANCEL_FORCED})
 

@@ -565,8 +565,8 @@ def test_queues_are_listed_and_paused(dispatcher: ScriptedDispatcher, capsys: Ca
     dispatcher.answers[m.Pause] = None
     assert dispatcher.run("queues") == 0
     heading, row = capsys.readouterr().out.splitlines()
-    assert heading.split()[:3] == ["QUEUE", "IS", "WAITING"]
-    assert row.split() == ["mail", "paused", "0", "0", "3", "0", "0", "0", "0", "0"]
+    assert heading.split()[:3] == ["QUEUE", "IS", "DELAYED"]
+    assert row.split() == ["mail", "paused", "0", "3", "0", "0", "0", "0", "0"]
     assert dispatcher.run("queues", "pause", "mail", "--json") == 0
     assert json.loads(capsys.readouterr().out) == [{"name": "mail", "paused": True}]
     assert dispatcher.run("queues", "--json", "resume", "mail") == 0
