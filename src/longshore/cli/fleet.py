@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from uuid import UUID
 
+from rich.text import Text
+
 from longshore.cli import jsonable
-from longshore.cli.show import Table, duration, time
-from longshore.model.worker import Capacity, WorkerView
+from longshore.cli.show import Table, View, duration, percent, time
+from longshore.model.worker import Capacity, KindCapacity, PoolCapacity, WorkerView
 from longshore.wire.messages import DispatcherAnswer
+
+_CAPACITY = ("pool", "workers", "slots", "busy", "free")
 
 
 def workers_table(workers: Sequence[WorkerView], dispatchers: Mapping[UUID, str]) -> Table:
@@ -16,13 +20,7 @@ def workers_table(workers: Sequence[WorkerView], dispatchers: Mapping[UUID, str]
     numbers = ("slots", "processes", "cpu", "memory")
     columns = ("name", "state", "running", *numbers, "dispatcher", "since", "seen")
     rows = [_worker_row(view, dispatchers) for view in workers]
-    optional = ("target", "queues", "processes", "slots", "memory", "cpu", "since", "dispatcher")
-    return Table(
-        (*columns, "target", "queues", "kinds", "ended"),
-        rows,
-        frozenset(numbers),
-        (*optional, "kinds", "seen"),
-    )
+    return Table((*columns, "target", "queues", "kinds", "ended"), rows, frozenset(numbers))
 
 
 def _worker_row(view: WorkerView, dispatchers: Mapping[UUID, str]) -> tuple[str, ...]:
@@ -33,8 +31,8 @@ def _worker_row(view: WorkerView, dispatchers: Mapping[UUID, str]) -> tuple[str,
         ", ".join(f"{kind} {n}" for kind, n in sorted(view.running.items())) or "-",
         str(info.slots),
         str(info.processes),
-        _percent(view.cpu_percent),
-        _percent(view.memory_percent),
+        percent(view.cpu_percent) or "-",
+        percent(view.memory_percent) or "-",
         dispatchers.get(view.dispatcher) or "gone",
         time(view.started_at),
         time(view.seen_at),
@@ -43,10 +41,6 @@ def _worker_row(view: WorkerView, dispatchers: Mapping[UUID, str]) -> tuple[str,
         ", ".join(sorted(info.kinds)),
         view.ended_why,
     )
-
-
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{value:.0f} %"
 
 
 def dispatchers_table(dispatchers: Sequence[DispatcherAnswer]) -> Table:
@@ -66,21 +60,30 @@ def dispatchers_table(dispatchers: Sequence[DispatcherAnswer]) -> Table:
     return Table(columns, rows, frozenset({"workers", "renewed_no"}))
 
 
-def capacity_table(capacity: Capacity) -> Table:
-    """What can be taken of each kind, one a row."""
-    rows = [
-        (one.kind, one.pool.value, *map(str, (one.workers, one.slots, one.busy, one.free)))
-        for one in capacity.kinds
-    ]
-    numbers = ("workers", "slots", "busy", "free")
-    return Table(("kind", "pool", *numbers), rows, frozenset(numbers))
+def capacity_view(found: Capacity) -> View:
+    """What can be taken; of pools only part of which serves a kind, what they have in all too."""
+    parts: list[Text | Table] = [_kinds_table(found)]
+    in_all = {one.pool: (one.workers, one.slots) for one in found.pools}
+    if any((one.workers, one.slots) != in_all[one.pool] for one in found.kinds):
+        parts += [Text(), _pools_table(found)]
+    return View(parts)
 
 
-def pools_table(capacity: Capacity) -> Table:
+def _kinds_table(capacity: Capacity) -> Table:
+    """What can be taken of each kind, those of which the same is true in one row."""
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for one in capacity.kinds:
+        alike.setdefault(_numbers(one), []).append(one.kind)
+    rows = [(*numbers, ", ".join(kinds)) for numbers, kinds in alike.items()]
+    columns = (*_CAPACITY, "kinds")
+    return Table(columns, rows, frozenset(_CAPACITY[1:]), wrapped=frozenset({"kinds"}))
+
+
+def _pools_table(capacity: Capacity) -> Table:
     """What each pool can take, one a row."""
-    rows = [
-        (one.pool.value, *map(str, (one.workers, one.slots, one.busy, one.free)))
-        for one in capacity.pools
-    ]
-    numbers = ("workers", "slots", "busy", "free")
-    return Table(("pool", *numbers), rows, frozenset(numbers))
+    rows = [_numbers(one) for one in capacity.pools]
+    return Table(_CAPACITY, rows, frozenset(_CAPACITY[1:]))
+
+
+def _numbers(one: KindCapacity | PoolCapacity) -> tuple[str, ...]:
+    return (one.pool.value, *map(str, (one.workers, one.slots, one.busy, one.free)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -11,6 +12,7 @@ import click
 from longshore.cli import completing, jsonable
 from longshore.cli.finding import parse_since, worker_id, worker_names
 from longshore.cli.options import Whole, ask, client_options, examples
+from longshore.cli.screens import jobs_screen
 from longshore.cli.show import View, job_view, jobs_table, note, print_json, print_text, why_line
 from longshore.cli.watching import Shown, show, watch_options
 from longshore.client.connection import Connection, Ref
@@ -102,10 +104,15 @@ def list_jobs(context: click.Context, /, **given: Any) -> None:
         Shown(
             look,
             lambda found: [jsonable.brief(job) for job in found.jobs],
-            lambda found: View([jobs_table(found.jobs)], "no such jobs"),
+            _jobs_view,
             remark=_where_it_stopped,
         ),
     )
+
+
+def _jobs_view(found: JobPage) -> View:
+    screen = jobs_screen(found.jobs, datetime.now(UTC))
+    return View([jobs_table(found.jobs)], "no such jobs", screen=[screen])
 
 
 def _where_it_stopped(found: JobPage) -> str:

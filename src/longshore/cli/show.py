@@ -50,14 +50,16 @@ _STYLES = {
     "silent": "red",
 }
 _LONG = {
+    "kind": 14,
     "kinds": 12,
     "queues": 12,
-    "error": 24,
+    "running": 12,
+    "error": 20,
     "by": 12,
     "info": 24,
-    "ended": 12,
-    "progress": 20,
-    "progress / error": 30,
+    "ended": 24,
+    "progress": 16,
+    "progress / error": 16,
 }
 _BAR_CELLS = 10
 _PERCENT = re.compile(r"(\d+)%")
@@ -67,20 +69,26 @@ _LEAST = 12
 class Table(Struct, frozen=True):
     """Rows of text under headings. Columns named in `right` hold numbers.
 
-    On a terminal too narrow for all of them, those in `optional` go, the first named first.
+    On a terminal too narrow for all of them, those in `optional` go, the first named first. Texts
+    in `wrapped` columns go on in the next line, other long ones are cut.
     """
 
     columns: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
     right: frozenset[str] = frozenset()
     optional: tuple[str, ...] = ()
+    wrapped: frozenset[str] = frozenset()
 
 
 class View(Struct, frozen=True):
-    """An answer as a person sees it: lines and tables, or words if there is nothing to show."""
+    """An answer as a person sees it: lines and tables, or words if there is nothing to show.
+
+    `screen` is what a terminal shows, if that is not the same as what a pipe gets.
+    """
 
     parts: Sequence[Text | Table]
     empty: str = ""
+    screen: Sequence[Text | Table] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -138,8 +146,8 @@ def print_view(view: View) -> None:
         note(view.empty)
     elif sys.stdout.isatty():
         out = console()
-        for part in view.parts:
-            out.print(_for_terminal(part))
+        for part in rich_parts(view):
+            out.print(part)
     else:
         _write("".join(_for_pipe(part) for part in view.parts))
 
@@ -148,7 +156,7 @@ def rich_parts(view: View) -> list[RenderableType]:
     """The parts of an answer, to be drawn on a terminal."""
     if view.is_empty:
         return [Text(view.empty)]
-    return [_for_terminal(part) for part in view.parts]
+    return [_for_terminal(part) for part in view.screen or view.parts]
 
 
 def _for_terminal(part: Text | Table) -> RenderableType:
@@ -203,11 +211,22 @@ def fitted(table: Table, width: int) -> Table:
             break
         if column in table.columns:
             table = _without(table, column)
-    long = [column for column in table.columns if column in _LONG]
-    spare = width - _width(table)
-    for column in long:
-        table = _cut(table, column, max(_LEAST, _LONG[column] + spare // len(long)))
+    for column, most in _long_columns(table, width - _width(table)).items():
+        if column not in table.wrapped:
+            table = _cut(table, column, most)
     return table
+
+
+def _long_columns(table: Table, spare: int) -> dict[str, int]:
+    """How wide each column of long texts may be; what one does not need the others may have."""
+    long = [column for column in table.columns if column in _LONG]
+    more = {column: max(0, _longest(table, column) - _LONG[column]) for column in long}
+    widths = {}
+    for index, column in enumerate(sorted(long, key=more.__getitem__)):
+        given = min(more[column], spare // (len(long) - index))
+        widths[column] = max(_LEAST, _LONG[column] + given)
+        spare -= given
+    return widths
 
 
 def with_bars(table: Table) -> Table:
@@ -257,7 +276,7 @@ def _shortened(cell: str, width: int) -> str:
 def _width(table: Table) -> int:
     # Of a long text some is shown in any case: it needs no more than that.
     widths = [min(_longest(table, one), _LONG.get(one, sys.maxsize)) for one in table.columns]
-    return sum(widths) + 2 * len(widths)
+    return sum(widths) + 2 * (len(widths) - 1)
 
 
 def _without(table: Table, column: str) -> Table:
@@ -271,7 +290,7 @@ def as_rich(table: Table) -> RichTable:
     rich = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     for column in table.columns:
         justify: JustifyMethod = "right" if column in table.right else "left"
-        rich.add_column(column, justify=justify, no_wrap=True)
+        rich.add_column(column, justify=justify, no_wrap=column not in table.wrapped)
     for row in table.rows:
         rich.add_row(
             *(Text(visible(cell).replace("\n", " "), _STYLES.get(cell, "")) for cell in row)
@@ -330,6 +349,11 @@ def how_far(job: Job) -> str:
         percent = f"{min(max(int(part * 100), 0), 100)}%" if isfinite(part) else ""
         words.insert(0, percent or f"{said.done:g}")
     return " ".join(" ".join(filter(None, words)).split())
+
+
+def percent(value: float | None) -> str:
+    """A share of a hundred, if it is known."""
+    return "" if value is None else f"{value:.0f} %"
 
 
 def error_line(error: JobError) -> str:

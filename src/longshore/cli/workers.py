@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import click
-from rich.text import Text
 
 from longshore.cli import completing, jsonable
-from longshore.cli.fleet import capacity_table, dispatchers_table, pools_table, workers_table
+from longshore.cli.fleet import capacity_view, dispatchers_table, workers_table
 from longshore.cli.options import ask, client_options, examples
+from longshore.cli.screens import workers_screen
 from longshore.cli.show import View, note, print_json, print_text
 from longshore.cli.watching import Shown, refuse_watch, show, watch_options
 from longshore.client.connection import Connection
@@ -38,6 +39,7 @@ _Seen = tuple[tuple[WorkerView, ...], tuple[DispatcherAnswer, ...]]
     options_metavar="[OPTIONS]",
     epilog=examples(
         "longshore workers",
+        "longshore workers --all",
         "longshore workers --watch",
         "longshore workers --json | jq '.[].id'",
         "longshore workers drain dock-1:4711",
@@ -45,20 +47,23 @@ _Seen = tuple[tuple[WorkerView, ...], tuple[DispatcherAnswer, ...]]
 )
 @click.argument("action", type=click.Choice(["list", "drain"]), metavar="[drain]", default="list")
 @click.argument("names", nargs=-1, metavar="[WORKER…]", shell_complete=completing.workers)
+@click.option(
+    "--all", "with_gone", is_flag=True, help="Those too that are gone; the JSON always has them."
+)
 @watch_options
 @client_options
 @click.pass_context
 def list_workers(
-    context: click.Context, /, action: str, names: tuple[str, ...], **given: Any
+    context: click.Context, /, action: str, names: tuple[str, ...], with_gone: bool, **given: Any
 ) -> int:
-    """List the workers, live ones and those that ended lately, or drain some.
+    """List the workers, or drain some.
 
     A drained worker is given nothing more, finishes what it runs (for at most drain_s, then hands
     it back) and leaves. WORKER is its id, the beginning of its id, or its name.
     """
     if action == "drain":
         return _drain(context, given, names)
-    show(context, given, Shown(_look, _workers_json, _workers_view))
+    show(context, given, _all_workers() if with_gone else _live_workers())
     return 0
 
 
@@ -70,11 +75,33 @@ def _workers_json(seen: _Seen) -> list[dict[str, Any]]:
     return [jsonable.worker(view) for view in seen[0]]
 
 
+def _all_workers() -> Shown[_Seen]:
+    return Shown(_look, _workers_json, _workers_view)
+
+
+def _live_workers() -> Shown[_Seen]:
+    def view(seen: _Seen) -> View:
+        live = tuple(worker for worker in seen[0] if worker.alive)
+        return _workers_view((live, seen[1]))
+
+    return Shown(_look, _workers_json, view, remark=_hidden)
+
+
+def _hidden(seen: _Seen) -> str:
+    gone = sum(not worker.alive for worker in seen[0])
+    if not gone:
+        return ""
+    are = "worker is" if gone == 1 else "workers are"
+    return f"{gone} {are} gone; `longshore workers --all` shows them too"
+
+
 def _workers_view(seen: _Seen) -> View:
     workers, dispatchers = seen
+    names = {one.id: one.name for one in dispatchers}
     return View(
-        [workers_table(workers, {one.id: one.name for one in dispatchers})],
-        "no workers yet; start one: longshore worker --app module:app",
+        [workers_table(workers, names)],
+        "no workers; start one: longshore worker --app module:app",
+        screen=[workers_screen(workers, names, datetime.now(UTC))],
     )
 
 
@@ -145,4 +172,4 @@ def show_capacity(context: click.Context, /, **given: Any) -> None:
 def _capacity_view(found: Capacity) -> View:
     if not found.kinds:
         return View([], "no worker takes jobs; `longshore workers` says more")
-    return View([capacity_table(found), Text(), pools_table(found)])
+    return capacity_view(found)

@@ -46,7 +46,7 @@ def test_workers_are_listed_with_what_they_do_for_whom_and_how_they_are(
     )
     dispatcher.answers[m.ListWorkers] = (VIEW, gone)
     dispatcher.answers[m.ListDispatchers] = (DISPATCHER,)
-    assert dispatcher.run("workers") == 0
+    assert dispatcher.run("workers", "--all") == 0
     _, first, second = capsys.readouterr().out.splitlines()
     assert " ".join(first.split()).startswith("h:9 alive a 2 100 1 12 % 80 % d:1 2026-01-31")
     assert first.count("2026-01-31 12:00:00Z") == 2
@@ -54,6 +54,31 @@ def test_workers_are_listed_with_what_they_do_for_whom_and_how_they_are(
     assert second.split()[1] == "gone"
     assert second.split().count("gone") == 2
     assert second.endswith("not heard of")
+
+
+@pytest.mark.parametrize(
+    ("gone", "said"),
+    [
+        (0, ""),
+        (1, "1 worker is gone; `longshore workers --all` shows them too\n"),
+        (2, "2 workers are gone; `longshore workers --all` shows them too\n"),
+    ],
+)
+def test_workers_that_are_gone_are_counted_and_listed_only_on_request(
+    gone: int, said: str, dispatcher: ScriptedDispatcher, capsys: Captured
+) -> None:
+    ended = structs.replace(VIEW, alive=False, ended_why="drained")
+    dispatcher.answers[m.ListWorkers] = (VIEW, *[ended] * gone)
+    dispatcher.answers[m.ListDispatchers] = (DISPATCHER,)
+    assert dispatcher.run("workers") == 0
+    shown = capsys.readouterr()
+    assert len(shown.out.splitlines()) == 2
+    assert shown.err == said
+    assert dispatcher.run("workers", "--all") == 0
+    shown = capsys.readouterr()
+    assert (len(shown.out.splitlines()), shown.err) == (2 + gone, "")
+    assert dispatcher.run("workers", "--json") == 0
+    assert len(json.loads(capsys.readouterr().out)) == 1 + gone
 
 
 def test_workers_as_json_have_every_field(dispatcher: ScriptedDispatcher, capsys: Captured) -> None:
@@ -80,7 +105,7 @@ def test_workers_as_json_have_the_word_that_the_table_shows(
 ) -> None:
     dispatcher.answers[m.ListWorkers] = (structs.replace(VIEW, **changes),)
     dispatcher.answers[m.ListDispatchers] = ()
-    assert dispatcher.run("workers") == 0
+    assert dispatcher.run("workers", "--all") == 0
     assert capsys.readouterr().out.splitlines()[1].split()[1] == state
     assert dispatcher.run("workers", "--json") == 0
     assert json.loads(capsys.readouterr().out)[0]["state"] == state
@@ -133,17 +158,36 @@ def test_dispatchers_are_listed(dispatcher: ScriptedDispatcher, capsys: Captured
     assert [(one["alive"], one["state"]) for one in printed] == [(True, "alive"), (False, "silent")]
 
 
-def test_capacity_is_shown_by_kind_and_by_pool(
+def test_capacity_is_shown_once_for_all_kinds_that_share_their_slots(
     dispatcher: ScriptedDispatcher, capsys: Captured
 ) -> None:
-    dispatcher.answers[m.ShowCapacity] = capacity([VIEW])
+    kinds = {**VIEW.info.kinds, "c": KindInfo(), "d": KindInfo()}
+    both = structs.replace(VIEW, info=structs.replace(VIEW.info, kinds=kinds))
+    dispatcher.answers[m.ShowCapacity] = capacity([both])
     assert dispatcher.run("capacity") == 0
-    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert rows[1:3] == [
-        ["a", "coroutine", "1", "100", "2", "98"],
-        ["b", "process", "1", "1", "0", "1"],
+    rows = [line.split(maxsplit=5) for line in capsys.readouterr().out.splitlines()]
+    assert rows[1:] == [
+        ["coroutine", "1", "100", "2", "98", "a, c, d"],
+        ["process", "1", "1", "0", "1", "b"],
     ]
-    assert rows[5:] == [["coroutine", "1", "100", "2", "98"], ["process", "1", "1", "0", "1"]]
+
+
+def test_capacity_says_what_a_pool_has_in_all_if_no_kind_has_all_of_it(
+    dispatcher: ScriptedDispatcher, capsys: Captured
+) -> None:
+    """Both kinds have a hundred slots, and they are not the same hundred."""
+    other = structs.replace(VIEW.info, id=UUID(int=7), kinds={"c": KindInfo()})
+    alone = structs.replace(VIEW, running={"a": 0})
+    views = [alone, structs.replace(alone, info=other)]
+    dispatcher.answers[m.ShowCapacity] = capacity(views)
+    assert dispatcher.run("capacity") == 0
+    rows = [line.split(maxsplit=5) for line in capsys.readouterr().out.splitlines()]
+    assert ["coroutine", "1", "100", "0", "100", "a, c"] in rows
+    assert rows[-2:] == [["coroutine", "2", "200", "0", "200"], ["process", "1", "1", "0", "1"]]
+
+
+def test_capacity_as_json_is_by_kind(dispatcher: ScriptedDispatcher, capsys: Captured) -> None:
+    dispatcher.answers[m.ShowCapacity] = capacity([VIEW])
     assert dispatcher.run("capacity", "--json") == 0
     printed = json.loads(capsys.readouterr().out)
     assert printed["kinds"][0] == {

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 from rich.console import Console
+from rich.text import Text
 from tests.unit.cli.test_commands import job
 
 from longshore.cli import jsonable, show
@@ -88,7 +89,28 @@ def test_a_narrow_terminal_loses_what_matters_least_first() -> None:
     assert show.fitted(table, 80).columns == columns
     narrow = show.fitted(table, 30)
     assert narrow.columns == ("name", "state", "error")
-    assert narrow.rows == [("vm:1", "alive", "x" * 14 + "…")]
+    assert narrow.rows == [("vm:1", "alive", "x" * 16 + "…")]
+
+
+def test_a_terminal_is_shown_what_is_made_for_it() -> None:
+    table = show.Table(("name",), [("in full",)])
+    assert show.rich_parts(show.View([table], screen=[Text("in brief")])) == [Text("in brief")]
+    assert len(show.rich_parts(show.View([table]))) == 1
+
+
+def test_room_that_one_long_column_does_not_need_goes_to_the_other() -> None:
+    table = show.Table(("kind", "error"), [("add", "x" * 500)])
+    assert show.fitted(table, 80).rows == [("add", "x" * 73 + "…")]
+
+
+def test_a_wrapped_text_goes_on_in_the_next_line_and_is_whole() -> None:
+    written = io.StringIO()
+    names = [f"kind_{number}" for number in range(30)]
+    row = ("process", ", ".join(names))
+    table = show.Table(("pool", "kinds"), [row], wrapped=frozenset({"kinds"}))
+    Console(file=written, width=40).print(show.as_rich(show.fitted(table, 40)))
+    assert max(map(len, written.getvalue().splitlines())) <= 40
+    assert all(name in written.getvalue() for name in names)
 
 
 def test_a_long_error_stays_on_its_line() -> None:
