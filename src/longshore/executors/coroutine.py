@@ -149,7 +149,9 @@ class CoroutineExecutor:
         self._host = None
         self._restarting = self._loop.create_task(self._restart())
         left = self._attempts.on_host(host)
-        _log.warning("host %d %s, with %d jobs in it", host.pid, host.ending, len(left))
+        if left or not host.was_killed:
+            jobs = "1 job" if len(left) == 1 else f"{len(left)} jobs"
+            _log.warning("host %d %s, with %s in it", host.pid, host.ending, jobs)
         discard(self._scratch, [running.assignment.held for running in left])
         for running in left:
             self._attempts.end(running.abort_report or _verdict(running, host, len(left)))

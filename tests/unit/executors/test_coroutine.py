@@ -335,6 +335,31 @@ async def test_kill_hands_everything_back(stand: Stand) -> None:
     assert await stand.result("add_async", a=1) == 1
 
 
+async def test_killing_a_host_without_jobs_is_nothing_to_warn_of(
+    stand: Stand, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A second Ctrl-C kills it for the jobs of other hosts."""
+    await stand.open_coroutine()
+    before = children()
+    stand.executor.kill()
+    while not set(children()) - set(before):
+        await asyncio.sleep(0)
+    assert await stand.result("add_async", a=2) == 2
+    assert [record.message for record in caplog.records] == []
+
+
+async def test_a_host_that_dies_with_jobs_says_how_many(
+    stand: Stand, caplog: pytest.LogCaptureFixture
+) -> None:
+    await stand.open_coroutine()
+    waiting = stand.start("wait_forever")
+    await stand.step_of(waiting)
+    stand.executor.kill()
+    await stand.report_of(waiting)
+    [said] = [record.message for record in caplog.records]
+    assert said.endswith("was killed by its worker, with 1 job in it")
+
+
 async def test_close_reports_nothing_and_may_be_followed_by_open(stand: Stand) -> None:
     executor = await stand.open_coroutine()
     waiting = stand.start("wait_forever", timeout_s=1000)
