@@ -38,6 +38,7 @@ def test_a_database_that_does_not_answer() -> None:
 
 
 def test_a_store_that_was_never_migrated(tmp_path: Path) -> None:
+    (tmp_path / "new.db").touch()
     message = failing("dispatcher", "--store", f"sqlite:///{tmp_path}/new.db")
     assert "longshore migrate" in message
 

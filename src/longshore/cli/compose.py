@@ -126,6 +126,14 @@ def _store(config: Config) -> Store:
     return make_store(config.store, config.listen_url, config.prepared_statements)
 
 
+async def _make_new_file(config: Config) -> None:
+    """Makes a SQLite file that is not there yet. One that is there is left to `migrate`."""
+    url = config.store
+    if url.startswith(_SQLITE) and not Path(url.removeprefix(_SQLITE)).exists():
+        await migrate(config)
+        log.info("made a new store, %s", url)
+
+
 def _refuse_missing_folder(url: str) -> None:
     """Raises if the file's folder is not there: a mistyped path is not to become a new store."""
     folder = Path(url.removeprefix(_SQLITE)).parent
@@ -177,6 +185,7 @@ async def run_dispatcher(config: Config, announce: Announce) -> None:
 @asynccontextmanager
 async def _dispatching(config: Config) -> AsyncIterator[Dispatching]:
     _refuse_exposure(config)
+    await _make_new_file(config)
     async with _hook(config) as on_lost, _open(_store(config)) as store:
         with _sockets() as sockets:
             dispatcher = Dispatcher(

@@ -25,8 +25,8 @@ def migrate(**given: Any) -> None:
 
     A store that does not exist yet is made.
 
-    Safe to repeat. `longshore up` does this by itself, `longshore dispatcher` does not: migrate
-    once, then start the new dispatchers.
+    Safe to repeat. `longshore up` does this by itself. `longshore dispatcher` only makes a SQLite
+    file that is not there yet: migrate once, then start the new dispatchers.
     """
     # Adapters take long to import: only the commands that need them do.
     from longshore.cli import compose

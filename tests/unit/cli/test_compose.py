@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from longshore.cli import compose
+from longshore.cli.ready import Ready
 from longshore.client.config import load
 from longshore.errors import ConfigError
 
@@ -67,6 +68,14 @@ def test_a_password_is_never_shown(url: str, shown: str) -> None:
     assert compose.redacted(url) == shown
 
 
+class Served(Exception):
+    """A process began to serve: that is all a test wanted to see."""
+
+
+def serve(ready: Ready) -> None:
+    raise Served
+
+
 async def test_migrate_makes_the_store_and_says_the_versions(tmp_path: Path) -> None:
     config = load(environ={"LONGSHORE_STORE": f"sqlite:///{tmp_path}/longshore.db"})
     before, after = await compose.migrate(config)
@@ -104,7 +113,17 @@ async def test_listening_beyond_this_machine_without_keys_is_refused(host: str) 
         await compose.run_dispatcher(config, lambda ready: None)
 
 
-async def test_a_dispatcher_needs_a_store_that_was_migrated(tmp_path: Path) -> None:
+async def test_a_dispatcher_makes_a_file_that_is_not_there_yet(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/new.db"
+    config = load({"store": url, "backend": "127.0.0.1:0", "frontend": "127.0.0.1:0"})
+    with pytest.raises(Served):
+        await compose.run_dispatcher(config, serve)
+    before, after = await compose.migrate(config)
+    assert before == after
+
+
+async def test_a_dispatcher_migrates_no_store_that_is_there(tmp_path: Path) -> None:
+    (tmp_path / "none.db").touch()
     config = load(environ={"LONGSHORE_STORE": f"sqlite:///{tmp_path}/none.db"})
     with pytest.raises(Exception, match="run `longshore migrate` first"):
         await compose.run_dispatcher(config, lambda ready: None)
