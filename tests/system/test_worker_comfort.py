@@ -214,6 +214,18 @@ def test_up_reloads_and_running_jobs_end_in_good_order(place: Place) -> None:
     assert (words.count("opened"), words.count("closed")) == (2, 2)
 
 
+def test_why_says_that_the_app_of_up_does_not_load_until_it_does(place: Place) -> None:
+    process, app = up(place, "--app", "one:app", "--reload")
+    change(place, "VERSION = = 2")
+    await_true(lambda: "waiting for the next change" in process.said(), "it says so")
+    (waits,) = app.submit_many([version.call()])
+    await_true(lambda: "app 'one:app' does not load" in waits.why(), "why says it")
+    (place.folder / "one.py").write_text(ONE + "VERSION = 3\n")
+    assert waits.result(20) == 3
+    other = app.submit_by_name("nobody_serves_it", {})
+    assert other.why().startswith("no worker serves kind 'nobody_serves_it' (")
+
+
 def test_a_worker_that_reloads_shows_a_syntax_error_and_waits(place: Place) -> None:
     dispatcher, app = up(place)
     backend = dispatcher.facts["backend"]

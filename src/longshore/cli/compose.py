@@ -38,7 +38,7 @@ from longshore.client.config import (
 from longshore.client.credentials import calling_with, dispatcher_keys, key_advice, own_keys
 from longshore.client.ids import fresh_id
 from longshore.dispatcher.engine import Dispatcher
-from longshore.errors import ConfigError, LongshoreError
+from longshore.errors import AppError, ConfigError, LongshoreError
 from longshore.executors.child import ChildExecutor
 from longshore.executors.coroutine import CoroutineExecutor
 from longshore.executors.scratch import room
@@ -128,10 +128,13 @@ def _store(config: Config) -> Store:
 
 async def _make_new_file(config: Config) -> None:
     """Makes a SQLite file that is not there yet. One that is there is left to `migrate`."""
-    url = config.store
-    if url.startswith(_SQLITE) and not Path(url.removeprefix(_SQLITE)).exists():
+    if _is_new_file(config.store):
         await migrate(config)
-        log.info("made a new store, %s", url)
+        log.info("made a new store, %s", config.store)
+
+
+def _is_new_file(url: str) -> bool:
+    return url.startswith(_SQLITE) and not Path(url.removeprefix(_SQLITE)).exists()
 
 
 def _refuse_missing_folder(url: str) -> None:
@@ -427,7 +430,12 @@ async def run_up(config: Config, announce: Announce, *, reload: bool = False) ->
         await migrate(config)
         async with _dispatching(config) as dispatching:
             crew = _crew(config, dispatching, reload)
-            working = _working(crew, lambda: announce(_all_up(config, dispatching)), reload)
+            working = _working(
+                crew,
+                lambda: announce(_all_up(config, dispatching)),
+                reload,
+                lambda error: dispatching.dispatcher.note_crew(crew_trouble(config, error)),
+            )
             try:
                 await first_of(stop.wait(), dispatching.breaks(), working)
             finally:
@@ -453,12 +461,26 @@ async def run_reloading(config: Config, announce: Announce) -> None:
             await crew.stop()
 
 
-async def _working(crew: Crew, on_ready: Callable[[], None], reload: bool) -> None:
+async def _working(
+    crew: Crew,
+    on_ready: Callable[[], None],
+    reload: bool,
+    on_start: Callable[[LongshoreError | None], None] = lambda error: None,
+) -> None:
     if reload:
-        await Reloader(crew, Path.cwd(), on_ready).run()
+        await Reloader(crew, Path.cwd(), on_ready, on_start=on_start).run()
     await crew.start()
     on_ready()
     await asyncio.Event().wait()
+
+
+def crew_trouble(config: Config, error: LongshoreError | None) -> str:
+    """What `why` says of workers that did not start, for whoever does not see their output."""
+    if error is None:
+        return ""
+    is_app = isinstance(error, AppError)
+    what = f"app '{config.app}' does not load" if is_app else "workers do not start"
+    return f"{what}; the output of `longshore up` says why, and it tries again when a file changes"
 
 
 def _crew(config: Config, dispatching: Dispatching, reload: bool) -> Crew:

@@ -23,7 +23,10 @@ Seen = Mapping[str, tuple[int, int]]
 
 
 class Reloader:
-    """Keeps a crew on the newest code of a folder; `on_ready` is called at the first start."""
+    """Keeps a crew on the newest code of a folder.
+
+    `on_ready` is called at the first start; `on_start` after each, with what went wrong, or None.
+    """
 
     def __init__(
         self,
@@ -31,12 +34,14 @@ class Reloader:
         folder: Path,
         on_ready: Callable[[], None],
         *,
+        on_start: Callable[[LongshoreError | None], None] = lambda trouble: None,
         say: Callable[[str], None] = note,
         poll_s: float = POLL_S,
     ) -> None:
         self._crew = crew
         self._folder = folder
         self._on_ready = on_ready
+        self._on_start = on_start
         self._is_announced = False
         self._say = say
         self._poll_s = poll_s
@@ -57,8 +62,10 @@ class Reloader:
         try:
             await self._crew.start(first_alone=True)
         except LongshoreError as error:
+            self._on_start(error)
             self._say(f"longshore: {error}; waiting for the next change")
             return
+        self._on_start(None)
         if not self._is_announced:
             self._is_announced = True
             self._on_ready()

@@ -67,6 +67,8 @@ def _ready(job: Job, facts: Facts) -> str:
         )
     able = [worker for worker in facts.workers if _serves(worker, job)]
     if not able:
+        if facts.crew_trouble:
+            return f"no worker serves kind '{job.kind}': {facts.crew_trouble}"
         return _nobody(job, facts.workers)
     able = [worker for worker in able if not worker.silent_s] or able
     if all(worker.silent_s for worker in able):

@@ -175,6 +175,10 @@ class Dispatcher:
             log.critical("a part of the dispatcher broke", exc_info=task.exception())
             self.broken.set()
 
+    def note_crew(self, trouble: str) -> None:
+        """Keeps in mind, for `why`, what keeps the workers beside it from starting, if anything."""
+        self._requests.crew_trouble = trouble
+
     async def stop(self) -> None:
         """Commits what is under way, lets go of the sockets and retires in good order."""
         await self._requests.close()

@@ -85,6 +85,7 @@ class Requests:
         self._junk = Junk(clock, "clients")
         self._tasks: set[asyncio.Task[None]] = set()
         self.link: Link
+        self.crew_trouble = ""
 
     def receive(self, arrived: list[tuple[bytes, list[bytes]]]) -> None:
         """Messages came from clients."""
@@ -294,6 +295,7 @@ class Requests:
             facts,
             workers=tuple(map(self._keeper.seen, facts.workers)),
             lane_limit=self._limit_of(lane_of(job.queue, job.kind, job.target)),
+            crew_trouble=self.crew_trouble,
         )
         return m.WhyAnswer(job.id, job.number, job.state.value, why(job, facts))
 

@@ -195,3 +195,6 @@ class Facts(Struct, frozen=True, kw_only=True):
     now: datetime
     lane_limit: int | None = None
     """Set if the job's lane is one too many, past this limit: nobody looks there."""
+
+    crew_trouble: str = ""
+    """Why the workers that run beside the dispatcher do not start, if they do not."""

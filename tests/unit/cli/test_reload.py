@@ -11,6 +11,7 @@ from pathlib import Path
 
 from longshore.cli.crew import Crew
 from longshore.cli.reload import Reloader, sources
+from longshore.errors import AppError, LongshoreError
 
 PROGRAM = """
 import os, signal, sys
@@ -36,6 +37,7 @@ class Stage:
         self.folder = folder
         self.said: asyncio.Queue[str] = asyncio.Queue()
         self.ready = asyncio.Event()
+        self.starts: list[LongshoreError | None] = []
         environ = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
         command = [sys.executable, "-c", PROGRAM.format(folder=str(folder))]
         self.crew = Crew(command, environ, count, patience_s=10, say=self.said.put_nowait)
@@ -51,7 +53,12 @@ class Stage:
     async def running(self) -> AsyncIterator[None]:
         """Runs the reloader."""
         reloader = Reloader(
-            self.crew, self.folder, self.ready.set, say=self.said.put_nowait, poll_s=0.01
+            self.crew,
+            self.folder,
+            self.ready.set,
+            on_start=self.starts.append,
+            say=self.said.put_nowait,
+            poll_s=0.01,
         )
         task = asyncio.create_task(reloader.run())
         try:
@@ -86,10 +93,12 @@ async def test_code_that_does_not_start_is_waited_out(tmp_path: Path) -> None:
         assert said.startswith("longshore: a worker could not start: it exited with code 2")
         assert said.endswith("waiting for the next change")
         assert stage.crew.pids() == []
+        assert [type(error) for error in stage.starts] == [AppError]
         stage.write("")
         assert "changed" in await stage.said.get()
         await stage.ready.wait()
         assert len(stage.crew.pids()) == 3
+        assert stage.starts[1:] == [None]
 
 
 async def test_a_start_that_hangs_is_given_up_at_the_next_change(tmp_path: Path) -> None:

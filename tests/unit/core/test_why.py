@@ -78,6 +78,16 @@ def facts(*workers: WorkerView, paused: bool = False, ahead: int = 0) -> Facts:
             facts(),
             "no worker is connected; start one that serves 'fetch': `longshore worker`",
         ),
+        (
+            job(),
+            structs.replace(facts(), crew_trouble="the app does not load"),
+            "no worker serves kind 'fetch': the app does not load",
+        ),
+        (
+            job(),
+            structs.replace(facts(worker()), crew_trouble="the app does not load"),
+            "about to be given to dock-1",
+        ),
         (job(kind="fetsh"), facts(worker()), "no worker serves kind 'fetsh' (nearest: 'fetch')"),
         (
             job(kind="zip"),

@@ -335,6 +335,14 @@ async def test_kill_hands_everything_back(stand: Stand) -> None:
     assert await stand.result("add_async", a=1) == 1
 
 
+async def another_child(before: list[int]) -> None:
+    """Returns when a process was started that was not there before."""
+    while True:
+        if set(children()) - set(before):
+            return
+        await asyncio.sleep(0)
+
+
 async def test_killing_a_host_without_jobs_is_nothing_to_warn_of(
     stand: Stand, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -342,8 +350,7 @@ async def test_killing_a_host_without_jobs_is_nothing_to_warn_of(
     await stand.open_coroutine()
     before = children()
     stand.executor.kill()
-    while not set(children()) - set(before):
-        await asyncio.sleep(0)
+    await another_child(before)
     assert await stand.result("add_async", a=2) == 2
     assert [record.message for record in caplog.records] == []
 
