@@ -7,7 +7,7 @@ from longshore.core.placement import Place, Profile, seat
 from longshore.model.job import Submission
 from longshore.model.worker import KindInfo, Pool, Seat, WorkerInfo
 
-A, B = UUID(int=1), UUID(int=2)
+A, B, C = UUID(int=1), UUID(int=2), UUID(int=3)
 
 
 def worker(**known: object) -> WorkerInfo:
@@ -49,6 +49,13 @@ def test_the_worker_with_most_free_slots_comes_first_then_they_alternate() -> No
 def test_least_given_breaks_ties() -> None:
     places = [Place(Seat(A, 1), 2, 5), Place(Seat(B, 1), 2, 4)]
     assert [place.worker for place in seat(places, 2)] == [B, A]
+
+
+def test_least_given_breaks_ties_of_three_and_counts_what_is_given_now() -> None:
+    places = [Place(Seat(A, 1), 2, 5), Place(Seat(B, 1), 2, 3), Place(Seat(C, 1), 2, 4)]
+    assert [place.worker for place in seat(places, 10)] == [B, C, A, B, C, A]
+    places = [Place(Seat(A, 1), 2, 0), Place(Seat(B, 1), 1, 0), Place(Seat(C, 1), 1, 2)]
+    assert [place.worker for place in seat(places, 10)] == [A, B, A, C]
 
 
 def test_never_more_seats_than_free_slots_or_than_wanted() -> None:

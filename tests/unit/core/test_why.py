@@ -52,7 +52,7 @@ def worker(**changes: object) -> WorkerView:
         "slots": 2,
         "processes": 1,
     }
-    view: dict[str, object] = {"draining": False, "running": {}}
+    view: dict[str, object] = {"draining": False, "running": {}, "silent_s": 0.0}
     for key, value in changes.items():
         (view if key in view else known)[key] = value
     return WorkerView(
@@ -186,6 +186,18 @@ def facts(*workers: WorkerView, paused: bool = False, ahead: int = 0) -> Facts:
 )
 def test_why_says_it_in_words(about: Job, known: Facts, words: str) -> None:
     assert why(about, known) == words
+
+
+def test_a_worker_whose_dispatcher_is_silent_counts_only_if_there_is_no_other() -> None:
+    silent = worker(silent_s=9.0)
+    busy = worker(id=UUID(int=8), name="dock-2", running={"fetch": 2})
+    draining = worker(id=UUID(int=9), name="dock-3", draining=True)
+    for mixed in ([silent, busy], [busy, silent]):
+        assert why(job(), facts(*mixed)) == "all 2 slots of dock-2 are busy"
+    free = structs.replace(busy, running={})
+    assert why(job(), facts(silent, free)) == "about to be given to dock-2"
+    assert why(job(), facts(silent, draining)).endswith("is draining (dock-3)")
+    assert why(job(), facts(silent)).startswith("dock-1 could run it, but the dispatcher that")
 
 
 @pytest.mark.parametrize("state", sorted(JobState))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from msgspec import structs
 
 from longshore.model.job import CancelVerdict, JobState, Options, RetryPolicy
@@ -200,6 +202,28 @@ def test_an_idle_worker_that_falls_silent_is_removed_and_no_job_is_sent_to_it() 
         worker.beat()
         await stage.until(lambda: worker.jobs == [b"x"])
         assert (await shown(stage, job)).crashes == 0
+
+    tell(story)
+
+
+def has_come(stage: Stage, at: float) -> bool:
+    return stage.clock.now() >= at
+
+
+def test_an_idle_worker_stays_if_it_is_heard_of_just_in_time_and_not_a_moment_longer() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.dispatcher(plain_expire_s=4.0)
+        worker = await ready(stage)
+        worker.hush()
+        for _ in range(3):
+            worker.say(b"PING")
+            just_in_time = stage.clock.now() + 3.9
+            await stage.until(partial(has_come, stage, just_in_time))
+            assert len(alive(stage)) == 1
+        waited = await stage.until(lambda: not alive(stage))
+        assert 0.1 <= waited < 0.7
+        (view,) = await stage.model.workers()
+        assert view.ended_why == "not heard of for 4 s"
 
     tell(story)
 

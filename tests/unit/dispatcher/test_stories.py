@@ -397,6 +397,20 @@ def test_strict_knows_what_the_workers_of_other_dispatchers_serve() -> None:
     tell(story)
 
 
+def test_strict_refuses_a_kind_that_only_a_gone_worker_served() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.dispatcher()
+        worker, client = await stage.worker(), stage.client()
+        (answer,) = await client.submit(a_job(), strict=True)
+        assert answer.code == ""
+        await worker.die()
+        await stage.until(lambda: not [one for one in stage.model._workers.values() if one.alive])
+        (answer,) = await client.submit(a_job(), strict=True)
+        assert answer.code == UnknownKind.code
+
+    tell(story)
+
+
 def test_there_are_only_so_many_lanes() -> None:
     async def story(stage: Stage) -> None:
         await stage.dispatcher(max_lanes=2)

@@ -202,6 +202,7 @@ def test_only_an_idle_worker_expires(worker: PlainAttendance) -> None:
 def test_what_was_heard_last_counts(worker: PlainAttendance) -> None:
     worker.heard_at = 2.0
     assert not worker.is_expired(4.9, 3.0)
+    assert worker.is_expired(5.0, 3.0)
 
 
 def test_a_long_job_is_probed_less_often(worker: PlainAttendance) -> None:
