@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from longshore.model.job import Outcome, Submission
 from longshore.ports import Hint, Store
 from longshore.testing.backends import Backend
-from longshore.testing.builders import Scene, a_job, new_id
+from longshore.testing.builders import Scene, a_job, done, new_id
 
 PATIENCE_S = 30
 AGAIN_S = 0.5
@@ -25,6 +25,11 @@ def lonely() -> Submission:
 
 async def submit(scene: Scene) -> None:
     await scene.accepted(a_job())
+
+
+async def submit_with_a_success(scene: Scene) -> None:
+    attempt = await scene.running(lonely())
+    await scene.finish(done(attempt, outbox=[lonely()]))
 
 
 async def resume_a_queue(scene: Scene) -> None:
@@ -56,6 +61,7 @@ async def cancel_a_ready_one(scene: Scene) -> None:
 
 CAUSES: list[tuple[Hint, Callable[[Scene], Awaitable[None]]]] = [
     (Hint.WORK, submit),
+    (Hint.WORK, submit_with_a_success),
     (Hint.WORK, resume_a_queue),
     (Hint.WORK, release),
     (Hint.WORK, retry),
@@ -122,7 +128,16 @@ async def test_two_watchers_of_one_store_both_hear(scene: Scene, backend: Backen
             heard = [await one.has_heard(Hint.WORK), await two.has_heard(Hint.WORK)]
 
 
-async def test_watch_ends_when_its_task_is_cancelled(scene: Scene) -> None:
-    async with listening(scene.store):
-        await submit(scene)
-    await submit(scene)
+async def test_watch_ends_when_its_task_is_cancelled_and_can_begin_again(
+    scene: Scene, backend: Backend
+) -> None:
+    async with backend.opened() as other, asyncio.timeout(PATIENCE_S):
+        for _ in range(2):
+            listener = Listener(other)
+            task = asyncio.create_task(listener.listen())
+            await submit(scene)
+            while not await listener.has_heard(Hint.WORK):
+                await submit(scene)
+            task.cancel()
+            await asyncio.wait([task])
+            assert task.cancelled()
