@@ -1,5 +1,7 @@
 """One dispatcher and its workers, told as stories on virtual time."""
 
+import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterable
 
 import pytest
@@ -14,6 +16,7 @@ from longshore.model.worker import Lane, Pool
 from longshore.ports import Batch
 from longshore.testing.builders import a_job, new_id
 from longshore.testing.faults import Fault, scripted
+from longshore.testing.loopback import Listener
 from longshore.testing.virtual import run_virtually
 from longshore.wire import messages as m
 from longshore.wire.codec import encode
@@ -345,18 +348,44 @@ def test_a_finish_whose_answer_got_lost_is_recorded_once() -> None:
     tell(story)
 
 
-def test_junk_from_strangers_changes_nothing() -> None:
+JUNK: list[list[bytes]] = [
+    [],
+    [b""],
+    [b"PING", b""],
+    [b"", b"PING", b"\xc1"],
+    [b"", b"DONE", b"\xc1"],
+    [b"", b"DONE", encode(m.Ping(1))[2]],
+    [b"", b"SUBMIT", b""],
+    [b"\xff" * 9, b"\xff", b"\xff"],
+    [b"x"] * 50,
+]
+
+
+def test_junk_from_strangers_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """It comes together with, and before, everything that workers and clients say."""
+
+    def precede(listener: Listener) -> None:
+        junk, hear = [(b"stranger", frames) for frames in JUNK], listener.on_messages
+        listener.on_messages = lambda arrived: hear([*junk, *arrived])
+
     async def story(stage: Stage) -> None:
-        await stage.dispatcher()
-        worker, client = await stage.worker(), stage.client()
-        stranger = stage.network.connect("d1/workers", lambda _: None)
-        for frames in ([], [b""], [b"", b"PING"], [b"", b"DONE", b"\xc1"], [b"x"] * 50):
-            stranger.send(b"", frames)
-        job = a_job()
-        await client.submit(job)
-        await stage.until(lambda: bool(worker.jobs.running))
+        dispatcher = await stage.dispatcher()
+        for listener in stage.network.listeners.values():
+            precede(listener)
+        job, client = a_job(), stage.client()
+        async with asyncio.timeout(60):
+            worker = await stage.worker()
+            await client.submit(job)
+            await stage.until(lambda: bool(worker.jobs.running))
+            worker.jobs.succeed()
+            (ended,) = await client.wait(job)
+        assert ended.state is JobState.SUCCEEDED
+        assert [one.info.name for one in await stage.model.workers()] == ["w1"]
+        assert [one.counts for one in await stage.model.queues()] == [{"succeeded": 1}]
+        assert not dispatcher.broken.is_set()
 
     tell(story)
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
 def test_what_a_kind_is_like_is_known_wherever_its_workers_are() -> None:
