@@ -145,6 +145,7 @@ class Ends:
             return
         if done.state in TERMINAL:
             self._tell(finish, done.state)
+            self._due.set_for(finish.outbox)
         elif done.state is JobState.DELAYED:
             self._due.set_in(finish.delay_s)
 

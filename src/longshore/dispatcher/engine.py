@@ -31,7 +31,8 @@ from longshore.dispatcher.settings import DispatcherSettings
 from longshore.dispatcher.waiters import Waiters
 from longshore.errors import StoreUnavailable
 from longshore.model.ids import make_id
-from longshore.model.job import Outcome, Submission
+from longshore.model.job import Outcome, Submission, Verdict
+from longshore.model.worker import Lane
 from longshore.ports import Batch, Clock, HasEnded, Link, OnLost, OnMessages, Pumped, Store
 
 log = logging.getLogger("longshore.dispatcher")
@@ -226,12 +227,23 @@ class Dispatcher:
         if unseated:
             self._expect(unseated)
         if any(end.outcome is not Outcome.SUCCEEDED or end.outbox for end in batch.finishes):
-            self._roster.heat(pumped.freed)
+            self._roster.learn(_sent_lanes(batch, pumped))
+            self._roster.heat(self._roster.known(pumped.freed))
         if pumped.contested and not pumped.taken:
             self._pump.wake_soon()
         # A batch has room for some lanes only. Those that gave nothing are not looked into again.
         elif batch.wants or pumped.freed or unseated:
             self._pump.wake()
+
+
+def _sent_lanes(batch: Batch, pumped: Pumped) -> set[Lane]:
+    """The lanes of the jobs that finished ones submitted: some may be new to this dispatcher."""
+    return {
+        lane_of(job.queue, job.kind, job.target)
+        for end, finished in zip(batch.finishes, pumped.finished, strict=True)
+        if end.outbox and finished.verdict is not Verdict.STALE
+        for job in end.outbox
+    }
 
 
 def _unseated(batch: Batch, pumped: Pumped) -> list[Submission]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable
 
 from longshore.core.leases import is_silent
 from longshore.dispatcher.settings import DispatcherSettings
 from longshore.errors import StoreUnavailable
+from longshore.model.job import Submission
 from longshore.ports import Clock
 
 log = logging.getLogger("longshore.dispatcher")
@@ -67,6 +69,15 @@ class Alarm:
         if at < self._at:
             self._at = at
             self._changed.set()
+
+    def set_for(self, jobs: Iterable[Submission]) -> None:
+        """Rings when the first of these jobs is due, of those that are to begin later."""
+        for job in jobs:
+            if job.delay_s is not None:
+                self.set_in(job.delay_s)
+            # Without a time zone, as a worker may send it, it was refused by the store.
+            elif job.run_at is not None and job.run_at.utcoffset() is not None:
+                self.set_in((job.run_at - self._clock.utc()).total_seconds())
 
     async def wait(self, at_most_s: float) -> None:
         """Returns when it rings, or after `at_most_s`."""

@@ -189,7 +189,7 @@ class Requests:
         }
         good = [job for job in request.jobs if job.id not in refused]
         answers = iter(await self._pump.submit(good) if good else [])
-        self._remember_delays(good)
+        self._due.set_for(good)
         return [
             _refusal(job.id, refused[job.id]) if job.id in refused else _submitted(next(answers))
             for job in request.jobs
@@ -248,15 +248,6 @@ class Requests:
         limit = self._settings.max_lanes
         is_full = not self._roster.knows(lane) and self._roster.lane_count >= limit
         return limit if is_full else None
-
-    def _remember_delays(self, jobs: Sequence[Submission]) -> None:
-        now = None
-        for job in jobs:
-            if job.delay_s is not None:
-                self._due.set_in(job.delay_s)
-            elif job.run_at is not None:
-                now = now or self._clock.utc()
-                self._due.set_in((job.run_at - now).total_seconds())
 
     # waiting
 
