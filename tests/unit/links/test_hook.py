@@ -22,6 +22,7 @@ from longshore.client.config import LOST_VARIABLES, load
 from longshore.errors import ConfigError
 from longshore.links.hook import MOST_AT_ONCE, MOST_WAITING, LostHook
 from longshore.model.worker import LostWorker, WorkerInfo
+from longshore.testing.processes import await_true
 
 INFO = WorkerInfo(id=UUID(int=5), name="dock\0-1", host="crane")
 LOST = LostWorker(INFO, 3, "not heard of for 15 s")
@@ -139,7 +140,8 @@ async def test_a_command_that_hangs_is_killed_with_its_children(
     lost(LOST)
     await lost.close()
     assert "took longer than 1.5 s" in caplog.text
-    assert has_ended(int((tmp_path / "pid").read_text()))
+    child = int((tmp_path / "pid").read_text())
+    await_true(lambda: has_ended(child), "the child was killed with its parent")
 
 
 async def test_a_url_is_posted_to_and_what_is_said_is_signed(receiver: Receiver) -> None:
