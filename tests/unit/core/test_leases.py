@@ -24,6 +24,12 @@ def test_the_default_lease_aborts_five_and_kills_two_seconds_before_its_end() ->
     assert (lease.abort_at(5.0), lease.kill_at(2.0), lease.ends_at) == (110.0, 113.0, 115.0)
 
 
+def test_of_a_short_lease_two_thirds_are_for_work() -> None:
+    """Its jobs would otherwise be aborted as soon as they were started."""
+    lease = Lease(100.0, 6.0)
+    assert (lease.abort_at(5.0), lease.kill_at(2.0), lease.ends_at) == (104.0, 105.0, 106.0)
+
+
 def test_half_a_lease_left_is_when_to_look_elsewhere() -> None:
     lease = Lease(0.0, 10.0)
     assert not lease.less_than_half_left(4.9)

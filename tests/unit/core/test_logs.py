@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from longshore.core.logs import shown
+from longshore.core.logs import MOST_PAGE_BYTES, page, shown
 from longshore.model.job import Job, JobState, LogKind, Options
 from longshore.model.log import KeptEntry, Line, pack_line
 from longshore.testing.builders import new_id
@@ -53,6 +53,23 @@ def test_a_gap_between_numbers_is_said_to_be_a_loss() -> None:
 
 def test_a_page_goes_on_where_the_one_before_ended() -> None:
     assert [line.text for line in shown([text(5, 4, 1)], a_job(1, 5), (5, 3), None)] == ["5.4"]
+
+
+def test_a_page_says_where_it_ends_and_whether_more_may_follow() -> None:
+    """A store that gave as many as it was asked for may have more; so may a full message."""
+    some = [text(5, 1, 1), text(5, 2, 1)]
+    full = page(some, 2, a_job(1, 5), (0, 0), None)
+    assert (full.more, full.after) == (True, (5, 2))
+    last = page(some, 3, a_job(1, 5), (0, 0), None)
+    assert (last.more, last.after) == (False, (5, 2))
+    none = page([], 3, a_job(1, 5), (5, 2), None)
+    assert (none.more, none.after, none.lines) == (False, (5, 2), ())
+
+
+def test_a_page_is_no_longer_than_a_message_and_has_at_least_one_line() -> None:
+    large = [KeptEntry(5, seq, LogKind.STEP, AT, bytes(MOST_PAGE_BYTES)) for seq in (1, 2)]
+    found = page(large, 10, a_job(1, 5), (0, 0), None)
+    assert (len(found.lines), found.more, found.after) == (1, True, (5, 1))
 
 
 def test_one_attempt_alone() -> None:

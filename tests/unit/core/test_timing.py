@@ -50,7 +50,12 @@ def test_the_last_attempts_failure_fails_the_job() -> None:
 
 
 @pytest.mark.parametrize(
-    ("attempts", "had"), [(1, "it was given none"), (3, "its retries (2) are used up")]
+    ("attempts", "had"),
+    [
+        (1, "it was given none"),
+        (2, "its retries (1) are used up"),
+        (3, "its retries (2) are used up"),
+    ],
 )
 def test_a_retry_that_was_asked_for_in_vain_says_so(attempts: int, had: str) -> None:
     later = JobError(Reason.RAISED, "later", "longshore.Retry", "Traceback …")
@@ -61,7 +66,10 @@ def test_a_retry_that_was_asked_for_in_vain_says_so(attempts: int, had: str) -> 
     assert finish.info == f"longshore.Retry: {said}"
 
 
-@pytest.mark.parametrize("reason", [Reason.INVALID_ARGUMENTS, Reason.INVALID_RESULT])
+@pytest.mark.parametrize(
+    "reason",
+    [Reason.INVALID_ARGUMENTS, Reason.INVALID_RESULT, Reason.POISONOUS, Reason.UNKNOWN_KIND],
+)
 def test_what_no_retry_can_mend_is_not_retried(reason: Reason) -> None:
     finish = settle_failure(attempt(), JobError(reason, "argument 'n' is missing"), 0.5)
     assert finish.outcome is Outcome.FAILED

@@ -527,3 +527,84 @@ def test_a_report_of_what_is_not_placed_here_is_asked_for_once_until_it_is_settl
     assert pair.attended.has_report(attempt)
     pair.attended.settled(attempt)
     assert not pair.attended.has_report(attempt)
+
+
+# what could not be sent, was sent twice, or is read back
+
+
+def test_what_is_sent_again_takes_no_second_slot(pair: Pair) -> None:
+    pair.join()
+    lost, later = claimed(1, 11), claimed(2, 12)
+    pair.attended.assign([lost])
+    pair.tell(0.2, *pair.attended.assign([later]))
+    pair.ping(1.0)
+    assert pair.attended.open_slots[Pool.COROUTINE] == 1
+    pair.attended.settled((lost.id, 11))
+    assert pair.attended.open_slots[Pool.COROUTINE] == 2
+
+
+def test_what_the_worker_has_seen_was_delivered_whatever_else_could_not_be_sent(
+    pair: Pair,
+) -> None:
+    pair.join()
+    seen, unseen = claimed(1, 11), claimed(2, 12)
+    pair.tell(0.1, *pair.attended.assign([seen]))
+    pair.ping(1.0)
+    pair.attended.assign([unseen])
+    pair.attended.unsent()
+    assert pair.attended.undelivered() == [unseen]
+
+
+def test_what_was_adopted_and_ended_before_it_was_read_back_is_not_placed_again(
+    pair: Pair,
+) -> None:
+    one = claimed(1, 11)
+    pair.join(0.0, one)
+    pair.attended.settled((one.id, 11))
+    assert pair.attended.assign([one]) == []
+    assert pair.attended.open_slots[Pool.COROUTINE] == 3
+
+
+def test_of_many_attempts_the_oldest_are_forgotten_not_the_newest(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What may still be sent twice is what came last."""
+    monkeypatch.setattr(w, "REMEMBERED_ATTEMPTS", 2)
+    pair.join()
+    frames = [pair.attended.assign([claimed(number, 10 + number)]) for number in (1, 2, 3)]
+    for jobs in frames:
+        assert len(pair.tell(0.1, *jobs)) == 1
+    assert pair.tell(0.2, *frames[1], *frames[2]) == []
+
+
+# a lease that is renewed at the last moment
+
+
+def test_a_worker_that_was_renewed_while_it_stopped_stops_politely_the_next_time(
+    pair: Pair,
+) -> None:
+    pair.join()
+    pair.tell(0.1, *pair.attended.assign([claimed(1, 11)]))
+    pair.worker.tick(9.0)
+    *_, ping = [message for message in pair.said() if isinstance(message, m.Ping)]
+    assert stops(pair.worker.tick(10.0)) == [False]
+    pair.tell(10.5, encode(m.Pong(ping.no, 100.0, LEASE_S)))
+    assert stops(pair.worker.tick(18.9)) == []
+    assert stops(pair.worker.tick(19.0)) == [False]
+
+
+def test_a_worker_that_was_welcomed_while_it_stopped_stops_politely_the_next_time(
+    pair: Pair,
+) -> None:
+    pair.join()
+    pair.tell(0.1, *pair.attended.assign([claimed(1, 11)]))
+    pair.worker.connected(10.5)
+    assert stops(pair.worker.tick(10.6)) == [False]
+    assert pair.tell(10.7, encode(m.Welcome(2, 100.0, LEASE_S))) == [w.Joined(2)]
+    assert stops(pair.worker.tick(20.4)) == []
+    assert stops(pair.worker.tick(20.5)) == [False]
+
+
+def stops(events: list[w.Event]) -> list[bool]:
+    """Of each order to stop everything, whether it kills."""
+    return [event.kill for event in events if isinstance(event, w.StopAll)]

@@ -193,8 +193,9 @@ class Bench:
         return [message for message in self.link.said if isinstance(message, kind)]
 
     def reports(self) -> list[tuple[int, m.ReportKind]]:
-        """Which attempts it said have ended, on its last connection, and how."""
-        return [(one.token, one.kind) for done in self.said(m.Done) for one in done.reports]
+        """Which attempts it said have ended, on its last connection, and how; repeats are one."""
+        ends = [(one.token, one.kind) for done in self.said(m.Done) for one in done.reports]
+        return list(dict.fromkeys(ends))
 
     def acknowledge(self) -> None:
         """Takes note of everything that it reported."""
