@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from longshore.testing.builders import a_job
 from longshore.testing.faults import Fault, FaultyStore
 
 from .late import LateStore
-from .plain_player import Player, alive, raw, submit
-from .stage import Stage, StagedWorker
-from .test_rare_orders import pass_time
+from .plain_player import Player, alive, raw, ready, submit
+from .stage import Stage, StagedWorker, worker_id
+from .test_rare_orders import HeldStore, pass_time
+from .test_rare_orders import alive as alive_ids
 from .test_stories import tell
+
+
+class HeldAndLate(HeldStore, LateStore):
+    """Calls of one verb wait on their way, and answers to others come late."""
 
 
 def late_store(stage: Stage) -> LateStore:
@@ -81,6 +88,68 @@ def test_of_two_attends_of_one_worker_answered_in_reverse_the_newer_session_coun
         assert worker.worker._session.session == 2
         await stage.client().submit(a_job())
         await stage.until(lambda: bool(worker.jobs.running), at_most_s=0.5)
+
+    tell(story)
+
+
+def test_a_renewal_that_took_longer_than_others_wait_counts_as_a_silence() -> None:
+    """Its plain workers have no lease of their own: each must be attended anew to get a job."""
+
+    async def story(stage: Stage) -> None:
+        late = late_store(stage)
+        await stage.dispatcher("d1")
+        stage.store = FaultyStore(stage.model)
+        await stage.dispatcher("d2")
+        worker = await ready(stage, to="d1")
+        late.delay("renew", 40.0)
+        await stage.until(lambda: alive(stage) == [], at_most_s=35.0)
+        await stage.until(lambda: len(alive(stage)) == 1, at_most_s=20.0)
+        await submit(stage, raw(b"x"))
+        assert await worker.given(1) == b"x"
+
+    tell(story)
+
+
+def test_a_dispatcher_is_silent_from_when_it_was_read_not_from_when_that_was_asked_for() -> None:
+    """G6: it may have renewed while the question was on its way."""
+
+    async def story(stage: Stage) -> None:
+        stage.store = unheard = FaultyStore(stage.model)
+        await stage.dispatcher("d1")
+        stage.store = slow = HeldStore(stage.model)
+        observer = await stage.dispatcher("d2")
+        worker = await stage.worker(to="d1")
+        slow.hold("dispatchers")
+        looking = asyncio.create_task(observer._keeper._take_over())
+        await pass_time(stage, 10.0)
+        unheard.plan = lambda verb: Fault.BEFORE if verb == "renew" else None
+        slow.let_go.set()
+        await looking
+        await pass_time(stage, 21.5)
+        await observer._keeper._take_over()
+        assert await alive_ids(stage) == {worker_id(worker)}
+
+    tell(story)
+
+
+def test_a_worker_is_missed_from_when_it_was_read_not_from_when_that_was_asked_for() -> None:
+    """It came while the question was on its way, and is about to be welcomed."""
+
+    async def story(stage: Stage) -> None:
+        stage.store = slow = HeldAndLate(stage.model)
+        dispatcher = await stage.dispatcher()
+        slow.hold("workers")
+        looking = asyncio.create_task(dispatcher._keeper._take_over())
+        await pass_time(stage, 10.0)
+        slow.delay("attend", 7.0)
+        worker = StagedWorker(stage, "w1", 1, ["d1/workers"])
+        stage._workers.append(worker)
+        await stage.until(lambda: bool(stage.model._workers))
+        slow.let_go.set()
+        await looking
+        await pass_time(stage, 6.0)
+        await dispatcher._keeper._take_over()
+        assert len(alive(stage)) == 1
 
     tell(story)
 

@@ -59,9 +59,12 @@ class NoRoom:
     def __init__(self, dispatcher: Dispatcher, verb: str) -> None:
         self._link = dispatcher._attendant.link
         self.verb: bytes | None = verb.encode()
+        self.sent: list[bytes] = []
+        """The verbs of what was to be sent."""
         dispatcher._attendant.link = self
 
     def send(self, peer: bytes, frames: Sequence[bytes]) -> bool:
+        self.sent.append(frames[1])
         return frames[1] != self.verb and self._link.send(peer, frames)
 
     def close(self) -> None:
@@ -170,6 +173,10 @@ def test_an_acknowledgement_for_which_there_was_no_room_comes_with_the_next_ping
         assert not worker.worker._session.settled
         link.verb = None
         await stage.until(lambda: worker.worker._session.settled, at_most_s=1.5)
+        link.sent.clear()
+        await pass_time(stage, 3.0)
+        assert b"PONG" in link.sent
+        assert b"ACK" not in link.sent
 
     tell(story)
 

@@ -210,6 +210,22 @@ def test_a_job_of_a_worker_that_came_back_as_another_pays_nothing_and_nobody_is_
     tell(story)
 
 
+def test_what_a_worker_still_held_when_it_left_in_good_order_costs_nothing() -> None:
+    """It could not wait any longer for its dispatcher to take note of what it handed back."""
+
+    async def story(stage: Stage) -> None:
+        told: list[LostWorker] = []
+        stage.on_lost = told.append
+        await stage.dispatcher()
+        job = a_job()
+        worker = await running(stage, job)
+        worker.worker._link.send(b"", encode(m.Bye("drained")))
+        assert await crashes(stage, job) == 0
+        assert not told
+
+    tell(story)
+
+
 def say_gone(dispatcher: Dispatcher) -> None:
     """Tells its workers that they were declared lost."""
     for attendance in dispatcher._roster:
@@ -231,9 +247,12 @@ def test_a_worker_that_says_ready_again_on_its_connection_keeps_what_it_runs() -
         worker = await running(stage, job)
         [before] = dispatcher._roster
         agent = worker.worker
+        asked: list[str] = []
+        stage.store.plan = asked.append
         agent._session.connected(stage.clock.now())
         agent._flush()
         await stage.until(lambda: agent._session.session == 2)
+        assert "harvest" not in asked
         other = await stage.worker("w2")
         await pass_time(stage, 30.0)
         assert worker_id(worker) in await alive(stage)

@@ -577,6 +577,16 @@ def test_of_many_attempts_the_oldest_are_forgotten_not_the_newest(
     assert pair.tell(0.2, *frames[1], *frames[2]) == []
 
 
+def test_one_that_was_told_to_drain_is_given_nothing_though_it_does_not_know_it_yet(
+    pair: Pair,
+) -> None:
+    pair.join()
+    assert pair.attended.heed(True)
+    frames = pair.attended.pinged(1.0, m.Ping(2), PING_S, LEASE_S)
+    assert [frame[1] for frame in frames] == [b"PONG", b"EXIT"]
+    assert pair.attended.open_slots == {}
+
+
 # a lease that is renewed at the last moment
 
 
@@ -603,6 +613,15 @@ def test_a_worker_that_was_welcomed_while_it_stopped_stops_politely_the_next_tim
     assert pair.tell(10.7, encode(m.Welcome(2, 100.0, LEASE_S))) == [w.Joined(2)]
     assert stops(pair.worker.tick(20.4)) == []
     assert stops(pair.worker.tick(20.5)) == [False]
+
+
+def test_the_first_lease_counts_from_when_ready_was_sent(pair: Pair) -> None:
+    """G6: a WELCOME that comes late is as old as the READY that it answers."""
+    pair.worker.connected(0.0)
+    pair.tell(5.0, encode(m.Welcome(1, 100.0, LEASE_S)))
+    pair.tell(5.1, encode(m.Jobs(1, (pair_assignment(claimed(1, 11)),))))
+    assert stops(pair.worker.tick(9.9)) == []
+    assert stops(pair.worker.tick(10.0)) == [False]
 
 
 def stops(events: list[w.Event]) -> list[bool]:
