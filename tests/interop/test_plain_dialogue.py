@@ -118,7 +118,7 @@ def test_a_job_accepted_before_every_process_died_is_run_afterwards(
     hold.starts()
     worker.kill()
     dispatcher.kill()
-    again = harbour.again(dispatcher, lease_s=0.5, takeover_margin_s=0.2)
+    again = harbour.again(dispatcher, lease_s=0.5)
     harbour.plain_worker("python", again)
     hold.starts(2)
     hold.end()

@@ -19,7 +19,7 @@ QUICK = {
     "ping_s": 0.1,
     "renew_s": 0.2,
     "dispatcher_lease_s": 1.0,
-    "takeover_margin_s": 0.5,
+    "takeover_margin_s": 1.0,
     "poll_s": 0.2,
     "promote_s": 0.1,
     "cancel_poll_s": 0.1,

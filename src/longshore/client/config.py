@@ -134,7 +134,6 @@ _MAY_BE_ZERO: Final = frozenset(
         "zeromq_heartbeat_s",
         "slots",
         "processes",
-        "takeover_margin_s",
         "cancel_grace_s",
         "max_wait_s",
         "abort_before_s",

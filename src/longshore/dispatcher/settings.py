@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from longshore.core.limits import BATCH_BYTES
+from longshore.errors import ConfigError
 
 
 class DispatcherSettings(Struct, frozen=True, kw_only=True):
@@ -26,7 +27,10 @@ class DispatcherSettings(Struct, frozen=True, kw_only=True):
     """How long after a renewal was sent a dispatcher may still grant leases."""
 
     takeover_margin_s: float = 7.0
-    """How long beyond `lease_s` a silent dispatcher's workers are left alone by the others."""
+    """How long beyond `lease_s` a silent dispatcher's workers are left alone by the others.
+
+    Not less than `dispatcher_lease_s`: so long after its last renewal it may have granted a lease.
+    """
 
     poll_s: float = 2.0
     """How often the store is asked for work that no hint told of."""
@@ -114,3 +118,19 @@ class DispatcherSettings(Struct, frozen=True, kw_only=True):
 
     max_wait_s: float = 30.0
     """The longest a dispatcher lets one waiting request wait before it answers with nothing."""
+
+    def __post_init__(self) -> None:
+        """Refuses leases under which two workers could run one job, or nobody could run any."""
+        own_s, margin_s = self.dispatcher_lease_s, self.takeover_margin_s
+        if margin_s < own_s:
+            raise ConfigError(
+                f"takeover_margin_s is {margin_s:g} and dispatcher_lease_s {own_s:g}: the workers "
+                "of a silent dispatcher could still run jobs that others give away already; "
+                f"set takeover_margin_s to {own_s:g} or more"
+            )
+        if self.renew_s >= own_s:
+            raise ConfigError(
+                f"renew_s is {self.renew_s:g} and dispatcher_lease_s {own_s:g}: a dispatcher's own "
+                "lease would end before it is renewed, and its workers would stop their jobs; "
+                "set renew_s lower, to a third of dispatcher_lease_s or so"
+            )

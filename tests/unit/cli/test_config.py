@@ -170,6 +170,30 @@ def test_a_wrong_flag_is_named_as_it_was_written() -> None:
         load(overrides=["slot=3"], environ={})
 
 
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        (["takeover_margin_s=4.9"], "takeover_margin_s is 4.9 and dispatcher_lease_s 5: "),
+        (["takeover_margin_s=0.1"], "set takeover_margin_s to 5 or more"),
+        (["dispatcher_lease_s=7.5"], "set takeover_margin_s to 7.5 or more"),
+        (["renew_s=5"], "renew_s is 5 and dispatcher_lease_s 5: "),
+        (["dispatcher_lease_s=1"], "set renew_s lower, to a third of dispatcher_lease_s or so"),
+    ],
+)
+def test_leases_that_cannot_keep_what_is_promised_are_refused(
+    overrides: list[str], words: str
+) -> None:
+    """G6: nobody may start a silent dispatcher's jobs while its workers hold a lease of it."""
+    with pytest.raises(ConfigError) as raised:
+        load(overrides=overrides, environ={})
+    assert words in str(raised.value)
+
+
+def test_the_margin_may_be_as_long_as_the_dispatchers_own_lease() -> None:
+    config = load(overrides=["takeover_margin_s=5", "renew_s=4.9"], environ={})
+    assert config.dispatcher.takeover_margin_s == config.dispatcher.dispatcher_lease_s
+
+
 def test_several_apps_are_a_list_or_a_text_with_commas(tmp_path: Path) -> None:
     write(tmp_path, 'app = ["shop.jobs:app", "mail:app"]')
     assert load(environ={}, folder=tmp_path).app == "shop.jobs:app,mail:app"
