@@ -46,6 +46,7 @@ INTERNAL = {
     "App.handlers",
     "App.lifespan",
     "Call.accepted",
+    "Call.take_id",
     "Handle.remember",
     "Kind.handler",
     "Kit.begin",

@@ -157,6 +157,10 @@ async def test_outbox_item_that_exists_is_left_as_it_is(scene: Scene) -> None:
     assert answer.verdict is Verdict.RECORDED
     assert (await scene.job(child.id)).args == child.args
     assert await scene.store.job(other.id) is None
+    info = (await scene.job(attempt.id)).history[-1].info
+    assert info == (
+        f"outbox item 1 refused: job {child.id} exists with another body; give a new job a new id"
+    )
 
 
 @pytest.mark.parametrize("bad", [a_job(kind="\0"), a_job(priority=10**9), a_job(queue="\ud800")])

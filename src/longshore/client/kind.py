@@ -158,16 +158,28 @@ class Call(Generic[R]):
     """One job, described but not yet submitted. Submitting it again is the same job again."""
 
     def __init__(
-        self, access: Access, submission: Submission, unpack: Callable[[bytes | None], R]
+        self,
+        access: Access,
+        submission: Submission,
+        unpack: Callable[[bytes | None], R],
+        *,
+        keeps_id: bool = False,
     ) -> None:
         self.submission = submission
         self._access = access
         self._unpack = unpack
+        self._keeps_id = keeps_id
 
     @property
     def id(self) -> UUID:
-        """The id the job has, or will have."""
+        """The id the job has, or will have; `ctx.submit` changes one that was not given."""
         return self.submission.id
+
+    def take_id(self, id: UUID) -> Submission:
+        """The job under this id from now on, unless its id was given or it was submitted before."""
+        if not self._keeps_id:
+            self.submission = structs.replace(self.submission, id=id)
+        return self.submission
 
     def __repr__(self) -> str:
         return f"<Call of {self.submission.kind} {self.id}>"
@@ -185,6 +197,7 @@ class Call(Generic[R]):
         """The handle of the job that the answer names; raises if it was refused."""
         if answer.code:
             raise from_code(answer.code, answer.message)
+        self._keeps_id = True
         return Handle(
             access,
             answer.id,
@@ -231,8 +244,10 @@ class Kind(Generic[P, R, Q, C]):
         """Describes a job, whose arguments are checked, without submitting it."""
         signature = self.handler.signature
         packed = signature.pack(args, kwargs)
-        submission = self._terms.submission(self._terms.id or self._new_id(), self.kind, packed)
-        return Call(self._access, submission, signature.unpack_result)
+        given = self._terms.id
+        submission = self._terms.submission(given or self._new_id(), self.kind, packed)
+        unpack = signature.unpack_result
+        return Call(self._access, submission, unpack, keeps_id=given is not None)
 
     async def submit_async(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """Submits a job; when this returns, it is durable."""

@@ -8,14 +8,13 @@ from datetime import timedelta
 from logging import Logger
 from math import isfinite
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 from uuid import UUID
 
 import msgspec
-from msgspec import structs
 
 from longshore.core.limits import MAX_SNOOZE_S
-from longshore.errors import InvalidInput, NotSerialisable, TooLarge, WrongState
+from longshore.errors import Conflict, InvalidInput, NotSerialisable, TooLarge, WrongState
 from longshore.executors import scratch
 from longshore.executors.records import JobLogger
 from longshore.executors.text import bounded
@@ -31,12 +30,16 @@ MAX_OUTBOX_BYTES = 16 * 1024 * 1024
 _encoder = msgspec.msgpack.Encoder(uuid_format="bytes")
 
 
+@runtime_checkable
 class Describes(Protocol):
     """Something that describes a job to submit, as `fetch.call(…)` does."""
 
     @property
     def submission(self) -> Submission:
         """The job."""
+
+    def take_id(self, id: UUID) -> Submission:
+        """The job under this id from now on, unless it has one already that must stay."""
 
 
 class Retry(Exception):
@@ -143,7 +146,7 @@ class Context:
         self._limits = limits
         self._log: JobLogger | None = None
         self._voice: Voice | None = None
-        self._outbox: list[Submission] = []
+        self._outbox: dict[UUID, Submission] = {}
         self._outbox_bytes = 0
         self._cancelled = False
         self._scratch: Path | None = None
@@ -209,19 +212,39 @@ class Context:
     def submit(self, job: Submission | Describes) -> UUID:
         """Submits a job with this one's success: both are recorded, or neither.
 
-        Answers the new job's id, which follows from this job's and the place in the order of
-        submits: a job that is run again submits the same jobs again, not new ones.
+        Answers the new job's id, which the call has from then on too. It follows from this job's
+        id and the place in the order of submits: a job that is run again submits the same jobs
+        again, not new ones. An id that was given (`options(id=…)`) is kept; the same call
+        submitted twice is one job.
         """
-        submission = job if isinstance(job, Submission) else job.submission
-        own = structs.replace(submission, id=derive_id(self.id, len(self._outbox)))
+        own = self._under_its_id(job)
+        if own.id in self._outbox:
+            return self._again(own)
         self._outbox_bytes += _size(own)
         if self._outbox_bytes > MAX_OUTBOX_BYTES:
             raise TooLarge(
                 f"the jobs that job {self.number} submits take more than {MAX_OUTBOX_BYTES:,} "
                 "bytes; keep large data in a file or an object store and pass its name"
             )
-        self._outbox.append(own)
+        self._outbox[own.id] = own
         return own.id
+
+    def _under_its_id(self, job: Submission | Describes) -> Submission:
+        if isinstance(job, Submission):
+            return job
+        if not isinstance(job, Describes):
+            raise InvalidInput(f"{job!r} is not a call; give what job.call(…) makes")
+        if job.submission.id in self._outbox:
+            return job.submission
+        return job.take_id(derive_id(self.id, len(self._outbox)))
+
+    def _again(self, job: Submission) -> UUID:
+        if self._outbox[job.id] != job:
+            raise Conflict(
+                f"job {self.number} submits two different jobs under the id {job.id}; "
+                "give each an id of its own, or none"
+            )
+        return job.id
 
     def _speak(self) -> Voice:
         if self._voice is None:
@@ -242,7 +265,7 @@ class RunningContext(Context):
 
     def outbox(self) -> tuple[Submission, ...]:
         """The jobs submitted so far."""
-        return tuple(self._outbox)
+        return tuple(self._outbox.values())
 
     def unsaid(self) -> list[LogEntry]:
         """What was said and not told to anybody yet, at the attempt's end."""

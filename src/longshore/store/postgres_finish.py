@@ -14,7 +14,7 @@ import asyncpg
 import msgspec
 
 from longshore.core.lifecycle import KEEPS_ERROR, TERMINAL, after_finish, judge
-from longshore.errors import Conflict, StoreUnavailable
+from longshore.errors import StoreUnavailable
 from longshore.model.job import (
     Finish,
     Finished,
@@ -138,7 +138,7 @@ class Records:
         """Outbox items that cannot be stored are named in the history of the job that sent them."""
         notes: dict[int, tuple[Finish, list[str]]] = {}
         for (finish, index, _), answer in zip(self.sent, taken, strict=True):
-            if isinstance(answer, Refused) and answer.code != Conflict.code:
+            if isinstance(answer, Refused):
                 start = [finish.info] if finish.info else []
                 _, texts = notes.setdefault(id(finish), (finish, start))
                 texts.append(f"outbox item {index} refused: {answer.message}")

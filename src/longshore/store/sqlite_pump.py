@@ -13,7 +13,6 @@ from itertools import islice
 from uuid import UUID
 
 from longshore.core.lifecycle import KEEPS_ERROR, after_finish, judge
-from longshore.errors import Conflict
 from longshore.model.job import Finish, Finished, JobState, Outcome, Refused, Verdict
 from longshore.ports import Batch, Pumped
 from longshore.store.rows import clean, history_entry, later, pack_error
@@ -148,7 +147,7 @@ def _send(tx: Transaction, sent: Sequence[tuple[Held, Finish]], freed: set[int])
         notes = [
             f"outbox item {index} refused: {answer.message}"
             for index, answer in enumerate(islice(left, len(finish.outbox)))
-            if isinstance(answer, Refused) and answer.code != Conflict.code
+            if isinstance(answer, Refused)
         ]
         if notes:
             info = "; ".join(filter(None, [finish.info, *notes]))

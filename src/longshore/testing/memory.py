@@ -176,7 +176,7 @@ class MemoryStore(MemoryPruning):
         row = self._jobs[finish.job]
         for index, job in enumerate(finish.outbox):
             answer = self._submit(job, now, freed)
-            if isinstance(answer, Refused) and answer.code != Conflict.code:
+            if isinstance(answer, Refused):
                 row.note(f"outbox item {index} refused: {answer.message}")
 
     def _claim_all(

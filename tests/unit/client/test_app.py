@@ -225,6 +225,13 @@ def test_submitting_a_call_again_is_the_same_job(app: App, fake: FakeDispatcher)
     assert len(fake.jobs) == 1
 
 
+def test_a_call_that_was_submitted_keeps_its_id_when_a_job_submits_it_again(app: App) -> None:
+    call = app.job(add).call(1)
+    handle = call.submit()
+    context = RunningContext(Assignment(uuid4(), 1, 1, "add", b""), lambda voice: None)
+    assert context.submit(call) == call.id == handle.id
+
+
 def test_a_unique_key_leads_to_the_job_that_is_there(app: App, fake: FakeDispatcher) -> None:
     fake.replies[messages.Submit] = lambda request: [
         messages.SubmitAnswer(UUID(int=3), 8, existing=True)

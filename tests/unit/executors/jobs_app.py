@@ -18,7 +18,6 @@ from typing import Any
 from uuid import UUID
 
 from longshore import App, Cancelled, Fail, Retry, Snooze, current
-from longshore.core.values import pack
 from longshore.model.job import Submission
 
 SLEEPER = [sys.executable, "-c", "import time; time.sleep(1000)"]
@@ -498,8 +497,8 @@ def say_garbage() -> None:
 
 @app.job
 async def submit_two() -> list[str]:
-    submission = Submission(UUID(int=0), "add", pack({"a": 1}, "args"))
-    return [str(current().submit(submission)), str(current().submit(submission))]
+    calls = [add.call(1), add.call(1)]
+    return [str(current().submit(call)) for call in calls]
 
 
 @app.job
@@ -510,8 +509,8 @@ async def submit_and_raise() -> None:
 
 @app.job
 async def submit_too_much() -> None:
-    for _ in range(20):
-        current().submit(Submission(UUID(int=0), "add", bytes(1024 * 1024)))
+    for number in range(20):
+        current().submit(Submission(UUID(int=number), "add", bytes(1024 * 1024)))
 
 
 @app.job

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import msgspec
 import pytest
 
 import longshore
-from longshore.errors import InvalidInput, NotSerialisable, WrongState
+from longshore.errors import Conflict, InvalidInput, NotSerialisable, WrongState
 from longshore.executors.context import Retry, RunningContext, current
 from longshore.executors.text import bounded, bounded_middle
 from longshore.executors.voice import STEPS_KEPT, Voice
+from longshore.model.ids import derive_id
 from longshore.model.job import LogKind, Options, Progress, Submission
 from longshore.wire.messages import Assignment
 
@@ -67,6 +69,61 @@ def test_a_submission_that_cannot_be_sent_is_refused_at_once() -> None:
     with pytest.raises(NotSerialisable, match="'next' job cannot be submitted"):
         context.submit(Submission(JOB, "next", b"", options=Options(labels=("\ud800",))))
     assert context.outbox() == ()
+
+
+APP = longshore.App("context")
+
+
+@APP.job
+def send(text: str) -> None:
+    """Does nothing."""
+
+
+def test_a_call_has_the_id_of_the_job_that_it_becomes() -> None:
+    """Run again, the job submits the same jobs: their ids follow from its own."""
+    first, second = (a_context([]) for _ in range(2))
+    for context in (first, second):
+        call = send.call("a")
+        assert context.submit(call) == call.id == derive_id(JOB, 0)
+        assert [one.id for one in context.outbox()] == [call.id]
+    assert first.outbox() == second.outbox()
+
+
+def test_an_id_that_was_given_is_kept() -> None:
+    context, given = a_context([]), UUID(int=7)
+    call = send.options(id=given).call("a")
+    plain = Submission(UUID(int=8), "next", b"")
+    assert context.submit(call) == call.id == given
+    assert context.submit(plain) == plain.id
+    assert context.submit(send.call("b")) == derive_id(JOB, 2)
+    assert [one.id for one in context.outbox()] == [given, plain.id, derive_id(JOB, 2)]
+
+
+def test_the_same_call_submitted_twice_is_one_job() -> None:
+    context, call = a_context([]), send.call("a")
+    assert context.submit(call) == context.submit(call)
+    assert len(context.outbox()) == 1
+
+
+def test_a_call_that_two_jobs_submit_is_a_job_of_each() -> None:
+    one = a_context([])
+    two = RunningContext(Assignment(UUID(int=10), 6, 43, "fetch", b""), lambda voice: None)
+    call = send.call("a")
+    assert one.submit(call) != two.submit(call)
+
+
+def test_two_different_jobs_under_one_id_are_refused() -> None:
+    context, same = a_context([]), UUID(int=7)
+    context.submit(send.options(id=same).call("a"))
+    with pytest.raises(Conflict, match=f"job 42 submits two different jobs under the id {same}"):
+        context.submit(send.options(id=same).call("b"))
+    assert len(context.outbox()) == 1
+
+
+@pytest.mark.parametrize("odd", [send, "send", None])
+def test_what_is_no_call_is_refused_with_what_to_give(odd: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"is not a call; give what job\.call\(…\) makes"):
+        a_context([]).submit(odd)
 
 
 def test_bounded_text_is_valid_and_within_the_limit() -> None:
