@@ -32,7 +32,7 @@ def test_every_block_of_the_transactions_page_does_what_it_says(
         printed = [sorted(succeed(script, env, tmp_path)) for script in scripts]
     *committed, [rolled_back] = printed
     assert committed == PRINTED
-    assert re.search("there is no job", rolled_back)
+    assert re.search("is not there after 1 s: .* was rolled back", rolled_back)
 
 
 def test_the_page_grants_what_is_tested_to_suffice() -> None:

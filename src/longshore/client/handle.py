@@ -7,14 +7,14 @@ done, and one without the suffix that waits for it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
 from longshore.client.access import Access
 from longshore.client.connection import all_of
 from longshore.client.logs import read_logs
-from longshore.client.outcomes import MAX_IDS, REQUESTS_IN_FLIGHT, look_for
+from longshore.client.outcomes import MAX_IDS, REQUESTS_IN_FLIGHT, look_for, pruned
 from longshore.errors import (
     InvalidInput,
     JobCancelled,
@@ -131,18 +131,28 @@ class Handle(Generic[R]):
                 self.id, timeout_s, stored=self._stored
             )
         if self._ended is None:
-            raise NotFinished(
-                f"job {self.number} ({self.kind}) has not ended within {timeout_s:g} s"
-                f"{await self._reason()}; it goes on, and can be waited for again"
-            )
+            raise await self._not_finished(timeout_s)
         return self._ended
 
-    async def _reason(self) -> str:
-        """Why it has not, if that can be told quickly."""
+    async def _not_finished(self, timeout_s: float | None) -> LongshoreError:
+        """What to raise if the job has not ended in time; with why, if that can be told quickly."""
         try:
-            return f": {await asyncio.wait_for(self.why_async(), _WHY_WITHIN_S)}"
+            reason = f": {await asyncio.wait_for(self.why_async(), _WHY_WITHIN_S)}"
+        except NotFound:
+            return pruned(self.id) if self._stored else self._not_committed(timeout_s)
         except (LongshoreError, TimeoutError):
-            return ""
+            reason = ""
+        return NotFinished(
+            f"job {self.number} ({self.kind}) has not ended within {timeout_s:g} s{reason}; "
+            "it goes on, and can be waited for again"
+        )
+
+    def _not_committed(self, timeout_s: float | None) -> NotFinished:
+        return NotFinished(
+            f"job {self.number} ({self.kind}) is not there after {timeout_s:g} s: the transaction "
+            "that enqueued it has not been committed, or was rolled back; if it is committed, wait "
+            "again, and if it was rolled back, enqueue the job again"
+        )
 
     def remember(self, ended: Ended) -> None:
         """Keeps an outcome that somebody else heard of."""
@@ -264,7 +274,7 @@ async def all_ended_async(
     found = await all_of(ask(part) for part in parts)
     ended = {one.id: one for part in found for one in part}
     if len(ended) < len(jobs):
-        raise _not_finished(len(jobs) - len(ended))
+        raise _not_finished([handle for handle in handles if handle.id not in ended])
     for handle in handles:
         handle.remember(ended[handle.id])
     return [ended[handle.id].state for handle in handles]
@@ -281,18 +291,27 @@ async def _next_ended(
     return (outcome.result(),)
 
 
-async def _last_look(access: Access, waiting: Collection[UUID]) -> tuple[Ended, ...]:
+async def _last_look(
+    access: Access, waiting: Mapping[UUID, Sequence[Handle[Any]]]
+) -> tuple[Ended, ...]:
     """What has ended by now, when the time is up; `NotFinished` if nothing has."""
     found = await access.connection().wait(tuple(waiting), 0)
     if not found:
-        raise _not_finished(len(waiting))
+        raise _not_finished([handle for same in waiting.values() for handle in same])
     return found
 
 
-def _not_finished(count: int) -> NotFinished:
-    return NotFinished(
-        "1 job has not ended within the time given; it goes on, and can be waited for again"
-        if count == 1
-        else f"{count:,} jobs have not ended within the time given; they go on, and can be "
-        "waited for again"
-    )
+def _not_finished(handles: Iterable[Handle[Any]]) -> NotFinished:
+    stored = {handle.id: handle._stored for handle in handles}
+    if len(stored) == 1:
+        who, rest = "1 job has", "it goes on, and can be waited for again"
+    else:
+        who, rest = f"{len(stored):,} jobs have", "they go on, and can be waited for again"
+    enqueued = sum(not known for known in stored.values())
+    if enqueued:
+        # Which of them, is not asked: there may be many.
+        rest = (
+            f"what was enqueued ({enqueued:,} of {len(stored):,}) is not there if its transaction "
+            f"was rolled back or has not been committed; otherwise {rest}"
+        )
+    return NotFinished(f"{who} not ended within the time given; {rest}")

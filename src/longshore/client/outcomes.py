@@ -26,10 +26,15 @@ async def look_for(connection: Connection, job: UUID) -> None:
     try:
         await connection.job(job)
     except NotFound:
-        raise NotFound(
-            f"there is no job {job} any more: it was pruned before anybody asked for its outcome; "
-            "have jobs kept for longer (keep_succeeded_s, keep_failed_s, keep_most)"
-        ) from None
+        raise pruned(job) from None
+
+
+def pruned(job: UUID) -> NotFound:
+    """What to raise for a job that was stored, and is not there any more."""
+    return NotFound(
+        f"there is no job {job} any more: it was pruned before anybody asked for its outcome; "
+        "have jobs kept for longer (keep_succeeded_s, keep_failed_s, keep_most)"
+    )
 
 
 class _Expected:

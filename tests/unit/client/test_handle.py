@@ -17,6 +17,7 @@ from longshore.errors import (
     JobCancelled,
     JobFailed,
     JobUnsuccessful,
+    LongshoreError,
     NotFinished,
     NotFound,
     StoreUnavailable,
@@ -225,6 +226,46 @@ def test_jobs_that_take_too_long_are_counted(app: App, fake: FakeDispatcher) -> 
     fake.end(handles[1].id, packed(1))
     with pytest.raises(NotFinished, match="1 job has not ended within the time given; it goes on"):
         app.wait_all(handles, timeout_s=0)
+
+
+def enqueued(app: App) -> Handle[Report]:
+    """A job of a transaction that was rolled back: no dispatcher knows it."""
+    handle = submitted(app)
+    handle._stored = False
+    return handle
+
+
+def unknown(_: object) -> LongshoreError:
+    return NotFound("there is no such job")
+
+
+def test_a_job_of_a_transaction_that_was_rolled_back_does_not_go_on(
+    app: App, fake: FakeDispatcher
+) -> None:
+    handle = enqueued(app)
+    fake.replies[messages.Why] = unknown
+    with pytest.raises(NotFinished, match="is not there after 0 s") as caught:
+        handle.result(timeout_s=0)
+    assert "has not been committed, or was rolled back" in str(caught.value)
+    assert "goes on" not in str(caught.value)
+
+
+def test_a_job_that_was_pruned_while_it_was_waited_for_does_not_go_on(
+    app: App, fake: FakeDispatcher
+) -> None:
+    handle = submitted(app)
+    fake.replies[messages.Why] = unknown
+    with pytest.raises(NotFound, match="any more: it was pruned"):
+        handle.result(timeout_s=0)
+
+
+def test_of_many_jobs_those_that_may_not_be_there_are_told_apart(app: App) -> None:
+    handles = [submitted(app), enqueued(app), enqueued(app)]
+    told = r"3 jobs have not ended .*; what was enqueued \(2 of 3\) is not there if .* rolled back"
+    with pytest.raises(NotFinished, match=told):
+        app.wait_all(handles, timeout_s=0)
+    with pytest.raises(NotFinished, match=told):
+        list(app.as_ended(handles, timeout_s=0))
 
 
 def test_no_jobs_are_waited_for_without_a_word(app: App, fake: FakeDispatcher) -> None:
