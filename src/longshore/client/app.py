@@ -233,14 +233,26 @@ class App:
         return enqueue_calls(self._access, connection, calls_of(calls), notify=notify)
 
     async def handle_async(self, ref: Ref | str) -> Handle[Any]:
-        """The handle of a job submitted elsewhere, by its id or number, as text too."""
-        known = ref if isinstance(ref, UUID) else parse_ref(str(ref))
+        """The handle of a job submitted elsewhere, by its id or number, as text too.
+
+        An id needs no request: whether there is such a job turns out once something is asked of
+        the handle. A number is looked up, and is `NotFound` if there is none.
+        """
+        known = _known(ref)
+        if isinstance(known, UUID):
+            return Handle.of_id(self._access, known, self._unpacker)
         job = await self._access.connection().job(known)
         return Handle(self._access, job.id, job.number, job.kind, self._unpacker(job))
 
     def handle(self, ref: Ref | str) -> Handle[Any]:
-        """The handle of a job submitted elsewhere, by its id or number."""
-        return self._access.run(self.handle_async(ref))
+        """The handle of a job submitted elsewhere; see `handle_async`.
+
+        In a coroutine too, if it is an id.
+        """
+        known = _known(ref)
+        if isinstance(known, UUID):
+            return Handle.of_id(self._access, known, self._unpacker)
+        return self._access.run(self.handle_async(known))
 
     def _unpacker(self, job: Job) -> Callable[[bytes | None], Any]:
         if job.options.raw:
@@ -326,6 +338,10 @@ class App:
         traceback: TracebackType | None,
     ) -> None:
         await self.close_async()
+
+
+def _known(ref: Ref | str) -> Ref:
+    return ref if isinstance(ref, UUID) else parse_ref(str(ref))
 
 
 def unpack_any(data: bytes | None) -> Any:

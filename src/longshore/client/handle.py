@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 from uuid import UUID
 
 from longshore.client.access import Access
@@ -29,13 +29,19 @@ from longshore.model.log import LogLine
 
 R = TypeVar("R")
 
+Unpack = Callable[[bytes | None], R]
+"""Makes what the function returned of what is stored."""
+
 _WHY_WITHIN_S = 1.0
 LOOK_EVERY_S = 5.0
 """How often it is looked whether one of the jobs that all are waited for is still there."""
 
 
 class Handle(Generic[R]):
-    """One job. `existing` says that a unique key led to a job that was already there."""
+    """One job. `existing` says that a unique key led to a job that was already there.
+
+    Made from an id alone, it has no `number` (0) and no `kind` ("") until the job is looked at.
+    """
 
     def __init__(
         self,
@@ -43,7 +49,7 @@ class Handle(Generic[R]):
         id: UUID,
         number: int,
         kind: str,
-        unpack: Callable[[bytes | None], R],
+        unpack: Unpack[R],
         *,
         existing: bool = False,
     ) -> None:
@@ -53,12 +59,24 @@ class Handle(Generic[R]):
         self.existing = existing
         self._access = access.acting()
         self._unpack = unpack
+        self._unpacker: Callable[[Job], Unpack[R]] | None = None
         self._ended: Ended | None = None
         # A job that is enqueued in a transaction may be missing until that is committed.
         self._stored = True
 
+    @classmethod
+    def of_id(cls, access: Access, id: UUID, unpacker: Callable[[Job], Unpack[R]]) -> Handle[R]:
+        """The handle of a job of which only the id is known."""
+        handle = cls(access, id, 0, "", _not_looked_at)
+        handle._unpacker = unpacker
+        return handle
+
     def __repr__(self) -> str:
-        return f"<Handle of job {self.number} ({self.kind}) {self.id}>"
+        return f"<Handle of {self._name}{f' {self.id}' if self.number else ''}>"
+
+    @property
+    def _name(self) -> str:
+        return f"job {self.number} ({self.kind})" if self.number else f"job {self.id}"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Handle) and other.id == self.id
@@ -70,7 +88,11 @@ class Handle(Generic[R]):
 
     async def job_async(self) -> Job:
         """Everything the store knows of the job."""
-        return await self._access.connection().job(self.id)
+        job = await self._access.connection().job(self.id)
+        if self._unpacker is not None:
+            self.number, self.kind, self._unpack = job.number, job.kind, self._unpacker(job)
+            self._unpacker = None
+        return job
 
     def job(self) -> Job:
         """Everything the store knows of the job."""
@@ -118,7 +140,7 @@ class Handle(Generic[R]):
         """
         ended = await self._end(timeout_s)
         if ended.state is not JobState.SUCCEEDED:
-            raise unsuccessful(f"job {self.number} ({self.kind})", ended)
+            raise unsuccessful(self._name, ended)
         return self._unpack(ended.result)
 
     def result(self, timeout_s: float | None = None) -> R:
@@ -126,6 +148,8 @@ class Handle(Generic[R]):
         return self._access.run(self.result_async(timeout_s))
 
     async def _end(self, timeout_s: float | None) -> Ended:
+        if self._unpacker is not None:
+            await self.job_async()
         if self._ended is None:
             self._ended = await self._access.outcomes().ended(
                 self.id, timeout_s, stored=self._stored
@@ -143,13 +167,13 @@ class Handle(Generic[R]):
         except (LongshoreError, TimeoutError):
             reason = ""
         return NotFinished(
-            f"job {self.number} ({self.kind}) has not ended within {timeout_s:g} s{reason}; "
+            f"{self._name} has not ended within {timeout_s:g} s{reason}; "
             "it goes on, and can be waited for again"
         )
 
     def _not_committed(self, timeout_s: float | None) -> NotFinished:
         return NotFinished(
-            f"job {self.number} ({self.kind}) is not there after {timeout_s:g} s: the transaction "
+            f"{self._name} is not there after {timeout_s:g} s: the transaction "
             "that enqueued it has not been committed, or was rolled back; if it is committed, wait "
             "again, and if it was rolled back, enqueue the job again"
         )
@@ -185,6 +209,10 @@ class Handle(Generic[R]):
 
     def _not_found(self) -> NotFound:
         return NotFound(f"there is no job {self.id} (any more)")
+
+
+def _not_looked_at(data: bytes | None) -> NoReturn:
+    raise AssertionError("a result was unpacked before its job was looked at")
 
 
 def unsuccessful(who: str, ended: Ended) -> JobUnsuccessful:

@@ -170,6 +170,32 @@ def test_there_is_no_handle_of_a_job_that_is_not_there(app: App, fake: FakeDispa
         app.handle(7)
 
 
+async def test_an_id_makes_a_handle_without_a_request_also_in_a_coroutine(
+    app: App, fake: FakeDispatcher
+) -> None:
+    first = await app.job(report).submit_async(1)
+    handles = app.handle(first.id), app.handle(str(first.id)), await app.handle_async(first.id)
+    assert not fake.of(messages.Show)
+    fake.end(first.id, packed(3))
+    for handle in handles:
+        assert (handle, handle.number) == (first, 0)
+        assert repr(handle) == f"<Handle of job {first.id}>"
+        assert await handle.result_async() == Report(3)
+        assert (handle.number, handle.kind) == (first.number, first.kind)
+    assert len(fake.of(messages.Show)) == len(handles)
+    await app.close_async()
+
+
+def test_an_id_of_no_job_is_told_as_soon_as_something_is_asked(
+    app: App, fake: FakeDispatcher
+) -> None:
+    handle = app.handle(UUID(int=7))
+    fake.replies[messages.Show] = lambda request: NotFound(f"there is no job {handle.id}")
+    for ask in (handle.result, handle.wait, handle.status, handle.job):
+        with pytest.raises(NotFound, match=f"there is no job {handle.id}"):
+            ask()
+
+
 def test_who_waits_for_a_job_that_was_pruned_is_told_so(app: App, fake: FakeDispatcher) -> None:
     handles = [submitted(app), submitted(app)]
     fake.replies[messages.Wait] = lambda request: ()
