@@ -19,7 +19,7 @@ from longshore.errors import StoreUnavailable
 from longshore.model.job import Submission, Submitted
 from longshore.ports import Hint
 from longshore.store.postgres_columns import Answer, Item, columns, runs
-from longshore.store.postgres_sql import ENQUEUE, HOLDERS, KNOWN
+from longshore.store.postgres_sql import ENQUEUE, HOLDERS, KNOWN, MARK
 from longshore.store.rows import body_or_why, in_conflict, micros, not_accepted, utc_now
 
 TURNS: Final = 5
@@ -94,6 +94,9 @@ def _look_up(items: list[Item]) -> Generator[Ask, Rows, dict[UUID, Answer]]:
             answers[job.id] = Submitted(job.id, number) if same else in_conflict(job.id)
         elif (job.kind, job.unique_key) in holders:
             answers[job.id] = holders[job.kind, job.unique_key]
+    if answers:
+        # What is found may be on this server only; with a mark the commit waits for a standby.
+        yield Ask(MARK, [])
     return answers
 
 

@@ -118,6 +118,7 @@ class Records:
         self, finishes: Sequence[Finish], left: list[int], answers: list[Finished | None]
     ) -> list[int]:
         """Answers what was not recorded; left is what would have been, had it not just changed."""
+        self._tx.rest_on_found()
         unanswered = [place for place in left if answers[place] is None]
         rows = await self._tx.fetch(JUDGED, [finishes[place].job for place in unanswered])
         found = {row["id"]: (STATES[row["state"]], row["token"]) for row in rows}

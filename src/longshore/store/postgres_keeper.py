@@ -344,7 +344,11 @@ async def _resolved(tx: Transaction, refs: Sequence[UUID | int]) -> list[UUID | 
 
 
 async def _locked(tx: Transaction, ids: Iterable[UUID | None]) -> Rows:
-    """The rows of these jobs, held until the commit."""
+    """The rows of these jobs, held until the commit.
+
+    A lock is written to the log: so the commit waits for a synchronous standby, and what is
+    answered of rows that were only found counts there too.
+    """
     wanted = sorted({id for id in ids if id is not None})
     return await tx.fetch(sql.LOCK, wanted) if wanted else []
 

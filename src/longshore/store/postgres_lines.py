@@ -13,7 +13,7 @@ import random
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import asyncpg
@@ -26,6 +26,7 @@ from longshore.errors import (
     SchemaMismatch,
     StoreUnavailable,
 )
+from longshore.store.postgres_sql import MARK
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 T = TypeVar("T")
@@ -74,12 +75,30 @@ def _not_a_url(url: str) -> ConfigError:
     return ConfigError(f"'{shown}' is not the URL of a PostgreSQL database; give {EXAMPLE}")
 
 
+if TYPE_CHECKING:
+    _Driver = asyncpg.Connection[asyncpg.Record]
+else:
+    _Driver = asyncpg.Connection
+
+
+class _Line(_Driver):
+    """A connection that never asks the server to cancel what it is doing.
+
+    A commit that is cancelled while it waits for a synchronous standby is visible all the same, and
+    only here. Whoever stops waiting drops the connection instead, and the commit ends by itself.
+    """
+
+    def _cancel_current_command(self, *_: object) -> None:
+        """Where the driver would send the request."""
+
+
 class Transaction:
     """One verb between BEGIN and COMMIT. With `careful`, bad items are to be found one by one."""
 
     def __init__(self, connection: Connection, *, careful: bool = False) -> None:
         self.connection = connection
         self.careful = careful
+        self._rests_on_found = False
         self._tally: Counter[tuple[int, int]] = Counter()
 
     async def fetch(self, sql: str, *values: object) -> list[asyncpg.Record]:
@@ -104,6 +123,15 @@ class Transaction:
             raise
         await self.connection.execute("RELEASE SAVEPOINT s")
 
+    def rest_on_found(self) -> None:
+        """What is answered rests on rows that another transaction wrote.
+
+        They may be on this server only: a commit that waited for a synchronous standby when its
+        backend was ended is visible all the same. A commit that writes nothing waits for nobody,
+        so this one writes a mark, and then it waits for what it found too.
+        """
+        self._rests_on_found = True
+
     @property
     def tallied(self) -> int:
         """How many rows the tally grows by."""
@@ -115,7 +143,7 @@ class Transaction:
             f"({lane}, {state}, {delta})" for (lane, state), delta in self._tally.items() if delta
         )
         if not changes:
-            return "COMMIT"
+            return f"{MARK}; COMMIT" if self._rests_on_found else "COMMIT"
         return f"INSERT INTO longshore.tally (lane, state, delta) VALUES {changes}; COMMIT"
 
 
@@ -287,6 +315,7 @@ class Lines:
                 max_cached_statement_lifetime=0,
                 max_cacheable_statement_size=0,
                 server_settings=self._settings if prepared else None,
+                connection_class=_Line,
             )
         except ValueError as error:
             message = f"{self._address.name} cannot be connected to: {error}; give {EXAMPLE}"

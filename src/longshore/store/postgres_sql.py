@@ -67,6 +67,9 @@ _AT: Final = "(SELECT (extract(epoch FROM now()) * 1000000)::bigint::text)"
 _HEADS: Final = ", ".join(f"""',["{STATES[code]}",'""" for code in sorted(STATES))
 _MOST: Final = HISTORY_FIRST + HISTORY_LAST
 
+MARK: Final = "SELECT pg_logical_emit_message(true, 'longshore', '')"
+"""A few bytes in the write-ahead log and nothing else, so that the commit is one that wrote."""
+
 NOTHING: Final = """'""'"""
 """SQL for an empty text as JSON."""
 

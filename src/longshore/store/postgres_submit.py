@@ -126,6 +126,8 @@ class Intake:
             for row in await self._tx.fetch(KNOWN, [job.id for job in jobs])
         }
         holders = await self._holders([job for job in jobs if job.id not in known])
+        if known or holders:
+            self._tx.rest_on_found()
         for place in missing:
             job, body = items[place]
             if job.id in known:

@@ -17,6 +17,7 @@ import functools
 import os
 import pwd
 import random
+import select
 import shutil
 import signal
 import socket
@@ -186,6 +187,59 @@ class PostgresServer(_Server):
         _check(self._place.run([self._bin / program, *where, *arguments]))
 
 
+class PostgresStandby(PostgresServer):
+    """A standby that streams from a primary, begun from a copy of it.
+
+    The primary's commits wait for it once its `synchronous_standby_names` is `*`: set that when
+    the standby has started, or nothing can be written before.
+    """
+
+    def __init__(self, primary: PostgresServer) -> None:
+        super().__init__(fsync=False)
+        self._primary = primary
+
+    def freeze(self) -> None:
+        """The standby takes and acknowledges nothing, and keeps its connections."""
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """The standby goes on from where it was frozen."""
+        self._signal(signal.SIGCONT)
+
+    def crash(self) -> None:
+        """The standby is down, and what had come to it but was not taken yet is lost."""
+        processes = [os.pidfd_open(pid) for pid in self._pids()]
+        for process in processes:
+            signal.pidfd_send_signal(process, signal.SIGKILL)
+        for process in processes:
+            select.select([process], [], [], STOP_DEADLINE_S)
+            os.close(process)
+        self._end(signal.SIGKILL)
+
+    def promote(self) -> None:
+        """The standby is a primary of its own; it takes part in nothing that the old one does."""
+        data = self._place.folder / "data"
+        _check(self._place.run([self._bin / "pg_ctl", "promote", "--wait", "-D", data]))
+
+    def stop(self, mode: StopMode = "fast") -> None:
+        """The standby is down, even if it was frozen."""
+        self.thaw()
+        super().stop(mode)
+
+    def _initdb(self, data: Path) -> None:
+        where = ["-h", HOST, "-p", str(self._primary.port), "-U", "postgres"]
+        options = ["--write-recovery-conf", "--checkpoint=fast", "--no-sync"]
+        _check(self._place.run([self._bin / "pg_basebackup", *where, *options, "-D", data]))
+
+    def _signal(self, by: signal.Signals) -> None:
+        for pid in self._pids():
+            os.kill(pid, by)
+
+    def _pids(self) -> list[int]:
+        """Its processes; the server first, which might start another in place of a stopped one."""
+        return [self.pid, *_children(self.pid)] if self.pid is not None else []
+
+
 class PgBouncer(_Server):
     """A pgbouncer in transaction mode before a PostgresServer, for every database it has.
 
@@ -307,6 +361,11 @@ class _Place:
     @property
     def _extra_groups(self) -> list[int] | None:
         return [] if self.account else None
+
+
+def _children(pid: int) -> list[int]:
+    """The processes that a process has started and that have not ended."""
+    return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def _environment() -> dict[str, str]:
