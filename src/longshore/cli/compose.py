@@ -12,7 +12,6 @@ from contextlib import asynccontextmanager, contextmanager
 from itertools import count
 from pathlib import Path
 from random import Random, SystemRandom
-from urllib.parse import urlsplit, urlunsplit
 
 import psutil
 import zmq
@@ -37,6 +36,7 @@ from longshore.client.config import (
 )
 from longshore.client.credentials import calling_with, dispatcher_keys, key_advice, own_keys
 from longshore.client.ids import fresh_id
+from longshore.core.urls import redacted
 from longshore.dispatcher.engine import Dispatcher
 from longshore.errors import AppError, ConfigError, LongshoreError
 from longshore.executors.child import ChildExecutor
@@ -101,19 +101,6 @@ def _postgres(url: str, listen_url: str | None, prepared: bool) -> Store:
             "run: pip install 'longshore[postgres]'"
         ) from None
     return PostgresStore(url, listen_url=listen_url, prepared=prepared)
-
-
-def redacted(url: str) -> str:
-    """The URL without its password."""
-    try:
-        parts = urlsplit(url)
-        password = parts.password
-    except ValueError:
-        return url.partition("://")[0] + "://…"
-    if password is None:
-        return url
-    user, _, host = parts.netloc.rpartition("@")
-    return urlunsplit(parts._replace(netloc=f"{user.partition(':')[0]}:***@{host}"))
 
 
 async def migrate(config: Config) -> tuple[int, int]:

@@ -30,10 +30,11 @@ def migrate(**given: Any) -> None:
     """
     # Adapters take long to import: only the commands that need them do.
     from longshore.cli import compose
+    from longshore.core.urls import redacted
 
     config = settings(given, "store")
     before, after = asyncio.run(compose.migrate(config))
-    shown = compose.redacted(config.store)
+    shown = redacted(config.store)
     if given["as_json"]:
         print_json({"store": shown, "from": before, "to": after})
     elif before == after:

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from msgspec import Struct, field, structs
 
+from longshore.core.urls import redacted
 from longshore.dispatcher.settings import DispatcherSettings
 from longshore.errors import ConfigError
 from longshore.wire.portions import LARGEST_VALUE_BYTES
@@ -286,7 +287,7 @@ def _from_overrides(overrides: Sequence[str]) -> Iterator[_Given]:
     for text in overrides:
         key, equals, value = text.partition("=")
         if not equals:
-            raise ConfigError(f"--set takes key=value, like lease_s=30; got '{text}'")
+            raise ConfigError(f"--set takes key=value, like lease_s=30; got '{redacted(text)}'")
         key = key.strip().replace("-", "_").lower()
         yield _given(key, value.strip(), f"--set {key}", is_text=True)
 

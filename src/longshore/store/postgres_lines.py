@@ -19,6 +19,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 import asyncpg
 from msgspec import Struct
 
+from longshore.core.urls import redacted
 from longshore.errors import (
     ConfigError,
     InvalidInput,
@@ -60,6 +61,11 @@ def parse_address(url: str, *, prepared: bool = True) -> Address:
         raise _not_a_url(url) from None
     if not url.startswith(("postgresql://", "postgres://")):
         raise _not_a_url(url)
+    if "@" in url.partition("://")[2].removeprefix(parts.netloc):
+        raise ConfigError(
+            f"'{redacted(url)}' has an @ after its host: in a user, a password or a value write "
+            "%40 for @, %2F for /, %3F for ?, %23 for # and %5B for ["
+        )
     query = dict(parse_qsl(parts.query, keep_blank_values=True))
     word = query.pop("prepared", "on").lower()
     if word not in _SWITCH:
@@ -70,9 +76,7 @@ def parse_address(url: str, *, prepared: bool = True) -> Address:
 
 
 def _not_a_url(url: str) -> ConfigError:
-    # What stands before an @ may be a password, whatever else is wrong.
-    shown = f"…@{url.rpartition('@')[2]}" if "@" in url else url
-    return ConfigError(f"'{shown}' is not the URL of a PostgreSQL database; give {EXAMPLE}")
+    return ConfigError(f"'{redacted(url)}' is not the URL of a PostgreSQL database; give {EXAMPLE}")
 
 
 if TYPE_CHECKING:

@@ -35,6 +35,13 @@ def test_wrong_url_is_answered_with_a_right_one(url: str) -> None:
     assert "secret" not in str(caught.value)
 
 
+@pytest.mark.parametrize("password", ["S3cret#PW", "S3cretPW/x", "S3cret?PW", "S3@cret/PW"])
+def test_password_that_was_not_encoded_is_told_without_it(password: str) -> None:
+    with pytest.raises(ConfigError, match="write %40 for @, %2F for /") as caught:
+        PostgresStore(f"postgresql://u:{password}@h/db")
+    assert "'postgresql://***@h/db'" in str(caught.value)
+
+
 def test_prepared_statements_can_be_switched_off_in_the_url() -> None:
     assert parse_address("postgresql://h/db").prepared
     assert not parse_address("postgresql://h/db", prepared=False).prepared

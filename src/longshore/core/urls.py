@@ -1,0 +1,30 @@
+"""URLs of stores as they may be shown: in errors, in logs, on a screen."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+HIDDEN: Final = "***"
+
+_FILE: Final = "sqlite:///"
+_PARAMETER: Final = re.compile(r"((?:ssl)?password=)[^&]*", re.IGNORECASE)
+_BEFORE_HOST: Final = re.compile(
+    r"(?P<scheme>[a-z][a-z0-9+.-]*://|postgres(?:ql)?:/*)?.*@", re.IGNORECASE | re.DOTALL
+)
+_USER: Final = re.compile(r"[a-z][a-z0-9+.-]*://[\w.+%-]+@", re.IGNORECASE)
+
+
+def redacted(url: str) -> str:
+    """The URL without whatever may be a password: all before the last @ but a mere user's name.
+
+    A password may hold any character, and a URL in which it was not encoded is not a proper one: so
+    it is not taken apart as one.
+    """
+    if url.startswith(_FILE):
+        return url
+    shown = _PARAMETER.sub(rf"\1{HIDDEN}", url)
+    found = _BEFORE_HOST.match(shown)
+    if found is None or _USER.fullmatch(found[0]):
+        return shown
+    return f"{found['scheme'] or ''}{HIDDEN}@{shown[found.end() :]}"
