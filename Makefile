@@ -3,6 +3,7 @@
 
 PYTHON ?= python3
 TESTS ?= tests/tidy tests/unit tests/simulation tests/conformance tests/interop tests/system
+PROCESSES ?= 2
 BIN := .venv/bin
 
 export PYTHON
@@ -18,10 +19,10 @@ demo:  ## see Longshore run jobs, and survive what dies
 	@echo "demo: examples/demo.py"
 	@$(BIN)/python examples/demo.py
 
-test: check  ## check, then run every test on real servers (TESTS=tests/unit for a part)
+test: check  ## check, then run every test on real servers (TESTS=tests/unit for a part, PROCESSES=4 for more at once)
 	@scripts/setup servers compiler docs
 	@echo "test: pytest $(TESTS)"
-	@$(BIN)/python -m pytest --durations=10 --session-timeout=2400 $(TESTS)
+	@$(BIN)/python -m pytest -n $(PROCESSES) --dist worksteal --durations=10 --session-timeout=2400 $(TESTS)
 
 check:  ## formatting, lint, types, import layers
 	@scripts/setup dev
