@@ -6,8 +6,10 @@ import asyncio
 
 import pytest
 
-from longshore.testing.builders import a_job
+from longshore.testing.builders import a_job, new_id
 from longshore.testing.faults import Fault, FaultyStore
+from longshore.wire import messages as m
+from longshore.wire.codec import encode
 
 from .late import LateStore
 from .plain_player import Player, alive, raw, ready, submit
@@ -140,10 +142,10 @@ def test_a_worker_is_missed_from_when_it_was_read_not_from_when_that_was_asked_f
         dispatcher = await stage.dispatcher()
         slow.hold("workers")
         looking = asyncio.create_task(dispatcher._keeper._take_over())
-        await pass_time(stage, 10.0)
+        await pass_time(stage, 14.0)
         slow.delay("attend", 7.0)
-        worker = StagedWorker(stage, "w1", 1, ["d1/workers"])
-        stage._workers.append(worker)
+        patient = stage.network.connect("d1/workers", lambda _: None)
+        patient.send(b"", encode(m.Ready(v=m.PROTOCOL_VERSION, worker=new_id())))
         await stage.until(lambda: bool(stage.model._workers))
         slow.let_go.set()
         await looking

@@ -162,7 +162,8 @@ def test_a_worker_whose_job_was_taken_away_owes_its_answer(worker: PlainAttendan
 def test_a_ping_after_its_job_was_taken_away_says_that_it_is_idle(worker: PlainAttendance) -> None:
     one = claimed(1)
     worker.assign([one])
-    assert not worker.pinged()
+    for _ in range(plain.PINGS_IN_FLIGHT):
+        assert not worker.pinged()
     worker.settled(attempt(one))
     assert worker.pinged()
     assert worker.open_slots[Pool.COROUTINE] == 1

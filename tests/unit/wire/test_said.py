@@ -5,7 +5,13 @@ from __future__ import annotations
 from uuid import UUID
 
 from longshore.model.job import LogEntry, LogKind
-from longshore.wire.said import BYTES_PER_MESSAGE, ENTRIES_PER_MESSAGE, MOST_SENT_EACH, Said
+from longshore.wire.said import (
+    BYTES_PER_MESSAGE,
+    ENTRIES_PER_MESSAGE,
+    MOST_SENT,
+    MOST_SENT_EACH,
+    Said,
+)
 
 JOB = UUID(int=7)
 
@@ -47,3 +53,16 @@ def test_of_one_attempt_the_newest_are_kept_to_be_sent_again() -> None:
     said.take()
     said.repeat_all()
     assert numbers(said.take())[0] == (1, 5)
+
+
+def test_an_attempt_that_says_very_much_does_not_cost_the_others_what_they_said() -> None:
+    """Of its own entries only the newest are kept, so there is room for those of others."""
+    said = Said()
+    said.add(entry(1, 1))
+    for seq in range(MOST_SENT + 5):
+        said.add(entry(2, seq))
+        if seq % ENTRIES_PER_MESSAGE == 0:
+            said.take()
+    said.take()
+    said.repeat()
+    assert numbers(said.take())[0] == (1, 1)
