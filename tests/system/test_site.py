@@ -44,7 +44,18 @@ def test_reading_the_site_fetches_nothing_from_elsewhere(site: Path) -> None:
     assert found == set()
     sheets = [sheet.read_text() for sheet in site.rglob("*.css")]
     assert sheets
+    sheets += [picture.read_text() for picture in site.rglob("*.svg")]
     assert not [sheet for sheet in sheets if re.search(r"url\(['\"]?(https?:)?//", sheet)]
+
+
+def test_search_works_in_pages_that_are_opened_as_files(site: Path) -> None:
+    """Nobody starts a web worker, and nothing can be fetched, there."""
+    assert (site / "search" / "search_index.js").read_text().startswith("var __index = {")
+    for page in site.rglob("*.html"):
+        scripts = re.findall(r'<script src="([^"]+)"', page.read_text())
+        assert scripts[0].endswith("assets/iframe-worker.js"), page.name
+        if page.name != "404.html":  # that one is for servers
+            assert (page.parent / scripts[0]).exists()
 
 
 def test_lists_and_tables_are_not_swallowed_by_the_text_before_them(site: Path) -> None:
