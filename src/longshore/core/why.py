@@ -74,7 +74,8 @@ def _ready(job: Job, facts: Facts) -> str:
     if all(worker.silent_s for worker in able):
         return f"{_names(able)} could run it, but {_silence(able[0])}"
     if all(worker.draining for worker in able):
-        return f"every worker that serves kind '{job.kind}' is draining ({_names(able)})"
+        trouble = facts.crew_trouble and f", and others do not come: {facts.crew_trouble}"
+        return f"every worker that serves kind '{job.kind}' is draining ({_names(able)}){trouble}"
     open_workers = [worker for worker in able if not worker.draining]
     pool = open_workers[0].info.kinds[job.kind].pool
     slots = sum(pool_slots(worker.info, pool) for worker in open_workers)

@@ -85,6 +85,12 @@ def facts(*workers: WorkerView, paused: bool = False, ahead: int = 0) -> Facts:
         ),
         (
             job(),
+            structs.replace(facts(worker(draining=True)), crew_trouble="the app does not load"),
+            "every worker that serves kind 'fetch' is draining (dock-1), and others do not come: "
+            "the app does not load",
+        ),
+        (
+            job(),
             structs.replace(facts(worker()), crew_trouble="the app does not load"),
             "about to be given to dock-1",
         ),
