@@ -23,6 +23,7 @@ from longshore.cli.logs import Telling
 from longshore.cli.show import console, note, progress, visible, why_line
 from longshore.client.connection import Connection
 from longshore.model.job import Ended, Job, JobState
+from longshore.model.log import STEP
 from longshore.wire.messages import SubmitAnswer
 
 LOOK_S = 0.5
@@ -71,7 +72,9 @@ class _Log:
             page = await self._connection.logs(self._job, after=self._after)
             self._after, more = page.after, page.more
             for line in page.lines:
-                yield self._telling.in_words(line)
+                # Of steps the last is shown with the job: there may be as many as in a loop.
+                if line.stream != STEP:
+                    yield self._telling.in_words(line)
 
 
 class _Reason:
@@ -103,7 +106,7 @@ class _Reason:
 class _Lines:
     """Says one line when the state changed: for logs and pipes.
 
-    How far the job is, is said now and then, every `SAY_S`. Its steps are in its log.
+    How far the job is and what it does is said now and then, every `SAY_S`.
     """
 
     def __init__(self, number: int, kind: str) -> None:
@@ -134,10 +137,11 @@ class _Lines:
     def show(self, job: Job) -> None:
         """Says where the job is, if that is news."""
         now = asyncio.get_running_loop().time()
-        state, far = job.state.value, progress(job.progress)
+        state = job.state.value
+        far = " · ".join(filter(None, (progress(job.progress), job.step)))
         if state != self._last or (far and now >= self._said_at + SAY_S):
             self._last, self._said_at = state, now
-            note(f"job {job.number}: {' '.join(filter(None, (state, far)))}")
+            note(f"job {job.number}: {' '.join((state, *far.split()))}")
 
 
 class _Live(_Lines):

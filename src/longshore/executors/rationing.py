@@ -66,7 +66,8 @@ class Ration:
     def write(self, stream: str, data: bytes) -> bool:
         """Something was printed; answers whether there is something to tell now."""
         if b"\n" not in data:
-            self._gather(stream, data)
+            if data:
+                self._gather(stream, data)
             return False
         # One line more than there is room for: what is behind it is past the bounds for certain.
         *lines, rest = data.split(b"\n", max(0, self._limits.entries - self._count) + 1)

@@ -347,7 +347,7 @@ def test_waiting_says_what_the_job_is_doing_when_that_changes(
     assert capsys.readouterr().err.splitlines() == [
         f"submitted job 42 ({ID})",
         "job 42: ready",
-        "job 42: running 1/4 (25%) of them",
+        "job 42: running 1/4 (25%) of them · reading",
     ]
 
 

@@ -17,7 +17,7 @@ from longshore.client import logs as client_logs
 from longshore.core.values import pack
 from longshore.errors import Unavailable
 from longshore.model.job import Ended, JobState, Progress
-from longshore.model.log import STDOUT, LogLine, LogPage
+from longshore.model.log import STDOUT, STEP, LogLine, LogPage
 from longshore.wire import messages as m
 
 Captured = pytest.CaptureFixture[str]
@@ -81,6 +81,26 @@ def test_what_a_job_says_goes_to_standard_error_and_its_result_to_standard_outpu
         f"{HEAD}two",
         "--- attempt 2",
         f"{HEAD}again",
+    ]
+
+
+def test_a_wait_says_the_last_step_and_not_every_one(
+    dispatcher: ScriptedDispatcher, capsys: Captured
+) -> None:
+    """All of them are in the log."""
+    steps = [
+        LogLine(token=7, seq=seq, attempt=1, at=AT, stream=STEP, text=f"page {seq}")
+        for seq in range(1, 201)
+    ]
+    dispatcher.answers[m.Submit] = accept
+    dispatcher.answers[m.Wait] = ends_at(3, SUCCEEDED)
+    dispatcher.answers[m.Show] = job(state=S.RUNNING, step="page 200")
+    dispatcher.answers[m.ReadLogs] = log_of([[*steps, line(201, "read")]])
+    assert dispatcher.run(*SUBMIT) == 0
+    assert capsys.readouterr().err.splitlines() == [
+        f"submitted job 42 ({ID})",
+        f"{HEAD}read",
+        "job 42: running page 200",
     ]
 
 

@@ -42,6 +42,14 @@ def test_pieces_become_lines_and_the_last_needs_no_end() -> None:
     assert texts(ration) == ["one line", "two", "", "three"]
 
 
+def test_nothing_printed_is_no_line() -> None:
+    """As `print("one\\n", end="")` does, which writes the text and then no end."""
+    ration = Ration(LogLimits())
+    for text in (b"one\n", b"", b"two", b"", b"\n", b""):
+        ration.write("stdout", text)
+    assert texts(ration) == ["one", "two"]
+
+
 def test_streams_and_threads_do_not_mix_their_lines() -> None:
     ration = Ration(LogLimits())
     ration.write("stdout", b"out ")
