@@ -14,6 +14,7 @@
     ├── WrongState              the job is not in a state that allows this
     ├── Unavailable             try again: nothing is wrong with the request
     │   ├── StoreUnavailable    the database does not answer
+    │   │   └── StoreLost       it never will again: its file is gone, damaged or read-only
     │   └── DispatcherUnavailable   no dispatcher answers
     ├── SchemaMismatch          the database was made by another version
     ├── AddressInUse            a port is taken
@@ -159,6 +160,15 @@ class StoreUnavailable(Unavailable):
     """
 
     code = "store_unavailable"
+
+
+class StoreLost(StoreUnavailable):
+    """The store's file was deleted, replaced or damaged, or has become read-only.
+
+    The dispatcher ends, and has accepted nothing since. See to the file, then start it again.
+    """
+
+    code = "store_lost"
 
 
 class DispatcherUnavailable(Unavailable):

@@ -156,8 +156,10 @@ class Dispatching(Struct, frozen=True):
         return {"backend": self.backend, "frontend": self.frontend, "store": self.store}
 
     async def breaks(self) -> None:
-        """Raises when a part of it failed in a way that nobody foresaw."""
+        """Raises when the store is lost, or a part of it failed in a way that nobody foresaw."""
         await self.dispatcher.broken.wait()
+        if self.dispatcher.lost is not None:
+            raise self.dispatcher.lost
         raise LongshoreError(
             "a part of the dispatcher broke, the log above says how; start it again"
         )

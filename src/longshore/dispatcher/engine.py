@@ -29,7 +29,7 @@ from longshore.dispatcher.requests import Requests
 from longshore.dispatcher.roster import Plan, Roster
 from longshore.dispatcher.settings import DispatcherSettings
 from longshore.dispatcher.waiters import Waiters
-from longshore.errors import StoreUnavailable
+from longshore.errors import StoreLost, StoreUnavailable
 from longshore.model.ids import make_id
 from longshore.model.job import Outcome, Submission, Verdict
 from longshore.model.worker import Lane
@@ -57,14 +57,16 @@ class Dispatcher:
     ) -> None:
         self.id = id
         self.broken = asyncio.Event()
-        """Set when a part failed in a way that nobody foresaw: the process must end."""
+        """Set when the store is lost, or a part failed unforeseen: the process must end."""
+        self.lost: StoreLost | None = None
         self._settings = settings
         self._store = store
         self._clock = clock
         self._random = random
         self._roster = Roster()
         self._tasks: list[asyncio.Task[None]] = []
-        pulse, waiters, due = Pulse(settings, clock), Waiters(), Alarm(clock)
+        pulse = Pulse(settings, clock, self._lose_store)
+        waiters, due = Waiters(), Alarm(clock)
         self._pump = self._make_pump(pulse)
         self._losses = Losses(store, settings, self._roster, self._pump, pulse, on_lost)
         self._plain = self._make_plain(pulse)
@@ -179,6 +181,12 @@ class Dispatcher:
     def note_crew(self, trouble: str) -> None:
         """Keeps in mind, for `why`, what keeps the workers beside it from starting, if anything."""
         self._requests.crew_trouble = trouble
+
+    def _lose_store(self, error: StoreLost) -> None:
+        if self.lost is None:
+            log.critical("the dispatcher ends: %s", error)
+        self.lost = error
+        self.broken.set()
 
     async def stop(self) -> None:
         """Commits what is under way, lets go of the sockets and retires in good order."""

@@ -11,7 +11,7 @@ from longshore.core.values import within
 from longshore.dispatcher.pump import Answer, Pump
 from longshore.dispatcher.settings import DispatcherSettings
 from longshore.dispatcher.waiters import Waiter, Waiters
-from longshore.errors import InvalidInput, LongshoreError, Unavailable
+from longshore.errors import InvalidInput, LongshoreError, StoreLost, Unavailable
 from longshore.model.job import Options, Refused, Submission
 from longshore.ports import Link
 from longshore.wire import plain
@@ -80,6 +80,8 @@ class PlainClients:
             else:
                 await waiter.done.wait()
                 frames = plain.outcome(waiter.ended[id])
+        except StoreLost as error:
+            frames = plain.refusal(error.code, str(error))
         finally:
             self._waiters.remove(waiter, [id])
         self._send(peer, frames)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from longshore.core.leases import is_silent
 from longshore.dispatcher.settings import DispatcherSettings
-from longshore.errors import StoreUnavailable
+from longshore.errors import StoreLost, StoreUnavailable
 from longshore.model.job import Submission
 from longshore.ports import Clock
 
@@ -18,7 +18,13 @@ log = logging.getLogger("longshore.dispatcher")
 class Pulse:
     """Whether this dispatcher may grant leases, and whether a loss is to be blamed on the store."""
 
-    def __init__(self, settings: DispatcherSettings, clock: Clock) -> None:
+    def __init__(
+        self,
+        settings: DispatcherSettings,
+        clock: Clock,
+        on_lost: Callable[[StoreLost], None] = lambda error: None,
+    ) -> None:
+        self._on_lost = on_lost
         self._settings = settings
         self._clock = clock
         self._lease_until = float("-inf")
@@ -41,6 +47,9 @@ class Pulse:
     def saw_outage(self, error: StoreUnavailable) -> None:
         """The store did not answer."""
         self._outage_at = self._clock.now()
+        if isinstance(error, StoreLost):
+            self._on_lost(error)
+            return
         if not self._away:
             self._away = True
             log.warning("the store does not answer, trying again: %s", error)

@@ -26,7 +26,7 @@ from uuid import UUID
 from longshore.core.intake import Intake, Patience, Seats
 from longshore.core.placement import first_bytes
 from longshore.dispatcher.roster import Plan
-from longshore.errors import StoreUnavailable
+from longshore.errors import StoreLost, StoreUnavailable
 from longshore.model.job import Claimed, Finish, Finished, Refused, Submission, Submitted
 from longshore.model.worker import Seat
 from longshore.ports import Batch, Pumped, Store
@@ -50,6 +50,11 @@ class Order:
         self._answers.update(enumerate(answers, start))
         if len(self._answers) == len(self.jobs) and not self.done.done():
             self.done.set_result([self._answers[place] for place in range(len(self.jobs))])
+
+    def fail(self, error: StoreLost) -> None:
+        """None of the jobs that were not answered ever will be."""
+        if not self.done.done():
+            self.done.set_exception(error)
 
     def lacks(self, start: int, end: int) -> bool:
         """Whether some of these jobs were not answered."""
@@ -203,6 +208,13 @@ class Pump:
         self.queued_submits -= len(submits)
         try:
             pumped = await self._store.pump(self._dispatcher, batch)
+        except StoreLost as error:
+            # It does not come back: whoever submitted is told.
+            for order, _, _ in orders:
+                order.fail(error)
+            self._finishes.extendleft(reversed(finishes))
+            self._on_outage(error)
+            return False
         except StoreUnavailable as error:
             self.queued_submits += len(submits)
             self._orders.extendleft(reversed(orders))

@@ -180,7 +180,7 @@ class SqliteStore:
 
     def _sweep(self, crash_limit: int) -> Harvested:
         """Mostly there is nothing to free: that is seen without taking the write lock."""
-        with self._file.errors():
+        with self._file.used():
             if not reads.has_orphans(self._opened(self._writer)):
                 return Harvested(False, 0, 0)
         return self._transact(lambda tx: keeper.sweep(tx, crash_limit))
@@ -191,7 +191,7 @@ class SqliteStore:
 
     def _promote(self, most: int) -> Promoted:
         """Mostly nothing is due: that is seen without taking the write lock."""
-        with self._file.errors():
+        with self._file.used():
             next_s = reads.next_due_s(self._opened(self._writer), micros(self._utc()))
         if next_s is None or next_s > 0:
             return Promoted(0, frozenset(), next_s)
@@ -320,7 +320,7 @@ class SqliteStore:
 
     def _data_version(self) -> int:
         """A number that changes when another connection commits; this one's own do not count."""
-        with self._file.errors():
+        with self._file.used():
             version: int = self._opened(self._writer).execute("PRAGMA data_version").fetchone()[0]
             return version
 
@@ -330,7 +330,7 @@ class SqliteStore:
     def _transact(self, work: Callable[[Transaction], T]) -> T:
         """Does all of it, or nothing."""
         connection = self._opened(self._writer)
-        with self._file.errors():
+        with self._file.used():
             connection.execute("BEGIN IMMEDIATE")
             try:
                 tx = Transaction(connection, micros(self._utc()), self._known_lanes)
@@ -341,6 +341,8 @@ class SqliteStore:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 raise
+        # Not before the commit: the file might go in between.
+        self._file.check_in_place()
         self._known_lanes.update(tx.new_lanes)
         return answer
 
@@ -350,7 +352,7 @@ class SqliteStore:
     def _look(self, work: Callable[[sqlite3.Connection, int], T]) -> T:
         """All that is read is of one moment."""
         connection = self._opened(self._reader)
-        with self._file.errors():
+        with self._file.used():
             connection.execute("BEGIN")
             try:
                 return work(connection, micros(self._utc()))

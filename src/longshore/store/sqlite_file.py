@@ -10,7 +10,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from longshore.errors import ConfigError, LongshoreError, SchemaMismatch, StoreUnavailable
+from longshore.errors import (
+    ConfigError,
+    LongshoreError,
+    SchemaMismatch,
+    StoreLost,
+    StoreUnavailable,
+)
 from longshore.store import migrations
 
 DIALECT: Final = "sqlite"
@@ -27,19 +33,23 @@ class DatabaseFile:
     def __init__(self, path: Path, busy_s: float) -> None:
         self.path = path
         self._busy_s = busy_s
+        self._wal = Path(f"{path}-wal")
+        self._opened: _Identity | None = None
 
     def __str__(self) -> str:
         return f"the SQLite file {self.path}"
 
     def open(self) -> sqlite3.Connection:
         """A connection to a file of this version's schema; raises `SchemaMismatch` otherwise."""
-        if not self.path.exists():
+        if not self._exists():
             migrations.check(None, DIALECT, str(self))
         self._refuse_unwritable()
         with self.errors():
+            before = _identity(self.path)
             connection = self._connect("rw")
             try:
                 migrations.check(self._version(connection), DIALECT, str(self))
+                self._remember(before)
             except BaseException:
                 connection.close()
                 raise
@@ -59,6 +69,27 @@ class DatabaseFile:
                 connection.close()
         return before, after
 
+    def check_in_place(self) -> None:
+        """Raises `StoreLost` if another file, or none, is where the opened one was.
+
+        What is written to a file that was deleted is gone with the last process that has it open.
+        """
+        if self._found() != self._opened:
+            raise StoreLost(
+                f"{self} was deleted, moved or replaced, or its WAL was, while this process had it "
+                "open; nothing was accepted since. Put it back, or restore it from a backup, then "
+                "start the dispatcher again"
+            )
+
+    @contextmanager
+    def used(self) -> Iterator[None]:
+        """The same as `errors`, of a file that was sound when it was opened."""
+        try:
+            with self.errors():
+                yield
+        except ConfigError as error:
+            raise StoreLost(f"{error}; then start the dispatcher again") from error
+
     @contextmanager
     def errors(self) -> Iterator[None]:
         """What SQLite raises comes out as an error that names the file and what to do."""
@@ -69,6 +100,17 @@ class DatabaseFile:
             if explained is None:
                 raise
             raise explained from error
+
+    def _found(self) -> _Identity:
+        """Which files are there now."""
+        return _identity(self.path), _identity(self._wal)
+
+    def _remember(self, before: _Inode | None) -> None:
+        """Which files were opened; there is a WAL since something was read."""
+        self._wal = Path(f"{self.path.resolve()}-wal")
+        if self._opened is None:
+            self._opened = (before, _identity(self._wal))
+        self.check_in_place()
 
     def _connect(self, mode: str) -> sqlite3.Connection:
         # Each connection belongs to one thread; only closing may happen on another.
@@ -150,9 +192,15 @@ class DatabaseFile:
                 "give another path or make it yourself"
             ) from error
 
+    def _exists(self) -> bool:
+        try:
+            return self.path.exists()
+        except PermissionError:
+            raise ConfigError(self._not_writable()) from None
+
     def _refuse_unwritable(self) -> None:
         for path in (self.path, self.path.parent):
-            if not os.access(path, os.W_OK):
+            if not os.access(path, os.W_OK, effective_ids=True):
                 raise ConfigError(self._not_writable())
 
     def _not_writable(self) -> str:
@@ -190,6 +238,20 @@ class DatabaseFile:
                 )
             case _:
                 return None
+
+
+_Inode = tuple[int, int]
+_Identity = tuple[_Inode | None, _Inode | None]
+"""By device and inode: the file, and its WAL."""
+
+
+def _identity(path: Path) -> _Inode | None:
+    """Which file is there; None if there is none, or none that can be seen."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _code(error: sqlite3.Error) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -14,7 +15,7 @@ from typing import cast
 
 import pytest
 
-from longshore.errors import StoreUnavailable
+from longshore.errors import StoreLost, StoreUnavailable
 from longshore.model.job import JobState, Refused, Submitted
 from longshore.model.worker import QueueView
 from longshore.ports import Batch, Hint, Promoted, Store
@@ -92,6 +93,73 @@ async def test_locked_file_is_an_error_that_passes(path: Path) -> None:
                 await scene.submit(a_job())
             assert await scene.store.lanes() == []
         await scene.accepted(a_job())
+
+
+def deleted(path: Path) -> None:
+    path.unlink()
+
+
+def moved_with_its_folder(path: Path) -> None:
+    path.parent.rename(path.parent.with_name("elsewhere"))
+
+
+def replaced(path: Path) -> None:
+    copy = path.with_name("copy.db")
+    shutil.copy(path, copy)
+    copy.replace(path)
+
+
+def without_its_wal(path: Path) -> None:
+    path.with_name("store.db-wal").unlink()
+
+
+@pytest.mark.parametrize("vanish", [deleted, moved_with_its_folder, replaced, without_its_wal])
+async def test_nothing_is_accepted_by_a_file_that_is_not_in_its_place(
+    tmp_path: Path, vanish: Callable[[Path], None]
+) -> None:
+    """G1: whatever is written to it is gone with the last process that has it open."""
+    path = tmp_path / "folder" / "store.db"
+    async with opened(SqliteStore(path)) as scene:
+        await scene.accepted(a_job())
+        vanish(path)
+        with pytest.raises(StoreLost, match=r"store\.db was deleted, moved or replaced"):
+            await scene.submit(a_job())
+        with pytest.raises(StoreLost, match=r"start the dispatcher again"):
+            await scene.store.renew(scene.dispatcher, "d")
+
+
+async def test_file_behind_a_link_is_watched_too(tmp_path: Path) -> None:
+    link = tmp_path / "link.db"
+    link.symlink_to(tmp_path / "store.db")
+    async with opened(SqliteStore(link)) as scene:
+        await scene.accepted(a_job())
+        (tmp_path / "store.db-wal").unlink()
+        with pytest.raises(StoreLost, match=r"link\.db was deleted"):
+            await scene.submit(a_job())
+
+
+async def test_file_that_is_replaced_as_it_is_opened_is_refused(path: Path) -> None:
+    store = SqliteStore(path)
+    await store.migrate()
+    connect = store._file._connect
+
+    def replacing(mode: str) -> sqlite3.Connection:
+        connection = connect(mode)
+        replaced(path)
+        return connection
+
+    store._file._connect = replacing  # type: ignore[method-assign]
+    with pytest.raises(StoreLost, match="replaced"):
+        await store.open()
+    await store.close()
+
+
+async def test_file_that_becomes_read_only_is_lost(path: Path) -> None:
+    async with opened(SqliteStore(path, runner=InlineRunner())) as scene:
+        store = cast(SqliteStore, scene.store)
+        store._opened(store._writer).execute("PRAGMA query_only = 1")
+        with pytest.raises(StoreLost, match="cannot be written by this user"):
+            await scene.submit(a_job())
 
 
 async def test_transaction_that_fails_leaves_no_trace(path: Path) -> None:

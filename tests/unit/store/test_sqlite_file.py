@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 import sqlite3
-from contextlib import closing
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -79,10 +83,39 @@ def test_file_in_place_of_the_folder(tmp_path: Path) -> None:
         file.migrate()
 
 
-def test_file_that_may_not_be_written(file: DatabaseFile, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.access", lambda path, mode: False)
-    with pytest.raises(ConfigError, match="cannot be written by this user"):
-        file.open()
+@contextmanager
+def unprivileged() -> Iterator[Path]:
+    """A folder of a user who, unlike root, is kept out by the rights of files."""
+    with tempfile.TemporaryDirectory() as folder:
+        user = os.geteuid() or pwd.getpwnam("nobody").pw_uid
+        os.chown(folder, user, -1)
+        before = os.geteuid()
+        os.seteuid(user)
+        try:
+            yield Path(folder)
+        finally:
+            os.seteuid(before)
+            os.chmod(folder, 0o700)
+
+
+@pytest.mark.parametrize("name", ["store.db", "."])
+@pytest.mark.parametrize("rights", [0o000, 0o444, 0o555])
+def test_file_or_folder_that_may_not_be_written(name: str, rights: int) -> None:
+    with unprivileged() as folder:
+        file = DatabaseFile(folder / "store.db", busy_s=1)
+        file.migrate()
+        os.chmod(folder / name, rights)
+        with pytest.raises(ConfigError, match=r"store\.db cannot be written by this user"):
+            file.open()
+
+
+def test_folder_in_which_no_file_can_be_made() -> None:
+    with unprivileged() as folder:
+        os.chmod(folder, 0o555)
+        with pytest.raises(ConfigError, match=r"cannot open .*store\.db .*may write to it"):
+            DatabaseFile(folder / "store.db", busy_s=1).migrate()
+        with pytest.raises(ConfigError, match="cannot make the folder"):
+            DatabaseFile(folder / "more" / "store.db", busy_s=1).migrate()
 
 
 def test_write_to_what_is_read_only(file: DatabaseFile) -> None:
