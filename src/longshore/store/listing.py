@@ -24,6 +24,9 @@ from longshore.model.job import Job, JobFilter, JobPage, JobState
 LOOKED_AT = 50_000
 """How many jobs a page looks at, unless it holds more."""
 
+MOST: Final = 2**63 - 1
+"""The largest number that a database holds."""
+
 SLACK: Final = timedelta(hours=1)
 """How much older than the jobs after it a job may be."""
 
@@ -48,7 +51,12 @@ def must_walk(wanted: JobFilter) -> bool:
 
 def most_looked_at(wanted: JobFilter) -> int:
     """How many jobs this page may look at."""
-    return max(LOOKED_AT, wanted.limit)
+    return max(LOOKED_AT, page_size(wanted))
+
+
+def page_size(wanted: JobFilter) -> int:
+    """How many jobs a page holds at most, as a number that any database takes."""
+    return max(0, min(wanted.limit, MOST))
 
 
 def packed_labels(wanted: JobFilter) -> list[bytes] | None:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from longshore.model.job import JobFilter, JobState
-from longshore.store.listing import MAY_BE_MANY, most_looked_at, must_walk, packed_labels
+from longshore.store.listing import MAY_BE_MANY, most_looked_at, must_walk, packed_labels, page_size
 from longshore.store.postgres_sql import CODES
 from longshore.store.rows import clean
 
@@ -74,7 +74,7 @@ def listings(wanted: JobFilter, floor: int = 0) -> list[Listing]:
     texts = (wanted.kind, wanted.queue)
     if labels is None or any(text is not None and clean(text) != text for text in texts):
         return []
-    values: list[object] = [last_number(wanted), floor, max(0, wanted.limit)]
+    values: list[object] = [last_number(wanted), floor, page_size(wanted)]
     conditions = []
 
     def add(condition: str, value: object) -> None:

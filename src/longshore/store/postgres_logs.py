@@ -41,7 +41,7 @@ class PostgresLogs:
             _MAX if token is None else _within(token),
             _within(after[0]),
             _within(after[1]),
-            max(most, 0),
+            max(0, _within(most)),
         )
         statement = _BY_ID if isinstance(ref, UUID) else _BY_NUMBER
 

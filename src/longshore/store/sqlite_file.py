@@ -12,6 +12,7 @@ from typing import Final
 
 from longshore.errors import (
     ConfigError,
+    InvalidInput,
     LongshoreError,
     SchemaMismatch,
     StoreLost,
@@ -100,6 +101,10 @@ class DatabaseFile:
             if explained is None:
                 raise
             raise explained from error
+        except OverflowError as error:
+            raise InvalidInput(
+                f"{self} holds no number past 64 bits; give a smaller one"
+            ) from error
 
     def _found(self) -> _Identity:
         """Which files are there now."""

@@ -33,7 +33,7 @@ def logs(
         "most_token": _MAX if token is None else _within(token),
         "token": _within(after[0]),
         "seq": _within(after[1]),
-        "most": max(most, 0),
+        "most": max(0, _within(most)),
     }
     rows = connection.execute(_BY_ID if isinstance(ref, UUID) else _BY_NUMBER, values)
     return [

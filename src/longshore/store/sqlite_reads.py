@@ -15,7 +15,15 @@ from longshore.core.lanes import lane_of
 from longshore.core.lifecycle import OWNED, TERMINAL
 from longshore.model.job import Claimed, Ended, Job, JobFilter, JobPage, JobState, LogKind
 from longshore.model.worker import DispatcherView, Facts, Lane, QueueView, Seat, WorkerView
-from longshore.store.listing import most_looked_at, must_walk, old, packed_labels, page, probes
+from longshore.store.listing import (
+    most_looked_at,
+    must_walk,
+    old,
+    packed_labels,
+    page,
+    page_size,
+    probes,
+)
 from longshore.store.rows import (
     clean,
     micros,
@@ -203,7 +211,7 @@ def _newest_numbers(
             ORDER BY number DESC LIMIT :limit"""
         found += (row[0] for row in connection.execute(query, {**values, "lowest": lowest or 0}))
         stopped_at = max(filter(None, (stopped_at, lowest)), default=None)
-    return nlargest(max(wanted.limit, 0), found), stopped_at
+    return nlargest(page_size(wanted), found), stopped_at
 
 
 def _sources(wanted: JobFilter) -> list[tuple[str, str]]:
@@ -245,7 +253,7 @@ def _conditions(
 ) -> tuple[str, dict[str, int | str | bytes]]:
     """What is asked for besides states, as SQL. Kind and queue are those of the lane."""
     also = ""
-    values: dict[str, int | str | bytes] = {"limit": max(wanted.limit, 0)}
+    values: dict[str, int | str | bytes] = {"limit": page_size(wanted)}
     values["before"] = _MAX if wanted.before is None else max(min(wanted.before, _MAX), -_MAX)
     for place, label in enumerate(labels):
         also += f" AND instr(options, :label{place}) > 0"

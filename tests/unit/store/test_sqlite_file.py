@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from longshore.errors import ConfigError, SchemaMismatch, StoreUnavailable
+from longshore.errors import ConfigError, InvalidInput, SchemaMismatch, StoreUnavailable
 from longshore.store import migrations
 from longshore.store.sqlite_file import DatabaseFile
 
@@ -157,6 +157,15 @@ def test_damaged_file(file: DatabaseFile) -> None:
         raw.write(b"\xff" * 4096 * 10)
     with pytest.raises(ConfigError, match="damaged"), closing(file.open()) as connection:
         check(file, connection)
+
+
+def test_number_past_what_it_holds(file: DatabaseFile) -> None:
+    with (
+        closing(file.open()) as connection,
+        pytest.raises(InvalidInput, match=r"store\.db holds no number past 64 bits"),
+        file.errors(),
+    ):
+        connection.execute("SELECT ?", (2**63,))
 
 
 def test_mistake_of_our_own_is_not_blamed_on_the_file(file: DatabaseFile) -> None:
