@@ -64,5 +64,5 @@ def test_an_attempt_that_says_very_much_does_not_cost_the_others_what_they_said(
         if seq % ENTRIES_PER_MESSAGE == 0:
             said.take()
     said.take()
-    said.repeat()
+    said.repeat_all()
     assert numbers(said.take())[0] == (1, 1)
