@@ -25,6 +25,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Self
@@ -233,7 +234,8 @@ class PostgresStandby(PostgresServer):
 
     def _signal(self, by: signal.Signals) -> None:
         for pid in self._pids():
-            os.kill(pid, by)
+            with suppress(ProcessLookupError):  # a worker process of the server may end by itself
+                os.kill(pid, by)
 
     def _pids(self) -> list[int]:
         """Its processes; the server first, which might start another in place of a stopped one."""

@@ -264,7 +264,7 @@ def test_a_refused_submit_exits_as_its_error_says(
         ("dispatcher --ready-fd 1", "--ready-fd 1 is a standard one"),
         ("migrate --store sqlite:///tpm/a.db", "there is no folder tpm; make it, or correct the"),
         ("dispatcher --store sqlite:////nowhere/a.db", "there is no folder /nowhere; make it"),
-        ("migrate --store mysql://u:secret@h/x", "'mysql://u:***@h/x' is not the URL of a store"),
+        ("migrate --store mysql://u:secret@h/x", "'mysql://***@h/x' is not the URL of a store"),
     ],
 )
 def test_what_cannot_be_accepted_is_one_line_and_exit_code_2(

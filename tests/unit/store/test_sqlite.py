@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager, closing
 from datetime import UTC, datetime, timedelta
 from multiprocessing import get_context
 from pathlib import Path
+from threading import Barrier
 from typing import cast
 
 import pytest
@@ -235,7 +236,7 @@ async def test_own_writes_give_no_hints_but_those_of_others_do(path: Path) -> No
 PROCESSES = 4
 
 
-def claim_all(path: Path, seats: int) -> list[tuple[str, int]]:
+def claim_all(path: Path, seats: int, all_claim: Barrier) -> list[tuple[str, int]]:
     """What one process claims, batch by batch, until nothing is left."""
 
     async def run() -> list[tuple[str, int]]:
@@ -243,6 +244,9 @@ def claim_all(path: Path, seats: int) -> list[tuple[str, int]]:
         async with opened(SqliteStore(path, poll_s=0.001)) as scene:
             seat = await scene.attend()
             await all_attend(scene.store)
+            first = await scene.claim(seat)
+            claimed += [(str(attempt.id), attempt.token) for attempt in first]
+            all_claim.wait()
             while attempts := await scene.claim(seat, most=seats):
                 claimed += [(str(attempt.id), attempt.token) for attempt in attempts]
         return claimed
@@ -264,11 +268,16 @@ async def test_processes_that_claim_at_once_never_claim_the_same(path: Path) -> 
     async with opened(SqliteStore(path)) as scene:
         await scene.accepted(*jobs)
     loop = asyncio.get_running_loop()
-    with ProcessPoolExecutor(PROCESSES, mp_context=get_context("spawn")) as pool:
+    context = get_context("spawn")
+    with context.Manager() as shared, ProcessPoolExecutor(PROCESSES, context) as pool:
+        all_claim = shared.Barrier(PROCESSES)
         each = await asyncio.gather(
-            *(loop.run_in_executor(pool, claim_all, path, 1 + n) for n in range(PROCESSES))
+            *(
+                loop.run_in_executor(pool, claim_all, path, 1 + n, all_claim)
+                for n in range(PROCESSES)
+            )
         )
-    assert sum(1 for claims in each if claims) > 1
+    assert all(each)
     claimed = [one for claims in each for one in claims]
     assert sorted(id for id, _ in claimed) == sorted(str(job.id) for job in jobs)
     assert len({token for _, token in claimed}) == len(jobs)
