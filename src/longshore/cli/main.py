@@ -144,7 +144,7 @@ def _usage(error: click.ClickException, arguments: Sequence[str]) -> str:
     """What is wrong with a command line, and which help to read."""
     said = " ".join(error.format_message().split()).rstrip(".")
     context = error.ctx if isinstance(error, click.UsageError) else None
-    if isinstance(error, click.NoSuchOption) and (meant := _begun(error)):
+    if isinstance(error, click.NoSuchOption) and (meant := _begun(error) or error.possibilities):
         said = f"{error.message.rstrip('.')} (nearest: {', '.join(map(repr, meant))})"
     if context is not None:
         path = context.command_path

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime
 from difflib import get_close_matches
-from typing import Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack
 from uuid import UUID
 
 from msgspec import UNSET, Struct, structs
@@ -208,6 +208,18 @@ class Call(Generic[R]):
         )
 
 
+# As Celery and Dramatiq call it.
+_NAMES_ELSEWHERE = {
+    "delay": "submit(…)",
+    "apply_async": "options(…).submit(…)",
+    "s": "call(…)",
+    "signature": "call(…)",
+    "send": "submit(…)",
+    "send_with_options": "options(…).submit(…)",
+    "message": "call(…)",
+}
+
+
 class Kind(Generic[P, R, Q, C]):
     """A function whose calls can be submitted as jobs. Called directly, it is the function.
 
@@ -239,6 +251,17 @@ class Kind(Generic[P, R, Q, C]):
     def __call__(self, *args: Q.args, **kwargs: Q.kwargs) -> C:
         """Runs the function here and now, without any job."""
         return self.__wrapped__(*args, **kwargs)
+
+    if not TYPE_CHECKING:  # to a type checker, what is not there stays unknown
+
+        def __getattr__(self, name: str) -> object:
+            """Says what it is called here, to whoever knows it from elsewhere."""
+            kind = self.__dict__.get("kind", "?")
+            here = _NAMES_ELSEWHERE.get(name)
+            advice = f"; here it is {self.__dict__.get('__name__', kind)}.{here}" if here else ""
+            raise AttributeError(
+                f"job '{kind}' has no attribute '{name}'{advice}", name=name, obj=self
+            )
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """Describes a job, whose arguments are checked, without submitting it."""

@@ -235,6 +235,7 @@ def test_a_refused_submit_exits_as_its_error_says(
         ("logs 1 --attempt 0", "'0' is not a whole number, 1 or more"),
         ("jobs --state", "requires an argument; see `longshore jobs --help`"),
         ("submit add --prio 3", "'--prio' (nearest: '--priority'); see `longshore submit --help`"),
+        ("jobs --quue mail", "No such option '--quue' (nearest: '--queue'); see `longshore jobs"),
         ("jobs --since yesterday", "'yesterday' is neither a duration, like 30m or 2h, nor a time"),
         ("jobs --since 2026-01-31T12:00:00", "nor a time with its zone"),
         ("jobs --watch", "--watch draws on a terminal, and this is none; add --json"),

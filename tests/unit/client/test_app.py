@@ -63,6 +63,27 @@ async def test_an_async_job_called_directly_is_a_coroutine() -> None:
     assert job.__doc__ == "Fetches a page."
 
 
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("delay", "; here it is greet.submit(…)"),
+        ("apply_async", "; here it is greet.options(…).submit(…)"),
+        ("s", "; here it is greet.call(…)"),
+        ("send", "; here it is greet.submit(…)"),
+        ("nonsense", ""),
+    ],
+)
+def test_what_a_job_has_under_another_name_is_told(name: str, advice: str) -> None:
+    @App("a").job
+    def greet(name: str) -> str:
+        return name
+
+    with pytest.raises(AttributeError) as raised:
+        getattr(greet, name)
+    assert str(raised.value) == f"job 'greet' has no attribute '{name}'{advice}"
+    assert not hasattr(greet, name)
+
+
 def test_a_kind_is_the_functions_name_unless_given() -> None:
     app = App("test")
     app.job(add)
