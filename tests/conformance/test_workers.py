@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from math import inf, nan
 
 import pytest
 
@@ -398,6 +399,17 @@ async def test_heartbeat_is_shown_with_its_worker(scene: Scene) -> None:
     assert heard.seen_at >= heard.attended_at
     assert (unheard.cpu_percent, unheard.memory_percent) == (None, None)
     assert unheard.seen_at == unheard.attended_at
+
+
+async def test_heartbeat_of_no_number_does_not_keep_others_from_theirs(scene: Scene) -> None:
+    seats = [await scene.attend() for _ in range(3)]
+    odd = [Stats(nan, inf), Stats(-inf, 1e308), Stats(25.0, 50.0)]
+    await scene.store.beat(
+        scene.dispatcher, {seat.worker: stats for seat, stats in zip(seats, odd, strict=True)}
+    )
+    views = {view.info.id: view for view in await scene.store.workers()}
+    sound = views[seats[-1].worker]
+    assert (sound.cpu_percent, sound.memory_percent) == (25.0, 50.0)
 
 
 async def test_heartbeat_of_a_lost_or_moved_worker_is_dropped(scene: Scene) -> None:

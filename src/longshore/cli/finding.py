@@ -27,16 +27,17 @@ def parse_since(
         if seconds is not None and seconds >= 0:
             return datetime.now(UTC) - timedelta(seconds=seconds)
         at = datetime.fromisoformat(text)
+        moment = None if at.tzinfo is None else at.astimezone(UTC)
     except (ValueError, OverflowError):
-        at = None
-    if at is None or at.tzinfo is None:
+        moment = None
+    if moment is None:
         raise click.BadParameter(
             f"'{text}' is neither a duration, like 30m or 2h, nor a time with its zone, like "
             "2026-01-31T12:00:00Z",
             context,
             parameter,
         )
-    return at.astimezone(UTC)
+    return moment
 
 
 async def worker_id(connection: Connection, text: str) -> UUID:

@@ -56,13 +56,14 @@ def _moment(
         return None
     try:
         at = datetime.fromisoformat(text)
-    except ValueError:
-        at = None
-    if at is None or at.tzinfo is None:
+        moment = None if at.tzinfo is None else at.astimezone(UTC)
+    except (ValueError, OverflowError):
+        moment = None
+    if moment is None:
         raise click.BadParameter(
             f"'{text}' is not a time with its zone, like 2026-01-31T12:00:00Z", context, parameter
         )
-    return at.astimezone(UTC)
+    return moment
 
 
 @click.command(

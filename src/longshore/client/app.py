@@ -21,7 +21,7 @@ from longshore.client.ids import fresh_id
 from longshore.client.kind import AnyKind, Call, Kind, SubmitOptions, Terms, calls_of
 from longshore.core import values
 from longshore.core.limits import check_name
-from longshore.errors import AppError, InvalidArguments, from_code
+from longshore.errors import AppError, InvalidArguments, InvalidInput, from_code
 from longshore.model.ids import parse_ref
 from longshore.model.job import Job, JobState
 from longshore.model.worker import Pool
@@ -45,6 +45,7 @@ class App:
         new_id: Callable[[], UUID] = fresh_id,
     ) -> None:
         check_name("the app's name", name)
+        _check_timeout(timeout_s)
         self.name = name
         self._addresses = connect
         self._timeout_s = timeout_s
@@ -338,6 +339,13 @@ class App:
         traceback: TracebackType | None,
     ) -> None:
         await self.close_async()
+
+
+def _check_timeout(timeout_s: object) -> None:
+    if timeout_s is None:
+        return
+    if not isinstance(timeout_s, int | float) or isinstance(timeout_s, bool) or not timeout_s > 0:
+        raise InvalidInput(f"timeout_s is {timeout_s!r}; give seconds, more than 0")
 
 
 def _known(ref: Ref | str) -> Ref:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
@@ -19,6 +20,7 @@ from typing import Any, Final
 
 from msgspec import Struct, field, structs
 
+from longshore.core.limits import MAX_DURATION_S
 from longshore.core.urls import redacted
 from longshore.dispatcher.settings import DispatcherSettings
 from longshore.errors import ConfigError
@@ -351,11 +353,13 @@ def _seconds(given: _Given) -> float:
     if isinstance(value, str):
         seconds = parse_seconds(value)
     elif isinstance(value, int | float) and not isinstance(value, bool):
-        seconds = float(value)
+        seconds = float(value) if abs(value) < sys.float_info.max else None
     else:
         seconds = None
     if seconds is None or not isfinite(seconds):
         raise _wrong(given, 'seconds, like 1.5, or a text like "500ms", "2s", "5m", "1h"')
+    if seconds > MAX_DURATION_S:
+        raise _wrong(given, f"{MAX_DURATION_S:,.0f} or less (100 years)")
     return seconds
 
 

@@ -15,6 +15,7 @@ from longshore.client.access import Access
 from longshore.client.connection import all_of
 from longshore.client.logs import read_logs
 from longshore.client.outcomes import MAX_IDS, REQUESTS_IN_FLIGHT, look_for, pruned
+from longshore.core.limits import check_timeout
 from longshore.errors import (
     InvalidInput,
     JobCancelled,
@@ -148,6 +149,7 @@ class Handle(Generic[R]):
         return self._access.run(self.result_async(timeout_s))
 
     async def _end(self, timeout_s: float | None) -> Ended:
+        check_timeout("timeout_s", timeout_s)
         if self._unpacker is not None:
             await self.job_async()
         if self._ended is None:
@@ -250,6 +252,7 @@ async def as_ended_async(
     access: Access, handles: Iterable[Handle[R]], timeout_s: float | None
 ) -> AsyncGenerator[Handle[R], None]:
     """The handles in the order in which their jobs end, each with its outcome."""
+    check_timeout("timeout_s", timeout_s)
     waiting: dict[UUID, list[Handle[R]]] = {}
     for handle in handles:
         waiting.setdefault(handle.id, []).append(handle)
@@ -277,6 +280,7 @@ async def all_ended_async(
     access: Access, handles: Sequence[Handle[Any]], timeout_s: float | None
 ) -> list[JobState]:
     """The states the jobs ended in, in the order given, asked for some at a time."""
+    check_timeout("timeout_s", timeout_s)
     loop = asyncio.get_running_loop()
     until = float("inf") if timeout_s is None else loop.time() + timeout_s
     jobs = list(dict.fromkeys(handle.id for handle in handles))

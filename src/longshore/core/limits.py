@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from math import isfinite
 from typing import Final, TypeGuard
 
 from longshore.errors import InvalidInput
@@ -63,6 +62,12 @@ def _check_times(job: Submission) -> None:
             f"run_at {job.run_at.isoformat()} has no time zone; give an aware datetime, like "
             "datetime.now(UTC) + timedelta(hours=1)"
         )
+
+
+def check_timeout(what: str, seconds: object) -> None:
+    """Raises `InvalidInput` unless this is how long to wait: a number, however large; or None."""
+    if seconds is not None and (not _is_number(seconds) or seconds != seconds):
+        raise InvalidInput(f"{what} is {seconds!r}; give seconds, or None to wait for ever")
 
 
 def check_options(options: Options) -> None:
@@ -144,7 +149,8 @@ def _whole(what: str, number: object, least: int, most: int) -> None:
 
 
 def _number(what: str, number: object, least: float, most: float) -> None:
-    if not _is_number(number) or not isfinite(number) or not least <= number <= most:
+    # No NaN, which is not between anything, and nothing that is too large to be a float.
+    if not _is_number(number) or not least <= number <= most:
         raise InvalidInput(
             f"{what} is {number!r}; it must be a number from {least:,.0f} to {most:,.0f}"
         )

@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec import structs
 
-from longshore.core.limits import MAX_ATTEMPTS, MAX_SNOOZE_S
+from longshore.core.limits import MAX_ATTEMPTS, MAX_DURATION_S, MAX_SNOOZE_S
 from longshore.model.job import Claimed, Finish, JobError, Outcome, Reason, RetryPolicy
 
 SNOOZED: Final = "snoozed"
@@ -26,14 +26,32 @@ FINAL_REASONS = frozenset(
 def backoff_s(policy: RetryPolicy, failures: int, luck: float) -> float:
     """How long to wait before the retry that follows the n-th failure; `luck` is in [0, 1)."""
     exponent = min(failures - 1, 64)
-    plain = min(policy.backoff_s * policy.factor**exponent, policy.max_backoff_s)
-    return max(0.0, plain * (1 + policy.jitter * (2 * luck - 1)))
+    try:
+        grown = policy.backoff_s * policy.factor**exponent
+    except OverflowError:
+        grown = policy.max_backoff_s
+    plain = min(grown, policy.max_backoff_s)
+    return _bounded(plain * (1 + policy.jitter * (2 * luck - 1)), MAX_DURATION_S)
+
+
+def _bounded(seconds: float, most: float) -> float:
+    """From 0 to `most`, whatever was given: a worker may send anything, NaN included."""
+    return seconds if 0 <= seconds <= most else (most if seconds > 0 else 0.0)
 
 
 def settle_failure(
-    attempt: Claimed, error: JobError, luck: float, *, final: bool = False, revoke: bool = False
+    attempt: Claimed,
+    error: JobError,
+    luck: float,
+    *,
+    final: bool = False,
+    revoke: bool = False,
+    after_s: float | None = None,
 ) -> Finish:
-    """An attempt that raised or timed out is tried again as its policy says, or the job fails."""
+    """An attempt that raised or timed out is tried again as its policy says, or the job fails.
+
+    If the job said after how long, that counts instead of the policy's backoff.
+    """
     failures = attempt.failures + 1
     policy = attempt.options.retry
     finish = Finish(
@@ -46,7 +64,10 @@ def settle_failure(
     )
     if final or error.reason in FINAL_REASONS or failures >= policy.attempts:
         return finish
-    delay_s = backoff_s(policy, failures, luck)
+    if after_s is None:
+        delay_s = backoff_s(policy, failures, luck)
+    else:
+        delay_s = _bounded(after_s, MAX_SNOOZE_S)
     return structs.replace(finish, outcome=Outcome.RETRIED, delay_s=delay_s)
 
 
@@ -93,8 +114,7 @@ def settle_snooze(attempt: Claimed, after_s: float, note: str) -> Finish:
         message = f"asked to be run later for the {MAX_ATTEMPTS:,}th time, and was given up"
         error = JobError(Reason.RAISED, message, "longshore.Snooze")
         return Finish(attempt.id, attempt.token, Outcome.FAILED, error=error, info=message)
-    # Not min and max alone: nothing that a worker may send, NaN included, leads past the bounds.
-    delay_s = after_s if 0 <= after_s <= MAX_SNOOZE_S else (MAX_SNOOZE_S if after_s > 0 else 0.0)
+    delay_s = _bounded(after_s, MAX_SNOOZE_S)
     info = f"{SNOOZED} for {span(delay_s)}" + (f": {_first_line(note)}" if note else "")
     return Finish(attempt.id, attempt.token, Outcome.SNOOZED, delay_s=delay_s, info=info)
 

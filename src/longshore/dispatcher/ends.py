@@ -87,9 +87,8 @@ class Decisions:
         )
 
     def _failed(self, claimed: Claimed, error: JobError, report: Report) -> Finish:
-        finish = settle_failure(claimed, error, self._random.random(), final=report.final)
-        if finish.outcome is Outcome.RETRIED and report.retry_after_s is not None:
-            return structs.replace(finish, delay_s=max(0.0, report.retry_after_s))
+        luck, after_s = self._random.random(), report.retry_after_s
+        finish = settle_failure(claimed, error, luck, final=report.final, after_s=after_s)
         if finish.outcome is Outcome.FAILED and _asks_for_a_retry(error, report):
             return settle_refused_retry(claimed, error)
         return finish

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Sequence
+from math import isnan
 from uuid import UUID
 
 from msgspec import structs
@@ -30,6 +31,7 @@ from longshore.dispatcher.roster import Roster
 from longshore.dispatcher.settings import DispatcherSettings
 from longshore.dispatcher.waiters import Waiter, Waiters
 from longshore.errors import (
+    InvalidInput,
     LongshoreError,
     NotFound,
     ProtocolError,
@@ -38,7 +40,7 @@ from longshore.errors import (
     Unavailable,
     UnknownKind,
 )
-from longshore.model.job import CancelVerdict, Ended, Job, Refused, Submission
+from longshore.model.job import CancelVerdict, Ended, Job, JobFilter, JobPage, Refused, Submission
 from longshore.model.log import LogPage
 from longshore.model.retention import Pruned
 from longshore.model.worker import KindInfo, Lane, WorkerView
@@ -148,7 +150,7 @@ class Requests:
             case m.ReadLogs():
                 return await self._logs(request)
             case m.ListJobs():
-                return await self._store.jobs(request.wanted)
+                return await self._jobs(request.wanted)
             case m.Cancel():
                 return await self._cancel(request.jobs)
             case m.Retry():
@@ -252,6 +254,8 @@ class Requests:
     # waiting
 
     async def _wait(self, request: m.Wait) -> list[Ended]:
+        if isnan(request.wait_s):
+            raise InvalidInput(f"wait_s is {request.wait_s}; give seconds, 0 or more")
         if request.all and len(request.jobs) > 1:
             # Of many jobs most have ended long ago: there is nothing to wait for.
             found = await self._store.ended(request.jobs)
@@ -278,6 +282,13 @@ class Requests:
         if job is None:
             raise NotFound(f"there is no job {ref}; `longshore jobs` lists those there are")
         return job
+
+    async def _jobs(self, wanted: JobFilter) -> JobPage:
+        if wanted.since is not None and wanted.since.utcoffset() is None:
+            raise InvalidInput(
+                f"since {wanted.since.isoformat()} has no time zone; give a time with its zone"
+            )
+        return await self._store.jobs(wanted)
 
     async def _why(self, ref: UUID | int) -> m.WhyAnswer:
         job = await self._job(ref)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from datetime import timedelta
 from logging import Logger
-from math import isfinite
+from math import isfinite, nan
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 from uuid import UUID
@@ -45,7 +45,8 @@ class Describes(Protocol):
 class Retry(Exception):
     """Raised by a job that wants to be tried again, `after` so long if that is given.
 
-    `after` is a timedelta or a number of seconds; `after_s` is the same in seconds only.
+    `after` is a timedelta or a number of seconds, at most `MAX_SNOOZE_S` (366 days); `after_s` is
+    the same in seconds only.
 
     It uses up one of the job's attempts, as any other failure does.
     """
@@ -64,15 +65,16 @@ class Retry(Exception):
             raise InvalidInput("Retry(after=…, after_s=…): give one of the two")
         if after is not None:
             after_s = after.total_seconds() if isinstance(after, timedelta) else after
-        if after_s is not None and not _is_a_time(after_s):
-            raise InvalidInput(
-                f"Retry(after={after_s!r}): give a number of seconds, 0 or more, or a timedelta"
-            )
-        self.after_s = None if after_s is None else float(after_s)
+        self.after_s = None if after_s is None else _delay_s("Retry", after_s)
 
 
-def _is_a_time(seconds: object) -> bool:
-    return isinstance(seconds, int | float) and 0 <= seconds < float("inf")
+def _delay_s(who: str, seconds: object) -> float:
+    if not isinstance(seconds, int | float) or not 0 <= seconds <= MAX_SNOOZE_S:
+        raise InvalidInput(
+            f"{who}(after={seconds!r}): give a timedelta or a number of seconds, from 0 to "
+            f"{MAX_SNOOZE_S:,.0f} (MAX_SNOOZE_S)"
+        )
+    return float(seconds)
 
 
 class Snooze(Exception):
@@ -97,12 +99,7 @@ class Snooze(Exception):
         seconds = after.total_seconds() if isinstance(after, timedelta) else after
         if seconds is None:
             seconds = after_s
-        if not isinstance(seconds, int | float) or not 0 <= seconds <= MAX_SNOOZE_S:
-            raise InvalidInput(
-                f"Snooze(after={seconds!r}): give a timedelta or a number of seconds, from 0 to "
-                f"{MAX_SNOOZE_S:,.0f} (MAX_SNOOZE_S)"
-            )
-        self.after_s = float(seconds)
+        self.after_s = _delay_s("Snooze", seconds)
 
 
 class Fail(Exception):
@@ -193,9 +190,12 @@ class Context:
 
     def progress(self, done: float, total: float | None = None, text: str = "") -> None:
         """Says how far the job is; cheap enough for an inner loop, of many calls the last shows."""
-        amounts = float(done), None if total is None else float(total)
+        try:
+            amounts = float(done), None if total is None else float(total)
+        except (TypeError, ValueError, OverflowError):
+            amounts = nan, None
         if not all(amount is None or isfinite(amount) for amount in amounts):
-            raise InvalidInput(f"progress({done}, {total}): give finite numbers")
+            raise InvalidInput(f"progress({done!r:.50}, {total!r:.50}): give finite numbers")
         self._speak().progress(Progress(*amounts, bounded(text, MAX_TEXT_BYTES) if text else ""))
 
     def step(self, text: str) -> None:

@@ -22,6 +22,7 @@ MAX_DRAIN = 2_000
 SEND_QUEUE = 10_000
 MISSED_BEATS = 3
 MOST_TTL_MS = 6_553_500
+MOST_BEAT_MS = (2**31 - 1) // MISSED_BEATS
 
 # As plain numbers: pyzmq's own are flags, and to combine two of those takes longer than to send.
 _EVENTS = zmq.EVENTS
@@ -129,7 +130,7 @@ class Router(Socket):
         self._on_messages = on_messages
         self._socket.set(zmq.ROUTER_MANDATORY, 1)
         self._socket.set(zmq.ROUTER_HANDOVER, 1)
-        self._beat(round(heartbeat_s * 1000))
+        self._beat(min(round(heartbeat_s * 1000), MOST_BEAT_MS))
         if secure is not None:
             secure(self._socket)
         self._bind(address)

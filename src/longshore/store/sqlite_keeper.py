@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from math import isnan
 from typing import Final
 from uuid import UUID
 
@@ -121,10 +122,21 @@ def set_draining(tx: Transaction, worker: UUID, draining: bool) -> bool:
 def beat(tx: Transaction, dispatcher: UUID, beats: Mapping[UUID, Stats]) -> None:
     """These workers were heard of, if they are alive and this dispatcher's."""
     rows: list[Row] = [
-        (worker.bytes, dispatcher.bytes, tx.now, stats.cpu_percent, stats.memory_percent)
+        (
+            worker.bytes,
+            dispatcher.bytes,
+            tx.now,
+            _number(stats.cpu_percent),
+            _number(stats.memory_percent),
+        )
         for worker, stats in beats.items()
     ]
     BEAT.run(tx.connection, rows)
+
+
+def _number(given: float) -> float:
+    """SQLite keeps NaN as NULL, and one worker that says it would cost all others their beat."""
+    return 0.0 if isnan(given) else given
 
 
 def harvest(

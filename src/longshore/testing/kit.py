@@ -26,6 +26,7 @@ from longshore.client.app import App
 from longshore.client.handle import unsuccessful
 from longshore.client.kind import AnyKind, Call
 from longshore.core import values
+from longshore.core.limits import MAX_DURATION_S
 from longshore.errors import InvalidInput, WouldBlock, WrongState
 from longshore.executors import scratch
 from longshore.executors.attempts import released
@@ -125,10 +126,13 @@ class Kit:
 
     def advance(self, seconds: float | timedelta) -> None:
         """So much time passes. What becomes due by it is run by the next drain."""
-        by = seconds if isinstance(seconds, timedelta) else timedelta(seconds=seconds)
-        if by < timedelta():
-            raise InvalidInput(f"advance({seconds!r}): time does not go back; give 0 or more")
-        self.desk.clock.ahead += by
+        given = seconds.total_seconds() if isinstance(seconds, timedelta) else seconds
+        if not 0 <= given <= MAX_DURATION_S:
+            raise InvalidInput(
+                f"advance({seconds!r}): time does not go back, nor on for ever; give 0 or more, "
+                "and at most 100 years"
+            )
+        self.desk.clock.ahead += timedelta(seconds=given)
 
     # running
 

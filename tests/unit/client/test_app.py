@@ -167,6 +167,12 @@ def test_an_app_has_a_name_fit_to_be_one() -> None:
 # describing
 
 
+@pytest.mark.parametrize("odd", [float("nan"), 0, -1, "1", True])
+def test_an_apps_timeout_is_a_time(odd: Any) -> None:
+    with pytest.raises(InvalidInput, match=f"timeout_s is {odd!r}; give seconds, more than 0"):
+        App("shop", timeout_s=odd)
+
+
 def test_a_call_carries_everything_it_was_told() -> None:
     at = datetime(2030, 1, 1, tzinfo=UTC)
     job = App("test").job(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -292,6 +293,37 @@ def test_of_many_jobs_those_that_may_not_be_there_are_told_apart(app: App) -> No
         app.wait_all(handles, timeout_s=0)
     with pytest.raises(NotFinished, match=told):
         list(app.as_ended(handles, timeout_s=0))
+
+
+WAITS: list[Callable[[App, Handle[Report], Any], object]] = [
+    lambda app, handle, within: handle.result(timeout_s=within),
+    lambda app, handle, within: handle.wait(timeout_s=within),
+    lambda app, handle, within: app.wait_all([handle], timeout_s=within),
+    lambda app, handle, within: list(app.as_ended([handle], timeout_s=within)),
+    lambda app, handle, within: list(app.results([handle], timeout_s=within)),
+]
+
+
+@pytest.mark.parametrize("wait", WAITS)
+def test_a_timeout_that_is_no_time_is_refused(
+    wait: Callable[[App, Handle[Report], Any], object], app: App
+) -> None:
+    handle = submitted(app)
+    for odd in (float("nan"), "1", True):
+        with pytest.raises(InvalidInput, match=f"timeout_s is {odd!r}; give seconds"):
+            wait(app, handle, odd)
+    with pytest.raises(NotFinished, match="not ended within"):
+        wait(app, handle, -1)
+
+
+@pytest.mark.parametrize("wait", WAITS)
+def test_a_timeout_may_be_endless(
+    wait: Callable[[App, Handle[Report], Any], object], app: App, fake: FakeDispatcher
+) -> None:
+    for endless in (float("inf"), 1e308):
+        handle = submitted(app)
+        fake.end(handle.id, packed(1))
+        wait(app, handle, endless)
 
 
 def test_no_jobs_are_waited_for_without_a_word(app: App, fake: FakeDispatcher) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from longshore.core.limits import MAX_ATTEMPTS, MAX_SNOOZE_S
+from longshore.core.limits import MAX_ATTEMPTS, MAX_DURATION_S, MAX_SNOOZE_S
 from longshore.core.timing import (
     backoff_s,
     settle_crash,
@@ -71,8 +71,41 @@ def test_a_retry_that_was_asked_for_in_vain_says_so(attempts: int, had: str) -> 
     [Reason.INVALID_ARGUMENTS, Reason.INVALID_RESULT, Reason.POISONOUS, Reason.UNKNOWN_KIND],
 )
 def test_what_no_retry_can_mend_is_not_retried(reason: Reason) -> None:
-    finish = settle_failure(attempt(), JobError(reason, "argument 'n' is missing"), 0.5)
-    assert finish.outcome is Outcome.FAILED
+    finish = settle_failure(attempt(), JobError(reason, "it will not do"), 0.5)
+    assert (finish.outcome, finish.delay_s) == (Outcome.FAILED, 0.0)
+
+
+@pytest.mark.parametrize("reason", [Reason.RAISED, Reason.TIMED_OUT])
+def test_what_a_retry_may_mend_is_retried(reason: Reason) -> None:
+    finish = settle_failure(attempt(), JobError(reason, "it did not do"), 0.5)
+    assert (finish.outcome, finish.delay_s) == (Outcome.RETRIED, 1.0)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        RetryPolicy(backoff_s=1, factor=1e308, max_backoff_s=5),
+        RetryPolicy(backoff_s=1e308, factor=1e308, max_backoff_s=5),
+        RetryPolicy(backoff_s=inf, factor=2, max_backoff_s=5),
+        RetryPolicy(backoff_s=nan, factor=nan, max_backoff_s=nan, jitter=nan),
+        RetryPolicy(backoff_s=0, factor=inf, max_backoff_s=inf, jitter=inf),
+    ],
+)
+def test_any_policy_makes_a_backoff(policy: RetryPolicy) -> None:
+    """A worker may have submitted it with a job, past every check of a client."""
+    for failures in (1, 2, 100):
+        assert 0 <= backoff_s(policy, failures, 0.3) <= MAX_DURATION_S
+
+
+@pytest.mark.parametrize(
+    ("asked_s", "delay_s"),
+    [(90.0, 90.0), (-5.0, 0.0), (nan, 0.0), (inf, MAX_SNOOZE_S), (1e308, MAX_SNOOZE_S)],
+)
+def test_a_retry_that_was_asked_for_is_no_later_than_a_snooze(
+    asked_s: float, delay_s: float
+) -> None:
+    finish = settle_failure(attempt(), RAISED, 0.5, after_s=asked_s)
+    assert (finish.outcome, finish.delay_s) == (Outcome.RETRIED, delay_s)
 
 
 def test_a_snooze_costs_nothing_and_says_for_how_long() -> None:

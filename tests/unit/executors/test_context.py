@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 import longshore
+from longshore.core.limits import MAX_SNOOZE_S
 from longshore.errors import Conflict, InvalidInput, NotSerialisable, WrongState
 from longshore.executors.context import Retry, RunningContext, current
 from longshore.executors.text import bounded, bounded_middle
@@ -58,8 +59,10 @@ def test_a_silent_job_has_nothing_unsaid() -> None:
     assert a_context([]).unsaid() == []
 
 
-@pytest.mark.parametrize("amounts", [(float("nan"), None), (1, float("inf"))])
-def test_progress_is_a_finite_number(amounts: tuple[float, float | None]) -> None:
+@pytest.mark.parametrize(
+    "amounts", [(float("nan"), None), (1, float("inf")), (10**400, None), (1, "many"), (None, 1)]
+)
+def test_progress_is_a_finite_number(amounts: tuple[Any, Any]) -> None:
     with pytest.raises(InvalidInput, match="give finite numbers"):
         a_context([]).progress(*amounts)
 
@@ -157,9 +160,13 @@ def test_retry_takes_seconds_or_a_timedelta(after: timedelta | float) -> None:
 
 
 def test_retry_refuses_what_is_no_time() -> None:
-    with pytest.raises(InvalidInput, match=r"Retry\(after=-1.0\): give a number of seconds"):
+    with pytest.raises(InvalidInput, match=r"Retry\(after=-1.0\): give a timedelta or a number"):
         Retry(after=timedelta(seconds=-1))
     with pytest.raises(InvalidInput, match="give one of the two"):
         Retry(after=1, after_s=1)
-    with pytest.raises(InvalidInput, match=r"Retry\(after='soon'\): give a number of seconds"):
+    for much in (float("nan"), float("inf"), 1e308, timedelta.max, MAX_SNOOZE_S + 1):
+        with pytest.raises(InvalidInput, match=r"from 0 to 31,622,400 \(MAX_SNOOZE_S\)"):
+            Retry(after=much)
+    assert Retry(after=MAX_SNOOZE_S).after_s == MAX_SNOOZE_S
+    with pytest.raises(InvalidInput, match=r"Retry\(after='soon'\): give a timedelta or a"):
         Retry(after_s="soon")  # type: ignore[arg-type]

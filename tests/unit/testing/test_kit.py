@@ -313,8 +313,11 @@ def test_an_app_is_in_one_kit_at_a_time_and_free_after_it() -> None:
 
 
 def test_time_does_not_go_back() -> None:
-    with run_inline(app) as kit, pytest.raises(InvalidInput, match="give 0 or more"):
-        kit.advance(-1)
+    """And it goes no further than there are times."""
+    with run_inline(app) as kit:
+        for odd in (-1, float("nan"), float("inf"), 1e308, timedelta.max, 1e11):
+            with pytest.raises(InvalidInput, match="give 0 or more, and at most 100 years"):
+                kit.advance(odd)
 
 
 def test_importing_the_package_loads_no_kit_and_the_kit_needs_no_pytest() -> None:
