@@ -587,3 +587,25 @@ def speak_and_die(heard: str) -> None:
     while not os.path.exists(heard):
         time.sleep(0.01)
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _print_from_a_copy() -> None:
+    copy = os.fork()
+    if copy == 0:
+        print("printed by the copy", flush=True)
+        sys.stdout.buffer.write(b"bytes of the copy\n")
+        sys.stdout.flush()
+        logging.getLogger("copy").warning("logged by the copy")
+        os._exit(0)
+    os.waitpid(copy, 0)
+    print("printed by the original")
+
+
+@app.job
+def print_from_a_copy() -> None:
+    _print_from_a_copy()
+
+
+@app.job
+async def print_from_a_copy_async() -> None:
+    _print_from_a_copy()

@@ -236,3 +236,21 @@ async def test_a_crashed_job_is_heard_up_to_its_death(stand: Stand, tmp_path: Pa
     heard.touch()
     await stand.report_of(assignment)
     assert said(stand, assignment)[0] == ("stdout", "", "last words")
+
+
+@pytest.mark.parametrize("kind", ["print_from_a_copy", "print_from_a_copy_async"])
+async def test_what_a_forked_copy_says_goes_where_it_went_before(
+    stand: Stand, kind: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Nobody would take it out of the copy's memory: kept there, it would be lost."""
+    quiet = LogLimits(echo=False)
+    if kind.endswith("async"):
+        await stand.open_coroutine(log_limits=quiet)
+    else:
+        await stand.open_child(log_limits=quiet)
+    assignment = stand.start(kind)
+    assert result_of(await stand.report_of(assignment)) is None
+    assert said(stand, assignment) == [("stdout", "", "printed by the original")]
+    out, err = capfd.readouterr()
+    assert out.splitlines() == ["printed by the copy", "bytes of the copy"]
+    assert err == "logged by the copy\n"
