@@ -265,11 +265,18 @@ class Store(Protocol):
     async def resolve(self, refs: Sequence[UUID | int]) -> dict[UUID | int, UUID]:
         """The ids of those of these jobs that exist."""
 
-    async def lanes(self, most: int | None = None) -> list[Lane]:
-        """Every lane that ever held a job.
+    async def lanes(self, most: int | None = None, served: Collection[int] = ()) -> list[Lane]:
+        """Every lane that held a job and was not forgotten.
 
         Those that an application brought by itself, in its own transaction, are among them once
-        they are taken note of; that is not done past `most` lanes in all.
+        they are taken note of; that is not done past `most` lanes in all, except for those that are
+        `served`.
+        """
+
+    async def forget_lanes(self, most: int = 1000) -> int:
+        """Removes lanes that hold no job any more, ended ones included; answers how many.
+
+        Should a job come at the same moment, `lanes` has its lane again soon.
         """
 
     async def queues(self) -> list[QueueView]:

@@ -49,6 +49,11 @@ class Profile:
             pool = self._info.kinds[lane.kind].pool
             self.lanes.setdefault(pool, set()).add(lane.hash)
 
+    def forget(self, lane: Lane) -> None:
+        """A lane is there no more."""
+        for lanes in self.lanes.values():
+            lanes.discard(lane.hash)
+
     def want(self, lanes: Set[int], places: Sequence[Place], most: int) -> Want | None:
         """What to claim for these workers from these lanes."""
         seats = seat(places, most) if lanes else []

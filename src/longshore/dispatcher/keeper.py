@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from random import Random
 from uuid import UUID
@@ -17,8 +17,10 @@ from uuid import UUID
 from msgspec import structs
 
 from longshore.core.leases import is_lost, is_silent
+from longshore.core.placement import Profile
 from longshore.core.timing import settle_failure
 from longshore.dispatcher.attendant import Attendant
+from longshore.dispatcher.lanes import LaneLimits
 from longshore.dispatcher.losses import Loss, Losses
 from longshore.dispatcher.plain import PlainAttendant
 from longshore.dispatcher.pruner import Pruner
@@ -29,7 +31,7 @@ from longshore.dispatcher.settings import DispatcherSettings
 from longshore.dispatcher.waiters import Waiters
 from longshore.errors import StoreUnavailable
 from longshore.model.job import Claimed, Finish, JobError, Outcome, Reason
-from longshore.model.worker import DispatcherView, Seat, WorkerView
+from longshore.model.worker import DispatcherView, Lane, Seat, WorkerInfo, WorkerView
 from longshore.ports import Clock, HasEnded, Hint, Store
 from longshore.wire.dispatcher_side import Attendance, FullAttendance
 
@@ -84,6 +86,7 @@ class Keeper:
         self._beaten_at = float("-inf")
         self._lanes_full = False
         self._pruner = Pruner(store, settings)
+        self.lane_limits = LaneLimits(settings, roster)
         self._reading_back = asyncio.Lock()
         self.cancels = Alarm(clock)
         self.outcomes = Alarm(clock)
@@ -100,6 +103,7 @@ class Keeper:
             self._every(settings.expire_s, self._expire),
             self._every(settings.sweep_s, self._sweep),
             self._every(settings.prune_s, self._pruner.prune),
+            self._every(settings.prune_s, self._forget_lanes),
             self._every(settings.lease_s / 4, self._take_over, at_once=True),
             self._ringing(self._due, settings.promote_s, self._promote),
             self._ringing(self.cancels, settings.cancel_poll_s, self._heed),
@@ -184,6 +188,7 @@ class Keeper:
         asked_at = self._clock.now()
         # Workers first: what a dispatcher attends after it came back to life is not among them.
         workers = [worker for worker in await self._store.workers() if worker.alive]
+        self.lane_limits.elsewhere = _unlike(worker.info for worker in workers)
         signs: dict[UUID, Sign] = {one.id: _sign(one) for one in await self._store.dispatchers()}
         for worker in workers:
             # One that has retired, or was forgotten, cannot look after its workers any more.
@@ -266,11 +271,23 @@ class Keeper:
 
     async def look_around(self) -> None:
         """Looks at every lane, whatever the hints said, and clears up doubts."""
-        self._roster.learn(await self._store.lanes(self._settings.max_lanes))
+        self._roster.learn(await self._lanes())
         self._mind_the_lanes()
         self._roster.stir()
         self._pump.wake()
         await self._read_back()
+
+    async def _lanes(self) -> list[Lane]:
+        limits, most = self.lane_limits, self._settings.max_lanes
+        served = limits.served() if self._roster.lane_count >= most else ()
+        return await self._store.lanes(most, served)
+
+    async def _forget_lanes(self) -> None:
+        """Lanes that hold no job any more are forgotten: by the store, by this dispatcher."""
+        await self._store.forget_lanes()
+        self._roster.settle(await self._lanes())
+        self.lane_limits.settle()
+        self._mind_the_lanes()
 
     def _mind_the_lanes(self) -> None:
         """Says once that there are as many lanes as there may be."""
@@ -279,8 +296,9 @@ class Keeper:
         if self._lanes_full and not was_full:
             log.warning(
                 "different (queue, kind, target) are %d, and max_lanes is %d: jobs with "
-                "another one are refused, and those that an application enqueued by itself are "
-                "not run; put what varies into the arguments, or raise max_lanes",
+                "another one that no worker serves are refused, and those that an application "
+                "enqueued by itself wait; cancel and prune jobs that nobody serves, put what "
+                "varies into the arguments, or raise max_lanes",
                 count,
                 limit,
             )
@@ -373,6 +391,11 @@ class Keeper:
 
     def _attendance_of(self, claimed: Claimed) -> Attendance | None:
         return self._roster.of_seat(Seat(claimed.worker, claimed.session))
+
+
+def _unlike(infos: Iterable[WorkerInfo]) -> list[WorkerInfo]:
+    """Of workers that are alike, one."""
+    return list({Profile.key(info): info for info in infos}.values())
 
 
 def _sign(dispatcher: DispatcherView) -> Sign:

@@ -43,7 +43,7 @@ from longshore.errors import (
 from longshore.model.job import CancelVerdict, Ended, Job, JobFilter, JobPage, Refused, Submission
 from longshore.model.log import LogPage
 from longshore.model.retention import Pruned
-from longshore.model.worker import KindInfo, Lane, WorkerView
+from longshore.model.worker import KindInfo, WorkerView
 from longshore.ports import Clock, Link, Store
 from longshore.wire import messages as m
 from longshore.wire.codec import encode, from_client, ok, request_number
@@ -121,7 +121,7 @@ class Requests:
 
     async def _answer(self, peer: bytes, request: m.Request) -> None:
         try:
-            frames = _within_the_limit(request, ok(request.rid, await self._do(request)))
+            frames = _within_the_limit(request, ok(request.rid, await self._do(peer, request)))
         except StoreUnavailable as error:
             self._pulse.saw_outage(error)
             frames = _error(request.rid, error)
@@ -137,10 +137,10 @@ class Requests:
         # A client that is gone, or too slow to read, asks again when it is back.
         self.link.send(peer, frames)
 
-    async def _do(self, request: m.Request) -> object:
+    async def _do(self, peer: bytes, request: m.Request) -> object:
         match request:
             case m.Submit():
-                return await self._submit(request)
+                return await self._submit(peer, request)
             case m.Wait():
                 return await self._wait(request)
             case m.Show():
@@ -177,7 +177,7 @@ class Requests:
 
     # submitting
 
-    async def _submit(self, request: m.Submit) -> list[m.SubmitAnswer]:
+    async def _submit(self, peer: bytes, request: m.Submit) -> list[m.SubmitAnswer]:
         if self._pump.queued_submits + len(request.jobs) > self._settings.max_queued_submits:
             limit = self._settings.max_queued_submits
             raise Unavailable(
@@ -187,7 +187,7 @@ class Requests:
         refused = {
             job.id: error
             for job in request.jobs
-            if (error := self._fault(job, request.strict, kinds)) is not None
+            if (error := self._fault(peer, job, request.strict, kinds)) is not None
         }
         good = [job for job in request.jobs if job.id not in refused]
         answers = iter(await self._pump.submit(good) if good else [])
@@ -219,12 +219,12 @@ class Requests:
         return newest.info.kinds[kind] if newest is not None else None
 
     def _fault(
-        self, job: Submission, strict: bool, kinds: dict[str, KindInfo]
+        self, peer: bytes, job: Submission, strict: bool, kinds: dict[str, KindInfo]
     ) -> LongshoreError | None:
         try:
             check_submission(job)
             within(job.args, f"the arguments of job '{job.kind}'", self._settings.max_value_bytes)
-            self._check_lane(job)
+            self._keeper.lane_limits.check(job, peer)
             if job.kind in kinds:
                 check_arguments(job, kinds[job.kind])
             elif strict:
@@ -235,21 +235,6 @@ class Requests:
         except LongshoreError as error:
             return error
         return None
-
-    def _check_lane(self, job: Submission) -> None:
-        limit = self._limit_of(lane_of(job.queue, job.kind, job.target))
-        if limit is not None:
-            raise TooLarge(
-                f"job '{job.kind}' would need a new lane (queue '{job.queue}', target "
-                f"'{job.target}'), and there are {limit:,} already (max_lanes); "
-                "put what varies into the arguments, not into the kind or the queue"
-            )
-
-    def _limit_of(self, lane: Lane) -> int | None:
-        """How many lanes there may be, if this one would be one too many."""
-        limit = self._settings.max_lanes
-        is_full = not self._roster.knows(lane) and self._roster.lane_count >= limit
-        return limit if is_full else None
 
     # waiting
 
@@ -296,7 +281,7 @@ class Requests:
         facts = structs.replace(
             facts,
             workers=tuple(map(self._keeper.seen, facts.workers)),
-            lane_limit=self._limit_of(lane_of(job.queue, job.kind, job.target)),
+            lane_limit=self._keeper.lane_limits.limit_of(lane_of(job.queue, job.kind, job.target)),
             crew_trouble=self.crew_trouble,
         )
         return m.WhyAnswer(job.id, job.number, job.state.value, why(job, facts))

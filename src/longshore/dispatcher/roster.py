@@ -14,7 +14,7 @@ from longshore.core.intake import Seats
 from longshore.core.lanes import lane_of
 from longshore.core.placement import Place, Profile, seat
 from longshore.model.job import Submission
-from longshore.model.worker import KindInfo, Lane, Pool, Seat, Want
+from longshore.model.worker import KindInfo, Lane, Pool, Seat, Want, WorkerInfo
 from longshore.wire.dispatcher_side import Attendance
 
 ANY_NUMBER: Final = float("inf")
@@ -37,6 +37,9 @@ class Roster:
         self._by_worker: dict[UUID, Attendance] = {}
         self._profiles: dict[object, tuple[Profile, dict[UUID, Attendance]]] = {}
         self._lanes: dict[int, Lane] = {}
+        self._queues: Counter[str] = Counter()
+        self._learned: set[int] = set()
+        """The lanes that were heard of since it was last settled which there are."""
         self._hot: dict[int, float] = {}
         """The lanes that may hold jobs, and how many, as far as that is known."""
         self._heated: dict[int, int] = {}
@@ -105,6 +108,10 @@ class Roster:
             known.update(next(iter(members.values())).info.kinds)
         return known
 
+    def infos(self) -> list[WorkerInfo]:
+        """What workers say of themselves: of those that are alike, one."""
+        return [next(iter(members.values())).info for _, members in self._profiles.values()]
+
     # lanes
 
     def learn(self, lanes: Iterable[Lane]) -> None:
@@ -112,8 +119,29 @@ class Roster:
         for lane in lanes:
             if lane.hash not in self._lanes:
                 self._lanes[lane.hash] = lane
+                self._learned.add(lane.hash)
+                self._queues[lane.queue] += 1
                 for profile, _ in self._profiles.values():
                     profile.learn(lane)
+
+    def settle(self, lanes: Iterable[Lane]) -> None:
+        """These lanes exist; of the others only those that were heard of since the last time."""
+        found = {lane.hash: lane for lane in lanes}
+        for hash in self._lanes.keys() - found.keys() - self._learned:
+            self._forget(self._lanes.pop(hash))
+        self.learn(found.values())
+        self._learned = set()
+
+    def _forget(self, lane: Lane) -> None:
+        self._hot.pop(lane.hash, None)
+        self._heated.pop(lane.hash, None)
+        self._queues[lane.queue] -= 1
+        for profile, _ in self._profiles.values():
+            profile.forget(lane)
+
+    def has_queue(self, queue: str) -> bool:
+        """Whether there is a lane of this queue, as far as is known here."""
+        return self._queues[queue] > 0
 
     def knows(self, lane: Lane) -> bool:
         """Whether this lane exists already, as far as is known here."""
@@ -153,7 +181,9 @@ class Roster:
         empty = {lane for lane in taken if self._hot.get(lane, 0) <= 0}
         for want in wants:
             if sum(taken.get(lane, 0) for lane in want.lanes) < len(want.seats):
-                empty.update(lane for lane in want.lanes if self._heated[lane] <= self._asked)
+                empty.update(
+                    lane for lane in want.lanes if self._heated.get(lane, 0) <= self._asked
+                )
         for lane in empty & self._hot.keys():
             del self._hot[lane]
 

@@ -114,7 +114,10 @@ class DispatcherSettings(Struct, frozen=True, kw_only=True):
     """Jobs of plain clients that have not ended; past it plain clients are told to try again."""
 
     max_lanes: int = 10_000
-    """How many different (queue, kind, target) there may ever be."""
+    """How many different (queue, kind, target) there may be at once; more if workers serve them."""
+
+    max_client_lanes: int = 1_000
+    """How many of those that no worker serves one client may add."""
 
     max_wait_s: float = 30.0
     """The longest a dispatcher lets one waiting request wait before it answers with nothing."""

@@ -67,18 +67,31 @@ class PostgresKeeper(PostgresReads):
 
     # lanes
 
-    async def lanes(self, most: int | None = None) -> list[Lane]:
-        """Every lane that ever held a job, those that submitters brought by themselves too.
+    async def lanes(self, most: int | None = None, served: Collection[int] = ()) -> list[Lane]:
+        """Every lane that held a job and was not forgotten, those that submitters brought too.
 
-        Of the latter only so many that there are `most` in all.
+        Of the latter only so many that there are `most` in all, and those that are `served`.
         """
         began = self._clock()
         if began >= self._adopts_at:
-            await self._keep(ADOPT_LANES, _INT64.stop - 1 if most is None else most)
+            await self._keep(ADOPT_LANES, _INT64.stop - 1 if most is None else most, None)
+            if served and most is not None:
+                await self._keep(ADOPT_LANES, _INT64.stop - 1, sorted(served))
             now = self._clock()
             rest_s = min(max((now - began) * ADOPT_SHARE, ADOPT_REST_S), ADOPT_LONGEST_REST_S)
             self._adopts_at = now + rest_s
-        return await super().lanes()
+        lanes = await super().lanes()
+        self._pump.keep_lanes({lane.hash for lane in lanes})
+        return lanes
+
+    async def forget_lanes(self, most: int = 1000) -> int:
+        """Removes lanes that hold no job any more; answers how many.
+
+        Whoever does not know of it yet may store a job without its lane: the tally tells of it.
+        """
+        gone = {row["hash"] for row in await self._keep(sql.FORGET_LANES, most)}
+        self._pump.forget_lanes(gone)
+        return len(gone)
 
     # dispatchers and workers
 

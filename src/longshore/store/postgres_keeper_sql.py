@@ -228,6 +228,17 @@ FORGET: Final = f"""{RETIRE}
     AND NOT EXISTS (SELECT FROM longshore.worker WHERE dispatcher = $1 AND alive)
 """
 
+FORGET_LANES: Final = """
+DELETE FROM longshore.lane
+WHERE hash = ANY (ARRAY(
+    SELECT hash FROM longshore.lane
+    EXCEPT
+    SELECT lane FROM longshore.tally GROUP BY lane HAVING sum(delta) > 0
+    LIMIT $1
+))
+RETURNING hash
+"""
+
 LOG: Final = """
 INSERT INTO longshore.log (job, token, seq, kind, data)
 SELECT i.job, i.token, i.seq, i.kind, i.data

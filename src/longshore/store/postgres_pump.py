@@ -148,6 +148,14 @@ class Pump:
         for look, took, _, short, cost_s, _ in drawn.readings:
             self.marks.claimed(look, took, short=short, cost_s=cost_s, now=now)
 
+    def keep_lanes(self, stored: set[int]) -> None:
+        """No lanes but these are stored, as far as is known; what is said twice harms nobody."""
+        self._lanes &= stored
+
+    def forget_lanes(self, gone: set[int]) -> None:
+        """These lanes are not stored any more."""
+        self._lanes -= gone
+
     async def _claim(
         self, tx: Transaction, dispatcher: UUID, want: Want, room: int, claimed: list[Claimed]
     ) -> list[Reading]:

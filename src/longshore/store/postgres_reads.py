@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 from uuid import UUID
 
@@ -206,8 +206,8 @@ class PostgresReads:
             found |= {row["id"]: row["id"] for row in await self._read(_IDS, ids)}
         return found
 
-    async def lanes(self, most: int | None = None) -> list[Lane]:
-        """Every lane that ever held a job."""
+    async def lanes(self, most: int | None = None, served: Collection[int] = ()) -> list[Lane]:
+        """Every lane that held a job and was not forgotten."""
         return [Lane(*row) for row in await self._read(_LANES)]
 
     async def queues(self) -> list[QueueView]:

@@ -305,14 +305,16 @@ CROSS JOIN LATERAL (
     LIMIT 1
 ) AS j
 WHERE NOT EXISTS (SELECT FROM longshore.lane AS l WHERE l.hash = t.lane)
+    AND ($2::bigint[] IS NULL OR t.lane = ANY ($2))
 ORDER BY t.lane
 LIMIT greatest($1::bigint - (SELECT count(*) FROM longshore.lane), 0)
 ON CONFLICT DO NOTHING
 """
 """Lanes of which a tally tells, but that nobody has stored: their jobs came by `ENQUEUE`.
 
-So many that there are $1 in all: whoever puts what varies into a kind or a queue fills up neither
-the table nor the memory of every dispatcher.
+Of the lanes $2, or of all if that is NULL, so many that there are $1 in all: whoever puts what
+varies into a kind or a queue fills up neither the table nor the memory of every dispatcher. Also
+lanes that were forgotten at the very moment when a job of theirs came.
 """
 
 FINISH: Final = f"""

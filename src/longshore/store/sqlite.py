@@ -83,6 +83,7 @@ class SqliteStore:
         self._writer: sqlite3.Connection | None = None
         self._reader: sqlite3.Connection | None = None
         self._opened_version = 0
+        self._written_version = 0
         self._known_lanes: set[int] = set()
         self._closed = False
 
@@ -251,6 +252,17 @@ class SqliteStore:
             return 0
         return await self._write(lambda tx: pruning.forget_workers(tx, older_than_s, most))
 
+    async def forget_lanes(self, most: int = 1000) -> int:
+        """Removes lanes that hold no job any more; answers how many."""
+        if not await self._read(lambda connection, _: pruning.empty_lanes(connection, 1)):
+            return 0
+        return await self._write(lambda tx: self._forget_lanes(tx, most))
+
+    def _forget_lanes(self, tx: Transaction, most: int) -> int:
+        gone = pruning.forget_lanes(tx, most)
+        self._known_lanes.difference_update(gone)
+        return len(gone)
+
     # reading
 
     async def job(self, ref: UUID | int) -> Job | None:
@@ -282,8 +294,8 @@ class SqliteStore:
         """The ids of those of these jobs that exist."""
         return await self._read(lambda connection, _: reads.resolve(connection, refs))
 
-    async def lanes(self, most: int | None = None) -> list[Lane]:
-        """Every lane that ever held a job."""
+    async def lanes(self, most: int | None = None, served: Collection[int] = ()) -> list[Lane]:
+        """Every lane that held a job and was not forgotten."""
         return await self._read(lambda connection, _: reads.lanes(connection))
 
     async def queues(self) -> list[QueueView]:
@@ -333,6 +345,7 @@ class SqliteStore:
         with self._file.used():
             connection.execute("BEGIN IMMEDIATE")
             try:
+                self._mind_other_processes()
                 tx = Transaction(connection, micros(self._utc()), self._known_lanes)
                 answer = work(tx)
                 tx.settle()
@@ -345,6 +358,13 @@ class SqliteStore:
         self._file.check_in_place()
         self._known_lanes.update(tx.new_lanes)
         return answer
+
+    def _mind_other_processes(self) -> None:
+        """Whoever else wrote to the file may have forgotten lanes that this process has seen."""
+        version = self._data_version()
+        if version != self._written_version:
+            self._written_version = version
+            self._known_lanes.clear()
 
     async def _read(self, work: Callable[[sqlite3.Connection, int], T]) -> T:
         return await self._run(Turn.READ, lambda: self._look(work))

@@ -60,6 +60,11 @@ _COUNTS: Final = "SELECT state, sum(n) FROM tally GROUP BY state"
 _DROP_LOGS: Final = Bulk("DELETE FROM log WHERE job IN (SELECT column1 FROM {rows})", 1)
 _DROP_JOBS: Final = Bulk("DELETE FROM job WHERE number IN (SELECT column1 FROM {rows})", 1)
 
+_EMPTY_LANES: Final = """
+    SELECT hash FROM lane WHERE NOT EXISTS (
+        SELECT 1 FROM tally WHERE tally.lane = lane.hash AND tally.n > 0)
+    LIMIT ?"""
+
 _GONE_WORKERS: Final = """
     SELECT id FROM worker INDEXED BY worker_ended
     WHERE alive = 0 AND ended_at <= ? AND NOT EXISTS (
@@ -105,6 +110,20 @@ def _query(kept: Retention) -> str:
         return _ALL
     states = [state for state in _BAD_ENDS if state in kept.states]
     return _ROWS.format(which=" UNION ALL ".join(_IN_STATE.format(state=one) for one in states))
+
+
+def empty_lanes(connection: sqlite3.Connection, most: int) -> list[int]:
+    """The lanes that hold no job."""
+    return [hash for (hash,) in connection.execute(_EMPTY_LANES, (most,))]
+
+
+def forget_lanes(tx: Transaction, most: int) -> list[int]:
+    """Removes lanes that hold no job, with the counts of what they held; answers which."""
+    found = empty_lanes(tx.connection, most)
+    rows = [(hash,) for hash in found]
+    tx.connection.executemany("DELETE FROM tally WHERE lane = ?", rows)
+    tx.connection.executemany("DELETE FROM lane WHERE hash = ?", rows)
+    return found
 
 
 def gone_workers(

@@ -239,8 +239,11 @@ class FaultyStore:
     async def resolve(self, refs: Sequence[UUID | int]) -> dict[UUID | int, UUID]:
         return await self._call("resolve", lambda: self.store.resolve(refs))
 
-    async def lanes(self, most: int | None = None) -> list[Lane]:
-        return await self._call("lanes", lambda: self.store.lanes(most))
+    async def lanes(self, most: int | None = None, served: Collection[int] = ()) -> list[Lane]:
+        return await self._call("lanes", lambda: self.store.lanes(most, served))
+
+    async def forget_lanes(self, most: int = 1000) -> int:
+        return await self._call("forget_lanes", lambda: self.store.forget_lanes(most))
 
     async def queues(self) -> list[QueueView]:
         return await self._call("queues", self.store.queues)

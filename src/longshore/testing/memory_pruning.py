@@ -52,6 +52,14 @@ class MemoryPruning(MemoryReads):
             del self._workers[worker]
         return len(gone)
 
+    async def forget_lanes(self, most: int = 1000) -> int:
+        """Removes lanes that hold no job any more; answers how many."""
+        used = {row.lane.hash for row in self._jobs.values()}
+        gone = [hash for hash in self._emptied if hash not in used][:most]
+        for hash in gone:
+            del self._emptied[hash]
+        return len(gone)
+
 
 def _seen(row: JobRow, now: datetime) -> Seen:
     ended_s = None if row.ended_at is None else (now - row.ended_at).total_seconds()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from datetime import UTC, datetime
 from uuid import UUID
 
@@ -135,8 +135,8 @@ class MemoryReads:
         found = ((ref, self._find(ref)) for ref in refs)
         return {ref: row.id for ref, row in found if row is not None}
 
-    async def lanes(self, most: int | None = None) -> list[Lane]:
-        """Every lane that ever held a job."""
+    async def lanes(self, most: int | None = None, served: Collection[int] = ()) -> list[Lane]:
+        """Every lane that held a job and was not forgotten."""
         lanes = {row.lane.hash: row.lane for row in self._jobs.values()}
         return list((self._emptied | lanes).values())
 

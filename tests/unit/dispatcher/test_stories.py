@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 
 import pytest
 from msgspec import structs
@@ -458,7 +458,7 @@ def test_a_job_past_the_limit_of_lanes_says_so_and_the_log_says_it_once(
 ) -> None:
     """An application enqueued it by itself, past the dispatcher, which refuses such a job."""
 
-    async def lanes(most: int | None = None) -> list[Lane]:
+    async def lanes(most: int | None = None, served: Collection[int] = ()) -> list[Lane]:
         assert most == 1
         return [lane_of("default", "a", "")]
 
@@ -488,7 +488,7 @@ def test_jobs_past_the_limit_of_lanes_take_no_memory_when_their_time_comes(
         heated.update(some)
         heat(roster, some)
 
-    async def lanes(most: int | None = None) -> list[Lane]:
+    async def lanes(most: int | None = None, served: Collection[int] = ()) -> list[Lane]:
         return [lane_of("default", "a", "")]
 
     async def story(stage: Stage) -> None:

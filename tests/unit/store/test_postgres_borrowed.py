@@ -196,7 +196,11 @@ async def test_only_so_many_lanes_are_adopted(
         await app.enqueue_async(own, call)
     assert len(await scene.store.lanes(0)) == 1
     assert len(await scene.store.lanes(3)) == 3
-    assert len(await scene.store.lanes(3)) == 3
+    adopted = await scene.store.lanes(3)
+    assert len(adopted) == 3
+    lanes = {lane_of(f"customer-{place}", "work", "") for place in range(5)}
+    served = (lanes - set(adopted)).pop()
+    assert set(await scene.store.lanes(3, [served.hash])) == {*adopted, served}
     assert len(await scene.store.lanes()) == 6
 
 

@@ -1,0 +1,87 @@
+"""How many lanes there may be: of those that no worker serves a bounded number, of others any.
+
+A lane costs memory in every dispatcher, so there is a limit. It does not hold for kinds that a live
+worker serves: whoever fills it up with made-up names must not keep out jobs that would run. But a
+worker that takes every queue counts as serving only queues that exist, or else the queue could be
+made up as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from longshore.core.lanes import lane_of, serves
+from longshore.dispatcher.roster import Roster
+from longshore.dispatcher.settings import DispatcherSettings
+from longshore.errors import TooLarge
+from longshore.model.job import ANY_TARGET, DEFAULT_QUEUE, Submission
+from longshore.model.worker import Lane, WorkerInfo
+
+_ADVICE: Final = "put what varies into the arguments, not into the kind or the queue"
+
+
+class LaneLimits:
+    """Says which submits would need a lane too many; `elsewhere` are other dispatchers' workers."""
+
+    def __init__(self, settings: DispatcherSettings, roster: Roster) -> None:
+        self.elsewhere: Sequence[WorkerInfo] = ()
+        self._settings = settings
+        self._roster = roster
+        self._brought: dict[bytes, set[Lane]] = {}
+
+    def check(self, job: Submission, peer: bytes) -> None:
+        """Raises `TooLarge` if this client's job would need a lane past a limit."""
+        lane = lane_of(job.queue, job.kind, job.target)
+        if self._roster.knows(lane):
+            return
+        most, limit = self.limit_of(lane), self._settings.max_client_lanes
+        brought = self._brought.setdefault(peer, set())
+        if most is not None:
+            raise _too_many(lane, f"there are {most:,} already (max_lanes)")
+        if len(brought) < limit:
+            brought.add(lane)
+        elif lane not in brought and not self._is_served(lane):
+            raise _too_many(lane, f"this client has added {limit:,} of those (max_client_lanes)")
+
+    def limit_of(self, lane: Lane) -> int | None:
+        """How many lanes there may be, if this one would be one too many."""
+        limit = self._settings.max_lanes
+        is_full = not self._roster.knows(lane) and self._roster.lane_count >= limit
+        return limit if is_full and not self._is_served(lane) else None
+
+    def served(self) -> set[int]:
+        """The lanes that live workers serve, of the queues that they name or of the usual one."""
+        return {
+            lane_of(queue, kind, target).hash
+            for worker in (*self._roster.infos(), *self.elsewhere)
+            for queue in worker.queues or (DEFAULT_QUEUE,)
+            for kind in worker.kinds
+            for target in {ANY_TARGET, worker.target}
+        }
+
+    def settle(self) -> None:
+        """Clients are not charged with lanes that are forgotten, or served by now."""
+        for peer, brought in list(self._brought.items()):
+            left = {lane for lane in brought if self._is_charged(lane)}
+            if left:
+                self._brought[peer] = left
+            else:
+                del self._brought[peer]
+
+    def _is_charged(self, lane: Lane) -> bool:
+        return self._roster.knows(lane) and not self._is_served(lane)
+
+    def _is_served(self, lane: Lane) -> bool:
+        exists = lane.queue == DEFAULT_QUEUE or self._roster.has_queue(lane.queue)
+        return any(
+            (exists or worker.queues) and serves(worker, lane)
+            for worker in (*self._roster.infos(), *self.elsewhere)
+        )
+
+
+def _too_many(lane: Lane, why: str) -> TooLarge:
+    return TooLarge(
+        f"job '{lane.kind}' would need a new lane (queue '{lane.queue}', target '{lane.target}') "
+        f"that no live worker serves, and {why}; {_ADVICE}"
+    )
