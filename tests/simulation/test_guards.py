@@ -8,20 +8,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
+from random import Random
 from uuid import UUID
 
 import pytest
+from msgspec import structs
 
 from longshore.core.lifecycle import OWNED
-from longshore.model.job import Claimed, Finish, Finished, JobState, Verdict
+from longshore.dispatcher.pulse import Pulse
+from longshore.model.job import Claimed, Finish, Finished, JobState, Submission, Verdict
 from longshore.model.worker import Seat, Want
 from longshore.ports import Batch, Pumped
 from longshore.testing.memory import MemoryStore
 from longshore.testing.memory_rows import JobRow
-from longshore.testing.simulation.faults import Theme
+from longshore.testing.simulation.bodies import Behaviour
+from longshore.testing.simulation.faults import Late, Outage, Theme
 from longshore.testing.simulation.promises import BrokenPromise, Promise
 from longshore.testing.simulation.run import simulate
-from longshore.testing.simulation.scenario import make_scenario
+from longshore.testing.simulation.scenario import (
+    JobPlan,
+    Scenario,
+    WorkerPlan,
+    job_id,
+    make_scenario,
+)
 from longshore.wire import messages as m
 from longshore.wire.worker_side import Event, WorkerSession
 
@@ -30,10 +40,11 @@ def hunt(
     most: int,
     make_store: Callable[[Callable[[], datetime]], MemoryStore] = MemoryStore,
     theme: Theme | None = None,
+    make: Callable[[int, Theme | None], Scenario] = make_scenario,
 ) -> BrokenPromise:
     """The first promise that is broken by one of so many seeds."""
     for seed in range(1, most + 1):
-        broken = simulate(make_scenario(seed, theme), make_store).broken
+        broken = simulate(make(seed, theme), make_store).broken
         if broken is not None:
             return broken
     raise AssertionError(f"{most} seeds did not notice")
@@ -108,6 +119,43 @@ def test_a_lease_that_counts_from_the_answer_outlives_the_workers_right(
 
     monkeypatch.setattr(WorkerSession, "_ponged", from_the_answer)
     assert hunt(100, theme=Theme.DROWNING).promise is Promise.SELF_STOP
+
+
+def belated(seed: int, theme: Theme | None = None) -> Scenario:
+    """A dispatcher is answered late, then not at all, while its worker has a job that goes on."""
+    scenario = make_scenario(seed, theme or Theme.BELATED)
+    job = Submission(job_id(Random(seed), 0, 1.0), "work", b"\x80")
+    patient = JobPlan("c1", 1.0, job, Behaviour(takes_s=60.0, stubborn=True), None, 0, False)
+    return structs.replace(
+        scenario,
+        dispatchers=("d1", "d2"),
+        workers=tuple(WorkerPlan(f"w{n}", 1, 1, ("work",), (f"d{n}",)) for n in (1, 2)),
+        plain_workers=(),
+        clients=("c1",),
+        jobs=(patient,),
+        faults=(Late(20.0, "d1", 9.3, 1.6), Outage(21.6, ("d1",), 5.0, 40.0)),
+        storm_s=65.0,
+        store_delay_s=(0.0002, 0.002),
+    )
+
+
+def test_a_dispatcher_that_is_answered_late_keeps_every_promise() -> None:
+    """G6, without anything taken away."""
+    for seed in range(1, 11):
+        assert simulate(belated(seed)).broken is None
+
+
+def test_a_dispatchers_lease_that_counts_from_the_answer_lets_workers_run_too_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """G6."""
+    renewed = Pulse.renewed
+
+    def from_the_answer(self: Pulse, sent_at: float) -> None:
+        renewed(self, self._clock.now())
+
+    monkeypatch.setattr(Pulse, "renewed", from_the_answer)
+    assert hunt(40, make=belated).promise is Promise.SELF_STOP
 
 
 def test_a_worker_that_forgets_what_it_had_runs_an_attempt_twice(

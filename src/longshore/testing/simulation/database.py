@@ -52,6 +52,8 @@ class Weather(Struct):
     lost_hints: float = 0.0
     away: dict[str, float] = {}
     """Nodes that do not reach the database, and how long it takes them to find that out."""
+    late: dict[str, float] = {}
+    """Nodes that are answered late, and by how much."""
 
 
 class Database:
@@ -110,7 +112,8 @@ class Database:
         if lost:
             self._fail(request, f"the answer to {request.verb} was lost", 0.0)
         else:
-            self._later(request.succeed, answer)
+            late_s = self.weather.late.get(request.process.node, 0.0)
+            self._later(request.succeed, answer, after_s=late_s)
 
     def _commit(self, request: _Request[Any]) -> object:
         answer: object = at_once(request.call())

@@ -26,6 +26,7 @@ class Theme(StrEnum):
     FREEZING = "everybody freezes now and then"
     UNSURE = "the store is slow, and its answers get lost"
     LEAKING = "ends of attempts get lost between two processes that go on talking"
+    BELATED = "the store answers a dispatcher late, and then not at all"
 
 
 class Kill(Struct, frozen=True):
@@ -126,7 +127,16 @@ class Sluggish(Struct, frozen=True):
     for_s: float
 
 
-Fault = Kill | Freeze | Leave | Cut | Reset | Slow | Full | Leak | Outage | Flaky | Sluggish
+class Late(Struct, frozen=True):
+    """What a dispatcher asks of the database is done at once, and answered `late_s` after that."""
+
+    at: float
+    node: str
+    late_s: float
+    for_s: float
+
+
+Fault = Kill | Freeze | Leave | Cut | Reset | Slow | Full | Leak | Outage | Flaky | Sluggish | Late
 Kind = Callable[[float], Fault | list[Fault]]
 
 
@@ -146,6 +156,7 @@ class Fate:
         self._random = random
         self._nodes = nodes
         self._storm_s = storm_s
+        self._belated_until = 0.0
         self._victims = (
             random.choice(nodes.dispatchers),
             random.choice((*nodes.workers, *nodes.workers, *nodes.clients)),
@@ -200,6 +211,8 @@ class Fate:
                 return [self._flaky, self._flaky, self._sluggish]
             case Theme.LEAKING:
                 return [self._leak]
+            case Theme.BELATED:
+                return [self._belate]
 
     def _span_s(self) -> float:
         """A while: a blink, a few seconds, or longer than every lease."""
@@ -287,6 +300,24 @@ class Fate:
         return [
             Slow(at, (outer, inner), 3 * late_s, late_s, for_s),
             Full(at, (inner, outer), self._random.choice((0.2, 0.5)), for_s),
+        ]
+
+    def _belate(self, at: float) -> list[Fault]:
+        """A renewal is answered late, no other reaches the store, and its workers find nobody else.
+
+        A dispatcher takes no longer than 1.5 s to ask for one.
+        """
+        if at < self._belated_until:
+            return []
+        self._belated_until = at + 45.0
+        node = self._random.choice(self._nodes.dispatchers)
+        others = [one for one in self._nodes.dispatchers if one != node]
+        ways = {(worker, other) for worker in self._nodes.workers for other in others}
+        cut = frozenset(ways | {(there, here) for here, there in ways})
+        return [
+            Late(at, node, self._random.uniform(9.0, 9.5), 1.6),
+            Outage(at + 1.6, (node,), 5.0, 30.0),
+            Cut(at, cut, False, 30.0),
         ]
 
     def _full(self, at: float) -> Fault:

@@ -61,7 +61,7 @@ class Nemesis:
                 self._trouble(0.0, lambda: self._grounds.network.reset(ways), _nothing)
             case f.Slow() | f.Full() | f.Leak():
                 self._worsen(fault)
-            case f.Outage() | f.Flaky() | f.Sluggish():
+            case f.Outage() | f.Flaky() | f.Sluggish() | f.Late():
                 self._disturb(fault)
             case _:
                 assert_never(fault)
@@ -165,7 +165,7 @@ class Nemesis:
 
     # the database
 
-    def _disturb(self, fault: f.Outage | f.Flaky | f.Sluggish) -> None:
+    def _disturb(self, fault: f.Outage | f.Flaky | f.Sluggish | f.Late) -> None:
         weather = self._grounds.database.weather
         match fault:
             case f.Outage(_, nodes, patience_s):
@@ -177,6 +177,9 @@ class Nemesis:
             case f.Sluggish(_, delay_s):
                 self._say(f"the store takes up to {delay_s[1]:g} s each way")
                 weather.delay_s = delay_s
+            case f.Late(_, node, late_s):
+                self._say(f"the store answers {node} {late_s:g} s late")
+                weather.late[node] = late_s
 
         def mend() -> None:
             self._say("the store is as before")
@@ -185,6 +188,8 @@ class Nemesis:
                     weather.away.pop(node, None)
             elif isinstance(fault, f.Flaky):
                 weather.flaky = 0.0
+            elif isinstance(fault, f.Late):
+                weather.late.pop(fault.node, None)
             else:
                 weather.delay_s = self._store_delay_s
 

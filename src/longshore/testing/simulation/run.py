@@ -107,7 +107,7 @@ class Simulation:
 
     def _make_grounds(self) -> Grounds:
         scenario, loop = self._scenario, self._loop
-        weather = Weather(scenario.store_delay_s, lost_hints=scenario.lost_hints, away={})
+        weather = Weather(scenario.store_delay_s, lost_hints=scenario.lost_hints, away={}, late={})
         store_random = self._random("database")
         database = Database(self._store, loop, store_random, weather, self._committed)
         delay_s = scenario.network_delay_s

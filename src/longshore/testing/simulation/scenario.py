@@ -142,7 +142,7 @@ def _jobs(
 ) -> tuple[JobPlan, ...]:
     times = sorted(random.uniform(0.0, storm_s) for _ in range(random.randint(3, MOST_JOBS)))
     long_s = random.choice((0.5, 5.0, 30.0))
-    if theme in (Theme.DROWNING, Theme.DISPATCHERS_DIE):
+    if theme in (Theme.DROWNING, Theme.DISPATCHERS_DIE, Theme.BELATED):
         times, long_s = times[:15], 60.0
     return tuple(
         _plain_job(random, index, at, random.choice(clients), long_s)
