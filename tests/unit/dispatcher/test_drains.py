@@ -154,6 +154,22 @@ def test_what_workers_say_of_their_machines_is_written_down_now_and_then() -> No
     tell(story)
 
 
+def test_a_worker_that_fell_silent_is_not_said_to_have_been_seen() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.dispatcher(heartbeat_s=2.0)
+        worker = await stage.worker()
+        await stage.until(lambda: stage.clock.now() > 5.0)
+        await worker.die()
+        died_at = stage.clock.utc()
+        await stage.until(lambda: stage.clock.now() > 15.0)
+        [view] = await stage.model.workers()
+        assert view.alive
+        assert view.seen_at is not None
+        assert (view.seen_at - died_at).total_seconds() <= 2.0
+
+    tell(story)
+
+
 def test_a_heartbeat_that_could_not_be_written_harms_nobody() -> None:
     async def story(stage: Stage) -> None:
         dispatcher = await stage.dispatcher(heartbeat_s=1.0)

@@ -19,6 +19,19 @@ from .test_rare_orders import alive as alive_ids
 from .test_stories import tell
 
 
+class Patient:
+    """A worker, played by hand, that says READY once and waits."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.heard: list[bytes] = []
+        """The verbs of what it was told."""
+        link = stage.network.connect("d1/workers", self._receive)
+        link.send(b"", encode(m.Ready(v=m.PROTOCOL_VERSION, worker=new_id())))
+
+    def _receive(self, arrived: list[tuple[bytes, list[bytes]]]) -> None:
+        self.heard += [frames[1] for _, frames in arrived]
+
+
 class HeldAndLate(HeldStore, LateStore):
     """Calls of one verb wait on their way, and answers to others come late."""
 
@@ -94,6 +107,39 @@ def test_of_two_attends_of_one_worker_answered_in_reverse_the_newer_session_coun
     tell(story)
 
 
+@pytest.mark.parametrize(("late_s", "told"), [(7.4, [b"WELCOME"]), (7.6, [])])
+def test_a_worker_that_waited_for_half_a_lease_is_not_welcomed_any_more(
+    late_s: float, told: list[bytes]
+) -> None:
+    """It is elsewhere by then, or asks again."""
+
+    async def story(stage: Stage) -> None:
+        late = late_store(stage)
+        await stage.dispatcher()
+        late.delay("attend", late_s)
+        worker = Patient(stage)
+        await pass_time(stage, 8.0)
+        assert worker.heard == told
+
+    tell(story)
+
+
+def test_a_dispatcher_whose_lease_ended_while_it_attended_a_worker_does_not_welcome_it() -> None:
+    """G6: a WELCOME is a lease."""
+
+    async def story(stage: Stage) -> None:
+        late = late_store(stage)
+        await stage.dispatcher()
+        late.delay("attend", 6.0)
+        worker = Patient(stage)
+        late.plan = lambda verb: Fault.BEFORE if verb == "renew" else None
+        await pass_time(stage, 7.0)
+        assert len(alive(stage)) == 1
+        assert worker.heard == []
+
+    tell(story)
+
+
 def test_a_renewal_that_took_longer_than_others_wait_counts_as_a_silence() -> None:
     """Its plain workers have no lease of their own: each must be attended anew to get a job."""
 
@@ -144,8 +190,7 @@ def test_a_worker_is_missed_from_when_it_was_read_not_from_when_that_was_asked_f
         looking = asyncio.create_task(dispatcher._keeper._take_over())
         await pass_time(stage, 14.0)
         slow.delay("attend", 7.0)
-        patient = stage.network.connect("d1/workers", lambda _: None)
-        patient.send(b"", encode(m.Ready(v=m.PROTOCOL_VERSION, worker=new_id())))
+        Patient(stage)
         await stage.until(lambda: bool(stage.model._workers))
         slow.let_go.set()
         await looking

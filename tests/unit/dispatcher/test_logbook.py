@@ -60,6 +60,23 @@ def test_an_end_waits_until_its_log_is_written_even_through_an_outage() -> None:
     run_virtually(story())
 
 
+def test_a_book_is_closed_though_the_store_is_away() -> None:
+    """Whoever waits for what was not written is not acknowledged, and says it to another."""
+
+    async def story() -> None:
+        shelf, ends = Shelf(), list[int]()
+        book = Logbook(cast(Store, shelf), lambda error: None)
+        shelf.outages = 1000
+        shelf.open.set()
+        book.add(said(1, 1, 2))
+        book.after(1, lambda: ends.append(1))
+        async with asyncio.timeout(60.0):
+            await book.close()
+        assert (shelf.kept, ends) == ([], [])
+
+    run_virtually(story())
+
+
 def test_bytes_are_bounded_too() -> None:
     async def story() -> None:
         shelf = Shelf()

@@ -9,7 +9,7 @@ import pytest
 from msgspec import structs
 
 from longshore.dispatcher.settings import DispatcherSettings
-from longshore.model.job import JobState, Options, RetryPolicy, Submission
+from longshore.model.job import JobError, JobState, Options, Reason, RetryPolicy, Submission
 from longshore.testing.builders import a_job
 from longshore.wire import messages as m
 
@@ -40,6 +40,24 @@ def test_a_retry_begins_when_its_backoff_is_over() -> None:
         await started_after(stage, worker.jobs, 1)
         worker.jobs.fail()
         assert await started_after(stage, worker.jobs, 2) == pytest.approx(5.0, abs=0.1)
+
+    tell(story)
+
+
+def test_a_retry_that_said_when_begins_then() -> None:
+    """Not after the backoff of its policy."""
+
+    async def story(stage: Stage) -> None:
+        stage.settings = RARELY
+        await stage.dispatcher()
+        worker = await stage.worker()
+        await stage.client().submit(with_backoff(30.0))
+        await started_after(stage, worker.jobs, 1)
+        [(id, token)] = worker.jobs.running
+        error = JobError(Reason.RAISED, "later", "longshore.Retry")
+        failed = m.Report(id, token, m.ReportKind.FAILED, error=error, retry_after_s=7.0)
+        worker.jobs.end(failed)
+        assert await started_after(stage, worker.jobs, 2) == pytest.approx(7.0, abs=0.1)
 
     tell(story)
 

@@ -8,7 +8,7 @@ from longshore.core.intake import Seats
 from longshore.core.lanes import lane_of
 from longshore.dispatcher.roster import Plan, Roster
 from longshore.model.job import Submission
-from longshore.model.worker import Attended, KindInfo, Lane, WorkerInfo
+from longshore.model.worker import Attended, KindInfo, Lane, Seat, WorkerInfo
 from longshore.testing.builders import a_job, new_id
 from longshore.wire.dispatcher_side import FullAttendance
 
@@ -48,6 +48,30 @@ def test_what_could_not_be_taken_yet_is_asked_for_again() -> None:
     roster.cool(roster.wants(1000), {FETCH.hash: 2})
     roster.cool(roster.wants(1000), {FETCH.hash: 2})
     assert asked(roster) == []
+
+
+def test_a_worker_of_which_it_is_not_known_what_it_has_is_given_nothing() -> None:
+    """It may be full already."""
+    roster = a_roster(FETCH)
+    [attendance] = roster
+    seats = [Seat(attendance.info.id, attendance.session)]
+    roster.heat([FETCH.hash])
+    roster.doubt(seats)
+    assert asked(roster) == []
+    assert roster.plan([a_job(kind="fetch")], 1000).seats == [None]
+    roster.trust(seats)
+    assert asked(roster) == [100]
+
+
+def test_a_connection_that_another_worker_has_by_now_stays_with_that_one() -> None:
+    roster = a_roster(FETCH)
+    [before] = roster
+    info = WorkerInfo(id=new_id(), kinds={"fetch": KindInfo()})
+    now = FullAttendance(before.peer, info, Attended(1), 0.0, draining=False)
+    roster.add(now)
+    roster.remove(before)
+    assert roster.of_peer(before.peer) is now
+    assert list(roster) == [now]
 
 
 def test_a_lane_of_which_nothing_is_known_is_asked_for_all_there_is_room_for() -> None:

@@ -202,6 +202,9 @@ def test_a_job_of_a_worker_that_came_back_as_another_pays_nothing_and_nobody_is_
         say_gone(dispatcher)
         await stage.until(lambda: len(worker.jobs.started) == 2)
         assert await crashes_so_far(stage, job) == 0
+        before = worker_id(worker)
+        await pass_time(stage, 10.0)
+        assert (worker_id(worker), worker.worker._session.session) == (before, 2)
         worker.jobs.succeed()
         [ended] = await stage.client().wait(job)
         assert ended.state is JobState.SUCCEEDED

@@ -34,6 +34,22 @@ def test_a_worker_of_an_app_without_jobs_says_so(
     assert len(told) == warnings, lines
 
 
+def test_a_worker_whose_result_came_too_late_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    async def story() -> None:
+        async with Stage() as stage:
+            await stage.dispatcher()
+            worker, client = await stage.worker(), stage.client()
+            worker.jobs.stubborn = True
+            job = a_job(timeout_s=5.0)
+            await client.submit(job)
+            await client.wait(job)
+            worker.jobs.succeed()
+            await stage.until(lambda: worker.worker._session.settled)
+            assert f"the result of job {job.id} (token 1) was refused: stale" in caplog.text
+
+    run_virtually(story())
+
+
 @pytest.mark.parametrize(("count", "said"), [(1, "1 running job has"), (2, "2 running jobs have")])
 def test_a_worker_that_drains_says_for_how_many_jobs_it_waits(
     count: int, said: str, caplog: pytest.LogCaptureFixture
