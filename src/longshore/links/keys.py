@@ -138,7 +138,7 @@ class KeyRing:
         self._own = own
         self._now = now
         self._on_fault = on_fault
-        self._stamp: list[tuple[str, int, int]] | None = None
+        self._texts: list[tuple[Path, bytes]] | None = None
         self._keys: frozenset[str] = frozenset()
         self._looked_at = float("-inf")
 
@@ -149,9 +149,10 @@ class KeyRing:
         return key == self._own or key in self._keys
 
     def _look(self) -> None:
-        stamp = [_stamp(path) for path in self._files()]
-        if stamp != self._stamp:
-            self._stamp = stamp
+        # What is written there, not when: a file may be rewritten in place, with its old time.
+        texts = [(path, _text(path)) for path in self._files()]
+        if texts != self._texts:
+            self._texts = texts
             self._keys = frozenset(self._read())
 
     def _files(self) -> Iterator[Path]:
@@ -169,9 +170,8 @@ class KeyRing:
                 self._on_fault(str(error))
 
 
-def _stamp(path: Path) -> tuple[str, int, int]:
+def _text(path: Path) -> bytes:
     try:
-        found = path.stat()
-    except OSError:
-        return str(path), 0, 0
-    return str(path), found.st_mtime_ns, found.st_ino
+        return path.read_bytes()
+    except OSError as error:
+        return repr(error).encode()

@@ -121,6 +121,19 @@ def test_a_ring_follows_a_file_that_is_replaced(tmp_path: Path) -> None:
     assert new in keys
 
 
+def test_a_file_that_is_rewritten_in_place_counts_even_with_its_old_time(tmp_path: Path) -> None:
+    public, _ = make_pair(tmp_path / "x", "a")
+    other, _ = make_pair(tmp_path / "x", "b")
+    keys, old, new = ring(public), read_keys(public).public, read_keys(other).public
+    assert old in keys
+    before = public.stat()
+    public.write_text(other.read_text())
+    os.utime(public, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert public.stat().st_ino == before.st_ino
+    assert old not in keys
+    assert new in keys
+
+
 def test_what_is_not_a_public_key_file_lets_nobody_in_and_is_told_once(tmp_path: Path) -> None:
     _, secret = make_pair(tmp_path, "a")
     (tmp_path / "a.public.toml").write_text("junk")
