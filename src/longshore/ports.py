@@ -304,6 +304,12 @@ class Link(Protocol):
     def send(self, peer: bytes, frames: Sequence[bytes]) -> bool:
         """Hands a message to a peer; False if there is no such peer or no room."""
 
+    def key_of(self, peer: bytes) -> str:
+        """The key that opened the connection of a peer whose message is being delivered.
+
+        Empty where no keys are asked for.
+        """
+
     def close(self) -> None:
         """Lets go of the socket at once; what was not sent is dropped."""
 

@@ -43,6 +43,7 @@ from longshore.executors.child import ChildExecutor
 from longshore.executors.coroutine import CoroutineExecutor
 from longshore.executors.scratch import room
 from longshore.links.curve import Gate, serving
+from longshore.links.descriptors import raise_limit
 from longshore.links.hook import LostHook
 from longshore.links.keys import KeyRing
 from longshore.links.zeromq import Dealer, Router, Secure
@@ -178,6 +179,7 @@ async def run_dispatcher(config: Config, announce: Announce) -> None:
 async def _dispatching(config: Config) -> AsyncIterator[Dispatching]:
     _refuse_exposure(config)
     await _make_new_file(config)
+    raise_limit()
     async with _hook(config) as on_lost, _open(_store(config)) as store:
         with _sockets() as sockets:
             dispatcher = Dispatcher(
@@ -232,7 +234,14 @@ async def _serving(
 
     def listen(address: str, on_messages: OnMessages) -> Link:
         secure = guarded(next(domains))
-        router = Router(sockets, address, on_messages, config.zeromq_heartbeat_s, secure)
+        router = Router(
+            sockets,
+            address,
+            on_messages,
+            config.zeromq_heartbeat_s,
+            secure,
+            config.dispatcher.max_unsent_bytes,
+        )
         addresses.append(router.address)
         return router
 
@@ -295,6 +304,7 @@ def _refuse_exposure(config: Config) -> None:
 async def run_worker(config: Config, announce: Announce) -> None:
     """Runs a worker until it is told to stop, or a dispatcher tells it to leave."""
     joined: list[Ready] = []
+    raise_limit()
 
     def on_joined() -> None:
         if not joined:

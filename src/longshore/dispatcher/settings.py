@@ -107,6 +107,9 @@ class DispatcherSettings(Struct, frozen=True, kw_only=True):
     max_value_bytes: int = 1024 * 1024
     """The largest arguments or result of a job."""
 
+    max_unsent_bytes: int = 64 * 1024 * 1024
+    """What is held for a peer that does not read; past it, answers to it are dropped."""
+
     max_queued_submits: int = 200_000
     """Submits that wait for the store; past it clients are told to try again."""
 

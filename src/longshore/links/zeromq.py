@@ -4,31 +4,52 @@ pyzmq's own asyncio sockets make a future per message, which costs more than the
 socket's descriptor is watched, and when it says that something happened all messages there are are
 taken and handed over as one list. The descriptor is edge-triggered: after every receive and every
 send what is left must be asked for again, which `_later` does, once per turn of the loop.
+
+Identities. A listening socket names each peer: by what the peer says in its handshake, or else by a
+zero byte and a counter. A peer that named itself must be able to come back while the router still
+holds its old connection, so a name is handed over to whoever gives it last. But libzmq lets a peer
+give any name: one that the counter made, so that its owner goes deaf, or the one that the counter
+makes next, and two peers of one name abort the process. And it starts the counter at the same value
+in every process. So here it starts where nobody can guess, and no automatic name is ever shown.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import errno
+import logging
+import secrets
 from collections.abc import Callable, Sequence
 
 import zmq
 
+from longshore.core.seldom import Seldom
 from longshore.errors import AddressInUse, ConfigError
+from longshore.links import descriptors
+from longshore.links.door import Door, bind
+from longshore.links.unsent import MARK_BYTES, Account, Unsent
 from longshore.ports import OnMessages
 from longshore.wire.portions import MAX_MESSAGE_BYTES
+
+log = logging.getLogger("longshore.links")
 
 MAX_DRAIN = 2_000
 SEND_QUEUE = 10_000
 MISSED_BEATS = 3
 MOST_TTL_MS = 6_553_500
 MOST_BEAT_MS = (2**31 - 1) // MISSED_BEATS
+MAX_UNSENT_BYTES = 64 * 1024 * 1024
+HANDSHAKE_MS = 5_000
+LOOK_S = 0.5
+"""How often a listening socket looks whether there are descriptors for more connections."""
 
 # As plain numbers: pyzmq's own are flags, and to combine two of those takes longer than to send.
 _EVENTS = zmq.EVENTS
 _POLLIN = int(zmq.POLLIN)
 _AT_ONCE = int(zmq.DONTWAIT)
 _AND_MORE = int(zmq.SNDMORE) | _AT_ONCE
+USER_ID = "User-Id"
 
 Secure = Callable[[zmq.Socket[bytes]], None]
 """Sets up a socket's security before it binds or connects."""
@@ -45,6 +66,8 @@ class Socket:
         self._socket.set(zmq.SNDHWM, SEND_QUEUE)
         self._socket.set(zmq.RCVHWM, SEND_QUEUE)
         self._pending: asyncio.Handle | None = None
+        self._routed: dict[bytes, zmq.Frame] | None = None
+        """Who sent what is being delivered, as a frame that knows its key, where keys are asked."""
         self._closed = False
 
     def _watch(self) -> None:
@@ -76,6 +99,8 @@ class Socket:
         # A frame knows whether more follow; to ask the socket takes longer than to receive one.
         frame = self._socket.recv(_AT_ONCE, copy=False)
         frames = [frame.bytes]
+        if self._routed is not None:
+            self._routed[frames[0]] = frame
         while frame.more:
             frame = self._socket.recv(_AT_ONCE, copy=False)
             frames.append(frame.bytes)
@@ -84,20 +109,31 @@ class Socket:
     def _deliver(self, arrived: list[list[bytes]]) -> None:
         raise AssertionError("a link says how it delivers")
 
-    def _send(self, frames: Sequence[bytes]) -> bool:
+    def _send(
+        self, frames: Sequence[bytes], trackers: list[zmq.MessageTracker] | None = None
+    ) -> bool:
+        """Sends a message; its tracker is added to the list, if one is given."""
         if self._closed:
             return False
         try:
             for frame in frames[:-1]:
                 self._socket.send(frame, _AND_MORE)
-            self._socket.send(frames[-1], _AT_ONCE)
+            if trackers is None:
+                self._socket.send(frames[-1], _AT_ONCE)
+            else:
+                trackers.append(self._socket.send(frames[-1], _AT_ONCE, copy=False, track=True))
         except zmq.ZMQError as error:
-            if error.errno in (errno.EAGAIN, errno.EHOSTUNREACH):
-                return False
-            raise
+            if error.errno == errno.EHOSTUNREACH:
+                self._unreachable(frames[0])
+            elif error.errno != errno.EAGAIN:
+                raise
+            return False
         finally:
             self._later()
         return True
+
+    def _unreachable(self, peer: bytes) -> None:
+        """There is no such peer (any more)."""
 
     def close(self) -> None:
         """Lets go of the socket at once; what was not sent is dropped."""
@@ -116,6 +152,9 @@ class Router(Socket):
     ZeroMQ itself beats every `heartbeat_s` (0: never), in threads of its own on both sides: a peer
     that is busy answers, and one whose machine is gone or whose process is stopped has its
     connection closed after three beats without an answer. Then its identity is nobody's.
+
+    For a peer that does not read, at most `max_unsent_bytes` are held. While `are_short` says that
+    descriptors are running out nobody new comes in; whoever is connected stays so.
     """
 
     def __init__(
@@ -125,16 +164,26 @@ class Router(Socket):
         on_messages: OnMessages,
         heartbeat_s: float = 0.0,
         secure: Secure | None = None,
+        max_unsent_bytes: int = MAX_UNSENT_BYTES,
+        are_short: Callable[[], bool] = descriptors.are_short,
     ) -> None:
+        _start_anywhere()
         super().__init__(zmq.ROUTER, context)
         self._on_messages = on_messages
+        self._are_short = are_short
+        self._unsent = Unsent(max_unsent_bytes, self._loop.time)
+        self._unread, self._short = Seldom(), Seldom()
+        self._routed = None if secure is None else {}
+        self._socket.copy_threshold = 0
         self._socket.set(zmq.ROUTER_MANDATORY, 1)
         self._socket.set(zmq.ROUTER_HANDOVER, 1)
+        self._socket.set(zmq.HANDSHAKE_IVL, HANDSHAKE_MS)
         self._beat(min(round(heartbeat_s * 1000), MOST_BEAT_MS))
         if secure is not None:
             secure(self._socket)
-        self._bind(address)
+        self._door = self._bind(address)
         self.address: str = self._socket.get_string(zmq.LAST_ENDPOINT)
+        self._looking = self._loop.call_later(LOOK_S, self._look)
         self._watch()
 
     def _beat(self, every_ms: int) -> None:
@@ -143,9 +192,9 @@ class Router(Socket):
         self._socket.set(zmq.HEARTBEAT_TIMEOUT, silence_ms)
         self._socket.set(zmq.HEARTBEAT_TTL, min(silence_ms, MOST_TTL_MS))
 
-    def _bind(self, address: str) -> None:
+    def _bind(self, address: str) -> Door:
         try:
-            self._socket.bind(address)
+            return bind(self._socket, address)
         except zmq.ZMQError as error:
             self._socket.close()
             if error.errno == errno.EADDRINUSE:
@@ -154,12 +203,88 @@ class Router(Socket):
                 ) from None
             raise ConfigError(f"cannot listen on {address}: {error}") from None
 
+    # listening, as long as there are descriptors
+
+    def _look(self) -> None:
+        self._looking = self._loop.call_later(LOOK_S, self._look)
+        if self._are_short():
+            self._pause()
+        elif not self._door.is_open:
+            self._resume()
+
+    def _pause(self) -> None:
+        if self._short.count(self._loop.time()):
+            log.warning(
+                "nearly all of the %s file descriptors are in use: %s takes no new connections "
+                "until some are closed; raise the limit (ulimit -n, or LimitNOFILE= in systemd)",
+                descriptors.limit(),
+                self.address,
+            )
+        if self._door.is_open:
+            self._door.shut()
+
+    def _resume(self) -> None:
+        self._door.open()
+        log.info("%s takes new connections again", self.address)
+
+    # receiving
+
     def _deliver(self, arrived: list[list[bytes]]) -> None:
         self._on_messages([(frames[0], frames[1:]) for frames in arrived])
+        if self._routed is not None:
+            self._routed.clear()
+
+    def key_of(self, peer: bytes) -> str:
+        """The key that opened the connection of a peer whose message is being delivered."""
+        return str(self._routed[peer].get(USER_ID)) if self._routed is not None else ""
+
+    # sending
 
     def send(self, peer: bytes, frames: Sequence[bytes]) -> bool:
         """Hands a message to a peer; False if there is no such peer or no room."""
-        return self._send([peer, *frames])
+        account = self._unsent.of(peer)
+        size = sum(map(len, frames))
+        if (account.marks or size >= MARK_BYTES) and not self._unsent.admits(account, size):
+            self._tell_of_unread(peer)
+            return False
+        account.fresh += size
+        if account.fresh < MARK_BYTES:
+            return self._send([peer, *frames])
+        return self._send_marked(account, [peer, *frames])
+
+    def _send_marked(self, account: Account, frames: Sequence[bytes]) -> bool:
+        trackers: list[zmq.MessageTracker] = []
+        sent = self._send(frames, trackers)
+        for tracker in trackers:
+            self._unsent.mark(account, tracker)
+        return sent
+
+    def _unreachable(self, peer: bytes) -> None:
+        self._unsent.forget(peer)
+
+    def _tell_of_unread(self, peer: bytes) -> None:
+        count = self._unread.count(self._loop.time())
+        if count:
+            log.warning(
+                "%d messages were dropped because peers do not read what they asked for "
+                "(max_unsent_bytes); the last was for peer %s",
+                count,
+                peer.hex(),
+            )
+
+    def close(self) -> None:
+        """Lets go of the socket at once; what was not sent is dropped."""
+        self._looking.cancel()
+        self._door.close()
+        super().close()
+
+
+def _start_anywhere() -> None:
+    """Has the counter of the next socket start where nobody can guess: libzmq takes it from rand.
+
+    Nobody seeds that, so it would be the same in every process.
+    """
+    ctypes.CDLL(None).srand(ctypes.c_uint(secrets.randbits(32)))
 
 
 class Dealer(Socket):
@@ -194,3 +319,7 @@ class Dealer(Socket):
     def send(self, peer: bytes, frames: Sequence[bytes]) -> bool:
         """Hands a message to the other side; False if there is no room."""
         return self._send(frames)
+
+    def key_of(self, peer: bytes) -> str:
+        """None: who connects knows whom it has called."""
+        return ""

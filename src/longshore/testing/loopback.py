@@ -51,6 +51,10 @@ class Listener:
         self.on_messages = on_messages
         self.peers: dict[bytes, Connector] = {}
 
+    def key_of(self, peer: bytes) -> str:
+        """None: nobody is asked for a key."""
+        return ""
+
     def send(self, peer: bytes, frames: Sequence[bytes]) -> bool:
         """Hands a message to a peer; False if there is no such peer."""
         connector = self.peers.get(peer)
@@ -80,6 +84,10 @@ class Connector:
         self.identity = identity
         self._on_messages = on_messages
         self._open = True
+
+    def key_of(self, peer: bytes) -> str:
+        """None: nobody is asked for a key."""
+        return ""
 
     def send(self, peer: bytes, frames: Sequence[bytes]) -> bool:
         """Hands a message to whoever listens at the address when it arrives."""

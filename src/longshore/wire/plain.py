@@ -41,6 +41,7 @@ ERROR: Final = b"ERROR"
 KIND: Final = "raw"
 
 MOST_NAME_BYTES: Final = 20
+SHOWN_ID_BYTES: Final = 5
 PINGS_IN_FLIGHT: Final = 2
 """So many PINGs may have been under way when a job was sent; more of them were sent at work."""
 
@@ -115,10 +116,14 @@ def unfit(claimed: Claimed) -> JobError | None:
 
 
 def describe(id: UUID, identity: bytes) -> WorkerInfo:
-    """A plain worker as the store knows it: one slot, one kind."""
+    """A plain worker as the store knows it: one slot, one kind.
+
+    Its identity is shown only if it chose that itself: who knows an automatic one can take it over.
+    """
+    mark = id.bytes[-SHOWN_ID_BYTES:] if is_automatic(identity) else identity[:MOST_NAME_BYTES]
     return WorkerInfo(
         id=id,
-        name=f"plain-{identity[:MOST_NAME_BYTES].hex()}",
+        name=f"plain-{mark.hex()}",
         kinds={KIND: KindInfo(Pool.COROUTINE)},
         slots=1,
         processes=0,

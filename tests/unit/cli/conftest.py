@@ -78,6 +78,9 @@ class _ScriptedLink:
         self._dispatcher = dispatcher
         self._on_messages = on_messages
 
+    def key_of(self, peer: bytes) -> str:
+        return ""
+
     def send(self, peer: bytes, frames: Sequence[bytes]) -> bool:
         """Answers at once, in the next turn of the loop."""
         answer = self._dispatcher.frames(codec.from_client.decode(frames))

@@ -79,10 +79,11 @@ class Player:
 
 async def ready(stage: Stage, name: bytes | None = None, to: str = "d1") -> Player:
     """A plain worker that is attended and idle."""
-    player = Player(stage, name, to)
+    player, before = Player(stage, name, to), len(alive(stage))
     player.say(b"READY")
     player.beat()
-    await stage.until(lambda: f"plain-{player.identity.hex()}" in alive(stage))
+    known = f"plain-{player.identity.hex()}"
+    await stage.until(lambda: known in alive(stage) or len(alive(stage)) > before)
     return player
 
 

@@ -63,6 +63,9 @@ class NoRoom:
         """The verbs of what was to be sent."""
         dispatcher._attendant.link = self
 
+    def key_of(self, peer: bytes) -> str:
+        return ""
+
     def send(self, peer: bytes, frames: Sequence[bytes]) -> bool:
         self.sent.append(frames[1])
         return frames[1] != self.verb and self._link.send(peer, frames)

@@ -101,8 +101,13 @@ def test_the_plain_dialogue_is_two_frames_and_the_first_is_empty(
 # one job at a time
 
 
+def test_a_name_that_the_library_made_is_not_shown_because_it_could_be_taken_over() -> None:
+    id = UUID("018f0000-0000-7000-8000-0000abcdef12")
+    assert plain.describe(id, b"press-3").name == f"plain-{b'press-3'.hex()}"
+    assert plain.describe(id, bytes.fromhex("006b8b4567")).name == "plain-00abcdef12"
+
+
 def test_a_plain_worker_has_one_slot_for_raw_jobs(worker: PlainAttendance) -> None:
-    assert worker.info.name == "plain-006b8b4567"
     assert list(worker.info.kinds) == ["raw"]
     assert worker.open_slots == {Pool.COROUTINE: 1, Pool.PROCESS: 0}
 

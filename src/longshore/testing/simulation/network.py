@@ -194,6 +194,10 @@ class Listener(Socket):
         self._address = address
         self.peers: dict[bytes, Connection] = {}
 
+    def key_of(self, peer: bytes) -> str:
+        """None: nobody is asked for a key."""
+        return ""
+
     def send(self, peer: bytes, frames: Sequence[bytes]) -> bool:
         """Hands a message to a peer; False if there is no such peer or no room."""
         connection = self.peers.get(peer)
@@ -226,6 +230,10 @@ class Dialer(Socket):
         self._connection: Connection | None = None
         self._unsent: deque[Sequence[bytes]] = deque()
         self._tries = 0
+
+    def key_of(self, peer: bytes) -> str:
+        """None: nobody is asked for a key."""
+        return ""
 
     def send(self, peer: bytes, frames: Sequence[bytes]) -> bool:
         """Hands a message to whoever listens, now or later."""
