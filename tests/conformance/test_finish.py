@@ -7,6 +7,7 @@ from itertools import product
 from math import inf, nan
 
 import pytest
+from msgspec import structs
 
 from longshore.core.lifecycle import OWNED, TERMINAL, after_finish
 from longshore.model.job import (
@@ -33,6 +34,24 @@ async def owned(scene: Scene, state: JobState) -> Claimed:
 def outcome_of(job: Job) -> tuple[object, ...]:
     """All of a job that a finish may change."""
     return (job.state, job.result, job.error, job.failures, job.crashes, job.ended_at, job.history)
+
+
+@pytest.mark.parametrize(("state", "outcome"), list(product(sorted(OWNED), Outcome)))
+async def test_a_worker_ends_its_own_attempts_and_no_others(
+    scene: Scene, state: JobState, outcome: Outcome
+) -> None:
+    """A token can be guessed: it says nothing of who speaks."""
+    attempt = await owned(scene, state)
+    before = await scene.job(attempt.id)
+    anothers = structs.replace(done(attempt, outcome), worker=new_id())
+    assert await scene.finish(anothers) == [Finished(attempt.id, attempt.token, Verdict.STALE)]
+    assert await scene.job(attempt.id) == before
+    own = structs.replace(done(attempt, outcome), worker=attempt.worker)
+    [answer] = await scene.finish(own)
+    assert answer.verdict is Verdict.RECORDED
+    [again] = await scene.finish(own)
+    revoked = outcome is Outcome.RELEASED
+    assert again.verdict is (Verdict.STALE if revoked else Verdict.ALREADY_RECORDED)
 
 
 @pytest.mark.parametrize(("state", "outcome"), list(product(sorted(OWNED), Outcome)))

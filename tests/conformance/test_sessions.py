@@ -100,3 +100,26 @@ async def test_undelivered_attempt_that_is_being_cancelled_is_cancelled(scene: S
     )
     assert (answer.requeued, answer.ended) == (0, 1)
     assert await scene.state(attempt.id) is S.CANCELLED
+
+
+async def test_with_another_key_nobody_takes_a_workers_id(scene: Scene) -> None:
+    owner = a_worker(key="owner")
+    await scene.store.attend(scene.dispatcher, owner, session=1)
+    attempt = await scene.running(seat=Seat(owner.id, 1))
+    for key in ("thief", ""):
+        thief = a_worker(id=owner.id, key=key)
+        answer = await scene.store.attend(scene.dispatcher, thief, session=2**62)
+        assert answer == Gone("another worker has this id")
+    adopter = Scene(scene.store)
+    answer = await adopter.store.attend(adopter.dispatcher, owner, session=2)
+    assert isinstance(answer, Attended)
+    assert [one.id for one in answer.placed] == [attempt.id]
+    assert [worker.info.key for worker in await scene.store.workers()] == ["owner"]
+
+
+async def test_a_worker_known_without_a_key_may_bring_one(scene: Scene) -> None:
+    """As after its dispatchers were brought up to date."""
+    plain = a_worker()
+    await scene.store.attend(scene.dispatcher, plain, session=1)
+    keyed = a_worker(id=plain.id, key="own")
+    assert await scene.store.attend(scene.dispatcher, keyed, session=2) == Attended(2)

@@ -11,6 +11,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from longshore.model.worker import WorkerInfo
+
 PINGS_IN_A_LEASE: Final = 5
 """A worker may miss all but one of these, and still keep its lease."""
 
@@ -37,6 +39,14 @@ class Lease(Struct, frozen=True):
     def kill_at(self, before_s: float) -> float:
         """When to kill what is left: `before_s` before the end, at most a sixth of the lease."""
         return self.ends_at - min(before_s, self.lease_s / 6)
+
+
+ANOTHERS: Final = "another worker has this id"
+
+
+def is_anothers(known: WorkerInfo, asking: WorkerInfo) -> bool:
+    """Whether a worker's id was taken with another key: its jobs are not for whoever names it."""
+    return bool(known.key) and known.key != asking.key
 
 
 def is_lost(heard_at: float, now: float, lease_s: float) -> bool:

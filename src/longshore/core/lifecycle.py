@@ -14,6 +14,7 @@ from __future__ import annotations
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
+from uuid import UUID
 
 from longshore.model.job import Finish, JobState, Outcome, Verdict
 
@@ -135,11 +136,13 @@ def after_finish(state: JobState, outcome: Outcome) -> JobState:
     return following
 
 
-def judge(state: JobState, token: int, finish: Finish) -> Verdict:
+def judge(state: JobState, token: int, worker: UUID | None, finish: Finish) -> Verdict:
     """Whether a finish counts: only the owner's does, and only once."""
     if finish.token != token:
         return Verdict.STALE
-    return Verdict.RECORDED if state in OWNED else Verdict.ALREADY_RECORDED
+    if state not in OWNED:
+        return Verdict.ALREADY_RECORDED
+    return Verdict.RECORDED if finish.worker in (None, worker) else Verdict.STALE
 
 
 def diagram() -> str:

@@ -8,6 +8,12 @@ from collections.abc import Coroutine, Sequence, Set
 from typing import NamedTuple
 from uuid import UUID
 
+from longshore.core.introductions import (
+    MAX_HELD,
+    MAX_REASON_CHARS,
+    check_held,
+    check_worker,
+)
 from longshore.core.leases import ping_every_s
 from longshore.dispatcher.ends import Ends
 from longshore.dispatcher.junk import Junk
@@ -18,7 +24,7 @@ from longshore.dispatcher.pulse import Pulse
 from longshore.dispatcher.pump import Pump
 from longshore.dispatcher.roster import Roster
 from longshore.dispatcher.settings import DispatcherSettings
-from longshore.errors import ProtocolError, StoreUnavailable
+from longshore.errors import InvalidInput, ProtocolError, StoreUnavailable
 from longshore.model.job import Claimed
 from longshore.model.worker import Attended, Gone, Seat, WorkerInfo
 from longshore.ports import Clock, Link, Store
@@ -38,6 +44,7 @@ class Ask(NamedTuple):
     """What a worker that wants to be attended said, from where and when."""
 
     peer: bytes
+    info: WorkerInfo
     ready: m.Ready
     at: float
 
@@ -67,7 +74,7 @@ class Attendant:
         self._losses = losses
         self._plain = plain
         self._tasks: set[asyncio.Task[None]] = set()
-        self._asks: dict[UUID, Ask] = {}
+        self._asks: dict[tuple[UUID, str], Ask] = {}
         self._joining: set[bytes] = set()
         self._joiners = 0
         self._junk = Junk(clock, "workers")
@@ -98,16 +105,20 @@ class Attendant:
         attendance = self._roster.of_peer(peer)
         if not isinstance(attendance, FullAttendance):
             return
+        if attendance.info.key != self.link.key_of(peer):
+            return
         attendance.heard_at = self._clock.now()
         match message:
-            case m.Ping():
+            case m.Ping() if len(message.held) + len(message.unacknowledged) <= 2 * MAX_HELD:
                 self._pinged(attendance, message)
             case m.Done():
                 self._done(attendance, message)
             case m.Logs():
-                self.logbook.add(message.entries)
+                self.logbook.add(
+                    [one for one in message.entries if attendance.holds((one.job, one.token))]
+                )
             case m.Bye():
-                self._start(self._left(attendance, message.reason))
+                self._start(self._left(attendance, message.reason[:MAX_REASON_CHARS]))
 
     def _done(self, attendance: FullAttendance, done: m.Done) -> None:
         for report in done.reports:
@@ -131,15 +142,16 @@ class Attendant:
     # joining and leaving
 
     def _asked(self, peer: bytes, ready: m.Ready) -> None:
-        if ready.v != m.PROTOCOL_VERSION:
-            reason = f"this dispatcher speaks protocol {m.PROTOCOL_VERSION}, not {ready.v}"
+        info = _info(ready, self.link.key_of(peer))
+        reason = _unfit(ready, info)
+        if reason is not None:
             self.link.send(peer, encode(m.Exit(reason)))
             return
         if peer in self._joining:
             return
         # In the place of what it asked before, if that was not looked at yet: whoever has waited
         # the longest is next, and is answered where it waits now.
-        self._asks[ready.worker] = Ask(peer, ready, self._clock.now())
+        self._asks[info.id, info.key] = Ask(peer, info, ready, self._clock.now())
         if self._joiners < MAX_JOINERS:
             self._joiners += 1
             self._start(self._join())
@@ -160,8 +172,7 @@ class Attendant:
             self._joiners -= 1
 
     async def _attend(self, ask: Ask) -> None:
-        peer, ready, _ = ask
-        info = _info(ready)
+        peer, info, ready, _ = ask
         if self._pulse.lease_s() is None or not self._is_waiting(ask):
             return
         answer = await self._store.attend(
@@ -268,7 +279,19 @@ class Attendant:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
-def _info(ready: m.Ready) -> WorkerInfo:
+def _unfit(ready: m.Ready, info: WorkerInfo) -> str | None:
+    """Why a worker cannot be attended, if it cannot."""
+    if ready.v != m.PROTOCOL_VERSION:
+        return f"this dispatcher speaks protocol {m.PROTOCOL_VERSION}, not {ready.v}"
+    try:
+        check_worker(info)
+        check_held(ready.held, ready.unacknowledged)
+    except InvalidInput as error:
+        return f"READY is refused: {error}"
+    return None
+
+
+def _info(ready: m.Ready, key: str) -> WorkerInfo:
     return WorkerInfo(
         id=ready.worker,
         name=ready.name,
@@ -280,4 +303,5 @@ def _info(ready: m.Ready) -> WorkerInfo:
         slots=ready.slots,
         processes=ready.processes,
         process=ready.process,
+        key=key,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from random import Random
+from uuid import UUID
 
 from msgspec import structs
 
@@ -46,11 +47,16 @@ class Decisions:
         self._settings = settings
         self._random = random
 
-    def decide(self, report: Report, claimed: Claimed | None, by: str = "") -> Finish:
-        """What the store is to record. An attempt that is not placed here can only be too late."""
+    def decide(
+        self, report: Report, claimed: Claimed | None, by: str = "", worker: UUID | None = None
+    ) -> Finish:
+        """What the store is to record, if the job is this worker's.
+
+        An attempt that is not placed here can only be too late, or another's.
+        """
         if report.kind is ReportKind.SUCCEEDED:
-            return self._succeeded(report, by)
-        return structs.replace(self._unsuccessful(report, claimed), by=by)
+            return self._succeeded(report, by, worker)
+        return structs.replace(self._unsuccessful(report, claimed), by=by, worker=worker)
 
     def _unsuccessful(self, report: Report, claimed: Claimed | None) -> Finish:
         match report.kind:
@@ -69,14 +75,13 @@ class Decisions:
                     return settle_crash(claimed, error, self._settings.crash_limit)
                 return self._failed(claimed, error, report)
 
-    def _succeeded(self, report: Report, by: str) -> Finish:
+    def _succeeded(self, report: Report, by: str, worker: UUID | None) -> Finish:
         limit = self._settings.max_value_bytes
         if report.result is not None and len(report.result) > limit:
             message = f"the result takes {len(report.result):,} bytes, more than max_value_bytes"
             error = JobError(Reason.INVALID_RESULT, f"{message} ({limit:,})")
-            return Finish(
-                report.job, report.token, Outcome.FAILED, error=error, info=message, by=by
-            )
+            failed = Finish(report.job, report.token, Outcome.FAILED, error=error, info=message)
+            return structs.replace(failed, by=by, worker=worker)
         return Finish(
             report.job,
             report.token,
@@ -84,6 +89,7 @@ class Decisions:
             result=report.result,
             outbox=report.outbox,
             by=by,
+            worker=worker,
         )
 
     def _failed(self, claimed: Claimed, error: JobError, report: Report) -> Finish:
@@ -125,7 +131,7 @@ class Ends:
         if attendance.has_report(report.attempt):
             return
         claimed = attendance.reported(report.attempt)
-        finish = self._decisions.decide(report, claimed, attendance.by)
+        finish = self._decisions.decide(report, claimed, attendance.by, attendance.info.id)
         self._pump.finish(finish, lambda f, done: self._recorded(f, done, attendance))
 
     def end(self, finish: Finish, attendance: Attendance | None) -> None:

@@ -144,7 +144,8 @@ class Finish(Struct, frozen=True, gc=False):
     assignment that could not be sent) comes back at once and costs nothing, unless `crash` counts
     it as a crash.
     `revoke` ends an attempt that its worker did not end itself: the token changes, so that nothing
-    the worker says later counts. `outbox` is committed with a success, and only then.
+    the worker says later counts. `outbox` is committed with a success, and only then. What a
+    `worker` reports counts only if the job is its own: tokens can be guessed.
     """
 
     job: UUID
@@ -158,6 +159,7 @@ class Finish(Struct, frozen=True, gc=False):
     by: str = ""
     info: str = ""
     outbox: tuple[Submission, ...] = ()
+    worker: UUID | None = None
 
 
 class Verdict(StrEnum):

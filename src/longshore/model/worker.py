@@ -71,6 +71,8 @@ class WorkerInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
     processes: int = 1
     process: str = ""
     """Which process of which machine it is, by which a dispatcher there can see that it ended."""
+    key: str = ""
+    """The key that opened its connection, where keys are asked for."""
 
 
 class Attended(Struct, frozen=True):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from typing import Final
+from uuid import UUID
 
 import asyncpg
 import msgspec
@@ -50,7 +51,7 @@ _json = msgspec.json.Encoder()
 Sent = tuple[Finish, int, Submission]
 """A submission, the finish whose outbox it was in, and its index there."""
 
-_Shape = tuple[Outcome, str, str, bool, bool, float, JobError | None]
+_Shape = tuple[Outcome, str, str, bool, bool, float, JobError | None, UUID | None]
 
 
 def quoted(text: str, *, ascii_only: bool = False) -> str:
@@ -121,14 +122,14 @@ class Records:
         self._tx.rest_on_found()
         unanswered = [place for place in left if answers[place] is None]
         rows = await self._tx.fetch(JUDGED, [finishes[place].job for place in unanswered])
-        found = {row["id"]: (STATES[row["state"]], row["token"]) for row in rows}
+        found = {row["id"]: (STATES[row["state"]], row["token"], row["worker"]) for row in rows}
         again = []
         for place in unanswered:
             finish = finishes[place]
             if finish.job not in found:
                 continue
-            state, token = found[finish.job]
-            verdict = judge(state, token, finish)
+            state, token, worker = found[finish.job]
+            verdict = judge(state, token, worker, finish)
             if verdict is Verdict.RECORDED:
                 again.append(place)
             elif verdict is Verdict.ALREADY_RECORDED:
@@ -157,7 +158,8 @@ def _columns(finishes: list[Finish], *, careful: bool) -> list[Sequence[object]]
     shapes: dict[_Shape, int] = {}
     places = []
     for end in finishes:
-        shape = (end.outcome, end.by, end.info, end.crash, end.revoke, end.delay_s, end.error)
+        whose = (end.error, end.worker)
+        shape = (end.outcome, end.by, end.info, end.crash, end.revoke, end.delay_s, *whose)
         place = shapes.get(shape)
         if place is None:
             place = shapes[shape] = len(shapes) + 1
@@ -173,7 +175,7 @@ def _columns(finishes: list[Finish], *, careful: bool) -> list[Sequence[object]]
 
 
 def _shape_row(shape: _Shape, careful: bool) -> tuple[object, ...]:
-    outcome, by, info, crash, revoke, delay_s, error = shape
+    outcome, by, info, crash, revoke, delay_s, error, worker = shape
     failed = outcome in _FAILURES
     return (
         *_LEADS_TO[outcome],
@@ -185,4 +187,5 @@ def _shape_row(shape: _Shape, careful: bool) -> tuple[object, ...]:
         int(crash),
         quoted(by, ascii_only=careful) if by else None,
         quoted(info, ascii_only=careful),
+        worker,
     )

@@ -12,6 +12,7 @@ from uuid import UUID
 
 import asyncpg
 
+from longshore.core.leases import ANOTHERS, is_anothers
 from longshore.core.lifecycle import OWNED, TERMINAL, Event, move
 from longshore.model.job import (
     CancelVerdict,
@@ -31,7 +32,7 @@ from longshore.store.postgres_lines import Lines, Transaction
 from longshore.store.postgres_pump import Pump
 from longshore.store.postgres_reads import NUMBERS, PostgresReads, claimed
 from longshore.store.postgres_sql import ADOPT_LANES, CODES, HOLDERS, STATES
-from longshore.store.rows import clean, pack_error, pack_info
+from longshore.store.rows import clean, pack_error, pack_info, unpack_info
 from longshore.wire.messages import Stats
 
 MOST_SWEPT: Final = 1000
@@ -124,6 +125,8 @@ class PostgresKeeper(PostgresReads):
             [row] = await tx.fetch(sql.ATTENDED, info.id)
             if not row["alive"]:
                 return Gone(row["ended_why"])
+            if is_anothers(unpack_info(row["info"]), info):
+                return Gone(ANOTHERS)
             if session is not None and session <= row["session"]:
                 return Late(row["session"])
             [adopted] = await tx.fetch(sql.ADOPT, *values)

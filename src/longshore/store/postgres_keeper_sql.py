@@ -164,7 +164,7 @@ CROSS JOIN LATERAL (
 """
 
 ATTENDED: Final = """
-SELECT session, alive, ended_why FROM longshore.worker WHERE id = $1 FOR UPDATE
+SELECT session, alive, ended_why, info FROM longshore.worker WHERE id = $1 FOR UPDATE
 """
 REGISTER: Final = """
 INSERT INTO longshore.worker (id, dispatcher, session, draining, info)

@@ -350,7 +350,8 @@ FROM (
     ) AS i
     CROSS JOIN LATERAL (
         SELECT ctid AS tid, state FROM longshore.job
-        WHERE id = i.job AND token = i.token AND state BETWEEN 3 AND 4 OFFSET 0
+        WHERE id = i.job AND token = i.token AND state BETWEEN 3 AND 4
+            AND worker = coalesce(($15::uuid[])[i.shape], worker) OFFSET 0
     ) AS l
     OFFSET 0
 ) AS n
@@ -360,10 +361,10 @@ RETURNING n.place, n.was, j.state, j.lane, ~j.priority AS urgency, j.rank, j.num
 """Rows are locked in the order of their ids; of two ends of one attempt the first given counts."""
 
 JUDGED: Final = """
-SELECT i.id, l.state, l.token
+SELECT i.id, l.state, l.token, l.worker
 FROM unnest($1::uuid[]) AS i (id)
 CROSS JOIN LATERAL (
-    SELECT state, token FROM longshore.job WHERE id = i.id OFFSET 0
+    SELECT state, token, worker FROM longshore.job WHERE id = i.id OFFSET 0
 ) AS l
 """
 

@@ -7,6 +7,7 @@ from math import isnan
 from typing import Final
 from uuid import UUID
 
+from longshore.core.leases import ANOTHERS, is_anothers
 from longshore.core.lifecycle import TERMINAL, Event, move
 from longshore.errors import InvalidInput
 from longshore.model.job import (
@@ -19,7 +20,7 @@ from longshore.model.job import (
 )
 from longshore.model.worker import Attended, Gone, Late, WorkerInfo
 from longshore.ports import Harvested, Promoted
-from longshore.store.rows import clean, history_entry, pack_error, pack_info
+from longshore.store.rows import clean, history_entry, pack_error, pack_info, unpack_info
 from longshore.store.sqlite_reads import claimed_by, next_due_s
 from longshore.store.sqlite_sql import (
     BEAT,
@@ -76,15 +77,17 @@ def attend(
 ) -> Attended | Gone | Late:
     """Registers a worker, or adopts it with what is placed on it, in the session asked for."""
     known = tx.connection.execute(
-        "SELECT alive, session, ended_why FROM worker WHERE id = ?", (info.id.bytes,)
+        "SELECT alive, session, ended_why, info FROM worker WHERE id = ?", (info.id.bytes,)
     ).fetchone()
     if known is None:
         first = 1 if asked is None else asked
         _register(tx, dispatcher, info, draining, first)
         return Attended(first)
-    alive, last, ended_why = known
+    alive, last, ended_why, known_info = known
     if not alive:
         return Gone(ended_why)
+    if is_anothers(unpack_info(known_info), info):
+        return Gone(ANOTHERS)
     session = last + 1 if asked is None else asked
     if session <= last:
         return Late(last)

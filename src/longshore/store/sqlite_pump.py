@@ -65,7 +65,10 @@ def _succeed(tx: Transaction, finishes: Sequence[Finish]) -> set[int]:
     tokens = {finish.token for finish in finishes}
     if not plain or len(tokens) < len(finishes):
         return set()
-    attempts = [(place, end.job.bytes, end.token) for place, end in enumerate(plain)]
+    attempts: list[Row] = [
+        (place, end.job.bytes, end.token, end.worker.bytes if end.worker else None)
+        for place, end in enumerate(plain)
+    ]
     running = RUNNING.find(tx.connection, attempts)
     if len(running) < len(plain):
         return set()
@@ -95,7 +98,7 @@ def _record(tx: Transaction, finishes: Sequence[Finish], freed: set[int]) -> lis
     held = tx.held([finish.job for finish in finishes])
     answers = []
     for finish, row in zip(finishes, held, strict=True):
-        verdict = Verdict.STALE if row is None else judge(row.state, row.token, finish)
+        verdict = Verdict.STALE if row is None else judge(row.state, row.token, row.owner, finish)
         if row is not None and verdict is Verdict.RECORDED:
             _end(tx, row, finish, freed)
         state = row.state if row is not None and verdict is not Verdict.STALE else None

@@ -80,11 +80,11 @@ def some_jobs(number: int, kind: str = "work") -> list[Submission]:
 
 
 def a_worker(
-    *, id: UUID | None = None, kinds: Iterable[str] = ("work",), name: str = "w"
+    *, id: UUID | None = None, kinds: Iterable[str] = ("work",), name: str = "w", key: str = ""
 ) -> WorkerInfo:
     """A worker that serves these kinds of every queue."""
     served = {kind: KindInfo() for kind in kinds}
-    return WorkerInfo(id=id or new_id(), name=name, host="h", pid=1, kinds=served)
+    return WorkerInfo(id=id or new_id(), name=name, host="h", pid=1, kinds=served, key=key)
 
 
 def lane(queue: str = "default", kind: str = "work", target: str = "") -> int:

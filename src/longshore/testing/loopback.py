@@ -50,10 +50,12 @@ class Listener:
         self.address = address
         self.on_messages = on_messages
         self.peers: dict[bytes, Connector] = {}
+        self.keys: dict[bytes, str] = {}
+        """With which key a peer came, where a story has keys."""
 
     def key_of(self, peer: bytes) -> str:
-        """None: nobody is asked for a key."""
-        return ""
+        """The key with which a peer came, if it has one."""
+        return self.keys.get(peer, "")
 
     def send(self, peer: bytes, frames: Sequence[bytes]) -> bool:
         """Hands a message to a peer; False if there is no such peer."""

@@ -16,6 +16,7 @@ from math import isnan
 from uuid import UUID
 
 from longshore.core.lanes import body_hash
+from longshore.core.leases import ANOTHERS, is_anothers
 from longshore.core.lifecycle import (
     MOVES,
     OWNED,
@@ -153,7 +154,7 @@ class MemoryStore(MemoryPruning):
         row = self._jobs.get(finish.job)
         if row is None:
             return Finished(finish.job, finish.token, Verdict.STALE)
-        verdict = judge(row.state, row.token, finish)
+        verdict = judge(row.state, row.token, row.worker, finish)
         if verdict is Verdict.RECORDED:
             self._record(row, finish, now, freed)
         state = row.state if verdict is not Verdict.STALE else None
@@ -267,6 +268,8 @@ class MemoryStore(MemoryPruning):
             return Attended(first)
         if not row.alive:
             return Gone(row.ended_why)
+        if is_anothers(row.info, info):
+            return Gone(ANOTHERS)
         if session is not None and session <= row.session:
             return Late(row.session)
         row.info, row.dispatcher, row.attended_at = info, dispatcher, now

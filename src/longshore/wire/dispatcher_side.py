@@ -126,6 +126,10 @@ class Attendance(ABC):
         # Numbers, because to compare two UUIDs takes several times as long.
         return sent if sent is not None and sent.claimed.id.int == job.int else None
 
+    def holds(self, attempt: m.Attempt) -> bool:
+        """Whether an attempt is placed here: only then is what it says its own."""
+        return self._sent(attempt) is not None
+
     @abstractmethod
     def assign(self, claimed: Sequence[Claimed]) -> list[list[bytes]]:
         """Places attempts on this worker; the messages that tell it so."""

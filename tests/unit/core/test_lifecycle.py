@@ -19,6 +19,7 @@ from longshore.core.lifecycle import (
 from longshore.model.job import Finish, JobState, Outcome, Verdict
 
 JOB = UUID(int=1)
+OWNER = UUID(int=2)
 
 
 def test_every_state_is_in_the_table() -> None:
@@ -75,9 +76,19 @@ def test_only_the_owners_token_counts_and_only_once(state: JobState) -> None:
     """G2 and G3, as the stores must do it."""
     mine = Finish(JOB, 7, Outcome.SUCCEEDED)
     stale = Finish(JOB, 6, Outcome.SUCCEEDED)
-    assert judge(state, 7, stale) is Verdict.STALE
+    assert judge(state, 7, OWNER, stale) is Verdict.STALE
     expected = Verdict.RECORDED if state in OWNED else Verdict.ALREADY_RECORDED
-    assert judge(state, 7, mine) is expected
+    assert judge(state, 7, OWNER, mine) is expected
+
+
+@pytest.mark.parametrize("state", sorted(JobState))
+def test_a_workers_word_counts_only_for_its_own_jobs(state: JobState) -> None:
+    """A token can be guessed."""
+    own = Finish(JOB, 7, Outcome.SUCCEEDED, worker=OWNER)
+    anothers = Finish(JOB, 7, Outcome.SUCCEEDED, worker=UUID(int=9))
+    ended = Verdict.ALREADY_RECORDED
+    assert judge(state, 7, OWNER, own) is (Verdict.RECORDED if state in OWNED else ended)
+    assert judge(state, 7, OWNER, anothers) is (Verdict.STALE if state in OWNED else ended)
 
 
 def test_the_diagram_in_the_docs_is_the_table() -> None:

@@ -1,0 +1,84 @@
+"""What a worker may say of itself. What is past these bounds a dispatcher refuses, and says why.
+
+What passes is kept, logged and shown to people: so it is short, and has no character that ends a
+line or commands a terminal.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from longshore.core.limits import MAX_PRIORITY, MIN_PRIORITY, check_name, check_retry
+from longshore.errors import InvalidInput
+from longshore.model.worker import KindInfo, KindTerms, WorkerInfo
+
+MAX_TEXT_CHARS: Final = 300
+"""A worker's name, its host, and the mark of its process."""
+MAX_KINDS: Final = 5_000
+MAX_PARAMETERS: Final = 500
+MAX_TYPE_CHARS: Final = 1_000
+MAX_SCHEMA_CHARS: Final = 100_000
+MAX_QUEUES: Final = 1_000
+MAX_SLOTS: Final = 10_000
+MAX_HELD: Final = 2 * MAX_SLOTS
+"""Attempts that one message may name as held, or as unacknowledged."""
+MAX_REASON_CHARS: Final = 500
+
+
+def check_worker(info: WorkerInfo) -> None:
+    """Raises `InvalidInput` naming what a worker may not say of itself."""
+    for what, text in (("name", info.name), ("host", info.host), ("process", info.process)):
+        _check_text(f"the worker's {what}", text, MAX_TEXT_CHARS)
+    for what, count in (("slots", info.slots), ("processes", info.processes)):
+        if not 0 <= count <= MAX_SLOTS:
+            raise InvalidInput(f"{what} is {count:,}; it must be from 0 to {MAX_SLOTS:,}")
+    if info.target:
+        check_name("target", info.target)
+    _check_count("queues", len(info.queues), MAX_QUEUES)
+    for queue in info.queues:
+        check_name("queue", queue)
+    _check_count("kinds", len(info.kinds), MAX_KINDS)
+    for kind, about in info.kinds.items():
+        check_name("kind", kind)
+        _check_kind(kind, about)
+
+
+def check_held(*lists: tuple[object, ...]) -> None:
+    """Raises `InvalidInput` if a worker names more attempts than it can have."""
+    for attempts in lists:
+        _check_count("attempts", len(attempts), MAX_HELD)
+
+
+def _check_kind(kind: str, about: KindInfo) -> None:
+    parameters = about.parameters or ()
+    _check_count(f"parameters of kind '{kind}'", len(parameters), MAX_PARAMETERS)
+    for one in parameters:
+        _check_text(f"a parameter's name of kind '{kind}'", one.name, MAX_TEXT_CHARS)
+        _check_text(f"the type of '{one.name}' of kind '{kind}'", one.type, MAX_TYPE_CHARS)
+        _check_length(f"the schema of '{one.name}' of kind '{kind}'", one.schema, MAX_SCHEMA_CHARS)
+    _check_terms(about.terms)
+
+
+def _check_terms(terms: KindTerms) -> None:
+    check_name("queue", terms.queue)
+    if terms.target:
+        check_name("target", terms.target)
+    if not MIN_PRIORITY <= terms.priority <= MAX_PRIORITY:
+        raise InvalidInput(f"priority {terms.priority} is out of bounds")
+    check_retry(terms.retry)
+
+
+def _check_count(what: str, count: int, most: int) -> None:
+    if count > most:
+        raise InvalidInput(f"{count:,} {what} are more than the {most:,} that a worker may have")
+
+
+def _check_length(what: str, text: str, most: int) -> None:
+    if len(text) > most:
+        raise InvalidInput(f"{what} has {len(text):,} characters; {most:,} are allowed")
+
+
+def _check_text(what: str, text: str, most: int) -> None:
+    _check_length(what, text, most)
+    if not text.isprintable():
+        raise InvalidInput(f"{what} is {text!r}: it has a character that cannot be printed")

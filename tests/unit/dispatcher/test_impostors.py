@@ -1,0 +1,225 @@
+"""Workers that mean harm to others: what they can say, and that nobody believes it."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+from msgspec import structs
+
+from longshore.core.introductions import (
+    MAX_HELD,
+    MAX_KINDS,
+    MAX_QUEUES,
+    MAX_SCHEMA_CHARS,
+    MAX_SLOTS,
+    MAX_TEXT_CHARS,
+)
+from longshore.model.job import JobState, LogEntry, LogKind, RetryPolicy
+from longshore.model.worker import KindInfo, KindTerms, Parameter, Pool
+from longshore.testing.builders import a_job, new_id
+from longshore.wire import messages as m
+from longshore.wire.codec import encode, from_dispatcher
+
+from .stage import Stage, worker_id
+from .test_stories import tell
+
+
+class Stranger:
+    """A worker that is played by hand, and says what it wants."""
+
+    def __init__(self, stage: Stage, to: str = "d1", key: str = "") -> None:
+        self.heard: list[m.DispatcherMessage] = []
+        self._link = stage.network.connect(f"{to}/workers", self._receive)
+        stage.network.listeners[f"{to}/workers"].keys[self._link.identity] = key
+        self._stage = stage
+
+    def _receive(self, arrived: list[tuple[bytes, list[bytes]]]) -> None:
+        self.heard += [from_dispatcher.decode(frames) for _, frames in arrived]
+
+    def say(self, message: m.WorkerMessage) -> None:
+        self._link.send(b"", encode(message))
+
+    async def told(self, kind: type[m.DispatcherMessage]) -> m.DispatcherMessage:
+        """The first message of a kind, once it came."""
+        await self._stage.until(lambda: any(isinstance(one, kind) for one in self.heard), 30.0)
+        return next(one for one in self.heard if isinstance(one, kind))
+
+
+def introduction(**changes: object) -> m.Ready:
+    return structs.replace(m.Ready(v=1, worker=new_id(), kinds={"else": KindInfo()}), **changes)
+
+
+async def attended(stage: Stage) -> Stranger:
+    stranger = Stranger(stage)
+    stranger.say(introduction())
+    await stranger.told(m.Welcome)
+    return stranger
+
+
+@pytest.mark.parametrize("kind", sorted(m.ReportKind))
+def test_a_worker_cannot_end_another_ones_job(kind: m.ReportKind) -> None:
+    async def story(stage: Stage) -> None:
+        await stage.dispatcher()
+        worker, client = await stage.worker(), stage.client()
+        job = a_job()
+        await client.submit(job)
+        await stage.until(lambda: bool(worker.jobs.running))
+        [(id, token)] = worker.jobs.running
+        stranger = await attended(stage)
+        stranger.say(m.Done((m.Report(id, token, kind, result=b"\x01"),)))
+        assert await stranger.told(m.Ack) == m.Ack((), ((id, token),)), "it may forget it"
+        assert await stage.state(job) is JobState.RUNNING
+        worker.jobs.succeed()
+        (ended,) = await client.wait(job)
+        assert ended.result == b"\x2a"
+
+    tell(story)
+
+
+def test_a_worker_cannot_speak_for_another_ones_attempt() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.dispatcher()
+        worker, client = await stage.worker(), stage.client()
+        job = a_job()
+        await client.submit(job)
+        await stage.until(lambda: bool(worker.jobs.running))
+        [(id, token)] = worker.jobs.running
+        stranger = await attended(stage)
+        stranger.say(m.Logs((LogEntry(id, token, 1, LogKind.STEP, b"stolen"),)))
+        stranger.say(m.Ping(1))
+        await stranger.told(m.Pong)
+        worker.jobs.succeed()
+        await client.wait(job)
+        assert await stage.model.logs(id) == []
+
+    tell(story)
+
+
+def test_a_result_from_before_a_worker_was_orphaned_is_answered_and_forgotten() -> None:
+    """It comes back under another id, so its job is not its own any more, and is run again."""
+
+    async def story(stage: Stage) -> None:
+        await stage.dispatcher("d1")
+        worker, client = await stage.worker(), stage.client()
+        job = a_job()
+        await client.submit(job)
+        await stage.until(lambda: bool(worker.jobs.running))
+        before = worker_id(worker)
+        stage.network.cut.add("d1/workers")
+        worker.jobs.succeed()
+        stage.network.cut.clear()
+        worker.worker._session.rejoin(new_id(), stage.clock.now())
+        worker.worker._flush()
+        await stage.until(lambda: worker_id(worker) != before)
+        await stage.until(lambda: worker.worker._session.settled or bool(worker.jobs.running))
+        await stage.until(lambda: bool(worker.jobs.running))
+        worker.jobs.succeed()
+        (ended,) = await client.wait(job)
+        assert ended.state is JobState.SUCCEEDED
+        await stage.until(lambda: worker.worker._session.settled)
+
+    tell(story)
+
+
+# keys
+
+
+def test_with_keys_a_worker_is_whoever_has_its_key() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.dispatcher()
+        owner, thief = Stranger(stage, key="owner"), Stranger(stage, key="thief")
+        id, client = new_id(), stage.client()
+        kinds = {"work": KindInfo(Pool.COROUTINE, (Parameter("n", required=False),))}
+        owner.say(introduction(worker=id, kinds=kinds))
+        await owner.told(m.Welcome)
+        job = a_job()
+        await client.submit(job)
+        await owner.told(m.Jobs)
+        thief.say(introduction(worker=id, kinds=kinds, session=2**62))
+        gone = await thief.told(m.Gone)
+        assert isinstance(gone, m.Gone)
+        assert "another worker has this id" in gone.reason
+        assert not [one for one in thief.heard if isinstance(one, m.Jobs)]
+        again = Stranger(stage, key="owner")
+        again.say(introduction(worker=id, kinds=kinds, session=2))
+        assert isinstance(await again.told(m.Jobs), m.Jobs)
+
+    tell(story)
+
+
+def test_with_keys_what_comes_with_another_key_over_a_connection_is_not_heard() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.dispatcher()
+        owner = Stranger(stage, key="owner")
+        owner.say(introduction())
+        await owner.told(m.Welcome)
+        keys = stage.network.listeners["d1/workers"].keys
+        keys[owner._link.identity] = "thief"
+        owner.say(m.Bye())
+        owner.say(m.Ping(1))
+        sent_at = stage.clock.now()
+        await stage.until(lambda: stage.clock.now() > sent_at)
+        keys[owner._link.identity] = "owner"
+        owner.say(m.Ping(2))
+        pong = await owner.told(m.Pong)
+        assert isinstance(pong, m.Pong)
+        assert pong.no == 2
+
+    tell(story)
+
+
+# what a worker says of itself
+
+SCHEMA = Parameter("x", schema="x" * (MAX_SCHEMA_CHARS + 1))
+BAD: list[tuple[dict[str, object], str]] = [
+    ({"name": "x\nERROR forged line"}, r"the worker's name is 'x\nERROR forged line'"),
+    ({"name": "x\x1b[31mred"}, "has a character that cannot be printed"),
+    ({"name": "x\u202egnp"}, "has a character that cannot be printed"),
+    ({"name": "x" * (MAX_TEXT_CHARS + 1)}, "the worker's name has 301 characters; 300 are allowed"),
+    ({"host": "x\x9b"}, "the worker's host is"),
+    ({"process": "x\x00"}, "the worker's process is"),
+    ({"target": "a b"}, "target 'a b' has a character that names may not have"),
+    ({"queues": ("x" * 201,)}, "queue has 201 characters"),
+    ({"queues": ("q",) * (MAX_QUEUES + 1)}, "1,001 queues are more than"),
+    ({"kinds": {"a b": KindInfo()}}, "kind 'a b' has a character"),
+    ({"kinds": {f"k{n}": KindInfo() for n in range(MAX_KINDS + 1)}}, "5,001 kinds are more"),
+    ({"kinds": {"k": KindInfo(parameters=(SCHEMA,))}}, "the schema of 'x' of kind 'k' has 100,001"),
+    ({"kinds": {"k": KindInfo(terms=KindTerms(queue="a b"))}}, "queue 'a b' has a character"),
+    (
+        {"kinds": {"k": KindInfo(terms=KindTerms(retry=RetryPolicy(attempts=0)))}},
+        "retries of -1 will not do",
+    ),
+    ({"slots": -1}, "slots is -1"),
+    ({"processes": MAX_SLOTS + 1}, "processes is 10,001; it must be from 0 to 10,000"),
+    ({"held": ((UUID(int=1), 1),) * (MAX_HELD + 1)}, "20,001 attempts are more"),
+    ({"v": 99}, "this dispatcher speaks protocol 1, not 99"),
+]
+
+
+@pytest.mark.parametrize(("changes", "words"), BAD)
+def test_what_a_worker_may_not_say_of_itself_is_refused_with_the_reason(
+    changes: dict[str, object], words: str
+) -> None:
+    async def story(stage: Stage) -> None:
+        await stage.dispatcher()
+        stranger = Stranger(stage)
+        stranger.say(introduction(**changes))
+        told = await stranger.told(m.Exit)
+        assert isinstance(told, m.Exit)
+        assert words in told.reason
+        assert not stage.model._workers
+
+    tell(story)
+
+
+def test_a_long_goodbye_is_cut() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.dispatcher()
+        stranger = await attended(stage)
+        stranger.say(m.Bye("x" * 100_000))
+        await stage.until(lambda: not any(row.alive for row in stage.model._workers.values()))
+        [row] = stage.model._workers.values()
+        assert len(row.ended_why) <= 500
+
+    tell(story)
