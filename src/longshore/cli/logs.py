@@ -6,11 +6,10 @@ from datetime import UTC
 from typing import Any
 
 import click
-import msgspec
 
 from longshore.cli import jsonable
 from longshore.cli.options import Whole, ask, client_options, examples
-from longshore.cli.show import note, print_json, print_text
+from longshore.cli.show import note, print_json, print_json_line, print_text
 from longshore.client.connection import Connection, Ref
 from longshore.client.logs import read_logs
 from longshore.model.ids import parse_ref
@@ -76,7 +75,7 @@ async def _print(
     async for line in read_logs(connection, ref, attempt, follow=follow):
         count += 1
         if as_json:
-            print_text(msgspec.json.encode(jsonable.plain(line)).decode())
+            print_json_line(jsonable.plain(line))
         else:
             print_text(telling.in_words(line))
     return count

@@ -19,6 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
+from longshore.core.text import visible_entry
 from longshore.errors import Unavailable
 
 T = TypeVar("T")
@@ -113,9 +114,20 @@ def _collect_less() -> None:
     gc.set_threshold(50_000, 20, 50)
 
 
+class _Entries(logging.Formatter):
+    """Entries of a log in which nothing that came from outside can forge a line."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        record.message = visible_entry(record.message)
+        return super().formatMessage(record)
+
+    def formatException(self, ei: Any) -> str:
+        return visible_entry(super().formatException(ei))
+
+
 def log_to_stderr(level: str) -> None:
     """Sends what processes log to standard error, a line each, with times in UTC."""
-    formatter = logging.Formatter(
+    formatter = _Entries(
         "%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%S"
     )
     formatter.converter = time.gmtime

@@ -31,11 +31,11 @@ from rich.text import Text
 
 from longshore.cli import jsonable
 from longshore.core.lifecycle import REACHED
+from longshore.core.text import visible, visible_json
 from longshore.model.job import Job, JobError, JobState, Progress
 from longshore.model.worker import QueueView
 from longshore.wire.messages import WhyAnswer
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _STYLES = {
     JobState.READY: "cyan",
     JobState.RUNNING: "blue",
@@ -127,7 +127,8 @@ def _write(text: str) -> None:
 
 def print_json(value: Any) -> None:
     """Prints one JSON document."""
-    _write(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
+    document = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+    _write(visible_json(document) + "\n")
 
 
 def print_json_line(value: Any) -> None:
@@ -175,11 +176,6 @@ class _Fitting:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield as_rich(fitted(on_one_line(with_bars(self._table)), console.width))
-
-
-def visible(text: str) -> str:
-    """The text with control characters, other than tabs and line ends, written out."""
-    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
 
 
 def aligned(table: Table) -> str:
@@ -369,7 +365,7 @@ def why_line(answer: WhyAnswer) -> str:
 
 def json_line(value: Any) -> str:
     """A value as JSON on one line."""
-    return msgspec.json.encode(value).decode()
+    return visible_json(msgspec.json.encode(value).decode())
 
 
 # jobs

@@ -30,10 +30,10 @@ from longshore.cli.show import (
     print_view,
     rich_parts,
     time,
-    visible,
 )
 from longshore.client.config import parse_seconds
 from longshore.client.connection import Connection
+from longshore.core.text import visible
 from longshore.errors import InvalidInput, Unavailable
 
 DEFAULT_EVERY_S = 2.0

@@ -4,12 +4,34 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
 
 from longshore.cli import machine
 from longshore.cli.machine import has_ended, process_mark
+
+
+def test_nothing_that_is_logged_can_forge_a_line_or_steer_a_terminal() -> None:
+    program = (
+        "import logging\n"
+        "from longshore.cli.machine import log_to_stderr\n"
+        "log_to_stderr('info')\n"
+        "log = logging.getLogger('longshore.dispatcher')\n"
+        "log.info('worker %s attends', 'x\\n2026-01-01T00:00:00.000Z ERROR forged\\x1b[31m')\n"
+        "try:\n"
+        "    raise ValueError('y\\n2026-01-01T00:00:00.000Z ERROR forged\\x9b')\n"
+        "except ValueError:\n"
+        "    log.exception('a part broke')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0
+    entries = [line for line in done.stderr.splitlines() if not line.startswith(" ")]
+    assert [line.split(" ", 2)[1] for line in entries if line[:1].isdigit()] == ["INFO", "ERROR"]
+    assert not any(line.startswith("2026-01-01") for line in entries)
+    assert "\x1b" not in done.stderr
+    assert "\x9b" not in done.stderr
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -11,6 +12,7 @@ from rich.text import Text
 from tests.unit.cli.test_commands import job
 
 from longshore.cli import jsonable, show
+from longshore.core.text import visible
 from longshore.core.values import pack
 from longshore.model.job import JobState, Progress, RetryPolicy
 from longshore.model.worker import QueueView
@@ -24,9 +26,20 @@ def test_columns_in_a_pipe_are_aligned_even_if_letters_are_wide() -> None:
 
 
 def test_what_a_job_said_cannot_steer_the_terminal() -> None:
-    assert show.visible("a\x1b]0;title\x07\r\x9b\u202eb\tc\n") == (
+    assert visible("a\x1b]0;title\x07\r\x9b\u202eb\tc\n") == (
         "a\\x1b]0;title\\x07\\x0d\\x9b\\x202eb\tc\n"
     )
+
+
+def test_json_is_json_and_cannot_steer_the_terminal_either(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    said = {"text": "a\x9b31m\u2028\x7f\n"}
+    show.print_json_line(said)
+    show.print_json(said)
+    line, document = capsys.readouterr().out.split("\n", 1)
+    assert json.loads(line) == json.loads(document) == said
+    assert (line + document).replace("\n", "").isprintable()
 
 
 def test_on_a_terminal_a_table_has_colour_and_takes_text_as_it_is() -> None:
