@@ -14,6 +14,7 @@ import asyncio
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 from uuid import UUID
@@ -21,6 +22,7 @@ from uuid import UUID
 import zmq
 
 from longshore.client.credentials import key_advice
+from longshore.core.limits import MAX_DRAINED, MAX_REQUEST_JOBS
 from longshore.errors import (
     ConfigError,
     DispatcherUnavailable,
@@ -57,6 +59,7 @@ DEFAULT_ADDRESS = "tcp://127.0.0.1:7702"
 MAX_CHUNK_JOBS = 500
 MAX_CHUNK_BYTES = 16 * 1024 * 1024
 CHUNKS_IN_FLIGHT = 8
+LOOK_AGAIN_S = 0.5
 
 T = TypeVar("T")
 
@@ -186,6 +189,37 @@ class Connection:
     async def _wait_once(
         self, jobs: tuple[UUID, ...], slice_s: float, every: bool
     ) -> tuple[Ended, ...]:
+        parts = in_parts(jobs, MAX_REQUEST_JOBS)
+        if len(parts) == 1:
+            return await self._wait_for(jobs, slice_s, every)
+        return await (self._wait_for_all(parts, slice_s) if every else self._any(parts, slice_s))
+
+    async def _wait_for_all(
+        self, parts: Sequence[tuple[UUID, ...]], slice_s: float
+    ) -> tuple[Ended, ...]:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + slice_s
+        found: list[Ended] = []
+        for part in parts:
+            found += await self._wait_for(part, max(0.0, until - loop.time()), True)
+        return tuple(found)
+
+    async def _any(self, parts: Sequence[tuple[UUID, ...]], slice_s: float) -> tuple[Ended, ...]:
+        """Looks at all of them again and again, and waits for the first thousand in between."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + slice_s
+        while True:
+            looks = [await self._wait_for(part, 0.0, False) for part in parts]
+            found = tuple(itertools.chain.from_iterable(looks))
+            left_s = until - loop.time()
+            if not found and left_s > 0:
+                found = await self._wait_for(parts[0], min(left_s, LOOK_AGAIN_S), False)
+            if found or left_s <= 0:
+                return found
+
+    async def _wait_for(
+        self, jobs: tuple[UUID, ...], slice_s: float, every: bool
+    ) -> tuple[Ended, ...]:
         answer: tuple[Ended, ...] = await self._ask(
             lambda rid: messages.Wait(rid, jobs, slice_s, every), within_s=slice_s
         )
@@ -218,17 +252,11 @@ class Connection:
 
     async def cancel(self, refs: Sequence[Ref]) -> tuple[CancelAnswer, ...]:
         """Cancels jobs; says of each what that did."""
-        answer: tuple[CancelAnswer, ...] = await self._ask(
-            lambda rid: messages.Cancel(rid, tuple(refs))
-        )
-        return answer
+        return await self._ask_in_parts(messages.Cancel, refs, MAX_REQUEST_JOBS)
 
     async def retry(self, refs: Sequence[Ref]) -> tuple[RetryAnswer, ...]:
         """Runs jobs again that ended without success; says of each what that did."""
-        answer: tuple[RetryAnswer, ...] = await self._ask(
-            lambda rid: messages.Retry(rid, tuple(refs))
-        )
-        return answer
+        return await self._ask_in_parts(messages.Retry, refs, MAX_REQUEST_JOBS)
 
     async def workers(self) -> tuple[WorkerView, ...]:
         """Who works, and who did until lately."""
@@ -237,10 +265,7 @@ class Connection:
 
     async def drain(self, workers: Sequence[str]) -> tuple[DrainAnswer, ...]:
         """Has workers finish what they run and leave; says of each what that did."""
-        answer: tuple[DrainAnswer, ...] = await self._ask(
-            lambda rid: messages.Drain(rid, tuple(workers))
-        )
-        return answer
+        return await self._ask_in_parts(messages.Drain, workers, MAX_DRAINED)
 
     async def dispatchers(self) -> tuple[DispatcherAnswer, ...]:
         """Who dispatches."""
@@ -320,6 +345,15 @@ class Connection:
             self._context = None
 
     # how it is asked
+
+    async def _ask_in_parts(
+        self, make: Callable[[int, tuple[T, ...]], Request], items: Sequence[T], most: int
+    ) -> tuple[Any, ...]:
+        """The answers for all items, asked for in as many requests as it takes."""
+        answers: list[Any] = []
+        for part in in_parts(items, most):
+            answers += await self._ask(partial(_about, make, part))
+        return tuple(answers)
 
     async def _ask(self, make: Callable[[int], Request], within_s: float = 0.0) -> Any:
         """The answer to a request that may take the other side `within_s` to give."""
@@ -455,6 +489,16 @@ class Connection:
             f"running? (gave up after {self.timeout_s:g} s; clients connect to the address that "
             f"its --frontend names){advice}"
         )
+
+
+def in_parts(items: Sequence[T], most: int) -> list[tuple[T, ...]]:
+    """The items in order, so many at a time; one empty part if there are none."""
+    starts = range(0, max(len(items), 1), most)
+    return [tuple(items[start : start + most]) for start in starts]
+
+
+def _about(make: Callable[[int, tuple[T, ...]], Request], part: tuple[T, ...], rid: int) -> Request:
+    return make(rid, part)
 
 
 async def all_of(coroutines: Iterable[Any]) -> list[Any]:

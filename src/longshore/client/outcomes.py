@@ -3,13 +3,15 @@
 Many tasks may wait for a job each. Their ids are asked for in few requests, and after an answer
 what is left of a request joins the others for the next one. How soon that is sent grows with the
 number of ids, so that a dispatcher is asked for at most 20,000 ids a second: a single waiter hears
-at once, one of 10,000 within half a second.
+at once, one of 10,000 within half a second. A dispatcher lets a client wait for so many jobs at a
+time only; past `MOST_ASKED` the others take turns.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from itertools import islice
 from uuid import UUID
 
 from longshore.client.connection import Connection
@@ -18,6 +20,8 @@ from longshore.model.job import Ended
 
 PACE_S = 1 / 20_000
 MAX_IDS = 500
+MOST_ASKED = 50_000
+"""Half of what a dispatcher allows, unless it was set otherwise (`max_peer_waited_jobs`)."""
 REQUESTS_IN_FLIGHT = 4
 
 
@@ -104,14 +108,15 @@ class Outcomes:
         self._unasked.update((job, None) for job in jobs if job not in self._asked)
         if self._timer is None and self._unasked:
             loop = asyncio.get_running_loop()
-            at = self._asked_at + self._pace_s * len(self._expected)
+            at = self._asked_at + self._pace_s * min(len(self._expected), MOST_ASKED)
             self._timer = loop.call_later(max(0.0, at - loop.time()), self._ask)
 
     def _ask(self) -> None:
         self._timer = None
         self._asked_at = asyncio.get_running_loop().time()
-        jobs = list(self._unasked)
-        self._unasked.clear()
+        jobs = list(islice(self._unasked, max(0, MOST_ASKED - len(self._asked))))
+        for job in jobs:
+            del self._unasked[job]
         self._asked.update(jobs)
         for start in range(0, len(jobs), MAX_IDS):
             task = asyncio.ensure_future(self._hear_of(jobs[start : start + MAX_IDS]))
@@ -125,6 +130,7 @@ class Outcomes:
         except Exception as error:
             for job in jobs:
                 self._fail(job, error)
+            self._queue([])
             return
         finally:
             self._asked.difference_update(jobs)

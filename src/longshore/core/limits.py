@@ -9,6 +9,12 @@ from typing import Final, TypeGuard
 from longshore.errors import InvalidInput
 from longshore.model.job import ANY_TARGET, DEFAULT_QUEUE, Options, RetryPolicy, Submission
 
+MAX_REQUEST_JOBS: Final = 1_000
+"""How many jobs one request may name; a client sends longer lists in several."""
+MAX_DRAINED: Final = 100
+"""How many workers one request may name."""
+MAX_LISTED: Final = 10_000
+"""How many jobs one request may have listed."""
 MAX_NAME_CHARS: Final = 200
 MAX_LABELS: Final = 20
 MAX_LABEL_CHARS: Final = 100

@@ -10,6 +10,7 @@ from uuid import UUID
 from msgspec import structs
 
 from longshore.core.lifecycle import TERMINAL
+from longshore.core.limits import MAX_NAME_CHARS
 from longshore.core.timing import (
     settle_crash,
     settle_failure,
@@ -36,6 +37,7 @@ from longshore.wire.messages import Ack, Attempt, Report, ReportKind
 
 Acknowledge = Callable[[Attendance, Ack], None]
 
+MAX_ERROR_CHARS = 64 * 1024
 _UNEXPLAINED = JobError(Reason.RAISED, "the worker gave no reason")
 _ASKED = "longshore.Retry"
 
@@ -63,12 +65,13 @@ class Decisions:
             case ReportKind.CANCELLED:
                 return Finish(report.job, report.token, Outcome.CANCELLED)
             case ReportKind.RELEASED if claimed and report.retry_after_s is not None:
-                return settle_snooze(claimed, report.retry_after_s, report.note)
+                note = report.note[:MAX_ERROR_CHARS]
+                return settle_snooze(claimed, report.retry_after_s, note)
             case ReportKind.RELEASED:
                 info = "handed back by its worker"
                 return Finish(report.job, report.token, Outcome.RELEASED, info=info)
             case _:
-                error = report.error or _UNEXPLAINED
+                error = _bounded(report.error) if report.error else _UNEXPLAINED
                 if claimed is None:
                     return Finish(report.job, report.token, Outcome.FAILED, error=error)
                 if report.kind is ReportKind.CRASHED:
@@ -98,6 +101,18 @@ class Decisions:
         if finish.outcome is Outcome.FAILED and _asks_for_a_retry(error, report):
             return settle_refused_retry(claimed, error)
         return finish
+
+
+def _bounded(error: JobError) -> JobError:
+    """An error of a size to be kept and shown, whatever its worker sent."""
+    if len(error.message) + len(error.type) + len(error.traceback) <= MAX_ERROR_CHARS:
+        return error
+    return JobError(
+        error.reason,
+        error.message[:MAX_ERROR_CHARS],
+        error.type[:MAX_NAME_CHARS],
+        error.traceback[-MAX_ERROR_CHARS:],
+    )
 
 
 def _asks_for_a_retry(error: JobError, report: Report) -> bool:

@@ -21,6 +21,7 @@ from longshore.core.retention import asked, raised
 from longshore.core.schemas import check_arguments, nearest
 from longshore.core.values import within
 from longshore.core.why import why
+from longshore.dispatcher.bounds import Underway
 from longshore.dispatcher.junk import Junk
 from longshore.dispatcher.keeper import Keeper
 from longshore.dispatcher.plain_clients import PlainClients
@@ -51,7 +52,6 @@ from longshore.wire.portions import MAX_MESSAGE_BYTES
 
 log = logging.getLogger("longshore.dispatcher")
 
-MAX_CONCURRENT_REQUESTS = 10_000
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
 
 
@@ -86,6 +86,7 @@ class Requests:
         self._due = due
         self._junk = Junk(clock, "clients")
         self._tasks: set[asyncio.Task[None]] = set()
+        self._underway = Underway(settings)
         self.link: Link
         self.crew_trouble = ""
 
@@ -104,9 +105,9 @@ class Requests:
                 self._junk.failed(peer)
 
     def _begin(self, peer: bytes, request: m.Request) -> None:
-        if len(self._tasks) >= MAX_CONCURRENT_REQUESTS:
-            busy = Unavailable("the dispatcher has too many requests under way; try again")
-            self._send(peer, _error(request.rid, busy))
+        refusal = self._underway.begin(peer, request)
+        if refusal is not None:
+            self._send(peer, _error(request.rid, refusal))
             return
         task = asyncio.create_task(self._answer(peer, request))
         self._tasks.add(task)
@@ -131,6 +132,8 @@ class Requests:
             log.exception("a request failed in a way that nobody foresaw: %r", type(request))
             broken = LongshoreError("the dispatcher failed to answer; its log says why")
             frames = _error(request.rid, broken)
+        finally:
+            self._underway.end(peer, request)
         self._send(peer, frames)
 
     def _send(self, peer: bytes, frames: list[bytes]) -> None:

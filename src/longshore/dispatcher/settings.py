@@ -113,6 +113,18 @@ class DispatcherSettings(Struct, frozen=True, kw_only=True):
     max_queued_submits: int = 200_000
     """Submits that wait for the store; past it clients are told to try again."""
 
+    max_requests: int = 10_000
+    """Requests under way, apart from WAITs; past it clients are told to try again."""
+
+    max_peer_requests: int = 5_000
+    """Requests under way of one connection, apart from WAITs."""
+
+    max_waited_jobs: int = 1_000_000
+    """Jobs that clients wait for; past it WAITs are told to try again, and nothing else is."""
+
+    max_peer_waited_jobs: int = 100_000
+    """Jobs that one connection waits for. A WAIT counts for at least 100, here and in all."""
+
     max_plain_requests: int = 10_000
     """Jobs of plain clients that have not ended; past it plain clients are told to try again."""
 

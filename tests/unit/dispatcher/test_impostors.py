@@ -15,7 +15,7 @@ from longshore.core.introductions import (
     MAX_SLOTS,
     MAX_TEXT_CHARS,
 )
-from longshore.model.job import JobState, LogEntry, LogKind, RetryPolicy
+from longshore.model.job import JobError, JobState, LogEntry, LogKind, Reason, RetryPolicy
 from longshore.model.worker import KindInfo, KindTerms, Parameter, Pool
 from longshore.testing.builders import a_job, new_id
 from longshore.wire import messages as m
@@ -209,6 +209,24 @@ def test_what_a_worker_may_not_say_of_itself_is_refused_with_the_reason(
         assert isinstance(told, m.Exit)
         assert words in told.reason
         assert not stage.model._workers
+
+    tell(story)
+
+
+def test_an_error_of_many_megabytes_is_cut() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.dispatcher()
+        worker, client = await stage.worker(), stage.client()
+        job = a_job()
+        await client.submit(job)
+        await stage.until(lambda: bool(worker.jobs.running))
+        [(id, token)] = worker.jobs.running
+        error = JobError(Reason.RAISED, "m" * 10**6, "t" * 10**6, "tb" * 10**6)
+        worker.jobs.end(m.Report(id, token, m.ReportKind.FAILED, error=error))
+        (ended,) = await client.wait(job)
+        assert ended.error is not None
+        told = ended.error
+        assert (len(told.message), len(told.type), len(told.traceback)) == (65_536, 200, 65_536)
 
     tell(story)
 
