@@ -14,6 +14,7 @@ WANTED: Final = 65_536
 """So many a process asks for, if its hard limit allows it."""
 MOST_SPARE: Final = 64
 LEAST_SPARE: Final = 4
+MOST_BACKLOG: Final = 100
 _OPEN: Final = "/dev/fd"
 
 
@@ -29,6 +30,12 @@ def limit() -> int | None:
     """How many descriptors this process may have; None if there is no limit."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return None if soft == resource.RLIM_INFINITY else soft
+
+
+def backlog() -> int:
+    """How many connections may wait to be accepted: fewer than come free at a time, if need be."""
+    most = limit()
+    return MOST_BACKLOG if most is None else max(LEAST_SPARE, min(MOST_BACKLOG, most // 8))
 
 
 def are_short() -> bool:

@@ -2,10 +2,11 @@
 
 Theory. libzmq can stop listening only by closing every connection that it accepted there. Nor does
 it stop by itself when a process has no descriptors left: the kernel tells it of the waiting
-connection again and again, and its thread spins. But the socket is in this process. A packet filter
-on it that lets nothing pass keeps new connections away, and a listening socket that is shut down
-and listens again has forgotten those that wait. Taken off, the filter leaves everything as it was.
-This is so on Linux; elsewhere a door stays open.
+connection again and again, and its thread spins. But the socket is in this process: a packet filter
+on it that lets nothing pass keeps new connections away, and taken off it leaves everything as it
+was. Those that wait already are few, by the backlog, and are accepted as descriptors come free.
+(To shut the socket down would turn them away, but then accept fails in a way for which libzmq
+aborts the process.) This is so on Linux; elsewhere a door stays open.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ from typing import Final
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
-BACKLOG: Final = 100
 _ATTACH_FILTER: Final = 26
 _DETACH_FILTER: Final = 27
 _DROP_ALL: Final = struct.pack("HBBI", 0x06, 0, 0, 0)
@@ -36,26 +36,13 @@ class Door:
         self.is_open = True
 
     def shut(self) -> None:
-        """No connection comes in from now on, and those that wait to are reset."""
+        """No connection comes in from now on, apart from those that wait already."""
         self.is_open = False
         if sys.platform == "linux":
-            self._keep_out()
-            self._turn_away()
-
-    def _keep_out(self) -> None:
-        program = ctypes.create_string_buffer(_DROP_ALL)
-        filter = struct.pack("HL", 1, ctypes.addressof(program))
-        with suppress(OSError):
-            self._listening.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, filter)
-
-    def _turn_away(self) -> None:
-        name = self._listening.getsockname()
-        with suppress(OSError):
-            self._listening.shutdown(socket.SHUT_RDWR)
-        # A port that the kernel chose is lost by now. One that was asked for is not: this fails.
-        with suppress(OSError):
-            self._listening.bind(name)
-        self._listening.listen(BACKLOG)
+            program = ctypes.create_string_buffer(_DROP_ALL)
+            filter = struct.pack("HL", 1, ctypes.addressof(program))
+            with suppress(OSError):
+                self._listening.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, filter)
 
     def open(self) -> None:
         """Connections come in again."""

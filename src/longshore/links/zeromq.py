@@ -10,7 +10,7 @@ zero byte and a counter. A peer that named itself must be able to come back whil
 holds its old connection, so a name is handed over to whoever gives it last. But libzmq lets a peer
 give any name: one that the counter made, so that its owner goes deaf, or the one that the counter
 makes next, and two peers of one name abort the process. And it starts the counter at the same value
-in every process. So here it starts where nobody can guess, and no automatic name is ever shown.
+in every process. So here it starts where nobody can guess, and no peer is told an automatic name.
 """
 
 from __future__ import annotations
@@ -172,12 +172,13 @@ class Router(Socket):
         self._on_messages = on_messages
         self._are_short = are_short
         self._unsent = Unsent(max_unsent_bytes, self._loop.time)
-        self._unread, self._short = Seldom(), Seldom()
+        self._unread, self._short, self._opened = Seldom(), Seldom(), Seldom()
         self._routed = None if secure is None else {}
         self._socket.copy_threshold = 0
         self._socket.set(zmq.ROUTER_MANDATORY, 1)
         self._socket.set(zmq.ROUTER_HANDOVER, 1)
         self._socket.set(zmq.HANDSHAKE_IVL, HANDSHAKE_MS)
+        self._socket.set(zmq.BACKLOG, descriptors.backlog())
         self._beat(min(round(heartbeat_s * 1000), MOST_BEAT_MS))
         if secure is not None:
             secure(self._socket)
@@ -225,7 +226,8 @@ class Router(Socket):
 
     def _resume(self) -> None:
         self._door.open()
-        log.info("%s takes new connections again", self.address)
+        if self._opened.count(self._loop.time()):
+            log.info("%s takes new connections again", self.address)
 
     # receiving
 
@@ -245,7 +247,7 @@ class Router(Socket):
         account = self._unsent.of(peer)
         size = sum(map(len, frames))
         if (account.marks or size >= MARK_BYTES) and not self._unsent.admits(account, size):
-            self._tell_of_unread(peer)
+            self._tell_of_unread()
             return False
         account.fresh += size
         if account.fresh < MARK_BYTES:
@@ -262,14 +264,14 @@ class Router(Socket):
     def _unreachable(self, peer: bytes) -> None:
         self._unsent.forget(peer)
 
-    def _tell_of_unread(self, peer: bytes) -> None:
+    def _tell_of_unread(self) -> None:
         count = self._unread.count(self._loop.time())
         if count:
             log.warning(
-                "%d messages were dropped because peers do not read what they asked for "
-                "(max_unsent_bytes); the last was for peer %s",
+                "%s dropped messages to peers that do not read what they asked for "
+                "(max_unsent_bytes): %d since this was last told",
+                self.address,
                 count,
-                peer.hex(),
             )
 
     def close(self) -> None:

@@ -98,7 +98,7 @@ async def test_what_a_peer_does_not_read_is_bounded_in_bytes(
         taken += 1
         assert taken < 100, "it takes whatever there is"
         await asyncio.sleep(0)
-    assert "peers do not read what they asked for (max_unsent_bytes)" in caplog.text
+    assert "peers that do not read what they asked for (max_unsent_bytes)" in caplog.text
     reader = dealer(context, heard.router.address)
     reader.send(b"y")
     other, _ = await heard.next()
