@@ -7,6 +7,7 @@ afterwards, is not.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 
 import pytest
@@ -20,6 +21,7 @@ from longshore.model.job import (
     Submitted,
     Verdict,
 )
+from longshore.model.retention import Retention
 from longshore.model.worker import Attended, Gone, Seat
 from longshore.testing.backends import Backend
 from longshore.testing.builders import Scene, a_job, a_worker, done, lane, some_jobs
@@ -117,6 +119,48 @@ async def test_cancel_and_claim_agree(scene: Scene, rival: Scene) -> None:
             assert (verdict, state) == (CancelVerdict.CANCELLING, S.CANCELLING)
         else:
             assert (verdict, state) == (CancelVerdict.CANCELLED, S.CANCELLED)
+
+
+@pytest.mark.parametrize("outcome", [Outcome.SUCCEEDED, Outcome.FAILED, Outcome.RETRIED])
+async def test_cancel_and_end_agree(scene: Scene, rival: Scene, outcome: Outcome) -> None:
+    """G3: whichever came second acted on what the other had made of the job."""
+    states = []
+    for turn in range(ROUNDS):
+        attempt = await scene.running(a_job(kind=f"kind {turn}"))
+        [finished], [(_, verdict)] = await asyncio.gather(
+            scene.finish(done(attempt, outcome)), rival.store.cancel([attempt.id])
+        )
+        states.append(await scene.state(attempt.id))
+        assert finished.verdict is Verdict.RECORDED
+        if verdict is CancelVerdict.ALREADY_ENDED or outcome is Outcome.SUCCEEDED:
+            ended = S.SUCCEEDED if outcome is Outcome.SUCCEEDED else S.FAILED
+            assert (states[-1], outcome is Outcome.RETRIED) == (ended, False)
+        else:
+            assert states[-1] is S.CANCELLED
+    [queue] = await scene.store.queues()
+    assert queue.counts == Counter(state.value for state in states)
+
+
+async def test_retry_and_prune_agree(scene: Scene, rival: Scene) -> None:
+    """Either the job has a new round, or it is gone and nothing was retried."""
+    kept = Retention(seconds={S.FAILED: 0.0})
+    left = 0
+    for turn in range(ROUNDS):
+        attempt = await scene.ended(Outcome.FAILED, a_job(kind=f"kind {turn}"))
+        [(_, verdict)], pruned = await asyncio.gather(
+            scene.store.retry([attempt.id]), rival.store.prune(kept)
+        )
+        found = await scene.store.job(attempt.id)
+        if verdict is RetryVerdict.RETRIED:
+            assert pruned.removed == {}
+            assert found is not None
+            assert found.state is S.READY
+            left += 1
+        else:
+            assert (verdict, found) == (RetryVerdict.NOT_FOUND, None)
+            assert pruned.removed == {S.FAILED: 1}
+    queues = await scene.store.queues()
+    assert sum(sum(queue.counts.values()) for queue in queues) == left
 
 
 async def test_same_job_submitted_twice_at_once_is_one_job(scene: Scene, rival: Scene) -> None:

@@ -12,17 +12,20 @@ from datetime import UTC, datetime, timedelta
 from multiprocessing import get_context
 from pathlib import Path
 from threading import Barrier
-from typing import cast
+from typing import TypeVar, cast
 
 import pytest
 
 from longshore.errors import StoreLost, StoreUnavailable
-from longshore.model.job import JobState, Refused, Submitted
+from longshore.model.job import JobState, Outcome, Refused, Submitted
+from longshore.model.retention import Retention
 from longshore.model.worker import QueueView
 from longshore.ports import Batch, Hint, Promoted, Store
 from longshore.store.sqlite import SqliteStore
-from longshore.store.sqlite_runner import InlineRunner
+from longshore.store.sqlite_runner import InlineRunner, Turn
 from longshore.testing.builders import Scene, a_job, lane, new_id, some_jobs
+
+T = TypeVar("T")
 
 
 @asynccontextmanager
@@ -81,6 +84,41 @@ async def test_close_commits_what_was_asked_for(path: Path) -> None:
     assert all(task.done() for task in submits)
     async with opened(SqliteStore(path)) as scene:
         assert set(await scene.states(job.id for job in jobs)) == {JobState.READY}
+
+
+# what another process does in between
+
+
+class Interrupted(InlineRunner):
+    """Before it writes, whatever waits for that is done first, once."""
+
+    def __init__(self) -> None:
+        self.before: Callable[[], Awaitable[object]] | None = None
+
+    async def run(self, turn: Turn, work: Callable[[], T]) -> T:
+        if turn is not Turn.READ and self.before is not None:
+            before, self.before = self.before, None
+            await before()
+        return await super().run(turn, work)
+
+
+async def test_job_that_is_retried_between_look_and_hold_is_not_pruned(path: Path) -> None:
+    runner, job = Interrupted(), a_job()
+    async with opened(SqliteStore(path)) as other, opened(SqliteStore(path, runner=runner)) as own:
+        await other.ended(Outcome.FAILED, job)
+        runner.before = lambda: other.store.retry([job.id])
+        pruned = await own.store.prune(Retention(seconds={JobState.FAILED: 0.0}))
+        assert (runner.before, pruned.removed) == (None, {})
+        assert await own.state(job.id) is JobState.READY
+
+
+async def test_worker_that_another_process_forgot_meanwhile_is_not_counted(path: Path) -> None:
+    runner = Interrupted()
+    async with opened(SqliteStore(path)) as other, opened(SqliteStore(path, runner=runner)) as own:
+        seat = await other.attend()
+        await other.store.harvest(seat.worker, seat.session, "", crash=False, crash_limit=3)
+        runner.before = lambda: other.store.forget_workers(0.0)
+        assert await own.store.forget_workers(0.0) == 0
 
 
 # faults
