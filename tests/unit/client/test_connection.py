@@ -19,7 +19,9 @@ from longshore.errors import (
     StoreUnavailable,
 )
 from longshore.model.job import Ended, JobPage, JobState, Submission
-from longshore.wire import messages
+from longshore.testing.loopback import Network
+from longshore.testing.virtual import run_virtually
+from longshore.wire import codec, messages
 
 from .fake import NOW, SILENT, FakeDispatcher
 
@@ -53,6 +55,36 @@ async def test_a_silent_dispatcher_is_left_for_the_next_address(fake: FakeDispat
     assert [answer.id for answer in answers] == [UUID(int=1)]
     assert silent.of(messages.Submit) == fake.of(messages.Submit)
     assert not silent.of(messages.Hello)
+
+
+def test_a_dispatcher_that_talks_is_not_left_for_one_answer_that_is_missing() -> None:
+    """What it did not answer it is asked again. On virtual time."""
+    heard: list[tuple[str, type]] = []
+
+    def listen(network: Network, address: str) -> None:
+        def receive(arrived: list[tuple[bytes, list[bytes]]]) -> None:
+            for peer, frames in arrived:
+                request = codec.from_client.decode(frames)
+                heard.append((address, type(request)))
+                if heard != [(address, messages.Pause)]:
+                    answer = None if isinstance(request, messages.Pause) else ()
+                    link.send(peer, codec.ok(request.rid, answer))
+
+        link = network.listen(address, receive)
+
+    async def story() -> None:
+        network, addresses = Network(), ["loop://a", "loop://b"]
+        for address in addresses:
+            listen(network, address)
+        async with Connection(addresses, connect=network.connect, try_s=2.5) as connection:
+            pausing = asyncio.create_task(connection.pause("mail"))
+            await asyncio.sleep(connection._try_s / 2)
+            await connection.queues()
+            await pausing
+
+    run_virtually(story())
+    asked = [messages.Pause, messages.ListQueues, messages.Pause]
+    assert heard == [("loop://a", request) for request in asked]
 
 
 async def test_all_requests_under_way_move_to_the_next_address_together(

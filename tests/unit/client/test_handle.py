@@ -399,6 +399,11 @@ def test_results_that_nobody_wants_any_more_are_not_waited_for(
         assert handle is handles[0]
         break
 
+    async def expected() -> list[UUID]:
+        return list(app._access.outcomes()._expected)
+
+    assert app._access.run(expected()) == []
+
 
 async def test_waiting_for_many_jobs_takes_few_requests(app: App, fake: FakeDispatcher) -> None:
     job = app.job(report)
