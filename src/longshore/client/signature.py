@@ -95,7 +95,7 @@ class Signature:
             bound = self._signature.bind(*args, **kwargs).arguments
         except TypeError as error:
             raise InvalidArguments(
-                f"job '{self.kind}': {error}{self._meant(kwargs)}; {self._usage()}"
+                f"job '{self.kind}': {self._unexpected(kwargs) or error}; {self._usage()}"
             ) from None
         if self._rest is not None:
             bound.update(bound.pop(self._rest, {}))
@@ -161,10 +161,16 @@ class Signature:
                 f"job '{self.kind}': argument '{name}' {explain(error)}"
             ) from None
 
-    def _meant(self, kwargs: Mapping[str, object]) -> str:
-        """A hint at the parameter that the first unknown name was probably meant for."""
+    def _unexpected(self, kwargs: Mapping[str, object]) -> str:
+        """What to say of the first unknown name, with the parameter it was probably meant for.
+
+        `inspect` would first complain of the parameter that is missing instead.
+        """
         unknown = next((name for name in kwargs if name not in self._named), None)
-        return "" if unknown is None else nearest(unknown, self._named.keys() - kwargs.keys())
+        if unknown is None or self._rest is not None:
+            return ""
+        near = nearest(unknown, self._named.keys() - kwargs.keys())
+        return f"got an unexpected keyword argument '{unknown}'{near}"
 
     def _usage(self) -> str:
         return f"it takes {self._signature}{self._forgotten_context()}"

@@ -255,6 +255,14 @@ def test_a_mistyped_parameter_is_told_with_the_nearest_one() -> None:
         packed("http://a", trys=2)
 
 
+def test_a_mistyped_parameter_that_is_needed_is_not_told_as_one_that_is_missing() -> None:
+    with pytest.raises(InvalidArguments) as caught:
+        packed(ur="http://a")
+    assert str(caught.value).startswith(
+        "job 'fetch': got an unexpected keyword argument 'ur' (nearest: 'url'); it takes (url: str"
+    )
+
+
 def test_a_context_without_its_annotation_is_told_where_it_is_missed() -> None:
     def resize(ctx, width: int) -> None:  # type: ignore[no-untyped-def]
         ...
