@@ -372,7 +372,7 @@ def json_line(value: Any) -> str:
 
 
 def jobs_table(jobs: Sequence[Job]) -> Table:
-    """Jobs, one a row."""
+    """Jobs, one a row, in full."""
     rows = [
         (
             str(job.number),
@@ -398,9 +398,7 @@ def jobs_table(jobs: Sequence[Job]) -> Table:
         "progress",
         "error",
     )
-    return Table(
-        columns, rows, frozenset({"number", "attempt"}), ("queue", "attempt", "took", "created")
-    )
+    return Table(columns, rows, frozenset({"number", "attempt"}))
 
 
 def job_view(job: Job, names: Mapping[UUID, str]) -> View:
