@@ -6,7 +6,7 @@ full by then says where it stopped, and the next one goes on from there.
 
 Labels are inside a job's options: the database looks for their bytes among the others, and whoever
 asked it makes sure. Times nearly follow the numbers. They do not where a clock was set, and where
-an application held its own transaction open: the job's time is when that began, its number came
+jobs are stored at the same moment: the time is when a statement began, the number comes
 later. So a list since some time goes back until a job is older by `SLACK`, found by looking at few
 of them, and then leaves out what is older.
 """

@@ -49,7 +49,7 @@ SET state = n.state,
     token = nextval('longshore.token'),
     crashes = n.crashes,
     error = CASE WHEN n.state <> {CODES[S.CANCELLED]} THEN coalesce(n.error, j.error) END,
-    ended_at = CASE WHEN n.state >= 5 THEN now() END,
+    ended_at = CASE WHEN n.state >= 5 THEN statement_timestamp() END,
     worker = CASE WHEN n.state >= 5 THEN j.worker END,
     session = CASE WHEN n.state >= 5 THEN j.session END,
     expires_at = NULL,
@@ -68,8 +68,8 @@ CANCEL: Final = f"""
 UPDATE longshore.job AS j
 SET state = n.state,
     token = CASE WHEN n.state >= 5 THEN nextval('longshore.token') ELSE j.token END,
-    ended_at = CASE WHEN n.state >= 5 THEN now() END,
-    cancel_asked_at = now(),
+    ended_at = CASE WHEN n.state >= 5 THEN statement_timestamp() END,
+    cancel_asked_at = statement_timestamp(),
     {appended("n.state", by="$3::text", info=NOTHING)}
 FROM (
     SELECT i.state, l.tid

@@ -27,6 +27,9 @@ Concurrent changes. A row changed by another transaction after the statement beg
 version under another ctid. Whether PostgreSQL then compares the ctid again depends on its minor
 version; so every update by ctid also compares token or state, or follows an explicit lock. A row
 missed in this way is tried again by the caller.
+
+Times. What a history shows is when the statement began, not the transaction, which may have waited
+for others since: so what one transaction did after another committed is later in the histories too.
 """
 
 from __future__ import annotations
@@ -63,7 +66,7 @@ STEADY: Final = {
 }
 """Settings under which each hot statement has exactly one plan."""
 
-_AT: Final = "(SELECT (extract(epoch FROM now()) * 1000000)::bigint::text)"
+_AT: Final = "(SELECT (extract(epoch FROM statement_timestamp()) * 1000000)::bigint::text)"
 _HEADS: Final = ", ".join(f"""',["{STATES[code]}",'""" for code in sorted(STATES))
 _MOST: Final = HISTORY_FIRST + HISTORY_LAST
 
@@ -165,13 +168,13 @@ def _inserted(*, seated: bool, one: bool = False) -> str:
 WITH {may} new AS (
     INSERT INTO longshore.job (
         id, body_hash, args, unique_key, run_at, lane, priority, kind, queue, target, options,
-        timeout_s, state, history{also}
+        timeout_s, created_at, state, history{also}
     )
     SELECT
         n.id, n.body_hash, n.args, n.unique_key, n.due_at,
         {shared(8, "bigint")}, {shared(9, "smallint")}, {shared(10, "text")},
         {shared(11, "text")}, {shared(12, "text")}, {shared(13, "bytea")},
-        {shared(14, "float8")}, n.state, {values}
+        {shared(14, "float8")}, statement_timestamp(), n.state, {values}
     FROM (
         SELECT d.*,
             CASE WHEN d.due_at > now() THEN {CODES[S.DELAYED]} ELSE {_due(seated, one)} END AS state
@@ -220,9 +223,9 @@ def _begun(one: bool, timeout_s: str) -> tuple[str, str]:
         CASE WHEN n.state = {_RUNNING} THEN {worker} END,
         CASE WHEN n.state = {_RUNNING} THEN {session} END,
         CASE WHEN n.state = {_RUNNING} THEN 1 ELSE 0 END,
-        CASE WHEN n.state = {_RUNNING} THEN now() END,
+        CASE WHEN n.state = {_RUNNING} THEN statement_timestamp() END,
         CASE WHEN n.state = {_RUNNING}
-            THEN now() + ({timeout_s} + $19) * interval '1 s' END"""
+            THEN statement_timestamp() + ({timeout_s} + $19) * interval '1 s' END"""
     return columns, values
 
 
@@ -333,7 +336,7 @@ SET state = n.state,
         WHEN n.state = {CODES[S.DELAYED]} THEN now() + ($9::float8[])[n.shape] * interval '1 s'
         ELSE j.run_at
     END,
-    ended_at = CASE WHEN n.state >= 5 THEN now() END,
+    ended_at = CASE WHEN n.state >= 5 THEN statement_timestamp() END,
     worker = CASE WHEN n.state >= 5 THEN j.worker END,
     session = CASE WHEN n.state >= 5 THEN j.session END,
     expires_at = NULL,
@@ -438,8 +441,8 @@ taken AS (
         worker = ($1::uuid[])[(SELECT places FROM seat)[l.turn]],
         session = ($2::bigint[])[(SELECT places FROM seat)[l.turn]],
         attempt = j.attempt + 1,
-        started_at = now(),
-        expires_at = now() + (j.timeout_s + $10) * interval '1 s',
+        started_at = statement_timestamp(),
+        expires_at = statement_timestamp() + (j.timeout_s + $10) * interval '1 s',
         {_CLAIMED}
     FROM locked AS l
     WHERE j.ctid = l.tid

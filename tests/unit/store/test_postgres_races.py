@@ -9,7 +9,14 @@ from functools import partial
 import pytest
 from tests.unit.store.outside import HOLD, until_waiting
 
-from longshore.model.job import CancelVerdict, JobState, Outcome, RetryVerdict, Verdict
+from longshore.model.job import (
+    CancelVerdict,
+    JobState,
+    Outcome,
+    RetryVerdict,
+    Submitted,
+    Verdict,
+)
 from longshore.model.retention import Retention
 from longshore.store import postgres_prune as pruning
 from longshore.store.postgres import PostgresStore
@@ -101,6 +108,27 @@ async def test_job_that_is_retried_between_look_and_hold_is_not_pruned(
     assert await postgres_store._keeping.run(work) == 0
     assert await scene.state(job.id) is (S.FAILED if ends_again else S.READY)
     assert sum((await counts(scene)).values()) == 1
+
+
+async def test_times_of_two_with_one_unique_key_do_not_overlap(
+    scene: Scene, outside: Connection
+) -> None:
+    """The second is accepted in a transaction that began before the first ended, and waited."""
+    first, second = a_job(unique_key="k"), a_job(unique_key="k")
+    attempt = await scene.running(first)
+    other = await scene.running(a_job(kind="other"), await scene.attend(kinds=["other"]))
+    async with outside.transaction():
+        await outside.fetch(HOLD, other.id)
+        batch = scene.pump([done(other)], [second])
+        accepting = asyncio.ensure_future(batch)
+        await until_waiting(outside, 1)
+        await scene.finish(done(attempt))
+    [answer] = (await accepting).submitted
+    assert answer == Submitted(second.id, (await scene.job(second.id)).number)
+    ended, begun = await scene.job(first.id), await scene.job(second.id)
+    assert ended.ended_at is not None
+    assert ended.ended_at == ended.history[-1].at
+    assert ended.ended_at <= begun.history[0].at
 
 
 async def test_job_that_somebody_holds_is_not_waited_for_by_a_pruning(
