@@ -167,8 +167,9 @@ async def test_claim_that_runs_short_finds_what_another_put_back_before_its_mark
         assert seats == [one.worker, two.worker, one.worker, two.worker, one.worker]
 
 
-# It reads all of the tally, which folding keeps short, and then rests fifty times as long.
-RESTING = {"ADOPT_LANES"}
+# These read all of the tally, which folding keeps short, and of the lanes, which have a limit. The
+# one then rests fifty times as long, the other comes every prune_s.
+RESTING = {"ADOPT_LANES", "FORGET_LANES"}
 
 # Every way into a table must be an index and a condition, however small the table seems.
 STATEMENTS = {
