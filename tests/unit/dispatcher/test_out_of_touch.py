@@ -1,10 +1,15 @@
 """Workers whose processes ended on this machine, and workers whose dispatcher is silent."""
 
+import asyncio
+
 from longshore.model.job import JobState
 from longshore.model.worker import Capacity, WorkerView
 from longshore.testing.builders import a_job
+from longshore.testing.virtual import VirtualLoop
 from longshore.wire import messages as m
+from longshore.wire.codec import encode
 
+from .plain_player import alive, ready
 from .stage import Client, Stage
 from .test_stories import tell
 
@@ -96,5 +101,36 @@ def test_the_grace_of_a_cancelled_job_counts_from_when_its_worker_was_told() -> 
         (ended,) = await client.wait(job)
         assert ended.state is JobState.CANCELLED
         assert stage.clock.now() - joined_at >= 8.0
+
+    tell(story)
+
+
+def hold_up(seconds: float) -> None:
+    """Nothing runs for so long: the process was stopped, or its machine slept."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    loop._jumping.now += seconds
+
+
+def test_a_dispatcher_that_was_held_up_reads_what_came_before_it_declares_anybody_lost() -> None:
+    async def story(stage: Stage) -> None:
+        dispatcher = await stage.dispatcher()
+        worker = await stage.worker()
+        hold_up(16.0)
+        worker.worker._link.send(b"", encode(m.Ping(99)))
+        await dispatcher._keeper._find_lost()
+        assert len(alive(stage)) == len(dispatcher._roster) == 1
+
+    tell(story)
+
+
+def test_a_dispatcher_that_was_held_up_reads_what_came_before_it_removes_a_plain_worker() -> None:
+    async def story(stage: Stage) -> None:
+        dispatcher = await stage.dispatcher()
+        worker = await ready(stage)
+        hold_up(4.0)
+        worker.say(b"PING")
+        await dispatcher._plain.look_after()
+        assert len(alive(stage)) == len(dispatcher._roster) == 1
 
     tell(story)

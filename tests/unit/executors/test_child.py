@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import uvloop
+from msgspec import structs
 
 from longshore.errors import AppError
 from longshore.executors.child import ChildExecutor
@@ -242,6 +243,16 @@ async def test_an_abort_before_there_is_a_process_is_reported(stand: Stand) -> N
     given = stand.abort(second)
     assert await stand.report_of(second) == given
     await stand.step_of(first)
+
+
+async def test_the_first_abort_decides_what_is_reported(stand: Stand) -> None:
+    """A job that ran out of time did so, though its worker is drained before it has stopped."""
+    await stand.open_child()
+    assignment = stand.start("say_and_sleep")
+    await stand.step_of(assignment)
+    first = stand.abort(assignment)
+    stand.executor.abort(assignment.held, structs.replace(first, kind=ReportKind.RELEASED))
+    assert await stand.report_of(assignment) == first
 
 
 async def test_an_abort_right_after_the_start_stops_it(stand: Stand) -> None:
