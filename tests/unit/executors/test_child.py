@@ -8,6 +8,7 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -423,6 +424,18 @@ async def test_the_job_after_one_that_ended_as_its_process_was_killed_is_not_bla
     following = stand.start("nap", seconds=0.2, then=2)
     os.killpg(*kills[0])
     assert result_of(await stand.report_of(following)) == 2
+
+
+async def test_what_a_process_said_before_it_died_is_heard(stand: Stand) -> None:
+    """An end that is in the socket counts, though the death is noticed first."""
+    executor = await stand.open_child()
+    ended = stand.start("add", a=1)
+    [host] = executor._hosts
+    select.select([host._channel._sock], [], [])
+    os.kill(host.pid, signal.SIGKILL)
+    [watcher] = [one for one in threading.enumerate() if one.name == f"host-{host.pid}"]
+    watcher.join()
+    assert result_of(await stand.report_of(ended)) == 1
 
 
 # opening and closing

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from pathlib import Path
 from uuid import UUID
 
@@ -11,6 +13,7 @@ import uvloop
 
 from longshore.errors import AppError
 from longshore.executors.coroutine import CoroutineExecutor
+from longshore.executors.frames import ITEMS_PER_FRAME
 from longshore.model.ids import derive_id
 from longshore.model.job import LogKind, Reason
 from longshore.model.worker import KindInfo, Parameter, Pool
@@ -224,6 +227,18 @@ async def test_the_first_abort_decides_what_is_reported(stand: Stand) -> None:
     assert await stand.report_of(assignment) == given
 
 
+async def test_an_attempt_that_stopped_in_time_does_not_take_its_neighbours_with_it(
+    stand: Stand,
+) -> None:
+    """The grace that it was given is over once it has stopped: the other one outlasts it."""
+    await stand.open_coroutine(abort_grace_s=2.0)
+    aborted = stand.start("wait_forever")
+    await stand.step_of(aborted)
+    stand.abort(aborted)
+    await stand.report_of(aborted)
+    assert error_of(await stand.run("wait_forever", timeout_s=2.5)).reason is Reason.TIMED_OUT
+
+
 @pytest.mark.parametrize("kind", ["ignore_cancel", "block_the_loop"])
 async def test_what_does_not_stop_is_killed_and_its_neighbours_are_handed_back(
     stand: Stand, kind: str
@@ -251,6 +266,25 @@ async def test_attempts_given_while_the_host_restarts_run_in_the_next_one(stand:
     given = stand.abort(aborted)
     assert await stand.report_of(aborted) == given
     assert [result_of(await stand.report_of(item)) for item in started] == list(range(10))
+
+
+async def test_an_attempt_for_a_host_that_has_just_died_runs_in_the_next_one(stand: Stand) -> None:
+    """Nothing of it arrived, and nobody is to be blamed for that death."""
+    executor = await stand.open_coroutine()
+    pid = await stand.result("pid_async")
+    started = [stand.start("add_async", a=number) for number in range(2 * ITEMS_PER_FRAME)]
+    os.kill(pid, signal.SIGKILL)
+    wait_gone(pid)
+    executor._flush()
+    results = [result_of(await stand.report_of(assignment)) for assignment in started]
+    assert results == list(range(2 * ITEMS_PER_FRAME))
+
+
+async def test_large_values_pass_both_ways(stand: Stand) -> None:
+    """They are larger than what a socket takes at once."""
+    await stand.open_coroutine()
+    report = await stand.report_of(stand.start_packed("shout", b"a" * 1_000_000, raw=True))
+    assert report.result == b"A" * 1_000_000
 
 
 async def test_a_host_that_dies_takes_all_its_jobs_with_it(stand: Stand) -> None:
