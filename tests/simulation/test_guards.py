@@ -66,6 +66,29 @@ def test_without_the_check_of_the_token_a_late_result_counts() -> None:
     assert hunt(60, NoTokenCheck, Theme.DROWNING).promise is Promise.ONE_OWNER
 
 
+CAME_BACK = 5080
+"""In this seed a worker comes back under a new id before its old one is declared lost."""
+
+
+class NoOwnerCheck(MemoryStore):
+    """Records what is said under the job's token, whichever worker says it."""
+
+    def _finish(self, finish: Finish, now: datetime, freed: set[int]) -> Finished:
+        return super()._finish(structs.replace(finish, worker=None), now, freed)
+
+
+def test_what_a_worker_reports_under_a_new_id_is_refused() -> None:
+    """G2, without anything taken away."""
+    assert simulate(make_scenario(CAME_BACK)).broken is None
+
+
+def test_without_the_check_of_the_owner_a_report_under_a_new_id_counts() -> None:
+    """G2."""
+    broken = simulate(make_scenario(CAME_BACK), NoOwnerCheck).broken
+    assert broken is not None
+    assert broken.promise is Promise.ONE_OWNER
+
+
 class NoSessionCheck(MemoryStore):
     """Gives jobs to any session of a worker that is alive, whoever asks."""
 

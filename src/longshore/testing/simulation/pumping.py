@@ -59,7 +59,10 @@ class Pumping:
             return {Verdict.STALE}
         if finish.job in self._recorded:
             return {Verdict.ALREADY_RECORDED, Verdict.STALE}
-        return {Verdict.RECORDED if shot.state in OWNED else Verdict.ALREADY_RECORDED}
+        if shot.state not in OWNED:
+            return {Verdict.ALREADY_RECORDED}
+        # A worker that came back under a new id still has the token, but owns the job no more.
+        return {Verdict.RECORDED if finish.worker in (None, shot.worker) else Verdict.STALE}
 
     def _check_change(self, change: Change) -> None:
         job, before, after = change
