@@ -28,7 +28,7 @@ version under another ctid. Whether PostgreSQL then compares the ctid again depe
 version; so every update by ctid also compares token or state, or follows an explicit lock. A row
 missed in this way is tried again by the caller.
 
-Times. What a history shows is when the statement began, not the transaction, which may have waited
+Times. A job's times are of when the statement began, not the transaction, which may have waited
 for others since: so what one transaction did after another committed is later in the histories too.
 """
 
@@ -177,11 +177,12 @@ WITH {may} new AS (
         {shared(14, "float8")}, statement_timestamp(), n.state, {values}
     FROM (
         SELECT d.*,
-            CASE WHEN d.due_at > now() THEN {CODES[S.DELAYED]} ELSE {_due(seated, one)} END AS state
+            CASE WHEN d.due_at > statement_timestamp()
+                THEN {CODES[S.DELAYED]} ELSE {_due(seated, one)} END AS state
         FROM (
             SELECT i.*, CASE
                 WHEN i.delay_s IS NULL THEN i.run_at
-                ELSE now() + greatest(i.delay_s, 0) * interval '1 s'
+                ELSE statement_timestamp() + greatest(i.delay_s, 0) * interval '1 s'
             END AS due_at
             FROM {rows} AS i ({names})
         ) AS d
@@ -333,7 +334,8 @@ SET state = n.state,
     failures = j.failures + ($11::integer[])[n.shape],
     crashes = j.crashes + ($12::integer[])[n.shape],
     run_at = CASE
-        WHEN n.state = {CODES[S.DELAYED]} THEN now() + ($9::float8[])[n.shape] * interval '1 s'
+        WHEN n.state = {CODES[S.DELAYED]}
+            THEN statement_timestamp() + ($9::float8[])[n.shape] * interval '1 s'
         ELSE j.run_at
     END,
     ended_at = CASE WHEN n.state >= 5 THEN statement_timestamp() END,
