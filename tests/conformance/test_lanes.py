@@ -88,3 +88,13 @@ async def test_job_that_comes_as_its_lane_is_forgotten_is_found(scene: Scene, ri
         job = a_job()
         await asyncio.gather(scene.accepted(job), rival.store.forget_lanes())
         assert await is_run(rival, job)
+
+
+async def test_job_of_a_paused_queue_waits_though_somebody_else_forgot_its_lane(
+    scene: Scene, rival: Scene
+) -> None:
+    await emptied(scene, "work")
+    await rival.store.forget_lanes()
+    await rival.store.set_paused("default", True)
+    await scene.accepted(a_job())
+    assert await scene.claim(await scene.attend(), lane()) == []

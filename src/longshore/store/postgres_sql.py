@@ -8,9 +8,10 @@ Theory of the claim. One statement does five things; what it reads depends only 
    right now is skipped, not waited for: they may be waiting for a job that this transaction holds.
 2. `front`: from each stretch of each lane (see `postgres_marks`) the first n jobs, n being the
    number of seats, straight from the index `job_ready` without any lock; all stretches merged, the
-   first n of them kept. Lanes of paused queues are left out here. `best` counts, for each, the
-   bytes of the arguments before it: past $11 nothing is taken. Their lengths are known without
-   reading them, however long they are.
+   first n of them kept. Lanes of paused queues are left out here. If a lane is not stored, because
+   it was forgotten at the moment its job came, one of its jobs names the queue. `best` counts, for
+   each, the bytes of the arguments before it: past $11 nothing is taken. Their lengths are known
+   without reading them, however long they are.
 3. `locked`: those rows FOR UPDATE, skipping what another claim holds, and only if still ready. Only
    now are they numbered, so that a row that was skipped leaves no seat empty before its last.
 4. The update: the i-th locked row goes to the i-th seat under a new token.
@@ -415,7 +416,10 @@ front AS (
     ) AS l
     WHERE (
         SELECT q.paused FROM longshore.queue AS q
-        WHERE q.name = (SELECT k.queue FROM longshore.lane AS k WHERE k.hash = i.lane)
+        WHERE q.name = coalesce(
+            (SELECT k.queue FROM longshore.lane AS k WHERE k.hash = i.lane),
+            (SELECT k.queue FROM longshore.job AS k WHERE k.state = 2 AND k.lane = i.lane LIMIT 1)
+        )
     ) IS NOT TRUE
     ORDER BY l.urgency, l.rank, l.number
     LIMIT (SELECT cardinality(places) FROM seat)
