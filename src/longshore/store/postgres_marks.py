@@ -14,7 +14,7 @@ less than was wanted, but with a rest in between that grows with what the last o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Final, NamedTuple
 
 TRAIL_S: Final = 0.25
@@ -115,7 +115,7 @@ class Marks:
         full: list[int] = []
         versions: dict[int, int] = {}
         for lane in lanes:
-            known = self._lanes.setdefault(lane, _Lane())
+            known = self._lane(lane)
             versions[lane] = known.version
             marks = {} if known.wants_full_look(now) else _marks(known)
             if not marks:
@@ -128,12 +128,12 @@ class Marks:
     ) -> None:
         """Learns from a committed claim; `short` if it found less than was wanted."""
         for lane in look.versions:
-            known = self._lanes[lane]
+            known = self._lane(lane)
             known.was_short = short
             if lane in look.full:
                 known.looked(cost_s, now)
         for lane, urgency, place in took:
-            known = self._lanes[lane]
+            known = self._lane(lane)
             if known.version == look.versions[lane]:
                 _reach(known, urgency, place, now)
 
@@ -141,8 +141,15 @@ class Marks:
         """The lanes that a claim which ran short read from marks only, and may look through now."""
         short = [lane for lane in look.versions if lane not in look.full]
         for lane in short:
-            self._lanes[lane].was_short = True
-        return [lane for lane in short if self._lanes[lane].wants_full_look(now)]
+            self._lane(lane).was_short = True
+        return [lane for lane in short if self._lane(lane).wants_full_look(now)]
+
+    def keep(self, lanes: Container[int]) -> None:
+        """Forgets all lanes but these. A claim that is under way may bring others back."""
+        self._lanes = {lane: known for lane, known in self._lanes.items() if lane in lanes}
+
+    def _lane(self, lane: int) -> _Lane:
+        return self._lanes.setdefault(lane, _Lane())
 
     def put_back(self, lane: int, urgency: int, place: Place) -> None:
         """A job became ready; if that is before the mark, claims begin before it again."""

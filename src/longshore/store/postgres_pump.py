@@ -151,6 +151,7 @@ class Pump:
     def keep_lanes(self, stored: set[int]) -> None:
         """No lanes but these are stored, as far as is known; what is said twice harms nobody."""
         self._lanes &= stored
+        self.marks.keep(stored)
 
     def forget_lanes(self, gone: set[int]) -> None:
         """These lanes are not stored any more."""

@@ -145,3 +145,26 @@ def test_lanes_do_not_share_marks() -> None:
         take(marks, now, 10)
     assert len(stretches(marks, 101.0, LANE, 8)) == 3
     assert stretches(marks, 101.0, 8) == [ALL]
+
+
+def test_lane_that_was_forgotten_is_read_from_its_start_again() -> None:
+    marks = Marks()
+    take(marks, 100.0, 3)
+    take(marks, 100.0 + LATER_S, 5)
+    begun = stretches(marks, 100.0 + LATER_S)
+    marks.keep({LANE})
+    assert stretches(marks, 100.0 + LATER_S) == begun != [ALL]
+    marks.keep(set())
+    assert stretches(marks, 100.0 + LATER_S) == [ALL]
+
+
+def test_claim_under_way_as_its_lane_is_forgotten_counts() -> None:
+    marks = Marks()
+    take(marks, 100.0, 3)
+    take(marks, 100.0 + LATER_S, 5)
+    now = 100.0 + 2 * LATER_S
+    look = marks.look([LANE], now)
+    marks.keep(set())
+    assert marks.unseen(look, now) == [LANE]
+    marks.claimed(look, [Took(LANE, 0, (0, 7))], short=True, cost_s=0.0, now=now)
+    assert stretches(marks, now) == [ALL]
