@@ -35,6 +35,8 @@ from longshore.wire.portions import MAX_MESSAGE_BYTES
 log = logging.getLogger("longshore.links")
 
 MAX_DRAIN = 2_000
+MAX_DRAIN_BYTES = 1024 * 1024
+"""So much is taken from a socket before everything else has its turn. What is large takes long."""
 SEND_QUEUE = 10_000
 MISSED_BEATS = 3
 MOST_TTL_MS = 6_553_500
@@ -86,10 +88,12 @@ class Socket:
         if self._closed:
             return
         arrived: list[list[bytes]] = []
+        room = MAX_DRAIN_BYTES
         # To ask costs less than to be told by an exception, and most often one message is there.
         while int(self._socket.get(_EVENTS)) & _POLLIN:
-            arrived.append(self._receive())
-            if len(arrived) == MAX_DRAIN:
+            arrived.append(frames := self._receive())
+            room -= len(frames[-1])
+            if len(arrived) == MAX_DRAIN or room <= 0:
                 self._later()
                 break
         if arrived:

@@ -275,3 +275,18 @@ async def test_a_handshake_that_is_not_finished_is_given_up(
 
         assert await asyncio.to_thread(left) == b"closed"
     heard.router.close()
+
+
+async def test_what_is_large_is_taken_a_little_at_a_time(context: Context) -> None:
+    """A turn of the loop that hears a gigabyte would hold up everything else for as long."""
+    turns: list[int] = []
+    router = Router(context, "tcp://127.0.0.1:*", lambda arrived: turns.append(len(arrived)))
+    peer = context.socket(zmq.DEALER)
+    peer.linger = 0
+    peer.connect(router.address)
+    for _ in range(20):
+        peer.send_multipart([b"", LARGE])
+    await until(lambda: sum(turns) == 20)
+    assert set(turns) == {1}
+    peer.close()
+    router.close()
