@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import islice
 
+from longshore.core.seldom import Seldom
 from longshore.errors import StoreUnavailable
 from longshore.model.job import LogEntry
 from longshore.ports import Store
@@ -36,6 +37,8 @@ class Logbook:
         self._waiting: dict[int, list[Callable[[], None]]] = {}
         self._writing: asyncio.Task[None] | None = None
         self._closing = False
+        self._loss = Seldom()
+        self._lost = 0
         self.unwritten: dict[int, int] = {}
         """How many entries of which token the store does not have yet."""
 
@@ -47,8 +50,8 @@ class Logbook:
             self.unwritten[entry.token] = self.unwritten.get(entry.token, 0) + 1
         surplus = self._surplus()
         if surplus:
-            log.warning("the store does not keep up: %d log entries were dropped", surplus)
             self._remove(surplus)
+            self._tell_of_loss(surplus)
         if self._writing is None and self._entries and not self._closing:
             self._writing = asyncio.create_task(self._write())
 
@@ -108,6 +111,15 @@ class Logbook:
                 return place
             too_many -= len(entry.data)
         return len(self._entries)
+
+    def _tell_of_loss(self, count: int) -> None:
+        self._lost += count
+        if self._loss.count(asyncio.get_running_loop().time()):
+            lost, self._lost = self._lost, 0
+            log.warning(
+                "the store does not keep up: %d log entries were dropped since this was last told",
+                lost,
+            )
 
     def _remove(self, count: int) -> None:
         gone = list(islice(self._entries, count))

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from typing import cast
 from uuid import UUID
 
+import pytest
+
 from longshore.dispatcher.logbook import MOST_BYTES, MOST_ENTRIES, Logbook
 from longshore.errors import StoreUnavailable
 from longshore.model.job import LogEntry, LogKind
@@ -106,5 +108,22 @@ def test_past_the_bound_the_oldest_go_and_their_ends_do_not_wait() -> None:
         shelf.open.set()
         await book.close()
         assert shelf.kept == list(range(1, MOST_ENTRIES + 1))
+
+    run_virtually(story())
+
+
+def test_that_entries_are_dropped_is_told_seldom(caplog: pytest.LogCaptureFixture) -> None:
+    async def story() -> None:
+        shelf = Shelf()
+        book = Logbook(cast(Store, shelf), lambda error: None)
+        book.add(said(1, *range(MOST_ENTRIES)))
+        for number in range(100):
+            book.add(said(2, number))
+        assert len(caplog.messages) == 1
+        await asyncio.sleep(61.0)
+        book.add(said(3, *range(3_000)))
+        assert "1099 log entries were dropped" in caplog.messages[-1]
+        shelf.open.set()
+        await book.close()
 
     run_virtually(story())
