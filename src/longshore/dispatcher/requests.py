@@ -49,6 +49,7 @@ from longshore.ports import Clock, Link, Store
 from longshore.wire import messages as m
 from longshore.wire.codec import encode, from_client, ok, request_number
 from longshore.wire.portions import MAX_MESSAGE_BYTES
+from longshore.wire.reports import error_bytes
 
 log = logging.getLogger("longshore.dispatcher")
 
@@ -387,7 +388,7 @@ def _within_a_message(ended: list[Ended]) -> list[Ended]:
     """As many outcomes as one message can carry; the rest is asked for again."""
     total = 0
     for index, one in enumerate(ended):
-        total += len(one.result or b"")
+        total += len(one.result or b"") + (error_bytes(one.error) if one.error else 0)
         if index and total > MAX_ANSWER_BYTES:
             return ended[:index]
     return ended

@@ -31,14 +31,14 @@ def report_bytes(report: Report) -> int:
     if report.result is not None:
         size += len(report.result)
     if report.error is not None:
-        size += _error_bytes(report.error)
+        size += error_bytes(report.error)
     for job in report.outbox:
         size += _FIELDS_BYTES + len(job.args)
     return size
 
 
-def _error_bytes(error: JobError) -> int:
-    # A character takes up to four bytes.
+def error_bytes(error: JobError) -> int:
+    """As many bytes as an error can take in a message: a character takes up to four."""
     return 4 * (len(error.message) + len(error.type) + len(error.traceback))
 
 

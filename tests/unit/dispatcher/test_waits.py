@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from longshore.model.job import JobState
+from longshore.dispatcher.ends import MAX_ERROR_CHARS
+from longshore.dispatcher.requests import MAX_ANSWER_BYTES as MAX_BYTES
+from longshore.model.job import JobError, JobState, Reason
 from longshore.testing.builders import a_job, some_jobs
 from longshore.testing.faults import Fault, scripted
 from longshore.wire import messages as m
@@ -50,5 +52,26 @@ def test_a_wait_that_failed_for_an_outage_is_forgotten() -> None:
         stage.store.plan = scripted(("ended", Fault.BEFORE))
         assert isinstance(await client.ask(m.Wait(2, (job.id,), 5.0)), m.Err)
         assert waiters.awaited() == []
+
+    tell(story)
+
+
+def test_outcomes_that_are_too_large_for_one_message_for_their_errors_come_in_several() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.dispatcher()
+        worker, client = await stage.worker(slots=400), stage.client()
+        jobs = some_jobs(300)
+        await client.submit(*jobs)
+        await stage.until(lambda: len(worker.jobs.running) == len(jobs))
+        error = JobError(Reason.RAISED, "\N{SNOWMAN}" * MAX_ERROR_CHARS)
+        for id, token in list(worker.jobs.running):
+            worker.jobs.end(m.Report(id, token, m.ReportKind.FAILED, error=error))
+        left = {job.id: job for job in jobs}
+        while left:
+            some = await client.wait(*left.values())
+            assert some
+            assert sum(len(one.error.message.encode()) for one in some if one.error) <= MAX_BYTES
+            for one in some:
+                del left[one.id]
 
     tell(story)
