@@ -14,8 +14,11 @@ import msgspec
 
 from longshore.errors import ProtocolError
 from longshore.wire import messages
+from longshore.wire.portions import MESSAGE_BYTES
 
 M = TypeVar("M", bound=msgspec.Struct)
+
+_LARGE = frozenset({messages.Done, messages.Logs, messages.Submit})
 
 _encoder = msgspec.msgpack.Encoder(uuid_format="bytes")
 
@@ -28,6 +31,14 @@ msgspec's own errors are ValueErrors; so is what a time past the year 9999 raise
 
 def _verb(message: type) -> bytes:
     return message.__name__.upper().encode()
+
+
+_SMALL = frozenset(
+    _verb(kind)
+    for kind in (*get_args(messages.WorkerMessage), *get_args(messages.Request))
+    if kind not in _LARGE
+)
+"""What says nothing that is large. To decode 64 MiB of it would hold up everybody for seconds."""
 
 
 def encode(message: msgspec.Struct) -> list[bytes]:
@@ -84,6 +95,11 @@ class Codec(Generic[M]):
         decoder = self._decoders.get(frames[1])
         if decoder is None:
             raise ProtocolError(f"unknown verb {frames[1][:32]!r}")
+        if len(frames[2]) > MESSAGE_BYTES and frames[1] in _SMALL:
+            raise ProtocolError(
+                f"{frames[1].decode()} takes {len(frames[2]):,} bytes, more than the "
+                f"{MESSAGE_BYTES:,} that it may"
+            )
         try:
             return decoder.decode(frames[2])
         except _UNDECODABLE as error:

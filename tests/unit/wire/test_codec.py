@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longshore.errors import ProtocolError
-from longshore.model.job import Ended, JobState
+from longshore.model.job import Ended, JobState, LogEntry, LogKind, Submission
 from longshore.model.worker import KindInfo
 from longshore.wire import messages as m
 from longshore.wire.codec import (
@@ -20,6 +20,7 @@ from longshore.wire.codec import (
     ok,
     to_client,
 )
+from longshore.wire.portions import MESSAGE_BYTES
 
 JOB = UUID(int=1)
 
@@ -73,6 +74,24 @@ def test_every_request_has_an_answer() -> None:
 def test_junk_is_an_error_of_the_peer(frames: list[bytes]) -> None:
     with pytest.raises(ProtocolError):
         from_worker.decode(frames)
+
+
+@pytest.mark.parametrize("verb", [b"READY", b"PING", b"BYE"])
+def test_what_says_nothing_large_is_not_decoded_if_it_is(verb: bytes) -> None:
+    with pytest.raises(ProtocolError, match="bytes, more than the 8,388,608 that it may"):
+        from_worker.decode([b"", verb, bytes(MESSAGE_BYTES + 1)])
+    with pytest.raises(ProtocolError, match="is malformed"):
+        from_worker.decode([b"", verb, bytes(MESSAGE_BYTES)])
+
+
+def test_results_logs_and_submits_may_be_large() -> None:
+    data = bytes(MESSAGE_BYTES + 1)
+    entry = LogEntry(UUID(int=1), 1, 1, LogKind.TEXT, data)
+    job = Submission(UUID(int=1), "work", data)
+    report = m.Report(UUID(int=1), 1, m.ReportKind.SUCCEEDED, data)
+    for said in (m.Done((report,)), m.Logs((entry,))):
+        assert from_worker.decode(encode(said)) == said
+    assert from_client.decode(encode(m.Submit(1, (job,)))) == m.Submit(1, (job,))
 
 
 @given(st.lists(st.binary(max_size=50), max_size=5))
