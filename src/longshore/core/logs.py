@@ -9,11 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 
-from longshore.model.job import Job, LogKind
-from longshore.model.log import NOTE, STEP, KeptEntry, Line, LogLine, LogPage, unpack_line
+from longshore.model.job import Job, LogEntry, LogKind
+from longshore.model.log import NOTE, STEP, KeptEntry, Line, LogLine, LogPage, as_text, unpack_line
 
 MOST_ENTRIES = 1_000
 MOST_PAGE_BYTES = 4 * 1024 * 1024
+MOST_LINE_BYTES = 1024 * 1024
+MOST_STEP_BYTES = 16 * 1024
+"""Of a step, or of how far a job is: both are shown in lists of many jobs."""
+
+
+def fits(entry: LogEntry) -> bool:
+    """Whether what an attempt said is short enough to be kept."""
+    most = MOST_LINE_BYTES if entry.kind is LogKind.TEXT else MOST_STEP_BYTES
+    return len(entry.data) <= most
 
 
 def page(
@@ -66,7 +75,7 @@ def _line(entry: KeptEntry) -> Line:
         case LogKind.TEXT:
             return unpack_line(entry.data)
         case LogKind.STEP:
-            return Line(entry.data.decode("utf-8", "backslashreplace"), STEP)
+            return Line(as_text(entry.data), STEP)
         case LogKind.PROGRESS:
             return Line("")
 

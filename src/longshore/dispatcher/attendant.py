@@ -15,6 +15,7 @@ from longshore.core.introductions import (
     check_worker,
 )
 from longshore.core.leases import ping_every_s
+from longshore.core.logs import fits
 from longshore.dispatcher.ends import Ends
 from longshore.dispatcher.junk import Junk
 from longshore.dispatcher.logbook import Logbook
@@ -115,7 +116,11 @@ class Attendant:
                 self._done(attendance, message)
             case m.Logs():
                 self.logbook.add(
-                    [one for one in message.entries if attendance.holds((one.job, one.token))]
+                    [
+                        one
+                        for one in message.entries
+                        if attendance.holds((one.job, one.token)) and fits(one)
+                    ]
                 )
             case m.Bye():
                 self._start(self._left(attendance, message.reason[:MAX_REASON_CHARS]))

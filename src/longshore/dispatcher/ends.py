@@ -10,17 +10,19 @@ from uuid import UUID
 from msgspec import structs
 
 from longshore.core.lifecycle import TERMINAL
-from longshore.core.limits import MAX_NAME_CHARS
+from longshore.core.limits import MAX_NAME_CHARS, check_submission
 from longshore.core.timing import (
     settle_crash,
     settle_failure,
     settle_refused_retry,
     settle_snooze,
 )
+from longshore.core.values import within
 from longshore.dispatcher.pulse import Alarm
 from longshore.dispatcher.pump import Pump
 from longshore.dispatcher.settings import DispatcherSettings
 from longshore.dispatcher.waiters import Waiters
+from longshore.errors import LongshoreError
 from longshore.model.job import (
     Claimed,
     Ended,
@@ -30,6 +32,7 @@ from longshore.model.job import (
     JobState,
     Outcome,
     Reason,
+    Submission,
     Verdict,
 )
 from longshore.wire.dispatcher_side import Attendance
@@ -38,6 +41,7 @@ from longshore.wire.messages import Ack, Attempt, Report, ReportKind
 Acknowledge = Callable[[Attendance, Ack], None]
 
 MAX_ERROR_CHARS = 64 * 1024
+MAX_NOTES = 10
 _UNEXPLAINED = JobError(Reason.RAISED, "the worker gave no reason")
 _ASKED = "longshore.Retry"
 
@@ -85,15 +89,32 @@ class Decisions:
             error = JobError(Reason.INVALID_RESULT, f"{message} ({limit:,})")
             failed = Finish(report.job, report.token, Outcome.FAILED, error=error, info=message)
             return structs.replace(failed, by=by, worker=worker)
+        outbox, info = self._sound(report.outbox)
         return Finish(
             report.job,
             report.token,
             Outcome.SUCCEEDED,
             result=report.result,
-            outbox=report.outbox,
+            outbox=outbox,
             by=by,
+            info=info,
             worker=worker,
         )
+
+    def _sound(self, outbox: tuple[Submission, ...]) -> tuple[tuple[Submission, ...], str]:
+        """Those jobs of an outbox that a client might submit; and of the others, what is wrong."""
+        sound, notes = [], []
+        for index, job in enumerate(outbox):
+            try:
+                check_submission(job)
+                what = f"the arguments of job '{job.kind}'"
+                within(job.args, what, self._settings.max_value_bytes)
+                sound.append(job)
+            except LongshoreError as error:
+                notes.append(f"outbox item {index} refused: {error}")
+        if len(notes) > MAX_NOTES:
+            notes[MAX_NOTES:] = [f"and {len(notes) - MAX_NOTES:,} more"]
+        return tuple(sound), "; ".join(notes)
 
     def _failed(self, claimed: Claimed, error: JobError, report: Report) -> Finish:
         luck, after_s = self._random.random(), report.retry_after_s
@@ -143,7 +164,7 @@ class Ends:
 
     def report(self, attendance: Attendance, report: Report) -> None:
         """A worker says that an attempt ended. A repeat waits for the commit of the first."""
-        if attendance.has_report(report.attempt):
+        if attendance.is_unwanted(report.attempt):
             return
         claimed = attendance.reported(report.attempt)
         finish = self._decisions.decide(report, claimed, attendance.by, attendance.info.id)

@@ -35,8 +35,14 @@ from longshore.wire.portions import MESSAGE_BYTES, portions
 MAX_UNSEEN_BYTES: Final = 64 * 1024 * 1024
 """So many bytes of arguments may be sent to a worker that has not said that it has them."""
 
+MAX_STRAYS: Final = 1_000
+"""So many reports of attempts that are not placed on a worker may be on their way to the store."""
+
 ASSIGNMENT_FIELDS_BYTES: Final = 1024
 """More than everything in an assignment takes but its arguments."""
+
+SENT_AGAIN_S: Final = 0.5
+"""What got lost is sent again no more often, or a flood of PINGs would have it sent by each."""
 
 DRAINED = "it is to be drained"
 
@@ -169,6 +175,15 @@ class Attendance(ABC):
         sent = self._sent(attempt)
         return sent.reported if sent is not None else attempt[1] in self._strays
 
+    def is_unwanted(self, attempt: m.Attempt) -> bool:
+        """Whether the report of an attempt is dropped: it is here, or too many strays are.
+
+        Strays can only be refused. The worker is asked for the others once these are.
+        """
+        if len(self._strays) >= MAX_STRAYS and self._sent(attempt) is None:
+            return True
+        return self.has_report(attempt)
+
     def reported(self, attempt: m.Attempt) -> Claimed | None:
         """An attempt ended at the worker: its slot is free. None if it is not this session's."""
         sent = self._sent(attempt)
@@ -210,6 +225,7 @@ class FullAttendance(Attendance):
         self.stats = m.Stats()
         self._seq = 0
         self._seen = 0
+        self._sent_again_at = float("-inf")
         self._unreported: set[int] = set()
         """Tokens that the last PING listed as ended, of attempts whose end never came."""
         # Tokens grow: what was read from the store before it ended here has none that is newer.
@@ -297,6 +313,15 @@ class FullAttendance(Attendance):
             frames.append(encode(m.Exit(DRAINED)))
         self.draining = self.draining or ping.draining
         self._noted(ping.held, now)
+        frames += self._jobs(self._lost(now, ping))
+        frames += self._aborts(ping.held)
+        frames += self._resends(ping.unacknowledged)
+        return frames
+
+    def _lost(self, now: float, ping: m.Ping) -> list[Claimed]:
+        """Attempts that the worker should have by now, and does not list."""
+        if now - self._sent_again_at < SENT_AGAIN_S:
+            return []
         held = _tokens(ping.held, ping.unacknowledged)
         lost = [
             sent.claimed
@@ -304,10 +329,9 @@ class FullAttendance(Attendance):
             if (sent.seq <= ping.seen or sent.undeliverable)
             and not (sent.reported or token in held)
         ]
-        frames += self._jobs(lost)
-        frames += self._aborts(ping.held)
-        frames += self._resends(ping.unacknowledged)
-        return frames
+        if lost:
+            self._sent_again_at = now
+        return lost
 
     def _resends(self, ended: Iterable[m.Attempt]) -> list[list[bytes]]:
         """A RESEND, if there is an end that the last two PINGs told of and that never came."""

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from longshore.core.logs import MOST_PAGE_BYTES, page, shown
 from longshore.model.job import Job, JobState, LogKind, Options
-from longshore.model.log import KeptEntry, Line, pack_line
+from longshore.model.log import KeptEntry, Line, as_text, pack_line
 from longshore.testing.builders import new_id
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -95,3 +95,8 @@ def test_plain_text_of_other_workers_and_steps_are_shown_progress_is_not() -> No
         ("", 4, "raw \\xff", AT),
         ("step", 4, "on", AT),
     ]
+
+
+def test_bytes_that_are_no_text_show_as_escapes() -> None:
+    for data in (b"a\xffb", b"\xe2\x82", b"\xed\xa0\x80", "\N{SNOWMAN}".encode() + b"\x80"):
+        assert as_text(data) == data.decode("utf-8", "backslashreplace")

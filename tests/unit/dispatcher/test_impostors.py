@@ -15,11 +15,14 @@ from longshore.core.introductions import (
     MAX_SLOTS,
     MAX_TEXT_CHARS,
 )
-from longshore.model.job import JobError, JobState, LogEntry, LogKind, Reason, RetryPolicy
+from longshore.core.logs import MOST_LINE_BYTES, MOST_STEP_BYTES
+from longshore.dispatcher.pump import OnFinished
+from longshore.model.job import Finish, JobError, JobState, LogEntry, LogKind, Reason, RetryPolicy
 from longshore.model.worker import KindInfo, KindTerms, Parameter, Pool
 from longshore.testing.builders import a_job, new_id
 from longshore.wire import messages as m
 from longshore.wire.codec import encode, from_dispatcher
+from longshore.wire.dispatcher_side import MAX_STRAYS
 
 from .stage import Stage, worker_id
 from .test_stories import tell
@@ -92,6 +95,55 @@ def test_a_worker_cannot_speak_for_another_ones_attempt() -> None:
         worker.jobs.succeed()
         await client.wait(job)
         assert await stage.model.logs(id) == []
+
+    tell(story)
+
+
+def test_reports_of_nothing_do_not_pile_up_before_the_store(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def story(stage: Stage) -> None:
+        pump, lengths = (await stage.dispatcher())._pump, list[int]()
+        finish = pump.finish
+
+        def counted(end: Finish, on_finished: OnFinished) -> None:
+            lengths.append(len(pump._finishes))
+            finish(end, on_finished)
+
+        monkeypatch.setattr(pump, "finish", counted)
+        worker, client = await stage.worker(), stage.client()
+        job = a_job()
+        await client.submit(job)
+        await stage.until(lambda: bool(worker.jobs.running))
+        stranger = await attended(stage)
+        made_up = [m.Report(new_id(), n, m.ReportKind.RELEASED) for n in range(3 * MAX_STRAYS)]
+        stranger.say(m.Done(tuple(made_up)))
+        worker.jobs.succeed()
+        assert [one.state for one in await client.wait(job)] == [JobState.SUCCEEDED]
+        assert max(lengths) <= MAX_STRAYS
+
+    tell(story)
+
+
+def test_of_many_late_reports_all_are_answered_in_the_end() -> None:
+    """A worker that comes back under another id may have kept more than are taken at a time."""
+
+    async def story(stage: Stage) -> None:
+        await stage.dispatcher()
+        stranger = await attended(stage)
+        late = {(new_id(), n): m.ReportKind.SUCCEEDED for n in range(2 * MAX_STRAYS)}
+        stranger.say(m.Done(tuple(m.Report(*one, kind) for one, kind in late.items())))
+        for no in range(20):
+            for told in stranger.heard:
+                if isinstance(told, m.Resend):
+                    reports = [m.Report(*one, m.ReportKind.SUCCEEDED) for one in told.attempts]
+                    stranger.say(m.Done(tuple(reports)))
+                elif isinstance(told, m.Ack):
+                    late = {one: kind for one, kind in late.items() if one not in told.stale}
+            stranger.heard.clear()
+            stranger.say(m.Ping(no, unacknowledged=tuple(late)))
+            await stranger.told(m.Pong)
+        assert not late
 
     tell(story)
 
@@ -239,5 +291,51 @@ def test_a_long_goodbye_is_cut() -> None:
         await stage.until(lambda: not any(row.alive for row in stage.model._workers.values()))
         [row] = stage.model._workers.values()
         assert len(row.ended_why) <= 500
+
+    tell(story)
+
+
+@pytest.mark.parametrize(
+    ("kind", "most"), [(LogKind.TEXT, MOST_LINE_BYTES), (LogKind.STEP, MOST_STEP_BYTES)]
+)
+def test_a_log_entry_that_nobody_could_read_is_not_kept(kind: LogKind, most: int) -> None:
+    async def story(stage: Stage) -> None:
+        await stage.dispatcher()
+        worker, client = await stage.worker(), stage.client()
+        job = a_job()
+        await client.submit(job)
+        await stage.until(lambda: bool(worker.jobs.running))
+        [(id, token)] = worker.jobs.running
+        for seq, size in enumerate((most, most + 1, 1), 1):
+            worker.worker._session._said.add(LogEntry(id, token, seq, kind, b"\xff" * size))
+        worker.jobs.succeed()
+        await client.wait(job)
+        assert [entry.seq for entry in await stage.model.logs(id)] == [1, 3]
+
+    tell(story)
+
+
+def test_a_worker_submits_nothing_that_a_client_could_not() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.dispatcher()
+        worker, client = await stage.worker(), stage.client()
+        job, good = a_job(), a_job()
+        large = a_job(args=bytes(stage.settings.max_value_bytes + 1))
+        await client.submit(job)
+        await stage.until(lambda: bool(worker.jobs.running))
+        [(id, token)] = worker.jobs.running
+        bad = [a_job(kind="x\x1b[2J"), large, *(a_job(priority=2**15) for _ in range(10))]
+        report = m.Report(id, token, m.ReportKind.SUCCEEDED, b"\x2a", outbox=(*bad, good))
+        worker.jobs.end(report)
+        (ended,) = await client.wait(job)
+        assert ended.state is JobState.SUCCEEDED
+        view = await stage.model.job(id)
+        assert view is not None
+        info = view.history[-1].info
+        assert info.startswith("outbox item 0 refused: job 'x")
+        assert "outbox item 1 refused: the arguments of job 'work': 1,048,577 bytes" in info
+        assert info.endswith("; and 2 more")
+        assert [await stage.model.job(one.id) for one in bad] == [None] * len(bad)
+        assert await stage.model.job(good.id) is not None
 
     tell(story)

@@ -13,7 +13,7 @@ from longshore.model.worker import Attended, KindInfo, Pool, WorkerInfo
 from longshore.wire import messages as m
 from longshore.wire import worker_side as w
 from longshore.wire.codec import encode, from_worker
-from longshore.wire.dispatcher_side import FullAttendance
+from longshore.wire.dispatcher_side import SENT_AGAIN_S, FullAttendance
 
 WORKER = UUID(int=100)
 LEASE_S, PING_S = 15.0, 1.0
@@ -530,6 +530,17 @@ def test_a_report_of_what_is_not_placed_here_is_asked_for_once_until_it_is_settl
 
 
 # what could not be sent, was sent twice, or is read back
+
+
+def test_a_flood_of_pings_that_claim_to_have_seen_all_has_jobs_sent_again_seldom(
+    pair: Pair,
+) -> None:
+    pair.join()
+    pair.attended.assign([claimed(1, 1)])
+    flood = [pair.attended.pinged(1.0, m.Ping(no, 2**62), PING_S, LEASE_S) for no in range(100)]
+    assert [frames[1] for told in flood for frames in told].count(b"JOBS") == 1
+    later = pair.attended.pinged(1.0 + SENT_AGAIN_S, m.Ping(101, 2**62), PING_S, LEASE_S)
+    assert [frames[1] for frames in later] == [b"PONG", b"JOBS"]
 
 
 def test_what_is_sent_again_takes_no_second_slot(pair: Pair) -> None:
