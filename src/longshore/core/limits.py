@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from math import isnan
 from typing import Final, TypeGuard
 
 from longshore.errors import InvalidInput
@@ -71,8 +72,8 @@ def _check_times(job: Submission) -> None:
 
 
 def check_timeout(what: str, seconds: object) -> None:
-    """Raises `InvalidInput` unless this is how long to wait: a number, however large; or None."""
-    if seconds is not None and (not _is_number(seconds) or seconds != seconds):
+    """Raises `InvalidInput` unless this is how long to wait: any float but NaN; or None."""
+    if seconds is not None and not (_is_number(seconds) and _is_float(seconds)):
         raise InvalidInput(f"{what} is {seconds!r}; give seconds, or None to wait for ever")
 
 
@@ -145,6 +146,13 @@ def _is_whole(number: object) -> TypeGuard[int]:
 
 def _is_number(number: object) -> TypeGuard[int | float]:
     return isinstance(number, int | float) and not isinstance(number, bool)
+
+
+def _is_float(number: float) -> bool:
+    try:
+        return not isnan(number)
+    except OverflowError:
+        return False
 
 
 def _whole(what: str, number: object, least: int, most: int) -> None:
