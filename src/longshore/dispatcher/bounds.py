@@ -19,6 +19,7 @@ from longshore.core.limits import (
     MAX_REQUEST_JOBS,
     check_name,
 )
+from longshore.dispatcher.pump import Pump
 from longshore.dispatcher.settings import DispatcherSettings
 from longshore.errors import InvalidInput, LongshoreError, TooLarge, Unavailable
 from longshore.model.job import JobFilter, JobState
@@ -74,6 +75,20 @@ def _check_length(request: m.Request, what: str, text: str, most: int) -> None:
 
 def _verb(request: m.Request) -> str:
     return type(request).__name__.upper()
+
+
+def check_room(settings: DispatcherSettings, pump: Pump, jobs: int, size: int) -> None:
+    """Raises `Unavailable` if so many submits more, of so many bytes, are too many for now."""
+    most, most_bytes = settings.max_queued_submits, settings.max_queued_bytes
+    if pump.queued_submits + jobs > most:
+        raise Unavailable(
+            f"{most:,} submits are waiting for the store (max_queued_submits); try again"
+        )
+    if pump.queued_bytes and pump.queued_bytes + size > most_bytes:
+        raise Unavailable(
+            f"submits of {pump.queued_bytes:,} bytes are waiting for the store "
+            f"(max_queued_bytes: {most_bytes:,}); try again"
+        )
 
 
 class Underway:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from uuid import UUID
 
 from longshore.core.values import within
+from longshore.dispatcher.bounds import check_room
 from longshore.dispatcher.pump import Answer, Pump
 from longshore.dispatcher.settings import DispatcherSettings
 from longshore.dispatcher.waiters import Waiter, Waiters
@@ -68,6 +69,7 @@ class PlainClients:
             raise Unavailable(
                 f"{limit:,} jobs of plain clients have not ended (max_plain_requests); try again"
             )
+        check_room(self._settings, self._pump, 1, len(job))
         within(job, "the job", self._settings.max_value_bytes)
         if job == plain.PONG:
             raise InvalidInput("a job that reads PONG would be taken for a PONG by its worker")

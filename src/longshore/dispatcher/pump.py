@@ -110,15 +110,20 @@ class Pump:
         self._uncertain: set[tuple[Order, int, int]] = set()
         self._holding: asyncio.TimerHandle | None = None
         self.queued_submits = 0
+        self.queued_bytes = 0
 
     def submit(self, jobs: Sequence[Submission]) -> asyncio.Future[list[Answer]]:
         """Queues submits; the future gives their answers once they are committed."""
         order = Order(jobs)
         for start in range(0, len(jobs), self._max_batch):
             self._orders.append((order, start, min(start + self._max_batch, len(jobs))))
-        self.queued_submits += len(jobs)
+        self._queued(jobs)
         self._wake.set()
         return order.done
+
+    def _queued(self, jobs: Sequence[Submission], sign: int = 1) -> None:
+        self.queued_submits += sign * len(jobs)
+        self.queued_bytes += sign * sum(map(_job_bytes, jobs))
 
     def finish(self, finish: Finish, on_finished: OnFinished) -> None:
         """Queues the end of an attempt; the callback comes once it is committed."""
@@ -205,7 +210,7 @@ class Pump:
         batch = Batch([finish for finish, _ in finishes], submits, wants, seats, self._max_bytes)
         if not (batch.finishes or batch.submits or batch.wants):
             return True
-        self.queued_submits -= len(submits)
+        self._queued(submits, -1)
         try:
             pumped = await self._store.pump(self._dispatcher, batch)
         except StoreLost as error:
@@ -216,7 +221,7 @@ class Pump:
             self._on_outage(error)
             return False
         except StoreUnavailable as error:
-            self.queued_submits += len(submits)
+            self._queued(submits)
             self._orders.extendleft(reversed(orders))
             self._finishes.extendleft(reversed(finishes))
             self._uncertain.update(orders)

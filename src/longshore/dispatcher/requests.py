@@ -21,7 +21,7 @@ from longshore.core.retention import asked, raised
 from longshore.core.schemas import check_arguments, nearest
 from longshore.core.values import within
 from longshore.core.why import why
-from longshore.dispatcher.bounds import Underway
+from longshore.dispatcher.bounds import Underway, check_room
 from longshore.dispatcher.junk import Junk
 from longshore.dispatcher.keeper import Keeper
 from longshore.dispatcher.plain_clients import PlainClients
@@ -38,7 +38,6 @@ from longshore.errors import (
     ProtocolError,
     StoreUnavailable,
     TooLarge,
-    Unavailable,
     UnknownKind,
 )
 from longshore.model.job import CancelVerdict, Ended, Job, JobFilter, JobPage, Refused, Submission
@@ -182,11 +181,8 @@ class Requests:
     # submitting
 
     async def _submit(self, peer: bytes, request: m.Submit) -> list[m.SubmitAnswer]:
-        if self._pump.queued_submits + len(request.jobs) > self._settings.max_queued_submits:
-            limit = self._settings.max_queued_submits
-            raise Unavailable(
-                f"{limit:,} submits are waiting for the store (max_queued_submits); try again"
-            )
+        size = sum(len(job.args) for job in request.jobs)
+        check_room(self._settings, self._pump, len(request.jobs), size)
         kinds = await self._kinds(request)
         refused = {
             job.id: error

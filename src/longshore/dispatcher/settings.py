@@ -125,6 +125,9 @@ class DispatcherSettings(Struct, frozen=True, kw_only=True):
     max_peer_waited_jobs: int = 100_000
     """Jobs that one connection waits for. A WAIT counts for at least 100, here and in all."""
 
+    max_queued_bytes: int = 256 * 1024 * 1024
+    """The bytes of arguments of those submits; past it clients are told to try again."""
+
     max_plain_requests: int = 10_000
     """Jobs of plain clients that have not ended; past it plain clients are told to try again."""
 

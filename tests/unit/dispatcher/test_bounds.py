@@ -11,6 +11,7 @@ from longshore.dispatcher.bounds import LEAST_WAIT
 from longshore.errors import InvalidInput, TooLarge, Unavailable
 from longshore.model.job import JobFilter, JobState
 from longshore.testing.builders import a_job, new_id
+from longshore.testing.faults import Fault, healthy
 from longshore.wire import messages as m
 from longshore.wire.codec import encode
 
@@ -107,5 +108,35 @@ def test_one_client_has_a_bound_of_requests_and_others_have_room() -> None:
         assert (await other._answers.get())[1] == b"OK"
         await asyncio.sleep(0)
         assert await greedy.ask(m.ListQueues(11)) == ()
+
+    tell(story)
+
+
+@pytest.mark.parametrize(
+    ("limit", "words"),
+    [
+        ({"max_queued_submits": 3}, "3 submits are waiting for the store (max_queued_submits)"),
+        ({"max_queued_bytes": 1300}, "(max_queued_bytes: 1,300); try again"),
+    ],
+)
+def test_while_the_store_is_away_submits_are_taken_up_to_a_bound(
+    limit: dict[str, float], words: str
+) -> None:
+    """In number and in bytes: a dispatcher that waits for its store must not grow for ever."""
+
+    async def story(stage: Stage) -> None:
+        await stage.dispatcher(**limit)
+        stage.store.plan = lambda verb: Fault.BEFORE if verb == "pump" else None
+        jobs = [a_job(args=bytes(600)) for _ in range(4)]
+        first, second = stage.client(), stage.client()
+        waiting = asyncio.create_task(first.submit(*jobs[:2]))
+        await asyncio.sleep(1)
+        refused = await second.ask(m.Submit(5, tuple(jobs[2:])))
+        assert isinstance(refused, m.Err)
+        assert refused.code == Unavailable.code
+        assert words in refused.message
+        stage.store.plan = healthy
+        assert [answer.code for answer in await waiting] == ["", ""]
+        assert [answer.code for answer in await second.submit(*jobs[2:])] == ["", ""]
 
     tell(story)
