@@ -16,6 +16,7 @@ from longshore.wire import messages as m
 from longshore.wire.codec import encode
 
 from .stage import Client, Stage
+from .test_rare_orders import pass_time
 from .test_stories import tell
 
 TOO_MANY = MAX_REQUEST_JOBS + 1
@@ -125,12 +126,12 @@ def test_while_the_store_is_away_submits_are_taken_up_to_a_bound(
     """In number and in bytes: a dispatcher that waits for its store must not grow for ever."""
 
     async def story(stage: Stage) -> None:
-        await stage.dispatcher(**limit)
+        await stage.dispatcher("d1", **limit)
         stage.store.plan = lambda verb: Fault.BEFORE if verb == "pump" else None
         jobs = [a_job(args=bytes(600)) for _ in range(4)]
         first, second = stage.client(), stage.client()
         waiting = asyncio.create_task(first.submit(*jobs[:2]))
-        await asyncio.sleep(1)
+        await pass_time(stage, 1.0)
         refused = await second.ask(m.Submit(5, tuple(jobs[2:])))
         assert isinstance(refused, m.Err)
         assert refused.code == Unavailable.code
