@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -72,7 +73,10 @@ def test_a_job_that_fails_says_its_last_words_and_exits_with_1(connect: tuple[st
 
 def test_ctrl_c_leaves_the_job_and_says_how_to_cancel_it(connect: tuple[str, str]) -> None:
     command = [sys.executable, "-m", "longshore", "submit", "wait", "--wait", *connect]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ) as waiting:
+    heeds = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # the tests may run without one
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, env=os.environ, preexec_fn=heeds
+    ) as waiting:
         assert waiting.stderr is not None
         for line in waiting.stderr:
             if line.endswith("stdout   waiting\n"):
