@@ -22,6 +22,7 @@ import uvloop
 
 from bench.helper import questions, reply
 from longshore.core.lanes import body_hash, lane_of
+from longshore.core.limits import BATCH_BYTES
 from longshore.model.ids import make_id
 from longshore.model.job import DEFAULT_QUEUE, Finish, Outcome, Submission
 from longshore.model.worker import Attended, KindInfo, Seat, Want, WorkerInfo
@@ -124,7 +125,7 @@ async def on_postgres(side: Side, url: str) -> Run:
                 tx.count(lane, None, READY, len(rows))
             done += len(claimed)
             stretch = ([lane], [URGENCY], [0], [last], [URGENCY])
-            claimed = await connection.fetch(CLAIM, *seats, *stretch, 10.0)
+            claimed = await connection.fetch(CLAIM, *seats, *stretch, 10.0, BATCH_BYTES)
             tx.count(lane, READY, RUNNING, len(claimed))
             last = max((row["number"] for row in claimed), default=last)
             await connection.execute(tx.ending())

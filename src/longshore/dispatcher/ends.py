@@ -89,7 +89,7 @@ class Decisions:
             error = JobError(Reason.INVALID_RESULT, f"{message} ({limit:,})")
             failed = Finish(report.job, report.token, Outcome.FAILED, error=error, info=message)
             return structs.replace(failed, by=by, worker=worker)
-        outbox, info = self._sound(report.outbox)
+        outbox, info = self._sound(report.outbox) if report.outbox else ((), "")
         return Finish(
             report.job,
             report.token,
@@ -164,9 +164,10 @@ class Ends:
 
     def report(self, attendance: Attendance, report: Report) -> None:
         """A worker says that an attempt ended. A repeat waits for the commit of the first."""
-        if attendance.is_unwanted(report.attempt):
+        attempt = report.attempt
+        if attendance.is_unwanted(attempt):
             return
-        claimed = attendance.reported(report.attempt)
+        claimed = attendance.reported(attempt)
         finish = self._decisions.decide(report, claimed, attendance.by, attendance.info.id)
         self._pump.finish(finish, lambda f, done: self._recorded(f, done, attendance))
 

@@ -123,7 +123,7 @@ class Pump:
 
     def _queued(self, jobs: Sequence[Submission], sign: int = 1) -> None:
         self.queued_submits += sign * len(jobs)
-        self.queued_bytes += sign * sum(map(_job_bytes, jobs))
+        self.queued_bytes += sign * _bytes_of(jobs)
 
     def finish(self, finish: Finish, on_finished: OnFinished) -> None:
         """Queues the end of an attempt; the callback comes once it is committed."""
@@ -272,11 +272,13 @@ class Pump:
         room_bytes = self._max_bytes
         while self._orders and room > 0 and room_bytes > 0:
             order, start, end = self._orders.popleft()
-            jobs = first_bytes(order.jobs[start : min(end, start + room)], _job_bytes, room_bytes)
+            jobs = order.jobs[start : min(end, start + room)]
+            if (size := _bytes_of(jobs)) > room_bytes:
+                jobs = first_bytes(jobs, _job_bytes, room_bytes)
             middle = start + len(jobs)
             taken.append((order, start, middle))
             room -= len(jobs)
-            room_bytes -= sum(map(_job_bytes, jobs))
+            room_bytes -= size
             if middle < end:
                 self._orders.appendleft((order, middle, end))
         return taken
@@ -294,9 +296,13 @@ def _job_bytes(job: Submission) -> int:
     return len(job.args)
 
 
+def _bytes_of(jobs: Sequence[Submission]) -> int:
+    return sum([len(job.args) for job in jobs])
+
+
 def _finish_bytes(finish: Finish) -> int:
     size = 0 if finish.result is None else len(finish.result)
-    return size + sum(map(_job_bytes, finish.outbox)) if finish.outbox else size
+    return size + _bytes_of(finish.outbox) if finish.outbox else size
 
 
 def by_session(claimed: Sequence[Claimed]) -> dict[Seat, list[Claimed]]:

@@ -180,9 +180,10 @@ class Attendance(ABC):
 
         Strays can only be refused. The worker is asked for the others once these are.
         """
-        if len(self._strays) >= MAX_STRAYS and self._sent(attempt) is None:
-            return True
-        return self.has_report(attempt)
+        sent = self._sent(attempt)
+        if sent is not None:
+            return sent.reported
+        return attempt[1] in self._strays or len(self._strays) >= MAX_STRAYS
 
     def reported(self, attempt: m.Attempt) -> Claimed | None:
         """An attempt ended at the worker: its slot is free. None if it is not this session's."""

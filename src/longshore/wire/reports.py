@@ -72,15 +72,16 @@ class UnackedReports:
 
     def take(self) -> list[tuple[Report, ...]]:
         """The reports to send now, one tuple for each message. They count as sent."""
-        parts = list(portions(self._fitting(), report_bytes, MESSAGE_BYTES))
-        for part in parts:
-            for report in part:
-                del self._unsent[report.token]
-        return parts
+        fitting, size = self._fitting()
+        for report in fitting:
+            del self._unsent[report.token]
+        if size <= MESSAGE_BYTES:
+            return [tuple(fitting)] if fitting else []
+        return list(portions(fitting, report_bytes, MESSAGE_BYTES))
 
-    def _fitting(self) -> list[Report]:
-        """Those that the window has room for. Small ones always go."""
-        found = []
+    def _fitting(self) -> tuple[list[Report], int]:
+        """Those that the window has room for, and their bytes. Small ones always go."""
+        found, total = [], 0
         room = WINDOW_BYTES - sum(self._under_way.values())
         for token, report in self._unsent.items():
             size = report_bytes(report)
@@ -90,7 +91,8 @@ class UnackedReports:
                 self._under_way[token] = size
                 room -= size
             found.append(report)
-        return found
+            total += size
+        return found, total
 
     def repeat_all(self) -> None:
         """Another session begins: everything is to be sent again."""
