@@ -111,7 +111,8 @@ async def test_concurrent_migrations_make_one_schema(empty: SqlBackend) -> None:
     answers = await asyncio.gather(*(migrate(empty) for _ in range(4)))
     version = answers[0][1]
     assert {after for _, after in answers} == {version}
-    assert {before for before, _ in answers} <= {0, version}
+    # Each step is a transaction of its own, so whoever comes later may find some of them done.
+    assert {before for before, _ in answers} <= set(range(version + 1))
     assert 0 in {before for before, _ in answers}
     await assert_usable(empty)
 

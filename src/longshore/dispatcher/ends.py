@@ -56,7 +56,7 @@ class Decisions:
     def decide(
         self, report: Report, claimed: Claimed | None, by: str = "", worker: UUID | None = None
     ) -> Finish:
-        """What the store is to record, if the job is this worker's.
+        """What the store is to record; if a worker is given, only if the job is its own.
 
         An attempt that is not placed here can only be too late, or another's.
         """
@@ -164,11 +164,17 @@ class Ends:
 
     def report(self, attendance: Attendance, report: Report) -> None:
         """A worker says that an attempt ended. A repeat waits for the commit of the first."""
-        attempt = report.attempt
-        if attendance.is_unwanted(attempt):
-            return
-        claimed = attendance.reported(attempt)
-        finish = self._decisions.decide(report, claimed, attendance.by, attendance.info.id)
+        sent = attendance.sent(report.job, report.token)
+        if sent is None:
+            if not attendance.admits_stray(report.token):
+                return
+            # It is the store that knows whose attempt this is.
+            finish = self._decisions.decide(report, None, attendance.by, attendance.info.id)
+        else:
+            if sent.reported:
+                return
+            attendance.ended(sent)
+            finish = self._decisions.decide(report, sent.claimed, attendance.by)
         self._pump.finish(finish, lambda f, done: self._recorded(f, done, attendance))
 
     def end(self, finish: Finish, attendance: Attendance | None) -> None:

@@ -65,10 +65,7 @@ def _succeed(tx: Transaction, finishes: Sequence[Finish]) -> set[int]:
     tokens = {finish.token for finish in finishes}
     if not plain or len(tokens) < len(finishes):
         return set()
-    attempts: list[Row] = [
-        (place, end.job.bytes, end.token, end.worker.bytes if end.worker else None)
-        for place, end in enumerate(plain)
-    ]
+    attempts = [(place, end.job.bytes, end.token) for place, end in enumerate(plain)]
     running = RUNNING.find(tx.connection, attempts)
     if len(running) < len(plain):
         return set()
@@ -89,7 +86,7 @@ def _is_plain(finish: Finish) -> bool:
         finish.outcome is Outcome.SUCCEEDED
         and bool(finish.by)
         and 0 < finish.token <= LARGEST_INT
-        and not (finish.outbox or finish.crash or finish.revoke)
+        and not (finish.outbox or finish.crash or finish.revoke or finish.worker)
     )
 
 

@@ -195,14 +195,12 @@ CHANGE: Final = Bulk(
     FROM {{rows}} AS v WHERE job.number = v.column1""",
     12,
 )
-# Those jobs that still run under these tokens, at these workers where one is named: their keys'
-# places, their numbers and lanes.
+# Those jobs that still run under these tokens: their keys' places, their numbers and lanes.
 RUNNING: Final = Lookup(
     """SELECT json_group_array(json_array(v.column1, job.number, job.lane))
     FROM {rows} AS v CROSS JOIN job ON job.id = v.column2
-    WHERE job.token = v.column3 AND job.state = 'running'
-        AND job.worker = coalesce(v.column4, job.worker)""",
-    4,
+    WHERE job.token = v.column3 AND job.state = 'running'""",
+    3,
     tuple[int, int, int],
 )
 # For jobs that run: the same as `CHANGE` to this state, told in fewer columns.

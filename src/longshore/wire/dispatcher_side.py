@@ -22,6 +22,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Final
+from uuid import UUID
 
 from msgspec import Struct
 
@@ -114,27 +115,28 @@ class Attendance(ABC):
         info = self.info.kinds.get(kind)
         return info.pool if info is not None else Pool.COROUTINE
 
-    def _place(self, claimed: Claimed, seq: int) -> None:
-        if claimed.token not in self.placed:
+    def _place(self, claimed: Claimed, seq: int) -> Sent:
+        sent = self.placed.get(claimed.token)
+        if sent is None:
             self.free[self._pool(claimed.kind)] -= 1
-            self.placed[claimed.token] = Sent(claimed, seq)
+            sent = self.placed[claimed.token] = Sent(claimed, seq)
             self._unseen_bytes += len(claimed.args)
+        return sent
 
     def _saw(self, sent: Sent) -> None:
         if not sent.seen:
             sent.seen = True
             self._unseen_bytes -= len(sent.claimed.args)
 
-    def _sent(self, attempt: m.Attempt) -> Sent | None:
+    def sent(self, job: UUID, token: int) -> Sent | None:
         """What is placed here under an attempt's token, if it is that attempt."""
-        job, token = attempt
         sent = self.placed.get(token)
         # Numbers, because to compare two UUIDs takes several times as long.
         return sent if sent is not None and sent.claimed.id.int == job.int else None
 
     def holds(self, attempt: m.Attempt) -> bool:
         """Whether an attempt is placed here: only then is what it says its own."""
-        return self._sent(attempt) is not None
+        return self.sent(*attempt) is not None
 
     @abstractmethod
     def assign(self, claimed: Sequence[Claimed]) -> list[list[bytes]]:
@@ -146,7 +148,7 @@ class Attendance(ABC):
 
     def stopping_s(self, attempt: m.Attempt, now: float) -> float:
         """For how long it has been told to stop an attempt; 0 when that begins now."""
-        sent = self._sent(attempt)
+        sent = self.sent(*attempt)
         if sent is None:
             return 0.0
         if sent.stop_at is None:
@@ -172,37 +174,34 @@ class Attendance(ABC):
 
     def has_report(self, attempt: m.Attempt) -> bool:
         """Whether the end of an attempt came here, and is on its way to the store."""
-        sent = self._sent(attempt)
+        sent = self.sent(*attempt)
         return sent.reported if sent is not None else attempt[1] in self._strays
 
-    def is_unwanted(self, attempt: m.Attempt) -> bool:
-        """Whether the report of an attempt is dropped: it is here, or too many strays are.
+    def admits_stray(self, token: int) -> bool:
+        """Whether the report of an attempt that is not placed here is looked at.
 
-        Strays can only be refused. The worker is asked for the others once these are.
+        It can only be refused. The worker is asked for what was dropped once the others are.
         """
-        sent = self._sent(attempt)
-        if sent is not None:
-            return sent.reported
-        return attempt[1] in self._strays or len(self._strays) >= MAX_STRAYS
+        if token in self._strays or len(self._strays) >= MAX_STRAYS:
+            return False
+        self._strays.add(token)
+        return True
 
-    def reported(self, attempt: m.Attempt) -> Claimed | None:
-        """An attempt ended at the worker: its slot is free. None if it is not this session's."""
-        sent = self._sent(attempt)
-        if sent is None:
-            self._strays.add(attempt[1])
-            return None
+    def ended(self, sent: Sent) -> None:
+        """An attempt ended at the worker: its slot is free."""
         if not sent.reported:
             sent.reported = True
             self._saw(sent)
             self.free[self._pool(sent.claimed.kind)] += 1
-        return sent.claimed
 
     def settled(self, attempt: m.Attempt) -> None:
         """The store has the end of an attempt, or has given it to somebody else."""
-        if self.reported(attempt) is not None:
-            del self.placed[attempt[1]]
-        else:
+        sent = self.sent(*attempt)
+        if sent is None:
             self._strays.discard(attempt[1])
+            return
+        self.ended(sent)
+        del self.placed[attempt[1]]
 
     def undeliverable(self, claimed: Sequence[Claimed]) -> None:
         """The message that assigned these attempts could not be sent."""
@@ -265,8 +264,7 @@ class FullAttendance(Attendance):
         for part in portions(claimed, _assignment_bytes, MESSAGE_BYTES):
             self._seq += 1
             for one in part:
-                self._place(one, self._seq)
-                sent = self.placed[one.token]
+                sent = self._place(one, self._seq)
                 sent.seq, sent.undeliverable = self._seq, False
             frames.append(encode(m.Jobs(self._seq, tuple(map(assignment, part)))))
         return frames
@@ -276,7 +274,7 @@ class FullAttendance(Attendance):
         return [encode(m.Abort(tuple(attempts), reason))]
 
     def _aborts(self, held: Iterable[m.Attempt]) -> list[list[bytes]]:
-        foreign = tuple(attempt for attempt in held if self._sent(attempt) is None)
+        foreign = tuple(attempt for attempt in held if self.sent(*attempt) is None)
         return self.abort(foreign, "the job is not this worker's any more") if foreign else []
 
     def acknowledge(self, ack: m.Ack) -> list[list[bytes]]:
@@ -285,7 +283,7 @@ class FullAttendance(Attendance):
 
     def _noted(self, held: Iterable[m.Attempt], now: float) -> None:
         for attempt in held:
-            sent = self._sent(attempt)
+            sent = self.sent(*attempt)
             if sent is not None and sent.held_at is None:
                 sent.held_at, sent.undeliverable = now, False
                 self._saw(sent)

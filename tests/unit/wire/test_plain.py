@@ -123,7 +123,9 @@ def test_a_job_goes_out_as_its_bytes_and_the_answer_is_its_report(worker: PlainA
     assert worker.open_slots == {}
     report = worker.answered(b"done")
     assert report == m.Report(one.id, one.token, m.ReportKind.SUCCEEDED, result=b"done")
-    assert worker.reported(report.attempt) == one
+    sent = worker.sent(*report.attempt)
+    assert sent is not None
+    worker.ended(sent)
     assert worker.open_slots[Pool.COROUTINE] == 1
 
 
@@ -160,7 +162,7 @@ def test_a_worker_whose_job_was_taken_away_owes_its_answer(worker: PlainAttendan
     assert worker.busy
     assert worker.open_slots == {}
     assert worker.answered(b"late").attempt == attempt(one)
-    assert worker.reported(attempt(one)) is None
+    assert worker.sent(*attempt(one)) is None
     assert worker.open_slots[Pool.COROUTINE] == 1
 
 

@@ -19,6 +19,15 @@ WORKER = UUID(int=100)
 LEASE_S, PING_S = 15.0, 1.0
 
 
+def reported(attended: FullAttendance, one: Claimed) -> Claimed | None:
+    """The end of an attempt is heard; what it was, if it is placed there."""
+    sent = attended.sent(one.id, one.token)
+    if sent is None:
+        return None
+    attended.ended(sent)
+    return sent.claimed
+
+
 def claimed(number: int, token: int, kind: str = "fetch") -> Claimed:
     job = UUID(int=number)
     return Claimed(job, number, token, kind, b"\x80", Options(), WORKER, 1, 1, 0, 0)
@@ -298,12 +307,12 @@ def test_a_slot_is_free_as_soon_as_its_attempt_is_reported(pair: Pair) -> None:
     one, two = claimed(1, 11), claimed(2, 12, "resize")
     pair.attended.assign([one, two])
     assert pair.attended.open_slots == {Pool.COROUTINE: 2, Pool.PROCESS: 1}
-    assert pair.attended.reported((one.id, 11)) == one
-    assert pair.attended.reported((one.id, 11)) == one
+    assert reported(pair.attended, one) == one
+    assert reported(pair.attended, one) == one
     assert pair.attended.open_slots[Pool.COROUTINE] == 3
     pair.attended.settled((one.id, 11))
     assert pair.attended.open_slots[Pool.COROUTINE] == 3
-    assert pair.attended.reported((one.id, 11)) is None
+    assert reported(pair.attended, one) is None
 
 
 def test_what_could_not_be_sent_is_known_until_it_is_sent_again(pair: Pair) -> None:
@@ -432,7 +441,7 @@ def test_what_ended_unseen_is_not_on_its_way_any_more(pair: Pair) -> None:
     pair.join()
     one = structs.replace(claimed(1, 11), args=bytes(64 * MIB))
     pair.attended.assign([one])
-    pair.attended.reported((one.id, one.token))
+    reported(pair.attended, one)
     pair.attended.settled((one.id, one.token))
     assert not pair.attended.is_choked
 
@@ -510,7 +519,7 @@ def test_a_report_that_a_dispatcher_never_got_is_asked_for_at_the_second_ping(pa
 def test_a_report_that_came_is_not_asked_for(pair: Pair) -> None:
     (one,) = ended_at_once(pair, 1, 1)
     pair.said()
-    pair.attended.reported((one.id, one.token))
+    reported(pair.attended, one)
     pair.ping(1.0)
     pair.ping(2.0)
     assert pair.said() == []
@@ -523,7 +532,8 @@ def test_a_report_of_what_is_not_placed_here_is_asked_for_once_until_it_is_settl
     (one,) = ended_at_once(pair, 1, 1)
     pair.join(3.0, session=2)
     attempt = one.id, one.token
-    pair.attended.reported(attempt)
+    assert pair.attended.admits_stray(one.token)
+    assert not pair.attended.admits_stray(one.token), "it is on its way to the store already"
     assert pair.attended.has_report(attempt)
     pair.attended.settled(attempt)
     assert not pair.attended.has_report(attempt)
