@@ -90,6 +90,18 @@ async def test_job_that_comes_as_its_lane_is_forgotten_is_found(scene: Scene, ri
         assert await is_run(rival, job)
 
 
+async def test_queue_shows_a_job_that_runs_though_somebody_else_forgot_its_lane(
+    scene: Scene, rival: Scene
+) -> None:
+    await emptied(scene, "work")
+    seat = await scene.attend()
+    await rival.store.forget_lanes()
+    await scene.pump(submits=[a_job()], seats=[seat])
+    await rival.store.lanes()
+    [queue] = await rival.store.queues()
+    assert (queue.name, queue.counts["running"]) == ("default", 1)
+
+
 async def test_job_of_a_paused_queue_waits_though_somebody_else_forgot_its_lane(
     scene: Scene, rival: Scene
 ) -> None:

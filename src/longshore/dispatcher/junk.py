@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
+from longshore.core.seldom import Seldom
 from longshore.errors import ProtocolError
 from longshore.ports import Clock
 
@@ -26,26 +27,20 @@ class Junk:
     def __init__(self, clock: Clock, whose: str) -> None:
         self._clock = clock
         self._whose = whose
-        self._untold = 0
-        self._quiet_until = float("-inf")
+        self._seldom = Seldom(QUIET_S)
 
     def dropped(self, peer: bytes, error: ProtocolError) -> None:
         """A message meant nothing."""
-        if self._is_told():
-            self._tell("the last from %s: %s", peer.hex(), ascii(str(error)[:_MOST_CHARS]))
+        self._tell("the last from %s: %s", peer.hex(), ascii(str(error)[:_MOST_CHARS]))
 
     def failed(self, peer: bytes) -> None:
         """The exception that is being handled came of a message that could be decoded."""
-        if self._is_told():
-            self._tell("the last from %s broke its handler", peer.hex(), with_traceback=True)
-
-    def _is_told(self) -> bool:
-        self._untold += 1
-        return self._clock.now() >= self._quiet_until
+        self._tell("the last from %s broke its handler", peer.hex(), with_traceback=True)
 
     def _tell(self, last: str, *facts: str, with_traceback: bool = False) -> None:
-        count, self._untold = self._untold, 0
-        self._quiet_until = self._clock.now() + QUIET_S
+        count = self._seldom.count(self._clock.now())
+        if not count:
+            return
         what = "message was" if count == 1 else "messages were"
         line = f"%d {what} dropped that came from %s; {last}"
         log.warning(line, count, self._whose, *facts, exc_info=with_traceback)

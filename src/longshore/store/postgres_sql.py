@@ -139,6 +139,8 @@ _MAY_ONE: Final = f"""may AS MATERIALIZED (
 ),"""
 _READY: Final = str(CODES[S.READY])
 _RUNNING: Final = str(CODES[S.RUNNING])
+_OWNED: Final = f"{_RUNNING}, {CODES[S.CANCELLING]}"
+_LIVE: Final = f"{CODES[S.DELAYED]}, {_READY}, {_OWNED}"
 _OWN: Final = {
     "id": "uuid",
     "body_hash": "bigint",
@@ -297,7 +299,7 @@ INSERT INTO longshore.lane (hash, queue, kind, target)
 SELECT t.lane, j.queue, j.kind, j.target
 FROM (
     SELECT lane FROM longshore.tally
-    WHERE state IN ({CODES[S.DELAYED]}, {CODES[S.READY]})
+    WHERE state IN ({_LIVE})
     GROUP BY lane HAVING sum(delta) > 0
     OFFSET 0
 ) AS t
@@ -307,6 +309,9 @@ CROSS JOIN LATERAL (
     UNION ALL
     (SELECT queue, kind, target FROM longshore.job
         WHERE state = {CODES[S.DELAYED]} AND lane = t.lane LIMIT 1)
+    UNION ALL
+    (SELECT queue, kind, target FROM longshore.job
+        WHERE state IN ({_OWNED}) AND lane = t.lane LIMIT 1)
     LIMIT 1
 ) AS j
 WHERE NOT EXISTS (SELECT FROM longshore.lane AS l WHERE l.hash = t.lane)

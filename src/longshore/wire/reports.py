@@ -73,8 +73,11 @@ class UnackedReports:
     def take(self) -> list[tuple[Report, ...]]:
         """The reports to send now, one tuple for each message. They count as sent."""
         fitting, size = self._fitting()
-        for report in fitting:
-            del self._unsent[report.token]
+        if len(fitting) == len(self._unsent):
+            self._unsent = {}
+        else:
+            for report in fitting:
+                del self._unsent[report.token]
         if size <= MESSAGE_BYTES:
             return [tuple(fitting)] if fitting else []
         return list(portions(fitting, report_bytes, MESSAGE_BYTES))
@@ -119,6 +122,6 @@ class UnackedReports:
     def forget(self, token: int) -> None:
         """A report was acknowledged."""
         if self._reports.pop(token, None) is not None:
-            self._unsent.pop(token, None)
-            self._under_way.pop(token, None)
-            self._sent_by.pop(token, None)
+            for marks in self._unsent, self._under_way, self._sent_by:
+                if marks:
+                    marks.pop(token, None)
