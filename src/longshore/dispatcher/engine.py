@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from random import Random
 from uuid import UUID
 
 from longshore.core.intake import Patience
-from longshore.core.lanes import lane_of
+from longshore.core.scheduler import Scheduler
 from longshore.dispatcher.attendant import Attendant
 from longshore.dispatcher.ends import Ends
 from longshore.dispatcher.keeper import Duty, Keeper
@@ -24,16 +23,14 @@ from longshore.dispatcher.losses import Losses
 from longshore.dispatcher.plain import PlainAttendant
 from longshore.dispatcher.plain_clients import PlainClients
 from longshore.dispatcher.pulse import Alarm, Pulse
-from longshore.dispatcher.pump import Pump, by_session
+from longshore.dispatcher.pump import Pump
 from longshore.dispatcher.requests import Requests
-from longshore.dispatcher.roster import Plan, Roster
+from longshore.dispatcher.roster import Roster
 from longshore.dispatcher.settings import DispatcherSettings
 from longshore.dispatcher.waiters import Waiters
 from longshore.errors import StoreLost, StoreUnavailable
 from longshore.model.ids import make_id
-from longshore.model.job import Outcome, Submission, Verdict
-from longshore.model.worker import Lane
-from longshore.ports import Batch, Clock, HasEnded, Link, OnLost, OnMessages, Pumped, Store
+from longshore.ports import Clock, HasEnded, Link, OnLost, OnMessages, Store
 
 log = logging.getLogger("longshore.dispatcher")
 
@@ -63,7 +60,9 @@ class Dispatcher:
         self._store = store
         self._clock = clock
         self._random = random
-        self._roster = Roster()
+        patience = Patience(settings.seat_wait_s, settings.max_seat_wait_s)
+        self._scheduler = Scheduler(settings.max_batch, patience)
+        self._roster = Roster(self._scheduler)
         self._tasks: list[asyncio.Task[None]] = []
         pulse = Pulse(settings, clock, self._lose_store)
         waiters, due = Waiters(), Alarm(clock)
@@ -113,13 +112,10 @@ class Dispatcher:
             max_batch=self._settings.max_batch,
             max_batch_bytes=self._settings.max_batch_bytes,
             overlap_from=self._settings.overlap_from,
-            patience=Patience(self._settings.seat_wait_s, self._settings.max_seat_wait_s),
+            slot_wait_s=self._settings.seat_wait_s,
             random=self._random,
-            seats=self._roster.seats,
-            plan=self._plan,
-            on_pumped=self._pumped,
-            on_more=self._expect,
-            on_doubt=self._roster.doubt,
+            scheduler=self._scheduler,
+            give=lambda seat, attempts: self._attendant.give(seat, attempts),
             on_outage=pulse.saw_outage,
         )
 
@@ -215,56 +211,3 @@ class Dispatcher:
     def _new_id(self) -> UUID:
         unix_ms = int(self._clock.utc().timestamp() * 1000)
         return make_id(unix_ms, self._random.randbytes(10))
-
-    # what the pump asks and tells
-
-    def _plan(self, submits: Sequence[Submission]) -> Plan:
-        return self._roster.plan(submits, self._settings.max_batch)
-
-    def _expect(self, submits: Sequence[Submission]) -> None:
-        lanes = Counter(lane_of(job.queue, job.kind, job.target) for job in submits)
-        self._roster.learn(lanes)
-        self._roster.expect({lane.hash: count for lane, count in lanes.items()})
-
-    def _pumped(self, batch: Batch, pumped: Pumped) -> None:
-        for seat, attempts in by_session(pumped.claimed).items():
-            self._attendant.give(seat, attempts)
-        self._roster.cool(batch.wants, pumped.taken)
-        self._roster.heat(pumped.contested)
-        unseated = _unseated(batch, pumped)
-        if unseated:
-            self._expect(unseated)
-        if any(end.outcome is not Outcome.SUCCEEDED or end.outbox for end in batch.finishes):
-            self._roster.learn(_sent_lanes(batch, pumped))
-            self._roster.heat(self._roster.known(pumped.freed))
-        if pumped.contested and not pumped.taken:
-            self._pump.wake_soon()
-        # A batch has room for some lanes only. Those that gave nothing are not looked into again.
-        elif batch.wants or pumped.freed or unseated:
-            self._pump.wake()
-
-
-def _sent_lanes(batch: Batch, pumped: Pumped) -> set[Lane]:
-    """The lanes of the jobs that finished ones submitted: some may be new to this dispatcher."""
-    return {
-        lane_of(job.queue, job.kind, job.target)
-        for end, finished in zip(batch.finishes, pumped.finished, strict=True)
-        if end.outbox and finished.verdict is not Verdict.STALE
-        for job in end.outbox
-    }
-
-
-def _unseated(batch: Batch, pumped: Pumped) -> list[Submission]:
-    """Submits that did not begin on the seats they were given.
-
-    They are ready: since just now, or since their batch was sent before and its answer got lost.
-    """
-    seated = len(pumped.claimed) - sum(pumped.taken.values())
-    if seated == sum(seat is not None for seat in batch.seats):
-        return []
-    begun = {one.id.int for one in pumped.claimed}
-    return [
-        job
-        for job, seat in zip(batch.submits, batch.seats, strict=True)
-        if seat is not None and job.id.int not in begun
-    ]

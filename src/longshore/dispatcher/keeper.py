@@ -73,6 +73,7 @@ class Keeper:
         self._clock = clock
         self._random = random
         self._roster = roster
+        self._scheduler = roster.scheduler
         self._pump = pump
         self._pulse = pulse
         self._waiters = waiters
@@ -86,7 +87,7 @@ class Keeper:
         self._beaten_at = float("-inf")
         self._lanes_full = False
         self._pruner = Pruner(store, settings)
-        self.lane_limits = LaneLimits(settings, roster)
+        self.lane_limits = LaneLimits(settings, roster.scheduler)
         self._reading_back = asyncio.Lock()
         self.cancels = Alarm(clock)
         self.outcomes = Alarm(clock)
@@ -253,7 +254,7 @@ class Keeper:
                     crash=not self._pulse.blames_store(),
                     crash_limit=self._settings.crash_limit,
                 )
-                self._roster.heat(harvested.lanes)
+                self._scheduler.lanes.mark_ready(harvested.lanes)
                 if harvested.lost:
                     self._losses.notify(worker.info, worker.session, why)
         for dispatcher in silent:
@@ -263,7 +264,7 @@ class Keeper:
 
     async def _sweep(self) -> None:
         harvested = await self._store.sweep(self._settings.crash_limit)
-        self._roster.heat(harvested.lanes)
+        self._scheduler.lanes.mark_ready(harvested.lanes)
         if harvested.requeued:
             self._pump.wake()
 
@@ -271,27 +272,27 @@ class Keeper:
 
     async def look_around(self) -> None:
         """Looks at every lane, whatever the hints said, and clears up doubts."""
-        self._roster.learn(await self._lanes())
+        self._scheduler.learn(await self._lanes())
         self._mind_the_lanes()
-        self._roster.stir()
+        self._scheduler.lanes.mark_all()
         self._pump.wake()
         await self._read_back()
 
     async def _lanes(self) -> list[Lane]:
         limits, most = self.lane_limits, self._settings.max_lanes
-        served = limits.served() if self._roster.lane_count >= most else ()
+        served = limits.served() if len(self._scheduler.lanes) >= most else ()
         return await self._store.lanes(most, served)
 
     async def _forget_lanes(self) -> None:
         """Lanes that hold no job any more are forgotten: by the store, by this dispatcher."""
         await self._store.forget_lanes()
-        self._roster.settle(await self._lanes())
+        self._scheduler.settle(await self._lanes())
         self.lane_limits.settle()
         self._mind_the_lanes()
 
     def _mind_the_lanes(self) -> None:
         """Says once that there are as many lanes as there may be."""
-        count, limit = self._roster.lane_count, self._settings.max_lanes
+        count, limit = len(self._scheduler.lanes), self._settings.max_lanes
         was_full, self._lanes_full = self._lanes_full, count >= limit
         if self._lanes_full and not was_full:
             log.warning(
@@ -308,11 +309,11 @@ class Keeper:
         if self._reading_back.locked():
             return
         async with self._reading_back:
-            seats = self._roster.doubted()
+            seats = self._scheduler.uncertain()
             if not seats or not self._pump.is_certain:
                 return
             placed = by_session(await self._store.placed(seats))
-            self._roster.trust(seats)
+            self._scheduler.confirm(seats)
         for seat, claimed in placed.items():
             self._attendant.give(seat, claimed)
         self._pump.wake()
@@ -321,7 +322,7 @@ class Keeper:
         promoted = await self._store.promote()
         if promoted.count:
             # Of lanes past the limit there may be any number: nothing of them is remembered here.
-            self._roster.heat(self._roster.known(promoted.lanes))
+            self._scheduler.lanes.mark_ready(self._scheduler.lanes.known(promoted.lanes))
             self._pump.wake()
         if promoted.next_s is not None:
             self._due.set_in(max(0.0, promoted.next_s))
@@ -353,7 +354,7 @@ class Keeper:
     async def _drain(self) -> None:
         draining = frozenset(await self._store.draining(self._dispatcher))
         if self._attendant.heed_drains(draining):
-            self._roster.stir()
+            self._scheduler.lanes.mark_all()
             self._pump.wake()
         for attendance in self._roster:
             # One that drains by itself said so, and the store may have been away just then.

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from longshore.core.lanes import lane_of, serves
-from longshore.dispatcher.roster import Roster
+from longshore.core.scheduler import Scheduler
 from longshore.dispatcher.settings import DispatcherSettings
 from longshore.errors import TooLarge
 from longshore.model.job import ANY_TARGET, DEFAULT_QUEUE, Submission
@@ -24,16 +24,16 @@ _ADVICE: Final = "put what varies into the arguments, not into the kind or the q
 class LaneLimits:
     """Says which submits would need a lane too many; `elsewhere` are other dispatchers' workers."""
 
-    def __init__(self, settings: DispatcherSettings, roster: Roster) -> None:
+    def __init__(self, settings: DispatcherSettings, scheduler: Scheduler) -> None:
         self.elsewhere: Sequence[WorkerInfo] = ()
         self._settings = settings
-        self._roster = roster
+        self._scheduler = scheduler
         self._brought: dict[bytes, set[Lane]] = {}
 
     def check(self, job: Submission, peer: bytes) -> None:
         """Raises `TooLarge` if this client's job would need a lane past a limit."""
         lane = lane_of(job.queue, job.kind, job.target)
-        if self._roster.knows(lane):
+        if lane in self._scheduler.lanes:
             return
         most, limit = self.limit_of(lane), self._settings.max_client_lanes
         brought = self._brought.setdefault(peer, set())
@@ -47,14 +47,14 @@ class LaneLimits:
     def limit_of(self, lane: Lane) -> int | None:
         """How many lanes there may be, if this one would be one too many."""
         limit = self._settings.max_lanes
-        is_full = not self._roster.knows(lane) and self._roster.lane_count >= limit
+        is_full = lane not in self._scheduler.lanes and len(self._scheduler.lanes) >= limit
         return limit if is_full and not self._is_served(lane) else None
 
     def served(self) -> set[int]:
         """The lanes that live workers serve, of the queues that they name or of the usual one."""
         return {
             lane_of(queue, kind, target).hash
-            for worker in (*self._roster.infos(), *self.elsewhere)
+            for worker in (*self._scheduler.infos(), *self.elsewhere)
             for queue in worker.queues or (DEFAULT_QUEUE,)
             for kind in worker.kinds
             for target in {ANY_TARGET, worker.target}
@@ -70,13 +70,13 @@ class LaneLimits:
                 del self._brought[peer]
 
     def _is_charged(self, lane: Lane) -> bool:
-        return self._roster.knows(lane) and not self._is_served(lane)
+        return lane in self._scheduler.lanes and not self._is_served(lane)
 
     def _is_served(self, lane: Lane) -> bool:
-        exists = lane.queue == DEFAULT_QUEUE or self._roster.has_queue(lane.queue)
+        exists = lane.queue == DEFAULT_QUEUE or self._scheduler.lanes.has_queue(lane.queue)
         return any(
             (exists or worker.queues) and serves(worker, lane)
-            for worker in (*self._roster.infos(), *self.elsewhere)
+            for worker in (*self._scheduler.infos(), *self.elsewhere)
         )
 
 

@@ -44,6 +44,7 @@ class Losses:
         self._store = store
         self._settings = settings
         self._roster = roster
+        self._scheduler = roster.scheduler
         self._pump = pump
         self._pulse = pulse
         self._on_lost = on_lost
@@ -82,7 +83,7 @@ class Losses:
             self._untold.append(loss)
             self._pulse.saw_outage(error)
             return
-        self._roster.heat(harvested.lanes)
+        self._scheduler.lanes.mark_ready(harvested.lanes)
         self._pump.wake()
         if harvested.lost and loss.info is not None:
             self.notify(loss.info, loss.session, loss.why)

@@ -23,15 +23,25 @@ from random import Random
 from typing import Final
 from uuid import UUID
 
-from longshore.core.intake import Intake, Patience, Seats
+from longshore.core.lanes import lane_of
 from longshore.core.placement import first_bytes
-from longshore.dispatcher.roster import Plan
+from longshore.core.scheduler import Again, Plan, Scheduler
 from longshore.errors import StoreLost, StoreUnavailable
-from longshore.model.job import Claimed, Finish, Finished, Refused, Submission, Submitted
-from longshore.model.worker import Seat
+from longshore.model.job import (
+    Claimed,
+    Finish,
+    Finished,
+    Outcome,
+    Refused,
+    Submission,
+    Submitted,
+    Verdict,
+)
+from longshore.model.worker import Lane, Seat
 from longshore.ports import Batch, Pumped, Store
 
 OnFinished = Callable[[Finish, Finished], None]
+Give = Callable[[Seat, Sequence[Claimed]], None]
 Answer = Submitted | Refused
 
 
@@ -63,7 +73,6 @@ class Order:
 
 CONTESTED_S: Final = 0.005
 NO_PLAN: Final = Plan([], ())
-NO_SEATS: Final = Seats(0, False)
 
 
 class Pump:
@@ -77,13 +86,10 @@ class Pump:
         max_batch: int,
         max_batch_bytes: int,
         overlap_from: int,
-        patience: Patience,
+        slot_wait_s: float,
         random: Random,
-        seats: Callable[[], Seats],
-        plan: Callable[[Sequence[Submission]], Plan],
-        on_pumped: Callable[[Batch, Pumped], None],
-        on_more: Callable[[Sequence[Submission]], None],
-        on_doubt: Callable[[Sequence[Seat]], None],
+        scheduler: Scheduler,
+        give: Give,
         on_outage: Callable[[StoreUnavailable], None],
     ) -> None:
         self._store = store
@@ -91,14 +97,10 @@ class Pump:
         self._max_batch = max_batch
         self._max_bytes = max_batch_bytes
         self._overlap_from = overlap_from
-        self._patience = patience
-        self._intake = Intake(max_batch, patience)
+        self._slot_wait_s = slot_wait_s
         self._random = random
-        self._seats = seats
-        self._plan = plan
-        self._on_pumped = on_pumped
-        self._on_more = on_more
-        self._on_doubt = on_doubt
+        self._scheduler = scheduler
+        self._give = give
         self._on_outage = on_outage
         self._orders: deque[tuple[Order, int, int]] = deque()
         self._finishes: deque[tuple[Finish, OnFinished]] = deque()
@@ -134,10 +136,6 @@ class Pump:
         """There may be something to claim."""
         self._wake.set()
 
-    def wake_soon(self) -> None:
-        """There may be something to claim, once somebody else has let go of it."""
-        asyncio.get_running_loop().call_later(CONTESTED_S, self._wake.set)
-
     async def run(self) -> None:
         """Pumps until it is cancelled."""
         async with asyncio.TaskGroup() as strokes:
@@ -159,7 +157,7 @@ class Pump:
             return False
         much, most = len(self._finishes), len(self._finishes) + self.queued_submits
         if much < self._overlap_from <= most and self._is_claiming and self._orders:
-            much = most if self._seats().are_taken else much
+            much = most if self._scheduler.free_slots().are_taken else much
         return much >= self._overlap_from
 
     async def _stroke(self) -> None:
@@ -204,9 +202,7 @@ class Pump:
         orders = self._take_orders(room)
         finishes = self._take_finishes()
         submits = [job for order, start, end in orders for job in order.jobs[start:end]]
-        wants, seats = self._plan(submits) if claims else NO_PLAN
-        if claims and submits:
-            self._intake.took(any_seated=any(seat is not None for seat in seats))
+        wants, seats = self._scheduler.plan(submits) if claims else NO_PLAN
         batch = Batch([finish for finish, _ in finishes], submits, wants, seats, self._max_bytes)
         if not (batch.finishes or batch.submits or batch.wants):
             return True
@@ -226,12 +222,12 @@ class Pump:
             self._finishes.extendleft(reversed(finishes))
             self._uncertain.update(orders)
             wanted = [seat for want in wants for seat in want.seats]
-            self._on_doubt([*wanted, *(seat for seat in seats if seat is not None)])
+            self._scheduler.mark_uncertain([*wanted, *filter(None, seats)])
             self._on_outage(error)
             return False
         self._deliver(batch, pumped, orders, finishes)
         if submits and not claims:
-            self._on_more(submits)
+            self._scheduler.submitted(submits)
             self._wake.set()
         return True
 
@@ -242,7 +238,9 @@ class Pump:
         orders: list[tuple[Order, int, int]],
         finishes: list[tuple[Finish, OnFinished]],
     ) -> None:
-        self._on_pumped(batch, pumped)
+        for seat, attempts in by_session(pumped.claimed).items():
+            self._give(seat, attempts)
+        self._plan_again(batch, pumped)
         answered = 0
         for order, start, end in orders:
             order.take(start, pumped.submitted[answered : answered + end - start])
@@ -252,15 +250,30 @@ class Pump:
         for (finish, on_finished), finished in zip(finishes, pumped.finished, strict=True):
             on_finished(finish, finished)
 
+    def _plan_again(self, batch: Batch, pumped: Pumped) -> None:
+        self._scheduler.learn(_sent_lanes(batch, pumped))
+        ready = [] if _only_successes(batch) else self._scheduler.lanes.known(pumped.freed)
+        again = self._scheduler.answered(
+            batch.wants,
+            pumped.taken,
+            pumped.contested,
+            _not_started(batch, pumped),
+            ready,
+            any_ready=bool(pumped.freed),
+        )
+        if again is Again.SOON:
+            asyncio.get_running_loop().call_later(CONTESTED_S, self._wake.set)
+        elif again is Again.NOW:
+            self._wake.set()
+
     def _room(self, claims: bool) -> int:
-        """How many submits to take. If none, since they wait for seats, it is asked again soon."""
-        seats = self._seats() if self._orders else NO_SEATS
-        if not self._orders or not (claims or seats.are_taken):
+        """How many submits to take. If none, since they wait for slots, it is asked again soon."""
+        if not self._orders or not (claims or self._scheduler.free_slots().are_taken):
             return 0
         loop = asyncio.get_running_loop()
-        found = self._intake.room(seats, loop.time(), self._orders[0][0].at)
+        found = self._scheduler.admit(loop.time(), self._orders[0][0].at)
         if not found and self._holding is None:
-            self._holding = loop.call_later(self._patience.none_free_s, self._held)
+            self._holding = loop.call_later(self._slot_wait_s, self._held)
         return found
 
     def _held(self) -> None:
@@ -311,3 +324,33 @@ def by_session(claimed: Sequence[Claimed]) -> dict[Seat, list[Claimed]]:
     for one in claimed:
         placed.setdefault(Seat(one.worker, one.session), []).append(one)
     return placed
+
+
+def _only_successes(batch: Batch) -> bool:
+    return all(end.outcome is Outcome.SUCCEEDED and not end.outbox for end in batch.finishes)
+
+
+def _sent_lanes(batch: Batch, pumped: Pumped) -> set[Lane]:
+    """The lanes of the jobs that finished ones submitted: some may be new to this dispatcher."""
+    return {
+        lane_of(job.queue, job.kind, job.target)
+        for end, finished in zip(batch.finishes, pumped.finished, strict=True)
+        if end.outbox and finished.verdict is not Verdict.STALE
+        for job in end.outbox
+    }
+
+
+def _not_started(batch: Batch, pumped: Pumped) -> list[Submission]:
+    """Submits that did not begin on the seats they were given.
+
+    They are ready: since just now, or since their batch was sent before and its answer got lost.
+    """
+    seated = len(pumped.claimed) - sum(pumped.taken.values())
+    if seated == sum(seat is not None for seat in batch.seats):
+        return []
+    begun = {one.id.int for one in pumped.claimed}
+    return [
+        job
+        for job, seat in zip(batch.submits, batch.seats, strict=True)
+        if seat is not None and job.id.int not in begun
+    ]

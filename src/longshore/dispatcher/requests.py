@@ -78,6 +78,7 @@ class Requests:
         self._dispatcher = dispatcher
         self._clock = clock
         self._roster = roster
+        self._scheduler = roster.scheduler
         self._pump = pump
         self._pulse = pulse
         self._waiters = waiters
@@ -370,7 +371,7 @@ class Requests:
         return await self._store.prune(kept, after=after, dry_run=request.dry_run)
 
     def _stir(self) -> None:
-        self._roster.stir()
+        self._scheduler.lanes.mark_all()
         self._pump.wake()
 
     async def close(self) -> None:

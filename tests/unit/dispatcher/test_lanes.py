@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from longshore.core.lanes import lane_of
-from longshore.dispatcher.roster import Roster
 from longshore.errors import TooLarge
 from longshore.model.job import Submission
 from longshore.testing.builders import a_job
@@ -86,7 +85,7 @@ def test_lanes_without_jobs_are_forgotten_and_make_room() -> None:
         await client.submit(*jobs)
         assert await codes(client, *kinds("c")) == [TooLarge.code]
         await client.ask(m.Cancel(1, tuple(job.id for job in jobs)))
-        await stage.until(lambda: dispatcher._roster.lane_count == 0)
+        await stage.until(lambda: len(dispatcher._scheduler.lanes) == 0)
         assert await codes(client, *kinds("c", "d", "e")) == ["", "", TooLarge.code]
 
     tell(story)
@@ -102,17 +101,6 @@ def test_a_job_in_a_lane_that_was_forgotten_is_run() -> None:
             await stage.until(lambda: bool(worker.jobs.running))
             worker.jobs.succeed()
             await client.wait(job)
-            await stage.until(lambda: dispatcher._roster.lane_count == 0)
+            await stage.until(lambda: len(dispatcher._scheduler.lanes) == 0)
 
     tell(story)
-
-
-def test_a_lane_that_is_on_its_way_to_the_store_is_not_forgotten() -> None:
-    roster = Roster()
-    roster.settle([FETCH])
-    roster.learn([RESIZE])
-    roster.settle([])
-    assert (roster.knows(FETCH), roster.knows(RESIZE)) == (False, True)
-    roster.settle([])
-    assert not roster.knows(RESIZE)
-    assert not roster.has_queue("default")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from random import Random
 
 from longshore.core.intake import Patience, Seats
+from longshore.core.scheduler import Again, Plan, Scheduler
 from longshore.dispatcher.pump import Pump
-from longshore.dispatcher.roster import Plan
 from longshore.errors import StoreUnavailable
 from longshore.model.job import (
     Finish,
@@ -62,13 +62,42 @@ class HeldStore:
         self.begun[which][1].set_exception(StoreUnavailable("away"))
 
 
+class Scripted(Scheduler):
+    """A scheduler whose free slots and plans are as a test says."""
+
+    def __init__(
+        self,
+        seats: Callable[[], Seats],
+        plan: Callable[[Sequence[Submission]], Plan],
+        on_doubt: Callable[[Iterable[Seat]], None],
+        patience: Patience,
+    ) -> None:
+        super().__init__(100, patience)
+        self._scripted = seats, plan, on_doubt
+
+    def free_slots(self) -> Seats:
+        return self._scripted[0]()
+
+    def plan(self, submits: Sequence[Submission]) -> Plan:
+        made = self._scripted[1](submits)
+        if submits:
+            self._intake.took(any_seated=any(made.seats))
+        return made
+
+    def mark_uncertain(self, seats: Iterable[Seat]) -> None:
+        self._scripted[2](seats)
+
+    def answered(self, *_: object, **__: object) -> Again:
+        return Again.NEVER
+
+
 @asynccontextmanager
 async def pumping(
     store: HeldStore,
     overlap_from: int = 3,
     seats: Callable[[], Seats] = lambda: Seats(0, True),
     plan: Callable[[Sequence[Submission]], Plan] = lambda _submits: Plan([WANT], ()),
-    on_doubt: Callable[[Sequence[Seat]], None] = lambda _seats: None,
+    on_doubt: Callable[[Iterable[Seat]], None] = lambda _seats: None,
     patience: Patience = UNHURRIED,
 ) -> AsyncIterator[Pump]:
     pump = Pump(
@@ -78,12 +107,9 @@ async def pumping(
         max_batch_bytes=1000,
         overlap_from=overlap_from,
         random=Random(1),
-        patience=patience,
-        seats=seats,
-        plan=plan,
-        on_pumped=lambda _batch, _pumped: None,
-        on_more=lambda _submits: None,
-        on_doubt=on_doubt,
+        slot_wait_s=patience.none_free_s,
+        scheduler=Scripted(seats, plan, on_doubt, patience),
+        give=lambda _seat, _attempts: None,
         on_outage=lambda _error: None,
     )
     task = asyncio.create_task(pump.run())

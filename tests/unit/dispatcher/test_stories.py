@@ -8,8 +8,8 @@ import pytest
 from msgspec import structs
 
 from longshore.core.lanes import lane_of
+from longshore.core.scheduler import Lanes
 from longshore.core.values import pack
-from longshore.dispatcher.roster import Roster
 from longshore.errors import InvalidArguments, TooLarge, UnknownKind
 from longshore.model.job import CancelVerdict, JobState, Options, RetryPolicy
 from longshore.model.worker import Lane, Pool
@@ -481,19 +481,19 @@ def test_jobs_past_the_limit_of_lanes_take_no_memory_when_their_time_comes(
 ) -> None:
     """An application enqueued them by itself, with delays, each in a lane of its own."""
     heated: set[int] = set()
-    heat = Roster.heat
+    mark_ready = Lanes.mark_ready
 
-    def note(roster: Roster, lanes: Iterable[int]) -> None:
+    def note(known: Lanes, lanes: Iterable[int]) -> None:
         some = list(lanes)
         heated.update(some)
-        heat(roster, some)
+        mark_ready(known, some)
 
     async def lanes(most: int | None = None, served: Collection[int] = ()) -> list[Lane]:
         return [lane_of("default", "a", "")]
 
     async def story(stage: Stage) -> None:
         monkeypatch.setattr(stage.model, "lanes", lanes)
-        monkeypatch.setattr(Roster, "heat", note)
+        monkeypatch.setattr(Lanes, "mark_ready", note)
         await stage.dispatcher(max_lanes=1)
         await stage.client().submit(a_job(kind="a"))
         enqueued = [a_job(kind=f"c{place}", delay_s=1) for place in range(20)]

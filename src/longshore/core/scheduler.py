@@ -1,0 +1,370 @@
+"""What goes into the next transaction: which submits, which claims, for whose slots.
+
+Theory. The scheduler hears what happened (sessions came and went, lanes gained jobs, a transaction
+was answered) and answers with a plan. It knows no clock, no store and no socket. All that it knows
+can be lost: the store knows who is attended, what is placed and what is ready.
+
+- A *lane* holds jobs that the same workers can run. For each lane the scheduler keeps an estimate
+  of how many are ready. The estimate may be too high, never too low for long: a claim that finds
+  less corrects it, and hints and polls mark lanes that it knows too little of.
+- Workers that are alike share a profile (see `placement`). A plan asks for at most as many jobs as
+  a profile has free slots in a pool and as its lanes are thought to hold.
+- A submit that finds a free slot for which no job waits starts in the statement that stores it.
+  `admission` says how long submits wait for that.
+- A session is *uncertain* after the answer to a transaction got lost: what the store has placed on
+  it is not known until somebody reads it back. Nobody gives it jobs until then.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from enum import Enum
+from typing import Final, NamedTuple, Protocol
+
+from longshore.core.intake import Intake, Patience, Seats
+from longshore.core.lanes import lane_of
+from longshore.core.placement import Place, Profile, seat
+from longshore.model.job import Submission
+from longshore.model.worker import Lane, Pool, Seat, Want, WorkerInfo
+
+ANY_NUMBER: Final = float("inf")
+
+
+class Candidate(Protocol):
+    """One session of a worker, as far as the scheduler must know it."""
+
+    info: WorkerInfo
+    session: int
+    given: int
+
+    @property
+    def open_slots(self) -> Mapping[Pool, int]:
+        """How many more attempts it takes, by pool."""
+
+
+class Plan(NamedTuple):
+    """What to claim, and for each submit the slot on which it can start at once, if any."""
+
+    wants: list[Want]
+    seats: Sequence[Seat | None]
+
+
+class Again(Enum):
+    """When to plan the next transaction, though nothing else has happened."""
+
+    NOW = "now"
+    SOON = "soon"
+    """Once another dispatcher has let go of the rows that both reached for."""
+    NEVER = "never"
+
+
+_Members = dict[Seat, Candidate]
+_Taker = tuple[Profile, Pool]
+
+
+class Scheduler:
+    """Plans the transactions of one dispatcher."""
+
+    def __init__(self, max_batch: int, patience: Patience) -> None:
+        self.lanes = Lanes()
+        self._max_batch = max_batch
+        self._intake = Intake(max_batch, patience)
+        self._profiles: dict[object, tuple[Profile, _Members]] = {}
+        self._uncertain: set[Seat] = set()
+        self._turn = 0
+
+    # sessions
+
+    def joined(self, one: Candidate) -> None:
+        """A session begins. Its worker may serve lanes that nobody served before."""
+        key = Profile.key(one.info)
+        if key not in self._profiles:
+            self._profiles[key] = Profile(one.info, self.lanes), {}
+        self._profiles[key][1][_seat_of(one)] = one
+        self.lanes.mark_all()
+
+    def left(self, one: Candidate) -> None:
+        """A session is over."""
+        self._uncertain.discard(_seat_of(one))
+        key = Profile.key(one.info)
+        members = self._profiles[key][1]
+        del members[_seat_of(one)]
+        if not members:
+            del self._profiles[key]
+
+    def infos(self) -> list[WorkerInfo]:
+        """What workers say of themselves: of those that are alike, one."""
+        return [next(iter(members.values())).info for _, members in self._profiles.values()]
+
+    def mark_uncertain(self, seats: Iterable[Seat]) -> None:
+        """What is placed on these sessions is not known until it is read back."""
+        members = {seat for _, some in self._profiles.values() for seat in some}
+        self._uncertain.update(members.intersection(seats))
+
+    def uncertain(self) -> list[Seat]:
+        """The sessions that must be read back."""
+        return list(self._uncertain)
+
+    def confirm(self, seats: Iterable[Seat]) -> None:
+        """These sessions were read back."""
+        self._uncertain.difference_update(seats)
+
+    # lanes
+
+    def learn(self, lanes: Iterable[Lane]) -> None:
+        """These lanes exist."""
+        for lane in self.lanes.learn(lanes):
+            for profile, _ in self._profiles.values():
+                profile.learn(lane)
+
+    def settle(self, lanes: Collection[Lane]) -> None:
+        """These lanes exist; of the others only those that were heard of since the last time."""
+        for lane in self.lanes.forget_others(lanes):
+            for profile, _ in self._profiles.values():
+                profile.forget(lane)
+        self.learn(lanes)
+        self.lanes.settled()
+
+    def submitted(self, jobs: Iterable[Submission]) -> None:
+        """These jobs are stored, and ready unless they are for later."""
+        lanes = Counter(lane_of(job.queue, job.kind, job.target) for job in jobs)
+        self.learn(lanes)
+        self.lanes.expect({lane.hash: count for lane, count in lanes.items()})
+
+    # plans
+
+    def free_slots(self) -> Seats:
+        """How many slots are free; if jobs are ready for some, how many of those."""
+        free = wanted_free = 0
+        wanted = False
+        for profile, members in self._profiles.values():
+            for pool, lanes in profile.lanes.items():
+                some = sum(max(0, one.open_slots.get(pool, 0)) for one in members.values())
+                free += some
+                if self.lanes.is_any_ready(lanes):
+                    wanted = True
+                    wanted_free += some
+        return Seats(wanted_free if wanted else free, wanted)
+
+    def admit(self, now: float, oldest_at: float) -> int:
+        """How many submits to take now, the oldest of which came then; 0 to wait for a slot."""
+        return self._intake.room(self.free_slots(), now, oldest_at)
+
+    def plan(self, submits: Sequence[Submission]) -> Plan:
+        """Slots for submits that can start at once, and what to claim for the others' slots."""
+        lanes = [lane_of(job.queue, job.kind, job.target) for job in submits]
+        self.learn(dict.fromkeys(lanes))
+        seats: list[Seat | None] = [None] * len(submits)
+        starters = self._start(submits, lanes, seats)
+        if None in seats:
+            left = (lane.hash for lane, one in zip(lanes, seats, strict=True) if one is None)
+            self.lanes.expect(Counter(left))
+        if submits:
+            self._intake.took(any_seated=bool(starters))
+        return Plan(self._wants(starters), seats)
+
+    def answered(
+        self,
+        wants: Sequence[Want],
+        taken: Mapping[int, int],
+        contested: Collection[int],
+        waiting: Sequence[Submission],
+        ready: Collection[int],
+        *,
+        any_ready: bool,
+    ) -> Again:
+        """A transaction was answered: what it took, left to others, and made ready in which lanes.
+
+        `waiting` are submits that did not start on their slots. `any_ready` says whether the
+        transaction made jobs ready at all.
+        """
+        self.lanes.took(wants, taken)
+        self.lanes.mark_ready(contested)
+        self.lanes.mark_ready(ready)
+        if waiting:
+            self.submitted(waiting)
+        if contested and not taken:
+            return Again.SOON
+        # A batch has room for some lanes only. Those that gave nothing are not looked into again.
+        return Again.NOW if wants or any_ready or waiting else Again.NEVER
+
+    def _start(
+        self, jobs: Sequence[Submission], lanes: Sequence[Lane], seats: list[Seat | None]
+    ) -> set[_Taker]:
+        """Finds slots for jobs before which none waits; answers whose slots those are."""
+        starters: set[_Taker] = set()
+        waiting = _by_lane(jobs, lanes)
+        for profile, members, pool in self._in_turn() if waiting else ():
+            served = profile.lanes[pool] & waiting.keys()
+            if not served or self.lanes.is_any_ready(profile.lanes[pool]):
+                continue
+            places = self._places(members, pool)
+            most = sum(place.free for place in places)
+            first = sorted(turn for lane in served for turn in waiting[lane][:most])
+            for (_, job), one in zip(first, seat(places, len(first)), strict=False):
+                seats[job] = one
+                starters.add((profile, pool))
+            for lane in served:
+                left = [turn for turn in waiting[lane][:most] if seats[turn[1]] is None]
+                waiting[lane][:most] = left
+                if not waiting[lane]:
+                    del waiting[lane]
+        return starters
+
+    def _wants(self, starters: Collection[_Taker]) -> list[Want]:
+        """What to claim now, for workers with free slots of which it is certain what they have.
+
+        The profile that came last this time is first in turn, so that none is left out for good.
+        Those whose slots were given to submits must wait for the next time.
+        """
+        self.lanes.asked()
+        self._turn += 1
+        found: list[Want] = []
+        most = self._max_batch
+        for profile, members, pool in self._in_turn():
+            lanes = self.lanes.ready(profile.lanes[pool])
+            if most <= 0 or not lanes or (profile, pool) in starters:
+                continue
+            some = int(min(most, sum(lanes.values())))
+            want = profile.want(lanes.keys(), self._places(members, pool), some)
+            if want is not None:
+                most -= len(want.seats)
+                found.append(want)
+        return found
+
+    def _in_turn(self) -> list[tuple[Profile, _Members, Pool]]:
+        takers = [
+            (profile, members, pool)
+            for profile, members in self._profiles.values()
+            for pool in profile.lanes
+        ]
+        first = self._turn % len(takers) if takers else 0
+        return takers[first:] + takers[:first]
+
+    def _places(self, members: _Members, pool: Pool) -> list[Place]:
+        return [
+            Place(seat, free, one.given)
+            for seat, one in members.items()
+            if (free := one.open_slots.get(pool, 0)) > 0 and seat not in self._uncertain
+        ]
+
+
+class Lanes:
+    """The lanes that exist, and how many ready jobs each may hold, as far as is known here."""
+
+    def __init__(self) -> None:
+        self._lanes: dict[int, Lane] = {}
+        self._queues: Counter[str] = Counter()
+        self._learned: set[int] = set()
+        """The lanes that were heard of since it was last settled which there are."""
+        self._ready: dict[int, float] = {}
+        self._marked: dict[int, int] = {}
+        """For each lane in `_ready`, the number of the mark that raised it last."""
+        self._marks = 0
+        self._asked = 0
+
+    def __iter__(self) -> Iterator[Lane]:
+        return iter(self._lanes.values())
+
+    def __len__(self) -> int:
+        return len(self._lanes)
+
+    def __contains__(self, lane: Lane) -> bool:
+        return lane.hash in self._lanes
+
+    def has_queue(self, queue: str) -> bool:
+        """Whether there is a lane of this queue."""
+        return self._queues[queue] > 0
+
+    def known(self, lanes: Iterable[int]) -> list[int]:
+        """Those of these lanes that exist."""
+        return [lane for lane in lanes if lane in self._lanes]
+
+    def learn(self, lanes: Iterable[Lane]) -> list[Lane]:
+        """These lanes exist; answers those that were not known."""
+        new = [lane for lane in lanes if lane.hash not in self._lanes]
+        for lane in new:
+            self._lanes[lane.hash] = lane
+            self._learned.add(lane.hash)
+            self._queues[lane.queue] += 1
+        return new
+
+    def forget_others(self, lanes: Iterable[Lane]) -> list[Lane]:
+        """No lanes exist but these, and those learned since `settled`; answers the forgotten."""
+        kept = {lane.hash for lane in lanes}
+        gone = [self._lanes.pop(hash) for hash in self._lanes.keys() - kept - self._learned]
+        for lane in gone:
+            self._ready.pop(lane.hash, None)
+            self._marked.pop(lane.hash, None)
+            self._queues[lane.queue] -= 1
+        return gone
+
+    def settled(self) -> None:
+        """What is known is what the store knows."""
+        self._learned = set()
+
+    # how many ready jobs they hold
+
+    def mark_all(self) -> None:
+        """Any lane may hold ready jobs."""
+        self.mark_ready(self._lanes)
+
+    def mark_ready(self, lanes: Iterable[int]) -> None:
+        """These lanes may hold any number of ready jobs."""
+        for lane in lanes:
+            self._raise(lane, ANY_NUMBER)
+
+    def expect(self, lanes: Mapping[int, int]) -> None:
+        """These lanes hold so many ready jobs more."""
+        for lane, count in lanes.items():
+            self._raise(lane, count)
+
+    def _raise(self, lane: int, count: float) -> None:
+        self._marks += 1
+        self._ready[lane] = self._ready.get(lane, 0) + count
+        self._marked[lane] = self._marks
+
+    def asked(self) -> None:
+        """A claim is made of what is known now."""
+        self._asked = self._marks
+
+    def took(self, wants: Sequence[Want], taken: Mapping[int, int]) -> None:
+        """A claim took so many; lanes that gave less than was wanted are empty.
+
+        Except for those that were marked since the claim was made.
+        """
+        for lane in self._ready.keys() & taken.keys():
+            self._ready[lane] -= taken[lane]
+        empty = {lane for lane in taken if self._ready.get(lane, 0) <= 0}
+        for want in wants:
+            if sum(taken.get(lane, 0) for lane in want.lanes) < len(want.seats):
+                empty.update(
+                    lane for lane in want.lanes if self._marked.get(lane, 0) <= self._asked
+                )
+        for lane in empty & self._ready.keys():
+            del self._ready[lane]
+
+    def ready(self, lanes: set[int]) -> dict[int, float]:
+        """Those of these lanes that may hold ready jobs, and how many."""
+        return {lane: self._ready[lane] for lane in lanes & self._ready.keys()}
+
+    def is_any_ready(self, lanes: set[int]) -> bool:
+        """Whether any of these lanes may hold ready jobs."""
+        # This way round it takes as long as the smaller of the two, not as what is ready.
+        return not self._ready.keys().isdisjoint(lanes)
+
+
+def _seat_of(one: Candidate) -> Seat:
+    return Seat(one.info.id, one.session)
+
+
+def _by_lane(jobs: Sequence[Submission], lanes: Sequence[Lane]) -> dict[int, list[tuple[int, int]]]:
+    """The places of those that can start now, by lane, the most urgent first."""
+    waiting: dict[int, list[tuple[int, int]]] = {}
+    for place, (job, lane) in enumerate(zip(jobs, lanes, strict=True)):
+        if job.run_at is None and job.delay_s is None:
+            waiting.setdefault(lane.hash, []).append((-job.priority, place))
+    for turns in waiting.values():
+        turns.sort()
+    return waiting

@@ -1,0 +1,261 @@
+"""Which lanes are looked into, for how many jobs, and which submits start at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+
+from longshore.core.intake import Patience, Seats
+from longshore.core.lanes import lane_of
+from longshore.core.scheduler import Again, Plan, Scheduler
+from longshore.model.job import Submission
+from longshore.model.worker import KindInfo, Lane, Pool, Seat, Want, WorkerInfo
+from longshore.testing.builders import a_job, new_id
+
+FETCH = lane_of("default", "fetch", "")
+RESIZE = lane_of("default", "resize", "")
+
+
+class Worker(Struct):
+    """A worker in its first session, all of whose slots are free."""
+
+    info: WorkerInfo
+    session: int = 1
+    given: int = 0
+
+    @property
+    def open_slots(self) -> dict[Pool, int]:
+        return {Pool.COROUTINE: self.info.slots}
+
+
+def a_worker(*kinds: str, slots: int = 100, target: str = "") -> Worker:
+    known = {kind: KindInfo() for kind in kinds}
+    return Worker(WorkerInfo(id=new_id(), kinds=known, slots=slots, target=target))
+
+
+def a_scheduler(*lanes: Lane, slots: int = 100, most: int = 1000) -> Scheduler:
+    """One worker that serves these lanes, each of which was found empty."""
+    scheduler = Scheduler(most, Patience(1.0, 1.0))
+    scheduler.joined(a_worker(*(lane.kind for lane in lanes), slots=slots))
+    scheduler.learn(lanes)
+    return scheduler
+
+
+def wants(scheduler: Scheduler) -> list[Want]:
+    return scheduler.plan([]).wants
+
+
+def asked(scheduler: Scheduler) -> list[int]:
+    return [len(want.seats) for want in wants(scheduler)]
+
+
+def test_no_more_is_asked_for_than_was_submitted() -> None:
+    scheduler = a_scheduler(FETCH)
+    assert asked(scheduler) == []
+    scheduler.lanes.expect({FETCH.hash: 3})
+    assert asked(scheduler) == [3]
+    scheduler.lanes.took(wants(scheduler), {FETCH.hash: 3})
+    assert asked(scheduler) == []
+
+
+def test_what_could_not_be_taken_yet_is_asked_for_again() -> None:
+    scheduler = a_scheduler(FETCH, slots=2)
+    scheduler.lanes.expect({FETCH.hash: 5})
+    scheduler.lanes.took(wants(scheduler), {FETCH.hash: 2})
+    scheduler.lanes.expect({FETCH.hash: 1})
+    assert asked(scheduler) == [2]
+    scheduler.lanes.took(wants(scheduler), {FETCH.hash: 2})
+    scheduler.lanes.took(wants(scheduler), {FETCH.hash: 2})
+    assert asked(scheduler) == []
+
+
+def test_a_worker_of_which_it_is_not_known_what_it_has_is_given_nothing() -> None:
+    """It may be full already."""
+    scheduler = a_scheduler(FETCH)
+    [info] = scheduler.infos()
+    seats = [Seat(info.id, 1)]
+    scheduler.lanes.mark_ready([FETCH.hash])
+    scheduler.mark_uncertain(seats)
+    assert asked(scheduler) == []
+    assert scheduler.plan([a_job(kind="fetch")]).seats == [None]
+    scheduler.confirm(seats)
+    assert asked(scheduler) == [100]
+
+
+def test_a_lane_of_which_nothing_is_known_is_asked_for_all_there_is_room_for() -> None:
+    scheduler = a_scheduler(FETCH)
+    scheduler.lanes.mark_ready([FETCH.hash])
+    assert asked(scheduler) == [100]
+    scheduler.lanes.took(wants(scheduler), {FETCH.hash: 100})
+    assert asked(scheduler) == [100]
+    scheduler.lanes.took(wants(scheduler), {FETCH.hash: 99})
+    assert asked(scheduler) == []
+
+
+def test_one_lane_that_gives_nothing_leaves_the_others_as_they_are() -> None:
+    scheduler = a_scheduler(FETCH, RESIZE)
+    scheduler.lanes.expect({FETCH.hash: 2})
+    made = wants(scheduler)
+    scheduler.lanes.expect({RESIZE.hash: 1})
+    scheduler.lanes.took(made, {})
+    (want,) = wants(scheduler)
+    assert (want.lanes, len(want.seats)) == ((RESIZE.hash,), 1)
+
+
+def test_a_lane_that_was_filled_while_it_was_looked_into_is_looked_into_again() -> None:
+    scheduler = a_scheduler(FETCH)
+    scheduler.lanes.expect({FETCH.hash: 1})
+    made = wants(scheduler)
+    scheduler.lanes.expect({FETCH.hash: 4})
+    scheduler.lanes.took(made, {})
+    assert asked(scheduler) == [5]
+
+
+def test_when_a_batch_has_no_room_for_all_each_kind_of_worker_is_served_in_turn() -> None:
+    scheduler = a_scheduler(FETCH, most=10)
+    scheduler.joined(a_worker("resize"))
+    scheduler.learn([RESIZE])
+    scheduler.lanes.mark_ready([FETCH.hash, RESIZE.hash])
+    served = [want.lanes for _ in range(4) for want in wants(scheduler)]
+    assert sorted(served) == sorted([(FETCH.hash,), (RESIZE.hash,)] * 2)
+
+
+def seated(plan: Plan) -> list[bool]:
+    return [seat is not None for seat in plan.seats]
+
+
+def some(kind: str, count: int, priority: int = 0) -> list[Submission]:
+    return [a_job(kind=kind, priority=priority) for _ in range(count)]
+
+
+def test_submits_begin_at_once_where_nobody_waits() -> None:
+    scheduler = a_scheduler(FETCH, slots=2)
+    plan = scheduler.plan(some("fetch", 3))
+    assert seated(plan) == [True, True, False]
+    assert plan.wants == []
+    assert scheduler.free_slots() == Seats(2, True)
+
+
+def test_submits_do_not_overtake_those_who_wait() -> None:
+    scheduler = a_scheduler(FETCH, RESIZE, slots=5)
+    scheduler.lanes.expect({RESIZE.hash: 1})
+    plan = scheduler.plan(some("fetch", 3))
+    assert seated(plan) == [False] * 3
+    assert [len(want.seats) for want in plan.wants] == [4]
+
+
+def test_the_most_urgent_submits_are_seated_first() -> None:
+    scheduler = a_scheduler(FETCH, RESIZE, slots=2)
+    jobs = [*some("fetch", 2), *some("resize", 1, priority=5), *some("fetch", 1, priority=1)]
+    assert seated(scheduler.plan(jobs)) == [False, False, True, True]
+
+
+def test_submits_for_later_and_of_unknown_kinds_are_not_seated() -> None:
+    scheduler = a_scheduler(FETCH)
+    jobs = [a_job(kind="fetch", delay_s=5.0), a_job(kind="strange"), a_job(kind="fetch")]
+    plan = scheduler.plan(jobs)
+    assert seated(plan) == [False, False, True]
+
+
+def test_what_one_kind_of_worker_has_no_room_for_goes_to_another() -> None:
+    scheduler = a_scheduler(FETCH, slots=1)
+    scheduler.joined(a_worker("fetch", "resize", slots=1))
+    for want in [*wants(scheduler), *wants(scheduler)]:
+        scheduler.lanes.took([want], {})
+    assert seated(scheduler.plan(some("fetch", 3))).count(True) == 2
+
+
+def test_free_seats_are_those_that_somebody_waits_for_if_anybody_does() -> None:
+    scheduler = a_scheduler(FETCH, slots=3)
+    assert scheduler.free_slots() == Seats(3, False)
+    scheduler.joined(a_worker("resize", slots=4))
+    scheduler.learn([RESIZE])
+    scheduler.lanes.took(wants(scheduler), {})
+    assert scheduler.free_slots() == Seats(7, False)
+    scheduler.lanes.expect({RESIZE.hash: 1})
+    assert scheduler.free_slots() == Seats(4, True)
+
+
+def test_submits_in_every_batch_do_not_keep_the_same_kind_of_worker_first() -> None:
+    scheduler = a_scheduler(FETCH, most=1)
+    scheduler.joined(a_worker("resize"))
+    scheduler.learn([RESIZE])
+    scheduler.lanes.mark_ready([FETCH.hash, RESIZE.hash])
+    plans = [scheduler.plan(some("fetch", 1)) for _ in range(4)]
+    served = [want.lanes for plan in plans for want in plan.wants]
+    assert sorted(served) == sorted([(FETCH.hash,), (RESIZE.hash,)] * 2)
+
+
+class Unwalked(dict[int, float]):
+    """May be looked into, but not walked through."""
+
+    def __iter__(self) -> Iterator[int]:
+        raise AssertionError("it takes as long as there are lanes, for every profile")
+
+
+def test_lanes_that_nobody_serves_cost_the_others_nothing() -> None:
+    scheduler = a_scheduler(FETCH)
+    scheduler.lanes._ready = Unwalked((n, 1.0) for n in range(1000))
+    assert scheduler.free_slots() == Seats(100, False)
+    assert seated(scheduler.plan(some("fetch", 2))) == [True, True]
+
+
+def test_seats_of_many_kinds_of_workers_are_filled_by_urgency() -> None:
+    scheduler = a_scheduler(FETCH, slots=1)
+    for number in range(3):
+        scheduler.joined(a_worker("fetch", slots=1, target=f"{number}"))
+    scheduler.lanes.took(wants(scheduler), {})
+    jobs = [a_job(kind="fetch", priority=priority) for priority in (1, 0, 2, 0, 3, 1)]
+    plan = scheduler.plan(jobs)
+    assert seated(plan) == [True, False, True, False, True, True]
+    assert len({seat.worker for seat in plan.seats if seat is not None}) == 4
+
+
+# what an answered transaction means for the next one
+
+
+def answer(
+    scheduler: Scheduler,
+    taken: int = 0,
+    waiting: Sequence[Submission] = (),
+    contested: bool = False,
+) -> Again:
+    """A transaction with a claim from `FETCH` was answered."""
+    made = wants(scheduler)
+    lanes = {FETCH.hash} if contested else set()
+    counts = {FETCH.hash: taken} if taken else {}
+    return scheduler.answered(made, counts, lanes, waiting, (), any_ready=False)
+
+
+def test_after_a_claim_the_next_one_is_planned_at_once() -> None:
+    scheduler = a_scheduler(FETCH, slots=2)
+    scheduler.lanes.expect({FETCH.hash: 3})
+    assert answer(scheduler, taken=2) is Again.NOW
+    assert asked(scheduler) == [1]
+    scheduler.lanes.took(wants(scheduler), {FETCH.hash: 1})
+    assert answer(scheduler) is Again.NEVER
+
+
+def test_what_another_dispatcher_reached_for_is_looked_for_again_soon() -> None:
+    scheduler = a_scheduler(FETCH)
+    scheduler.lanes.expect({FETCH.hash: 3})
+    assert answer(scheduler, contested=True) is Again.SOON
+    assert asked(scheduler) == [100]
+
+
+def test_a_submit_that_did_not_start_on_its_slot_is_claimed() -> None:
+    scheduler = a_scheduler(FETCH)
+    assert answer(scheduler, waiting=some("fetch", 1)) is Again.NOW
+    assert asked(scheduler) == [1]
+
+
+def test_a_lane_that_is_heard_of_while_lanes_are_settled_is_kept_until_the_next_time() -> None:
+    scheduler = Scheduler(10, Patience(1.0, 1.0))
+    scheduler.settle([FETCH])
+    scheduler.learn([RESIZE])
+    scheduler.settle([])
+    assert (FETCH in scheduler.lanes, RESIZE in scheduler.lanes) == (False, True)
+    scheduler.settle([])
+    assert RESIZE not in scheduler.lanes
+    assert not scheduler.lanes.has_queue("default")
