@@ -23,19 +23,21 @@ import uvloop
 from bench.helper import questions, reply
 from longshore.core.lanes import body_hash, lane_of
 from longshore.core.limits import BATCH_BYTES
+from longshore.model.ends import End, Succeeded
 from longshore.model.ids import make_id
-from longshore.model.job import DEFAULT_QUEUE, Finish, Outcome, Submission
+from longshore.model.job import DEFAULT_QUEUE, JobState, Submission
 from longshore.model.worker import Attended, KindInfo, Seat, Want, WorkerInfo
 from longshore.ports import Batch, Store
 from longshore.store import postgres_columns, postgres_finish
 from longshore.store.postgres import PostgresStore
 from longshore.store.postgres_lines import Transaction
 from longshore.store.postgres_sql import CLAIM, FINISH, STEADY, SUBMIT
+from longshore.store.postgres_states import CODES, READY, RUNNING
 from longshore.store.sqlite import SqliteStore
 
 ARGS = b"\x81\xa4data\xd9\x64" + b"x" * 100
 RESULT = b"\xc0"
-READY, RUNNING, SUCCEEDED = 2, 3, 5
+SUCCEEDED = CODES[JobState.SUCCEEDED]
 URGENCY = -1
 
 Run = Callable[[], Coroutine[None, None, None]]
@@ -80,14 +82,12 @@ async def through_store(side: Side, url: str) -> Run:
     wants = [Want((side.lane.hash,), (seat,) * side.batch)]
 
     async def run() -> None:
-        finishes: Sequence[Finish] = ()
+        finishes: Sequence[End] = ()
         done = 0
         chunks = iter(side.chunks)
         while done < side.jobs:
             pumped = await store.pump(side.dispatcher, Batch(finishes, next(chunks, ()), wants))
-            finishes = [
-                Finish(job.id, job.token, Outcome.SUCCEEDED, RESULT) for job in pumped.claimed
-            ]
+            finishes = [Succeeded(job.id, job.token, RESULT) for job in pumped.claimed]
             done += len(pumped.finished)
         await store.close()
 
@@ -135,7 +135,7 @@ async def on_postgres(side: Side, url: str) -> Run:
 
 
 def _finishes(claimed: list[asyncpg.Record]) -> list[Sequence[object]]:
-    ends = [Finish(row["id"], row["token"], Outcome.SUCCEEDED, RESULT) for row in claimed]
+    ends = [Succeeded(row["id"], row["token"], RESULT) for row in claimed]
     return postgres_finish._columns(ends, careful=False)
 
 

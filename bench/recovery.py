@@ -11,6 +11,7 @@ from msgspec import Struct
 from bench.fleet import Fleet, fleet
 from bench.sql import ask, ask_one
 from bench.stage import Stage
+from longshore.store.postgres_states import ENDED, READY
 from longshore.testing.processes import Process
 
 OUTSTANDING = 2_000
@@ -24,7 +25,7 @@ _NOW = "SELECT clock_timestamp() AS now"
 _CUT_OFF = "(attempt > 1 OR (worker = ANY($1::uuid[]) AND started_at <= $2))"
 _LEFT = f"""
 SELECT count(*) AS left FROM longshore.job
-WHERE state < 5 AND ({_CUT_OFF} OR (state = 2 AND attempt = 1))
+WHERE state < {ENDED} AND ({_CUT_OFF} OR (state = {READY} AND attempt = 1))
 """
 _RAN = f"""
 SELECT count(*) AS jobs, max(ended_at) AS last FROM longshore.job

@@ -17,11 +17,11 @@ from uuid import UUID
 from msgspec import Struct
 
 from longshore.core.limits import BATCH_BYTES
+from longshore.model.ends import End
 from longshore.model.job import (
     CancelVerdict,
     Claimed,
     Ended,
-    Finish,
     Finished,
     Job,
     JobFilter,
@@ -61,7 +61,7 @@ class Batch(Struct, frozen=True):
     job whose arguments bring them to `max_bytes`.
     """
 
-    finishes: Sequence[Finish] = ()
+    finishes: Sequence[End] = ()
     submits: Sequence[Submission] = ()
     wants: Sequence[Want] = ()
     seats: Sequence[Seat | None] = ()
@@ -69,19 +69,24 @@ class Batch(Struct, frozen=True):
 
 
 class Pumped(Struct, frozen=True):
-    """The answers to a batch, finishes and submits item by item in the order given.
+    """What a batch did. Finishes and submits are answered item by item, in the order given.
 
-    `claimed` begins with the submits that were seated at once. `freed` are the
-    lanes that the finishes and submits made jobs ready in, `taken` is from which lanes how many of
-    the ready ones were claimed. `contested` are lanes of which less came than may be there:
-    somebody else claimed there at the same moment, or the batch had no room for more bytes.
+    `started` are the submits that began on their seats, `claimed` the ready jobs that began on
+    wanted ones, and `taken` is from which lanes how many of the latter. `ready` is in which lanes
+    how many jobs became ready, before claims took some; `ready_by_ends` are those among them that
+    finishes made so, as their workers gave them back or a job that succeeded sent them. `ended` are
+    all jobs that ended, with their outcomes. `contested` are lanes of which less came than may be
+    there: somebody else claimed there at the same moment, or the batch had no room for more bytes.
     """
 
-    finished: list[Finished]
-    submitted: list[Submitted | Refused]
-    claimed: list[Claimed]
-    freed: frozenset[int] = frozenset()
+    finished: list[Finished] = []
+    submitted: list[Submitted | Refused] = []
+    started: list[Claimed] = []
+    claimed: list[Claimed] = []
     taken: Mapping[int, int] = {}
+    ready: Mapping[int, int] = {}
+    ready_by_ends: Mapping[int, int] = {}
+    ended: list[Ended] = []
     contested: frozenset[int] = frozenset()
 
 
@@ -261,9 +266,6 @@ class Store(Protocol):
 
     async def ended(self, ids: Sequence[UUID]) -> list[Ended]:
         """The outcomes of those of these jobs that have one."""
-
-    async def resolve(self, refs: Sequence[UUID | int]) -> dict[UUID | int, UUID]:
-        """The ids of those of these jobs that exist."""
 
     async def lanes(self, most: int | None = None, served: Collection[int] = ()) -> list[Lane]:
         """Every lane that held a job and was not forgotten.

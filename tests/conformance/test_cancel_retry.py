@@ -7,15 +7,16 @@ from uuid import UUID
 import pytest
 
 from longshore.core.lifecycle import TERMINAL
-from longshore.model.job import CancelVerdict, JobState, Outcome, RetryVerdict, Verdict
+from longshore.model.ends import Cancelled, End, Failed, Succeeded
+from longshore.model.job import CancelVerdict, JobState, RetryVerdict, Verdict
 from longshore.testing.backends import Backend
 from longshore.testing.builders import Scene, a_job, done, lane, new_id, some_jobs
 
 S = JobState
-ENDS = {
-    S.SUCCEEDED: Outcome.SUCCEEDED,
-    S.FAILED: Outcome.FAILED,
-    S.CANCELLED: Outcome.CANCELLED,
+ENDS: dict[JobState, type[End]] = {
+    S.SUCCEEDED: Succeeded,
+    S.FAILED: Failed,
+    S.CANCELLED: Cancelled,
 }
 
 
@@ -125,7 +126,7 @@ async def test_cancel_follows_the_worker_to_its_new_dispatcher(scene: Scene) -> 
 async def test_forced_cancel_takes_the_token(scene: Scene) -> None:
     """G2: a worker that did not answer a cancel in time has nothing more to say."""
     attempt = await scene.being_cancelled()
-    [answer] = await scene.finish(done(attempt, Outcome.CANCELLED, revoke=True))
+    [answer] = await scene.finish(done(attempt, Cancelled, forced=True))
     assert answer.state is S.CANCELLED
     [late] = await scene.finish(done(attempt, result=b"\x01"))
     assert late.verdict is Verdict.STALE
@@ -162,14 +163,14 @@ async def test_retry_of_what_has_not_ended_changes_nothing(scene: Scene, backend
 
 async def test_retry_of_a_success_is_refused(scene: Scene) -> None:
     """G3: a success is final."""
-    attempt = await scene.ended(Outcome.SUCCEEDED)
+    attempt = await scene.ended(Succeeded)
     before = await scene.job(attempt.id)
     assert await scene.store.retry([attempt.id]) == [(attempt.id, RetryVerdict.SUCCEEDED)]
     assert await scene.job(attempt.id) == before
 
 
 async def test_retry_by_number_and_by_id_in_the_order_given(scene: Scene) -> None:
-    first, second = await scene.ended(Outcome.FAILED), await scene.ended(Outcome.FAILED)
+    first, second = await scene.ended(Failed), await scene.ended(Failed)
     ready = a_job()
     await scene.accepted(ready)
     refs: list[UUID | int] = [second.number, new_id(), first.id, ready.id, 10**15]
@@ -183,7 +184,7 @@ async def test_retry_by_number_and_by_id_in_the_order_given(scene: Scene) -> Non
 
 
 async def test_retry_of_one_job_named_twice_opens_one_round(scene: Scene) -> None:
-    attempt = await scene.ended(Outcome.FAILED)
+    attempt = await scene.ended(Failed)
     answers = await scene.store.retry([attempt.id, attempt.number])
     assert [id for id, _ in answers] == [attempt.id] * 2
     assert answers[0][1] is RetryVerdict.RETRIED
@@ -193,7 +194,7 @@ async def test_retry_of_one_job_named_twice_opens_one_round(scene: Scene) -> Non
 
 async def test_late_report_of_an_earlier_round_changes_nothing(scene: Scene) -> None:
     """G2: a new round has a new token before anybody claims it."""
-    attempt = await scene.ended(Outcome.FAILED)
+    attempt = await scene.ended(Failed)
     await scene.store.retry([attempt.id])
     [late] = await scene.finish(done(attempt))
     assert late.verdict is Verdict.STALE
@@ -201,7 +202,7 @@ async def test_late_report_of_an_earlier_round_changes_nothing(scene: Scene) -> 
 
 
 async def test_retry_waits_for_its_unique_key(scene: Scene) -> None:
-    ended = await scene.ended(Outcome.FAILED, a_job(unique_key="u"))
+    ended = await scene.ended(Failed, a_job(unique_key="u"))
     holder = await scene.running(a_job(unique_key="u"))
     before = await scene.job(ended.id)
     assert await scene.store.retry([ended.id]) == [(ended.id, RetryVerdict.UNIQUE_KEY_TAKEN)]
@@ -212,9 +213,9 @@ async def test_retry_waits_for_its_unique_key(scene: Scene) -> None:
 
 
 async def test_two_jobs_of_one_unique_key_retried_at_once(scene: Scene) -> None:
-    first = await scene.ended(Outcome.FAILED, a_job(unique_key="u"))
-    second = await scene.ended(Outcome.FAILED, a_job(unique_key="u"))
-    other = await scene.ended(Outcome.FAILED)
+    first = await scene.ended(Failed, a_job(unique_key="u"))
+    second = await scene.ended(Failed, a_job(unique_key="u"))
+    other = await scene.ended(Failed)
     answers = dict(await scene.store.retry([first.id, second.id, other.id]))
     assert answers[first.id] is RetryVerdict.RETRIED
     assert answers[second.id] is RetryVerdict.UNIQUE_KEY_TAKEN
@@ -233,7 +234,7 @@ async def test_odd_words_never_fail_a_cancel_or_retry(scene: Scene) -> None:
 
 
 async def test_retried_job_is_in_its_lane_again(scene: Scene) -> None:
-    attempt = await scene.ended(Outcome.FAILED, a_job(kind="a"))
+    attempt = await scene.ended(Failed, a_job(kind="a"))
     await scene.store.retry([attempt.id])
     [again] = await scene.claim(await scene.attend(), lane(kind="a"))
     assert (again.id, again.attempt) == (attempt.id, 2)

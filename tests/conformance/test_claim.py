@@ -6,7 +6,8 @@ import asyncio
 from itertools import pairwise
 
 from longshore.core.lanes import lane_of
-from longshore.model.job import JobState, Options, Outcome, Submission
+from longshore.model.ends import Cancelled, Failed, Released, Succeeded
+from longshore.model.job import JobState, Options, Submission
 from longshore.model.worker import Seat, Want
 from longshore.ports import Batch
 from longshore.testing.backends import Backend
@@ -226,11 +227,11 @@ async def test_job_submitted_in_the_batch_is_claimed_in_the_batch(scene: Scene) 
 async def test_job_freed_by_a_finish_is_claimed_in_the_batch(scene: Scene) -> None:
     attempt = await scene.running()
     seat = await scene.attend()
-    pumped = await scene.pump(finishes=[done(attempt, Outcome.RELEASED)], wants=[want([seat])])
+    pumped = await scene.pump(finishes=[done(attempt, Released)], wants=[want([seat])])
     [again] = pumped.claimed
     assert (again.id, again.worker, again.attempt) == (attempt.id, seat.worker, 2)
     assert again.token > attempt.token
-    assert pumped.freed == {lane()}
+    assert pumped.ready == {lane(): 1}
 
 
 async def test_job_of_an_outbox_is_claimed_in_the_batch(scene: Scene) -> None:
@@ -248,7 +249,7 @@ async def test_attempt_and_token_grow_with_every_claim(scene: Scene) -> None:
     seat = await scene.attend()
     attempts = [await scene.running(seat=seat)]
     for _ in range(5):
-        await scene.finish(done(attempts[-1], Outcome.RELEASED))
+        await scene.finish(done(attempts[-1], Released))
         attempts += await scene.claim(seat)
     assert [attempt.attempt for attempt in attempts] == [1, 2, 3, 4, 5, 6]
     assert all(a.token < b.token for a, b in pairwise(attempts))
@@ -264,7 +265,7 @@ async def test_tokens_of_a_batch_differ(scene: Scene) -> None:
 async def test_job_that_is_not_ready_is_never_claimed(scene: Scene) -> None:
     """G3: an ended job is not run again."""
     await scene.accepted(a_job(delay_s=60))
-    for outcome in (Outcome.SUCCEEDED, Outcome.FAILED, Outcome.CANCELLED):
+    for outcome in (Succeeded, Failed, Cancelled):
         await scene.ended(outcome)
     await scene.running()
     await scene.being_cancelled()

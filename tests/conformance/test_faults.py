@@ -12,11 +12,12 @@ from uuid import UUID
 import pytest
 
 from longshore.errors import StoreUnavailable
-from longshore.model.job import Claimed, JobFilter, JobState, LogEntry, LogKind, Outcome
+from longshore.model.ends import Failed, Retried
+from longshore.model.job import Claimed, JobFilter, JobState, LogEntry, LogKind
 from longshore.model.worker import Attended, Seat
 from longshore.ports import Batch, Store
 from longshore.testing.backends import Backend
-from longshore.testing.builders import Scene, a_job, a_worker, done, new_id, some_jobs, want
+from longshore.testing.builders import ENDS, Scene, a_job, a_worker, done, new_id, some_jobs, want
 from longshore.testing.faults import Fault, FaultyStore, scripted, seeded
 
 Act = Callable[[Store], Awaitable[object]]
@@ -39,18 +40,18 @@ async def submitting(scene: Scene, backend: Backend) -> Act:
 
 
 async def finishing(scene: Scene, backend: Backend) -> Act:
-    await scene.accepted(*some_jobs(len(Outcome)))
-    attempts = await scene.claim(await scene.attend(), most=len(Outcome))
+    await scene.accepted(*some_jobs(len(ENDS)))
+    attempts = await scene.claim(await scene.attend(), most=len(ENDS))
     finishes = [
         done(attempt, outcome, result=b"\x01", outbox=[a_job(kind="child")])
-        for attempt, outcome in zip(attempts, Outcome, strict=True)
+        for attempt, outcome in zip(attempts, ENDS, strict=True)
     ]
     return lambda store: store.pump(scene.dispatcher, Batch(finishes=finishes))
 
 
 async def revoking(scene: Scene, backend: Backend) -> Act:
     attempt = await scene.running()
-    finish = done(attempt, Outcome.RETRIED, revoke=True, crash=True)
+    finish = done(attempt, Retried, forced=True)
     return lambda store: store.pump(scene.dispatcher, Batch(finishes=[finish]))
 
 
@@ -80,7 +81,7 @@ async def cancelling(scene: Scene, backend: Backend) -> Act:
 
 
 async def retrying(scene: Scene, backend: Backend) -> Act:
-    attempt = await scene.ended(Outcome.FAILED)
+    attempt = await scene.ended(Failed)
     return lambda store: store.retry([attempt.id], "ann")
 
 

@@ -9,19 +9,30 @@ from math import inf, nan
 import pytest
 from msgspec import structs
 
-from longshore.core.lifecycle import OWNED, TERMINAL, after_finish
-from longshore.model.job import (
-    Claimed,
-    Finish,
-    Finished,
-    Job,
-    JobError,
-    JobState,
-    Outcome,
-    Reason,
-    Verdict,
+from longshore.core import effects
+from longshore.core.lifecycle import OWNED, TERMINAL
+from longshore.model.ends import (
+    Cancelled,
+    Crashed,
+    End,
+    Failed,
+    Released,
+    Retried,
+    Snoozed,
+    Succeeded,
 )
-from longshore.testing.builders import RAISED, Scene, a_job, done, lane, new_id, some_jobs, want
+from longshore.model.job import Claimed, Finished, Job, JobError, JobState, Reason, Verdict
+from longshore.testing.builders import (
+    ENDS,
+    RAISED,
+    Scene,
+    a_job,
+    done,
+    lane,
+    new_id,
+    some_jobs,
+    want,
+)
 
 S = JobState
 
@@ -36,9 +47,9 @@ def outcome_of(job: Job) -> tuple[object, ...]:
     return (job.state, job.result, job.error, job.failures, job.crashes, job.ended_at, job.history)
 
 
-@pytest.mark.parametrize(("state", "outcome"), list(product(sorted(OWNED), Outcome)))
+@pytest.mark.parametrize(("state", "outcome"), list(product(sorted(OWNED), ENDS)))
 async def test_a_worker_ends_its_own_attempts_and_no_others(
-    scene: Scene, state: JobState, outcome: Outcome
+    scene: Scene, state: JobState, outcome: type[End]
 ) -> None:
     """A token can be guessed: it says nothing of who speaks."""
     attempt = await owned(scene, state)
@@ -50,31 +61,31 @@ async def test_a_worker_ends_its_own_attempts_and_no_others(
     [answer] = await scene.finish(own)
     assert answer.verdict is Verdict.RECORDED
     [again] = await scene.finish(own)
-    revoked = outcome is Outcome.RELEASED
+    revoked = outcome in (Released, Crashed)
     assert again.verdict is (Verdict.STALE if revoked else Verdict.ALREADY_RECORDED)
 
 
-@pytest.mark.parametrize(("state", "outcome"), list(product(sorted(OWNED), Outcome)))
+@pytest.mark.parametrize(("state", "outcome"), list(product(sorted(OWNED), ENDS)))
 async def test_every_outcome_leads_where_the_lifecycle_says_and_only_once(
-    scene: Scene, state: JobState, outcome: Outcome
+    scene: Scene, state: JobState, outcome: type[End]
 ) -> None:
     """G3: the store's moves are those of the one table, and a repeat makes no second one."""
     attempt = await owned(scene, state)
-    expected = after_finish(state, outcome)
     finish = done(attempt, outcome, result=b"\x01", error=RAISED)
+    expected = effects.of_end(finish)[state].state
     [answer] = await scene.finish(finish)
     assert answer == Finished(attempt.id, attempt.token, Verdict.RECORDED, expected)
     job = await scene.job(attempt.id)
     assert job.state is expected
     assert job.result == (b"\x01" if expected is S.SUCCEEDED else None)
-    failed = outcome in (Outcome.FAILED, Outcome.RETRIED)
+    failed = outcome in (Failed, Retried)
     assert job.error == (RAISED if failed and expected is not S.CANCELLED else None)
     assert job.failures == failed
     assert (job.ended_at is not None) == (expected in TERMINAL)
     assert job.worker == (attempt.worker if expected in TERMINAL else None)
     assert job.attempt == 1
     [again] = await scene.finish(finish)
-    revoked = outcome is Outcome.RELEASED
+    revoked = outcome in (Released, Crashed)
     assert again.verdict is (Verdict.STALE if revoked else Verdict.ALREADY_RECORDED)
     assert await scene.job(attempt.id) == job
 
@@ -84,8 +95,8 @@ async def test_first_outcome_stands(scene: Scene) -> None:
     attempt = await scene.running()
     await scene.finish(done(attempt, result=b"\x01"))
     before = await scene.job(attempt.id)
-    for second in Outcome:
-        late = done(attempt, second, result=b"\x02", revoke=True, crash=True)
+    for second in ENDS:
+        late = done(attempt, second, result=b"\x02", forced=True)
         [answer] = await scene.finish(late)
         assert answer.verdict is Verdict.ALREADY_RECORDED
         assert await scene.job(attempt.id) == before
@@ -94,10 +105,10 @@ async def test_first_outcome_stands(scene: Scene) -> None:
 async def test_old_token_changes_nothing(scene: Scene) -> None:
     """G2: the report of an attempt that lost its job is stale."""
     old = await scene.running()
-    await scene.finish(done(old, Outcome.RELEASED))
+    await scene.finish(done(old, Released))
     [new] = await scene.claim(await scene.attend())
     before = await scene.job(old.id)
-    for outcome in Outcome:
+    for outcome in ENDS:
         late = done(old, outcome, result=b"\x02", outbox=[a_job(kind="x")])
         [answer] = await scene.finish(late)
         assert answer.verdict is Verdict.STALE
@@ -112,7 +123,7 @@ async def test_tokens_nobody_was_given_are_stale(scene: Scene) -> None:
     near = (0, -1, attempt.token - 1, attempt.token + 1)
     for token in (*near, 2**63 - 1, 2**63, 2**64 - 1, -(2**63), -(2**63) - 1):
         for by in ("", str(attempt.worker)):
-            [answer] = await scene.finish(Finish(attempt.id, token, Outcome.SUCCEEDED, by=by))
+            [answer] = await scene.finish(Succeeded(attempt.id, token, by=by))
             assert answer == Finished(attempt.id, token, Verdict.STALE)
     assert await scene.state(attempt.id) is S.RUNNING
 
@@ -120,38 +131,40 @@ async def test_tokens_nobody_was_given_are_stale(scene: Scene) -> None:
 async def test_finish_of_a_job_that_was_never_claimed_is_not_recorded(scene: Scene) -> None:
     job = a_job()
     await scene.accepted(job)
-    [answer] = await scene.finish(Finish(job.id, 0, Outcome.SUCCEEDED))
+    [answer] = await scene.finish(Succeeded(job.id, 0))
     assert answer.verdict is not Verdict.RECORDED
     assert await scene.state(job.id) is S.READY
 
 
 async def test_unknown_job_is_stale(scene: Scene) -> None:
     job = new_id()
-    assert await scene.finish(Finish(job, 1, Outcome.FAILED, error=RAISED)) == [
-        Finished(job, 1, Verdict.STALE)
-    ]
+    assert await scene.finish(Failed(job, 1, RAISED)) == [Finished(job, 1, Verdict.STALE)]
 
 
-@pytest.mark.parametrize("outcome", list(Outcome))
-async def test_twice_in_one_batch_counts_once(scene: Scene, outcome: Outcome) -> None:
+@pytest.mark.parametrize("outcome", list(ENDS))
+async def test_twice_in_one_batch_counts_once(scene: Scene, outcome: type[End]) -> None:
     """G3: the first of two reports in one batch is recorded, the second is not."""
     attempt = await scene.running()
-    other = Outcome.FAILED if outcome is Outcome.SUCCEEDED else Outcome.SUCCEEDED
+    other = Failed if outcome is Succeeded else Succeeded
     first, second = await scene.finish(
-        done(attempt, outcome, crash=True), done(attempt, other, result=b"\x02", crash=True)
+        first_end := done(attempt, outcome), done(attempt, other, result=b"\x02")
     )
     assert first.verdict is Verdict.RECORDED
     assert second.verdict is not Verdict.RECORDED
     job = await scene.job(attempt.id)
-    assert job.state is after_finish(S.RUNNING, outcome)
-    assert job.crashes == 1
+    change = effects.of_end(first_end)[S.RUNNING]
+    assert (job.state, job.failures, job.crashes) == (
+        change.state,
+        change.failures,
+        change.crashes,
+    )
     assert len(job.history) == 3
 
 
 async def test_answers_are_in_the_order_given(scene: Scene) -> None:
     await scene.accepted(*some_jobs(4))
     attempts = await scene.claim(await scene.attend(), most=4)
-    stale = Finish(new_id(), 5, Outcome.SUCCEEDED)
+    stale = Succeeded(new_id(), 5)
     finishes = [done(attempts[2]), stale, done(attempts[0]), done(attempts[2]), done(attempts[3])]
     answers = await scene.finish(*finishes)
     assert [(answer.job, answer.token) for answer in answers] == [
@@ -174,7 +187,7 @@ async def test_one_that_does_not_count_among_many_that_do(scene: Scene) -> None:
     attempts = await scene.claim(await scene.attend(), most=30)
     await scene.finish(done(attempts[3], result=b"\x01"))
     await scene.store.cancel([attempts[7].id])
-    odd = [done(attempts[5], Outcome.FAILED), done(attempts[9], by="")]
+    odd = [done(attempts[5], Failed), done(attempts[9], by="")]
     plain = [
         done(attempt, result=b"\x02") for attempt in attempts if attempt not in attempts[5:10:4]
     ]
@@ -212,11 +225,11 @@ async def test_result_counts_after_the_worker_moved_to_another_dispatcher(scene:
     assert answer.verdict is Verdict.RECORDED
 
 
-@pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.CANCELLED, Outcome.RETRIED])
-async def test_revoked_attempt_has_nothing_more_to_say(scene: Scene, outcome: Outcome) -> None:
+@pytest.mark.parametrize("outcome", [Failed, Cancelled, Retried])
+async def test_revoked_attempt_has_nothing_more_to_say(scene: Scene, outcome: type[End]) -> None:
     """G2: an attempt that was ended for its worker loses its token."""
     attempt = await scene.running()
-    [answer] = await scene.finish(done(attempt, outcome, revoke=True))
+    [answer] = await scene.finish(done(attempt, outcome, forced=True))
     assert answer.verdict is Verdict.RECORDED
     before = await scene.job(attempt.id)
     assert before.token > attempt.token
@@ -226,7 +239,7 @@ async def test_revoked_attempt_has_nothing_more_to_say(scene: Scene, outcome: Ou
 
 
 async def test_attempt_that_ended_itself_keeps_its_token(scene: Scene) -> None:
-    for outcome in (Outcome.SUCCEEDED, Outcome.FAILED, Outcome.CANCELLED, Outcome.RETRIED):
+    for outcome in (Succeeded, Failed, Cancelled, Retried):
         attempt = await scene.ended(outcome)
         assert (await scene.job(attempt.id)).token == attempt.token
 
@@ -234,25 +247,26 @@ async def test_attempt_that_ended_itself_keeps_its_token(scene: Scene) -> None:
 async def test_crash_counts_apart_from_failures(scene: Scene) -> None:
     seat = await scene.attend()
     attempt = await scene.running(seat=seat)
-    await scene.finish(done(attempt, Outcome.RELEASED, crash=True))
+    await scene.finish(done(attempt, Crashed))
     [attempt] = await scene.claim(seat)
     assert (attempt.failures, attempt.crashes) == (0, 1)
-    await scene.finish(done(attempt, Outcome.RETRIED))
+    await scene.finish(done(attempt, Retried))
     await scene.store.promote()
     [attempt] = await scene.claim(seat)
     assert (attempt.failures, attempt.crashes) == (1, 1)
-    await scene.finish(done(attempt, Outcome.RELEASED))
+    await scene.finish(done(attempt, Released))
     [attempt] = await scene.claim(seat)
     assert (attempt.failures, attempt.crashes, attempt.attempt) == (1, 1, 4)
-    poisonous = JobError(Reason.POISONOUS, "crashed 2 times")
-    await scene.finish(done(attempt, Outcome.FAILED, error=poisonous, crash=True))
+    await scene.finish(done(attempt, Crashed, crash_limit=2))
     job = await scene.job(attempt.id)
-    assert (job.failures, job.crashes, job.error) == (1, 2, poisonous)
+    message = f"crashed 2 times and was given up; last: {RAISED.message}"
+    poisonous = structs.replace(RAISED, reason=Reason.POISONOUS, message=message)
+    assert (job.state, job.failures, job.crashes, job.error) == (S.FAILED, 1, 2, poisonous)
 
 
 async def test_retried_job_comes_back_after_its_delay(scene: Scene) -> None:
     attempt = await scene.running()
-    await scene.finish(done(attempt, Outcome.RETRIED, delay_s=90))
+    await scene.finish(done(attempt, Retried, delay_s=90))
     job = await scene.job(attempt.id)
     assert job.run_at is not None
     assert job.run_at - job.history[-1].at == timedelta(seconds=90)
@@ -263,11 +277,11 @@ async def test_retried_job_comes_back_after_its_delay(scene: Scene) -> None:
 async def test_snoozed_job_comes_back_after_its_delay_at_no_cost(scene: Scene) -> None:
     seat = await scene.attend()
     attempt = await scene.running(seat=seat)
-    await scene.finish(done(attempt, Outcome.RETRIED))
+    await scene.finish(done(attempt, Retried))
     await scene.store.promote()
     [attempt] = await scene.claim(seat)
-    snooze = done(attempt, Outcome.SNOOZED, delay_s=90, info="snoozed for 1 min 30 s: not yet")
-    assert (await scene.pump(finishes=[snooze])).freed == frozenset()
+    snooze = done(attempt, Snoozed, delay_s=90, info="snoozed for 1 min 30 s: not yet")
+    assert (await scene.pump(finishes=[snooze])).ready == {}
     job = await scene.job(attempt.id)
     assert (job.state, job.failures, job.crashes, job.error) == (S.DELAYED, 1, 0, RAISED)
     assert job.run_at is not None
@@ -283,7 +297,7 @@ async def test_retry_without_delay_waits_for_the_next_promotion(
     scene: Scene, delay_s: float
 ) -> None:
     attempt = await scene.running()
-    await scene.finish(done(attempt, Outcome.RETRIED, delay_s=delay_s))
+    await scene.finish(done(attempt, Retried, delay_s=delay_s))
     assert await scene.state(attempt.id) is S.DELAYED
     assert (await scene.store.promote()).count == 1
     assert await scene.state(attempt.id) is S.READY
@@ -292,7 +306,7 @@ async def test_retry_without_delay_waits_for_the_next_promotion(
 @pytest.mark.parametrize("delay_s", [inf, nan, 1e300])
 async def test_impossible_delay_does_not_fail_the_batch(scene: Scene, delay_s: float) -> None:
     attempt, other = await scene.running(), await scene.running()
-    first, second = await scene.finish(done(attempt, Outcome.RETRIED, delay_s=delay_s), done(other))
+    first, second = await scene.finish(done(attempt, Retried, delay_s=delay_s), done(other))
     assert (first.verdict, second.verdict) == (Verdict.RECORDED, Verdict.RECORDED)
     assert await scene.states([attempt.id, other.id]) == [S.DELAYED, S.SUCCEEDED]
 
@@ -300,7 +314,7 @@ async def test_impossible_delay_does_not_fail_the_batch(scene: Scene, delay_s: f
 async def test_success_clears_the_error_of_an_earlier_attempt(scene: Scene) -> None:
     seat = await scene.attend()
     attempt = await scene.running(seat=seat)
-    await scene.finish(done(attempt, Outcome.RETRIED))
+    await scene.finish(done(attempt, Retried))
     await scene.store.promote()
     [attempt] = await scene.claim(seat)
     await scene.finish(done(attempt, result=b"\x01"))
@@ -311,7 +325,7 @@ async def test_success_clears_the_error_of_an_earlier_attempt(scene: Scene) -> N
 async def test_error_is_kept_whole(scene: Scene) -> None:
     attempt = await scene.running()
     error = JobError(Reason.TIMED_OUT, "späť \0 \n", type="T", traceback="line 1\nline 2")
-    await scene.finish(done(attempt, Outcome.FAILED, error=error))
+    await scene.finish(done(attempt, Failed, error=error))
     assert (await scene.job(attempt.id)).error == error
 
 
@@ -330,13 +344,13 @@ async def test_freed_names_the_lanes_of_what_went_back(scene: Scene) -> None:
     child, later = a_job(kind="e"), a_job(kind="f", delay_s=60)
     pumped = await scene.pump(
         finishes=[
-            done(released, Outcome.RELEASED),
-            done(retried, Outcome.RETRIED),
+            done(released, Released),
+            done(retried, Retried),
             done(succeeded, outbox=[child, later]),
-            done(cancelled, Outcome.RELEASED),
+            done(cancelled, Released),
         ]
     )
-    assert pumped.freed == {lane(kind="a"), lane(kind="e")}
+    assert pumped.ready == {lane(kind="a"): 1, lane(kind="e"): 1}
 
 
 async def test_released_job_keeps_its_place_in_the_order(scene: Scene) -> None:
@@ -344,7 +358,7 @@ async def test_released_job_keeps_its_place_in_the_order(scene: Scene) -> None:
     await scene.accepted(*jobs)
     seat = await scene.attend()
     first, _ = await scene.claim(seat, most=2)
-    await scene.finish(done(first, Outcome.RELEASED))
+    await scene.finish(done(first, Released))
     again = await scene.claim(seat, most=9)
     assert [attempt.id for attempt in again] == [jobs[0].id, jobs[2].id]
 

@@ -16,7 +16,7 @@ from longshore.model.worker import Seat
 from longshore.ports import Batch
 from longshore.store.postgres import PostgresStore
 from longshore.store.postgres_lines import Transaction
-from longshore.store.postgres_sql import CODES
+from longshore.store.postgres_states import CODES
 from longshore.store.sqlite import SqliteStore
 from longshore.testing.backends import PostgresBackend, SqliteBackend
 from longshore.testing.builders import Scene, lane, some_jobs, want

@@ -9,7 +9,8 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
-from longshore.model.job import Outcome, Submission
+from longshore.model.ends import Failed, Released, Succeeded
+from longshore.model.job import Submission
 from longshore.ports import Hint, Store
 from longshore.testing.backends import Backend
 from longshore.testing.builders import Scene, a_job, done, new_id
@@ -37,11 +38,11 @@ async def resume_a_queue(scene: Scene) -> None:
 
 
 async def release(scene: Scene) -> None:
-    await scene.ended(Outcome.RELEASED, lonely())
+    await scene.ended(Released, lonely())
 
 
 async def retry(scene: Scene) -> None:
-    attempt = await scene.ended(Outcome.FAILED, lonely())
+    attempt = await scene.ended(Failed, lonely())
     await scene.store.retry([attempt.id])
 
 
@@ -50,7 +51,7 @@ async def cancel(scene: Scene) -> None:
 
 
 async def end(scene: Scene) -> None:
-    await scene.ended(Outcome.SUCCEEDED, lonely())
+    await scene.ended(Succeeded, lonely())
 
 
 async def cancel_a_ready_one(scene: Scene) -> None:

@@ -9,8 +9,9 @@ import pytest
 from msgspec import structs
 
 from longshore.core.lifecycle import HISTORY_FIRST, HISTORY_LAST
+from longshore.model.ends import Cancelled, End, Failed, Released, Retried, Succeeded
 from longshore.model.ids import derive_id
-from longshore.model.job import JobState, Outcome, Submitted, Verdict
+from longshore.model.job import JobState, Submitted, Verdict
 from longshore.testing.builders import RAISED, Scene, a_job, done, lane, some_jobs
 
 S = JobState
@@ -20,15 +21,13 @@ async def test_history_tells_the_whole_life(scene: Scene) -> None:
     seat = await scene.attend()
     job = a_job()
     attempt = await scene.running(job, seat)
-    await scene.finish(done(attempt, Outcome.RETRIED, info="ValueError: no"))
+    await scene.finish(done(attempt, Retried, info="ValueError: no"))
     await scene.store.promote()
     [attempt] = await scene.claim(seat)
-    await scene.finish(
-        done(attempt, by="a dispatcher", info="handed back", outcome=Outcome.RELEASED)
-    )
+    await scene.finish(done(attempt, by="a dispatcher", info="handed back", how=Released))
     [attempt] = await scene.claim(seat)
     await scene.store.cancel([job.id], by="ann")
-    await scene.finish(done(attempt, Outcome.CANCELLED, info="aborted"))
+    await scene.finish(done(attempt, Cancelled, info="aborted"))
     worker = str(seat.worker)
     told = [(entry.state, entry.by, entry.info) for entry in (await scene.job(job.id)).history]
     assert told == [
@@ -45,7 +44,7 @@ async def test_history_tells_the_whole_life(scene: Scene) -> None:
 
 
 async def test_times_are_utc_and_grow(scene: Scene) -> None:
-    attempt = await scene.ended(Outcome.SUCCEEDED)
+    attempt = await scene.ended(Succeeded)
     job = await scene.job(attempt.id)
     times = [entry.at for entry in job.history]
     assert all(a <= b for a, b in pairwise(times))
@@ -62,7 +61,7 @@ async def test_history_keeps_the_first_five_and_the_last_forty_five(scene: Scene
     expected = ["", ""]
     for turn in range(29):
         info = f"turn {turn}"
-        await scene.finish(done(attempt, Outcome.RELEASED, info=info))
+        await scene.finish(done(attempt, Released, info=info))
         [attempt] = await scene.claim(seat)
         expected += [info, ""]
     assert len(expected) == 60
@@ -92,11 +91,9 @@ async def test_outbox_is_committed_with_the_success(scene: Scene) -> None:
     assert await scene.states([child.id for child in children]) == [S.READY] * 3 + [S.DELAYED]
 
 
-@pytest.mark.parametrize(
-    "outcome", [Outcome.FAILED, Outcome.RETRIED, Outcome.RELEASED, Outcome.CANCELLED]
-)
+@pytest.mark.parametrize("outcome", [Failed, Retried, Released, Cancelled])
 async def test_outbox_of_an_attempt_without_success_is_dropped(
-    scene: Scene, outcome: Outcome
+    scene: Scene, outcome: type[End]
 ) -> None:
     attempt = await scene.running()
     child = a_job()
@@ -128,7 +125,7 @@ async def test_outbox_is_sent_once_when_the_finish_is_repeated(scene: Scene) -> 
 async def test_stale_finish_sends_nothing(scene: Scene) -> None:
     """G2: an old token causes nothing."""
     old = await scene.running()
-    await scene.finish(done(old, Outcome.RELEASED))
+    await scene.finish(done(old, Released))
     child = a_job()
     await scene.finish(done(old, outbox=[child]))
     assert await scene.store.job(child.id) is None
@@ -139,7 +136,7 @@ async def test_outbox_is_sent_once_when_the_attempt_is_run_again(scene: Scene) -
     seat = await scene.attend()
     first = await scene.running(seat=seat)
     child = a_job(id=derive_id(first.id, 0), kind="child")
-    await scene.finish(done(first, Outcome.RELEASED, outbox=[child]))
+    await scene.finish(done(first, Released, outbox=[child]))
     [second] = await scene.claim(seat)
     await scene.finish(done(first, outbox=[child]), done(second, outbox=[child]))
     assert await scene.state(child.id) is S.READY
@@ -201,7 +198,7 @@ async def test_same_outbox_item_of_two_finishes_is_sent_once(scene: Scene) -> No
 
 async def test_failed_attempt_says_why_in_its_history(scene: Scene) -> None:
     attempt = await scene.running()
-    await scene.finish(done(attempt, Outcome.FAILED, info="ValueError: it did not work"))
+    await scene.finish(done(attempt, Failed, info="ValueError: it did not work"))
     job = await scene.job(attempt.id)
     assert job.error == RAISED
     assert job.history[-1].info == "ValueError: it did not work"

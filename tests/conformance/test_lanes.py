@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from longshore.core.lifecycle import TERMINAL
-from longshore.model.job import Outcome, Submission
+from longshore.model.ends import Failed, Succeeded
+from longshore.model.job import Submission
 from longshore.model.retention import Retention
 from longshore.testing.backends import Backend
 from longshore.testing.builders import Scene, a_job, done, lane
@@ -30,7 +31,7 @@ async def known(scene: Scene) -> set[int]:
 
 async def emptied(scene: Scene, kind: str) -> None:
     """A lane had a job, which ended and was pruned."""
-    await scene.ended(Outcome.SUCCEEDED, a_job(kind=kind))
+    await scene.ended(Succeeded, a_job(kind=kind))
     await scene.store.prune(AT_ONCE)
 
 
@@ -46,7 +47,7 @@ async def is_run(scene: Scene, job: Submission) -> bool:
 async def test_lane_is_forgotten_with_its_last_job(scene: Scene) -> None:
     await emptied(scene, "gone")
     await scene.accepted(a_job(kind="ready"), a_job(kind="delayed", delay_s=60))
-    await scene.ended(Outcome.FAILED, a_job(kind="failed"))
+    await scene.ended(Failed, a_job(kind="failed"))
     assert await scene.store.forget_lanes() == 1
     assert await known(scene) == {lane(kind=kind) for kind in ("ready", "delayed", "failed")}
     assert await scene.store.forget_lanes() == 0

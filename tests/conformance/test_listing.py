@@ -8,7 +8,8 @@ from uuid import UUID
 import pytest
 from msgspec import structs
 
-from longshore.model.job import JobFilter, JobPage, JobState, Options, Outcome
+from longshore.model.ends import Cancelled, Failed
+from longshore.model.job import JobFilter, JobPage, JobState, Options
 from longshore.store import listing
 from longshore.testing.backends import Backend
 from longshore.testing.builders import Scene, a_job, some_jobs
@@ -58,8 +59,8 @@ async def test_a_label_is_not_taken_for_another_part_of_the_options(scene: Scene
 
 
 async def test_labels_go_with_every_other_part(scene: Scene) -> None:
-    failed = await scene.ended(Outcome.FAILED, a_job(kind="a", labels=("red",)))
-    await scene.ended(Outcome.FAILED, a_job(kind="a"))
+    failed = await scene.ended(Failed, a_job(kind="a", labels=("red",)))
+    await scene.ended(Failed, a_job(kind="a"))
     running = await scene.running(a_job(kind="a", queue="q", labels=("red",)))
     ready, later = a_job(kind="b", labels=("red",)), a_job(delay_s=60, labels=("red",))
     await scene.accepted(ready, later, a_job(kind="b"))
@@ -135,7 +136,7 @@ async def test_lists_of_several_states_meet_no_job_twice_and_miss_none(
     monkeypatch.setattr(listing, "LOOKED_AT", 2)
     wanted_ids = []
     for place in range(12):
-        outcome = Outcome.FAILED if place % 3 else Outcome.CANCELLED
+        outcome = Failed if place % 3 else Cancelled
         labels = ("red",) if place % 2 else ()
         attempt = await scene.ended(outcome, a_job(labels=labels))
         wanted_ids += [attempt.id] if labels else []

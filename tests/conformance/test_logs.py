@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from longshore.model.job import Claimed, LogEntry, LogKind, Outcome
+from longshore.model.ends import Released
+from longshore.model.job import Claimed, LogEntry, LogKind
 from longshore.testing.builders import Scene, done, new_id
 
 
@@ -48,7 +49,7 @@ async def test_logs_of_each_attempt_are_kept_apart(scene: Scene) -> None:
     seat = await scene.attend()
     old = await scene.running(seat=seat)
     await scene.store.log(lines(old, 1, 2))
-    await scene.finish(done(old, Outcome.RELEASED))
+    await scene.finish(done(old, Released))
     [new] = await scene.claim(seat)
     await scene.store.log(lines(new, 1))
     every = await scene.store.logs(old.id)

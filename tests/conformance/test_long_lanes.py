@@ -10,7 +10,8 @@ import asyncio
 
 import pytest
 
-from longshore.model.job import Claimed, Outcome
+from longshore.model.ends import Failed, Released, Retried
+from longshore.model.job import Claimed
 from longshore.model.worker import Seat
 from longshore.testing.backends import Backend
 from longshore.testing.builders import Scene, a_job, done, some_jobs, want
@@ -69,14 +70,14 @@ async def test_what_comes_back_to_the_front_is_next(
 ) -> None:
     """The last of the early jobs first: each comes back before all that was seen since."""
     failed, retried, lost, released = early
-    await scene.finish(done(released, Outcome.RELEASED))
+    await scene.finish(done(released, Released))
     assert (await lane.turn()).id == released.id
     await scene.store.harvest(lost.worker, lost.session, "lost", crash=True, crash_limit=3)
     assert (await lane.turn()).id == lost.id
-    await scene.finish(done(retried, Outcome.RETRIED))
+    await scene.finish(done(retried, Retried))
     assert (await scene.store.promote()).count == 1
     assert (await lane.turn()).id == retried.id
-    await scene.finish(done(failed, Outcome.FAILED))
+    await scene.finish(done(failed, Failed))
     await scene.store.retry([failed.id])
     assert (await lane.turn()).id == failed.id
     urgent = a_job(priority=1)
@@ -89,5 +90,5 @@ async def test_what_somebody_else_freed_is_soon_next(
 ) -> None:
     """G4: no job waits for ever behind those that came after it."""
     async with backend.opened() as other:
-        await Scene(other).finish(done(early[0], Outcome.RELEASED))
+        await Scene(other).finish(done(early[0], Released))
     assert (await lane.until_taken(early[0])).attempt == 2

@@ -27,9 +27,10 @@ from hypothesis.stateful import (
 from msgspec import Struct, msgpack, structs
 
 from longshore.core.lifecycle import TERMINAL
+from longshore.model.ends import End, Succeeded
 from longshore.model.job import (
     Claimed,
-    Finish,
+    Ended,
     Finished,
     Job,
     JobFilter,
@@ -37,7 +38,6 @@ from longshore.model.job import (
     LogEntry,
     LogKind,
     Options,
-    Outcome,
     Progress,
     Refused,
     Submission,
@@ -48,7 +48,7 @@ from longshore.model.retention import Retention
 from longshore.model.worker import Attended, KindInfo, Seat, Want, WorkerInfo, WorkerView
 from longshore.ports import Batch, Pumped, Store
 from longshore.testing.backends import Backend, MemoryBackend
-from longshore.testing.builders import RAISED, lane
+from longshore.testing.builders import ENDS, done, lane
 
 T = TypeVar("T")
 
@@ -70,14 +70,13 @@ submissions = st.builds(
 )
 
 
-class End(Struct, frozen=True):
+class Ending(Struct, frozen=True):
     """A finish of an attempt that is not known before the machine runs."""
 
     attempt: int
-    outcome: Outcome
+    outcome: type[End]
     delay_s: float
-    crash: bool
-    revoke: bool
+    forced: bool
     told: bool
     outbox: tuple[Submission, ...]
 
@@ -90,12 +89,11 @@ class Place(Struct, frozen=True):
 
 
 ends = st.builds(
-    End,
+    Ending,
     attempt=st.integers(0, 5),
-    outcome=st.sampled_from([Outcome.SUCCEEDED] * 3 + list(Outcome)),
+    outcome=st.sampled_from([Succeeded] * 3 + list(ENDS)),
     delay_s=st.sampled_from([0.0, LONG_S]),
-    crash=st.sampled_from([False, False, True]),
-    revoke=st.sampled_from([False, False, True]),
+    forced=st.sampled_from([False, False, True]),
     told=st.booleans(),
     outbox=st.lists(submissions, max_size=1).map(tuple),
 )
@@ -179,11 +177,11 @@ class SameAnswers(RuleBasedStateMachine):
 
     @precondition(lambda self: self.attempts)
     @rule(finishing=st.lists(ends, min_size=1, max_size=3))
-    def finish(self, finishing: list[End]) -> None:
+    def finish(self, finishing: list[Ending]) -> None:
         self.pump(DISPATCHERS[0], finishing, [], [])
 
     @rule(finishing=st.lists(ends, min_size=1, max_size=3), some=st.lists(places, min_size=3))
-    def finish_and_claim(self, finishing: list[End], some: list[Place]) -> None:
+    def finish_and_claim(self, finishing: list[Ending], some: list[Place]) -> None:
         self.pump(DISPATCHERS[0], finishing, [], [Want(tuple(LANES), self.seats(some))])
 
     @rule(
@@ -195,7 +193,7 @@ class SameAnswers(RuleBasedStateMachine):
     def do_all_at_once(
         self,
         dispatcher: UUID,
-        finishing: list[End],
+        finishing: list[Ending],
         seated: list[tuple[Submission, Place | None]],
         wishing: list[tuple[list[int], list[Place]]],
     ) -> None:
@@ -212,7 +210,7 @@ class SameAnswers(RuleBasedStateMachine):
     def pump(
         self,
         dispatcher: UUID,
-        finishing: list[End],
+        finishing: list[Ending],
         submits: list[Submission],
         wants: list[Want],
         seats: Sequence[Seat | None] = (),
@@ -226,9 +224,12 @@ class SameAnswers(RuleBasedStateMachine):
         self.submissions += submits
         self.same_finished(model.finished, real.finished)
         self.same_submitted(model, real)
-        self.same_attempts(model.claimed, real.claimed)
-        assert real.freed == model.freed
-        self.attempts[:0] = zip(model.claimed, real.claimed, strict=True)
+        for one, other in ((model.started, real.started), (model.claimed, real.claimed)):
+            self.same_attempts(one, other)
+            self.attempts[:0] = zip(one, other, strict=True)
+        assert (real.ready, real.ready_by_ends) == (model.ready, model.ready_by_ends)
+        assert real.taken == model.taken
+        assert outcomes(real.ended) == outcomes(model.ended)
 
     def arrive(self, dispatcher: UUID) -> None:
         self.attend(dispatcher, UUID(int=1000 + len(self.sessions)), False)
@@ -407,7 +408,7 @@ class SameAnswers(RuleBasedStateMachine):
         model, real = self.both(call)
         assert real == model
 
-    def finishes(self, finishing: list[End], side: int) -> list[Finish]:
+    def finishes(self, finishing: list[Ending], side: int) -> list[End]:
         """The finishes as one of the stores must be told them."""
         if not self.attempts:
             return []
@@ -484,17 +485,18 @@ class SameAnswers(RuleBasedStateMachine):
         assert [token for _, token in pairs] == sorted({token for _, token in pairs})
 
 
-def finish_of(attempt: Claimed, end: End, index: int) -> Finish:
-    return Finish(
-        job=attempt.id,
-        token=attempt.token,
-        outcome=end.outcome,
-        result=b"result" if end.outcome is Outcome.SUCCEEDED else None,
-        error=RAISED if end.outcome in (Outcome.FAILED, Outcome.RETRIED) else None,
+def outcomes(ended: Iterable[Ended]) -> dict[UUID, Ended]:
+    return {one.id: one for one in ended}
+
+
+def finish_of(attempt: Claimed, end: Ending, index: int) -> End:
+    return done(
+        attempt,
+        end.outcome,
+        result=b"result",
         delay_s=end.delay_s,
-        crash=end.crash,
-        revoke=end.revoke,
-        by=str(attempt.worker) if end.told else "",
+        forced=end.forced,
+        by=None if end.told else "",
         info=f"finish {index}",
         outbox=end.outbox,
     )

@@ -11,7 +11,8 @@ import pytest
 
 from longshore.core.lifecycle import TERMINAL
 from longshore.errors import StoreUnavailable
-from longshore.model.job import JobFilter, JobState, LogEntry, LogKind, Outcome, Submitted
+from longshore.model.ends import Failed, Succeeded
+from longshore.model.job import JobFilter, JobState, LogEntry, LogKind, Submitted
 from longshore.model.retention import Pruned, Retention
 from longshore.model.worker import Attended, Gone
 from longshore.ports import Store
@@ -61,8 +62,8 @@ async def counts(store: Store) -> dict[str, int]:
 async def one_of_each(scene: Scene) -> dict[JobState, UUID]:
     """A job in every state that something leads to."""
     jobs = {
-        S.SUCCEEDED: (await scene.ended(Outcome.SUCCEEDED)).id,
-        S.FAILED: (await scene.ended(Outcome.FAILED)).id,
+        S.SUCCEEDED: (await scene.ended(Succeeded)).id,
+        S.FAILED: (await scene.ended(Failed)).id,
         S.RUNNING: (await scene.running()).id,
         S.CANCELLING: (await scene.being_cancelled()).id,
     }
@@ -97,13 +98,12 @@ async def test_a_pruned_job_is_not_there_by_any_way(scene: Scene, backend: Backe
     assert await scene.store.job(attempt.id) is None
     assert await scene.store.job(attempt.number) is None
     assert await scene.store.ended([attempt.id]) == []
-    assert await scene.store.resolve([attempt.id, attempt.number]) == {}
     assert await backend.logged() == 1
 
 
 async def test_a_pruned_id_may_be_submitted_again_as_a_new_job(scene: Scene) -> None:
     job = a_job()
-    first = await scene.ended(Outcome.SUCCEEDED, job)
+    first = await scene.ended(Succeeded, job)
     await prune(scene.store, AT_ONCE)
     [answer] = await scene.submit(job)
     assert isinstance(answer, Submitted)
@@ -134,7 +134,7 @@ async def test_the_age_counts_from_the_end(scene: Scene, backend: Backend) -> No
 
 
 async def test_each_state_has_its_own_age(scene: Scene, backend: Backend) -> None:
-    failed = (await scene.ended(Outcome.FAILED)).id
+    failed = (await scene.ended(Failed)).id
     await succeeded(scene, 2)
     await backend.pass_time(2 * DAY_S)
     kept = Retention(seconds={S.SUCCEEDED: DAY_S, S.FAILED: 3 * DAY_S})
@@ -153,7 +153,7 @@ async def test_a_state_without_a_bound_is_kept(scene: Scene) -> None:
 
 
 async def test_at_most_so_many_of_a_state_are_kept_the_newest(scene: Scene) -> None:
-    failed = (await scene.ended(Outcome.FAILED)).id
+    failed = (await scene.ended(Failed)).id
     jobs = await succeeded(scene, 5)
     assert await prune(scene.store, Retention(most={S.SUCCEEDED: 2})) == {S.SUCCEEDED: 3}
     assert await left(scene.store) == [failed, *jobs[3:]]
@@ -250,7 +250,7 @@ async def test_claims_go_on_while_jobs_are_pruned(scene: Scene, backend: Backend
 
 
 async def test_a_late_end_of_a_pruned_job_is_stale(scene: Scene) -> None:
-    attempt = await scene.ended(Outcome.SUCCEEDED)
+    attempt = await scene.ended(Succeeded)
     await prune(scene.store, AT_ONCE)
     [answer] = await scene.finish(done(attempt))
     assert answer.verdict.value == "stale"

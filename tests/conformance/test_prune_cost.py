@@ -17,7 +17,7 @@ from longshore.store import sqlite_prune
 from longshore.store.postgres import PostgresStore
 from longshore.store.postgres_lines import Transaction
 from longshore.store.postgres_prune import STEP
-from longshore.store.postgres_sql import CODES
+from longshore.store.postgres_states import CODES
 from longshore.store.sqlite import SqliteStore
 from longshore.testing.backends import PostgresBackend, SqliteBackend
 from longshore.testing.builders import lane

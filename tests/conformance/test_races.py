@@ -12,15 +12,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from longshore.model.job import (
-    CancelVerdict,
-    JobState,
-    Outcome,
-    Refused,
-    RetryVerdict,
-    Submitted,
-    Verdict,
-)
+from longshore.model.ends import End, Failed, Retried, Succeeded
+from longshore.model.job import CancelVerdict, JobState, Refused, RetryVerdict, Submitted, Verdict
 from longshore.model.retention import Retention
 from longshore.model.worker import Attended, Gone, Seat
 from longshore.testing.backends import Backend
@@ -121,8 +114,8 @@ async def test_cancel_and_claim_agree(scene: Scene, rival: Scene) -> None:
             assert (verdict, state) == (CancelVerdict.CANCELLED, S.CANCELLED)
 
 
-@pytest.mark.parametrize("outcome", [Outcome.SUCCEEDED, Outcome.FAILED, Outcome.RETRIED])
-async def test_cancel_and_end_agree(scene: Scene, rival: Scene, outcome: Outcome) -> None:
+@pytest.mark.parametrize("outcome", [Succeeded, Failed, Retried])
+async def test_cancel_and_end_agree(scene: Scene, rival: Scene, outcome: type[End]) -> None:
     """G3: whichever came second acted on what the other had made of the job."""
     states = []
     for turn in range(ROUNDS):
@@ -132,9 +125,9 @@ async def test_cancel_and_end_agree(scene: Scene, rival: Scene, outcome: Outcome
         )
         states.append(await scene.state(attempt.id))
         assert finished.verdict is Verdict.RECORDED
-        if verdict is CancelVerdict.ALREADY_ENDED or outcome is Outcome.SUCCEEDED:
-            ended = S.SUCCEEDED if outcome is Outcome.SUCCEEDED else S.FAILED
-            assert (states[-1], outcome is Outcome.RETRIED) == (ended, False)
+        if verdict is CancelVerdict.ALREADY_ENDED or outcome is Succeeded:
+            ended = S.SUCCEEDED if outcome is Succeeded else S.FAILED
+            assert (states[-1], outcome is Retried) == (ended, False)
         else:
             assert states[-1] is S.CANCELLED
     [queue] = await scene.store.queues()
@@ -146,7 +139,7 @@ async def test_retry_and_prune_agree(scene: Scene, rival: Scene) -> None:
     kept = Retention(seconds={S.FAILED: 0.0})
     left = 0
     for turn in range(ROUNDS):
-        attempt = await scene.ended(Outcome.FAILED, a_job(kind=f"kind {turn}"))
+        attempt = await scene.ended(Failed, a_job(kind=f"kind {turn}"))
         [(_, verdict)], pruned = await asyncio.gather(
             scene.store.retry([attempt.id]), rival.store.prune(kept)
         )
@@ -196,7 +189,7 @@ async def test_unique_key_goes_to_one_of_two(scene: Scene, rival: Scene) -> None
 async def test_unique_key_goes_to_a_retry_or_to_a_submit(scene: Scene, rival: Scene) -> None:
     for turn in range(ROUNDS):
         kind = f"kind {turn}"
-        ended = await scene.ended(Outcome.FAILED, a_job(kind=kind, unique_key="u"))
+        ended = await scene.ended(Failed, a_job(kind=kind, unique_key="u"))
         new = a_job(kind=kind, unique_key="u")
         [(_, verdict)], [answer] = await asyncio.gather(
             scene.store.retry([ended.id]), rival.submit(new)

@@ -8,16 +8,8 @@ import pytest
 from msgspec import msgpack, structs
 
 from longshore.core.lanes import lane_of
-from longshore.model.job import (
-    Claimed,
-    Ended,
-    JobFilter,
-    JobState,
-    LogEntry,
-    LogKind,
-    Outcome,
-    Progress,
-)
+from longshore.model.ends import Cancelled, Failed, Released, Retried, Succeeded
+from longshore.model.job import Claimed, Ended, JobFilter, JobState, LogEntry, LogKind, Progress
 from longshore.model.worker import QueueView, Seat
 from longshore.testing.backends import Backend
 from longshore.testing.builders import RAISED, Scene, a_job, done, lanes_of, new_id, some_jobs
@@ -67,7 +59,7 @@ async def test_jobs_are_filtered_by_every_given_part(scene: Scene) -> None:
     worker = await scene.attend()
     await scene.running(a_job(kind="a", queue="q", labels=("0",)), worker)
     await scene.running(a_job(kind="a", queue="r", labels=("1",)))
-    await scene.ended(Outcome.FAILED, a_job(kind="b", queue="q", labels=("2",)))
+    await scene.ended(Failed, a_job(kind="b", queue="q", labels=("2",)))
     await scene.accepted(a_job(kind="a", queue="q", labels=("3",)))
     await scene.accepted(a_job(kind="a", queue="q", delay_s=60, labels=("4",)))
     expected = {
@@ -103,8 +95,8 @@ async def test_jobs_are_paged_by_number(scene: Scene, wanted: JobFilter) -> None
 async def test_outcomes_are_those_of_ended_jobs_only(scene: Scene) -> None:
     succeeded = await scene.running()
     await scene.finish(done(succeeded, result=b"\x01"))
-    failed = await scene.ended(Outcome.FAILED)
-    cancelled = await scene.ended(Outcome.CANCELLED)
+    failed = await scene.ended(Failed)
+    cancelled = await scene.ended(Cancelled)
     running = await scene.running()
     ids = [running.id, succeeded.id, new_id(), failed.id, cancelled.id]
     outcomes = {ended.id: ended for ended in await scene.store.ended(ids)}
@@ -116,12 +108,13 @@ async def test_outcomes_are_those_of_ended_jobs_only(scene: Scene) -> None:
     assert await scene.store.ended([]) == []
 
 
-async def test_references_lead_to_ids(scene: Scene) -> None:
+async def test_a_number_and_an_id_lead_to_the_same_job(scene: Scene) -> None:
     jobs = some_jobs(2)
     numbers = await scene.accepted(*jobs)
-    found = await scene.store.resolve([numbers[0], jobs[1].id, new_id(), 10**15, jobs[0].id, 2**70])
-    assert found == {numbers[0]: jobs[0].id, jobs[1].id: jobs[1].id, jobs[0].id: jobs[0].id}
-    assert await scene.store.resolve([]) == {}
+    for number, job in zip(numbers, jobs, strict=True):
+        assert await scene.job(number) == await scene.job(job.id)
+    for nobodys in (new_id(), 10**15, 2**70):
+        assert await scene.store.job(nobodys) is None
 
 
 async def test_lanes_are_remembered(scene: Scene, backend: Backend) -> None:
@@ -157,9 +150,9 @@ async def test_lane_first_seen_by_another_store_is_known_to_both(
 
 
 async def test_queues_count_jobs_by_state(scene: Scene) -> None:
-    await scene.ended(Outcome.SUCCEEDED, a_job(queue="q"))
-    await scene.ended(Outcome.FAILED, a_job(queue="q", kind="b"))
-    await scene.ended(Outcome.CANCELLED, a_job(queue="q", kind="c"))
+    await scene.ended(Succeeded, a_job(queue="q"))
+    await scene.ended(Failed, a_job(queue="q", kind="b"))
+    await scene.ended(Cancelled, a_job(queue="q", kind="c"))
     await scene.accepted(a_job(queue="q"), a_job(queue="q", kind="d"), a_job(queue="r", delay_s=60))
     await scene.being_cancelled(a_job(queue="s"))
     await scene.store.set_paused("r", True)
@@ -180,7 +173,7 @@ async def test_counts_follow_every_kind_of_change(scene: Scene, backend: Backend
     seat = await scene.attend()
     await scene.accepted(*some_jobs(6), a_job(delay_s=5), a_job(delay_s=5))
     a, b, c, d, e = await scene.claim(seat, most=5)
-    await scene.finish(done(a), done(b, Outcome.RETRIED), done(c, Outcome.RELEASED))
+    await scene.finish(done(a), done(b, Retried), done(c, Released))
     await _assert_counts_are_true(scene)
     await scene.store.cancel([d.id, c.id])
     await scene.store.retry([c.id])
@@ -257,7 +250,7 @@ async def test_log_of_an_old_token_is_dropped(scene: Scene, backend: Backend) ->
     """G2: nothing said with an old token is kept, not a log, not a step."""
     seat = await scene.attend()
     old = await scene.running(seat=seat)
-    await scene.finish(done(old, Outcome.RELEASED))
+    await scene.finish(done(old, Released))
     await scene.store.log([said(old, 1, "before the new claim")])
     [new] = await scene.claim(seat)
     await scene.store.log([said(old, 2, "late"), said(new, 1, "mine"), said(old, 3, "later")])
@@ -275,7 +268,7 @@ async def test_log_of_nobody_is_dropped_alone(scene: Scene) -> None:
 
 async def test_last_words_of_an_ended_attempt_count(scene: Scene) -> None:
     """The token is still the job's last until somebody takes it."""
-    attempt = await scene.ended(Outcome.SUCCEEDED)
+    attempt = await scene.ended(Succeeded)
     await scene.store.log([said(attempt, 1, "done")])
     assert (await scene.job(attempt.id)).step == "done"
 
@@ -284,7 +277,7 @@ async def test_steps_of_an_earlier_attempt_are_not_shown(scene: Scene) -> None:
     seat = await scene.attend()
     attempt = await scene.running(seat=seat)
     await scene.store.log([said(attempt, 1, "old"), said(attempt, 2, Progress(1))])
-    await scene.finish(done(attempt, Outcome.RELEASED))
+    await scene.finish(done(attempt, Released))
     assert (await scene.job(attempt.id)).step is None
     await scene.claim(seat)
     job = await scene.job(attempt.id)
@@ -336,7 +329,7 @@ async def test_pausing_twice_is_pausing_once(scene: Scene) -> None:
 
 
 async def test_ended_worker_is_still_named_by_its_job(scene: Scene) -> None:
-    attempt = await scene.ended(Outcome.SUCCEEDED)
+    attempt = await scene.ended(Succeeded)
     seat = Seat(attempt.worker, attempt.session)
     await scene.store.harvest(seat.worker, seat.session, "", crash=False, crash_limit=3)
     assert (await scene.job(attempt.id)).worker == attempt.worker

@@ -39,7 +39,7 @@ class Stream:
 
     async def run(self) -> None:
         seat = await self._scene.attend()
-        pumped = Pumped([], [], [])
+        pumped = Pumped()
         while not self.stopping or pumped.claimed:
             jobs = [] if self.stopping else some_jobs(3)
             self.submitted += [job.id for job in jobs]
@@ -57,7 +57,7 @@ class Stream:
         assert Verdict.STALE not in {answer.verdict for answer in pumped.finished}
         if self.failures > before:
             placed = await self._until_done(lambda: self._store.placed([seat]))
-            return Pumped(pumped.finished, pumped.submitted, placed)
+            return Pumped(pumped.finished, pumped.submitted, claimed=placed)
         return pumped
 
     async def _until_done(self, call: Callable[[], Awaitable[T]]) -> T:

@@ -19,13 +19,13 @@ async def test_a_seated_job_runs_at_once_as_if_it_had_been_claimed(scene: Scene,
     if lane == "known":
         await scene.accepted(a_job())
     pumped = await scene.pump(submits=[job], seats=[seat])
-    [attempt] = pumped.claimed
+    [attempt] = pumped.started
     assert isinstance(pumped.submitted[0], Submitted)
     assert (attempt.id, attempt.number) == (job.id, pumped.submitted[0].number)
     assert (attempt.kind, attempt.args, attempt.options) == (job.kind, job.args, job.options)
     assert (attempt.worker, attempt.session) == (seat.worker, seat.session)
     assert (attempt.attempt, attempt.failures, attempt.crashes) == (1, 0, 0)
-    assert not pumped.freed
+    assert not pumped.ready
     assert not pumped.taken
     assert await scene.store.placed([seat]) == [attempt]
     shown = await scene.job(job.id)
@@ -41,7 +41,7 @@ async def test_a_seated_job_runs_at_once_as_if_it_had_been_claimed(scene: Scene,
 
 async def test_a_seated_job_is_counted_listed_and_given_back_like_any_other(scene: Scene) -> None:
     seat = await scene.attend()
-    [attempt] = (await scene.pump(submits=[a_job()], seats=[seat])).claimed
+    [attempt] = (await scene.pump(submits=[a_job()], seats=[seat])).started
     [queue] = await scene.store.queues()
     assert {state: n for state, n in queue.counts.items() if n} == {RUNNING: 1}
     assert await scene.store.placed([seat]) == [attempt]
@@ -62,8 +62,8 @@ async def test_seats_that_may_not_have_a_job_leave_it_ready(scene: Scene) -> Non
     seats = [draining, lost, stranger, late, Seat(new_id(), 1), None]
     jobs = [a_job() for _ in seats]
     pumped = await scene.pump(submits=jobs, seats=seats)
-    assert pumped.claimed == []
-    assert pumped.freed == frozenset(lanes_of(jobs))
+    assert pumped.started == []
+    assert set(pumped.ready) == set(lanes_of(jobs))
     assert await scene.states([job.id for job in jobs]) == [READY] * len(jobs)
     assert len(await scene.claim(seat, *lanes_of(jobs), most=9)) == len(jobs)
 
@@ -73,7 +73,7 @@ async def test_delayed_jobs_and_jobs_of_paused_queues_take_no_seat(scene: Scene)
     await scene.store.set_paused("held", True)
     jobs = [a_job(delay_s=60.0), a_job(queue="held"), a_job()]
     pumped = await scene.pump(submits=jobs, seats=[seat] * 3)
-    assert [one.id for one in pumped.claimed] == [jobs[2].id]
+    assert [one.id for one in pumped.started] == [jobs[2].id]
     assert await scene.states([job.id for job in jobs]) == [DELAYED, READY, RUNNING]
 
 
@@ -86,8 +86,8 @@ async def test_a_job_by_itself_takes_a_seat_as_one_of_many_does(scene: Scene) ->
     for unfit in (draining, late, stranger, Seat(new_id(), 1), None):
         job = a_job()
         pumped = await scene.pump(submits=[job], seats=[unfit])
-        assert pumped.claimed == []
-        assert pumped.freed == frozenset(lanes_of([job]))
+        assert pumped.started == []
+        assert pumped.ready == dict.fromkeys(lanes_of([job]), 1)
         assert await scene.state(job.id) is READY
     for job, state in ((a_job(delay_s=60.0), DELAYED), (a_job(queue="held"), READY)):
         assert (await scene.pump(submits=[job], seats=[seat])).claimed == []
@@ -95,7 +95,7 @@ async def test_a_job_by_itself_takes_a_seat_as_one_of_many_does(scene: Scene) ->
     job, rival = a_job(unique_key="one", priority=7), a_job(unique_key="one")
     for one, begun in ((job, [job.id]), (job, []), (rival, [])):
         pumped = await scene.pump(submits=[one], seats=[seat])
-        assert [attempt.id for attempt in pumped.claimed] == begun
+        assert [attempt.id for attempt in pumped.started] == begun
         assert [answer.id for answer in pumped.submitted] == [job.id]
     assert (await scene.job(job.id)).state is RUNNING
     queues = {queue.name: queue.counts for queue in await scene.store.queues()}
@@ -107,19 +107,19 @@ async def test_a_job_submitted_again_does_not_begin_again(scene: Scene) -> None:
     seat = await scene.attend()
     job, keyed = a_job(), a_job(unique_key="one")
     first = await scene.pump(submits=[job, keyed], seats=[seat, seat])
-    assert len(first.claimed) == 2
+    assert len(first.started) == 2
     rival = a_job(unique_key="one")
     again = await scene.pump(submits=[job, rival, keyed, job], seats=[seat] * 4)
-    assert again.claimed == []
+    assert again.started == []
     assert [answer.id for answer in again.submitted] == [job.id, keyed.id, keyed.id, job.id]
-    assert (await scene.job(job.id)).token == first.claimed[0].token
+    assert (await scene.job(job.id)).token == first.started[0].token
 
 
 async def test_of_one_id_twice_in_a_batch_the_first_decides(scene: Scene) -> None:
     seat = await scene.attend()
     job = a_job()
     pumped = await scene.pump(submits=[job, job], seats=[None, seat])
-    assert pumped.claimed == []
+    assert pumped.started == []
     assert await scene.state(job.id) is READY
 
 
@@ -129,7 +129,7 @@ async def test_a_seat_is_not_given_to_another_job_of_the_same_id(scene: Scene) -
     job = a_job()
     unsound = structs.replace(job, kind="no\0")
     pumped = await scene.pump(submits=[unsound, job], seats=[unfit, fit])
-    assert [(one.id, one.worker) for one in pumped.claimed] == [(job.id, fit.worker)]
+    assert [(one.id, one.worker) for one in pumped.started] == [(job.id, fit.worker)]
 
 
 async def test_seated_jobs_and_claims_share_a_transaction(scene: Scene) -> None:
@@ -139,7 +139,8 @@ async def test_seated_jobs_and_claims_share_a_transaction(scene: Scene) -> None:
     job = a_job()
     wants = [want([seat] * 2, *lanes_of([waiting]))]
     pumped = await scene.pump(submits=[job], wants=wants, seats=[seat])
-    assert [one.id for one in pumped.claimed] == [job.id, waiting.id]
-    assert pumped.claimed[0].token < pumped.claimed[1].token
+    [started], [claimed] = pumped.started, pumped.claimed
+    assert (started.id, claimed.id) == (job.id, waiting.id)
+    assert started.token < claimed.token
     assert sum(pumped.taken.values()) == 1
     assert set(pumped.taken) == set(lanes_of([waiting]))

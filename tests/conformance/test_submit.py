@@ -8,9 +8,11 @@ from math import inf, nan
 import pytest
 from msgspec import structs
 
-from longshore.model.job import JobState, Options, Outcome, Refused, RetryPolicy, Submitted
+from longshore.model.ends import Cancelled, End, Failed, Succeeded
+from longshore.model.job import JobFilter, JobState, Options, Refused, RetryPolicy, Submitted
+from longshore.ports import Pumped
 from longshore.testing.backends import Backend
-from longshore.testing.builders import Scene, a_job, done, lane, new_id, some_jobs
+from longshore.testing.builders import Scene, a_job, done, lane, some_jobs
 
 
 async def test_accepted_job_is_shown_as_submitted(scene: Scene) -> None:
@@ -61,7 +63,7 @@ async def test_same_submit_again_is_the_same_job(scene: Scene) -> None:
 
 async def test_same_submit_again_after_the_job_ended_changes_nothing(scene: Scene) -> None:
     job = a_job(unique_key="u")
-    await scene.ended(Outcome.SUCCEEDED, job)
+    await scene.ended(Succeeded, job)
     [again] = await scene.submit(job)
     assert again == Submitted(job.id, (await scene.job(job.id)).number)
     assert await scene.state(job.id) is JobState.SUCCEEDED
@@ -123,8 +125,8 @@ async def test_unique_key_is_held_until_the_end(scene: Scene, state: str) -> Non
     assert (answer.id, answer.existing) == (job.id, True)
 
 
-@pytest.mark.parametrize("outcome", [Outcome.SUCCEEDED, Outcome.FAILED, Outcome.CANCELLED])
-async def test_unique_key_is_free_after_the_end(scene: Scene, outcome: Outcome) -> None:
+@pytest.mark.parametrize("outcome", [Succeeded, Failed, Cancelled])
+async def test_unique_key_is_free_after_the_end(scene: Scene, outcome: type[End]) -> None:
     await scene.ended(outcome, a_job(unique_key="u"))
     second = a_job(unique_key="u")
     await scene.accepted(second)
@@ -242,22 +244,20 @@ async def test_freed_names_the_lanes_with_new_ready_jobs(scene: Scene) -> None:
             held,
         ]
     )
-    assert pumped.freed == {lane(kind="a"), lane("q", "c", "t")}
+    assert set(pumped.ready) == {lane(kind="a"), lane("q", "c", "t")}
 
 
 async def test_empty_batch_does_nothing(scene: Scene) -> None:
     pumped = await scene.pump()
-    assert (pumped.finished, pumped.submitted, pumped.claimed) == ([], [], [])
-    assert pumped.freed == frozenset()
+    assert pumped == Pumped()
 
 
 async def test_large_batch_is_one_commit(scene: Scene) -> None:
     jobs = [a_job(args=bytes(i % 251 for i in range(100))) for _ in range(1000)]
     numbers = await scene.accepted(*jobs)
     assert numbers == sorted(set(numbers))
-    assert await scene.store.resolve([new_id(), *numbers]) == {
-        number: job.id for number, job in zip(numbers, jobs, strict=True)
-    }
+    page = await scene.store.jobs(JobFilter(limit=2000))
+    assert [job.id for job in reversed(page.jobs)] == [job.id for job in jobs]
 
 
 async def counted(scene: Scene) -> dict[str, dict[str, int]]:
@@ -285,7 +285,7 @@ async def test_what_is_known_hides_among_what_is_new(scene: Scene, alike: int) -
     assert answers[-4] == Submitted(old[0].id, numbers[0])
     assert answers[-2] == Submitted(old[2].id, numbers[2])
     assert answers[-1] == answers[0]
-    assert [one.id for one in pumped.claimed] == [new[0].id, new[1].id]
+    assert [one.id for one in pumped.started] == [new[0].id, new[1].id]
     assert [(await scene.job(job.id)).args for job in old] == [job.args for job in old]
     one_runs = {JobState.READY: 2 * alike, JobState.RUNNING: 1}
     assert await counted(scene) == {
@@ -302,10 +302,10 @@ async def test_jobs_that_are_alike_keep_what_is_their_own(scene: Scene) -> None:
     jobs = [a_job(args=bytes([n])) for n in range(100)]
     seats = [await scene.attend(), await scene.attend()] * 50
     pumped = await scene.pump(submits=jobs, seats=seats)
-    assert [(one.id, one.args, one.worker) for one in pumped.claimed] == [
+    assert [(one.id, one.args, one.worker) for one in pumped.started] == [
         (job.id, job.args, seat.worker) for job, seat in zip(jobs, seats, strict=True)
     ]
-    for attempt in pumped.claimed:
+    for attempt in pumped.started:
         seen = await scene.job(attempt.id)
         assert (seen.number, seen.args) == (attempt.number, attempt.args)
         assert (seen.worker, seen.history[-1].by) == (attempt.worker, str(attempt.worker))

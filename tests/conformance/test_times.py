@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from longshore.model.job import JobState, Outcome
+from longshore.model.ends import Failed, Released
+from longshore.model.job import JobState
 from longshore.ports import Promoted
 from longshore.testing.backends import Backend
-from longshore.testing.builders import Scene, a_job, done, lane
+from longshore.testing.builders import ENDS, Scene, a_job, done, lane
 
 S = JobState
 
@@ -76,10 +77,10 @@ async def test_time_that_was_asked_for_stays_with_the_job(scene: Scene, backend:
     assert asked_for is not None
     seat = await scene.attend()
     [attempt] = await scene.claim(seat)
-    await scene.finish(done(attempt, Outcome.RELEASED))
+    await scene.finish(done(attempt, Released))
     [attempt] = await scene.claim(seat)
     await scene.store.cancel([job.id])
-    await scene.finish(done(attempt, Outcome.FAILED))
+    await scene.finish(done(attempt, Failed))
     assert (await scene.job(job.id)).run_at == asked_for
 
 
@@ -104,7 +105,7 @@ async def test_overdue_is_bounded(scene: Scene, backend: Backend) -> None:
 
 
 async def test_ended_attempt_is_not_overdue(scene: Scene, backend: Backend) -> None:
-    for outcome in Outcome:
+    for outcome in ENDS:
         await scene.ended(outcome, a_job(kind=f"kind {outcome}", timeout_s=1))
     await backend.pass_time(100)
     assert await scene.store.overdue() == []
@@ -121,7 +122,7 @@ async def test_each_attempt_has_a_timeout_of_its_own(scene: Scene, backend: Back
     seat = await scene.attend()
     attempt = await scene.running(a_job(timeout_s=60), seat)
     await backend.pass_time(50)
-    await scene.finish(done(attempt, Outcome.RELEASED))
+    await scene.finish(done(attempt, Released))
     await scene.claim(seat)
     await backend.pass_time(50)
     assert await scene.store.overdue() == []
@@ -132,6 +133,6 @@ async def test_timed_out_attempt_is_ended_for_its_worker(scene: Scene, backend: 
     await scene.running(a_job(timeout_s=1))
     await backend.pass_time(100)
     [attempt] = await scene.store.overdue()
-    await scene.finish(done(attempt, Outcome.FAILED, revoke=True))
+    await scene.finish(done(attempt, Failed, forced=True))
     assert await scene.store.overdue() == []
     assert (await scene.job(attempt.id)).token != attempt.token

@@ -7,7 +7,8 @@ from math import inf, nan
 
 import pytest
 
-from longshore.model.job import JobState, Outcome, Reason, Verdict
+from longshore.model.ends import Released, Retried
+from longshore.model.job import JobState, Reason, Verdict
 from longshore.model.worker import Attended, Gone, KindInfo, Parameter, Pool, Seat, WorkerInfo
 from longshore.ports import Harvested, Store
 from longshore.testing.backends import Backend
@@ -94,7 +95,7 @@ async def test_placed_shows_only_what_is_owned_now(scene: Scene) -> None:
     seat = await scene.attend()
     await scene.accepted(*some_jobs(4))
     ended, released, cancelling, running = await scene.claim(seat, most=4)
-    await scene.finish(done(ended), done(released, Outcome.RELEASED))
+    await scene.finish(done(ended), done(released, Released))
     await scene.store.cancel([cancelling.id])
     placed = {one.id: one.cancelling for one in await scene.store.placed([seat])}
     assert placed == {cancelling.id: True, running.id: False}
@@ -256,7 +257,7 @@ async def test_odd_words_never_fail_a_harvest(scene: Scene) -> None:
 async def test_loss_leaves_the_error_of_an_earlier_attempt(scene: Scene) -> None:
     seat = await scene.attend()
     attempt = await scene.running(seat=seat)
-    await scene.finish(done(attempt, Outcome.RETRIED))
+    await scene.finish(done(attempt, Retried))
     await scene.store.promote()
     await scene.claim(seat)
     await crash(scene.store, seat)

@@ -6,6 +6,7 @@ runs, and some seed of a bounded number must break the promise that the guard is
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from random import Random
@@ -16,7 +17,8 @@ from msgspec import structs
 
 from longshore.core.lifecycle import OWNED
 from longshore.dispatcher.pulse import Pulse
-from longshore.model.job import Claimed, Finish, Finished, JobState, Submission, Verdict
+from longshore.model.ends import End
+from longshore.model.job import Claimed, Ended, Finished, JobState, Submission, Verdict
 from longshore.model.worker import Seat, Want
 from longshore.ports import Batch, Pumped
 from longshore.testing.memory import MemoryStore
@@ -53,11 +55,11 @@ def hunt(
 class NoTokenCheck(MemoryStore):
     """Records whatever is said of an owned job, under whatever token."""
 
-    def _finish(self, finish: Finish, now: datetime, freed: set[int]) -> Finished:
+    def _finish(self, finish: End, ready: Counter[int], ended: list[Ended]) -> Finished:
         row = self._jobs.get(finish.job)
         if row is None or row.state not in OWNED:
-            return super()._finish(finish, now, freed)
-        self._record(row, finish, now, freed)
+            return super()._finish(finish, ready, ended)
+        self._record(row, finish, ready, ended)
         return Finished(finish.job, finish.token, Verdict.RECORDED, row.state)
 
 
@@ -73,8 +75,8 @@ CAME_BACK = 5080
 class NoOwnerCheck(MemoryStore):
     """Records what is said under the job's token, whichever worker says it."""
 
-    def _finish(self, finish: Finish, now: datetime, freed: set[int]) -> Finished:
-        return super()._finish(structs.replace(finish, worker=None), now, freed)
+    def _finish(self, finish: End, ready: Counter[int], ended: list[Ended]) -> Finished:
+        return super()._finish(structs.replace(finish, worker=None), ready, ended)
 
 
 def test_what_a_worker_reports_under_a_new_id_is_refused() -> None:
@@ -114,15 +116,15 @@ class NoRecheck(MemoryStore):
         self._seen[dispatcher] = [row for row in self._jobs.values() if row.state is JobState.READY]
         return pumped
 
-    def _claim(self, dispatcher: UUID, want: Want, now: datetime, room: int) -> list[Claimed]:
+    def _claim(self, dispatcher: UUID, want: Want, room: int) -> list[Claimed]:
         taken = [
             row
             for row in self._seen.get(dispatcher, [])
             if row.state is JobState.RUNNING and row.lane.hash in want.lanes
         ]
         for row in taken:
-            row.state = JobState.READY
-        return super()._claim(dispatcher, want, now, room)
+            row.job = structs.replace(row.job, state=JobState.READY)
+        return super()._claim(dispatcher, want, room)
 
 
 def test_without_a_look_under_the_lock_two_dispatchers_claim_one_job() -> None:

@@ -3,10 +3,7 @@
 Theory. A job is in one state. Something happens to it (an `Event`), and the table below says where
 it goes. An event that the table does not list for a state is not an error: it is late or repeated,
 and changes nothing. Terminal states are left by one event only, a manual retry, which opens a new
-round. Ownership is a token: an attempt's end counts only under the token it was claimed with
-(`owned`), and whatever takes a job from its owner (`REVOKES`) also gives the row a new token.
-
-The stores do the same set-wise in SQL; the conformance suite holds them to this file.
+round. What else an event does to a job's row, its token first of all, is in `core.effects`.
 """
 
 from __future__ import annotations
@@ -14,9 +11,8 @@ from __future__ import annotations
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
-from uuid import UUID
 
-from longshore.model.job import Finish, JobState, Outcome, Verdict
+from longshore.model.job import JobState
 
 S = JobState
 
@@ -38,7 +34,6 @@ class Event(StrEnum):
     LOST = "its worker was lost"
     POISONED = "it crashed too many workers"
     CANCEL_ASKED = "cancelled by a user"
-    CANCEL_FORCED = "cancelled, its worker did not answer"
     REOPENED = "retried by a user"
 
 
@@ -77,7 +72,6 @@ _MOVES: Final[dict[JobState, dict[Event, JobState]]] = {
         Event.ABORTED: S.CANCELLED,
         Event.LOST: S.CANCELLED,
         Event.POISONED: S.CANCELLED,
-        Event.CANCEL_FORCED: S.CANCELLED,
     },
     S.FAILED: {Event.REOPENED: S.READY},
     S.DEPENDENCY_FAILED: {Event.REOPENED: S.READY},
@@ -106,43 +100,14 @@ def _reached() -> tuple[JobState, ...]:
 REACHED: Final = _reached()
 """The states that a job can be in today: what commands offer to choose from."""
 OWNED: Final = frozenset({S.RUNNING, S.CANCELLING})
-REVOKES: Final = frozenset({Event.RELEASED, Event.LOST, Event.POISONED, Event.CANCEL_FORCED})
 
 HISTORY_FIRST: Final = 5
 HISTORY_LAST: Final = 45
-
-KEEPS_ERROR: Final = frozenset({Outcome.RELEASED, Outcome.SNOOZED})
-"""Attempts that ended so failed at nothing: what an earlier one failed of is still told."""
-
-_OUTCOME_EVENTS: Final = {
-    Outcome.SUCCEEDED: Event.SUCCEEDED,
-    Outcome.FAILED: Event.FAILED,
-    Outcome.RETRIED: Event.RETRIED,
-    Outcome.SNOOZED: Event.SNOOZED,
-    Outcome.RELEASED: Event.RELEASED,
-    Outcome.CANCELLED: Event.ABORTED,
-}
 
 
 def move(state: JobState, event: Event) -> JobState | None:
     """The state that follows, or None if this event changes nothing in this state."""
     return MOVES[state].get(event)
-
-
-def after_finish(state: JobState, outcome: Outcome) -> JobState:
-    """Where an owned job goes when its attempt ends so."""
-    following = move(state, _OUTCOME_EVENTS[outcome])
-    assert following is not None, f"{state} is not owned"
-    return following
-
-
-def judge(state: JobState, token: int, worker: UUID | None, finish: Finish) -> Verdict:
-    """Whether a finish counts: only the owner's does, and only once."""
-    if finish.token != token:
-        return Verdict.STALE
-    if state not in OWNED:
-        return Verdict.ALREADY_RECORDED
-    return Verdict.RECORDED if finish.worker in (None, worker) else Verdict.STALE
 
 
 def diagram() -> str:

@@ -170,18 +170,18 @@ class Scheduler:
         taken: Mapping[int, int],
         contested: Collection[int],
         waiting: Sequence[Submission],
-        ready: Collection[int],
+        ready: Mapping[int, int],
         *,
         any_ready: bool,
     ) -> Again:
-        """A transaction was answered: what it took, left to others, and made ready in which lanes.
+        """A transaction was answered: what it took, left to others, and how many it made ready.
 
         `waiting` are submits that did not start on their slots. `any_ready` says whether the
         transaction made jobs ready at all.
         """
         self.lanes.took(wants, taken)
         self.lanes.mark_ready(contested)
-        self.lanes.mark_ready(ready)
+        self.lanes.expect({lane: ready[lane] for lane in self.lanes.known(ready)})
         if waiting:
             self.submitted(waiting)
         if contested and not taken:

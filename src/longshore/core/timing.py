@@ -13,7 +13,8 @@ from typing import Final
 from msgspec import structs
 
 from longshore.core.limits import MAX_ATTEMPTS, MAX_DURATION_S, MAX_SNOOZE_S
-from longshore.model.job import Claimed, Finish, JobError, Outcome, Reason, RetryPolicy
+from longshore.model.ends import Crashed, Failed, Retried, Snoozed
+from longshore.model.job import Claimed, JobError, Reason, RetryPolicy
 
 SNOOZED: Final = "snoozed"
 """How the history entry of a job that asked to be run later begins."""
@@ -45,78 +46,48 @@ def settle_failure(
     luck: float,
     *,
     final: bool = False,
-    revoke: bool = False,
+    forced: bool = False,
     after_s: float | None = None,
-) -> Finish:
+) -> Failed | Retried:
     """An attempt that raised or timed out is tried again as its policy says, or the job fails.
 
     If the job said after how long, that counts instead of the policy's backoff.
     """
     failures = attempt.failures + 1
     policy = attempt.options.retry
-    finish = Finish(
-        attempt.id,
-        attempt.token,
-        Outcome.FAILED,
-        error=error,
-        revoke=revoke,
-        info=summary(error),
-    )
+    which, info = (attempt.id, attempt.token), summary(error)
     if final or error.reason in FINAL_REASONS or failures >= policy.attempts:
-        return finish
+        return Failed(*which, error, forced, info=info)
     if after_s is None:
         delay_s = backoff_s(policy, failures, luck)
     else:
         delay_s = _bounded(after_s, MAX_SNOOZE_S)
-    return structs.replace(finish, outcome=Outcome.RETRIED, delay_s=delay_s)
+    return Retried(*which, error, delay_s, forced, info=info)
 
 
-def settle_refused_retry(attempt: Claimed, error: JobError) -> Finish:
+def settle_refused_retry(attempt: Claimed, error: JobError) -> Failed:
     """A job that asked for a retry and has none left fails, and says why and what to do."""
     retries = attempt.options.retry.attempts - 1
     had = f"its retries ({retries:,}) are used up" if retries else "it was given none"
     advice = f"it asked for a retry, but {had}; give it more with @app.job(retries=…)"
     error = structs.replace(error, message=f"{error.message} ({advice})".lstrip())
-    return Finish(attempt.id, attempt.token, Outcome.FAILED, error=error, info=summary(error))
+    return Failed(attempt.id, attempt.token, error, info=summary(error))
 
 
-def settle_crash(attempt: Claimed, error: JobError, crash_limit: int) -> Finish:
-    """An attempt that took its process down is tried again until it is plainly poisonous."""
-    if attempt.crashes + 1 < crash_limit:
-        return Finish(
-            attempt.id,
-            attempt.token,
-            Outcome.RELEASED,
-            error=error,
-            crash=True,
-            revoke=True,
-            info=summary(error),
-        )
-    poisonous = structs.replace(
-        error,
-        reason=Reason.POISONOUS,
-        message=f"crashed {attempt.crashes + 1} times and was given up; last: {error.message}",
-    )
-    return Finish(
-        attempt.id,
-        attempt.token,
-        Outcome.FAILED,
-        error=poisonous,
-        crash=True,
-        revoke=True,
-        info=summary(poisonous),
-    )
+def settle_crash(attempt: Claimed, error: JobError, crash_limit: int) -> Crashed:
+    """An attempt that took its process down; whether it is tried again, its effect says."""
+    return Crashed(attempt.id, attempt.token, error, attempt.crashes, crash_limit)
 
 
-def settle_snooze(attempt: Claimed, after_s: float, note: str) -> Finish:
+def settle_snooze(attempt: Claimed, after_s: float, note: str) -> Snoozed | Failed:
     """A job that asked to be run later is, unless it has been begun too often already."""
     if attempt.attempt >= MAX_ATTEMPTS:
         message = f"asked to be run later for the {MAX_ATTEMPTS:,}th time, and was given up"
         error = JobError(Reason.RAISED, message, "longshore.Snooze")
-        return Finish(attempt.id, attempt.token, Outcome.FAILED, error=error, info=message)
+        return Failed(attempt.id, attempt.token, error, info=message)
     delay_s = _bounded(after_s, MAX_SNOOZE_S)
     info = f"{SNOOZED} for {span(delay_s)}" + (f": {_first_line(note)}" if note else "")
-    return Finish(attempt.id, attempt.token, Outcome.SNOOZED, delay_s=delay_s, info=info)
+    return Snoozed(attempt.id, attempt.token, delay_s, info=info)
 
 
 def summary(error: JobError, limit: int = 200) -> str:

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from msgspec import structs
 
-from longshore.core.lifecycle import TERMINAL
+from longshore.core.effects import refused_item
 from longshore.core.limits import MAX_NAME_CHARS, check_submission
 from longshore.core.timing import (
     settle_crash,
@@ -21,20 +21,18 @@ from longshore.core.values import within
 from longshore.dispatcher.pulse import Alarm
 from longshore.dispatcher.pump import Pump
 from longshore.dispatcher.settings import DispatcherSettings
-from longshore.dispatcher.waiters import Waiters
 from longshore.errors import LongshoreError
-from longshore.model.job import (
-    Claimed,
-    Ended,
-    Finish,
-    Finished,
-    JobError,
-    JobState,
-    Outcome,
-    Reason,
-    Submission,
-    Verdict,
+from longshore.model.ends import (
+    Cancelled,
+    End,
+    Failed,
+    OutboxItem,
+    Released,
+    Retried,
+    Snoozed,
+    Succeeded,
 )
+from longshore.model.job import Claimed, Finished, JobError, JobState, Reason, Verdict
 from longshore.wire.dispatcher_side import Attendance
 from longshore.wire.messages import Ack, Attempt, Report, ReportKind
 
@@ -55,7 +53,7 @@ class Decisions:
 
     def decide(
         self, report: Report, claimed: Claimed | None, by: str = "", worker: UUID | None = None
-    ) -> Finish:
+    ) -> End:
         """What the store is to record; if a worker is given, only if the job is its own.
 
         An attempt that is not placed here can only be too late, or another's.
@@ -64,44 +62,33 @@ class Decisions:
             return self._succeeded(report, by, worker)
         return structs.replace(self._unsuccessful(report, claimed), by=by, worker=worker)
 
-    def _unsuccessful(self, report: Report, claimed: Claimed | None) -> Finish:
+    def _unsuccessful(self, report: Report, claimed: Claimed | None) -> End:
         match report.kind:
             case ReportKind.CANCELLED:
-                return Finish(report.job, report.token, Outcome.CANCELLED)
+                return Cancelled(report.job, report.token)
             case ReportKind.RELEASED if claimed and report.retry_after_s is not None:
                 note = report.note[:MAX_ERROR_CHARS]
                 return settle_snooze(claimed, report.retry_after_s, note)
             case ReportKind.RELEASED:
-                info = "handed back by its worker"
-                return Finish(report.job, report.token, Outcome.RELEASED, info=info)
+                return Released(report.job, report.token, info="handed back by its worker")
             case _:
                 error = _bounded(report.error) if report.error else _UNEXPLAINED
                 if claimed is None:
-                    return Finish(report.job, report.token, Outcome.FAILED, error=error)
+                    return Failed(report.job, report.token, error)
                 if report.kind is ReportKind.CRASHED:
                     return settle_crash(claimed, error, self._settings.crash_limit)
                 return self._failed(claimed, error, report)
 
-    def _succeeded(self, report: Report, by: str, worker: UUID | None) -> Finish:
-        limit = self._settings.max_value_bytes
+    def _succeeded(self, report: Report, by: str, worker: UUID | None) -> Succeeded | Failed:
+        which, limit = (report.job, report.token), self._settings.max_value_bytes
         if report.result is not None and len(report.result) > limit:
             message = f"the result takes {len(report.result):,} bytes, more than max_value_bytes"
             error = JobError(Reason.INVALID_RESULT, f"{message} ({limit:,})")
-            failed = Finish(report.job, report.token, Outcome.FAILED, error=error, info=message)
-            return structs.replace(failed, by=by, worker=worker)
+            return Failed(*which, error, by=by, info=message, worker=worker)
         outbox, info = self._sound(report.outbox) if report.outbox else ((), "")
-        return Finish(
-            report.job,
-            report.token,
-            Outcome.SUCCEEDED,
-            result=report.result,
-            outbox=outbox,
-            by=by,
-            info=info,
-            worker=worker,
-        )
+        return Succeeded(*which, report.result, outbox, by=by, info=info, worker=worker)
 
-    def _sound(self, outbox: tuple[Submission, ...]) -> tuple[tuple[Submission, ...], str]:
+    def _sound(self, outbox: tuple[OutboxItem, ...]) -> tuple[tuple[OutboxItem, ...], str]:
         """Those jobs of an outbox that a client might submit; and of the others, what is wrong."""
         sound, notes = [], []
         for index, job in enumerate(outbox):
@@ -111,17 +98,17 @@ class Decisions:
                 within(job.args, what, self._settings.max_value_bytes)
                 sound.append(job)
             except LongshoreError as error:
-                notes.append(f"outbox item {index} refused: {error}")
+                notes.append(refused_item(index, str(error)))
         if len(notes) > MAX_NOTES:
             notes[MAX_NOTES:] = [f"and {len(notes) - MAX_NOTES:,} more"]
         return tuple(sound), "; ".join(notes)
 
-    def _failed(self, claimed: Claimed, error: JobError, report: Report) -> Finish:
+    def _failed(self, claimed: Claimed, error: JobError, report: Report) -> Failed | Retried:
         luck, after_s = self._random.random(), report.retry_after_s
-        finish = settle_failure(claimed, error, luck, final=report.final, after_s=after_s)
-        if finish.outcome is Outcome.FAILED and _asks_for_a_retry(error, report):
+        end = settle_failure(claimed, error, luck, final=report.final, after_s=after_s)
+        if isinstance(end, Failed) and _asks_for_a_retry(error, report):
             return settle_refused_retry(claimed, error)
-        return finish
+        return end
 
 
 def _bounded(error: JobError) -> JobError:
@@ -151,13 +138,11 @@ class Ends:
         settings: DispatcherSettings,
         random: Random,
         pump: Pump,
-        waiters: Waiters,
         due: Alarm,
         acknowledge: Acknowledge,
     ) -> None:
         self._decisions = Decisions(settings, random)
         self._pump = pump
-        self._waiters = waiters
         self._due = due
         self._acknowledge = acknowledge
         self._acks: dict[Attendance, tuple[list[Attempt], list[Attempt]]] = {}
@@ -169,39 +154,36 @@ class Ends:
             if not attendance.admits_stray(report.token):
                 return
             # It is the store that knows whose attempt this is.
-            finish = self._decisions.decide(report, None, attendance.by, attendance.info.id)
+            end = self._decisions.decide(report, None, attendance.by, attendance.info.id)
         else:
             if sent.reported:
                 return
             attendance.ended(sent)
-            finish = self._decisions.decide(report, sent.claimed, attendance.by)
-        self._pump.finish(finish, lambda f, done: self._recorded(f, done, attendance))
+            end = self._decisions.decide(report, sent.claimed, attendance.by)
+        self._pump.finish(end, lambda end, done: self._recorded(end, done, attendance))
 
-    def end(self, finish: Finish, attendance: Attendance | None) -> None:
+    def end(self, end: End, attendance: Attendance | None) -> None:
         """An attempt is over, though its worker did not say so."""
-        self._pump.finish(finish, lambda f, done: self._recorded(f, done, attendance, ack=False))
+        self._pump.finish(end, lambda end, done: self._recorded(end, done, attendance, ack=False))
 
     def _recorded(
-        self, finish: Finish, done: Finished, attendance: Attendance | None, *, ack: bool = True
+        self, end: End, done: Finished, attendance: Attendance | None, *, ack: bool = True
     ) -> None:
-        attempt = finish.job, finish.token
+        attempt = end.job, end.token
         if attendance is not None:
             attendance.settled(attempt)
             if ack:
                 self._ack_later(attendance, attempt, done.verdict)
-        if done.verdict is not Verdict.RECORDED or done.state is None:
-            return
-        if done.state in TERMINAL:
-            self._tell(finish, done.state)
-            self._due.set_for(finish.outbox)
-        elif done.state is JobState.DELAYED:
-            self._due.set_in(finish.delay_s)
+        if done.verdict is Verdict.RECORDED:
+            self._mind_times(end, done.state)
 
-    def _tell(self, finish: Finish, state: JobState) -> None:
-        if self._waiters.is_awaited(finish.job):
-            error = finish.error if state is JobState.FAILED else None
-            result = finish.result if state is JobState.SUCCEEDED else None
-            self._waiters.tell(Ended(finish.job, state, result, error))
+    def _mind_times(self, end: End, state: JobState | None) -> None:
+        """What comes due because of this end is looked for at its time."""
+        match end:
+            case Succeeded(outbox=outbox):
+                self._due.set_for(outbox)
+            case Retried(delay_s=delay_s) | Snoozed(delay_s=delay_s) if state is JobState.DELAYED:
+                self._due.set_in(delay_s)
 
     def _ack_later(self, attendance: Attendance, attempt: Attempt, verdict: Verdict) -> None:
         if not self._acks:

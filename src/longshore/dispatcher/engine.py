@@ -65,13 +65,14 @@ class Dispatcher:
         self._roster = Roster(self._scheduler)
         self._tasks: list[asyncio.Task[None]] = []
         pulse = Pulse(settings, clock, self._lose_store)
-        waiters, due = Waiters(), Alarm(clock)
+        self._waiters = waiters = Waiters()
+        due = Alarm(clock)
         self._pump = self._make_pump(pulse)
         self._losses = Losses(store, settings, self._roster, self._pump, pulse, on_lost)
         self._plain = self._make_plain(pulse)
         self._attendant = self._make_attendant(pulse)
         self._attendant.ends = self._plain.ends = Ends(
-            settings, random, self._pump, waiters, due, self._attendant.acknowledge
+            settings, random, self._pump, due, self._attendant.acknowledge
         )
         self._keeper = Keeper(
             store,
@@ -116,6 +117,7 @@ class Dispatcher:
             random=self._random,
             scheduler=self._scheduler,
             give=lambda seat, attempts: self._attendant.give(seat, attempts),
+            tell=self._waiters.tell,
             on_outage=pulse.saw_outage,
         )
 

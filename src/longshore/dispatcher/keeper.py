@@ -30,7 +30,8 @@ from longshore.dispatcher.roster import Roster
 from longshore.dispatcher.settings import DispatcherSettings
 from longshore.dispatcher.waiters import Waiters
 from longshore.errors import StoreUnavailable
-from longshore.model.job import Claimed, Finish, JobError, Outcome, Reason
+from longshore.model.ends import Cancelled
+from longshore.model.job import Claimed, JobError, Reason
 from longshore.model.worker import DispatcherView, Lane, Seat, WorkerInfo, WorkerView
 from longshore.ports import Clock, HasEnded, Hint, Store
 from longshore.wire.dispatcher_side import Attendance, FullAttendance
@@ -373,8 +374,8 @@ class Keeper:
 
     def _end_by_force(self, claimed: Claimed, attendance: Attendance) -> None:
         info = "its worker did not stop it in time"
-        finish = Finish(claimed.id, claimed.token, Outcome.CANCELLED, revoke=True, info=info)
-        self._attendant.ends.end(finish, attendance)
+        end = Cancelled(claimed.id, claimed.token, forced=True, info=info)
+        self._attendant.ends.end(end, attendance)
 
     async def _expire(self) -> None:
         now, margin_s = self._clock.now(), self._settings.timeout_margin_s
@@ -386,8 +387,8 @@ class Keeper:
     def _time_out(self, claimed: Claimed, attendance: Attendance) -> None:
         message = f"took longer than its timeout of {claimed.options.timeout_s:g} s"
         error = JobError(Reason.TIMED_OUT, message + ", and its worker did not stop it")
-        finish = settle_failure(claimed, error, self._random.random(), revoke=True)
-        self._attendant.ends.end(finish, attendance)
+        end = settle_failure(claimed, error, self._random.random(), forced=True)
+        self._attendant.ends.end(end, attendance)
         self._attendant.abort(attendance, [(claimed.id, claimed.token)], "timed out")
 
     def _attendance_of(self, claimed: Claimed) -> Attendance | None:

@@ -27,11 +27,11 @@ from longshore.core.lanes import lane_of
 from longshore.core.placement import first_bytes
 from longshore.core.scheduler import Again, Plan, Scheduler
 from longshore.errors import StoreLost, StoreUnavailable
+from longshore.model.ends import End, Succeeded
 from longshore.model.job import (
     Claimed,
-    Finish,
+    Ended,
     Finished,
-    Outcome,
     Refused,
     Submission,
     Submitted,
@@ -40,7 +40,7 @@ from longshore.model.job import (
 from longshore.model.worker import Lane, Seat
 from longshore.ports import Batch, Pumped, Store
 
-OnFinished = Callable[[Finish, Finished], None]
+OnFinished = Callable[[End, Finished], None]
 Give = Callable[[Seat, Sequence[Claimed]], None]
 Answer = Submitted | Refused
 
@@ -90,6 +90,7 @@ class Pump:
         random: Random,
         scheduler: Scheduler,
         give: Give,
+        tell: Callable[[Ended], None],
         on_outage: Callable[[StoreUnavailable], None],
     ) -> None:
         self._store = store
@@ -101,9 +102,10 @@ class Pump:
         self._random = random
         self._scheduler = scheduler
         self._give = give
+        self._tell = tell
         self._on_outage = on_outage
         self._orders: deque[tuple[Order, int, int]] = deque()
-        self._finishes: deque[tuple[Finish, OnFinished]] = deque()
+        self._finishes: deque[tuple[End, OnFinished]] = deque()
         self._wake = asyncio.Event()
         self._is_claiming = False
         self._is_overlapping = False
@@ -127,7 +129,7 @@ class Pump:
         self.queued_submits += sign * len(jobs)
         self.queued_bytes += sign * _bytes_of(jobs)
 
-    def finish(self, finish: Finish, on_finished: OnFinished) -> None:
+    def finish(self, finish: End, on_finished: OnFinished) -> None:
         """Queues the end of an attempt; the callback comes once it is committed."""
         self._finishes.append((finish, on_finished))
         self._wake.set()
@@ -236,10 +238,12 @@ class Pump:
         batch: Batch,
         pumped: Pumped,
         orders: list[tuple[Order, int, int]],
-        finishes: list[tuple[Finish, OnFinished]],
+        finishes: list[tuple[End, OnFinished]],
     ) -> None:
-        for seat, attempts in by_session(pumped.claimed).items():
+        for seat, attempts in by_session([*pumped.started, *pumped.claimed]).items():
             self._give(seat, attempts)
+        for ended in pumped.ended:
+            self._tell(ended)
         self._plan_again(batch, pumped)
         answered = 0
         for order, start, end in orders:
@@ -252,14 +256,13 @@ class Pump:
 
     def _plan_again(self, batch: Batch, pumped: Pumped) -> None:
         self._scheduler.learn(_sent_lanes(batch, pumped))
-        ready = [] if _only_successes(batch) else self._scheduler.lanes.known(pumped.freed)
         again = self._scheduler.answered(
             batch.wants,
             pumped.taken,
             pumped.contested,
             _not_started(batch, pumped),
-            ready,
-            any_ready=bool(pumped.freed),
+            pumped.ready_by_ends,
+            any_ready=bool(pumped.ready),
         )
         if again is Again.SOON:
             asyncio.get_running_loop().call_later(CONTESTED_S, self._wake.set)
@@ -296,8 +299,8 @@ class Pump:
                 self._orders.appendleft((order, middle, end))
         return taken
 
-    def _take_finishes(self) -> list[tuple[Finish, OnFinished]]:
-        taken: list[tuple[Finish, OnFinished]] = []
+    def _take_finishes(self) -> list[tuple[End, OnFinished]]:
+        taken: list[tuple[End, OnFinished]] = []
         room_bytes = self._max_bytes
         while self._finishes and len(taken) < self._max_batch and room_bytes > 0:
             taken.append(self._finishes.popleft())
@@ -313,7 +316,9 @@ def _bytes_of(jobs: Sequence[Submission]) -> int:
     return sum([len(job.args) for job in jobs])
 
 
-def _finish_bytes(finish: Finish) -> int:
+def _finish_bytes(finish: End) -> int:
+    if not isinstance(finish, Succeeded):
+        return 0
     size = 0 if finish.result is None else len(finish.result)
     return size + _bytes_of(finish.outbox) if finish.outbox else size
 
@@ -326,16 +331,12 @@ def by_session(claimed: Sequence[Claimed]) -> dict[Seat, list[Claimed]]:
     return placed
 
 
-def _only_successes(batch: Batch) -> bool:
-    return all(end.outcome is Outcome.SUCCEEDED and not end.outbox for end in batch.finishes)
-
-
 def _sent_lanes(batch: Batch, pumped: Pumped) -> set[Lane]:
     """The lanes of the jobs that finished ones submitted: some may be new to this dispatcher."""
     return {
         lane_of(job.queue, job.kind, job.target)
         for end, finished in zip(batch.finishes, pumped.finished, strict=True)
-        if end.outbox and finished.verdict is not Verdict.STALE
+        if isinstance(end, Succeeded) and end.outbox and finished.verdict is not Verdict.STALE
         for job in end.outbox
     }
 
@@ -345,12 +346,11 @@ def _not_started(batch: Batch, pumped: Pumped) -> list[Submission]:
 
     They are ready: since just now, or since their batch was sent before and its answer got lost.
     """
-    seated = len(pumped.claimed) - sum(pumped.taken.values())
-    if seated == sum(seat is not None for seat in batch.seats):
+    if len(pumped.started) == sum(seat is not None for seat in batch.seats):
         return []
-    begun = {one.id.int for one in pumped.claimed}
+    started = {one.id.int for one in pumped.started}
     return [
         job
         for job, seat in zip(batch.submits, batch.seats, strict=True)
-        if seat is not None and job.id.int not in begun
+        if seat is not None and job.id.int not in started
     ]

@@ -125,43 +125,6 @@ class Claimed(Struct, frozen=True, gc=False):
     cancelling: bool = False
 
 
-class Outcome(StrEnum):
-    """How an attempt ended, as the store is to record it."""
-
-    SUCCEEDED = "succeeded"
-    FAILED = "failed"
-    RETRIED = "retried"
-    SNOOZED = "snoozed"
-    RELEASED = "released"
-    CANCELLED = "cancelled"
-
-
-class Finish(Struct, frozen=True, gc=False):
-    """The end of one attempt, fenced by its token.
-
-    `RETRIED` uses up an attempt and comes back after `delay_s`; `SNOOZED` comes back after
-    `delay_s` too, at the job's own wish, and costs nothing; `RELEASED` (hand-back, an
-    assignment that could not be sent) comes back at once and costs nothing, unless `crash` counts
-    it as a crash.
-    `revoke` ends an attempt that its worker did not end itself: the token changes, so that nothing
-    the worker says later counts. `outbox` is committed with a success, and only then. What a
-    `worker` reports counts only if the job is its own: tokens can be guessed.
-    """
-
-    job: UUID
-    token: int
-    outcome: Outcome
-    result: bytes | None = None
-    error: JobError | None = None
-    delay_s: float = 0.0
-    crash: bool = False
-    revoke: bool = False
-    by: str = ""
-    info: str = ""
-    outbox: tuple[Submission, ...] = ()
-    worker: UUID | None = None
-
-
 class Verdict(StrEnum):
     """What became of a finish. All three let the worker forget the attempt."""
 
@@ -211,16 +174,16 @@ class Job(Struct, frozen=True, kw_only=True):
     unique_key: str | None
     created_at: datetime
     run_at: datetime | None
-    started_at: datetime | None
-    ended_at: datetime | None
-    round: int
-    attempt: int
-    failures: int
-    crashes: int
-    token: int
-    worker: UUID | None
-    result: bytes | None
-    error: JobError | None
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    round: int = 1
+    attempt: int = 0
+    failures: int = 0
+    crashes: int = 0
+    token: int = 0
+    worker: UUID | None = None
+    result: bytes | None = None
+    error: JobError | None = None
     history: tuple[HistoryEntry, ...] = ()
     progress: Progress | None = None
     step: str | None = None

@@ -15,7 +15,6 @@ from uuid import UUID
 
 from longshore.ports import Batch, Hint, Pumped
 from longshore.store.migrations import check, latest, refuse_newer, steps
-from longshore.store.postgres_finish import any_ended
 from longshore.store.postgres_hints import Listener, Sender
 from longshore.store.postgres_keeper import PostgresKeeper
 from longshore.store.postgres_lines import Lines, Transaction, parse_address
@@ -127,7 +126,7 @@ class PostgresStore(PostgresPruning, PostgresKeeper, PostgresLogs):
         self._tallied += drawn.tallied
         if drawn.left_some:
             self._sender.tell(Hint.WORK)
-        if any_ended(drawn.pumped.finished):
+        if drawn.pumped.ended:
             self._sender.tell(Hint.ENDED)
         return drawn.pumped
 

@@ -12,27 +12,21 @@ from uuid import UUID
 
 import asyncpg
 
+from longshore.core import effects
+from longshore.core.effects import Change
 from longshore.core.leases import ANOTHERS, is_anothers
-from longshore.core.lifecycle import OWNED, TERMINAL, Event, move
-from longshore.model.job import (
-    CancelVerdict,
-    Claimed,
-    JobError,
-    JobState,
-    LogEntry,
-    Reason,
-    RetryVerdict,
-)
+from longshore.model.job import CancelVerdict, Claimed, JobState, LogEntry, RetryVerdict
 from longshore.model.worker import Attended, Gone, Lane, Late, Seat, WorkerInfo
 from longshore.ports import Harvested, Hint, Promoted
 from longshore.store import postgres_keeper_sql as sql
-from longshore.store.postgres_finish import quoted
+from longshore.store.postgres_finish import change_row
 from longshore.store.postgres_hints import Sender
 from longshore.store.postgres_lines import Lines, Transaction
 from longshore.store.postgres_pump import Pump
 from longshore.store.postgres_reads import NUMBERS, PostgresReads, claimed
-from longshore.store.postgres_sql import ADOPT_LANES, CODES, HOLDERS, STATES
-from longshore.store.rows import clean, pack_error, pack_info, unpack_info
+from longshore.store.postgres_sql import ADOPT_LANES, HOLDERS
+from longshore.store.postgres_states import CODES, DELAYED, OWNED_CODES, READY, STATES
+from longshore.store.rows import clean, pack_info, unpack_info
 from longshore.wire.messages import Stats
 
 MOST_SWEPT: Final = 1000
@@ -44,8 +38,6 @@ FOLD_EVERY_S: Final = 60.0
 FOLD_FROM_START_EVERY: Final = 20
 MOST_FOLDED: Final = 10_000
 _INT64: Final = range(-(2**63), 2**63)
-
-_OWNED_CODES: Final = frozenset(CODES[state] for state in OWNED)
 
 Rows = list[asyncpg.Record]
 V = TypeVar("V")
@@ -197,7 +189,7 @@ class PostgresKeeper(PostgresReads):
             found = [row["id"] for row in await tx.fetch(sql.ORPHANED, MOST_SWEPT)]
             owned = await _locked(tx, found) if found else []
             # A row that was not locked when it was found may have been freed since.
-            still = [row for row in owned if row["state"] in _OWNED_CODES]
+            still = [row for row in owned if row["state"] in OWNED_CODES]
             return await _lose(tx, still, "its worker is not alive", crash_limit, lost=False)
 
         return self._freed(*await self._keeping.run(work))
@@ -218,7 +210,7 @@ class PostgresKeeper(PostgresReads):
         async def work(tx: Transaction) -> tuple[Rows, float | None]:
             rows = await tx.fetch(sql.PROMOTE, most)
             for row in rows:
-                tx.count(row["lane"], CODES[JobState.DELAYED], CODES[JobState.READY])
+                tx.count(row["lane"], DELAYED, READY)
             left = await tx.fetch(sql.NEXT_DUE)
             return rows, max(0.0, left[0]["seconds"]) if left else None
 
@@ -254,18 +246,9 @@ class PostgresKeeper(PostgresReads):
         async def work(tx: Transaction) -> tuple[list[UUID | None], dict[UUID, CancelVerdict]]:
             ids = await _resolved(tx, refs)
             rows = await _locked(tx, ids)
-            moved = [
-                (row, state)
-                for row in rows
-                if (state := move(STATES[row["state"]], Event.CANCEL_ASKED)) is not None
-            ]
-            if moved:
-                codes = [CODES[state] for _, state in moved]
-                ids_moved = [row["id"] for row, _ in moved]
-                await tx.fetch(sql.CANCEL, ids_moved, codes, quoted(by, ascii_only=tx.careful))
-            for row, state in moved:
-                tx.count(row["lane"], row["state"], CODES[state])
-            return ids, {row["id"]: _cancel_verdict(STATES[row["state"]]) for row in rows}
+            found = [(row, effects.CANCEL.get(STATES[row["state"]])) for row in rows]
+            await _apply(tx, [(row, change) for row, change in found if change is not None], by)
+            return ids, {row["id"]: effects.cancel_verdict(STATES[row["state"]]) for row in rows}
 
         ids, verdicts = await self._keeping.run(work) if refs else ([], {})
         if CancelVerdict.CANCELLING in verdicts.values():
@@ -288,11 +271,10 @@ class PostgresKeeper(PostgresReads):
             rows = await _locked(tx, ids)
             verdicts = await _retry_verdicts(tx, rows, ids)
             reopened = [row for row in rows if verdicts[row["id"]] is RetryVerdict.RETRIED]
-            if reopened:
-                ids_reopened = [row["id"] for row in reopened]
-                await tx.fetch(sql.REOPEN, ids_reopened, quoted(by, ascii_only=tx.careful))
-            for row in reopened:
-                tx.count(row["lane"], row["state"], CODES[JobState.READY])
+            changes = [
+                (row, effects.of_retry(row["round"], by)[STATES[row["state"]]]) for row in reopened
+            ]
+            await _apply(tx, changes, by, sql.REOPEN)
             return ids, verdicts, reopened
 
         ids, verdicts, reopened = await self._keeping.run(work) if refs else ([], {}, [])
@@ -371,8 +353,8 @@ async def _locked(tx: Transaction, ids: Iterable[UUID | None]) -> Rows:
 
 async def _owned(tx: Transaction, worker: UUID) -> Rows:
     """The jobs that a worker owns, held until the commit."""
-    rows = await _locked(tx, [row["id"] for row in await tx.fetch(sql.OWNED, worker)])
-    return [row for row in rows if row["state"] in _OWNED_CODES and row["worker"] == worker]
+    rows = await _locked(tx, [row["id"] for row in await tx.fetch(sql.OWNED_BY, worker)])
+    return [row for row in rows if row["state"] in OWNED_CODES and row["worker"] == worker]
 
 
 async def _lose(
@@ -388,41 +370,33 @@ async def _lose(
 
     Answers also the rows that are ready again.
     """
-    losses = [_loss(row, why, None if row["token"] in undelivered else crash_limit) for row in rows]
-    if losses:
-        columns = zip(*losses, strict=True)
-        await tx.fetch(sql.LOSE, *columns, quoted(why, ascii_only=tx.careful))
-    requeued = []
-    for row, (_, code, _, _) in zip(rows, losses, strict=True):
-        tx.count(row["lane"], row["state"], code)
-        if code == CODES[JobState.READY]:
-            requeued.append(row)
+    changes = []
+    for row in rows:
+        limit = None if row["token"] in undelivered else crash_limit
+        effect = effects.of_loss(row["crashes"], limit, clean(why))
+        changes.append((row, effect[STATES[row["state"]]]))
+    await _apply(tx, changes)
+    requeued = [row for row, change in changes if change.state is JobState.READY]
     lanes = frozenset(row["lane"] for row in requeued)
     return Harvested(lost, len(requeued), len(rows) - len(requeued), lanes), requeued
 
 
-def _loss(
-    row: asyncpg.Record, why: str, crash_limit: int | None
-) -> tuple[UUID, int, int, bytes | None]:
-    """What becomes of one job: its id, its next state, its crashes, and the error if it is over."""
-    state = STATES[row["state"]]
-    crashed = crash_limit is not None and state is JobState.RUNNING
-    crashes = row["crashes"] + crashed
-    poisoned = crashed and crash_limit is not None and crashes >= crash_limit
-    following = move(state, Event.POISONED if poisoned else Event.LOST)
-    assert following is not None, f"{state} is not owned"
-    message = f"crashed {crashes} times and was given up; last: {clean(why)}"
-    error = JobError(Reason.POISONOUS, message) if poisoned else None
-    return row["id"], CODES[following], crashes, pack_error(error)
-
-
-def _cancel_verdict(state: JobState) -> CancelVerdict:
-    """What a cancel does to a job in this state."""
-    if state in TERMINAL:
-        return CancelVerdict.ALREADY_ENDED
-    following = move(state, Event.CANCEL_ASKED) or state
-    ended = following is JobState.CANCELLED
-    return CancelVerdict.CANCELLED if ended else CancelVerdict.CANCELLING
+async def _apply(
+    tx: Transaction,
+    changes: Sequence[tuple[asyncpg.Record, Change]],
+    by: str = "",
+    statement: str = sql.APPLY,
+) -> None:
+    """Makes these changes to rows that are held; equal ones are sent once."""
+    if not changes:
+        return
+    places: dict[Change, int] = {}
+    for row, change in changes:
+        places.setdefault(change, len(places) + 1)
+        tx.count(row["lane"], row["state"], CODES[change.state])
+    ids = [row["id"] for row, _ in changes]
+    columns = zip(*(change_row(change, by, careful=tx.careful) for change in places), strict=True)
+    await tx.fetch(statement, ids, [places[change] for _, change in changes], *columns)
 
 
 async def _retry_verdicts(
@@ -437,20 +411,10 @@ async def _retry_verdicts(
             continue
         row = by_id[id]
         key = (row["kind"], row["unique_key"])
-        verdict = _retry_verdict(STATES[row["state"]])
-        if verdict is RetryVerdict.RETRIED and row["unique_key"] is not None:
-            if key in taken:
-                verdict = RetryVerdict.UNIQUE_KEY_TAKEN
+        verdicts[id] = effects.retry_verdict(STATES[row["state"]], key_is_taken=key in taken)
+        if verdicts[id] is RetryVerdict.RETRIED and row["unique_key"] is not None:
             taken.add(key)
-        verdicts[id] = verdict
     return verdicts
-
-
-def _retry_verdict(state: JobState) -> RetryVerdict:
-    if state is JobState.SUCCEEDED:
-        return RetryVerdict.SUCCEEDED
-    reopened = move(state, Event.REOPENED) is not None
-    return RetryVerdict.RETRIED if reopened else RetryVerdict.NOT_ENDED
 
 
 async def _taken_keys(tx: Transaction, rows: Rows) -> set[tuple[str, str]]:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from longshore.model.job import JobState
 from longshore.store.postgres_reads import CLAIMED_COLUMNS
-from longshore.store.postgres_sql import CODES, NOTHING, appended
-
-S = JobState
+from longshore.store.postgres_sql import NOTHING, appended, changed
+from longshore.store.postgres_states import CANCELLING, DELAYED, OWNED, READY, RUNNING, S, head
 
 LOCK: Final = """
 SELECT l.*
@@ -16,107 +14,55 @@ FROM unnest($1::uuid[]) AS i (id)
 CROSS JOIN LATERAL (
     SELECT
         j.id, j.state, j.token, j.lane, ~j.priority AS urgency, j.rank, j.number, j.worker,
-        j.crashes, j.kind, j.unique_key
+        j.crashes, j.round, j.kind, j.unique_key
     FROM longshore.job AS j WHERE j.id = i.id FOR UPDATE
 ) AS l
 """
 
-OWNED: Final = "SELECT id FROM longshore.job WHERE worker = $1 AND state IN (3, 4)"
+OWNED_BY: Final = f"SELECT id FROM longshore.job WHERE worker = $1 AND state IN ({OWNED})"
 
-ORPHANED: Final = """
+ORPHANED: Final = f"""
 WITH RECURSIVE owner AS (
-    (SELECT worker FROM longshore.job WHERE state IN (3, 4) ORDER BY worker LIMIT 1)
+    (SELECT worker FROM longshore.job WHERE state IN ({OWNED}) ORDER BY worker LIMIT 1)
     UNION ALL
     SELECT (
         SELECT j.worker FROM longshore.job AS j
-        WHERE j.state IN (3, 4) AND j.worker > owner.worker ORDER BY j.worker LIMIT 1
+        WHERE j.state IN ({OWNED}) AND j.worker > owner.worker ORDER BY j.worker LIMIT 1
     )
     FROM owner WHERE owner.worker IS NOT NULL
 )
 SELECT j.id
 FROM owner
 CROSS JOIN LATERAL (
-    SELECT id FROM longshore.job WHERE worker = owner.worker AND state IN (3, 4) OFFSET 0
+    SELECT id FROM longshore.job WHERE worker = owner.worker AND state IN ({OWNED}) OFFSET 0
 ) AS j
 WHERE (SELECT alive FROM longshore.worker WHERE id = owner.worker) IS NOT TRUE
 LIMIT $1
 """
 """Goes from owner to owner by the index, so that it reads one row for each live one."""
 
-LOSE: Final = f"""
+_APPLY: Final = """
 UPDATE longshore.job AS j
-SET state = n.state,
-    token = nextval('longshore.token'),
-    crashes = n.crashes,
-    error = CASE WHEN n.state <> {CODES[S.CANCELLED]} THEN coalesce(n.error, j.error) END,
-    ended_at = CASE WHEN n.state >= 5 THEN statement_timestamp() END,
-    worker = CASE WHEN n.state >= 5 THEN j.worker END,
-    session = CASE WHEN n.state >= 5 THEN j.session END,
-    expires_at = NULL,
-    {appended("n.state", by=NOTHING, info="$5::text")}
+SET {changed}
 FROM (
-    SELECT i.*, l.tid
-    FROM unnest($1::uuid[], $2::smallint[], $3::integer[], $4::bytea[])
-        AS i (id, state, crashes, error)
+    SELECT i.change, l.tid
+    FROM unnest($1::uuid[], $2::integer[]) AS i (id, change)
     CROSS JOIN LATERAL (SELECT ctid AS tid FROM longshore.job WHERE id = i.id OFFSET 0) AS l
     OFFSET 0
 ) AS n
 WHERE j.ctid = n.tid
 """
+APPLY: Final = _APPLY.format(changed=changed(3))
+REOPEN: Final = _APPLY.format(changed=changed(3, new_round=True))
 
-CANCEL: Final = f"""
-UPDATE longshore.job AS j
-SET state = n.state,
-    token = CASE WHEN n.state >= 5 THEN nextval('longshore.token') ELSE j.token END,
-    ended_at = CASE WHEN n.state >= 5 THEN statement_timestamp() END,
-    cancel_asked_at = statement_timestamp(),
-    {appended("n.state", by="$3::text", info=NOTHING)}
-FROM (
-    SELECT i.state, l.tid
-    FROM unnest($1::uuid[], $2::smallint[]) AS i (id, state)
-    CROSS JOIN LATERAL (SELECT ctid AS tid FROM longshore.job WHERE id = i.id OFFSET 0) AS l
-    OFFSET 0
-) AS n
-WHERE j.ctid = n.tid
-"""
-
-_REOPENED: Final = appended(
-    str(CODES[S.READY]),
-    by="$2::text",
-    info="""'"round ' || j.round + 1 || ', retried by ' || substr($2, 2)""",
-)
-REOPEN: Final = f"""
-UPDATE longshore.job AS j
-SET state = {CODES[S.READY]},
-    token = nextval('longshore.token'),
-    round = j.round + 1,
-    failures = 0,
-    crashes = 0,
-    result = NULL,
-    error = NULL,
-    worker = NULL,
-    session = NULL,
-    started_at = NULL,
-    ended_at = NULL,
-    cancel_asked_at = NULL,
-    {_REOPENED}
-FROM (
-    SELECT l.tid
-    FROM unnest($1::uuid[]) AS i (id)
-    CROSS JOIN LATERAL (SELECT ctid AS tid FROM longshore.job WHERE id = i.id OFFSET 0) AS l
-    OFFSET 0
-) AS n
-WHERE j.ctid = n.tid
-"""
-
-_PROMOTED: Final = appended(str(CODES[S.READY]), by=NOTHING, info=NOTHING)
+_PROMOTED: Final = appended(f"'{head(S.READY)}'", by=NOTHING, info=NOTHING)
 PROMOTE: Final = f"""
 UPDATE longshore.job AS j
-SET state = {CODES[S.READY]},
+SET state = {READY},
     {_PROMOTED}
 FROM (
     SELECT ctid AS tid FROM longshore.job
-    WHERE state = {CODES[S.DELAYED]} AND run_at <= now()
+    WHERE state = {DELAYED} AND run_at <= now()
     ORDER BY run_at
     LIMIT $1
     FOR UPDATE SKIP LOCKED
@@ -126,12 +72,12 @@ RETURNING j.lane, ~j.priority AS urgency, j.rank, j.number
 """
 NEXT_DUE: Final = f"""
 SELECT extract(epoch FROM run_at - now())::float8 AS seconds FROM longshore.job
-WHERE state = {CODES[S.DELAYED]} ORDER BY run_at LIMIT 1
+WHERE state = {DELAYED} ORDER BY run_at LIMIT 1
 """
 
 OVERDUE: Final = f"""
 SELECT {CLAIMED_COLUMNS} FROM longshore.job AS j
-WHERE j.state = {CODES[S.RUNNING]} AND j.expires_at <= now()
+WHERE j.state = {RUNNING} AND j.expires_at <= now()
 ORDER BY j.expires_at LIMIT $1
 """
 
@@ -140,7 +86,7 @@ SELECT {CLAIMED_COLUMNS}
 FROM longshore.worker AS w
 CROSS JOIN LATERAL (
     SELECT * FROM longshore.job
-    WHERE worker = w.id AND state = {CODES[S.CANCELLING]} OFFSET 0
+    WHERE worker = w.id AND state = {CANCELLING} OFFSET 0
 ) AS j
 WHERE w.dispatcher = $1 AND w.alive
 """
@@ -159,7 +105,7 @@ SELECT {CLAIMED_COLUMNS}
 FROM unnest($1::uuid[], $2::bigint[]) AS i (worker, session)
 CROSS JOIN LATERAL (
     SELECT * FROM longshore.job
-    WHERE worker = i.worker AND state IN (3, 4) AND session = i.session OFFSET 0
+    WHERE worker = i.worker AND state IN ({OWNED}) AND session = i.session OFFSET 0
 ) AS j
 """
 

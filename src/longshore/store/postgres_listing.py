@@ -13,9 +13,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from longshore.core.lifecycle import TERMINAL
 from longshore.model.job import JobFilter, JobState
 from longshore.store.listing import MAY_BE_MANY, most_looked_at, must_walk, packed_labels, page_size
-from longshore.store.postgres_sql import CODES
+from longshore.store.postgres_states import CODES
 from longshore.store.rows import clean
 
 NEWEST: Final = 1000
@@ -44,7 +45,7 @@ CROSS JOIN LATERAL (
 
 LAST_NUMBER: Final = 2**63 - 1
 _IN_ORDER: Final = frozenset(
-    code for code in CODES.values() if code == 0 or code > CODES[JobState.SUCCEEDED]
+    CODES[state] for state in {JobState.WAITING, *TERMINAL} - {JobState.SUCCEEDED}
 )
 """States whose index, `job_listed`, is in the order of numbers."""
 

@@ -17,7 +17,7 @@ from longshore.core.retention import Seen, Walk
 from longshore.model.job import JobState
 from longshore.model.retention import Pruned, Retention
 from longshore.store.postgres_lines import Lines, Transaction
-from longshore.store.postgres_sql import CODES, STATES
+from longshore.store.postgres_states import CODES, ENDED, OWNED, STATES
 
 STEP: Final = 100
 PRUNING_LOCK: Final = 0x6C6F6E67_7072756E  # "longprun"
@@ -47,12 +47,12 @@ _IN_STATE: Final = """(
 )"""
 
 # Compared by token too: whoever retried it meanwhile gave it another one.
-_HOLD: Final = """
+_HOLD: Final = f"""
 SELECT l.*
 FROM unnest($1::uuid[], $2::bigint[]) AS i (id, token)
 CROSS JOIN LATERAL (
     SELECT j.id, j.number, j.lane, j.state FROM longshore.job AS j
-    WHERE j.id = i.id AND j.token = i.token AND j.state >= 5
+    WHERE j.id = i.id AND j.token = i.token AND j.state >= {ENDED}
     FOR UPDATE SKIP LOCKED
 ) AS l
 """
@@ -66,14 +66,14 @@ logs AS (
 DELETE FROM longshore.job WHERE id = ANY($1::uuid[])
 """
 
-_FORGET: Final = """
+_FORGET: Final = f"""
 WITH gone AS (
     DELETE FROM longshore.worker AS w
     -- An array: joined, the subquery might be run again for each row, with a limit of its own.
     WHERE w.id = ANY (ARRAY(
         SELECT id FROM longshore.worker AS old
         WHERE NOT alive AND ended_at <= now() - make_interval(secs => $1) AND NOT EXISTS (
-            SELECT FROM longshore.job AS j WHERE j.worker = old.id AND j.state IN (3, 4)
+            SELECT FROM longshore.job AS j WHERE j.worker = old.id AND j.state IN ({OWNED})
         )
         ORDER BY ended_at LIMIT $2
         FOR UPDATE SKIP LOCKED

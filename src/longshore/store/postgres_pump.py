@@ -9,25 +9,23 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Final, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 import asyncpg
 from msgspec import Struct
 
-from longshore.model.job import Claimed, JobState, Refused, Submission, Submitted
+from longshore.model.job import Claimed, Refused, Submission, Submitted
 from longshore.model.worker import Seat, Want
 from longshore.ports import Batch, Pumped
 from longshore.store.postgres_columns import columns, lane_of_item, runs, sound_items
 from longshore.store.postgres_finish import Records
 from longshore.store.postgres_lines import Lines, Transaction
 from longshore.store.postgres_marks import Look, Marks, Place, Took
-from longshore.store.postgres_sql import CLAIM, CODES, SUBMIT_ALONE, SUBMIT_ONE
+from longshore.store.postgres_sql import CLAIM, SUBMIT_ALONE, SUBMIT_ONE
+from longshore.store.postgres_states import READY, RUNNING
 from longshore.store.postgres_submit import Intake, Seating
 from longshore.store.rows import unpack_options
-
-_READY: Final = CODES[JobState.READY]
-_RUNNING: Final = CODES[JobState.RUNNING]
 
 
 class Reading(NamedTuple):
@@ -80,17 +78,20 @@ class Pump:
                 before = len(claimed)
                 readings += await self._claim(tx, dispatcher, want, room, claimed)
                 room -= _bytes(claimed[before:])
-        freed = records.freed + intake.freed
+        ready = records.ready + intake.ready
         taken = sum((reading.counts for reading in readings), Counter[int]())
         pumped = Pumped(
             finished,
             submitted,
-            intake.seated + claimed,
-            frozenset(freed),
+            intake.started,
+            claimed,
             taken,
+            ready,
+            records.ready + intake.ready_sent,
+            records.ended,
             frozenset(left).union(*(reading.contested for reading in readings)),
         )
-        return Drawn(pumped, bool(freed - taken), intake.new_lanes, readings, tx.tallied)
+        return Drawn(pumped, bool(ready - taken), intake.new_lanes, readings, tx.tallied)
 
     async def alone(self, lines: Lines, dispatcher: UUID, batch: Batch) -> Drawn | None:
         """Runs a batch of nothing but submits as a single statement; None if it takes more."""
@@ -111,8 +112,8 @@ class Pump:
         if rows is None:
             return None
         states = Counter((row["lane"], row["state"]) for row in rows)
-        freed = frozenset(lane for lane, state in states if state == _READY)
-        seated, tallied = seating.began(items, rows), len(states)
+        ready = Counter({lane: n for (lane, state), n in states.items() if state == READY})
+        started, tallied = seating.began(items, rows), len(states)
         if len(rows) == len(items):
             submitted: list[Submitted | Refused] = [
                 Submitted(job.id, row["number"]) for (job, _), row in zip(items, rows, strict=True)
@@ -121,9 +122,9 @@ class Pump:
             # Some were there before. By now all others are too: it is safe to submit them again.
             rest = await lines.run(partial(self._again, dispatcher, batch.submits))
             submitted, tallied = rest.pumped.submitted, tallied + rest.tallied
-            freed |= rest.pumped.freed
-        pumped = Pumped([], submitted, seated, freed)
-        return Drawn(pumped, bool(freed), set(), [], tallied)
+            ready.update(rest.pumped.ready)
+        pumped = Pumped([], submitted, started, ready=ready)
+        return Drawn(pumped, bool(ready), set(), [], tallied)
 
     async def _again(
         self, dispatcher: UUID, submits: Sequence[Submission], tx: Transaction
@@ -193,7 +194,7 @@ class Pump:
         rows.sort(key=_turn)
         counts = Counter(row["lane"] for row in rows)
         for lane, count in counts.items():
-            tx.count(lane, _READY, _RUNNING, count)
+            tx.count(lane, READY, RUNNING, count)
         reached: dict[tuple[int, int], Place] = {}
         for row in rows:
             _, _, place, lane, urgency, rank, id, number, token, kind, args, options, *tries = row
@@ -213,7 +214,7 @@ async def _accept(records: Records, intake: Intake, batch: Batch) -> list[Submit
     sent = [job for _, _, job in records.sent]
     if not sent and not batch.submits:
         return []
-    intake.leave_unseated(sent)
+    intake.note_sent(sent)
     answers = await intake.accept([*sent, *batch.submits])
     if sent:
         await records.note(answers[: len(sent)])

@@ -9,7 +9,6 @@ from uuid import UUID
 import asyncpg
 import msgspec
 
-from longshore.core.lifecycle import OWNED
 from longshore.model.job import (
     Claimed,
     Ended,
@@ -17,14 +16,20 @@ from longshore.model.job import (
     Job,
     JobFilter,
     JobPage,
-    JobState,
     Progress,
 )
 from longshore.model.worker import DispatcherView, Facts, Lane, QueueView, WorkerView
 from longshore.store.listing import old, page, probes
 from longshore.store.postgres_lines import Lines, Transaction
 from longshore.store.postgres_listing import FLOOR, LAST, LISTED, last_number, listings
-from longshore.store.postgres_sql import CODES, STATES
+from longshore.store.postgres_states import (
+    CANCELLING,
+    ENDED,
+    OWNED,
+    OWNED_CODES,
+    READY,
+    STATES,
+)
 from longshore.store.rows import (
     read_history,
     unpack_error,
@@ -70,11 +75,11 @@ _BY_NUMBER: Final = (
     f"{_WHOLE} WHERE j.id = (SELECT n.id FROM longshore.job_number AS n WHERE n.number = $1)"
 )
 
-_ENDED: Final = """
+_ENDED: Final = f"""
 SELECT i.id, l.state, l.result, l.error
 FROM unnest($1::uuid[]) AS i (id)
 CROSS JOIN LATERAL (
-    SELECT state, result, error FROM longshore.job WHERE id = i.id AND state >= 5 OFFSET 0
+    SELECT state, result, error FROM longshore.job WHERE id = i.id AND state >= {ENDED} OFFSET 0
 ) AS l
 """
 
@@ -83,12 +88,6 @@ SELECT i.number, l.id
 FROM unnest($1::bigint[]) AS i (number)
 CROSS JOIN LATERAL (SELECT id FROM longshore.job_number WHERE number = i.number OFFSET 0) AS l
 """
-_IDS: Final = """
-SELECT i.id
-FROM unnest($1::uuid[]) AS i (id)
-CROSS JOIN LATERAL (SELECT FROM longshore.job WHERE id = i.id OFFSET 0) AS l
-"""
-
 _LANES: Final = "SELECT hash, queue, kind, target FROM longshore.lane"
 
 _COUNTS: Final = """
@@ -101,14 +100,14 @@ GROUP BY l.queue, t.state
 """
 _QUEUES: Final = "SELECT name, paused FROM longshore.queue"
 
-_WORKERS: Final = """
+_WORKERS: Final = f"""
 SELECT w.*, (
-    SELECT coalesce(json_object_agg(kind, n), '{{}}')::text FROM (
+    SELECT coalesce(json_object_agg(kind, n), '{{{{}}}}')::text FROM (
         SELECT kind, count(*) AS n FROM longshore.job AS j
-        WHERE j.worker = w.id AND j.state IN (3, 4) GROUP BY kind
+        WHERE j.worker = w.id AND j.state IN ({OWNED}) GROUP BY kind
     ) AS k
 ) AS running, greatest(w.attended_at, h.seen_at) AS seen_at, h.cpu_percent, h.memory_percent
-FROM ({which}) AS w
+FROM ({{which}}) AS w
 LEFT JOIN longshore.heartbeat AS h ON h.worker = w.id
 """
 _ALIVE: Final = "SELECT * FROM longshore.worker WHERE alive"
@@ -129,7 +128,7 @@ SELECT
         SELECT count(*) FROM longshore.job AS own
         CROSS JOIN LATERAL (
             SELECT FROM longshore.job AS a
-            WHERE a.state = 2 AND a.lane = own.lane
+            WHERE a.state = {READY} AND a.lane = own.lane
                 AND (~a.priority, a.rank, a.number) < (~own.priority, own.rank, own.number)
             LIMIT {MOST_AHEAD}
         ) AS before
@@ -163,7 +162,7 @@ class PostgresReads:
                 stopped_at = await self._number(listing.stopped, *listing.values[:2])
             if is_full:
                 break
-        said = await self._said([row for row in rows if STATES[row["state"]] in OWNED])
+        said = await self._said([row for row in rows if row["state"] in OWNED_CODES])
         return page([_listed(row, said.get(row["id"])) for row in rows], wanted, stopped_at)
 
     async def _floor(self, wanted: JobFilter) -> int:
@@ -194,17 +193,6 @@ class PostgresReads:
             Ended(row["id"], STATES[row["state"]], row["result"], unpack_error(row["error"]))
             for row in rows
         ]
-
-    async def resolve(self, refs: Sequence[UUID | int]) -> dict[UUID | int, UUID]:
-        """The ids of those of these jobs that exist."""
-        numbers = [ref for ref in refs if isinstance(ref, int) and ref in _INT64]
-        ids = [ref for ref in refs if not isinstance(ref, int)]
-        found: dict[UUID | int, UUID] = {}
-        if numbers:
-            found |= {row["number"]: row["id"] for row in await self._read(NUMBERS, numbers)}
-        if ids:
-            found |= {row["id"]: row["id"] for row in await self._read(_IDS, ids)}
-        return found
 
     async def lanes(self, most: int | None = None, served: Collection[int] = ()) -> list[Lane]:
         """Every lane that held a job and was not forgotten."""
@@ -253,7 +241,7 @@ class PostgresReads:
 def claimed(row: asyncpg.Record) -> Claimed:
     """An attempt under way, from `CLAIMED_COLUMNS`."""
     id, number, token, kind, args, options, worker, session, *counts, state = row[:12]
-    cancelling = state == CODES[JobState.CANCELLING]
+    cancelling = state == CANCELLING
     attempt, failures, crashes = counts
     return Claimed(
         id,

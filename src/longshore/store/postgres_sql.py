@@ -38,25 +38,15 @@ from __future__ import annotations
 from typing import Final
 
 from longshore.core.lifecycle import HISTORY_FIRST, HISTORY_LAST
-from longshore.model.job import JobState
-
-S = JobState
-
-CODES: Final = {
-    S.WAITING: 0,
-    S.DELAYED: 1,
-    S.READY: 2,
-    S.RUNNING: 3,
-    S.CANCELLING: 4,
-    S.SUCCEEDED: 5,
-    S.FAILED: 6,
-    S.DEPENDENCY_FAILED: 7,
-    S.SKIPPED: 8,
-    S.CANCELLED: 9,
-}
-"""How states are stored. Codes below 5 are of live jobs; the indexes rely on these very numbers."""
-
-STATES: Final = {code: state for state, code in CODES.items()}
+from longshore.store.postgres_states import (
+    DELAYED,
+    ENDED,
+    OWNED,
+    READY,
+    RUNNING,
+    S,
+    head,
+)
 
 STEADY: Final = {
     "enable_seqscan": "off",
@@ -68,7 +58,6 @@ STEADY: Final = {
 """Settings under which each hot statement has exactly one plan."""
 
 _AT: Final = "(SELECT (extract(epoch FROM statement_timestamp()) * 1000000)::bigint::text)"
-_HEADS: Final = ", ".join(f"""',["{STATES[code]}",'""" for code in sorted(STATES))
 _MOST: Final = HISTORY_FIRST + HISTORY_LAST
 
 MARK: Final = "SELECT pg_logical_emit_message(true, 'longshore', '')"
@@ -78,17 +67,21 @@ NOTHING: Final = """'""'"""
 """SQL for an empty text as JSON."""
 
 
-def first_entry(state: str) -> str:
-    """SQL for the history of a new job in this state."""
-    return f"""substr((ARRAY[{_HEADS}])[{state} + 1], 2) || {_AT} || ',"",""]'"""
+_FIRST_ENTRIES: Final = {
+    state: f"""'{head(state)[1:]}' || {_AT} || ',"",""]'""" for state in (S.DELAYED, S.READY)
+}
+
+_FIRST_ENTRY: Final = f"""CASE n.state WHEN {DELAYED} THEN {_FIRST_ENTRIES[S.DELAYED]}
+            ELSE {_FIRST_ENTRIES[S.READY]} END"""
+"""SQL for the history of a new job, n."""
 
 
-def appended(state: str, by: str, info: str, row: str = "j") -> str:
+def appended(head: str, by: str, info: str, row: str = "j") -> str:
     """SQL that adds an entry to a row's history and keeps the first few and the last.
 
-    `by` and `info` are SQL for JSON texts.
+    `head`, `by` and `info` are SQL too: for how the entry begins, and for two JSON texts.
     """
-    entry = f"""(ARRAY[{_HEADS}])[{state} + 1] || {_AT} || ',' || {by} || ',' || {info} || ']'"""
+    entry = f"""{head} || {_AT} || ',' || {by} || ',' || {info} || ']'"""
     whole = f"(('[' || {row}.history || {entry} || ']')::jsonb - {HISTORY_FIRST})::text"
     return f"""history = CASE WHEN {row}.history_length < {_MOST}
         THEN {row}.history || {entry}
@@ -96,13 +89,51 @@ def appended(state: str, by: str, info: str, row: str = "j") -> str:
     history_length = least({row}.history_length + 1, {_MOST})"""
 
 
-_FINISHED: Final = appended(
-    "n.state",
-    by="""coalesce(($13::text[])[n.shape], '"' || j.worker || '"')""",
-    info="($14::text[])[n.shape]",
-)
+CHANGE_COLUMNS: Final = {
+    "state": "smallint",
+    "new_token": "boolean",
+    "keeps_owner": "boolean",
+    "ends": "boolean",
+    "failures": "integer",
+    "crashes": "integer",
+    "keeps_error": "boolean",
+    "error": "bytea",
+    "delay_s": "float8",
+    "head": "text",
+    "by": "text",
+    "info": "text",
+}
+"""The changes of a batch (see `core.effects`), each in its place, as statements take them."""
+
+
+def changed(first: int, *, new_round: bool = False) -> str:
+    """SQL that applies the change in place n.change to row j, all but its result.
+
+    The columns of the changes are the parameters from number `first` on. Without `by` it was the
+    job's worker.
+    """
+    of = {
+        name: f"(${place}::{type}[])[n.change]"
+        for place, (name, type) in enumerate(CHANGE_COLUMNS.items(), first)
+    }
+    by = f"""coalesce({of["by"]}, '"' || j.worker || '"')"""
+    failures, crashes = ("0", "0") if new_round else ("j.failures", "j.crashes")
+    also = "round = j.round + 1, started_at = NULL, result = NULL," if new_round else ""
+    return f"""state = {of["state"]},
+    token = CASE WHEN {of["new_token"]} THEN nextval('longshore.token') ELSE j.token END,
+    worker = CASE WHEN {of["keeps_owner"]} THEN j.worker END,
+    session = CASE WHEN {of["keeps_owner"]} THEN j.session END,
+    ended_at = CASE WHEN {of["ends"]} THEN statement_timestamp() END,
+    failures = {failures} + {of["failures"]},
+    crashes = {crashes} + {of["crashes"]},
+    error = CASE WHEN {of["keeps_error"]} THEN j.error ELSE {of["error"]} END,
+    run_at = coalesce(statement_timestamp() + {of["delay_s"]} * interval '1 s', j.run_at),
+    expires_at = NULL, {also}
+    {appended(of["head"], by, of["info"])}"""
+
+
 _CLAIMED: Final = appended(
-    str(CODES[S.RUNNING]),
+    f"'{head(S.RUNNING)}'",
     by="""'"' || ($1::uuid[])[(SELECT places FROM seat)[l.turn]] || '"'""",
     info=NOTHING,
 )
@@ -137,10 +168,7 @@ _MAY_ONE: Final = f"""may AS MATERIALIZED (
         AND (SELECT q.paused FROM longshore.queue AS q WHERE q.name = $11::text) IS NOT TRUE
     FOR KEY SHARE SKIP LOCKED
 ),"""
-_READY: Final = str(CODES[S.READY])
-_RUNNING: Final = str(CODES[S.RUNNING])
-_OWNED: Final = f"{_RUNNING}, {CODES[S.CANCELLING]}"
-_LIVE: Final = f"{CODES[S.DELAYED]}, {_READY}, {_OWNED}"
+_LIVE: Final = f"{DELAYED}, {READY}, {OWNED}"
 _OWN: Final = {
     "id": "uuid",
     "body_hash": "bigint",
@@ -166,7 +194,7 @@ def _inserted(*, seated: bool, one: bool = False) -> str:
         own, names = f"{own}, $15::integer{'' if one else '[]'}", f"{names}, seat"
     rows = f"(VALUES ({own}))" if one else f"unnest({own})"
     may = (_MAY_ONE if one else _MAY_ALL) if seated else ""
-    also, values = _begun(one, shared(14, "float8")) if seated else ("", first_entry("n.state"))
+    also, values = _begun(one, shared(14, "float8")) if seated else ("", _FIRST_ENTRY)
     return f"""
 WITH {may} new AS (
     INSERT INTO longshore.job (
@@ -181,7 +209,7 @@ WITH {may} new AS (
     FROM (
         SELECT d.*,
             CASE WHEN d.due_at > statement_timestamp()
-                THEN {CODES[S.DELAYED]} ELSE {_due(seated, one)} END AS state
+                THEN {DELAYED} ELSE {_due(seated, one)} END AS state
         FROM (
             SELECT i.*, CASE
                 WHEN i.delay_s IS NULL THEN i.run_at
@@ -202,13 +230,13 @@ numbered AS (
 def _due(seated: bool, one: bool) -> str:
     """SQL for the state of a job whose time has come."""
     if not seated:
-        return _READY
+        return str(READY)
     may = (
         "EXISTS (SELECT FROM may)"
         if one
         else "(SELECT seats FROM may)[d.seat] AND (SELECT queues FROM may)[d.shape]"
     )
-    return f"CASE WHEN {may} THEN {_RUNNING} ELSE {_READY} END"
+    return f"CASE WHEN {may} THEN {RUNNING} ELSE {READY} END"
 
 
 def _begun(one: bool, timeout_s: str) -> tuple[str, str]:
@@ -219,16 +247,16 @@ def _begun(one: bool, timeout_s: str) -> tuple[str, str]:
         else ("($16::uuid[])[n.seat]", "($17::bigint[])[n.seat]")
     )
     columns = ", history_length, token, worker, session, attempt, started_at, expires_at"
-    values = f"""CASE WHEN n.state = {_RUNNING} THEN
-            {first_entry(_READY)} || ',["{S.RUNNING}",' || {_AT} || ',"' || {worker} || '",""]'
-            ELSE {first_entry("n.state")} END,
-        CASE WHEN n.state = {_RUNNING} THEN 2 ELSE 1 END,
-        CASE WHEN n.state = {_RUNNING} THEN nextval('longshore.token') ELSE 0 END,
-        CASE WHEN n.state = {_RUNNING} THEN {worker} END,
-        CASE WHEN n.state = {_RUNNING} THEN {session} END,
-        CASE WHEN n.state = {_RUNNING} THEN 1 ELSE 0 END,
-        CASE WHEN n.state = {_RUNNING} THEN statement_timestamp() END,
-        CASE WHEN n.state = {_RUNNING}
+    values = f"""CASE WHEN n.state = {RUNNING} THEN
+            {_FIRST_ENTRIES[S.READY]} || '{head(S.RUNNING)}' || {_AT} || ',"' || {worker} || '",""]'
+            ELSE {_FIRST_ENTRY} END,
+        CASE WHEN n.state = {RUNNING} THEN 2 ELSE 1 END,
+        CASE WHEN n.state = {RUNNING} THEN nextval('longshore.token') ELSE 0 END,
+        CASE WHEN n.state = {RUNNING} THEN {worker} END,
+        CASE WHEN n.state = {RUNNING} THEN {session} END,
+        CASE WHEN n.state = {RUNNING} THEN 1 ELSE 0 END,
+        CASE WHEN n.state = {RUNNING} THEN statement_timestamp() END,
+        CASE WHEN n.state = {RUNNING}
             THEN statement_timestamp() + ({timeout_s} + $19) * interval '1 s' END"""
     return columns, values
 
@@ -278,12 +306,12 @@ CROSS JOIN LATERAL (
 ) AS l
 """
 
-HOLDERS: Final = """
+HOLDERS: Final = f"""
 SELECT i.kind, i.unique_key, l.id, l.number
 FROM unnest($1::text[], $2::text[]) AS i (kind, unique_key)
 CROSS JOIN LATERAL (
     SELECT id, number FROM longshore.job
-    WHERE kind = i.kind AND unique_key = i.unique_key AND state < 5 OFFSET 0
+    WHERE kind = i.kind AND unique_key = i.unique_key AND state < {ENDED} OFFSET 0
 ) AS l
 """
 
@@ -305,13 +333,13 @@ FROM (
 ) AS t
 CROSS JOIN LATERAL (
     (SELECT queue, kind, target FROM longshore.job
-        WHERE state = {CODES[S.READY]} AND lane = t.lane LIMIT 1)
+        WHERE state = {READY} AND lane = t.lane LIMIT 1)
     UNION ALL
     (SELECT queue, kind, target FROM longshore.job
-        WHERE state = {CODES[S.DELAYED]} AND lane = t.lane LIMIT 1)
+        WHERE state = {DELAYED} AND lane = t.lane LIMIT 1)
     UNION ALL
     (SELECT queue, kind, target FROM longshore.job
-        WHERE state IN ({_OWNED}) AND lane = t.lane LIMIT 1)
+        WHERE state IN ({OWNED}) AND lane = t.lane LIMIT 1)
     LIMIT 1
 ) AS j
 WHERE NOT EXISTS (SELECT FROM longshore.lane AS l WHERE l.hash = t.lane)
@@ -329,31 +357,11 @@ lanes that were forgotten at the very moment when a job of theirs came.
 
 FINISH: Final = f"""
 UPDATE longshore.job AS j
-SET state = n.state,
-    token = CASE WHEN ($10::boolean[])[n.shape] THEN nextval('longshore.token') ELSE j.token END,
-    result = n.result,
-    error = CASE
-        WHEN n.state = {CODES[S.CANCELLED]} THEN NULL
-        WHEN ($8::boolean[])[n.shape] THEN j.error
-        ELSE ($7::bytea[])[n.shape]
-    END,
-    failures = j.failures + ($11::integer[])[n.shape],
-    crashes = j.crashes + ($12::integer[])[n.shape],
-    run_at = CASE
-        WHEN n.state = {CODES[S.DELAYED]}
-            THEN statement_timestamp() + ($9::float8[])[n.shape] * interval '1 s'
-        ELSE j.run_at
-    END,
-    ended_at = CASE WHEN n.state >= 5 THEN statement_timestamp() END,
-    worker = CASE WHEN n.state >= 5 THEN j.worker END,
-    session = CASE WHEN n.state >= 5 THEN j.session END,
-    expires_at = NULL,
-    {_FINISHED}
+SET result = n.result,
+    {changed(6)}
 FROM (
-    SELECT i.*, l.tid, l.state AS was, CASE l.state
-        WHEN {CODES[S.RUNNING]} THEN ($5::smallint[])[i.shape]
-        ELSE ($6::smallint[])[i.shape]
-    END AS state
+    SELECT i.*, l.tid, l.state AS was,
+        CASE l.state WHEN {RUNNING} THEN i.shape ELSE i.shape + 1 END AS change
     FROM (
         SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bytea[], $4::integer[])
             WITH ORDINALITY AS i (job, token, result, shape, place)
@@ -361,15 +369,21 @@ FROM (
     ) AS i
     CROSS JOIN LATERAL (
         SELECT ctid AS tid, state FROM longshore.job
-        WHERE id = i.job AND token = i.token AND state BETWEEN 3 AND 4
-            AND worker = coalesce(($15::uuid[])[i.shape], worker) OFFSET 0
+        WHERE id = i.job AND token = i.token
+            AND CASE WHEN state IN ({OWNED})
+                THEN worker = coalesce(($5::uuid[])[i.shape], worker) END
+        OFFSET 0
     ) AS l
     OFFSET 0
 ) AS n
 WHERE j.ctid = n.tid AND j.token = n.token AND j.state = n.was
 RETURNING n.place, n.was, j.state, j.lane, ~j.priority AS urgency, j.rank, j.number
 """
-"""Rows are locked in the order of their ids; of two ends of one attempt the first given counts."""
+"""Rows are locked in the order of their ids; of two ends of one attempt the first given counts.
+
+An end names its shape: the place of the change for a running job, after which comes the one for a
+job that is being cancelled.
+"""
 
 JUDGED: Final = """
 SELECT i.id, l.state, l.token, l.worker
@@ -412,7 +426,7 @@ front AS (
         SELECT j.ctid AS tid, ~j.priority AS urgency, j.rank, j.number,
             octet_length(j.args) AS size
         FROM longshore.job AS j
-        WHERE j.state = 2
+        WHERE j.state = {READY}
             AND j.lane = i.lane
             AND (~j.priority, j.rank, j.number) > (i.urgency, i.rank, i.number)
             AND ~j.priority <= i.last_urgency
@@ -423,7 +437,8 @@ front AS (
         SELECT q.paused FROM longshore.queue AS q
         WHERE q.name = coalesce(
             (SELECT k.queue FROM longshore.lane AS k WHERE k.hash = i.lane),
-            (SELECT k.queue FROM longshore.job AS k WHERE k.state = 2 AND k.lane = i.lane LIMIT 1)
+            (SELECT k.queue FROM longshore.job AS k
+                WHERE k.state = {READY} AND k.lane = i.lane LIMIT 1)
         )
     ) IS NOT TRUE
     ORDER BY l.urgency, l.rank, l.number
@@ -440,14 +455,14 @@ locked AS (
     FROM best AS b
     CROSS JOIN LATERAL (
         SELECT j.ctid AS tid FROM longshore.job AS j
-        WHERE j.ctid = b.tid AND j.state = 2
+        WHERE j.ctid = b.tid AND j.state = {READY}
         FOR UPDATE SKIP LOCKED
     ) AS l
     WHERE b.before < $11
 ),
 taken AS (
     UPDATE longshore.job AS j
-    SET state = {CODES[S.RUNNING]},
+    SET state = {RUNNING},
         token = nextval('longshore.token'),
         worker = ($1::uuid[])[(SELECT places FROM seat)[l.turn]],
         session = ($2::bigint[])[(SELECT places FROM seat)[l.turn]],

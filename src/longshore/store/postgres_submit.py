@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Final, cast
+from typing import cast
 from uuid import UUID
 
 import asyncpg
 from msgspec import Struct
 
 from longshore.errors import StoreUnavailable
-from longshore.model.job import Claimed, JobState, Refused, Submission, Submitted
+from longshore.model.job import Claimed, Refused, Submission, Submitted
 from longshore.model.worker import Seat
 from longshore.store.postgres_columns import Answer, Item, columns, lane_columns, lane_of_item, runs
 from longshore.store.postgres_lines import TURNS, Transaction, is_data_error, is_held
-from longshore.store.postgres_sql import ADD_LANES, CODES, HOLDERS, KNOWN, SUBMIT, SUBMIT_SEATED
+from longshore.store.postgres_sql import ADD_LANES, HOLDERS, KNOWN, SUBMIT, SUBMIT_SEATED
+from longshore.store.postgres_states import READY, RUNNING
 from longshore.store.rows import (
     body_or_why,
     in_conflict,
@@ -23,8 +24,6 @@ from longshore.store.rows import (
     not_accepted,
     utc_now,
 )
-
-_RUNNING: Final = CODES[JobState.RUNNING]
 
 
 class Seating(Struct, frozen=True):
@@ -50,7 +49,7 @@ class Seating(Struct, frozen=True):
         jobs = {job.id.int: job for job, _ in items} if len(rows) < len(items) else None
         began = []
         for place, (id, number, state, _, token) in enumerate(rows):
-            if state == _RUNNING:
+            if state == RUNNING:
                 job = items[place][0] if jobs is None else jobs[id.int]
                 began.append(self._attempt(job, number, token))
         return began
@@ -65,16 +64,19 @@ class Intake:
     """The submissions of one transaction; `lanes` are those known to be stored already."""
 
     def __init__(self, tx: Transaction, lanes: set[int], seating: Seating | None = None) -> None:
-        self.freed: Counter[int] = Counter()
+        self.ready: Counter[int] = Counter()
+        self.ready_sent: Counter[int] = Counter()
         self.new_lanes: set[int] = set()
-        self.seated: list[Claimed] = []
+        self.started: list[Claimed] = []
         self._tx = tx
         self._lanes = lanes
         self._seating = seating
         self._refused: dict[UUID, Refused] = {}
+        self._sent: set[int] = set()
 
-    def leave_unseated(self, jobs: Sequence[Submission]) -> None:
-        """What jobs sent comes before what was submitted, also under the same ids."""
+    def note_sent(self, jobs: Sequence[Submission]) -> None:
+        """What jobs sent has no seats, and comes before what was submitted, also under one id."""
+        self._sent.update(job.id.int for job in jobs)
         if self._seating is not None:
             self._seating.seats.update((job.id.int, None) for job in jobs)
 
@@ -174,7 +176,7 @@ class Intake:
         else:
             seats = self._seating.columns(items)
             rows = await self._tx.fetch(SUBMIT_SEATED, *columns(items), *seats)
-            self.seated += self._seating.began(items, rows)
+            self.started += self._seating.began(items, rows)
         counts = Counter((row["lane"], row["state"]) for row in rows)
         unknown = {lane for lane, _ in counts} - self._lanes - self.new_lanes
         if unknown:
@@ -182,8 +184,11 @@ class Intake:
             await self._tx.fetch(ADD_LANES, *lane_columns(list(lanes.values())))
         for (lane, state), count in counts.items():
             self._tx.count(lane, None, state, count)
-            if state == CODES[JobState.READY]:
-                self.freed[lane] += count
+            if state == READY:
+                self.ready[lane] += count
+        if self._sent:
+            ready = (row for row in rows if row["state"] == READY)
+            self.ready_sent.update(row["lane"] for row in ready if row["id"].int in self._sent)
         self.new_lanes |= unknown
         return rows
 

@@ -290,10 +290,6 @@ class SqliteStore:
         """The outcomes of those of these jobs that have one."""
         return await self._read(lambda connection, _: reads.ended(connection, ids))
 
-    async def resolve(self, refs: Sequence[UUID | int]) -> dict[UUID | int, UUID]:
-        """The ids of those of these jobs that exist."""
-        return await self._read(lambda connection, _: reads.resolve(connection, refs))
-
     async def lanes(self, most: int | None = None, served: Collection[int] = ()) -> list[Lane]:
         """Every lane that held a job and was not forgotten."""
         return await self._read(lambda connection, _: reads.lanes(connection))

@@ -7,20 +7,13 @@ from math import isnan
 from typing import Final
 from uuid import UUID
 
+from longshore.core import effects
 from longshore.core.leases import ANOTHERS, is_anothers
-from longshore.core.lifecycle import TERMINAL, Event, move
 from longshore.errors import InvalidInput
-from longshore.model.job import (
-    CancelVerdict,
-    JobError,
-    JobState,
-    LogEntry,
-    Reason,
-    RetryVerdict,
-)
+from longshore.model.job import CancelVerdict, JobState, LogEntry, RetryVerdict
 from longshore.model.worker import Attended, Gone, Late, WorkerInfo
 from longshore.ports import Harvested, Promoted
-from longshore.store.rows import clean, history_entry, pack_error, pack_info, unpack_info
+from longshore.store.rows import clean, pack_info, unpack_info
 from longshore.store.sqlite_reads import claimed_by, next_due_s
 from longshore.store.sqlite_sql import (
     BEAT,
@@ -28,7 +21,6 @@ from longshore.store.sqlite_sql import (
     HELD_BY_WORKER,
     LOG,
     ORPHANED,
-    REOPEN,
     Held,
     Row,
 )
@@ -185,22 +177,11 @@ def _free(
     lost: bool,
 ) -> Harvested:
     for row in rows:
-        _lose(tx, row, why, None if row.token in undelivered else crash_limit)
+        limit = None if row.token in undelivered else crash_limit
+        tx.apply(row, effects.of_loss(row.crashes, limit, clean(why))[row.state])
     requeued = [row for row in rows if row.state is JobState.READY]
     lanes = frozenset(row.lane for row in requeued)
     return Harvested(lost, len(requeued), len(rows) - len(requeued), lanes)
-
-
-def _lose(tx: Transaction, row: Held, why: str, crash_limit: int | None) -> None:
-    """Takes a job from an owner that is gone."""
-    if crash_limit is not None and row.state is JobState.RUNNING:
-        row.crashes += 1
-        if row.crashes >= crash_limit:
-            message = f"crashed {row.crashes} times and was given up; last: {clean(why)}"
-            error = pack_error(JobError(Reason.POISONOUS, message))
-            tx.happen(row, Event.POISONED, info=why, error=error)
-            return
-    tx.happen(row, Event.LOST, info=why)
 
 
 # clocks
@@ -210,7 +191,7 @@ def promote(tx: Transaction, most: int) -> Promoted:
     """Makes delayed jobs ready whose time has come."""
     due = tx.held_where(HELD_AND_DUE, (tx.now, most))
     for row in due:
-        tx.happen(row, Event.CAME_DUE)
+        tx.apply(row, effects.DUE[row.state])
     tx.flush()
     lanes = frozenset(row.lane for row in due)
     return Promoted(len(due), lanes, next_due_s(tx.connection, tx.now))
@@ -229,16 +210,10 @@ def cancel(
 def _cancel(tx: Transaction, row: Held | None, by: str) -> tuple[UUID | None, CancelVerdict]:
     if row is None:
         return None, CancelVerdict.NOT_FOUND
-    if row.state in TERMINAL:
-        return row.uuid, CancelVerdict.ALREADY_ENDED
-    if row.state is JobState.CANCELLING:
-        return row.uuid, CancelVerdict.CANCELLING
-    if row.state is JobState.RUNNING:
-        tx.happen(row, Event.CANCEL_ASKED, by=by)
-        return row.uuid, CancelVerdict.CANCELLING
-    row.token = tx.next_token()
-    tx.happen(row, Event.CANCEL_ASKED, by=by)
-    return row.uuid, CancelVerdict.CANCELLED
+    verdict = effects.cancel_verdict(row.state)
+    if row.state in effects.CANCEL:
+        tx.apply(row, effects.CANCEL[row.state], by=by)
+    return row.uuid, verdict
 
 
 def retry(
@@ -251,15 +226,12 @@ def retry(
 def _retry(tx: Transaction, row: Held | None, by: str) -> tuple[UUID | None, RetryVerdict]:
     if row is None:
         return None, RetryVerdict.NOT_FOUND
-    if row.state is JobState.SUCCEEDED:
-        return row.uuid, RetryVerdict.SUCCEEDED
-    state = move(row.state, Event.REOPENED)
-    if state is None:
-        return row.uuid, RetryVerdict.NOT_ENDED
-    if _key_is_taken(tx, row):
-        return row.uuid, RetryVerdict.UNIQUE_KEY_TAKEN
-    _reopen(tx, row, state, by)
-    return row.uuid, RetryVerdict.RETRIED
+    verdict = effects.retry_verdict(row.state, key_is_taken=_key_is_taken(tx, row))
+    if verdict is RetryVerdict.RETRIED:
+        tx.apply(row, effects.of_retry(row.round, by)[row.state], by=by)
+        # Of two jobs of one unique key only the first may come back.
+        tx.flush()
+    return row.uuid, verdict
 
 
 def _key_is_taken(tx: Transaction, row: Held) -> bool:
@@ -271,15 +243,6 @@ def _key_is_taken(tx: Transaction, row: Held) -> bool:
         (row.number,),
     )
     return holder.fetchone() is not None
-
-
-def _reopen(tx: Transaction, row: Held, state: JobState, by: str) -> None:
-    query = "SELECT round FROM job WHERE number = ?"
-    [ended_round] = tx.connection.execute(query, (row.number,)).fetchone()
-    entry = history_entry(state, tx.now, by, f"round {ended_round + 1}, retried by {by}")
-    tx.count(row.lane, row.state, state)
-    row.state, row.token = state, tx.next_token()
-    tx.connection.execute(REOPEN, (row.number, row.token, entry))
 
 
 def log(tx: Transaction, entries: Sequence[LogEntry]) -> None:

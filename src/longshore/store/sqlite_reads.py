@@ -317,23 +317,6 @@ _OUTCOMES: Final = Bulk(
 )
 
 
-def resolve(connection: sqlite3.Connection, refs: Sequence[UUID | int]) -> dict[UUID | int, UUID]:
-    """The ids of those of these jobs that exist."""
-    found: dict[UUID | int, UUID] = {}
-    for text, values in _NAMES.pieces([(_key(ref),) for ref in refs]):
-        for key, number in connection.execute(text, values):
-            found[number] = found[UUID(bytes=key)] = UUID(bytes=key)
-    return {ref: found[ref] for ref in refs if ref in found}
-
-
-# Ids are bytes and numbers are not, so a key is only ever found as what it is.
-_NAMES: Final = Bulk(
-    """SELECT job.id, number FROM {rows} AS v
-    CROSS JOIN job ON job.id = v.column1 OR job.number = v.column1""",
-    1,
-)
-
-
 # lanes, queues, workers, dispatchers
 
 

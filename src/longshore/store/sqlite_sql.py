@@ -89,6 +89,7 @@ class Held(Struct, array_like=True):
     worker: str
     failures: int
     crashes: int
+    round: int
 
     @property
     def uuid(self) -> UUID:
@@ -146,7 +147,7 @@ def _appended(entry: str) -> str:
 
 
 _HELD: Final = """json_array({place}, job.number, hex(job.id), job.lane, job.state,
-    job.token, hex(job.worker), job.failures, job.crashes)"""
+    job.token, hex(job.worker), job.failures, job.crashes, job.round)"""
 
 HELD_BY_ID: Final = Lookup(
     f"""SELECT json_group_array({_HELD.format(place="v.column1")})
@@ -176,18 +177,17 @@ ORPHANED: Final = """
 NEXT_DUE: Final = """
     SELECT run_at FROM job INDEXED BY job_due WHERE state = 'delayed' ORDER BY run_at LIMIT 1"""
 
-# The columns are those of `sqlite_transaction.Change`. A run_at of NULL keeps what is there.
+# The columns are those of `sqlite_transaction.Changed`. A run_at of NULL keeps what is there.
 CHANGE: Final = Bulk(
     f"""UPDATE job SET
         state = v.column2,
         token = v.column3,
-        worker = CASE WHEN v.column2 IN ('ready', 'delayed') THEN NULL ELSE worker END,
-        session = CASE WHEN v.column2 IN ('ready', 'delayed') THEN NULL ELSE session END,
+        worker = CASE WHEN v.column8 THEN worker END,
+        session = CASE WHEN v.column8 THEN session END,
         failures = v.column4,
         crashes = v.column5,
         run_at = coalesce(v.column6, run_at),
         ended_at = v.column7,
-        cancel_asked_at = v.column8,
         expires_at = NULL,
         result = v.column9,
         error = CASE WHEN v.column10 THEN error ELSE v.column11 END,
@@ -203,7 +203,7 @@ RUNNING: Final = Lookup(
     3,
     tuple[int, int, int],
 )
-# For jobs that run: the same as `CHANGE` to this state, told in fewer columns.
+# What a success does to a job that runs, as `CHANGE` would, told in fewer columns.
 SUCCEED: Final = Bulk(
     f"""UPDATE job SET
         state = 'succeeded',
@@ -215,12 +215,8 @@ SUCCEED: Final = Bulk(
     FROM {{rows}} AS v WHERE job.number = v.column1""",
     3,
 )
-REOPEN: Final = f"""
-    UPDATE job SET
-        state = 'ready', token = ?2, round = round + 1, failures = 0, crashes = 0,
-        worker = NULL, session = NULL, started_at = NULL, ended_at = NULL,
-        result = NULL, error = NULL, history = {_appended("?3")}
-    WHERE number = ?1"""
+# What a new round changes beyond what `CHANGE` does.
+NEW_ROUND: Final = "UPDATE job SET round = round + 1, started_at = NULL WHERE number = ?"
 NOTE: Final = """
     UPDATE job SET history = json_set(history, '$[#-1][3]', ?2) WHERE number = ?1"""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
 from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Final
@@ -47,7 +48,7 @@ _ALIKE: Final = 16
 _Shared = tuple[int, JobState, *Row]
 """The lane and the state of some new jobs, and what else they have in common."""
 
-Accepted = tuple[list[Submitted | Refused], set[int], list[Claimed]]
+Accepted = tuple[list[Submitted | Refused], Counter[int], list[Claimed]]
 
 
 def accept(
@@ -58,8 +59,8 @@ def accept(
 ) -> Accepted:
     """Takes in what is new, and seats those at once that have a seat.
 
-    Answers item by item, the lanes in which jobs became ready, and the attempts that began. Ids are
-    mostly new: they are looked up only if some turn out not to be.
+    Answers item by item, in which lanes how many jobs became ready, and the attempts that began.
+    Ids are mostly new: they are looked up only if some turn out not to be.
     """
     before = tx.last_number
     bodies = [body_or_why(job, tx.now) for job in jobs]
@@ -221,18 +222,18 @@ class _Intake:
 
     def settle(self) -> Accepted:
         """Counts what was written, and tells it."""
-        freed: set[int] = set()
+        ready: Counter[int] = Counter()
         for (lane, state, *_), rows in self._rows.items():
             count = sum(row[0] not in self._refused for row in rows)
             if count:
                 self._tx.add_lane(self._lanes[lane])
                 self._tx.count(lane, None, state, count)
                 if state is JobState.READY:
-                    freed.add(lane)
+                    ready[lane] += count
         if self._refused:
             self._answers = [self._or_refused(answer) for answer in self._answers]
             self._seated = [one for one in self._seated if one.number not in self._refused]
-        return self._answers, freed, self._seated
+        return self._answers, ready, self._seated
 
     def _or_refused(self, answer: Submitted | Refused) -> Submitted | Refused:
         if isinstance(answer, Submitted) and answer.number in self._refused:

@@ -14,16 +14,17 @@ from uuid import UUID
 
 import msgspec
 
-from longshore.core.lifecycle import MOVES, REVOKES, TERMINAL, Event
+from longshore.core.effects import Change
 from longshore.model.job import JobState
 from longshore.model.worker import Lane
-from longshore.store.rows import history_entry
+from longshore.store.rows import history_entry, later, pack_error
 from longshore.store.sqlite_sql import (
     ADD_LANES,
     CHANGE,
     HELD_BY_ID,
     HELD_BY_NUMBER,
     LARGEST_INT,
+    NEW_ROUND,
     TALLY,
     UNDO_INSERT,
     Held,
@@ -33,8 +34,8 @@ from longshore.store.sqlite_sql import (
 _held = msgspec.json.Decoder(list[Held])
 
 
-class Change(NamedTuple):
-    """A job's next state, as `CHANGE` takes it."""
+class Changed(NamedTuple):
+    """A change of a job, as `CHANGE` takes it."""
 
     number: int
     state: JobState
@@ -43,7 +44,7 @@ class Change(NamedTuple):
     crashes: int
     run_at: int | None
     ended_at: int | None
-    cancel_asked_at: int | None
+    keeps_owner: bool
     result: bytes | None
     keep_error: bool
     error: bytes | None
@@ -67,7 +68,7 @@ class Transaction:
         self._number: int = self._sequences[0]
         self._token: int = self._sequences[1]
         self._tally: defaultdict[tuple[int, str], int] = defaultdict(int)
-        self._changes: list[Change] = []
+        self._changes: list[Changed] = []
         self._owners: dict[int, tuple[bytes, str]] = {}
 
     @property
@@ -133,48 +134,34 @@ class Transaction:
         found = _held.decode(self.connection.execute(query, values).fetchone()[0])
         return sorted(found, key=lambda row: row.number)
 
-    def happen(
-        self, row: Held, event: Event, *, by: str = "", info: str = "", error: bytes | None = None
+    def apply(
+        self, row: Held, change: Change, *, by: str = "", result: bytes | None = None
     ) -> None:
-        """An event that the table of moves allows has its effect on a job."""
-        state = MOVES[row.state][event]
-        if event in REVOKES:
-            row.token = self.next_token()
-        aborted = row.state is JobState.CANCELLING and state is JobState.CANCELLED
-        self.change(
-            row, state, by=by, info=info, error=error, keep_error=error is None and not aborted
-        )
-
-    def change(
-        self,
-        row: Held,
-        state: JobState,
-        *,
-        by: str = "",
-        info: str = "",
-        run_at: int | None = None,
-        result: bytes | None = None,
-        error: bytes | None = None,
-        keep_error: bool = False,
-    ) -> None:
-        """The job will be in this state when `flush` is next called; `row` says so at once."""
-        now = self.now
+        """The change is made when `flush` is next called; `row` says so at once."""
+        now, state, delay_s = self.now, change.state, change.delay_s
         self.count(row.lane, row.state, state)
         row.state = state
+        if change.new_token:
+            row.token = self.next_token()
+        if change.new_round:
+            row.failures = row.crashes = 0
+            self.connection.execute(NEW_ROUND, (row.number,))
+        row.failures += change.failures
+        row.crashes += change.crashes
         self._changes.append(
-            Change(
+            Changed(
                 row.number,
                 state,
                 row.token,
                 row.failures,
                 row.crashes,
-                run_at,
-                now if state in TERMINAL else None,
-                now if state is JobState.CANCELLING else None,
+                None if delay_s is None else later(now, delay_s),
+                now if change.ends else None,
+                change.keeps_owner,
                 result,
-                keep_error,
-                error,
-                history_entry(state, now, by, info),
+                change.keeps_error,
+                pack_error(change.error),
+                history_entry(state, now, by, change.info),
             )
         )
 

@@ -17,11 +17,12 @@ from typing import ClassVar
 from uuid import UUID
 
 import asyncpg
+from msgspec import structs
 
 from longshore.model.job import JobState
 from longshore.ports import Store
 from longshore.store.postgres import PostgresStore
-from longshore.store.postgres_sql import CODES
+from longshore.store.postgres_states import CODES
 from longshore.store.sqlite import SqliteStore
 from longshore.testing.memory import MemoryStore
 
@@ -84,10 +85,12 @@ class MemoryBackend(Backend):
         self._ahead += timedelta(seconds=seconds)
 
     async def half_harvest(self, worker: UUID) -> None:
-        self._store._workers[worker].alive = False
+        row = self._store._workers[worker]
+        self._store._workers[worker] = structs.replace(row, alive=False)
 
     async def force(self, job: UUID, state: JobState) -> None:
-        self._store._jobs[job].enter(state, self._utc())
+        row = self._store._jobs[job]
+        row.job = structs.replace(row.job, state=state)
 
     async def logged(self) -> int:
         return len(self._store._logs)
@@ -133,7 +136,7 @@ class SqliteBackend(SqlBackend):
     async def pass_time(self, seconds: float) -> None:
         await self.execute(
             "UPDATE job SET run_at = run_at - ?1, expires_at = expires_at - ?1,"
-            " cancel_asked_at = cancel_asked_at - ?1, created_at = created_at - ?1,"
+            " created_at = created_at - ?1,"
             " ended_at = ended_at - ?1",
             round(seconds * 1_000_000),
         )
@@ -182,7 +185,6 @@ class PostgresBackend(SqlBackend):
         await self.execute(
             "UPDATE longshore.job SET run_at = run_at - $1::interval,"
             " expires_at = expires_at - $1::interval,"
-            " cancel_asked_at = cancel_asked_at - $1::interval,"
             " created_at = created_at - $1::interval, ended_at = ended_at - $1::interval",
             timedelta(seconds=seconds),
         )

@@ -3,7 +3,7 @@
 A `Scene` is a store seen by one dispatcher, so that a test reads as a story:
 
     attempt = await scene.running(kind="fetch")
-    await scene.finish(done(attempt, Outcome.SUCCEEDED))
+    await scene.finish(done(attempt, Failed))
 """
 
 from __future__ import annotations
@@ -12,19 +12,31 @@ import os
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from itertools import count
+from typing import Final, get_args
 from uuid import UUID
 
+from msgspec import structs
+
 from longshore.core.lanes import lane_of
+from longshore.model.ends import (
+    Cancelled,
+    Crashed,
+    End,
+    Failed,
+    OutboxItem,
+    Released,
+    Retried,
+    Snoozed,
+    Succeeded,
+)
 from longshore.model.ids import make_id
 from longshore.model.job import (
     Claimed,
-    Finish,
     Finished,
     Job,
     JobError,
     JobState,
     Options,
-    Outcome,
     Reason,
     Refused,
     Submission,
@@ -102,38 +114,38 @@ def want(seats: Sequence[Seat], *lanes: int) -> Want:
     return Want(lanes or (lane(),), tuple(seats))
 
 
+ENDS: Final[tuple[type[End], ...]] = get_args(End)
+"""Every way in which an attempt can end."""
+
+
 def done(
     attempt: Claimed,
-    outcome: Outcome = Outcome.SUCCEEDED,
+    how: type[End] = Succeeded,
     *,
     result: bytes | None = None,
-    error: JobError | None = None,
+    error: JobError = RAISED,
     delay_s: float = 0.0,
-    crash: bool = False,
-    revoke: bool = False,
+    forced: bool = False,
+    crash_limit: int = 3,
     by: str | None = None,
     info: str = "",
-    outbox: Sequence[Submission] = (),
-) -> Finish:
+    outbox: Sequence[OutboxItem] = (),
+) -> End:
     """The end of an attempt, told by its worker unless `by` says who tells it.
 
-    One that failed has an error even if none is given.
+    Of the rest each end takes what it has a use for.
     """
-    if error is None and outcome in (Outcome.FAILED, Outcome.RETRIED):
-        error = RAISED
-    return Finish(
-        job=attempt.id,
-        token=attempt.token,
-        outcome=outcome,
-        result=result,
-        error=error,
-        delay_s=delay_s,
-        crash=crash,
-        revoke=revoke,
-        by=str(attempt.worker) if by is None else by,
-        info=info,
-        outbox=tuple(outbox),
-    )
+    which = attempt.id, attempt.token
+    ends: dict[type[End], End] = {
+        Succeeded: Succeeded(*which, result, tuple(outbox)),
+        Failed: Failed(*which, error, forced),
+        Retried: Retried(*which, error, delay_s, forced),
+        Snoozed: Snoozed(*which, delay_s),
+        Released: Released(*which),
+        Cancelled: Cancelled(*which, forced),
+        Crashed: Crashed(*which, error, attempt.crashes, crash_limit),
+    }
+    return structs.replace(ends[how], by=str(attempt.worker) if by is None else by, info=info)
 
 
 class Scene:
@@ -145,7 +157,7 @@ class Scene:
 
     async def pump(
         self,
-        finishes: Sequence[Finish] = (),
+        finishes: Sequence[End] = (),
         submits: Sequence[Submission] = (),
         wants: Sequence[Want] = (),
         seats: Sequence[Seat | None] = (),
@@ -193,14 +205,14 @@ class Scene:
         await self.store.cancel([attempt.id])
         return attempt
 
-    async def finish(self, *finishes: Finish) -> list[Finished]:
+    async def finish(self, *finishes: End) -> list[Finished]:
         """Records all of them as one batch."""
         return (await self.pump(finishes=finishes)).finished
 
-    async def ended(self, outcome: Outcome, job: Submission | None = None) -> Claimed:
+    async def ended(self, how: type[End], job: Submission | None = None) -> Claimed:
         """The attempt of a new job that ended so."""
         attempt = await self.running(job)
-        await self.finish(done(attempt, outcome))
+        await self.finish(done(attempt, how))
         return attempt
 
     async def job(self, ref: UUID | int) -> Job:

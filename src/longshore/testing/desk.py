@@ -25,12 +25,12 @@ from longshore.dispatcher.ends import Decisions
 from longshore.dispatcher.pruner import usual
 from longshore.dispatcher.settings import DispatcherSettings
 from longshore.errors import LongshoreError, NotFinished, NotFound, UnknownKind, WrongState
+from longshore.model.ends import End
 from longshore.model.job import (
     ANY_TARGET,
     CancelVerdict,
     Claimed,
     Ended,
-    Finish,
     Job,
     JobState,
     LogEntry,
@@ -231,20 +231,20 @@ class Desk:
 
     def next_retry_at(self, queue: str | None) -> datetime | None:
         """When the next job that was begun already, and failed or snoozed, is tried again."""
-        rows = self.store._jobs.values()
+        jobs = [row.job for row in self.store._jobs.values()]
         return min(
             (
-                row.run_at
-                for row in rows
-                if row.state is JobState.DELAYED and row.attempt and row.run_at is not None
-                if queue in (None, row.submission.queue)
+                job.run_at
+                for job in jobs
+                if job.state is JobState.DELAYED and job.attempt and job.run_at is not None
+                if queue in (None, job.queue)
             ),
             default=None,
         )
 
     def _pump(
         self,
-        finishes: Sequence[Finish] = (),
+        finishes: Sequence[End] = (),
         submits: Sequence[Submission] = (),
         wants: Sequence[Want] = (),
     ) -> Pumped:

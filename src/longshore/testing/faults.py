@@ -236,9 +236,6 @@ class FaultyStore:
     async def ended(self, ids: Sequence[UUID]) -> list[Ended]:
         return await self._call("ended", lambda: self.store.ended(ids))
 
-    async def resolve(self, refs: Sequence[UUID | int]) -> dict[UUID | int, UUID]:
-        return await self._call("resolve", lambda: self.store.resolve(refs))
-
     async def lanes(self, most: int | None = None, served: Collection[int] = ()) -> list[Lane]:
         return await self._call("lanes", lambda: self.store.lanes(most, served))
 

@@ -3,20 +3,15 @@
 from pathlib import Path
 from uuid import UUID
 
-import pytest
-
 from longshore.core.lifecycle import (
     MOVES,
-    OWNED,
     REACHED,
     TERMINAL,
     Event,
-    after_finish,
     diagram,
-    judge,
     move,
 )
-from longshore.model.job import Finish, JobState, Outcome, Verdict
+from longshore.model.job import JobState
 
 JOB = UUID(int=1)
 OWNER = UUID(int=2)
@@ -55,12 +50,6 @@ def test_a_success_is_never_undone() -> None:
     assert MOVES[JobState.SUCCEEDED] == {}
 
 
-def test_while_cancelling_success_counts_and_anything_else_is_cancelled() -> None:
-    outcomes = {outcome: after_finish(JobState.CANCELLING, outcome) for outcome in Outcome}
-    assert outcomes.pop(Outcome.SUCCEEDED) is JobState.SUCCEEDED
-    assert set(outcomes.values()) == {JobState.CANCELLED}
-
-
 def test_a_lost_worker_frees_running_jobs_and_ends_cancelling_ones() -> None:
     assert move(JobState.RUNNING, Event.LOST) is JobState.READY
     assert move(JobState.CANCELLING, Event.LOST) is JobState.CANCELLED
@@ -69,26 +58,6 @@ def test_a_lost_worker_frees_running_jobs_and_ends_cancelling_ones() -> None:
 def test_a_late_event_changes_nothing() -> None:
     assert move(JobState.SUCCEEDED, Event.LOST) is None
     assert move(JobState.READY, Event.SUCCEEDED) is None
-
-
-@pytest.mark.parametrize("state", sorted(JobState))
-def test_only_the_owners_token_counts_and_only_once(state: JobState) -> None:
-    """G2 and G3, as the stores must do it."""
-    mine = Finish(JOB, 7, Outcome.SUCCEEDED)
-    stale = Finish(JOB, 6, Outcome.SUCCEEDED)
-    assert judge(state, 7, OWNER, stale) is Verdict.STALE
-    expected = Verdict.RECORDED if state in OWNED else Verdict.ALREADY_RECORDED
-    assert judge(state, 7, OWNER, mine) is expected
-
-
-@pytest.mark.parametrize("state", sorted(JobState))
-def test_a_workers_word_counts_only_for_its_own_jobs(state: JobState) -> None:
-    """A token can be guessed."""
-    own = Finish(JOB, 7, Outcome.SUCCEEDED, worker=OWNER)
-    anothers = Finish(JOB, 7, Outcome.SUCCEEDED, worker=UUID(int=9))
-    ended = Verdict.ALREADY_RECORDED
-    assert judge(state, 7, OWNER, own) is (Verdict.RECORDED if state in OWNED else ended)
-    assert judge(state, 7, OWNER, anothers) is (Verdict.STALE if state in OWNED else ended)
 
 
 def test_the_diagram_in_the_docs_is_the_table() -> None:

@@ -225,7 +225,7 @@ def answer(
     made = wants(scheduler)
     lanes = {FETCH.hash} if contested else set()
     counts = {FETCH.hash: taken} if taken else {}
-    return scheduler.answered(made, counts, lanes, waiting, (), any_ready=False)
+    return scheduler.answered(made, counts, lanes, waiting, {}, any_ready=False)
 
 
 def test_after_a_claim_the_next_one_is_planned_at_once() -> None:

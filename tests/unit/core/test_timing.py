@@ -17,7 +17,8 @@ from longshore.core.timing import (
     settle_snooze,
     summary,
 )
-from longshore.model.job import Claimed, JobError, Options, Outcome, Reason, RetryPolicy
+from longshore.model.ends import Crashed, Failed, Retried, Snoozed
+from longshore.model.job import Claimed, JobError, Options, Reason, RetryPolicy
 
 JOB, WORKER = UUID(int=1), UUID(int=2)
 RAISED = JobError(Reason.RAISED, "no route to host", "ConnectionError")
@@ -41,12 +42,14 @@ def test_jitter_stays_within_its_share(failures: int, luck: float, jitter: float
 
 def test_a_failure_is_retried_while_attempts_are_left() -> None:
     finish = settle_failure(attempt(failures=0), RAISED, 0.5)
-    assert (finish.outcome, finish.delay_s, finish.error) == (Outcome.RETRIED, 1.0, RAISED)
-    assert settle_failure(attempt(failures=1), RAISED, 0.5).delay_s == 2.0
+    assert finish == Retried(JOB, 9, RAISED, 1.0, info=summary(RAISED))
+    again = settle_failure(attempt(failures=1), RAISED, 0.5)
+    assert again == Retried(JOB, 9, RAISED, 2.0, info=summary(RAISED))
 
 
 def test_the_last_attempts_failure_fails_the_job() -> None:
-    assert settle_failure(attempt(failures=2), RAISED, 0.5).outcome is Outcome.FAILED
+    finish = settle_failure(attempt(failures=2), RAISED, 0.5)
+    assert finish == Failed(JOB, 9, RAISED, info=summary(RAISED))
 
 
 @pytest.mark.parametrize(
@@ -61,7 +64,7 @@ def test_a_retry_that_was_asked_for_in_vain_says_so(attempts: int, had: str) -> 
     later = JobError(Reason.RAISED, "later", "longshore.Retry", "Traceback …")
     finish = settle_refused_retry(attempt(attempts=attempts, failures=attempts - 1), later)
     said = f"later (it asked for a retry, but {had}; give it more with @app.job(retries=…))"
-    assert finish.outcome is Outcome.FAILED
+    assert isinstance(finish, Failed)
     assert finish.error == structs.replace(later, message=said)
     assert finish.info == f"longshore.Retry: {said}"
 
@@ -71,14 +74,14 @@ def test_a_retry_that_was_asked_for_in_vain_says_so(attempts: int, had: str) -> 
     [Reason.INVALID_ARGUMENTS, Reason.INVALID_RESULT, Reason.POISONOUS, Reason.UNKNOWN_KIND],
 )
 def test_what_no_retry_can_mend_is_not_retried(reason: Reason) -> None:
-    finish = settle_failure(attempt(), JobError(reason, "it will not do"), 0.5)
-    assert (finish.outcome, finish.delay_s) == (Outcome.FAILED, 0.0)
+    assert isinstance(settle_failure(attempt(), JobError(reason, "it will not do"), 0.5), Failed)
 
 
 @pytest.mark.parametrize("reason", [Reason.RAISED, Reason.TIMED_OUT])
 def test_what_a_retry_may_mend_is_retried(reason: Reason) -> None:
     finish = settle_failure(attempt(), JobError(reason, "it did not do"), 0.5)
-    assert (finish.outcome, finish.delay_s) == (Outcome.RETRIED, 1.0)
+    assert isinstance(finish, Retried)
+    assert finish.delay_s == 1.0
 
 
 @pytest.mark.parametrize(
@@ -105,13 +108,13 @@ def test_a_retry_that_was_asked_for_is_no_later_than_a_snooze(
     asked_s: float, delay_s: float
 ) -> None:
     finish = settle_failure(attempt(), RAISED, 0.5, after_s=asked_s)
-    assert (finish.outcome, finish.delay_s) == (Outcome.RETRIED, delay_s)
+    assert isinstance(finish, Retried)
+    assert finish.delay_s == delay_s
 
 
 def test_a_snooze_costs_nothing_and_says_for_how_long() -> None:
     finish = settle_snooze(attempt(attempts=1, failures=2), 90.0, "not yet\nsecond line")
-    assert (finish.outcome, finish.delay_s, finish.error) == (Outcome.SNOOZED, 90.0, None)
-    assert finish.info == "snoozed for 1 min 30 s: not yet"
+    assert finish == Snoozed(JOB, 9, 90.0, info="snoozed for 1 min 30 s: not yet")
     assert settle_snooze(attempt(), 0.0, "").info == "snoozed for 0 ms"
 
 
@@ -119,30 +122,26 @@ def test_a_snooze_costs_nothing_and_says_for_how_long() -> None:
     ("asked_s", "delay_s"), [(-5.0, 0.0), (nan, 0.0), (inf, MAX_SNOOZE_S), (1e300, MAX_SNOOZE_S)]
 )
 def test_a_snooze_is_never_longer_than_its_limit(asked_s: float, delay_s: float) -> None:
-    assert settle_snooze(attempt(), asked_s, "").delay_s == delay_s
+    finish = settle_snooze(attempt(), asked_s, "")
+    assert isinstance(finish, Snoozed)
+    assert finish.delay_s == delay_s
 
 
 def test_a_job_that_snoozes_without_end_is_given_up() -> None:
     last = structs.replace(attempt(), attempt=MAX_ATTEMPTS)
     finish = settle_snooze(last, 1.0, "")
-    assert finish.outcome is Outcome.FAILED
-    assert finish.error is not None
+    assert isinstance(finish, Failed)
     assert "1,000,000th time" in finish.error.message
 
 
 def test_a_job_that_asks_for_no_retry_gets_none() -> None:
-    assert settle_failure(attempt(), RAISED, 0.5, final=True).outcome is Outcome.FAILED
+    assert isinstance(settle_failure(attempt(), RAISED, 0.5, final=True), Failed)
 
 
-def test_a_crash_costs_no_attempt_and_the_third_is_poisonous() -> None:
+def test_a_crash_tells_how_many_there_were_before() -> None:
     crashed = JobError(Reason.CRASHED, "killed by signal 11 (SIGSEGV)")
-    first = settle_crash(attempt(attempts=1), crashed, crash_limit=3)
-    assert (first.outcome, first.crash, first.revoke) == (Outcome.RELEASED, True, True)
-    third = settle_crash(attempt(attempts=1, crashes=2), crashed, crash_limit=3)
-    assert third.outcome is Outcome.FAILED
-    assert third.error is not None
-    assert third.error.reason is Reason.POISONOUS
-    assert "SIGSEGV" in third.error.message
+    finish = settle_crash(attempt(attempts=1, crashes=2), crashed, crash_limit=3)
+    assert finish == Crashed(JOB, 9, crashed, crashes=2, limit=3)
 
 
 def test_a_summary_is_one_bounded_line() -> None:

@@ -17,7 +17,8 @@ from longshore.core.introductions import (
 )
 from longshore.core.logs import MOST_LINE_BYTES, MOST_STEP_BYTES
 from longshore.dispatcher.pump import OnFinished
-from longshore.model.job import Finish, JobError, JobState, LogEntry, LogKind, Reason, RetryPolicy
+from longshore.model.ends import End
+from longshore.model.job import JobError, JobState, LogEntry, LogKind, Reason, RetryPolicy
 from longshore.model.worker import KindInfo, KindTerms, Parameter, Pool
 from longshore.testing.builders import a_job, new_id
 from longshore.wire import messages as m
@@ -106,7 +107,7 @@ def test_reports_of_nothing_do_not_pile_up_before_the_store(
         pump, lengths = (await stage.dispatcher())._pump, list[int]()
         finish = pump.finish
 
-        def counted(end: Finish, on_finished: OnFinished) -> None:
+        def counted(end: End, on_finished: OnFinished) -> None:
             lengths.append(len(pump._finishes))
             finish(end, on_finished)
 

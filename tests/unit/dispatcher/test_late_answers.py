@@ -84,9 +84,9 @@ def test_a_late_renewal_does_not_let_workers_run_what_others_may_take_over() -> 
 
 async def last_renewal(stage: Stage, late: LateStore) -> None:
     """Waits until a renewal whose answer is late was made; none after it reaches the store."""
-    before = [row.renewed_no for row in stage.model._dispatchers.values()]
-    first = next(iter(stage.model._dispatchers.values()))
-    await stage.until(lambda: first.renewed_no > before[0])
+    dispatchers = stage.model._dispatchers
+    first, row = next(iter(dispatchers.items()))
+    await stage.until(lambda: dispatchers[first].renewed_no > row.renewed_no)
     late.plan = lambda verb: Fault.BEFORE if verb == "renew" else None
 
 

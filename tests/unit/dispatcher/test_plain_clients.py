@@ -157,7 +157,7 @@ def test_the_result_of_a_client_that_is_gone_stays_in_the_store() -> None:
         worker.say(b"done")
         await stage.client().ask(m.Wait(1, tuple(stage.model._jobs), 5.0, all=True))
         (row,) = stage.model._jobs.values()
-        assert (row.state, row.result) == (JobState.SUCCEEDED, b"done")
+        assert (row.state, row.job.result) == (JobState.SUCCEEDED, b"done")
 
     tell(story)
 

@@ -11,15 +11,8 @@ from longshore.core.intake import Patience, Seats
 from longshore.core.scheduler import Again, Plan, Scheduler
 from longshore.dispatcher.pump import Pump
 from longshore.errors import StoreUnavailable
-from longshore.model.job import (
-    Finish,
-    Finished,
-    JobState,
-    Outcome,
-    Submission,
-    Submitted,
-    Verdict,
-)
+from longshore.model.ends import Succeeded
+from longshore.model.job import Finished, JobState, Submission, Submitted, Verdict
 from longshore.model.worker import Seat, Want
 from longshore.ports import Batch, Pumped
 from longshore.testing.builders import a_job, new_id
@@ -43,7 +36,7 @@ class HeldStore:
             Finished(one.job, one.token, Verdict.RECORDED, JobState.SUCCEEDED)
             for one in batch.finishes
         ]
-        return Pumped(finished, [Submitted(job.id, 1) for job in batch.submits], [])
+        return Pumped(finished, [Submitted(job.id, 1) for job in batch.submits])
 
     def sizes(self) -> list[tuple[int, int]]:
         """How many submits and finishes each transaction had."""
@@ -110,6 +103,7 @@ async def pumping(
         slot_wait_s=patience.none_free_s,
         scheduler=Scripted(seats, plan, on_doubt, patience),
         give=lambda _seat, _attempts: None,
+        tell=lambda _ended: None,
         on_outage=lambda _error: None,
     )
     task = asyncio.create_task(pump.run())
@@ -189,7 +183,7 @@ async def test_what_two_failed_transactions_held_is_committed_once() -> None:
     async with pumping(store) as pump:
         orders = [pump.submit([a_job()])]
         await store.until(1)
-        ends = [Finish(new_id(), 1, Outcome.SUCCEEDED) for _ in range(4)]
+        ends = [Succeeded(new_id(), 1) for _ in range(4)]
         for end in ends:
             pump.finish(end, lambda _finish, done: ended.append(done))
         assert len((await store.until(2)).finishes) == 4
@@ -222,7 +216,7 @@ async def test_while_seats_come_free_as_many_submits_are_taken_as_there_are() ->
         await settle()
         assert store.sizes() == [(2, 0)]
         free[0] = 3
-        pump.finish(Finish(new_id(), 1, Outcome.SUCCEEDED), lambda _finish, _done: None)
+        pump.finish(Succeeded(new_id(), 1), lambda _finish, _done: None)
         await store.until(2)
         assert store.sizes()[1] == (3, 1)
         store.commit(1)
@@ -317,7 +311,7 @@ async def test_a_transaction_takes_ends_up_to_the_one_that_fills_it_with_bytes()
     async with pumping(store) as pump:
         sent = a_job(args=bytes(400))
         for _ in range(3):
-            one = Finish(new_id(), 1, Outcome.SUCCEEDED, result=bytes(400), outbox=(sent,))
+            one = Succeeded(new_id(), 1, bytes(400), (sent,))
             pump.finish(one, lambda _finish, end: ends.append(end))
         for which in range(2):
             await store.until(which + 1)

@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 from uuid import UUID
 
+from msgspec import structs
+
 from longshore.dispatcher.engine import Dispatcher
 from longshore.model.job import JobState
 from longshore.ports import Store
@@ -209,8 +211,8 @@ def test_a_worker_whose_attendance_got_lost_with_the_answer_is_harvested_if_it_d
         doomed = StagedWorker(stage, "w1", 1, ["d1/workers"])
         await stage.until(lambda: bool(stage.model._workers))
         await doomed.die()
-        [row] = stage.model._workers.values()
-        await stage.until(lambda: not row.alive, at_most_s=30.0)
+        [id] = stage.model._workers
+        await stage.until(lambda: not stage.model._workers[id].alive, at_most_s=30.0)
 
     tell(story)
 
@@ -265,7 +267,8 @@ def test_a_dispatcher_that_was_forgotten_and_came_back_is_not_taken_for_silent()
         await stage.model.retire(first.id)
         worker = await stage.worker(to="d1")
         await pass_time(stage, 30.0)
-        stage.model._dispatchers[first.id].renewed_no = seen
+        row = stage.model._dispatchers[first.id]
+        stage.model._dispatchers[first.id] = structs.replace(row, renewed_no=seen)
         blind.plan = lambda _verb: None
         await observer._keeper._take_over()
         assert await alive(stage) == {worker_id(worker)}

@@ -103,8 +103,8 @@ def test_a_job_of_a_worker_that_is_not_alive_is_found_and_run() -> None:
         await stage.client().submit(job)
         await stage.until(lambda: bool(worker.jobs.running))
         await worker.die()
-        [row] = stage.model._workers.values()
-        row.alive = False
+        [(id, row)] = stage.model._workers.items()
+        stage.model._workers[id] = structs.replace(row, alive=False)
         survivor = await stage.worker("w2")
         assert await stage.until(lambda: bool(survivor.jobs.running)) < 5.2
 

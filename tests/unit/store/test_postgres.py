@@ -12,23 +12,16 @@ import pytest
 from tests.unit.store.outside import until_waiting
 
 from longshore.errors import StoreUnavailable
-from longshore.model.job import (
-    Claimed,
-    JobFilter,
-    JobPage,
-    JobState,
-    Outcome,
-    Refused,
-    Submitted,
-    Verdict,
-)
+from longshore.model.ends import Failed, Succeeded
+from longshore.model.job import Claimed, JobFilter, JobPage, JobState, Refused, Submitted, Verdict
 from longshore.model.retention import Retention
 from longshore.ports import Batch, Hint
 from longshore.store import postgres_keeper, postgres_keeper_sql, postgres_listing
 from longshore.store.postgres import PostgresStore
 from longshore.store.postgres_columns import columns
 from longshore.store.postgres_lines import Connection
-from longshore.store.postgres_sql import CODES, ENQUEUE, STATES
+from longshore.store.postgres_sql import ENQUEUE
+from longshore.store.postgres_states import CODES, STATES
 from longshore.testing.builders import Scene, a_job, done, some_jobs, want
 
 S = JobState
@@ -44,14 +37,16 @@ def test_every_state_has_its_own_code() -> None:
     assert {STATES[code] for code in CODES.values()} == set(JobState)
 
 
+ENDED = f"state = {CODES[S.SUCCEEDED]}"
+
 # A row that changes while a statement waits for it.
 
 CHANGES = {
-    "cancelled meanwhile": "state = 4",
-    "taken away meanwhile": "token = nextval('longshore.token'), state = 2",
+    "cancelled meanwhile": f"state = {CODES[S.CANCELLING]}",
+    "taken away meanwhile": f"token = nextval('longshore.token'), state = {CODES[S.READY]}",
     "taken away and claimed again": "token = nextval('longshore.token')",
     "moved to another session": "session = session + 1",
-    "ended meanwhile": "state = 5, ended_at = now()",
+    "ended meanwhile": f"{ENDED}, ended_at = now()",
 }
 ANSWERS = {
     "cancelled meanwhile": (Verdict.RECORDED, S.CANCELLED),
@@ -74,7 +69,7 @@ async def test_finish_goes_by_the_row_as_it_is_when_its_turn_comes(
         await outside.execute(
             f"UPDATE longshore.job SET {CHANGES[change]} WHERE id = $1", attempts[1].id
         )
-        finishes = [done(attempt, Outcome.FAILED) for attempt in attempts]
+        finishes = [done(attempt, Failed) for attempt in attempts]
         call = asyncio.create_task(scene.finish(*finishes))
         await until_waiting(outside, 1)
     first, second, third = await call
@@ -87,7 +82,7 @@ async def test_finish_goes_by_the_row_as_it_is_when_its_turn_comes(
 async def test_a_job_whose_log_is_being_written_is_pruned_later_with_it(
     scene: Scene, outside: Connection
 ) -> None:
-    ended = await scene.ended(Outcome.SUCCEEDED)
+    ended = await scene.ended(Succeeded)
     everything = Retention(seconds={S.SUCCEEDED: 0.0})
     async with outside.transaction():
         columns = [ended.id], [ended.token], [1], [0], [b"late"]
@@ -116,7 +111,7 @@ async def test_submit_waits_for_another_that_holds_its_key(
     other = PostgresStore(postgres_url)
     await scene.running(a_job(unique_key="u"))
     async with outside.transaction():
-        await outside.execute("UPDATE longshore.job SET state = 5")
+        await outside.execute(f"UPDATE longshore.job SET {ENDED}")
         call = asyncio.create_task(Scene(other).submit(a_job(unique_key="u"), a_job()))
         await until_waiting(outside, 1)
     held, plain = await call
@@ -156,14 +151,15 @@ async def test_what_is_placed_is_read_after_what_is_under_way_for_those_seats(
     keyed = Batch(submits=[a_job(unique_key="u")], seats=[seat])
     async with outside.transaction():
         # One waits for the key, the other at the insert of the tally.
-        await outside.execute("UPDATE longshore.job SET state = 5 WHERE unique_key = 'u'")
+        await outside.execute(f"UPDATE longshore.job SET {ENDED} WHERE unique_key = 'u'")
         await outside.execute("SELECT" if seated else "LOCK TABLE longshore.tally")
         batch = keyed if seated else Batch(wants=[want([seat])])
         pumping = asyncio.create_task(scene.store.pump(scene.dispatcher, batch))
         await until_waiting(outside, 1)
         reading = asyncio.create_task(scene.store.placed([seat]))
         await until_waiting(outside, 2)
-    [attempt] = (await pumping).claimed
+    pumped = await pumping
+    [attempt] = [*pumped.started, *pumped.claimed]
     assert [one.token for one in await reading] == [attempt.token]
 
 
@@ -246,7 +242,7 @@ async def test_list_is_the_same_by_either_way(
     """Whether the walk through the newest fills the page, or the indexes are asked."""
     monkeypatch.setattr(postgres_listing, "NEWEST", newest)
     await scene.accepted(*some_jobs(4))
-    failed = [await scene.ended(Outcome.FAILED, a_job(priority=1)) for _ in range(3)]
+    failed = [await scene.ended(Failed, a_job(priority=1)) for _ in range(3)]
     await scene.accepted(*some_jobs(4, "other"), a_job(delay_s=60))
     listed = (await scene.store.jobs(JobFilter(states=(S.FAILED,), limit=2))).jobs
     assert [job.id for job in listed] == [failed[2].id, failed[1].id]
@@ -362,7 +358,7 @@ async def test_key_held_by_an_open_transaction_holds_up_nobody_else(
     assert refused.code == StoreUnavailable.code
     assert "has not ended" in refused.message
     assert alone.submitted == [refused]
-    assert len(pumped.claimed) == (2 if seated else 0)
+    assert len(pumped.started) == (2 if seated else 0)
     again = (await scene.submit(mine))[0]
     assert isinstance(again, Submitted)
     assert (again.id, again.existing) == (held.id, True)

@@ -8,14 +8,16 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from longshore.model.job import Finish, JobState
+from longshore.model.ends import End
+from longshore.model.job import JobState
 from longshore.model.worker import Seat
 from longshore.ports import Batch
 from longshore.store import postgres_keeper_sql, postgres_sql
 from longshore.store.postgres import PostgresStore
 from longshore.store.postgres_lines import Connection, Transaction
 from longshore.store.postgres_pump import Drawn, Pump
-from longshore.store.postgres_sql import CODES, STEADY
+from longshore.store.postgres_sql import STEADY
+from longshore.store.postgres_states import CODES
 from longshore.testing.builders import Scene, done, lane, some_jobs, want
 
 MANY = 100_000
@@ -129,7 +131,7 @@ async def test_claims_do_not_walk_over_what_an_old_snapshot_keeps(
         store._pump = Pump(10.0, lambda: now)
         scene = Scene(store)
         seats = [await scene.attend()] * 20
-        finishes: list[Finish] = []
+        finishes: list[End] = []
         entries = []
         for _ in range(60):
             batch = Batch(finishes, some_jobs(20), [want(seats)])
@@ -159,7 +161,8 @@ async def test_claim_that_runs_short_finds_what_another_put_back_before_its_mark
             now += 0.3
         look = store._pump.marks.look([lane()], now)
         assert not look.full
-        await outside.execute("UPDATE longshore.job SET state = 2 WHERE id = $1", attempts[0].id)
+        ready = f"state = {CODES[JobState.READY]}"
+        await outside.execute(f"UPDATE longshore.job SET {ready} WHERE id = $1", attempts[0].id)
         pumped = await scene.pump(wants=[want([one, two, one, two, one, two])])
         assert len(pumped.claimed) == 5
         assert pumped.claimed[4].id == attempts[0].id

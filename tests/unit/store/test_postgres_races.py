@@ -9,14 +9,8 @@ from functools import partial
 import pytest
 from tests.unit.store.outside import HOLD, until_waiting
 
-from longshore.model.job import (
-    CancelVerdict,
-    JobState,
-    Outcome,
-    RetryVerdict,
-    Submitted,
-    Verdict,
-)
+from longshore.model.ends import End, Failed, Released, Retried, Succeeded
+from longshore.model.job import CancelVerdict, JobState, RetryVerdict, Submitted, Verdict
 from longshore.model.retention import Retention
 from longshore.store import postgres_prune as pruning
 from longshore.store.postgres import PostgresStore
@@ -40,17 +34,17 @@ async def counts(scene: Scene) -> dict[str, int]:
 @pytest.mark.parametrize(
     ("outcome", "first", "then"),
     [
-        (Outcome.SUCCEEDED, S.SUCCEEDED, S.SUCCEEDED),
-        (Outcome.FAILED, S.FAILED, S.CANCELLED),
-        (Outcome.RETRIED, S.CANCELLED, S.CANCELLED),
-        (Outcome.RELEASED, S.CANCELLED, S.CANCELLED),
+        (Succeeded, S.SUCCEEDED, S.SUCCEEDED),
+        (Failed, S.FAILED, S.CANCELLED),
+        (Retried, S.CANCELLED, S.CANCELLED),
+        (Released, S.CANCELLED, S.CANCELLED),
     ],
 )
 @pytest.mark.parametrize("cancel_is_first", [False, True])
 async def test_end_and_cancel_that_wait_for_one_row(
     scene: Scene,
     outside: Connection,
-    outcome: Outcome,
+    outcome: type[End],
     first: JobState,
     then: JobState,
     cancel_is_first: bool,
@@ -93,7 +87,7 @@ async def test_job_that_is_retried_between_look_and_hold_is_not_pruned(
 ) -> None:
     """Also if it has ended again by then: that end was not looked at."""
     job = a_job()
-    await scene.ended(Outcome.FAILED, job)
+    await scene.ended(Failed, job)
     seat = await scene.attend()
 
     async def work(tx: Transaction) -> int:
@@ -102,7 +96,7 @@ async def test_job_that_is_retried_between_look_and_hold_is_not_pruned(
         assert await scene.store.retry([job.id]) == [(job.id, RetryVerdict.RETRIED)]
         if ends_again:
             [attempt] = await scene.claim(seat, lane())
-            await scene.finish(done(attempt, Outcome.FAILED))
+            await scene.finish(done(attempt, Failed))
         return len(await pruning._drop(tx, found))
 
     assert await postgres_store._keeping.run(work) == 0
@@ -135,8 +129,8 @@ async def test_job_that_somebody_holds_is_not_waited_for_by_a_pruning(
     scene: Scene, outside: Connection
 ) -> None:
     held, free = a_job(), a_job()
-    await scene.ended(Outcome.FAILED, held)
-    await scene.ended(Outcome.FAILED, free)
+    await scene.ended(Failed, held)
+    await scene.ended(Failed, free)
     async with outside.transaction():
         await outside.fetch(HOLD, held.id)
         assert (await scene.store.prune(AT_ONCE)).removed == {S.FAILED: 1}

@@ -21,10 +21,10 @@ from tests.unit.store.outside import (
 )
 
 from longshore.errors import StoreUnavailable
+from longshore.model.ends import Failed, Released
 from longshore.model.job import (
     CancelVerdict,
     JobState,
-    Outcome,
     RetryVerdict,
     Submission,
     Submitted,
@@ -169,7 +169,7 @@ async def end_of_a_released_attempt(scene: Scene, _: Pair) -> Repeat:
     async def verdicts() -> list[Verdict]:
         return [answer.verdict for answer in await scene.finish(done(attempt))]
 
-    released = done(attempt, Outcome.RELEASED)
+    released = done(attempt, Released)
     return Repeat(lambda: scene.finish(released), verdicts, [Verdict.STALE])
 
 
@@ -185,7 +185,7 @@ async def cancelled_job(scene: Scene, _: Pair) -> Repeat:
 
 
 async def retried_job(scene: Scene, _: Pair) -> Repeat:
-    job = (await scene.ended(Outcome.FAILED)).id
+    job = (await scene.ended(Failed)).id
     verdicts = [(job, RetryVerdict.NOT_ENDED)]
 
     async def call() -> object:

@@ -17,7 +17,8 @@ from typing import TypeVar, cast
 import pytest
 
 from longshore.errors import StoreLost, StoreUnavailable
-from longshore.model.job import JobState, Outcome, Refused, Submitted
+from longshore.model.ends import Failed
+from longshore.model.job import JobState, Refused, Submitted
 from longshore.model.retention import Retention
 from longshore.model.worker import QueueView
 from longshore.ports import Batch, Hint, Promoted, Store
@@ -105,7 +106,7 @@ class Interrupted(InlineRunner):
 async def test_job_that_is_retried_between_look_and_hold_is_not_pruned(path: Path) -> None:
     runner, job = Interrupted(), a_job()
     async with opened(SqliteStore(path)) as other, opened(SqliteStore(path, runner=runner)) as own:
-        await other.ended(Outcome.FAILED, job)
+        await other.ended(Failed, job)
         runner.before = lambda: other.store.retry([job.id])
         pruned = await own.store.prune(Retention(seconds={JobState.FAILED: 0.0}))
         assert pruned.removed == {}

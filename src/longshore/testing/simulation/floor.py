@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from uuid import UUID
 
-from longshore.model.job import Finish, Outcome
+from longshore.model.ends import End, Succeeded
 from longshore.testing.simulation.bodies import token_in
 from longshore.testing.simulation.loop import Process
 from longshore.testing.simulation.promises import BrokenPromise, Promise
@@ -89,11 +89,11 @@ class Floor:
 
     # what the store did
 
-    def check_recorded(self, finish: Finish) -> None:
+    def check_recorded(self, finish: End) -> None:
         """A success that is recorded was reported, by the very attempt that owns the job."""
-        if finish.outcome is not Outcome.SUCCEEDED or finish.result in self._answers.get(
-            finish.job, ()
-        ):
+        if not isinstance(finish, Succeeded):
+            return
+        if finish.result in self._answers.get(finish.job, ()):
             return
         report = self._reports.get((finish.job, finish.token))
         if report is None or report.kind is not ReportKind.SUCCEEDED:
@@ -103,9 +103,9 @@ class Floor:
             text = f"token {token_in(finish.result)} made the result of token {finish.token}"
             raise BrokenPromise(Promise.ONE_OWNER, text, finish.job)
 
-    def check_refused(self, finish: Finish) -> None:
+    def check_refused(self, finish: End) -> None:
         """A result is refused only if something else went wrong than a dispatcher (G8)."""
         known = (finish.job, finish.token) in self._reports
-        if known and finish.outcome is Outcome.SUCCEEDED and self._is_fair():
+        if known and isinstance(finish, Succeeded) and self._is_fair():
             text = f"the result of token {finish.token} was refused, though only dispatchers died"
             raise BrokenPromise(Promise.NO_SPECIAL_PROCESS, text, finish.job)

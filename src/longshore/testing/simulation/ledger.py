@@ -116,7 +116,7 @@ class Ledger:
             parts.append(f"token {before.token} → {after.token}")
         if (before.worker, before.session) != (after.worker, after.session) and after.worker:
             parts.append(f"on {self._trace.name(after.worker)}, session {after.session}")
-        info = self._store._jobs[change.job].history[-1].info
+        info = self._store._jobs[change.job].job.history[-1].info
         text = ", ".join([*parts, info] if info else parts)
         self._trace.note(self._loop.time(), commit.process.name, text, change.job)
 
@@ -130,7 +130,8 @@ class Ledger:
     def _note_refusals(self, who: str, batch: Batch, pumped: Pumped) -> None:
         for finish, answer in zip(batch.finishes, pumped.finished, strict=True):
             if answer.verdict is not Verdict.RECORDED:
-                text = f"pump: {finish.outcome} under token {finish.token} is {answer.verdict}"
+                how = type(finish).__name__.lower()
+                text = f"pump: {how} under token {finish.token} is {answer.verdict}"
                 self._trace.note(self._loop.time(), who, text, finish.job)
 
     def _check_tokens(self, changes: Sequence[Change]) -> None:
@@ -175,7 +176,7 @@ class Ledger:
             for other in rows.values() if row.holds_its_key else ():
                 same = (other.submission.kind, other.submission.unique_key) == key
                 if same and other.holds_its_key and other is not row:
-                    text = f"{self._trace.name(other.id)} has the key '{key[1]}' too"
+                    text = f"{self._trace.name(other.job.id)} has the key '{key[1]}' too"
                     raise BrokenPromise(Promise.UNIQUE, text, job)
 
     def _check_logs(self) -> None:

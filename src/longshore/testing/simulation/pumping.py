@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 from uuid import UUID
 
-from longshore.core.lifecycle import OWNED, after_finish
-from longshore.model.job import Claimed, Finish, Finished, JobState, Outcome, Verdict
+from longshore.core.lifecycle import MOVES, OWNED, Event
+from longshore.model.ends import (
+    Cancelled,
+    Crashed,
+    End,
+    Failed,
+    Released,
+    Retried,
+    Snoozed,
+    Succeeded,
+)
+from longshore.model.job import Claimed, Finished, JobState, Verdict
 from longshore.ports import Batch, Pumped
 from longshore.testing.simulation.floor import Floor
 from longshore.testing.simulation.promises import BrokenPromise, Promise
@@ -23,8 +34,9 @@ class Pumping:
         self._pumped = pumped
         self._known = known
         self._floor = floor
-        self._claimed = {one.id: one for one in pumped.claimed}
-        self._recorded: dict[UUID, Finish] = {}
+        self._begun = [*pumped.started, *pumped.claimed]
+        self._claimed = {one.id: one for one in self._begun}
+        self._recorded: dict[UUID, End] = {}
 
     def check(self, changes: Sequence[Change], fresh: Sequence[UUID]) -> None:
         """Every verdict is right, and every difference follows from the batch."""
@@ -34,12 +46,12 @@ class Pumping:
             self._check_change(change)
         for job in fresh:
             self._check_fresh(job)
-        for claimed in self._pumped.claimed:
+        for claimed in self._begun:
             self._check_claim(claimed)
-        if len(self._claimed) < len(self._pumped.claimed):
+        if len(self._claimed) < len(self._begun):
             raise BrokenPromise(Promise.ONE_OWNER, "a batch claimed a job twice")
 
-    def _check_verdict(self, finish: Finish, answer: Finished) -> None:
+    def _check_verdict(self, finish: End, answer: Finished) -> None:
         """Only the owner's finish counts, and only the first."""
         shot = self._known.get(finish.job)
         if answer.verdict not in self._right_verdicts(finish, shot):
@@ -54,7 +66,7 @@ class Pumping:
         elif answer.verdict is Verdict.STALE:
             self._floor.check_refused(finish)
 
-    def _right_verdicts(self, finish: Finish, shot: Shot | None) -> set[Verdict]:
+    def _right_verdicts(self, finish: End, shot: Shot | None) -> set[Verdict]:
         if shot is None or finish.token != shot.token:
             return {Verdict.STALE}
         if finish.job in self._recorded:
@@ -70,7 +82,7 @@ class Pumping:
         if finish is None and claimed is None:
             text = f"a batch changed it that had nothing to say about it: {before} → {after}"
             raise BrokenPromise(Promise.ONE_OWNER, text, job)
-        state = after_finish(before.state, finish.outcome) if finish else before.state
+        state = MOVES[before.state][_event(finish)] if finish else before.state
         if state is JobState.CANCELLED and before.state is not JobState.CANCELLING:
             raise BrokenPromise(Promise.ONE_OUTCOME, "cancelled, but nobody asked for it", job)
         if claimed is not None:
@@ -86,7 +98,7 @@ class Pumping:
     def _check_fresh(self, job: UUID) -> None:
         submitted = {one.id for one in self._batch.submits}
         for finish in self._recorded.values():
-            if finish.outcome is Outcome.SUCCEEDED:
+            if isinstance(finish, Succeeded):
                 submitted.update(one.id for one in finish.outbox)
         if job not in submitted:
             raise BrokenPromise(Promise.DURABLE, "it appeared though nobody submitted it", job)
@@ -98,11 +110,38 @@ class Pumping:
             raise BrokenPromise(Promise.ONE_OWNER, text, claimed.id)
 
 
-def _check_outcome(change: Change, finish: Finish) -> None:
+def _check_outcome(change: Change, finish: End) -> None:
     job, before, after = change
-    if after.state is JobState.SUCCEEDED and after.result != finish.result:
+    sent = finish.result if isinstance(finish, Succeeded) else None
+    if after.state is JobState.SUCCEEDED and after.result != sent:
         raise BrokenPromise(Promise.ONE_OWNER, "its result is not the one that was sent", job)
-    revoked = finish.revoke or finish.outcome is Outcome.RELEASED
-    if revoked and after.token == before.token:
+    if _revokes(finish) and after.token == before.token:
         text = f"its owner was revoked, but it still has token {before.token}"
         raise BrokenPromise(Promise.ONE_OWNER, text, job)
+
+
+_EVENTS: Final = {
+    Succeeded: Event.SUCCEEDED,
+    Failed: Event.FAILED,
+    Retried: Event.RETRIED,
+    Snoozed: Event.SNOOZED,
+    Released: Event.RELEASED,
+    Cancelled: Event.ABORTED,
+    Crashed: Event.LOST,
+}
+
+
+def _event(finish: End) -> Event:
+    if isinstance(finish, Crashed) and finish.crashes + 1 >= finish.limit:
+        return Event.POISONED
+    return _EVENTS[type(finish)]
+
+
+def _revokes(finish: End) -> bool:
+    """Whether its worker has nothing more to say, whatever it sends later."""
+    match finish:
+        case Released() | Crashed() | Failed(forced=True) | Retried(forced=True):
+            return True
+        case Cancelled(forced=forced):
+            return forced
+    return False

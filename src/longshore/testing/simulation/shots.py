@@ -37,14 +37,15 @@ class Change(NamedTuple):
 
 def shot_of(row: JobRow) -> Shot:
     """A job as it is now."""
+    job = row.job
     return Shot(
-        row.state,
-        row.token,
-        row.worker,
+        job.state,
+        job.token,
+        job.worker,
         row.session,
-        row.round,
-        row.attempt,
-        row.failures,
-        row.crashes,
-        row.result,
+        job.round,
+        job.attempt,
+        job.failures,
+        job.crashes,
+        job.result,
     )

@@ -1,0 +1,215 @@
+"""What an event does to a job's row: the event and the facts of the row in, a `Change` out.
+
+Theory. An `Effect` says, for each state in which a job may be found, the one change that follows;
+in a state that it does not list, nothing does. A store finds the row, takes the change for the
+state it sees, and applies it as it stands: no store, nor the model in memory, knows a rule of its
+own. The state comes from the table of moves (`core.lifecycle`), all else from here:
+
+- The token. Whoever takes a job from its owner gives the row a new token (`_REVOKES`), and so does
+  whatever ends an attempt by force, cancels a job that nobody owns, or opens a new round.
+- The counts. What the job's own code did wrong is a failure; a lost process is a crash, and only
+  of a job that nobody was cancelling; all else costs nothing.
+- The error. An attempt that failed leaves its error, a success or an abort none; what failed at
+  nothing (a loss, a hand-back, a snooze) leaves what an earlier attempt said.
+
+Changes are values: equal ones can be sent to a database once, and rows name the one that is theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, assert_never
+from uuid import UUID
+
+from msgspec import Struct, structs
+
+from longshore.core.lifecycle import MOVES, OWNED, TERMINAL, Event
+from longshore.core.timing import summary
+from longshore.model.ends import (
+    Cancelled,
+    Crashed,
+    End,
+    Failed,
+    Released,
+    Retried,
+    Snoozed,
+    Succeeded,
+)
+from longshore.model.job import (
+    CancelVerdict,
+    Ended,
+    JobError,
+    JobState,
+    Reason,
+    RetryVerdict,
+    Verdict,
+)
+
+FARTHEST_S: Final = 2.5e11
+"""No delay leads past what a calendar can show."""
+
+_REVOKES: Final = frozenset({Event.RELEASED, Event.LOST, Event.POISONED, Event.REOPENED})
+_FAILURES: Final = frozenset({Event.FAILED, Event.RETRIED})
+_FAILED_AT_NOTHING: Final = frozenset(
+    {Event.LOST, Event.RELEASED, Event.SNOOZED, Event.CAME_DUE, Event.CANCEL_ASKED}
+)
+_WAYS: Final = {
+    event: [(before, moves[event]) for before, moves in MOVES.items() if event in moves]
+    for event in Event
+}
+
+
+class Change(Struct, frozen=True):
+    """What becomes of a row. `failures` and `crashes` are how many more there are.
+
+    Without `delay_s` the time of its next run stays. A new round begins without failures, crashes
+    and times.
+    """
+
+    state: JobState
+    new_token: bool = False
+    failures: int = 0
+    crashes: int = 0
+    keeps_error: bool = False
+    error: JobError | None = None
+    delay_s: float | None = None
+    info: str = ""
+    new_round: bool = False
+
+    @property
+    def ends(self) -> bool:
+        """Whether the job is over, for this round."""
+        return self.state in TERMINAL
+
+    @property
+    def keeps_owner(self) -> bool:
+        """Whether its worker stays: as the owner, or as who ran it last."""
+        return self.ends or self.state in OWNED
+
+
+Effect = Mapping[JobState, Change]
+"""For each state in which the job may be found, what follows."""
+
+
+def _effect(
+    event: Event,
+    *,
+    info: str = "",
+    error: JobError | None = None,
+    delay_s: float | None = None,
+    forced: bool = False,
+    crash: bool = False,
+) -> Effect:
+    effect = {}
+    for before, state in _WAYS[event]:
+        aborted = state is JobState.CANCELLED and before in OWNED
+        disowned = event is Event.CANCEL_ASKED and state is JobState.CANCELLED
+        effect[before] = Change(
+            state,
+            new_token=forced or disowned or event in _REVOKES,
+            failures=int(event in _FAILURES),
+            crashes=int(crash and before is JobState.RUNNING),
+            keeps_error=event in _FAILED_AT_NOTHING and not aborted,
+            error=None if aborted else error,
+            delay_s=delay_s if state is JobState.DELAYED else None,
+            info=info,
+            new_round=event is Event.REOPENED,
+        )
+    return effect
+
+
+# the end of an attempt
+
+
+def judge(state: JobState, token: int, worker: UUID | None, end: End) -> Verdict:
+    """Whether an end counts: only the owner's does, and only once."""
+    if end.token != token:
+        return Verdict.STALE
+    if state not in OWNED:
+        return Verdict.ALREADY_RECORDED
+    return Verdict.RECORDED if end.worker in (None, worker) else Verdict.STALE
+
+
+def of_end(end: End) -> Effect:
+    """What the end of an attempt does, if it counts."""
+    match end:
+        case Succeeded(info=info):
+            return _effect(Event.SUCCEEDED, info=info)
+        case Failed(info=info, error=error, forced=forced):
+            return _effect(Event.FAILED, info=info, error=error, forced=forced)
+        case Retried(info=info, error=error, delay_s=delay_s, forced=forced):
+            delay_s = _bounded(delay_s)
+            return _effect(Event.RETRIED, info=info, error=error, delay_s=delay_s, forced=forced)
+        case Snoozed(info=info, delay_s=delay_s):
+            return _effect(Event.SNOOZED, info=info, delay_s=_bounded(delay_s))
+        case Released(info=info):
+            return _effect(Event.RELEASED, info=info)
+        case Cancelled(info=info, forced=forced):
+            return _effect(Event.ABORTED, info=info, forced=forced)
+        case Crashed(info=info, error=error, crashes=crashes, limit=limit):
+            return _of_crash(error, crashes + 1, limit, info)
+        case _:
+            assert_never(end)
+
+
+def _bounded(delay_s: float) -> float:
+    """A delay that leads to a time, whatever was given: NaN is none."""
+    return min(delay_s, FARTHEST_S) if delay_s > 0 else 0.0
+
+
+def outcome(end: End, change: Change) -> Ended:
+    """What those hear who wait for a job that this end has ended."""
+    result = end.result if isinstance(end, Succeeded) else None
+    return Ended(end.job, change.state, result, change.error)
+
+
+def refused_item(index: int, why: str) -> str:
+    """What the history says of an item of an outbox that was not accepted."""
+    return f"outbox item {index} refused: {why}"
+
+
+# the loss of an attempt
+
+
+def of_loss(crashes: int, crash_limit: int | None, why: str) -> Effect:
+    """What the loss of its worker does to a job; with a crash limit the loss is a crash."""
+    if crash_limit is None:
+        return _effect(Event.LOST, info=why)
+    return _of_crash(JobError(Reason.CRASHED, why), crashes + 1, crash_limit, why)
+
+
+def _of_crash(error: JobError, crashes: int, limit: int, info: str) -> Effect:
+    """A job is tried again after a crash until it is plainly poisonous."""
+    if crashes < limit:
+        return _effect(Event.LOST, info=info or summary(error), crash=True)
+    message = f"crashed {crashes} times and was given up; last: {error.message}"
+    error = structs.replace(error, reason=Reason.POISONOUS, message=message)
+    return _effect(Event.POISONED, info=info or summary(error), error=error, crash=True)
+
+
+# clocks and users
+
+DUE: Final = _effect(Event.CAME_DUE)
+CANCEL: Final = _effect(Event.CANCEL_ASKED)
+
+
+def cancel_verdict(state: JobState) -> CancelVerdict:
+    """What a cancel does to a job in this state, in a word."""
+    if state in TERMINAL:
+        return CancelVerdict.ALREADY_ENDED
+    ends = state in CANCEL and CANCEL[state].ends
+    return CancelVerdict.CANCELLED if ends else CancelVerdict.CANCELLING
+
+
+def of_retry(ended_round: int, by: str) -> Effect:
+    """What a user's retry does to a job whose last round was this one."""
+    return _effect(Event.REOPENED, info=f"round {ended_round + 1}, retried by {by}")
+
+
+def retry_verdict(state: JobState, *, key_is_taken: bool) -> RetryVerdict:
+    """What a user's retry does to a job in this state, in a word."""
+    if state is JobState.SUCCEEDED:
+        return RetryVerdict.SUCCEEDED
+    if Event.REOPENED not in MOVES[state]:
+        return RetryVerdict.NOT_ENDED
+    return RetryVerdict.UNIQUE_KEY_TAKEN if key_is_taken else RetryVerdict.RETRIED
