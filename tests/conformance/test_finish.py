@@ -21,7 +21,7 @@ from longshore.model.ends import (
     Snoozed,
     Succeeded,
 )
-from longshore.model.job import Claimed, Finished, Job, JobError, JobState, Reason, Verdict
+from longshore.model.job import Claimed, Ended, Finished, Job, JobError, JobState, Reason, Verdict
 from longshore.testing.builders import (
     ENDS,
     RAISED,
@@ -377,3 +377,35 @@ async def test_finish_and_new_claim_of_one_slot_in_one_batch(scene: Scene) -> No
         ended += len(pumped.finished)
         running = pumped.claimed
     assert ended == 20
+
+
+async def test_a_batch_tells_which_jobs_ended_and_how(scene: Scene) -> None:
+    """Who waits for a job goes by that, whoever ended it."""
+    hows: list[type[End]] = [Succeeded, Failed, Retried, Released, Released]
+    kinds = dict(zip("abcde", hows, strict=True))
+    attempts = {kind: await scene.running(a_job(kind=kind)) for kind in kinds}
+    await scene.store.cancel([attempts["e"].id])
+    ends = [done(attempts[kind], how, result=b"1") for kind, how in kinds.items()]
+    pumped = await scene.pump(finishes=[*ends, ends[0]])
+    ended = {one.id: one for one in pumped.ended}
+    assert ended == {
+        attempts["a"].id: Ended(attempts["a"].id, S.SUCCEEDED, b"1"),
+        attempts["b"].id: Ended(attempts["b"].id, S.FAILED, error=RAISED),
+        attempts["e"].id: Ended(attempts["e"].id, S.CANCELLED),
+    }
+    assert len(pumped.ended) == len(ended)
+    told = await scene.store.ended([attempt.id for attempt in attempts.values()])
+    assert {one.id: one for one in told} == ended
+
+
+async def test_a_batch_tells_how_many_jobs_became_ready_where_and_by_what(scene: Scene) -> None:
+    sender, released = await scene.running(a_job(kind="a")), await scene.running(a_job(kind="b"))
+    sent = [a_job(kind="b"), a_job(kind="c"), a_job(kind="c", delay_s=60), a_job(kind="c")]
+    pumped = await scene.pump(
+        finishes=[done(sender, outbox=sent), done(released, Released)],
+        submits=[a_job(kind="c"), a_job(kind="d"), a_job(kind="d", delay_s=60), sent[1]],
+        seats=[None, await scene.attend(), None, None],
+    )
+    assert pumped.ready_by_ends == {lane(kind="b"): 2, lane(kind="c"): 2}
+    assert pumped.ready == {lane(kind="b"): 2, lane(kind="c"): 3}
+    assert [one.kind for one in pumped.started] == ["d"]

@@ -114,7 +114,7 @@ class PostgresStore(PostgresPruning, PostgresKeeper, PostgresLogs):
     async def pump(self, dispatcher: UUID, batch: Batch) -> Pumped:
         """Records finishes, accepts submits and claims jobs, all in one commit."""
         if not (batch.finishes or batch.submits or batch.wants):
-            return Pumped([], [], [])
+            return Pumped()
 
         async def work(tx: Transaction) -> Drawn:
             return await self._pump.run(tx, dispatcher, batch)

@@ -27,6 +27,7 @@ from longshore.model.job import (
     Claimed,
     Ended,
     Finished,
+    Job,
     JobState,
     LogEntry,
     Refused,
@@ -45,30 +46,26 @@ from longshore.model.worker import (
     Seat,
     Want,
     WorkerInfo,
+    WorkerView,
 )
 from longshore.ports import Batch, Harvested, Hint, Promoted, Pumped
 from longshore.store.rows import body_or_why, clean, in_conflict, micros, not_accepted
 from longshore.testing.memory_reads import MemoryReads
-from longshore.testing.memory_rows import JobRow, new_row, new_worker
+from longshore.testing.memory_rows import JobRow, new_row
 from longshore.wire.messages import Stats
 
 MAX_SWEPT = 1000
 
 
 class MemoryStore(MemoryReads):
-    """The whole `Store` port over one dictionary of jobs; what each verb does is said there.
-
-    All that a verb does happens at one moment, `_now`.
-    """
+    """The whole `Store` port, over one dictionary of jobs. A verb happens at one moment, `_now`."""
 
     is_serial = False
     """It could well be; but then nobody would try how transactions overlap."""
 
-    async def open(self) -> None:
-        pass
+    async def open(self) -> None: ...
 
-    async def close(self) -> None:
-        pass
+    async def close(self) -> None: ...
 
     async def migrate(self) -> tuple[int, int]:
         return 1, 1
@@ -114,37 +111,32 @@ class MemoryStore(MemoryReads):
         ready.update([row.lane.hash] * (row.state is JobState.READY))
 
     def _apply(self, row: JobRow, change: effects.Change, by: str = "") -> None:
-        token = self._next_token() if change.new_token else row.job.token
+        token = next(self._tokens) if change.new_token else row.job.token
         row.apply(change, self._now, token, by)
 
     def _send(self, end: Succeeded, ready: Counter[int]) -> None:
         """Submits what an attempt caused; what is not accepted is noted with its end."""
         for index, job in enumerate(end.outbox):
-            answer = self._submit(job, ready)
+            answer = self._submit(job, ready, None, [])
             if isinstance(answer, Refused):
                 self._jobs[end.job].note(effects.refused_item(index, answer.message))
 
     def _submit(
-        self,
-        job: Submission,
-        ready: Counter[int],
-        seat: Seat | None = None,
-        started: list[Claimed] | None = None,
+        self, job: Submission, ready: Counter[int], seat: Seat | None, started: list[Claimed]
     ) -> Submitted | Refused:
         body = body_or_why(job, micros(self._now))
         if isinstance(body, str):
             return not_accepted(job.id, body)
         if (known := self._jobs.get(job.id)) is not None:
-            return (
-                Submitted(job.id, known.job.number) if body == known.body else in_conflict(job.id)
-            )
+            same = body == known.body
+            return Submitted(job.id, known.job.number) if same else in_conflict(job.id)
         row = new_row(job, body, self._last_number + 1, self._now)
         if (holder := self._holder(row)) is not None:
             return Submitted(holder.job.id, holder.job.number, existing=True)
         self._last_number += 1
         self._jobs[job.id] = row
         if row.state is JobState.READY:
-            if seat is None or started is None or self._paused.get(row.lane.queue):
+            if seat is None or self._paused.get(row.lane.queue):
                 ready[row.lane.hash] += 1
             else:
                 started.append(self._start(row, seat))
@@ -152,10 +144,7 @@ class MemoryStore(MemoryReads):
 
     def _holder(self, row: JobRow) -> JobRow | None:
         """The live job that has this one's unique key."""
-        key = row.job.kind, row.job.unique_key
-        held = self._where(
-            lambda row: row.holds_its_key and (row.job.kind, row.job.unique_key) == key
-        )
+        held = self._where(lambda one: one.holds_its_key and one.key == row.key)
         return held[0] if held else None
 
     def _claim_all(self, dispatcher: UUID, batch: Batch) -> tuple[list[Claimed], frozenset[int]]:
@@ -184,18 +173,14 @@ class MemoryStore(MemoryReads):
         return (worker.session, worker.dispatcher) == (seat.session, dispatcher)
 
     def _start(self, row: JobRow, seat: Seat) -> Claimed:
-        return row.start(seat, self._next_token(), self._now, self._expiry_margin_s)
-
-    def _next_token(self) -> int:
-        self._last_token += 1
-        return self._last_token
+        return row.start(seat, next(self._tokens), self._now, self._expiry_margin_s)
 
     # the keeper
 
     async def renew(self, dispatcher: UUID, name: str) -> None:
         new = DispatcherView(id=dispatcher, name=name, renewed_no=0, started_at=self._utc())
-        known = self._dispatchers.get(dispatcher, new)
-        renewed = structs.replace(known, name=name, renewed_no=known.renewed_no + 1)
+        last = self._dispatchers.get(dispatcher, new)
+        renewed = structs.replace(last, name=name, renewed_no=last.renewed_no + 1)
         self._dispatchers[dispatcher] = renewed
 
     async def retire(self, dispatcher: UUID) -> None:
@@ -220,7 +205,9 @@ class MemoryStore(MemoryReads):
             return Gone(ANOTHERS)
         if known is not None and session is not None and session <= known.session:
             return Late(known.session)
-        row = known or new_worker(info, dispatcher, now)
+        row = known or WorkerView(
+            info=info, session=0, dispatcher=dispatcher, started_at=now, attended_at=now
+        )
         session = row.session + 1 if session is None else session
         self._workers[info.id] = structs.replace(
             row,
@@ -237,11 +224,8 @@ class MemoryStore(MemoryReads):
         return Attended(session, tuple(job.claimed() for job in placed))
 
     async def placed(self, seats: Sequence[Seat]) -> list[Claimed]:
-        wanted = {(seat.worker, seat.session) for seat in seats}
-        owned = self._where(
-            lambda row: row.state in OWNED and (row.job.worker, row.session) in wanted
-        )
-        return [row.claimed() for row in owned]
+        owned = [row.claimed() for row in self._where(lambda row: row.state in OWNED)]
+        return [one for one in owned if Seat(one.worker, one.session) in seats]
 
     async def set_draining(self, worker: UUID, draining: bool) -> bool:
         row = self._workers.get(worker)
@@ -256,12 +240,9 @@ class MemoryStore(MemoryReads):
 
     async def beat(self, dispatcher: UUID, beats: Mapping[UUID, Stats]) -> None:
         for row in self._attended_by(dispatcher):
-            stats = beats.get(row.info.id)
-            if stats is not None:
-                cpu, memory = stats.cpu_percent, stats.memory_percent
-                self._workers[row.info.id] = structs.replace(
-                    row, seen_at=self._utc(), cpu_percent=cpu, memory_percent=memory
-                )
+            if (stats := beats.get(row.info.id)) is not None:
+                load = structs.asdict(stats)
+                self._workers[row.info.id] = structs.replace(row, seen_at=self._utc(), **load)
 
     async def harvest(
         self,
@@ -276,32 +257,26 @@ class MemoryStore(MemoryReads):
         row = self._workers.get(worker)
         if row is None or not row.alive or row.session != session:
             return Harvested(False, 0, 0)
-        self._workers[worker] = structs.replace(
-            row, alive=False, ended_at=self._utc(), ended_why=clean(why)
-        )
-        limit = crash_limit if crash else None
-        return self._free(self._owned_by(worker), why, limit, undelivered, lost=True)
+        self._now = now = self._utc()
+        lost = structs.replace(row, alive=False, ended_at=now, ended_why=clean(why))
+        self._workers[worker], owned = lost, self._owned_by(worker)
+        for job in owned:
+            counts = crash and job.job.token not in undelivered
+            self._lose(job, why, crash_limit if counts else None)
+        return self._freed(owned, lost=True)
 
     async def sweep(self, crash_limit: int) -> Harvested:
+        self._now = self._utc()
         alive = {worker for worker, row in self._workers.items() if row.alive}
         orphans = self._where(lambda row: row.state in OWNED and row.job.worker not in alive)
-        why = "its worker is not alive"
-        return self._free(orphans[:MAX_SWEPT], why, crash_limit, lost=False)
+        for row in orphans[:MAX_SWEPT]:
+            self._lose(row, "its worker is not alive", crash_limit)
+        return self._freed(orphans[:MAX_SWEPT], lost=False)
 
-    def _free(
-        self,
-        rows: list[JobRow],
-        why: str,
-        crash_limit: int | None,
-        undelivered: Collection[int] = (),
-        *,
-        lost: bool,
-    ) -> Harvested:
-        """Takes jobs from an owner that is gone; a crash limit says that the loss is a crash."""
-        self._now = self._utc()
-        for row in rows:
-            limit = None if row.job.token in undelivered else crash_limit
-            self._apply(row, effects.of_loss(row.job.crashes, limit, clean(why))[row.state])
+    def _lose(self, row: JobRow, why: str, crash_limit: int | None) -> None:
+        self._apply(row, effects.of_loss(row.job.crashes, crash_limit, clean(why))[row.state])
+
+    def _freed(self, rows: list[JobRow], *, lost: bool) -> Harvested:
         requeued = [row.lane.hash for row in rows if row.state is JobState.READY]
         self._hint(Hint.WORK, Hint.ENDED)
         return Harvested(lost, len(requeued), len(rows) - len(requeued), frozenset(requeued))
@@ -330,12 +305,10 @@ class MemoryStore(MemoryReads):
         self._now = self._utc()
         answers: list[tuple[UUID | None, CancelVerdict]] = []
         for row in map(self._find, refs):
-            if row is None:
-                answers.append((None, CancelVerdict.NOT_FOUND))
-                continue
-            answers.append((row.job.id, effects.cancel_verdict(row.state)))
-            if row.state in effects.CANCEL:
+            verdict = CancelVerdict.NOT_FOUND if row is None else effects.cancel_verdict(row.state)
+            if row is not None and row.state in effects.CANCEL:
                 self._apply(row, effects.CANCEL[row.state], by)
+            answers.append((None if row is None else row.job.id, verdict))
         self._hint(Hint.CANCEL, Hint.ENDED)
         return answers
 
@@ -350,13 +323,12 @@ class MemoryStore(MemoryReads):
         self._now = self._utc()
         answers: list[tuple[UUID | None, RetryVerdict]] = []
         for row in map(self._find, refs):
-            if row is None:
-                answers.append((None, RetryVerdict.NOT_FOUND))
-                continue
-            taken = self._holder(row) is not None
-            answers.append((row.job.id, effects.retry_verdict(row.state, key_is_taken=taken)))
-            if answers[-1][1] is RetryVerdict.RETRIED:
+            verdict, taken = RetryVerdict.NOT_FOUND, row is not None and self._holder(row)
+            if row is not None:
+                verdict = effects.retry_verdict(row.state, key_is_taken=bool(taken))
+            if row is not None and verdict is RetryVerdict.RETRIED:
                 self._apply(row, effects.of_retry(row.job.round, by)[row.state], by)
+            answers.append((None if row is None else row.job.id, verdict))
         self._hint(Hint.WORK)
         return answers
 
@@ -380,7 +352,8 @@ class MemoryStore(MemoryReads):
         walk = Walk(kept, Counter(row.state for row in self._jobs.values()), after)
         later = self._where(lambda row: row.job.number > after)
         looked_at = [] if walk.over else later[:most]
-        gone = [looked_at[place] for place in walk.through([_seen(row, now) for row in looked_at])]
+        places = walk.through([_seen(row.job, now) for row in looked_at])
+        gone = [looked_at[place] for place in places]
         for row in [] if dry_run else gone:
             self._emptied[row.lane.hash] = row.lane
             del self._jobs[row.job.id]
@@ -404,7 +377,6 @@ class MemoryStore(MemoryReads):
         return len(gone)
 
 
-def _seen(row: JobRow, now: datetime) -> Seen:
-    job = row.job
+def _seen(job: Job, now: datetime) -> Seen:
     ended_s = None if job.ended_at is None else (now - job.ended_at).total_seconds()
     return Seen(job.number, job.state, (now - job.created_at).total_seconds(), ended_s)

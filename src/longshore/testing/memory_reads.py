@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from datetime import datetime
+from itertools import count
 from uuid import UUID
 
 from msgspec import structs
@@ -41,7 +42,7 @@ class MemoryReads:
         self._paused: dict[str, bool] = {}
         self._emptied: dict[int, Lane] = {}
         self._last_number = 0
-        self._last_token = 0
+        self._tokens = count(1)
         self._watchers: list[_Watcher] = []
 
     def _find(self, ref: UUID | int) -> JobRow | None:
@@ -85,9 +86,8 @@ class MemoryReads:
     async def jobs(self, wanted: JobFilter) -> JobPage:
         before, most = wanted.before, most_looked_at(wanted)
         below = self._where(lambda row: before is None or row.job.number < before)[::-1]
-        ways = [[row for row in below if row.state is state] for state in _BAD & {*wanted.states}]
-        if must_walk(wanted):
-            ways = [below]
+        states = [None] if must_walk(wanted) else _BAD & {*wanted.states}
+        ways = [[row for row in below if state in (None, row.state)] for state in states]
         stops = [way[most - 1].job.number for way in ways if len(way) >= most]
         stopped_at = max(stops, default=None)
         reached = [row for row in below if row.job.number >= (stopped_at or 0)]
@@ -120,21 +120,17 @@ class MemoryReads:
         found = [(row.lane.queue, row.state.value) for row in self._jobs.values()]
         names = {*self._paused, *(lane.queue for lane in await self.lanes())}
         counts = {name: Counter(state for queue, state in found if queue == name) for name in names}
-        return [
-            QueueView(name, self._paused.get(name, False), counts[name]) for name in sorted(names)
-        ]
+        return [QueueView(one, self._paused.get(one, False), counts[one]) for one in sorted(names)]
 
     async def workers(self) -> list[WorkerView]:
         alive = [row for row in self._workers.values() if row.alive]
         ended = [row for row in self._workers.values() if not row.alive]
         ended.sort(key=lambda row: row.ended_at or row.started_at, reverse=True)
-        return self._views([*alive, *ended[:SHOWN_ENDED_WORKERS]])
+        return [self._view(row) for row in [*alive, *ended[:SHOWN_ENDED_WORKERS]]]
 
-    def _views(self, rows: Iterable[WorkerView]) -> list[WorkerView]:
-        return [structs.replace(row, running=self._running(row.info.id)) for row in rows]
-
-    def _running(self, worker: UUID) -> dict[str, int]:
-        return Counter(row.job.kind for row in self._owned_by(worker))
+    def _view(self, row: WorkerView) -> WorkerView:
+        running = Counter(job.job.kind for job in self._owned_by(row.info.id))
+        return structs.replace(row, running=running)
 
     async def dispatchers(self) -> list[DispatcherView]:
         return list(self._dispatchers.values())
@@ -142,11 +138,11 @@ class MemoryReads:
     async def explain(self, job: Job) -> Facts:
         own = self._jobs[job.id]
         ready = self._where(lambda row: row.state is JobState.READY and row.lane == own.lane)
-        ahead = [row for row in ready if row.order < own.order]
+        ahead = sum(row.order < own.order for row in ready)
         return Facts(
             queue_paused=self._paused.get(job.queue, False),
-            workers=tuple(self._views(row for row in self._workers.values() if row.alive)),
-            ahead=min(len(ahead), MAX_AHEAD),
+            workers=tuple(self._view(row) for row in self._workers.values() if row.alive),
+            ahead=min(ahead, MAX_AHEAD),
             now=self._utc(),
         )
 

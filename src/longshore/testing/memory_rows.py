@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from uuid import UUID
 
 from msgspec import structs
 
@@ -12,7 +11,7 @@ from longshore.core.effects import Change
 from longshore.core.lanes import lane_of
 from longshore.core.lifecycle import HISTORY_FIRST, HISTORY_LAST, TERMINAL
 from longshore.model.job import Claimed, HistoryEntry, Job, JobState, Submission
-from longshore.model.worker import Lane, Seat, WorkerInfo, WorkerView
+from longshore.model.worker import Lane, Seat
 from longshore.store.rows import clean, due_at, later, micros, moment, pack_error, unpack_error
 
 
@@ -124,20 +123,6 @@ def new_row(given: Submission, body: int, number: int, now: datetime) -> JobRow:
     row = JobRow(job, given, body, lane_of(given.queue, given.kind, given.target))
     row.enter(job.state, now)
     return row
-
-
-def new_worker(info: WorkerInfo, dispatcher: UUID, now: datetime) -> WorkerView:
-    """A worker before its first session."""
-    return WorkerView(
-        info=info,
-        session=0,
-        dispatcher=dispatcher,
-        alive=True,
-        draining=False,
-        running={},
-        started_at=now,
-        attended_at=now,
-    )
 
 
 def after(now: datetime, seconds: float) -> datetime:

@@ -21,7 +21,7 @@ from longshore.store.postgres import PostgresStore
 from longshore.store.postgres_columns import columns
 from longshore.store.postgres_lines import Connection
 from longshore.store.postgres_sql import ENQUEUE
-from longshore.store.postgres_states import CODES, STATES
+from longshore.store.postgres_states import CODES
 from longshore.testing.builders import Scene, a_job, done, some_jobs, want
 
 S = JobState
@@ -30,11 +30,6 @@ S = JobState
 @pytest.fixture
 def scene(postgres_store: PostgresStore) -> Scene:
     return Scene(postgres_store)
-
-
-def test_every_state_has_its_own_code() -> None:
-    assert CODES.keys() == set(JobState)
-    assert {STATES[code] for code in CODES.values()} == set(JobState)
 
 
 ENDED = f"state = {CODES[S.SUCCEEDED]}"

@@ -1,0 +1,73 @@
+"""The codes of states: the schema's indexes go by the same ones, and old ones are carried over."""
+
+from __future__ import annotations
+
+from longshore.core.lifecycle import TERMINAL
+from longshore.model.job import JobFilter, JobState
+from longshore.store.migrations import steps
+from longshore.store.postgres import PostgresStore
+from longshore.store.postgres_lines import Connection
+from longshore.store.postgres_states import CODES, ENDED, OWNED, STATES
+from longshore.testing.builders import Scene, a_job, new_id
+
+S = JobState
+OLD_CODES = {state: code for code, state in enumerate(JobState)}
+"""Codes had no gaps up to version 2 of the schema."""
+
+INDEXES = {
+    "job_ready": f"state = {CODES[S.READY]}",
+    "job_due": f"state = {CODES[S.DELAYED]}",
+    "job_owned": f"state = ANY (ARRAY[{OWNED}])",
+    "job_cancelling": f"state = {CODES[S.CANCELLING]}",
+    "job_expiring": f"(state = {CODES[S.RUNNING]}) AND (expires_at IS NOT NULL)",
+    "job_unique": f"(unique_key IS NOT NULL) AND (state < {ENDED})",
+    "job_listed": f"(state = {CODES[S.WAITING]}) OR (state > {CODES[S.SUCCEEDED]})",
+}
+
+
+def test_every_state_has_its_own_code_and_only_what_is_over_comes_from_ended_on() -> None:
+    assert CODES.keys() == set(JobState)
+    assert {STATES[code] for code in CODES.values()} == set(JobState)
+    assert {state for state, code in CODES.items() if code >= ENDED} == TERMINAL
+
+
+async def test_the_indexes_hold_the_states_that_statements_look_for(
+    postgres_store: PostgresStore, outside: Connection
+) -> None:
+    rows = await outside.fetch(
+        "SELECT indexrelid::regclass::text AS name, pg_get_expr(indpred, indrelid) AS held"
+        " FROM pg_index WHERE indrelid = 'longshore.job'::regclass AND indpred IS NOT NULL"
+    )
+    found = {row["name"].removeprefix("longshore."): row["held"] for row in rows}
+    assert found == {name: f"({held})" for name, held in INDEXES.items()}
+
+
+async def test_jobs_of_the_old_codes_are_what_they_were(
+    postgres_url: str, outside: Connection
+) -> None:
+    for version, script in steps("postgres")[:2]:
+        await outside.execute(script)
+        await outside.execute("INSERT INTO longshore.longshore_schema VALUES ($1)", version)
+    jobs = {state: new_id() for state in JobState}
+    for state, id in jobs.items():
+        await outside.execute(
+            "INSERT INTO longshore.job (id, lane, body_hash, state, kind, queue, target, options,"
+            """ history, args) VALUES ($1, 1, 1, $2, 'k', 'q', '', '\\x80', '["ready",0,"",""]',"""
+            " '')",
+            id,
+            OLD_CODES[state],
+        )
+    await outside.execute("INSERT INTO longshore.job_number SELECT number, id FROM longshore.job")
+    await outside.execute(
+        "INSERT INTO longshore.tally (lane, delta, state) SELECT 1, 1, state FROM longshore.job"
+    )
+    await outside.execute("INSERT INTO longshore.lane VALUES (1, 'q', 'k', '')")
+    store = PostgresStore(postgres_url)
+    assert (await store.migrate())[0] == 2
+    await store.open()
+    listed = (await store.jobs(JobFilter())).jobs
+    assert {job.id: job.state for job in listed} == {id: state for state, id in jobs.items()}
+    [queue] = await store.queues()
+    assert queue.counts == dict.fromkeys(JobState, 1)
+    await Scene(store).accepted(a_job())
+    await store.close()
