@@ -437,10 +437,13 @@ def _die_with(parent: int, by: signal.Signals) -> Callable[[], None]:
 
     The kernel forgets the wish when a process changes its user, so it must come after that:
     subprocess calls this last of all. A parent that died before is noticed by the new parent.
+    A shell has what it runs in the background ignore SIGQUIT, and children inherit that: pgbouncer
+    1.18, which has no handler of its own, would never end by it.
     """
     libc = _libc()
 
     def in_child() -> None:
+        signal.signal(by, signal.SIG_DFL)
         libc.prctl(_PR_SET_PDEATHSIG, int(by), 0, 0, 0)
         if os.getppid() != parent:
             os._exit(1)
