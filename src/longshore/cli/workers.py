@@ -16,8 +16,8 @@ from longshore.cli.show import View, note, print_json, print_text
 from longshore.cli.watching import Shown, refuse_watch, show, watch_options
 from longshore.client.connection import Connection
 from longshore.errors import InvalidInput, NotFound
-from longshore.model.worker import Capacity, WorkerView
-from longshore.wire.messages import DispatcherAnswer, DrainAnswer, DrainVerdict
+from longshore.model.worker import Capacity, DrainVerdict, WorkerView
+from longshore.wire.messages import DispatcherAnswer, DrainAnswer
 
 _WORDS = {
     DrainVerdict.DRAINING: "worker {} drains: it finishes what it runs, and leaves",

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from random import Random
 from uuid import UUID
 
@@ -24,17 +23,17 @@ from longshore.dispatcher.plain import PlainAttendant
 from longshore.dispatcher.plain_clients import PlainClients
 from longshore.dispatcher.pulse import Alarm, Pulse
 from longshore.dispatcher.pump import Pump
-from longshore.dispatcher.requests import Requests
+from longshore.dispatcher.requests import Listen, Requests
 from longshore.dispatcher.roster import Roster
+from longshore.dispatcher.runtime import DispatcherRuntime
+from longshore.dispatcher.service import Service
 from longshore.dispatcher.settings import DispatcherSettings
 from longshore.dispatcher.waiters import Waiters
 from longshore.errors import StoreLost, StoreUnavailable
 from longshore.model.ids import make_id
-from longshore.ports import Clock, HasEnded, Link, OnLost, OnMessages, Store
+from longshore.ports import Clock, HasEnded, Link, OnLost, Store
 
 log = logging.getLogger("longshore.dispatcher")
-
-Listen = Callable[[str, OnMessages], Link]
 
 
 class Dispatcher:
@@ -92,19 +91,11 @@ class Dispatcher:
             has_ended=has_ended,
         )
         self._plain_clients = PlainClients(settings, self._new_id, self._pump, waiters)
-        self._requests = Requests(
-            store,
-            settings,
-            id,
-            clock=clock,
-            roster=self._roster,
-            pump=self._pump,
-            pulse=pulse,
-            waiters=waiters,
-            keeper=self._keeper,
-            plain=self._plain_clients,
-            due=due,
+        self._runtime = DispatcherRuntime(
+            settings, self._roster, self._pump, waiters, self._keeper, due
         )
+        service = Service(store, settings, id, clock.utc, self._runtime, waiters)
+        self._requests = Requests(service, settings, clock, pulse, self._plain_clients)
 
     def _make_pump(self, pulse: Pulse) -> Pump:
         return Pump(
@@ -152,16 +143,15 @@ class Dispatcher:
         await self._keeper.renew()
         await self._keeper.look_around()
         self._attendant.link = listen(backend, self._attendant.receive)
+        self._plain.link = self._attendant.link
         try:
-            self._requests.link = listen(frontend, self._requests.receive)
+            self._frontend = self._requests.listen(listen, frontend)
         except BaseException:
             self._attendant.link.close()
             raise
-        self._plain.link = self._attendant.link
-        self._plain_clients.link = self._requests.link
         for duty in [self._pump.run, *self._keeper.duties()]:
             self._spawn(duty)
-        return self._attendant.link, self._requests.link
+        return self._attendant.link, self._frontend
 
     def _spawn(self, duty: Duty) -> None:
         async def run() -> None:
@@ -178,7 +168,7 @@ class Dispatcher:
 
     def note_crew(self, trouble: str) -> None:
         """Keeps in mind, for `why`, what keeps the workers beside it from starting, if anything."""
-        self._requests.crew_trouble = trouble
+        self._runtime.crew_trouble = trouble
 
     def _lose_store(self, error: StoreLost) -> None:
         if self.lost is None:
@@ -202,7 +192,7 @@ class Dispatcher:
         except StoreUnavailable as error:
             log.warning("left without saying so in the store: %s", error)
         self._attendant.link.close()
-        self._requests.link.close()
+        self._frontend.close()
 
     async def _retire(self) -> None:
         await self._losses.tell_again()

@@ -37,10 +37,9 @@ class PlainClients:
         self._pump = pump
         self._waiters = waiters
         self._tasks: set[asyncio.Task[None]] = set()
-        self.link: Link
 
-    def receive(self, peer: bytes, frames: Sequence[bytes]) -> None:
-        """Two frames came from a client. What is no job is dropped."""
+    def receive(self, link: Link, peer: bytes, frames: Sequence[bytes]) -> None:
+        """Two frames came from a client of this link. What is no job is dropped."""
         job = plain.only(frames)
         if not job:
             log.debug("dropped a plain message from client %s", peer.hex())
@@ -48,17 +47,17 @@ class PlainClients:
         try:
             self._check(job)
         except LongshoreError as error:
-            self._send(peer, plain.refusal(error.code, str(error)))
+            _send(link, peer, plain.refusal(error.code, str(error)))
             return
-        self._accept(peer, job)
+        self._accept(link, peer, job)
 
-    def _accept(self, peer: bytes, job: bytes) -> None:
+    def _accept(self, link: Link, peer: bytes, job: bytes) -> None:
         id = self._new_id()
         waiter = Waiter([id], every=True)
         self._waiters.add(waiter)
         submission = Submission(id, plain.KIND, job, options=Options(raw=True))
         # The task must not hold the job's bytes: it may have to wait for days.
-        work = self._answer(peer, id, waiter, self._pump.submit([submission]))
+        work = self._answer(link, peer, id, waiter, self._pump.submit([submission]))
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -74,7 +73,9 @@ class PlainClients:
         if job == plain.PONG:
             raise InvalidInput("a job that reads PONG would be taken for a PONG by its worker")
 
-    async def _answer(self, peer: bytes, id: UUID, waiter: Waiter, submitted: Answers) -> None:
+    async def _answer(
+        self, link: Link, peer: bytes, id: UUID, waiter: Waiter, submitted: Answers
+    ) -> None:
         try:
             (answer,) = await submitted
             if isinstance(answer, Refused):
@@ -86,14 +87,15 @@ class PlainClients:
             frames = plain.refusal(error.code, str(error))
         finally:
             self._waiters.remove(waiter, [id])
-        self._send(peer, frames)
-
-    def _send(self, peer: bytes, frames: list[bytes]) -> None:
-        if not self.link.send(peer, frames):
-            log.debug("plain client %s is gone; its job's outcome stays in the store", peer.hex())
+        _send(link, peer, frames)
 
     async def close(self) -> None:
         """Waits for nothing more: the jobs go on without their clients."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def _send(link: Link, peer: bytes, frames: list[bytes]) -> None:
+    if not link.send(peer, frames):
+        log.debug("plain client %s is gone; its job's outcome stays in the store", peer.hex())

@@ -134,6 +134,16 @@ class DispatcherView(Struct, frozen=True, kw_only=True):
     started_at: datetime
 
 
+class DrainVerdict(StrEnum):
+    """What a drain did."""
+
+    DRAINING = "draining"
+    ALREADY_DRAINING = "already_draining"
+    GONE = "gone"
+    AMBIGUOUS = "ambiguous"
+    NOT_FOUND = "not_found"
+
+
 class PoolCapacity(Struct, frozen=True, kw_only=True):
     """What a pool can take, over all workers that use it."""
 

@@ -1,7 +1,8 @@
 """What a dispatcher and its store do for a test kit, in one process and without waiting.
 
-The store is the model that the real ones are checked against, and what a report means for its job
-is decided by the dispatcher's own code. Only time is different: it stands still until it is moved.
+The store is the model that the real ones are checked against. The dispatcher's own service answers
+clients, and its own code decides what a report means for its job. Only time is different: it stands
+still until it is moved.
 """
 
 from __future__ import annotations
@@ -15,31 +16,31 @@ from uuid import UUID, uuid4
 
 from msgspec import structs
 
-from longshore.core.limits import check_submission
-from longshore.core.logs import MOST_ENTRIES, page
-from longshore.core.retention import asked, raised
-from longshore.core.schemas import check_arguments, nearest
-from longshore.core.values import within
-from longshore.core.why import why
 from longshore.dispatcher.ends import Decisions
-from longshore.dispatcher.pruner import usual
+from longshore.dispatcher.requests import failed, perform
+from longshore.dispatcher.service import Answer, Caller, Service
 from longshore.dispatcher.settings import DispatcherSettings
-from longshore.errors import LongshoreError, NotFinished, NotFound, UnknownKind, WrongState
+from longshore.dispatcher.waiters import Waiter, Waiters
+from longshore.errors import LongshoreError, NotFinished, WrongState
 from longshore.model.ends import End
 from longshore.model.job import (
     ANY_TARGET,
-    CancelVerdict,
     Claimed,
-    Ended,
     Job,
     JobState,
     LogEntry,
-    Refused,
     Submission,
 )
-from longshore.model.log import LogPage
-from longshore.model.retention import Pruned
-from longshore.model.worker import Attended, Seat, Want, WorkerInfo
+from longshore.model.worker import (
+    Attended,
+    DispatcherView,
+    Facts,
+    KindInfo,
+    Seat,
+    Want,
+    WorkerInfo,
+    WorkerView,
+)
 from longshore.ports import Batch, Handlers, Pumped
 from longshore.testing.memory import MemoryStore
 from longshore.wire import codec
@@ -49,6 +50,9 @@ T = TypeVar("T")
 
 WORKER: Final = "kit.drain()"
 """What runs jobs, as `why` names it."""
+
+_CALLER: Final = Caller(b"")
+_FLEET: Final = (m.ListWorkers, m.Drain, m.ListDispatchers, m.ShowCapacity, m.Hello)
 
 
 class StillClock:
@@ -75,6 +79,14 @@ class _NoLuck(Random):
         return 0.5
 
 
+class InlineService(Service):
+    """The dispatcher's own service, for jobs that any process may run."""
+
+    async def explain(self, job: Job) -> str:
+        """Why a job is where it is. A kit runs jobs for any target."""
+        return await super().explain(structs.replace(job, target=ANY_TARGET))
+
+
 class Desk:
     """Answers clients and hands out attempts. `on_cancel` hears of running jobs to be stopped."""
 
@@ -86,6 +98,9 @@ class Desk:
         self._settings = DispatcherSettings()
         self._decisions = Decisions(self._settings, _NoLuck())
         self._id, self._worker = uuid4(), uuid4()
+        self._service = InlineService(
+            self.store, self._settings, self._id, self.clock.utc, self, Waiters()
+        )
         self._attended: tuple[frozenset[str], Seat] | None = None
         self._lock = RLock()
 
@@ -95,113 +110,71 @@ class Desk:
         """The frames that answer a client's request."""
         request = codec.from_client.decode(frames)
         try:
-            with self._lock:
-                self._seat()
-                return codec.ok(request.rid, self._answer(request))
-        except LongshoreError as error:
-            return codec.encode(m.Err(request.rid, error.code, str(error)))
-
-    def _answer(self, request: m.Request) -> object:
-        match request:
-            case m.Submit():
-                return self._submit(request)
-            case m.Wait():
-                return self._wait(request)
-            case m.Show():
-                return self.job(request.job)
-            case m.Why():
-                job = self.job(request.job)
-                return m.WhyAnswer(job.id, job.number, job.state.value, self._why(job))
-            case m.Cancel():
-                return [self._cancel(ref) for ref in request.jobs]
-            case m.Retry():
-                verdicts = _at_once(self.store.retry(request.jobs, by="a client"))
-                pairs = zip(request.jobs, verdicts, strict=True)
-                return [m.RetryAnswer(ref, id, verdict) for ref, (id, verdict) in pairs]
-            case m.ReadLogs():
-                return self._logs(request)
-            case m.ListJobs():
-                return _at_once(self.store.jobs(request.wanted))
-            case m.ListQueues():
-                return _at_once(self.store.queues())
-            case m.Pause():
-                return _at_once(self.store.set_paused(request.queue, request.paused))
-            case m.Prune():
-                return self._prune(request)
-            case m.ShowKind():
-                handler = self._handlers().get(request.kind)
-                return handler.info if handler is not None else None
-            case m.ListWorkers() | m.Drain() | m.ListDispatchers() | m.ShowCapacity() | m.Hello():
+            if isinstance(request, _FLEET):
                 wanted = type(request).__name__
                 raise WrongState(f"a test kit has no fleet, and so no answer to {wanted}")
-
-    def _submit(self, request: m.Submit) -> list[m.SubmitAnswer]:
-        if any(job.run_at is not None for job in request.jobs):
-            self.clock.catch_up()
-        return [self._submit_one(job, request.strict) for job in request.jobs]
-
-    def _submit_one(self, job: Submission, strict: bool) -> m.SubmitAnswer:
-        try:
-            self._check(job, strict)
+            with self._lock:
+                self._seat()
+                return codec.ok(request.rid, _at_once(perform(self._service, request, _CALLER)))
         except LongshoreError as error:
-            return m.SubmitAnswer(job.id, code=error.code, message=str(error))
-        answer = self._pump(submits=[job]).submitted[0]
-        if isinstance(answer, Refused):
-            return m.SubmitAnswer(answer.id, code=answer.code, message=answer.message)
-        return m.SubmitAnswer(answer.id, answer.number, answer.existing)
+            return failed(request.rid, error)
 
-    def _check(self, job: Submission, strict: bool) -> None:
-        check_submission(job)
-        within(job.args, f"the arguments of job '{job.kind}'", self._settings.max_value_bytes)
-        handlers = self._handlers()
-        if job.kind in handlers:
-            check_arguments(job, handlers[job.kind].info)
-        elif strict:
-            near = nearest(job.kind, handlers)
-            raise UnknownKind(f"no app of this kit has a job '{job.kind}'{near}")
+    # for the service (see `service.Runtime`)
 
-    def _wait(self, request: m.Wait) -> list[Ended]:
-        """The outcomes there are. Waiting for others would be for ever, so it says why."""
-        ended = _at_once(self.store.ended(request.jobs))
-        known = {one.id for one in ended}
-        missing = [id for id in request.jobs if id not in known]
-        if not missing or request.wait_s <= 0 or (ended and not request.all):
-            return ended
-        job = self.job(missing[0])
-        raise NotFinished(
-            f"job {job.number} ({job.kind}) has not ended: {self._why(job)}. In a test kit jobs "
-            "run only in kit.drain(), and time passes only in kit.advance(seconds)"
-        )
+    def check_room(self, jobs: int, size: int) -> None:
+        """There is always room."""
 
-    def _logs(self, request: m.ReadLogs) -> LogPage:
-        job, most = self.job(request.job), max(1, min(request.most, MOST_ENTRIES))
-        entries = _at_once(self.store.logs(job.id, after=request.after, most=most))
-        return page(entries, most, job, request.after, request.attempt)
+    def check_lane(self, job: Submission, caller: Caller) -> None:
+        """There may be any number of lanes."""
 
-    def _prune(self, request: m.Prune) -> Pruned:
-        kept = asked(usual(self._settings), request.states, request.older_than_s, request.keep)
-        kept = raised(kept, request.counted) if request.dry_run else kept
-        return _at_once(self.store.prune(kept, after=request.after, dry_run=request.dry_run))
+    def kinds(self) -> dict[str, KindInfo]:
+        """What the apps have by now."""
+        return {kind: handler.info for kind, handler in self._handlers().items()}
 
-    def _cancel(self, ref: UUID | int) -> m.CancelAnswer:
-        [(id, verdict)] = _at_once(self.store.cancel([ref], by="a client"))
-        if id is not None and verdict is CancelVerdict.CANCELLING:
-            self._on_cancel(id)
-        return m.CancelAnswer(ref, id, verdict)
+    async def submit(self, jobs: Sequence[Submission]) -> list[Answer]:
+        """Has jobs accepted at once."""
+        if any(job.run_at is not None for job in jobs):
+            self.clock.catch_up()
+        return (await self.store.pump(self._id, Batch(submits=jobs))).submitted
 
-    def _why(self, job: Job) -> str:
-        # A kit runs jobs for any target.
-        job = structs.replace(job, target=ANY_TARGET)
-        return why(job, _at_once(self.store.explain(job)))
+    async def wait(self, waiter: Waiter, wait_s: float) -> None:
+        """Waiting would be for ever, so it says why the job has not ended."""
+        if wait_s > 0:
+            job = await self._service.job(min(waiter.missing))
+            raise NotFinished(
+                f"job {job.number} ({job.kind}) has not ended: {await self._service.explain(job)}. "
+                "In a test kit jobs run only in kit.drain(), and time passes only in "
+                "kit.advance(seconds)"
+            )
+
+    def cancels_made(self, cancelled: Sequence[UUID], cancelling: Sequence[UUID]) -> None:
+        """Those that run are stopped."""
+        for job in cancelling:
+            self._on_cancel(job)
+
+    def drains_made(self) -> None:
+        """Nothing: there is no fleet."""
+
+    def jobs_appeared(self) -> None:
+        """Nothing: the next drain finds them."""
+
+    def seen(self, worker: WorkerView) -> WorkerView:
+        """As the store knows it."""
+        return worker
+
+    def silent_s(self, other: DispatcherView) -> float:
+        """None ever is."""
+        return 0.0
+
+    def explained(self, job: Job, facts: Facts) -> Facts:
+        """As the store knows them."""
+        return facts
 
     # for the kit
 
     def job(self, ref: UUID | int) -> Job:
         """One job, whole."""
-        job = _at_once(self.store.job(ref))
-        if job is None:
-            raise NotFound(f"there is no job {ref} in this test kit")
-        return job
+        return _at_once(self._service.job(ref))
 
     def submissions(self) -> list[Submission]:
         """What was submitted, by clients and by jobs, in the order of the jobs' numbers."""
@@ -245,25 +218,27 @@ class Desk:
     def _pump(
         self,
         finishes: Sequence[End] = (),
-        submits: Sequence[Submission] = (),
         wants: Sequence[Want] = (),
     ) -> Pumped:
-        return _at_once(self.store.pump(self._id, Batch(finishes, submits, wants)))
+        return _at_once(self.store.pump(self._id, Batch(finishes, wants=wants)))
 
     def _seat(self) -> Seat:
         """A place on the one worker there is, which serves whatever the apps have by now."""
-        handlers = self._handlers()
-        kinds = frozenset(handlers)
+        kinds = frozenset(self._handlers())
         if self._attended is None or self._attended[0] != kinds:
-            answer = _at_once(self.store.attend(self._id, self._info(handlers)))
+            answer = _at_once(self.store.attend(self._id, self._info()))
             assert isinstance(answer, Attended), answer
             self._attended = kinds, Seat(self._worker, answer.session)
         return self._attended[1]
 
-    def _info(self, handlers: Handlers) -> WorkerInfo:
-        kinds = {kind: handler.info for kind, handler in handlers.items()}
+    def _info(self) -> WorkerInfo:
         return WorkerInfo(
-            id=self._worker, name=WORKER, host="test", kinds=kinds, slots=1000, processes=1000
+            id=self._worker,
+            name=WORKER,
+            host="test",
+            kinds=self.kinds(),
+            slots=1000,
+            processes=1000,
         )
 
 

@@ -43,7 +43,7 @@ from longshore.model.job import (
 )
 from longshore.model.log import LogPage
 from longshore.model.retention import Pruned
-from longshore.model.worker import Capacity, KindInfo, QueueView, WorkerView
+from longshore.model.worker import Capacity, DrainVerdict, KindInfo, QueueView, WorkerView
 
 PROTOCOL_VERSION = 1
 
@@ -401,16 +401,6 @@ class RetryAnswer(Struct, frozen=True):
     job: UUID | int
     id: UUID | None
     verdict: RetryVerdict
-
-
-class DrainVerdict(StrEnum):
-    """What a drain did."""
-
-    DRAINING = "draining"
-    ALREADY_DRAINING = "already_draining"
-    GONE = "gone"
-    AMBIGUOUS = "ambiguous"
-    NOT_FOUND = "not_found"
 
 
 class DrainAnswer(Struct, frozen=True):

@@ -12,7 +12,7 @@ from msgspec import structs
 from tests.unit.cli.conftest import ScriptedDispatcher
 
 from longshore.core.capacity import capacity
-from longshore.model.worker import KindInfo, Pool, WorkerInfo, WorkerView
+from longshore.model.worker import DrainVerdict, KindInfo, Pool, WorkerInfo, WorkerView
 from longshore.wire import messages as m
 
 AT = datetime(2026, 1, 31, 12, 0, 0, tzinfo=UTC)
@@ -114,15 +114,15 @@ def test_workers_as_json_have_the_word_that_the_table_shows(
 @pytest.mark.parametrize(
     ("verdict", "code", "words"),
     [
-        (m.DrainVerdict.DRAINING, 0, "worker h:9 drains: it finishes what it runs, and leaves"),
-        (m.DrainVerdict.ALREADY_DRAINING, 0, "worker h:9 drains already"),
-        (m.DrainVerdict.GONE, 0, "worker h:9 is gone already"),
-        (m.DrainVerdict.AMBIGUOUS, 2, "several workers go by h; give more of the id"),
-        (m.DrainVerdict.NOT_FOUND, 3, "there is no worker h; `longshore workers` lists"),
+        (DrainVerdict.DRAINING, 0, "worker h:9 drains: it finishes what it runs, and leaves"),
+        (DrainVerdict.ALREADY_DRAINING, 0, "worker h:9 drains already"),
+        (DrainVerdict.GONE, 0, "worker h:9 is gone already"),
+        (DrainVerdict.AMBIGUOUS, 2, "several workers go by h; give more of the id"),
+        (DrainVerdict.NOT_FOUND, 3, "there is no worker h; `longshore workers` lists"),
     ],
 )
 def test_drain_says_what_it_did(
-    verdict: m.DrainVerdict,
+    verdict: DrainVerdict,
     code: int,
     words: str,
     dispatcher: ScriptedDispatcher,

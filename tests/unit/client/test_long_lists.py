@@ -11,6 +11,7 @@ from longshore.client import outcomes
 from longshore.client.connection import Connection
 from longshore.client.outcomes import Outcomes
 from longshore.core.limits import MAX_DRAINED, MAX_REQUEST_JOBS
+from longshore.model.worker import DrainVerdict
 from longshore.wire import messages
 
 from .fake import FakeDispatcher
@@ -33,8 +34,7 @@ async def test_many_cancels_and_retries_are_answered_in_order(fake: FakeDispatch
 
 async def test_many_drains_are_answered_in_order(fake: FakeDispatcher) -> None:
     fake.replies[messages.Drain] = lambda request: [
-        messages.DrainAnswer(name, None, "", messages.DrainVerdict.NOT_FOUND)
-        for name in request.workers
+        messages.DrainAnswer(name, None, "", DrainVerdict.NOT_FOUND) for name in request.workers
     ]
     names = [f"w{number}" for number in range(MAX_DRAINED + 1)]
     async with Connection(fake.address) as connection:

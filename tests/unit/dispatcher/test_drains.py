@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from longshore.model.job import JobState
-from longshore.model.worker import Capacity
+from longshore.model.worker import Capacity, DrainVerdict
 from longshore.testing.builders import a_job
 from longshore.testing.faults import Fault, scripted
 from longshore.wire import messages as m
@@ -12,10 +12,10 @@ from longshore.wire.codec import encode
 from .stage import Client, Stage, StagedWorker, worker_id
 from .test_stories import tell
 
-V = m.DrainVerdict
+V = DrainVerdict
 
 
-async def drain(client: Client, *names: str) -> list[m.DrainVerdict]:
+async def drain(client: Client, *names: str) -> list[DrainVerdict]:
     answers = await client.ask(m.Drain(7, names))
     assert isinstance(answers, tuple), answers
     return [answer.verdict for answer in answers]

@@ -40,7 +40,7 @@ def test_a_wait_for_no_time_is_refused_and_one_without_end_is_bounded(
             began = stage.clock.now()
             assert await client.wait(job, wait_s=wait_s) == []
             assert stage.clock.now() - began == pytest.approx(took_s)
-        assert dispatcher._requests._waiters.awaited() == []
+        assert dispatcher._waiters.awaited() == []
 
     tell(story)
     assert errors(caplog) == []

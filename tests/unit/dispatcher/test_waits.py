@@ -18,7 +18,7 @@ from .test_stories import tell
 @pytest.mark.parametrize("every", [False, True])
 def test_a_wait_that_timed_out_is_forgotten(every: bool) -> None:
     async def story(stage: Stage) -> None:
-        waiters = (await stage.dispatcher())._requests._waiters
+        waiters = (await stage.dispatcher())._waiters
         client, jobs = stage.client(), some_jobs(3)
         await client.submit(*jobs)
         ids = tuple(job.id for job in jobs)
@@ -30,7 +30,7 @@ def test_a_wait_that_timed_out_is_forgotten(every: bool) -> None:
 
 def test_a_wait_that_was_answered_is_forgotten_with_the_jobs_that_go_on() -> None:
     async def story(stage: Stage) -> None:
-        waiters = (await stage.dispatcher())._requests._waiters
+        waiters = (await stage.dispatcher())._waiters
         worker, client = await stage.worker(), stage.client()
         ending, staying = a_job(), a_job(kind="elsewhere")
         await client.submit(ending, staying)
@@ -46,7 +46,7 @@ def test_a_wait_that_was_answered_is_forgotten_with_the_jobs_that_go_on() -> Non
 
 def test_a_wait_that_failed_for_an_outage_is_forgotten() -> None:
     async def story(stage: Stage) -> None:
-        waiters = (await stage.dispatcher())._requests._waiters
+        waiters = (await stage.dispatcher())._waiters
         client, job = stage.client(), a_job()
         await client.submit(job)
         stage.store.plan = scripted(("ended", Fault.BEFORE))

@@ -198,6 +198,6 @@ def test_nobody_is_waited_for_after_the_last_wait_timed_out() -> None:
         job, other = a_job(), a_job()
         await client.submit(job, other)
         assert await client.wait(job, other, wait_s=2.0) == []
-        assert dispatcher._keeper._waiters.awaited() == []
+        assert dispatcher._waiters.awaited() == []
 
     tell_without_hints(story)

@@ -1,0 +1,88 @@
+"""What the service needs of a running dispatcher: its queue, its workers, its alarms."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from uuid import UUID
+
+from msgspec import structs
+
+from longshore.core.lanes import lane_of
+from longshore.dispatcher.bounds import check_room
+from longshore.dispatcher.keeper import Keeper
+from longshore.dispatcher.pulse import Alarm
+from longshore.dispatcher.pump import Pump
+from longshore.dispatcher.roster import Roster
+from longshore.dispatcher.service import Answer, Caller
+from longshore.dispatcher.settings import DispatcherSettings
+from longshore.dispatcher.waiters import Waiter, Waiters
+from longshore.model.job import Job, Submission
+from longshore.model.worker import DispatcherView, Facts, KindInfo, WorkerView
+
+
+class DispatcherRuntime:
+    """See `service.Runtime`. `crew_trouble` is what keeps workers beside it from starting."""
+
+    def __init__(
+        self,
+        settings: DispatcherSettings,
+        roster: Roster,
+        pump: Pump,
+        waiters: Waiters,
+        keeper: Keeper,
+        due: Alarm,
+    ) -> None:
+        self.crew_trouble = ""
+        self._settings = settings
+        self._roster = roster
+        self._pump = pump
+        self._waiters = waiters
+        self._keeper = keeper
+        self._due = due
+
+    def check_room(self, jobs: int, size: int) -> None:
+        check_room(self._settings, self._pump, jobs, size)
+
+    def check_lane(self, job: Submission, caller: Caller) -> None:
+        self._keeper.lane_limits.check(job, caller)
+
+    def kinds(self) -> Mapping[str, KindInfo]:
+        return self._roster.kinds()
+
+    async def submit(self, jobs: Sequence[Submission]) -> list[Answer]:
+        answers = await self._pump.submit(jobs)
+        self._due.set_for(jobs)
+        return answers
+
+    async def wait(self, waiter: Waiter, wait_s: float) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(waiter.done.wait(), wait_s)
+
+    def cancels_made(self, cancelled: Sequence[UUID], cancelling: Sequence[UUID]) -> None:
+        self._keeper.cancels.set_in(0)
+        if any(map(self._waiters.is_awaited, cancelled)):
+            self._keeper.outcomes.set_in(0)
+
+    def drains_made(self) -> None:
+        self._keeper.cancels.set_in(0)
+
+    def jobs_appeared(self) -> None:
+        self._roster.scheduler.lanes.mark_all()
+        self._pump.wake()
+
+    def seen(self, worker: WorkerView) -> WorkerView:
+        return self._keeper.seen(worker)
+
+    def silent_s(self, other: DispatcherView) -> float:
+        return self._keeper.silent_s(other)
+
+    def explained(self, job: Job, facts: Facts) -> Facts:
+        lane = lane_of(job.queue, job.kind, job.target)
+        return structs.replace(
+            facts,
+            workers=tuple(map(self.seen, facts.workers)),
+            lane_limit=self._keeper.lane_limits.limit_of(lane),
+            crew_trouble=self.crew_trouble,
+        )
