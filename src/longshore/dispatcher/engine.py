@@ -1,27 +1,43 @@
 """The dispatcher: stateless, one of many equals.
 
 Three things run side by side. The *pump* moves jobs: finishes, submits and claims, one transaction
-after the other. The *keeper* keeps time: leases, losses, cancels, delays. The *attendant* and the
-*requests* answer what workers and clients say. They share a roster, which is memory only; whatever
-must survive is in the store before anybody is told of it.
+after the other. The *keeper* runs the duties, what is done because time passed: leases, losses,
+cancels, delays. The *attendant* and the *requests* answer what workers and clients say. They share
+a roster, which is memory only; whatever must survive is in the store before anybody is told of it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Coroutine
 from random import Random
 from uuid import UUID
 
 from longshore.core.intake import Patience
 from longshore.core.scheduler import Scheduler
 from longshore.dispatcher.attendant import Attendant
+from longshore.dispatcher.duties.cancels import Cancels
+from longshore.dispatcher.duties.drains import Drains
+from longshore.dispatcher.duties.heartbeats import Heartbeats
+from longshore.dispatcher.duties.hints import Hints
+from longshore.dispatcher.duties.lane_upkeep import LaneUpkeep
+from longshore.dispatcher.duties.lost_workers import LostWorkers
+from longshore.dispatcher.duties.outcomes import Outcomes
+from longshore.dispatcher.duties.promotion import Promotion
+from longshore.dispatcher.duties.read_back import ReadBack
+from longshore.dispatcher.duties.renewal import Renewal
+from longshore.dispatcher.duties.sweep import Sweep
+from longshore.dispatcher.duties.takeover import Takeover
+from longshore.dispatcher.duties.timeouts import Timeouts
 from longshore.dispatcher.ends import Ends
-from longshore.dispatcher.keeper import Duty, Keeper
+from longshore.dispatcher.keeper import Always, Duty, Every, Keeper, WhenRung, in_turn
+from longshore.dispatcher.lanes import LaneLimits
 from longshore.dispatcher.losses import Losses
 from longshore.dispatcher.plain import PlainAttendant
 from longshore.dispatcher.plain_clients import PlainClients
-from longshore.dispatcher.pulse import Alarm, Pulse
+from longshore.dispatcher.pruner import Pruner
+from longshore.dispatcher.pulse import Alarms, Pulse
 from longshore.dispatcher.pump import Pump
 from longshore.dispatcher.requests import Listen, Requests
 from longshore.dispatcher.roster import Roster
@@ -64,37 +80,35 @@ class Dispatcher:
         self._roster = Roster(self._scheduler)
         self._tasks: list[asyncio.Task[None]] = []
         pulse = Pulse(settings, clock, self._lose_store)
-        self._waiters = waiters = Waiters()
-        due = Alarm(clock)
+        self._waiters, self._alarms = Waiters(), Alarms(clock)
         self._pump = self._make_pump(pulse)
         self._losses = Losses(store, settings, self._roster, self._pump, pulse, on_lost)
         self._plain = self._make_plain(pulse)
         self._attendant = self._make_attendant(pulse)
         self._attendant.ends = self._plain.ends = Ends(
-            settings, random, self._pump, due, self._attendant.acknowledge
+            settings, random, self._pump, self._alarms.due, self._attendant.acknowledge
         )
-        self._keeper = Keeper(
+        self._takeover = Takeover(
             store,
             settings,
             id,
-            name,
             clock=clock,
-            random=random,
             roster=self._roster,
-            pump=self._pump,
-            pulse=pulse,
-            waiters=waiters,
-            attendant=self._attendant,
-            plain=self._plain,
             losses=self._losses,
-            due=due,
             has_ended=has_ended,
         )
-        self._plain_clients = PlainClients(settings, self._new_id, self._pump, waiters)
-        self._runtime = DispatcherRuntime(
-            settings, self._roster, self._pump, waiters, self._keeper, due
+        self._lane_limits = LaneLimits(settings, self._scheduler, lambda: self._takeover.elsewhere)
+        self._keeper = Keeper(random, pulse)
+        self._renewal = self._make_renewal(name, pulse)
+        self._lost_workers = LostWorkers(settings, clock, self._roster, self._attendant, has_ended)
+        self._lanes = LaneUpkeep(store, settings, self._scheduler, self._pump, self._lane_limits)
+        self._look_around = in_turn(
+            self._lanes.look, ReadBack(store, self._scheduler, self._pump, self._attendant).read
         )
-        service = Service(store, settings, id, clock.utc, self._runtime, waiters)
+        self._duties = self._make_duties(pulse)
+        self._plain_clients = PlainClients(settings, self._new_id, self._pump, self._waiters)
+        self._runtime = self._make_runtime()
+        service = Service(store, settings, id, clock.utc, self._runtime, self._waiters)
         self._requests = Requests(service, settings, clock, pulse, self._plain_clients)
 
     def _make_pump(self, pulse: Pulse) -> Pump:
@@ -138,10 +152,59 @@ class Dispatcher:
             self._plain,
         )
 
+    def _make_renewal(self, name: str, pulse: Pulse) -> Renewal:
+        return Renewal(
+            self._store,
+            self.id,
+            name,
+            clock=self._clock,
+            pulse=pulse,
+            roster=self._roster,
+            plain=self._plain,
+        )
+
+    def _make_runtime(self) -> DispatcherRuntime:
+        return DispatcherRuntime(
+            self._settings,
+            self._roster,
+            self._pump,
+            self._waiters,
+            self._takeover,
+            self._lane_limits,
+            self._alarms,
+        )
+
+    def _make_duties(self, pulse: Pulse) -> list[Duty]:
+        store, settings, alarms, id = self._store, self._settings, self._alarms, self.id
+        clock, roster, pump, attendant = self._clock, self._roster, self._pump, self._attendant
+        timeouts = Timeouts(store, settings, clock, self._random, roster, attendant)
+        cancels = Cancels(store, settings, id, clock, roster, attendant)
+        drains = Drains(store, id, roster, pump, attendant)
+        promotion = Promotion(store, self._scheduler, pump, alarms.due)
+        return [
+            Every(settings.renew_s, self._renewal.renew),
+            Every(settings.lease_s / 10, self._lost_workers.find),
+            Every(settings.renew_s, self._losses.tell_again),
+            Every(self._plain.look_s, self._plain.look_after),
+            Every(settings.poll_s, self._look_around),
+            Every(settings.expire_s, timeouts.find),
+            Every(
+                settings.sweep_s, Sweep(store, settings.crash_limit, self._scheduler, pump).sweep
+            ),
+            Every(settings.prune_s, Pruner(store, settings).prune),
+            Every(settings.prune_s, self._lanes.forget),
+            Every(settings.lease_s / 4, self._takeover.look, at_once=True),
+            WhenRung(alarms.due, settings.promote_s, promotion.promote),
+            WhenRung(alarms.cancels, settings.cancel_poll_s, in_turn(cancels.find, drains.find)),
+            Every(settings.heartbeat_s, Heartbeats(store, id, clock, roster).write),
+            WhenRung(alarms.outcomes, settings.poll_s, Outcomes(store, self._waiters).find),
+            Always(Hints(store, self._look_around, alarms, pulse).watch),
+        ]
+
     async def start(self, listen: Listen, backend: str, frontend: str) -> tuple[Link, Link]:
         """Renews its own lease once, then listens for workers and clients."""
-        await self._keeper.renew()
-        await self._keeper.look_around()
+        await self._renewal.renew()
+        await self._look_around()
         self._attendant.link = listen(backend, self._attendant.receive)
         self._plain.link = self._attendant.link
         try:
@@ -149,15 +212,13 @@ class Dispatcher:
         except BaseException:
             self._attendant.link.close()
             raise
-        for duty in [self._pump.run, *self._keeper.duties()]:
-            self._spawn(duty)
+        self._spawn(self._pump.run())
+        for duty in self._duties:
+            self._spawn(self._keeper.run(duty))
         return self._attendant.link, self._frontend
 
-    def _spawn(self, duty: Duty) -> None:
-        async def run() -> None:
-            await duty()
-
-        task = asyncio.create_task(run())
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
         task.add_done_callback(self._ended)
         self._tasks.append(task)
 

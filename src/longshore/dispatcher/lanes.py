@@ -8,7 +8,7 @@ made up as well.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from longshore.core.lanes import lane_of, serves
@@ -22,10 +22,15 @@ _ADVICE: Final = "put what varies into the arguments, not into the kind or the q
 
 
 class LaneLimits:
-    """Says which submits would need a lane too many; `elsewhere` are other dispatchers' workers."""
+    """Says which submits would need a lane too many; `elsewhere` has all dispatchers' workers."""
 
-    def __init__(self, settings: DispatcherSettings, scheduler: Scheduler) -> None:
-        self.elsewhere: Sequence[WorkerInfo] = ()
+    def __init__(
+        self,
+        settings: DispatcherSettings,
+        scheduler: Scheduler,
+        elsewhere: Callable[[], Sequence[WorkerInfo]],
+    ) -> None:
+        self._elsewhere = elsewhere
         self._settings = settings
         self._scheduler = scheduler
         self._brought: dict[bytes, set[Lane]] = {}
@@ -54,7 +59,7 @@ class LaneLimits:
         """The lanes that live workers serve, of the queues that they name or of the usual one."""
         return {
             lane_of(queue, kind, target).hash
-            for worker in (*self._scheduler.infos(), *self.elsewhere)
+            for worker in (*self._scheduler.infos(), *self._elsewhere())
             for queue in worker.queues or (DEFAULT_QUEUE,)
             for kind in worker.kinds
             for target in {ANY_TARGET, worker.target}
@@ -76,7 +81,7 @@ class LaneLimits:
         exists = lane.queue == DEFAULT_QUEUE or self._scheduler.lanes.has_queue(lane.queue)
         return any(
             (exists or worker.queues) and serves(worker, lane)
-            for worker in (*self._scheduler.infos(), *self.elsewhere)
+            for worker in (*self._scheduler.infos(), *self._elsewhere())
         )
 
 

@@ -11,7 +11,7 @@ from longshore.dispatcher.pump import Pump
 from longshore.dispatcher.roster import Roster
 from longshore.dispatcher.settings import DispatcherSettings
 from longshore.errors import StoreUnavailable
-from longshore.model.worker import LostWorker, WorkerInfo
+from longshore.model.worker import LostWorker, WorkerInfo, WorkerView
 from longshore.ports import OnLost, Store
 from longshore.wire.dispatcher_side import Attendance
 
@@ -68,29 +68,40 @@ class Losses:
         worker, session = attendance.info.id, attendance.session
         await self.declare(Loss(worker, session, why, crash, undelivered, told))
 
+    async def declare_worker(self, worker: WorkerView, why: str) -> None:
+        """A worker that is not attended here is gone."""
+        await self.declare(self._loss(worker, why))
+
+    async def harvest_worker(self, worker: WorkerView, why: str) -> None:
+        """A worker that is not attended here is gone; raises if the store cannot be told now."""
+        await self._harvest(self._loss(worker, why))
+
+    def _loss(self, worker: WorkerView, why: str) -> Loss:
+        crash = not self._pulse.blames_store()
+        return Loss(worker.info.id, worker.session, why, crash, info=worker.info)
+
     async def declare(self, loss: Loss) -> None:
         """Tells the store, now or as soon as it answers again."""
         try:
-            harvested = await self._store.harvest(
-                loss.worker,
-                loss.session,
-                loss.why,
-                crash=loss.crash,
-                crash_limit=self._settings.crash_limit,
-                undelivered=loss.undelivered,
-            )
+            await self._harvest(loss)
         except StoreUnavailable as error:
             self._untold.append(loss)
             self._pulse.saw_outage(error)
-            return
+
+    async def _harvest(self, loss: Loss) -> None:
+        harvested = await self._store.harvest(
+            loss.worker,
+            loss.session,
+            loss.why,
+            crash=loss.crash,
+            crash_limit=self._settings.crash_limit,
+            undelivered=loss.undelivered,
+        )
         self._scheduler.lanes.mark_ready(harvested.lanes)
         self._pump.wake()
         if harvested.lost and loss.info is not None:
-            self.notify(loss.info, loss.session, loss.why)
-
-    def notify(self, info: WorkerInfo, session: int, why: str) -> None:
-        """Has the user told of a session that this dispatcher declared lost."""
-        self._on_lost(LostWorker(info, session, why))
+            # The user is told of a session that this dispatcher declared lost.
+            self._on_lost(LostWorker(loss.info, loss.session, loss.why))
 
     async def tell_again(self) -> None:
         """Tells the store what it could not be told before."""

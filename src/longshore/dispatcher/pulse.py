@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 from longshore.core.leases import is_silent
 from longshore.dispatcher.settings import DispatcherSettings
@@ -54,6 +54,13 @@ class Pulse:
             self._away = True
             log.warning("the store does not answer, trying again: %s", error)
 
+    async def surviving(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Does some work; an outage of the store is taken note of, and nothing more."""
+        try:
+            await work()
+        except StoreUnavailable as error:
+            self.saw_outage(error)
+
     def lease_s(self) -> float | None:
         """The lease to put into a PONG, if this dispatcher may grant one."""
         holds = self._clock.now() < self._lease_until
@@ -100,3 +107,12 @@ class Alarm:
             except TimeoutError:
                 break
         self._at = float("inf")
+
+
+class Alarms:
+    """What rings for whom: jobs are due, cancels and drains were made, awaited jobs have ended."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.due = Alarm(clock)
+        self.cancels = Alarm(clock)
+        self.outcomes = Alarm(clock)

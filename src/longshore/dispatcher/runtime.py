@@ -11,8 +11,9 @@ from msgspec import structs
 
 from longshore.core.lanes import lane_of
 from longshore.dispatcher.bounds import check_room
-from longshore.dispatcher.keeper import Keeper
-from longshore.dispatcher.pulse import Alarm
+from longshore.dispatcher.duties.takeover import Takeover
+from longshore.dispatcher.lanes import LaneLimits
+from longshore.dispatcher.pulse import Alarms
 from longshore.dispatcher.pump import Pump
 from longshore.dispatcher.roster import Roster
 from longshore.dispatcher.service import Answer, Caller
@@ -31,29 +32,31 @@ class DispatcherRuntime:
         roster: Roster,
         pump: Pump,
         waiters: Waiters,
-        keeper: Keeper,
-        due: Alarm,
+        takeover: Takeover,
+        lane_limits: LaneLimits,
+        alarms: Alarms,
     ) -> None:
         self.crew_trouble = ""
         self._settings = settings
         self._roster = roster
         self._pump = pump
         self._waiters = waiters
-        self._keeper = keeper
-        self._due = due
+        self._takeover = takeover
+        self._lane_limits = lane_limits
+        self._alarms = alarms
 
     def check_room(self, jobs: int, size: int) -> None:
         check_room(self._settings, self._pump, jobs, size)
 
     def check_lane(self, job: Submission, caller: Caller) -> None:
-        self._keeper.lane_limits.check(job, caller)
+        self._lane_limits.check(job, caller)
 
     def kinds(self) -> Mapping[str, KindInfo]:
         return self._roster.kinds()
 
     async def submit(self, jobs: Sequence[Submission]) -> list[Answer]:
         answers = await self._pump.submit(jobs)
-        self._due.set_for(jobs)
+        self._alarms.due.set_for(jobs)
         return answers
 
     async def wait(self, waiter: Waiter, wait_s: float) -> None:
@@ -61,28 +64,28 @@ class DispatcherRuntime:
             await asyncio.wait_for(waiter.done.wait(), wait_s)
 
     def cancels_made(self, cancelled: Sequence[UUID], cancelling: Sequence[UUID]) -> None:
-        self._keeper.cancels.set_in(0)
+        self._alarms.cancels.set_in(0)
         if any(map(self._waiters.is_awaited, cancelled)):
-            self._keeper.outcomes.set_in(0)
+            self._alarms.outcomes.set_in(0)
 
     def drains_made(self) -> None:
-        self._keeper.cancels.set_in(0)
+        self._alarms.cancels.set_in(0)
 
     def jobs_appeared(self) -> None:
         self._roster.scheduler.lanes.mark_all()
         self._pump.wake()
 
     def seen(self, worker: WorkerView) -> WorkerView:
-        return self._keeper.seen(worker)
+        return self._takeover.seen(worker)
 
     def silent_s(self, other: DispatcherView) -> float:
-        return self._keeper.silent_s(other)
+        return self._takeover.silent_s(other)
 
     def explained(self, job: Job, facts: Facts) -> Facts:
         lane = lane_of(job.queue, job.kind, job.target)
         return structs.replace(
             facts,
             workers=tuple(map(self.seen, facts.workers)),
-            lane_limit=self._keeper.lane_limits.limit_of(lane),
+            lane_limit=self._lane_limits.limit_of(lane),
             crew_trouble=self.crew_trouble,
         )

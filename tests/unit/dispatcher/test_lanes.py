@@ -58,7 +58,7 @@ def test_what_a_worker_of_another_dispatcher_serves_is_not_refused_either() -> N
         await stage.worker(to="d1")
         client = stage.client("d2")
         await codes(client, *kinds("made_up"))
-        await stage.until(lambda: bool(other._keeper.lane_limits.elsewhere))
+        await stage.until(lambda: bool(other._takeover.elsewhere))
         assert await codes(client, a_job()) == [""]
 
     tell(story)

@@ -73,9 +73,9 @@ def test_a_late_renewal_does_not_let_workers_run_what_others_may_take_over() -> 
         await stage.until(lambda: bool(worker.jobs.running))
         late.delay("renew", 9.0)
         await last_renewal(stage, late)
-        await observer._keeper._take_over()
+        await observer._takeover.look()
         await pass_time(stage, 22.1)
-        await observer._keeper._take_over()
+        await observer._takeover.look()
         assert alive(stage) == []
         assert not worker.jobs.running
 
@@ -168,13 +168,13 @@ def test_a_dispatcher_is_silent_from_when_it_was_read_not_from_when_that_was_ask
         observer = await stage.dispatcher("d2")
         worker = await stage.worker(to="d1")
         slow.hold("dispatchers")
-        looking = asyncio.create_task(observer._keeper._take_over())
+        looking = asyncio.create_task(observer._takeover.look())
         await pass_time(stage, 10.0)
         unheard.plan = lambda verb: Fault.BEFORE if verb == "renew" else None
         slow.let_go.set()
         await looking
         await pass_time(stage, 21.5)
-        await observer._keeper._take_over()
+        await observer._takeover.look()
         assert await alive_ids(stage) == {worker_id(worker)}
 
     tell(story)
@@ -187,7 +187,7 @@ def test_a_worker_is_missed_from_when_it_was_read_not_from_when_that_was_asked_f
         stage.store = slow = HeldAndLate(stage.model)
         dispatcher = await stage.dispatcher()
         slow.hold("workers")
-        looking = asyncio.create_task(dispatcher._keeper._take_over())
+        looking = asyncio.create_task(dispatcher._takeover.look())
         await pass_time(stage, 14.0)
         slow.delay("attend", 7.0)
         Patient(stage)
@@ -195,7 +195,7 @@ def test_a_worker_is_missed_from_when_it_was_read_not_from_when_that_was_asked_f
         slow.let_go.set()
         await looking
         await pass_time(stage, 6.0)
-        await dispatcher._keeper._take_over()
+        await dispatcher._takeover.look()
         assert len(alive(stage)) == 1
 
     tell(story)

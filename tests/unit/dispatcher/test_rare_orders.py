@@ -261,7 +261,7 @@ def test_a_dispatcher_that_was_forgotten_and_came_back_is_not_taken_for_silent()
         first = await stage.dispatcher("d1")
         stage.store = blind = FaultyStore(stage.model)
         observer = await stage.dispatcher("d2")
-        await observer._keeper._take_over()
+        await observer._takeover.look()
         seen = stage.model._dispatchers[first.id].renewed_no
         blind.plan = lambda verb: Fault.BEFORE if verb == "dispatchers" else None
         await stage.model.retire(first.id)
@@ -270,7 +270,7 @@ def test_a_dispatcher_that_was_forgotten_and_came_back_is_not_taken_for_silent()
         row = stage.model._dispatchers[first.id]
         stage.model._dispatchers[first.id] = structs.replace(row, renewed_no=seen)
         blind.plan = lambda _verb: None
-        await observer._keeper._take_over()
+        await observer._takeover.look()
         assert await alive(stage) == {worker_id(worker)}
 
     tell(story)
@@ -290,7 +290,7 @@ def test_what_a_dispatcher_attends_after_its_silence_is_not_taken_from_it() -> N
         await pass_time(stage, 18.0)
         slow.hold("workers")
         await pass_time(stage, 10.0)
-        looking = asyncio.create_task(observer._keeper._take_over())
+        looking = asyncio.create_task(observer._takeover.look())
         worker.joined.clear()
         away.plan = lambda _verb: None
         await worker.joined.wait()

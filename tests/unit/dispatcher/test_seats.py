@@ -80,17 +80,17 @@ def test_what_was_read_back_before_a_doubt_does_not_clear_it_up() -> None:
 
     async def story(stage: Stage) -> None:
         stage.store = slow = SlowReader(stage.model)
-        keeper = (await stage.dispatcher(poll_s=1000.0))._keeper
+        look = (await stage.dispatcher(poll_s=1000.0))._look_around
         worker, client = await stage.worker(), stage.client()
         slow.plan = scripted(("pump", Fault.AFTER))
         await client.submit(a_job())
-        looks = [asyncio.create_task(keeper.look_around()) for _ in range(2)]
+        looks = [asyncio.ensure_future(look()) for _ in range(2)]
         await stage.until(lambda: len(worker.jobs.started) == 1)
         slow.plan = scripted(("pump", Fault.AFTER))
         await client.submit(a_job())
         slow.arrives.set()
         await asyncio.gather(*looks)
-        await keeper.look_around()
+        await look()
         await stage.until(lambda: len(worker.jobs.started) == 2, at_most_s=1.0)
 
     tell(story)

@@ -1,0 +1,66 @@
+"""Lane upkeep: learns of lanes that no hint told of, and forgets those that hold no job."""
+
+from __future__ import annotations
+
+import logging
+
+from longshore.core.scheduler import Scheduler
+from longshore.dispatcher.lanes import LaneLimits
+from longshore.dispatcher.pump import Pump
+from longshore.dispatcher.settings import DispatcherSettings
+from longshore.model.worker import Lane
+from longshore.ports import Store
+
+log = logging.getLogger("longshore.dispatcher")
+
+
+class LaneUpkeep:
+    """Keeps what the dispatcher knows of lanes as the store has it."""
+
+    def __init__(
+        self,
+        store: Store,
+        settings: DispatcherSettings,
+        scheduler: Scheduler,
+        pump: Pump,
+        limits: LaneLimits,
+    ) -> None:
+        self._store = store
+        self._settings = settings
+        self._scheduler = scheduler
+        self._pump = pump
+        self._limits = limits
+        self._is_full = False
+
+    async def look(self) -> None:
+        """Looks at every lane, whatever the hints said."""
+        self._scheduler.learn(await self._lanes())
+        self._warn_if_full()
+        self._scheduler.lanes.mark_all()
+        self._pump.wake()
+
+    async def forget(self) -> None:
+        """Lanes that hold no job any more are forgotten: by the store, by this dispatcher."""
+        await self._store.forget_lanes()
+        self._scheduler.settle(await self._lanes())
+        self._limits.settle()
+        self._warn_if_full()
+
+    async def _lanes(self) -> list[Lane]:
+        most = self._settings.max_lanes
+        served = self._limits.served() if len(self._scheduler.lanes) >= most else ()
+        return await self._store.lanes(most, served)
+
+    def _warn_if_full(self) -> None:
+        """Says once that there are as many lanes as there may be."""
+        count, limit = len(self._scheduler.lanes), self._settings.max_lanes
+        was_full, self._is_full = self._is_full, count >= limit
+        if self._is_full and not was_full:
+            log.warning(
+                "different (queue, kind, target) are %d, and max_lanes is %d: jobs with "
+                "another one that no worker serves are refused, and those that an application "
+                "enqueued by itself wait; cancel and prune jobs that nobody serves, put what "
+                "varies into the arguments, or raise max_lanes",
+                count,
+                limit,
+            )
