@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from longshore.client.config import load
+from longshore.config import load
 from longshore.links.keys import read_secret
 from longshore.testing.processes import Process, run, settings
 from tests.system.conftest import ANY, QUICK

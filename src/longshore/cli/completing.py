@@ -15,8 +15,8 @@ from msgspec import structs
 
 from longshore.cli.options import Shell, examples, json_option
 from longshore.cli.show import print_json, print_text
-from longshore.client.config import load
 from longshore.client.connection import Connection
+from longshore.config import load
 from longshore.errors import InvalidInput, LongshoreError
 
 SHELLS = ("bash", "zsh", "fish")

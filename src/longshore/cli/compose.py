@@ -22,20 +22,21 @@ from longshore.cli.crew import Crew
 from longshore.cli.ready import Ready
 from longshore.cli.reload import Reloader
 from longshore.cli.stopping import first_of, stop_signals
-from longshore.client.config import (
+from longshore.client.credentials import calling_with, dispatcher_keys, key_advice, own_keys
+from longshore.client.ids import fresh_id
+from longshore.config import (
     DEFAULT_STORE,
     FRONTEND_PORT,
     LOST_VARIABLES,
     PREFIX,
     Config,
+    WorkerSettings,
     as_text,
     is_loopback,
     load,
     reachable,
     value_of,
 )
-from longshore.client.credentials import calling_with, dispatcher_keys, key_advice, own_keys
-from longshore.client.ids import fresh_id
 from longshore.core.urls import redacted
 from longshore.dispatcher.engine import Dispatcher
 from longshore.errors import AppError, ConfigError, LongshoreError
@@ -52,7 +53,6 @@ from longshore.model.worker import Pool
 from longshore.ports import Executor, Link, OnLog, OnLost, OnMessages, OnReport, Store
 from longshore.wire.messages import Stats
 from longshore.worker.agent import Connect, Identity, Worker
-from longshore.worker.settings import WorkerSettings
 
 Announce = Callable[[Ready], None]
 Sockets = zmq.Context[zmq.Socket[bytes]]

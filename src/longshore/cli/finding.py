@@ -8,8 +8,8 @@ from uuid import UUID
 
 import click
 
-from longshore.client.config import parse_seconds
 from longshore.client.connection import Connection
+from longshore.config import parse_seconds
 from longshore.core.naming import workers_named
 from longshore.errors import InvalidInput, NotFound
 from longshore.model.job import Job

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 import click
 from msgspec import Struct
 
-from longshore.client.config import Config, load
 from longshore.client.connection import Connection
 from longshore.client.credentials import calling_with
+from longshore.config import Config, load
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 T = TypeVar("T")

@@ -8,7 +8,7 @@ import click
 
 from longshore.cli.options import Whole, ask, client_options, examples
 from longshore.cli.show import print_json, print_text
-from longshore.client.config import parse_seconds
+from longshore.config import parse_seconds
 from longshore.core.lifecycle import REACHED, TERMINAL
 from longshore.model.job import JobState
 

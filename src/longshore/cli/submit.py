@@ -17,10 +17,10 @@ from longshore.cli import completing, jsonable
 from longshore.cli.options import Whole, ask, client_options, examples
 from longshore.cli.show import error_line, note, print_json, print_text
 from longshore.cli.waiting import wait_for
-from longshore.client.config import parse_seconds
 from longshore.client.connection import Connection
 from longshore.client.ids import fresh_id
 from longshore.client.kind import Terms
+from longshore.config import parse_seconds
 from longshore.core.limits import MAX_ATTEMPTS
 from longshore.core.schemas import nearest
 from longshore.core.values import pack

@@ -31,8 +31,8 @@ from longshore.cli.show import (
     rich_parts,
     time,
 )
-from longshore.client.config import parse_seconds
 from longshore.client.connection import Connection
+from longshore.config import parse_seconds
 from longshore.core.text import visible
 from longshore.errors import InvalidInput, Unavailable
 

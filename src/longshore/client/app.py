@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 from uuid import UUID
 
-from longshore.client import config
+from longshore import config
 from longshore.client.access import Access
 from longshore.client.connection import Connection, Ref
 from longshore.client.credentials import calling_with

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from longshore.client.config import Config, is_loopback
+from longshore.config import Config, is_loopback
 from longshore.errors import ConfigError
 from longshore.links.curve import calling
 from longshore.links.keys import Keys, public_key, read_secret

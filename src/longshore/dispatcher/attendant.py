@@ -8,6 +8,7 @@ from collections.abc import Coroutine, Sequence, Set
 from typing import NamedTuple
 from uuid import UUID
 
+from longshore.config import DispatcherSettings
 from longshore.core.introductions import (
     MAX_HELD,
     MAX_REASON_CHARS,
@@ -24,7 +25,6 @@ from longshore.dispatcher.plain import PlainAttendant
 from longshore.dispatcher.pulse import Pulse
 from longshore.dispatcher.pump import Pump
 from longshore.dispatcher.roster import Roster
-from longshore.dispatcher.settings import DispatcherSettings
 from longshore.errors import InvalidInput, ProtocolError, StoreUnavailable
 from longshore.model.job import Claimed
 from longshore.model.worker import Attended, Gone, Seat, WorkerInfo

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
+from longshore.config import DispatcherSettings
 from longshore.core.introductions import MAX_TEXT_CHARS
 from longshore.core.limits import (
     MAX_DRAINED,
@@ -20,7 +21,6 @@ from longshore.core.limits import (
     check_name,
 )
 from longshore.dispatcher.pump import Pump
-from longshore.dispatcher.settings import DispatcherSettings
 from longshore.errors import InvalidInput, LongshoreError, TooLarge, Unavailable
 from longshore.model.job import JobFilter, JobState
 from longshore.wire import messages as m

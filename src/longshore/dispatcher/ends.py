@@ -9,6 +9,7 @@ from uuid import UUID
 
 from msgspec import structs
 
+from longshore.config import DispatcherSettings
 from longshore.core.effects import refused_item
 from longshore.core.limits import MAX_NAME_CHARS, check_submission
 from longshore.core.timing import (
@@ -20,7 +21,6 @@ from longshore.core.timing import (
 from longshore.core.values import within
 from longshore.dispatcher.pulse import Alarm
 from longshore.dispatcher.pump import Pump
-from longshore.dispatcher.settings import DispatcherSettings
 from longshore.errors import LongshoreError
 from longshore.model.ends import (
     Cancelled,

@@ -14,6 +14,7 @@ from collections.abc import Coroutine
 from random import Random
 from uuid import UUID
 
+from longshore.config import DispatcherSettings
 from longshore.core.intake import Patience
 from longshore.core.scheduler import Scheduler
 from longshore.dispatcher.attendant import Attendant
@@ -43,7 +44,6 @@ from longshore.dispatcher.requests import Listen, Requests
 from longshore.dispatcher.roster import Roster
 from longshore.dispatcher.runtime import DispatcherRuntime
 from longshore.dispatcher.service import Service
-from longshore.dispatcher.settings import DispatcherSettings
 from longshore.dispatcher.waiters import Waiters
 from longshore.errors import StoreLost, StoreUnavailable
 from longshore.model.ids import make_id

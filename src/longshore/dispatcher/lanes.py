@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from longshore.config import DispatcherSettings
 from longshore.core.lanes import lane_of, serves
 from longshore.core.scheduler import Scheduler
-from longshore.dispatcher.settings import DispatcherSettings
 from longshore.errors import TooLarge
 from longshore.model.job import ANY_TARGET, DEFAULT_QUEUE, Submission
 from longshore.model.worker import Lane, WorkerInfo

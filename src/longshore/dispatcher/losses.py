@@ -6,10 +6,10 @@ from uuid import UUID
 
 from msgspec import Struct
 
+from longshore.config import DispatcherSettings
 from longshore.dispatcher.pulse import Pulse
 from longshore.dispatcher.pump import Pump
 from longshore.dispatcher.roster import Roster
-from longshore.dispatcher.settings import DispatcherSettings
 from longshore.errors import StoreUnavailable
 from longshore.model.worker import LostWorker, WorkerInfo, WorkerView
 from longshore.ports import OnLost, Store

@@ -7,13 +7,13 @@ import logging
 from collections.abc import Callable, Coroutine, Sequence
 from uuid import UUID
 
+from longshore.config import DispatcherSettings
 from longshore.core.timing import settle_failure
 from longshore.dispatcher.ends import Ends
 from longshore.dispatcher.losses import Loss, Losses
 from longshore.dispatcher.pulse import Pulse
 from longshore.dispatcher.pump import Pump
 from longshore.dispatcher.roster import Roster
-from longshore.dispatcher.settings import DispatcherSettings
 from longshore.errors import StoreUnavailable
 from longshore.model.job import Claimed
 from longshore.model.worker import Attended, WorkerInfo

@@ -7,10 +7,10 @@ import logging
 from collections.abc import Callable, Sequence
 from uuid import UUID
 
+from longshore.config import DispatcherSettings
 from longshore.core.values import within
 from longshore.dispatcher.bounds import check_room
 from longshore.dispatcher.pump import Answer, Pump
-from longshore.dispatcher.settings import DispatcherSettings
 from longshore.dispatcher.waiters import Waiter, Waiters
 from longshore.errors import InvalidInput, LongshoreError, StoreLost, Unavailable
 from longshore.model.job import Options, Refused, Submission

@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+from longshore.config import DispatcherSettings
 from longshore.core.lifecycle import TERMINAL
 from longshore.core.retention import only, retention
-from longshore.dispatcher.settings import DispatcherSettings
 from longshore.model.job import JobState
 from longshore.model.retention import Retention
 from longshore.ports import Store

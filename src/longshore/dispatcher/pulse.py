@@ -6,8 +6,8 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 
+from longshore.config import DispatcherSettings
 from longshore.core.leases import is_silent
-from longshore.dispatcher.settings import DispatcherSettings
 from longshore.errors import StoreLost, StoreUnavailable
 from longshore.model.job import Submission
 from longshore.ports import Clock

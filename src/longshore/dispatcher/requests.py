@@ -6,12 +6,12 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from longshore.config import DispatcherSettings
 from longshore.dispatcher.bounds import Underway
 from longshore.dispatcher.junk import Junk
 from longshore.dispatcher.plain_clients import PlainClients
 from longshore.dispatcher.pulse import Pulse
 from longshore.dispatcher.service import Answer, Caller, DispatcherSeen, Service
-from longshore.dispatcher.settings import DispatcherSettings
 from longshore.errors import LongshoreError, ProtocolError, StoreUnavailable, TooLarge
 from longshore.model.job import Ended, Refused
 from longshore.model.worker import DrainVerdict, WorkerView

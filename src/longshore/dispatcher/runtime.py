@@ -9,6 +9,7 @@ from uuid import UUID
 
 from msgspec import structs
 
+from longshore.config import DispatcherSettings
 from longshore.core.lanes import lane_of
 from longshore.dispatcher.bounds import check_room
 from longshore.dispatcher.duties.takeover import Takeover
@@ -17,7 +18,6 @@ from longshore.dispatcher.pulse import Alarms
 from longshore.dispatcher.pump import Pump
 from longshore.dispatcher.roster import Roster
 from longshore.dispatcher.service import Answer, Caller
-from longshore.dispatcher.settings import DispatcherSettings
 from longshore.dispatcher.waiters import Waiter, Waiters
 from longshore.model.job import Job, Submission
 from longshore.model.worker import DispatcherView, Facts, KindInfo, WorkerView

@@ -17,6 +17,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from longshore import _version
+from longshore.config import DispatcherSettings
 from longshore.core.capacity import capacity
 from longshore.core.limits import check_submission
 from longshore.core.logs import MOST_ENTRIES, page
@@ -26,7 +27,6 @@ from longshore.core.schemas import check_arguments, nearest
 from longshore.core.values import within
 from longshore.core.why import why
 from longshore.dispatcher.pruner import usual
-from longshore.dispatcher.settings import DispatcherSettings
 from longshore.dispatcher.waiters import Waiter, Waiters
 from longshore.errors import InvalidInput, LongshoreError, NotFound, UnknownKind
 from longshore.model.job import (

@@ -16,10 +16,10 @@ from uuid import UUID, uuid4
 
 from msgspec import structs
 
+from longshore.config import DispatcherSettings
 from longshore.dispatcher.ends import Decisions
 from longshore.dispatcher.requests import failed, perform
 from longshore.dispatcher.service import Answer, Caller, Service
-from longshore.dispatcher.settings import DispatcherSettings
 from longshore.dispatcher.waiters import Waiter, Waiters
 from longshore.errors import LongshoreError, NotFinished, WrongState
 from longshore.model.ends import End

@@ -16,6 +16,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
+from longshore.config import WorkerSettings
 from longshore.errors import ProtocolError
 from longshore.model.job import LogEntry
 from longshore.model.worker import Pool
@@ -31,7 +32,6 @@ from longshore.wire.messages import (
     Stats,
 )
 from longshore.worker.failing import called, failure
-from longshore.worker.settings import WorkerSettings
 
 log = logging.getLogger("longshore.worker")
 

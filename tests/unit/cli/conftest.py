@@ -13,8 +13,8 @@ import pytest
 
 from longshore.cli.main import execute
 from longshore.cli.options import Shell
-from longshore.client.config import PREFIX, Config
 from longshore.client.connection import Connection
+from longshore.config import PREFIX, Config
 from longshore.errors import LongshoreError
 from longshore.model.job import JobState
 from longshore.model.log import LogPage

@@ -10,7 +10,7 @@ import pytest
 
 from longshore.cli import compose
 from longshore.cli.ready import Ready
-from longshore.client.config import load
+from longshore.config import load
 from longshore.errors import ConfigError
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from longshore import errors
 from longshore.cli.main import cli
 from longshore.cli.submit import submit
-from longshore.client.config import KEYS, Config, as_text, parse_seconds, value_of
+from longshore.config import KEYS, Config, as_text, parse_seconds, value_of
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 IN_WORDS = {

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from longshore.cli.main import execute
-from longshore.client.config import load
+from longshore.config import load
 
 Captured = pytest.CaptureFixture[str]
 FILES = ["app.py", "longshore.toml", "test_app.py"]

@@ -12,8 +12,8 @@ from uuid import UUID
 
 from msgspec import structs
 
+from longshore.config import DispatcherSettings, WorkerSettings
 from longshore.dispatcher.engine import Dispatcher
-from longshore.dispatcher.settings import DispatcherSettings
 from longshore.model.job import Ended, JobError, JobState, Reason, Submission
 from longshore.model.worker import KindInfo, Parameter, Pool
 from longshore.ports import OnLost, OnReport
@@ -25,7 +25,6 @@ from longshore.testing.virtual import VirtualClock
 from longshore.wire import messages as m
 from longshore.wire.codec import answer_to, encode, to_client
 from longshore.worker.agent import Identity, Worker
-from longshore.worker.settings import WorkerSettings
 
 LOOK_S = 0.05
 KINDS = {

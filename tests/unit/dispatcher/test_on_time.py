@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 from msgspec import structs
 
-from longshore.dispatcher.settings import DispatcherSettings
+from longshore.config import DispatcherSettings
 from longshore.model.job import JobError, JobState, Options, Reason, RetryPolicy, Submission
 from longshore.testing.builders import a_job
 from longshore.wire import messages as m

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from longshore.config import DispatcherSettings
 from longshore.dispatcher.pruner import Pruner
-from longshore.dispatcher.settings import DispatcherSettings
 from longshore.errors import InvalidInput
 from longshore.model.job import JobState, Submission
 from longshore.model.retention import Pruned

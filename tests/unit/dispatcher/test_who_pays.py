@@ -6,9 +6,9 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from longshore.config import DispatcherSettings
 from longshore.dispatcher.engine import Dispatcher
 from longshore.dispatcher.pulse import Pulse
-from longshore.dispatcher.settings import DispatcherSettings
 from longshore.errors import StoreUnavailable
 from longshore.model.job import JobState, Submission
 from longshore.model.worker import LostWorker

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 from msgspec import structs
 
-from longshore.dispatcher.settings import DispatcherSettings
+from longshore.config import DispatcherSettings
 from longshore.model.job import JobState, Options, RetryPolicy
 from longshore.ports import Hint
 from longshore.testing.builders import a_job

@@ -18,7 +18,7 @@ from uuid import UUID
 
 import pytest
 
-from longshore.client.config import LOST_VARIABLES, load
+from longshore.config import LOST_VARIABLES, load
 from longshore.errors import ConfigError
 from longshore.links.hook import MOST_AT_ONCE, MOST_WAITING, LostHook
 from longshore.model.worker import LostWorker, WorkerInfo

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from longshore.cli.main import execute
-from longshore.client.config import load
 from longshore.client.credentials import calling_with, dispatcher_keys, key_advice
+from longshore.config import load
 from longshore.errors import ConfigError
 from longshore.links.keys import KeyRing, is_key, make_pair, public_key, read_keys, read_secret
 

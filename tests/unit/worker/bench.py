@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 from uuid import UUID
 
+from longshore.config import WorkerSettings
 from longshore.model.worker import KindInfo, Pool
 from longshore.ports import OnLog, OnMessages, OnReport
 from longshore.testing.builders import new_id
@@ -18,7 +19,6 @@ from longshore.testing.virtual import VirtualClock, run_virtually
 from longshore.wire import messages as m
 from longshore.wire.codec import encode, from_worker
 from longshore.worker.agent import Identity, Worker
-from longshore.worker.settings import WorkerSettings
 
 Message = TypeVar("Message")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from longshore.config import DispatcherSettings
 from longshore.dispatcher.attendant import Attendant
 from longshore.dispatcher.roster import Roster
-from longshore.dispatcher.settings import DispatcherSettings
 from longshore.model.ends import Cancelled
 from longshore.model.job import Claimed
 from longshore.model.worker import Seat

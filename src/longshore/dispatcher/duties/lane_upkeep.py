@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 
+from longshore.config import DispatcherSettings
 from longshore.core.scheduler import Scheduler
 from longshore.dispatcher.lanes import LaneLimits
 from longshore.dispatcher.pump import Pump
-from longshore.dispatcher.settings import DispatcherSettings
 from longshore.model.worker import Lane
 from longshore.ports import Store
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+from longshore.config import DispatcherSettings
 from longshore.dispatcher.attendant import Attendant
 from longshore.dispatcher.roster import Roster
-from longshore.dispatcher.settings import DispatcherSettings
 from longshore.ports import Clock, HasEnded
 
 ENDED: Final = "its process ended"

@@ -14,12 +14,12 @@ from uuid import UUID
 
 from msgspec import structs
 
+from longshore.config import DispatcherSettings
 from longshore.core.leases import is_lost, is_silent
 from longshore.core.placement import Profile
 from longshore.dispatcher.duties.lost_workers import ENDED
 from longshore.dispatcher.losses import Losses
 from longshore.dispatcher.roster import Roster
-from longshore.dispatcher.settings import DispatcherSettings
 from longshore.model.worker import DispatcherView, Seat, WorkerInfo, WorkerView
 from longshore.ports import Clock, HasEnded, Store
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from random import Random
 
+from longshore.config import DispatcherSettings
 from longshore.core.timing import settle_failure
 from longshore.dispatcher.attendant import Attendant
 from longshore.dispatcher.roster import Roster
-from longshore.dispatcher.settings import DispatcherSettings
 from longshore.model.job import Claimed, JobError, Reason
 from longshore.model.worker import Seat
 from longshore.ports import Clock, Store

@@ -8,8 +8,8 @@ from contextlib import suppress
 from random import Random
 from uuid import UUID
 
+from longshore.config import DispatcherSettings, WorkerSettings
 from longshore.dispatcher.engine import Dispatcher
-from longshore.dispatcher.settings import DispatcherSettings
 from longshore.errors import StoreUnavailable
 from longshore.model.ids import make_id
 from longshore.model.worker import Pool
@@ -23,7 +23,6 @@ from longshore.testing.simulation.trace import Trace
 from longshore.testing.virtual import VirtualClock
 from longshore.wire.messages import Stats
 from longshore.worker.agent import Identity, Worker
-from longshore.worker.settings import WorkerSettings
 
 START_AGAIN_S = 0.5
 STOP_WITHIN_S = 50.0

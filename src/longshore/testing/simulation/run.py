@@ -13,8 +13,8 @@ from uuid import UUID
 
 from msgspec import Struct
 
+from longshore.config import DispatcherSettings, WorkerSettings
 from longshore.core.why import why
-from longshore.dispatcher.settings import DispatcherSettings
 from longshore.testing.memory import MemoryStore
 from longshore.testing.simulation.agreement import disagreement
 from longshore.testing.simulation.bodies import Play, child_of
@@ -32,7 +32,6 @@ from longshore.testing.simulation.scenario import Scenario
 from longshore.testing.simulation.trace import Trace
 from longshore.testing.virtual import VirtualClock
 from longshore.wire.messages import Assignment, Attempt, Report
-from longshore.worker.settings import WorkerSettings
 
 CALM_S: Final = 300.0
 """Within so long after the storm every job must have ended, if there is little to do."""

@@ -13,110 +13,28 @@ import sys
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from ipaddress import ip_address
 from math import isfinite
 from pathlib import Path
 from typing import Any, Final
 
-from msgspec import Struct, field, structs
+from msgspec import Struct, structs
 
+from longshore.config.settings import (
+    BACKEND_PORT,
+    FRONTEND_PORT,
+    LOST_VARIABLES,
+    PREFIX,
+    Config,
+    DispatcherSettings,
+    WorkerSettings,
+)
 from longshore.core.limits import MAX_DURATION_S
 from longshore.core.urls import redacted
-from longshore.dispatcher.settings import DispatcherSettings
 from longshore.errors import ConfigError
 from longshore.wire.portions import LARGEST_VALUE_BYTES
-from longshore.worker.settings import WorkerSettings
 
 FILE_NAME: Final = "longshore.toml"
 FILE_VARIABLE: Final = "LONGSHORE_CONFIG"
-PREFIX: Final = "LONGSHORE_"
-DEFAULT_STORE: Final = "sqlite:///.longshore/longshore.db"
-BACKEND_PORT: Final = 7701
-FRONTEND_PORT: Final = 7702
-
-
-class Config(Struct, frozen=True, kw_only=True):
-    """Every setting of every process; each reads those that concern it."""
-
-    store: str = DEFAULT_STORE
-    """Where jobs are kept: sqlite:///FILE or postgresql://…"""
-
-    listen_url: str | None = None
-    """A direct address of the PostgreSQL behind `store`, for LISTEN, if `store` is a pooler's."""
-
-    prepared_statements: bool = True
-    """Whether PostgreSQL may be asked to keep statements; off behind an old pgbouncer."""
-
-    backend: str = f"127.0.0.1:{BACKEND_PORT}"
-    """Where a dispatcher listens for workers."""
-
-    frontend: str = f"127.0.0.1:{FRONTEND_PORT}"
-    """Where a dispatcher listens for clients."""
-
-    curve_secret: str | None = None
-    """The file with this process's own secret key. With it, all that is said is encrypted."""
-
-    curve_server_key: str | None = None
-    """The dispatchers' public key, for workers and clients: a file, or the key itself."""
-
-    curve_workers: tuple[str, ...] = ()
-    """Which workers a dispatcher lets in: folders of public key files, or single files."""
-
-    curve_clients: tuple[str, ...] = ()
-    """Which clients a dispatcher lets in: folders of public key files, or single files."""
-
-    zeromq_heartbeat_s: float = 2.0
-    """How often a dispatcher's sockets ask whether a connection still leads to anybody; 0: never.
-
-    One that leaves three of these unanswered is closed.
-    """
-
-    connect: tuple[str, ...] = ()
-    """The dispatchers that clients talk to; without it, the one at `frontend`."""
-
-    worker_connect: tuple[str, ...] = ()
-    """The dispatchers that workers talk to; without it, the one at `backend`."""
-
-    request_timeout_s: float = 10.0
-    """How long a client keeps asking before it says that no dispatcher answers."""
-
-    app: str | None = None
-    """What workers run, as module:app; several with commas."""
-
-    workers: int = 1
-    """How many worker processes `longshore up` runs."""
-
-    target: str = ""
-    """What machine a worker is; without it, its system and processor, like linux-x86_64."""
-
-    queues: tuple[str, ...] = ()
-    """The queues a worker serves; without it, all."""
-
-    log_level: str = "info"
-    """How much a process says on standard error: debug, info, warning or error."""
-
-    file: str | None = None
-    """The file that settings were read from. Not a key."""
-
-    dispatcher: DispatcherSettings = field(default_factory=DispatcherSettings)
-    worker: WorkerSettings = field(default_factory=WorkerSettings)
-
-    def client_addresses(self) -> tuple[str, ...]:
-        """Where a client finds dispatchers, the first to be tried first."""
-        return self.connect or (reachable(self.frontend),)
-
-    def worker_addresses(self) -> tuple[str, ...]:
-        """Where a worker finds dispatchers, the first to be tried first."""
-        return self.worker_connect or (reachable(self.backend),)
-
-
-def is_loopback(address: str) -> bool:
-    """Whether only this machine can reach what listens at HOST:PORT."""
-    host = address.removeprefix("tcp://").rpartition(":")[0]
-    try:
-        return host == "localhost" or ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 _NESTED: Final[dict[str, type[Struct]]] = {
@@ -159,10 +77,6 @@ _BOOLEANS: Final = {
     **dict.fromkeys(("true", "yes", "on", "1"), True),
     **dict.fromkeys(("false", "no", "off", "0"), False),
 }
-# What `on_worker_lost` is run with: a command of ours inside it is not to take them for settings.
-LOST_VARIABLES: Final = tuple(
-    f"{PREFIX}WORKER_{word}" for word in ("ID", "NAME", "HOST", "REASON", "SESSION")
-)
 _NOT_SETTINGS: Final = frozenset({FILE_VARIABLE, *LOST_VARIABLES})
 # A Kubernetes service named `longshore` puts these into every container beside it.
 _SERVICE_LINK: Final = re.compile(r"_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP)\w*)?)$")
@@ -423,9 +337,3 @@ def _split_address(given: _Given, text: str, default_port: int) -> tuple[str, in
     if not host or not is_port or "/" in host or (":" in host and not host.startswith("[")):
         raise _wrong(given, f"HOST:PORT, like 127.0.0.1:{default_port}")
     return host, int(port)
-
-
-def reachable(bind: str) -> str:
-    """Where a process on the same machine reaches what listens at an address."""
-    host, _, port = bind.removeprefix("tcp://").rpartition(":")
-    return f"tcp://{'127.0.0.1' if host in ('*', '0.0.0.0', '[::]') else host}:{port}"

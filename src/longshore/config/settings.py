@@ -1,11 +1,23 @@
-"""How a dispatcher keeps time, and its limits."""
+"""Every setting of every process: what there is, what it is unless it is given, what must hold."""
 
 from __future__ import annotations
 
-from msgspec import Struct
+from ipaddress import ip_address
+from typing import Final
+
+from msgspec import Struct, field
 
 from longshore.core.limits import BATCH_BYTES
 from longshore.errors import ConfigError
+
+PREFIX: Final = "LONGSHORE_"
+DEFAULT_STORE: Final = "sqlite:///.longshore/longshore.db"
+BACKEND_PORT: Final = 7701
+FRONTEND_PORT: Final = 7702
+# What `on_worker_lost` is run with: a command of ours inside it is not to take them for settings.
+LOST_VARIABLES: Final = tuple(
+    f"{PREFIX}WORKER_{word}" for word in ("ID", "NAME", "HOST", "REASON", "SESSION")
+)
 
 
 class DispatcherSettings(Struct, frozen=True, kw_only=True):
@@ -155,3 +167,145 @@ class DispatcherSettings(Struct, frozen=True, kw_only=True):
                 "lease would end before it is renewed, and its workers would stop their jobs; "
                 "set renew_s lower, to a third of dispatcher_lease_s or so"
             )
+
+
+class WorkerSettings(Struct, frozen=True, kw_only=True):
+    """Every interval and bound of a worker. Tests use short ones."""
+
+    slots: int = 100
+    """How many `async def` jobs run at once."""
+
+    processes: int = 0
+    """How many jobs run at once that each have a process of their own; 0 is the CPU count."""
+
+    broker_timeout_s: float = 1.0
+    """How long one period of silence is."""
+
+    silent_periods: int = 3
+    """After so many silent periods the worker turns to the next dispatcher on its list."""
+
+    abort_before_s: float = 5.0
+    """How long before its lease ends a worker that hears of no dispatcher aborts its jobs."""
+
+    kill_before_s: float = 2.0
+    """How long before its lease ends it kills what is left of them."""
+
+    resend_s: float = 5.0
+    """How long a report stays unacknowledged before the worker sends it again."""
+
+    abort_grace_s: float = 5.0
+    """How long an aborted job has to stop by itself before its process is killed."""
+
+    start_timeout_s: float = 60.0
+    """How long importing the app, opening its resources and its start-up hooks may take."""
+
+    drain_s: float = 30.0
+    """How long running jobs may go on after SIGTERM before they are handed back."""
+
+    scratch: str = ""
+    """Where jobs have their scratch folders; without it, the system's temporary folder."""
+
+    stats_s: float = 5.0
+    """How often CPU and memory are measured."""
+
+    log_entries: int = 10_000
+    """How many lines of what an attempt prints and logs are kept; of the rest, the last 100."""
+
+    log_bytes: int = 4 * 1024 * 1024
+    """And how many bytes of them."""
+
+    log_line_bytes: int = 16 * 1024
+    """A longer line is cut."""
+
+    log_echo: bool = True
+    """Whether what jobs print goes to the worker's own output too."""
+
+
+class Config(Struct, frozen=True, kw_only=True):
+    """Every setting of every process; each reads those that concern it."""
+
+    store: str = DEFAULT_STORE
+    """Where jobs are kept: sqlite:///FILE or postgresql://…"""
+
+    listen_url: str | None = None
+    """A direct address of the PostgreSQL behind `store`, for LISTEN, if `store` is a pooler's."""
+
+    prepared_statements: bool = True
+    """Whether PostgreSQL may be asked to keep statements; off behind an old pgbouncer."""
+
+    backend: str = f"127.0.0.1:{BACKEND_PORT}"
+    """Where a dispatcher listens for workers."""
+
+    frontend: str = f"127.0.0.1:{FRONTEND_PORT}"
+    """Where a dispatcher listens for clients."""
+
+    curve_secret: str | None = None
+    """The file with this process's own secret key. With it, all that is said is encrypted."""
+
+    curve_server_key: str | None = None
+    """The dispatchers' public key, for workers and clients: a file, or the key itself."""
+
+    curve_workers: tuple[str, ...] = ()
+    """Which workers a dispatcher lets in: folders of public key files, or single files."""
+
+    curve_clients: tuple[str, ...] = ()
+    """Which clients a dispatcher lets in: folders of public key files, or single files."""
+
+    zeromq_heartbeat_s: float = 2.0
+    """How often a dispatcher's sockets ask whether a connection still leads to anybody; 0: never.
+
+    One that leaves three of these unanswered is closed.
+    """
+
+    connect: tuple[str, ...] = ()
+    """The dispatchers that clients talk to; without it, the one at `frontend`."""
+
+    worker_connect: tuple[str, ...] = ()
+    """The dispatchers that workers talk to; without it, the one at `backend`."""
+
+    request_timeout_s: float = 10.0
+    """How long a client keeps asking before it says that no dispatcher answers."""
+
+    app: str | None = None
+    """What workers run, as module:app; several with commas."""
+
+    workers: int = 1
+    """How many worker processes `longshore up` runs."""
+
+    target: str = ""
+    """What machine a worker is; without it, its system and processor, like linux-x86_64."""
+
+    queues: tuple[str, ...] = ()
+    """The queues a worker serves; without it, all."""
+
+    log_level: str = "info"
+    """How much a process says on standard error: debug, info, warning or error."""
+
+    file: str | None = None
+    """The file that settings were read from. Not a key."""
+
+    dispatcher: DispatcherSettings = field(default_factory=DispatcherSettings)
+    worker: WorkerSettings = field(default_factory=WorkerSettings)
+
+    def client_addresses(self) -> tuple[str, ...]:
+        """Where a client finds dispatchers, the first to be tried first."""
+        return self.connect or (reachable(self.frontend),)
+
+    def worker_addresses(self) -> tuple[str, ...]:
+        """Where a worker finds dispatchers, the first to be tried first."""
+        return self.worker_connect or (reachable(self.backend),)
+
+
+def is_loopback(address: str) -> bool:
+    """Whether only this machine can reach what listens at HOST:PORT."""
+    host = address.removeprefix("tcp://").rpartition(":")[0]
+    try:
+        return host == "localhost" or ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def reachable(bind: str) -> str:
+    """Where a process on the same machine reaches what listens at an address."""
+    host, _, port = bind.removeprefix("tcp://").rpartition(":")
+    return f"tcp://{'127.0.0.1' if host in ('*', '0.0.0.0', '[::]') else host}:{port}"

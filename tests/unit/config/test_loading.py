@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from longshore.client.config import KEYS, Config, as_text, load, parse_seconds, value_of
+from longshore.config import KEYS, Config, as_text, load, parse_seconds, value_of
 from longshore.errors import ConfigError
 
 

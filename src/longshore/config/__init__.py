@@ -1,0 +1,31 @@
+"""The settings of every process: what they are (`settings`), and how they are read (`loading`)."""
+
+from longshore.config.loading import KEYS, as_text, load, parse_seconds, value_of
+from longshore.config.settings import (
+    DEFAULT_STORE,
+    FRONTEND_PORT,
+    LOST_VARIABLES,
+    PREFIX,
+    Config,
+    DispatcherSettings,
+    WorkerSettings,
+    is_loopback,
+    reachable,
+)
+
+__all__ = [
+    "DEFAULT_STORE",
+    "FRONTEND_PORT",
+    "KEYS",
+    "LOST_VARIABLES",
+    "PREFIX",
+    "Config",
+    "DispatcherSettings",
+    "WorkerSettings",
+    "as_text",
+    "is_loopback",
+    "load",
+    "parse_seconds",
+    "reachable",
+    "value_of",
+]
