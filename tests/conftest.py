@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from longshore.config import PREFIX
 from longshore.testing.servers import PgBouncer, PostgresServer
 
 _database_numbers = itertools.count(1)
@@ -45,3 +48,11 @@ def postgres_url(postgres: PostgresServer, postgres_database: str) -> str:
 def pgbouncer_url(pgbouncer: PgBouncer, postgres_database: str) -> str:
     """The url of the same database, through pgbouncer in transaction mode."""
     return pgbouncer.url(postgres_database)
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder without settings, and none in the environment."""
+    monkeypatch.chdir(tmp_path)
+    for variable in [name for name in os.environ if name.startswith(PREFIX)]:
+        monkeypatch.delenv(variable)

@@ -13,13 +13,14 @@ from longshore.cli import completing, jsonable
 from longshore.cli.finding import parse_since, worker_id, worker_names
 from longshore.cli.options import Whole, ask, client_options, examples
 from longshore.cli.screens import jobs_screen
-from longshore.cli.show import View, job_view, jobs_table, note, print_json, print_text, why_line
+from longshore.cli.show import View, job_view, jobs_table, print_json, print_text, why_line
 from longshore.cli.watching import Shown, show, watch_options
 from longshore.client.connection import Connection, Ref
 from longshore.core.lifecycle import REACHED, TERMINAL
 from longshore.errors import InvalidInput, NotFound, WrongState
 from longshore.model.ids import parse_ref
 from longshore.model.job import CancelVerdict, Job, JobFilter, JobPage, JobState, RetryVerdict
+from longshore.run.ready import note
 from longshore.wire.messages import CancelAnswer, RetryAnswer
 
 _CANCEL_WORDS = {

@@ -9,11 +9,12 @@ import click
 
 from longshore.cli import jsonable
 from longshore.cli.options import Whole, ask, client_options, examples
-from longshore.cli.show import note, print_json, print_json_line, print_text
+from longshore.cli.show import print_json, print_json_line, print_text
 from longshore.client.connection import Connection, Ref
 from longshore.client.logs import read_logs
 from longshore.model.ids import parse_ref
 from longshore.model.log import LOGGED, LogLine
+from longshore.run.ready import note
 
 
 def _one(context: click.Context, parameter: click.Parameter, value: str) -> Ref:

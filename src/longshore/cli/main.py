@@ -31,8 +31,9 @@ from longshore.cli import (
     workers,
 )
 from longshore.cli.options import EXIT_CODES, Shell, examples, json_option
-from longshore.cli.show import Unheard, note, print_json, print_text
+from longshore.cli.show import Unheard, print_json, print_text
 from longshore.errors import AppError, InvalidInput, LongshoreError
+from longshore.run.ready import note
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 import click
 from msgspec import Struct
 
+from longshore.client.adapters import Dialler
 from longshore.client.connection import Connection
-from longshore.client.credentials import calling_with
 from longshore.config import Config, load
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
@@ -22,7 +22,7 @@ def connect(config: Config) -> Connection:
     return Connection(
         config.client_addresses(),
         timeout_s=config.request_timeout_s,
-        secure=calling_with(config),
+        dialler=Dialler.of(config),
     )
 
 

@@ -8,11 +8,12 @@ import click
 
 from longshore.cli import completing, jsonable
 from longshore.cli.options import ask, client_options, examples
-from longshore.cli.show import View, note, print_json, print_text, queues_table
+from longshore.cli.show import View, print_json, print_text, queues_table
 from longshore.cli.watching import Shown, refuse_watch, show, watch_options
 from longshore.client.connection import Connection
 from longshore.core.schemas import nearest
 from longshore.model.worker import QueueView
+from longshore.run.ready import note
 
 
 @click.command(

@@ -7,10 +7,11 @@ from typing import Any
 
 import click
 
-from longshore.cli import machine
 from longshore.cli.options import Decorated, config_options, examples, json_option, settings
-from longshore.cli.ready import Announcer
+from longshore.cli.show import print_json_line
 from longshore.errors import InvalidInput
+from longshore.run import machine
+from longshore.run.ready import Announcer
 
 _DISPATCHER_KEYS = ("store", "listen_url", "backend", "frontend")
 _WORKER_KEYS = ("app", "slots", "processes", "target", "queues")
@@ -83,7 +84,7 @@ def _worker_options(command: Decorated) -> Decorated:
 @_process_options
 def up(**given: Any) -> None:
     """Runs a dispatcher and its workers until told to stop."""
-    from longshore.cli import compose
+    from longshore.run import compose
 
     config = settings(given, *_DISPATCHER_KEYS, "workers", *_WORKER_KEYS)
     _run(
@@ -107,7 +108,7 @@ def up(**given: Any) -> None:
 @_process_options
 def dispatcher(**given: Any) -> None:
     """Runs a dispatcher until told to stop."""
-    from longshore.cli import compose
+    from longshore.run import compose
 
     config = settings(given, *_DISPATCHER_KEYS)
     _run(given, "dispatcher", config.log_level, lambda ready: compose.run_dispatcher(config, ready))
@@ -133,7 +134,7 @@ def dispatcher(**given: Any) -> None:
 @_process_options
 def worker(**given: Any) -> None:
     """Runs a worker until told to stop."""
-    from longshore.cli import compose
+    from longshore.run import compose
 
     config = settings(given, "worker_connect", *_WORKER_KEYS)
     if config.app is None:
@@ -147,6 +148,11 @@ def worker(**given: Any) -> None:
 def _run(
     given: dict[str, Any], role: str, log_level: str, work: Callable[[Announcer], Any]
 ) -> None:
-    announcer = Announcer(role, given["ready_fd"], given["as_json"])
+    on_facts = print_json_line if given["as_json"] else _unwanted
+    announcer = Announcer(role, given["ready_fd"], on_facts)
     machine.log_to_stderr(log_level)
     machine.run(work(announcer))
+
+
+def _unwanted(facts: dict[str, Any]) -> None:
+    """Nobody asked for JSON."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from datetime import UTC, datetime
 from math import isfinite, nan
 from typing import Any
@@ -34,6 +33,7 @@ from longshore.core.lifecycle import REACHED
 from longshore.core.text import visible, visible_json
 from longshore.model.job import Job, JobError, JobState, Progress
 from longshore.model.worker import QueueView
+from longshore.run.ready import note
 from longshore.wire.messages import WhyAnswer
 
 _STYLES = {
@@ -109,12 +109,6 @@ class _Console(Console):
 def console(*, stderr: bool = False) -> Console:
     """A console that takes text as it is, coloured only on a terminal."""
     return _Console(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=True)
-
-
-def note(text: str) -> None:
-    """Says one line to the person, on standard error."""
-    with suppress(OSError):
-        print(visible(text), file=sys.stderr, flush=True)
 
 
 def _write(text: str) -> None:

@@ -29,8 +29,8 @@ def migrate(**given: Any) -> None:
     file that is not there yet: migrate once, then start the new dispatchers.
     """
     # Adapters take long to import: only the commands that need them do.
-    from longshore.cli import compose
     from longshore.core.urls import redacted
+    from longshore.run import compose
 
     config = settings(given, "store")
     before, after = asyncio.run(compose.migrate(config))

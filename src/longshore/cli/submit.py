@@ -15,7 +15,7 @@ from msgspec import structs
 
 from longshore.cli import completing, jsonable
 from longshore.cli.options import Whole, ask, client_options, examples
-from longshore.cli.show import error_line, note, print_json, print_text
+from longshore.cli.show import error_line, print_json, print_text
 from longshore.cli.waiting import wait_for
 from longshore.client.connection import Connection
 from longshore.client.ids import fresh_id
@@ -33,6 +33,7 @@ from longshore.errors import (
     from_code,
 )
 from longshore.model.job import Ended, JobState, Submission
+from longshore.run.ready import note
 from longshore.wire.messages import SubmitAnswer
 
 _NO_NUMBER = re.compile("[+-]?(nan|NaN|inf|Infinity)")

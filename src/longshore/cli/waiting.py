@@ -20,11 +20,12 @@ from rich.table import Column
 from rich.text import Text
 
 from longshore.cli.logs import Telling
-from longshore.cli.show import console, note, progress, why_line
+from longshore.cli.show import console, progress, why_line
 from longshore.client.connection import Connection
 from longshore.core.text import visible
 from longshore.model.job import Ended, Job, JobState
 from longshore.model.log import STEP
+from longshore.run.ready import note
 from longshore.wire.messages import SubmitAnswer
 
 LOOK_S = 0.5

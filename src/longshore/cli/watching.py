@@ -24,7 +24,6 @@ from longshore.cli.options import Decorated, Shell, ask, settings
 from longshore.cli.show import (
     View,
     console,
-    note,
     print_json,
     print_json_line,
     print_view,
@@ -35,6 +34,7 @@ from longshore.client.connection import Connection
 from longshore.config import parse_seconds
 from longshore.core.text import visible
 from longshore.errors import InvalidInput, Unavailable
+from longshore.run.ready import note
 
 DEFAULT_EVERY_S = 2.0
 SHORTEST_EVERY_S = 0.1

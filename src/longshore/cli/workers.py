@@ -12,11 +12,12 @@ from longshore.cli import completing, jsonable
 from longshore.cli.fleet import capacity_view, dispatchers_table, workers_table
 from longshore.cli.options import ask, client_options, examples
 from longshore.cli.screens import workers_screen
-from longshore.cli.show import View, note, print_json, print_text
+from longshore.cli.show import View, print_json, print_text
 from longshore.cli.watching import Shown, refuse_watch, show, watch_options
 from longshore.client.connection import Connection
 from longshore.errors import InvalidInput, NotFound
 from longshore.model.worker import Capacity, DrainVerdict, WorkerView
+from longshore.run.ready import note
 from longshore.wire.messages import DispatcherAnswer, DrainAnswer
 
 _WORDS = {

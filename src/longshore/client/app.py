@@ -10,8 +10,8 @@ from uuid import UUID
 
 from longshore import config
 from longshore.client.access import Access
+from longshore.client.adapters import Dialler
 from longshore.client.connection import Connection, Ref
-from longshore.client.credentials import calling_with
 from longshore.client.decorator import Decorator
 from longshore.client.enqueue import enqueue_calls, enqueue_calls_async
 from longshore.client.handle import Handle, all_ended_async, as_ended_async, handles_of
@@ -62,7 +62,7 @@ class App:
         return Connection(
             self._addresses or settings.client_addresses(),
             timeout_s=self._timeout_s or settings.request_timeout_s,
-            secure=calling_with(settings),
+            dialler=Dialler.of(settings),
         )
 
     # declaring

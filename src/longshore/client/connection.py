@@ -19,9 +19,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 from uuid import UUID
 
-import zmq
-
-from longshore.client.credentials import key_advice
+from longshore.client.adapters import Dialler
 from longshore.core.limits import MAX_DRAINED, MAX_REQUEST_JOBS
 from longshore.errors import (
     ConfigError,
@@ -31,7 +29,6 @@ from longshore.errors import (
     Unavailable,
     from_code,
 )
-from longshore.links.zeromq import Dealer, Secure
 from longshore.model.job import Ended, Job, JobFilter, JobPage, JobState, Submission
 from longshore.model.log import LogPage
 from longshore.model.retention import Pruned
@@ -121,16 +118,15 @@ class Connection:
         wait_slice_s: float = 5.0,
         pause_s: float = 0.25,
         connect: Connect | None = None,
-        secure: Secure | None = None,
+        dialler: Dialler | None = None,
     ) -> None:
         self.addresses = parse_addresses(addresses)
         self.timeout_s = timeout_s
         self._try_s = min(try_s, timeout_s)
         self._wait_slice_s = wait_slice_s
         self._pause_s = pause_s
-        self._context: zmq.Context[zmq.Socket[bytes]] | None = None
-        self._connect = connect or self._dial
-        self._secure = secure
+        self._dialler = dialler or Dialler()
+        self._connect = connect or self._dialler.connect
         self._rids = itertools.count(1)
         self._turn = 0
         self._line: _Line | None = None
@@ -340,9 +336,7 @@ class Connection:
             line.link.close()
         self._lines.clear()
         self._line = None
-        if self._context is not None:
-            self._context.term()
-            self._context = None
+        self._dialler.close()
 
     # how it is asked
 
@@ -426,11 +420,6 @@ class Connection:
             self._line = line
         return self._line
 
-    def _dial(self, address: str, on_messages: OnMessages) -> Link:
-        if self._context is None:
-            self._context = zmq.Context()
-        return Dealer(self._context, address, on_messages, self._secure)
-
     def _heard(self, line: _Line, arrived: list[tuple[bytes, list[bytes]]]) -> None:
         line.heard_at = asyncio.get_running_loop().time()
         for _, frames in arrived:
@@ -483,7 +472,7 @@ class Connection:
                 f"no answer within {self.timeout_s:g} s, although a dispatcher is there: it is "
                 "overloaded, or waits for its store; try again"
             )
-        advice = key_advice(self._secure, self.addresses, "client")
+        advice = self._dialler.advice(self.addresses)
         return DispatcherUnavailable(
             f"no dispatcher answers at {', '.join(self.addresses)}{self._noise}; is `longshore up` "
             f"running? (gave up after {self.timeout_s:g} s; clients connect to the address that "

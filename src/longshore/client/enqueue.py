@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from longshore.client.access import Access
+from longshore.client.adapters import Answer, enqueue_in, enqueue_in_async
 from longshore.client.handle import Handle
 from longshore.client.kind import Call
 from longshore.errors import from_code
-from longshore.model.job import Refused
-from longshore.store.postgres_borrowed import talk, talk_async
-from longshore.store.postgres_columns import Answer
-from longshore.store.postgres_enqueue import Conversation, enqueue
+from longshore.model.job import Refused, Submission
 from longshore.wire.messages import SubmitAnswer
 
 R = TypeVar("R")
@@ -22,30 +20,29 @@ def enqueue_calls(
     access: Access, connection: object, calls: Sequence[Call[R]], *, notify: bool
 ) -> list[Handle[R]]:
     """Enqueues jobs over a connection that blocks."""
-    conversation = _conversation(calls, notify)
     if access.stand_in is not None:
         return access.run(_submit_to_kit(access, calls))
-    return _handles(access, calls, talk(connection, conversation))
+    return _handles(access, calls, enqueue_in(connection, _jobs(calls), notify=notify))
 
 
 async def enqueue_calls_async(
     access: Access, connection: object, calls: Sequence[Call[R]], *, notify: bool
 ) -> list[Handle[R]]:
     """Enqueues jobs over a connection that is awaited."""
-    conversation = _conversation(calls, notify)
     if access.stand_in is not None:
         return await _submit_to_kit(access, calls)
-    return _handles(access, calls, await talk_async(connection, conversation))
+    answers = await enqueue_in_async(connection, _jobs(calls), notify=notify)
+    return _handles(access, calls, answers)
 
 
 async def _submit_to_kit(access: Access, calls: Sequence[Call[R]]) -> list[Handle[R]]:
     """Submits to the test kit that stands in: it has no transactions, so jobs are there at once."""
-    answers = await access.connection().submit([call.submission for call in calls])
+    answers = await access.connection().submit(_jobs(calls))
     return [call.accepted(answer, access) for call, answer in zip(calls, answers, strict=True)]
 
 
-def _conversation(calls: Sequence[Call[Any]], notify: bool) -> Conversation:
-    return enqueue([call.submission for call in calls], notify=notify)
+def _jobs(calls: Sequence[Call[Any]]) -> list[Submission]:
+    return [call.submission for call in calls]
 
 
 def _handles(

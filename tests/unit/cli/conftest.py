@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -14,7 +12,7 @@ import pytest
 from longshore.cli.main import execute
 from longshore.cli.options import Shell
 from longshore.client.connection import Connection
-from longshore.config import PREFIX, Config
+from longshore.config import Config
 from longshore.errors import LongshoreError
 from longshore.model.job import JobState
 from longshore.model.log import LogPage
@@ -98,8 +96,5 @@ def dispatcher() -> ScriptedDispatcher:
 
 
 @pytest.fixture(autouse=True)
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _elsewhere(elsewhere: None) -> None:
     """No settings of whoever runs the tests are read."""
-    monkeypatch.chdir(tmp_path)
-    for variable in [name for name in os.environ if name.startswith(PREFIX)]:
-        monkeypatch.delenv(variable)

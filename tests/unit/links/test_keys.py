@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from longshore.cli.main import execute
-from longshore.client.credentials import calling_with, dispatcher_keys, key_advice
 from longshore.config import load
 from longshore.errors import ConfigError
+from longshore.links.credentials import calling_with, dispatcher_keys, key_advice
 from longshore.links.keys import KeyRing, is_key, make_pair, public_key, read_keys, read_secret
 
 Captured = pytest.CaptureFixture[str]

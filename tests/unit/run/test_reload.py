@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from longshore.cli.crew import Crew
-from longshore.cli.reload import Reloader, sources
 from longshore.errors import AppError, LongshoreError
+from longshore.run.crew import Crew
+from longshore.run.reload import Reloader, sources
 
 PROGRAM = """
 import os, signal, sys

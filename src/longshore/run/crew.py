@@ -9,8 +9,8 @@ import sys
 from asyncio.subprocess import DEVNULL, Process
 from collections.abc import Callable, Mapping, Sequence
 
-from longshore.cli.show import note
 from longshore.errors import AppError, InvalidInput, LongshoreError
+from longshore.run.ready import note
 
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 30.0

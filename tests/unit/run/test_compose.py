@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from longshore.cli import compose
-from longshore.cli.ready import Ready
 from longshore.config import load
 from longshore.errors import ConfigError
+from longshore.run import compose
+from longshore.run.ready import Ready
 
 
 @pytest.mark.parametrize(

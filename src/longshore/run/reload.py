@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NoReturn
 
-from longshore.cli.crew import Crew
-from longshore.cli.show import note
 from longshore.errors import LongshoreError
+from longshore.run.crew import Crew
+from longshore.run.ready import note
 
 POLL_S = 0.5
 _OTHERS = frozenset({"__pycache__", "node_modules", "site-packages"})

@@ -17,12 +17,6 @@ import psutil
 import zmq
 from msgspec import Struct
 
-from longshore.cli import machine
-from longshore.cli.crew import Crew
-from longshore.cli.ready import Ready
-from longshore.cli.reload import Reloader
-from longshore.cli.stopping import first_of, stop_signals
-from longshore.client.credentials import calling_with, dispatcher_keys, key_advice, own_keys
 from longshore.client.ids import fresh_id
 from longshore.config import (
     DEFAULT_STORE,
@@ -43,6 +37,7 @@ from longshore.errors import AppError, ConfigError, LongshoreError
 from longshore.executors.child import ChildExecutor
 from longshore.executors.coroutine import CoroutineExecutor
 from longshore.executors.scratch import room
+from longshore.links.credentials import calling_with, dispatcher_keys, key_advice, own_keys
 from longshore.links.curve import Gate, serving
 from longshore.links.descriptors import raise_limit
 from longshore.links.hook import LostHook
@@ -51,6 +46,11 @@ from longshore.links.zeromq import Dealer, Router, Secure
 from longshore.model.log import LogLimits
 from longshore.model.worker import Pool
 from longshore.ports import Executor, Link, OnLog, OnLost, OnMessages, OnReport, Store
+from longshore.run import machine
+from longshore.run.crew import Crew
+from longshore.run.ready import Ready
+from longshore.run.reload import Reloader
+from longshore.run.stopping import first_of, stop_signals
 from longshore.wire.messages import Stats
 from longshore.worker.agent import Connect, Identity, Worker
 

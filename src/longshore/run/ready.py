@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 from msgspec import Struct
 
-from longshore.cli.show import json_line, note, print_text
+from longshore.core.text import visible
 from longshore.errors import ConfigError
+
+
+def note(text: str) -> None:
+    """Says one line to the person, on standard error."""
+    with suppress(OSError):
+        print(visible(text), file=sys.stderr, flush=True)
 
 
 class Ready(Struct, frozen=True):
@@ -20,19 +28,19 @@ class Ready(Struct, frozen=True):
 
 
 class Announcer:
-    """Says that a process is ready: a line, a JSON document, a byte on a descriptor."""
+    """Says that a process is ready: a line, a byte on a descriptor, facts to whoever wants them."""
 
-    def __init__(self, role: str, descriptor: int | None, as_json: bool) -> None:
+    def __init__(
+        self, role: str, descriptor: int | None, on_facts: Callable[[dict[str, Any]], None]
+    ) -> None:
         self._role = role
         self._descriptor = _checked(descriptor)
-        self._as_json = as_json
+        self._on_facts = on_facts
 
     def __call__(self, ready: Ready) -> None:
         """Says it."""
         note(f"longshore {self._role} ready: {ready.words}")
-        if self._as_json:
-            facts = {"ready": self._role, "pid": os.getpid(), **ready.facts}
-            print_text(json_line(facts))
+        self._on_facts({"ready": self._role, "pid": os.getpid(), **ready.facts})
         if self._descriptor is not None:
             with suppress(BrokenPipeError):  # whoever wanted to know has given up waiting
                 os.write(self._descriptor, b"1")

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from longshore.cli import machine
-from longshore.cli.ready import Announcer, Ready
-from longshore.cli.stopping import first_of, stop_signals
+from longshore.cli.show import print_json_line
 from longshore.errors import ConfigError, Unavailable
+from longshore.run import machine
+from longshore.run.ready import Announcer, Ready
+from longshore.run.stopping import first_of, stop_signals
 
 
 async def test_the_first_signal_asks_and_the_second_cancels() -> None:
@@ -55,7 +56,8 @@ def test_a_ready_process_says_so_in_words_as_json_and_by_a_byte(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     reading, writing = os.pipe()
-    Announcer("dispatcher", writing, as_json=True)(Ready("workers tcp://x", {"backend": "tcp://x"}))
+    announce = Announcer("dispatcher", writing, print_json_line)
+    announce(Ready("workers tcp://x", {"backend": "tcp://x"}))
     assert os.read(reading, 2) == b"1"
     assert os.read(reading, 1) == b"", "the descriptor is closed afterwards"
     os.close(reading)
@@ -70,7 +72,7 @@ def test_a_descriptor_that_is_not_open_is_refused_at_once(tmp_path: Path) -> Non
     with (tmp_path / "file").open("w") as file:
         closed = file.fileno()
     with pytest.raises(ConfigError, match=f"--ready-fd {closed} is not open"):
-        Announcer("worker", closed, as_json=False)
+        Announcer("worker", closed, print_json_line)
 
 
 def test_a_process_that_nobody_waits_for_any_more_is_ready_all_the_same(
@@ -78,7 +80,7 @@ def test_a_process_that_nobody_waits_for_any_more_is_ready_all_the_same(
 ) -> None:
     """As a worker that `up --reload` replaces before it has joined."""
     reading, writing = os.pipe()
-    announce = Announcer("worker", writing, as_json=False)
+    announce = Announcer("worker", writing, print_json_line)
     os.close(reading)
     announce(Ready("app shop:app", {}))
     assert "worker ready: app shop:app" in capsys.readouterr().err

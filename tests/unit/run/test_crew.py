@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import pytest
 
-from longshore.cli.crew import Crew, ending
 from longshore.errors import AppError, LongshoreError
+from longshore.run.crew import Crew, ending
 
 READY = "import os, sys, signal; signal.signal(signal.SIGTERM, {answer}); "
 READY += "os.write(int(sys.argv[-1]), b'1')\nwhile True: signal.pause()"
