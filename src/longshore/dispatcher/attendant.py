@@ -76,7 +76,7 @@ class Attendant:
         self._plain = plain
         self._tasks: set[asyncio.Task[None]] = set()
         self._asks: dict[tuple[UUID, str], Ask] = {}
-        self._joining: set[bytes] = set()
+        self._joining: set[tuple[bytes, UUID]] = set()
         self._joiners = 0
         self._junk = Junk(clock, "workers")
         self.logbook = Logbook(store, pulse.saw_outage)
@@ -103,7 +103,7 @@ class Attendant:
         if isinstance(message, m.Ready):
             self._asked(peer, message)
             return
-        attendance = self._roster.of_peer(peer)
+        attendance = self._roster.of_peer(peer).get(message.worker)
         if not isinstance(attendance, FullAttendance):
             return
         if attendance.info.key != self.link.key_of(peer):
@@ -150,9 +150,9 @@ class Attendant:
         info = _info(ready, self.link.key_of(peer))
         reason = _unfit(ready, info)
         if reason is not None:
-            self.link.send(peer, encode(m.Exit(reason)))
+            self.link.send(peer, encode(m.Exit(info.id, reason)))
             return
-        if peer in self._joining:
+        if (peer, info.id) in self._joining:
             return
         # In the place of what it asked before, if that was not looked at yet: whoever has waited
         # the longest is next, and is answered where it waits now.
@@ -166,13 +166,14 @@ class Attendant:
         try:
             while self._asks:
                 ask = self._asks.pop(next(iter(self._asks)))
-                self._joining.add(ask.peer)
+                joining = ask.peer, ask.info.id
+                self._joining.add(joining)
                 try:
                     await self._attend(ask)
                 except StoreUnavailable as error:
                     self._pulse.saw_outage(error)
                 finally:
-                    self._joining.discard(ask.peer)
+                    self._joining.discard(joining)
         finally:
             self._joiners -= 1
 
@@ -184,7 +185,7 @@ class Attendant:
             self._dispatcher, info, draining=ready.draining, session=ready.session
         )
         if isinstance(answer, Gone):
-            self.link.send(peer, encode(m.Gone(answer.reason)))
+            self.link.send(peer, encode(m.Gone(info.id, answer.reason)))
         elif isinstance(answer, Attended) and self._may_welcome(ask, answer):
             now = self._clock.now()
             await self._welcome(FullAttendance(peer, info, answer, now, ready.draining), ready)
@@ -198,7 +199,8 @@ class Attendant:
         return self._clock.now() - ask.at < self._settings.lease_s / 2
 
     async def _welcome(self, attendance: FullAttendance, ready: m.Ready) -> None:
-        previous = self._roster.of_peer(attendance.peer)
+        through = self._roster.of_peer(attendance.peer).values()
+        plain = [one for one in through if isinstance(one, PlainAttendance)]
         self._roster.add(attendance)
         settings, info = self._settings, attendance.info
         welcome = attendance.welcome(ready, self._ping_s(), settings.lease_s)
@@ -206,7 +208,7 @@ class Attendant:
             attendance.unsent()
         log.info("worker %s attends, session %d", info.name or info.id, attendance.session)
         self._pump.wake()
-        if previous is not None and previous.info.id != info.id:
+        for previous in plain:
             await self._losses.lose(previous, "it came back as another worker", crash=False)
 
     async def _left(self, attendance: Attendance, reason: str) -> None:

@@ -194,4 +194,4 @@ class Ends:
     def _send_acks(self) -> None:
         acks, self._acks = self._acks, {}
         for attendance, (recorded, stale) in acks.items():
-            self._acknowledge(attendance, Ack(tuple(recorded), tuple(stale)))
+            self._acknowledge(attendance, Ack(attendance.info.id, tuple(recorded), tuple(stale)))

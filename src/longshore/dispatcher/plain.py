@@ -19,6 +19,7 @@ from longshore.model.job import Claimed
 from longshore.model.worker import Attended, WorkerInfo
 from longshore.ports import Clock, Link, Store
 from longshore.wire import plain
+from longshore.wire.dispatcher_side import Attendance
 from longshore.wire.plain import PlainAttendance
 
 log = logging.getLogger("longshore.dispatcher")
@@ -64,7 +65,7 @@ class PlainAttendant:
     def receive(self, peer: bytes, frames: Sequence[bytes]) -> None:
         """Two frames came from a worker. What means nothing is dropped."""
         frame = plain.only(frames)
-        known = self._roster.of_peer(peer)
+        known = self._of_peer(peer)
         if frame is None or not (known is None or isinstance(known, PlainAttendance)):
             log.debug("dropped a plain message from %s", peer.hex())
             return
@@ -77,6 +78,10 @@ class PlainAttendant:
             self._hear(known, event)
         elif event is not None:
             self._begin(peer, self._join(peer))
+
+    def _of_peer(self, peer: bytes) -> Attendance | None:
+        """Who came first through this peer: a connection speaks one dialogue."""
+        return next(iter(self._roster.of_peer(peer).values()), None)
 
     def _hear(self, attendance: PlainAttendance, event: plain.Event | None) -> None:
         match event:
@@ -179,7 +184,7 @@ class PlainAttendant:
         return [one for one in self._roster if isinstance(one, PlainAttendance)]
 
     async def _look_at(self, attendance: PlainAttendance, asked_at: float) -> None:
-        if self._roster.of_peer(attendance.peer) is not attendance:
+        if self._of_peer(attendance.peer) is not attendance:
             await self._lose(attendance, "another worker came by its name", crash=True)
         elif attendance.is_expired(asked_at, self._settings.plain_expire_s):
             why = f"not heard of for {self._settings.plain_expire_s:g} s"

@@ -5,20 +5,23 @@ All of it is memory that can be lost: the store knows who is attended.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Final
 from uuid import UUID
 
 from longshore.core.scheduler import Scheduler
 from longshore.model.worker import KindInfo, Seat
 from longshore.wire.dispatcher_side import Attendance
 
+_NOBODY: Final[Mapping[UUID, Attendance]] = {}
+
 
 class Roster:
-    """Attended workers by peer and by session. It tells the scheduler who comes and goes."""
+    """Attended workers by peer and worker and by session. It tells the scheduler who comes and goes."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self.scheduler = scheduler
-        self._by_peer: dict[bytes, Attendance] = {}
+        self._by_peer: dict[bytes, dict[UUID, Attendance]] = {}
         self._by_worker: dict[UUID, Attendance] = {}
 
     def __iter__(self) -> Iterator[Attendance]:
@@ -33,7 +36,7 @@ class Roster:
     def add(self, attendance: Attendance) -> None:
         """A worker is attended; an earlier session of it is over."""
         self.remove(self._by_worker.get(attendance.info.id))
-        self._by_peer[attendance.peer] = attendance
+        self._by_peer.setdefault(attendance.peer, {})[attendance.info.id] = attendance
         self._by_worker[attendance.info.id] = attendance
         self.scheduler.joined(attendance)
 
@@ -42,7 +45,9 @@ class Roster:
         if attendance is None or self._by_worker.get(attendance.info.id) is not attendance:
             return
         del self._by_worker[attendance.info.id]
-        if self._by_peer.get(attendance.peer) is attendance:
+        through = self._by_peer[attendance.peer]
+        del through[attendance.info.id]
+        if not through:
             del self._by_peer[attendance.peer]
         self.scheduler.left(attendance)
 
@@ -51,9 +56,9 @@ class Roster:
         for attendance in self:
             self.remove(attendance)
 
-    def of_peer(self, peer: bytes) -> Attendance | None:
-        """The attendance that talks through this peer."""
-        return self._by_peer.get(peer)
+    def of_peer(self, peer: bytes) -> Mapping[UUID, Attendance]:
+        """The attendances that talk through this peer, by worker, the oldest first."""
+        return self._by_peer.get(peer, _NOBODY)
 
     def of_seat(self, seat: Seat) -> Attendance | None:
         """The attendance of exactly this session."""

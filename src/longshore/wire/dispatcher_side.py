@@ -85,6 +85,7 @@ class Attendance(ABC):
     ) -> None:
         self.peer = peer
         self.info = info
+        self.worker = info.id
         self.by = str(info.id)
         """How histories name it."""
         self.session = attended.session
@@ -240,14 +241,14 @@ class FullAttendance(Attendance):
         if not draining or self.draining:
             return []
         self.draining = True
-        return [encode(m.Exit(DRAINED))]
+        return [encode(m.Exit(self.worker, DRAINED))]
 
     def welcome(self, ready: m.Ready, ping_s: float, lease_s: float) -> list[list[bytes]]:
         """The first messages of a session: WELCOME, what the worker lacks, what it must drop."""
         self._noted(ready.held, self.heard_at)
         held = _tokens(ready.held, ready.unacknowledged)
         lacking = [sent.claimed for token, sent in self.placed.items() if token not in held]
-        frames = [encode(m.Welcome(self.session, ping_s, lease_s))]
+        frames = [encode(m.Welcome(self.worker, self.session, ping_s, lease_s))]
         frames += self._jobs(lacking)
         frames += self._aborts(ready.held)
         return frames
@@ -266,12 +267,12 @@ class FullAttendance(Attendance):
             for one in part:
                 sent = self._place(one, self._seq)
                 sent.seq, sent.undeliverable = self._seq, False
-            frames.append(encode(m.Jobs(self._seq, tuple(map(assignment, part)))))
+            frames.append(encode(m.Jobs(self.worker, self._seq, tuple(map(assignment, part)))))
         return frames
 
     def abort(self, attempts: Sequence[m.Attempt], reason: str) -> list[list[bytes]]:
         """An ABORT that names them."""
-        return [encode(m.Abort(tuple(attempts), reason))]
+        return [encode(m.Abort(self.worker, tuple(attempts), reason))]
 
     def _aborts(self, held: Iterable[m.Attempt]) -> list[list[bytes]]:
         foreign = tuple(attempt for attempt in held if self.sent(*attempt) is None)
@@ -307,9 +308,9 @@ class FullAttendance(Attendance):
         self.heard_at = now
         self.stats = ping.stats
         self._seen = ping.seen
-        frames = [encode(m.Pong(ping.no, ping_s, lease_s))]
+        frames = [encode(m.Pong(self.worker, ping.no, ping_s, lease_s))]
         if self.draining and not ping.draining:
-            frames.append(encode(m.Exit(DRAINED)))
+            frames.append(encode(m.Exit(self.worker, DRAINED)))
         self.draining = self.draining or ping.draining
         self._noted(ping.held, now)
         frames += self._jobs(self._lost(now, ping))
@@ -337,7 +338,7 @@ class FullAttendance(Attendance):
         missing = [attempt for attempt in ended if not self.has_report(attempt)]
         lost = tuple(attempt for attempt in missing if attempt[1] in self._unreported)
         self._unreported = {token for _, token in missing}
-        return [encode(m.Resend(lost))] if lost else []
+        return [encode(m.Resend(self.worker, lost))] if lost else []
 
 
 def _tokens(*attempts: Iterable[m.Attempt]) -> set[int]:

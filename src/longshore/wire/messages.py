@@ -17,6 +17,8 @@ Between a worker and the dispatcher that attends it:
                                            ← EXIT     finish what you run, then leave
     BYE    I leave, I hold nothing        →
 
+Each of them names its worker, so that one connection carries any number of workers.
+
 A client says any of the requests below, and gets OK or ERR with the same `rid`.
 """
 
@@ -45,7 +47,7 @@ from longshore.model.log import LogPage
 from longshore.model.retention import Pruned
 from longshore.model.worker import Capacity, DrainVerdict, KindInfo, QueueView, WorkerView
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 
 Attempt = tuple[UUID, int]
 """A job's id and the token of one attempt at it."""
@@ -91,6 +93,7 @@ class Ready(Struct, frozen=True, omit_defaults=True, kw_only=True):
 class Ping(Struct, frozen=True, omit_defaults=True):
     """A worker lives: the newest JOBS it has seen, what it runs, what it waits to see recorded."""
 
+    worker: UUID
     no: int
     seen: int = 0
     held: tuple[Attempt, ...] = ()
@@ -134,18 +137,21 @@ class Report(Struct, frozen=True, omit_defaults=True, gc=False):
 class Done(Struct, frozen=True):
     """Attempts that ended."""
 
+    worker: UUID
     reports: tuple[Report, ...]
 
 
 class Logs(Struct, frozen=True):
     """What attempts said while they ran."""
 
+    worker: UUID
     entries: tuple[LogEntry, ...]
 
 
 class Bye(Struct, frozen=True, omit_defaults=True):
     """A worker leaves, holding nothing."""
 
+    worker: UUID
     reason: str = ""
 
 
@@ -155,6 +161,7 @@ class Bye(Struct, frozen=True, omit_defaults=True):
 class Welcome(Struct, frozen=True):
     """A worker is attended, in this session; its lease counts from the READY it sent."""
 
+    worker: UUID
     session: int
     ping_s: float
     lease_s: float
@@ -163,6 +170,7 @@ class Welcome(Struct, frozen=True):
 class Pong(Struct, frozen=True, omit_defaults=True):
     """The answer to PING `no`. Without `lease_s` the dispatcher cannot reach its store."""
 
+    worker: UUID
     no: int
     ping_s: float
     lease_s: float | None = None
@@ -189,6 +197,7 @@ class Assignment(Struct, frozen=True, omit_defaults=True, gc=False):
 class Jobs(Struct, frozen=True):
     """Attempts to start. A worker ignores one it has had before."""
 
+    worker: UUID
     seq: int
     jobs: tuple[Assignment, ...]
 
@@ -196,6 +205,7 @@ class Jobs(Struct, frozen=True):
 class Abort(Struct, frozen=True):
     """Attempts to stop, with what to say of it."""
 
+    worker: UUID
     attempts: tuple[Attempt, ...]
     reason: str
 
@@ -203,6 +213,7 @@ class Abort(Struct, frozen=True):
 class Ack(Struct, frozen=True):
     """Attempts whose end is recorded, or refused as `stale`: both may be forgotten."""
 
+    worker: UUID
     attempts: tuple[Attempt, ...]
     stale: tuple[Attempt, ...] = ()
 
@@ -210,18 +221,21 @@ class Ack(Struct, frozen=True):
 class Resend(Struct, frozen=True):
     """Attempts that PING lists as unacknowledged, and whose DONE never came: send it again."""
 
+    worker: UUID
     attempts: tuple[Attempt, ...]
 
 
 class Exit(Struct, frozen=True):
     """Drain and leave."""
 
+    worker: UUID
     reason: str = ""
 
 
 class Gone(Struct, frozen=True):
     """The worker was declared lost: nothing it holds is its own any more."""
 
+    worker: UUID
     reason: str
 
 

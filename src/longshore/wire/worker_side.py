@@ -161,12 +161,18 @@ class WorkerSession:
         )
 
     def rejoin(self, worker: UUID, now: float) -> None:
-        """Comes back as a new worker that holds nothing; results not yet acknowledged are kept."""
+        """Comes back as a new worker that holds nothing; results not yet acknowledged are kept.
+
+        The old one says BYE, or its dispatcher would wait for it until its lease ended.
+        """
+        bye = m.Bye(self.worker, "it came back as another worker")
+        goodbye = [encode(bye)] if self.session is not None else []
         self._ready = structs.replace(self._ready, worker=worker)
         self._said.abandon(self._running)
         self._running.clear()
         self._lease = None
         self.connected(now)
+        self._outgoing = goodbye + self._outgoing
 
     def drain(self, now: float) -> None:
         """Wants no more jobs from now on."""
@@ -190,15 +196,17 @@ class WorkerSession:
     def bye(self, reason: str) -> None:
         """Leaves for good."""
         if self.session is not None:
-            self._outgoing.append(encode(m.Bye(reason)))
+            self._outgoing.append(encode(m.Bye(self.worker, reason)))
 
     def flush(self) -> list[list[bytes]]:
         """The messages to send now, in order. Log entries go before the end of their attempt."""
         if self.session is not None:
             if self._said.fresh:
-                self._outgoing += [encode(m.Logs(part)) for part in self._said.take()]
+                self._outgoing += [encode(m.Logs(self.worker, part)) for part in self._said.take()]
             if self._reports.has_unsent:
-                self._outgoing += [encode(m.Done(part)) for part in self._reports.take()]
+                self._outgoing += [
+                    encode(m.Done(self.worker, part)) for part in self._reports.take()
+                ]
         outgoing, self._outgoing = self._outgoing, []
         return outgoing
 
@@ -252,6 +260,7 @@ class WorkerSession:
         if self._unanswered_since is None:
             self._unanswered_since = now
         message = m.Ping(
+            self.worker,
             self._ping_no,
             self._seen,
             tuple(self.running),
@@ -271,8 +280,10 @@ class WorkerSession:
     # what the dispatcher says
 
     def receive(self, now: float, frames: Sequence[bytes]) -> list[Event]:
-        """A message came; raises `ProtocolError` if it is none."""
+        """A message came; raises `ProtocolError` if it is none. Another worker's is ignored."""
         message = from_dispatcher.decode(frames)
+        if message.worker != self.worker:
+            return []
         if self.session is not None:
             self._unanswered_since = None
         match message:

@@ -138,10 +138,12 @@ class Worker:
             self._look_at_the_clock()
             while self._socket.poll(10):
                 _, verb, body = self._socket.recv_multipart()
-                self._unanswered_at = float("inf")
-                self._hear(verb, msgpack.unpackb(body))
+                message = msgpack.unpackb(body)
+                if message["worker"] == self._id.bytes:
+                    self._unanswered_at = float("inf")
+                    self._hear(verb, message)
             self._work()
-        self._say("BYE", {"reason": "told to leave"})
+        self._say("BYE", {"worker": self._id.bytes, "reason": "told to leave"})
         self._context.destroy(linger=500)
 
     # connecting
@@ -164,7 +166,7 @@ class Worker:
             for kind, names in PARAMETERS.items()
         }
         return {
-            "v": 1,
+            "v": 2,
             "worker": self._id.bytes,
             "session": self._asked,
             "name": "by hand",
@@ -254,6 +256,7 @@ class Worker:
         self._ping_at = now() + self._ping_s
         self._unanswered_at = min(self._unanswered_at, now())
         message = {
+            "worker": self._id.bytes,
             "no": self._ping_no,
             "seen": self._seen,
             "held": list(self._running),
@@ -277,7 +280,7 @@ class Worker:
         job, token = attempt
         entry = {"job": job, "token": token, "seq": running.said, "kind": kind, "data": data}
         if self._attended:
-            self._say("LOGS", {"entries": [entry]})
+            self._say("LOGS", {"worker": self._id.bytes, "entries": [entry]})
 
     def _stop(self, wanted: Iterable[Attempt], how: str) -> None:
         for attempt in wanted:
@@ -293,7 +296,7 @@ class Worker:
     def _report(self, reports: Iterable[Message]) -> None:
         unsent = list(reports)
         if self._attended and unsent:
-            self._say("DONE", {"reports": unsent})
+            self._say("DONE", {"worker": self._id.bytes, "reports": unsent})
 
 
 def attempts(pairs: list[list[Any]]) -> list[Attempt]:

@@ -214,6 +214,6 @@ def test_capacity_is_what_the_live_workers_have_left() -> None:
         answer = await client.ask(m.ShowCapacity(9))
         assert isinstance(answer, Capacity)
         assert {one.kind: one.free for one in answer.kinds} == {"work": 8, "grind": 10}
-        worker.worker._link.send(b"", encode(m.Bye("enough")))
+        worker.worker._link.send(b"", encode(m.Bye(worker_id(worker), "enough")))
 
     tell(story)

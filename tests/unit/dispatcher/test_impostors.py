@@ -42,6 +42,8 @@ class Stranger:
         self.heard += [from_dispatcher.decode(frames) for _, frames in arrived]
 
     def say(self, message: m.WorkerMessage) -> None:
+        if isinstance(message, m.Ready):
+            self.worker = message.worker
         self._link.send(b"", encode(message))
 
     async def told(self, kind: type[m.DispatcherMessage]) -> m.DispatcherMessage:
@@ -51,7 +53,9 @@ class Stranger:
 
 
 def introduction(**changes: object) -> m.Ready:
-    return structs.replace(m.Ready(v=1, worker=new_id(), kinds={"else": KindInfo()}), **changes)
+    return structs.replace(
+        m.Ready(v=m.PROTOCOL_VERSION, worker=new_id(), kinds={"else": KindInfo()}), **changes
+    )
 
 
 async def attended(stage: Stage) -> Stranger:
@@ -71,8 +75,10 @@ def test_a_worker_cannot_end_another_ones_job(kind: m.ReportKind) -> None:
         await stage.until(lambda: bool(worker.jobs.running))
         [(id, token)] = worker.jobs.running
         stranger = await attended(stage)
-        stranger.say(m.Done((m.Report(id, token, kind, result=b"\x01"),)))
-        assert await stranger.told(m.Ack) == m.Ack((), ((id, token),)), "it may forget it"
+        stranger.say(m.Done(stranger.worker, (m.Report(id, token, kind, result=b"\x01"),)))
+        assert await stranger.told(m.Ack) == m.Ack(stranger.worker, (), ((id, token),)), (
+            "it may forget it"
+        )
         assert await stage.state(job) is JobState.RUNNING
         worker.jobs.succeed()
         (ended,) = await client.wait(job)
@@ -90,8 +96,8 @@ def test_a_worker_cannot_speak_for_another_ones_attempt() -> None:
         await stage.until(lambda: bool(worker.jobs.running))
         [(id, token)] = worker.jobs.running
         stranger = await attended(stage)
-        stranger.say(m.Logs((LogEntry(id, token, 1, LogKind.STEP, b"stolen"),)))
-        stranger.say(m.Ping(1))
+        stranger.say(m.Logs(stranger.worker, (LogEntry(id, token, 1, LogKind.STEP, b"stolen"),)))
+        stranger.say(m.Ping(stranger.worker, 1))
         await stranger.told(m.Pong)
         worker.jobs.succeed()
         await client.wait(job)
@@ -118,7 +124,7 @@ def test_reports_of_nothing_do_not_pile_up_before_the_store(
         await stage.until(lambda: bool(worker.jobs.running))
         stranger = await attended(stage)
         made_up = [m.Report(new_id(), n, m.ReportKind.RELEASED) for n in range(3 * MAX_STRAYS)]
-        stranger.say(m.Done(tuple(made_up)))
+        stranger.say(m.Done(stranger.worker, tuple(made_up)))
         worker.jobs.succeed()
         assert [one.state for one in await client.wait(job)] == [JobState.SUCCEEDED]
         assert max(lengths) <= MAX_STRAYS
@@ -133,16 +139,18 @@ def test_of_many_late_reports_all_are_answered_in_the_end() -> None:
         await stage.dispatcher()
         stranger = await attended(stage)
         late = {(new_id(), n): m.ReportKind.SUCCEEDED for n in range(2 * MAX_STRAYS)}
-        stranger.say(m.Done(tuple(m.Report(*one, kind) for one, kind in late.items())))
+        stranger.say(
+            m.Done(stranger.worker, tuple(m.Report(*one, kind) for one, kind in late.items()))
+        )
         for no in range(20):
             for told in stranger.heard:
                 if isinstance(told, m.Resend):
                     reports = [m.Report(*one, m.ReportKind.SUCCEEDED) for one in told.attempts]
-                    stranger.say(m.Done(tuple(reports)))
+                    stranger.say(m.Done(stranger.worker, tuple(reports)))
                 elif isinstance(told, m.Ack):
                     late = {one: kind for one, kind in late.items() if one not in told.stale}
             stranger.heard.clear()
-            stranger.say(m.Ping(no, unacknowledged=tuple(late)))
+            stranger.say(m.Ping(stranger.worker, no, unacknowledged=tuple(late)))
             await stranger.told(m.Pong)
         assert not late
 
@@ -209,12 +217,12 @@ def test_with_keys_what_comes_with_another_key_over_a_connection_is_not_heard() 
         await owner.told(m.Welcome)
         keys = stage.network.listeners["d1/workers"].keys
         keys[owner._link.identity] = "thief"
-        owner.say(m.Bye())
-        owner.say(m.Ping(1))
+        owner.say(m.Bye(owner.worker))
+        owner.say(m.Ping(owner.worker, 1))
         sent_at = stage.clock.now()
         await stage.until(lambda: stage.clock.now() > sent_at)
         keys[owner._link.identity] = "owner"
-        owner.say(m.Ping(2))
+        owner.say(m.Ping(owner.worker, 2))
         pong = await owner.told(m.Pong)
         assert isinstance(pong, m.Pong)
         assert pong.no == 2
@@ -246,7 +254,7 @@ BAD: list[tuple[dict[str, object], str]] = [
     ({"slots": -1}, "slots is -1"),
     ({"processes": MAX_SLOTS + 1}, "processes is 10,001; it must be from 0 to 10,000"),
     ({"held": ((UUID(int=1), 1),) * (MAX_HELD + 1)}, "20,001 attempts are more"),
-    ({"v": 99}, "this dispatcher speaks protocol 1, not 99"),
+    ({"v": 99}, "this dispatcher speaks protocol 2, not 99"),
 ]
 
 
@@ -288,7 +296,7 @@ def test_a_long_goodbye_is_cut() -> None:
     async def story(stage: Stage) -> None:
         await stage.dispatcher()
         stranger = await attended(stage)
-        stranger.say(m.Bye("x" * 100_000))
+        stranger.say(m.Bye(stranger.worker, "x" * 100_000))
         await stage.until(lambda: not any(row.alive for row in stage.model._workers.values()))
         [row] = stage.model._workers.values()
         assert len(row.ended_why) <= 500

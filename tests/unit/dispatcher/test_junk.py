@@ -65,8 +65,8 @@ def test_junk_among_workers_messages_loses_no_report(junk: list[bytes]) -> None:
 
     async def story(stage: Stage) -> None:
         dispatcher = await stage.dispatcher()
-        peer, attempt, job = await begun(stage, dispatcher)
-        done = encode(m.Done((succeeded(*attempt),)))
+        peer, worker, attempt, job = await begun(stage, dispatcher)
+        done = encode(m.Done(worker, (succeeded(*attempt),)))
         dispatcher._attendant.receive([(b"stranger", junk), (peer, junk), (peer, done)])
         (ended,) = await stage.client().wait(job, wait_s=1.0)
         assert ended.state is JobState.SUCCEEDED
@@ -81,7 +81,7 @@ def test_a_report_that_breaks_its_handler_loses_none_of_its_neighbours(
 
     async def story(stage: Stage) -> None:
         dispatcher = await stage.dispatcher()
-        peer, attempt, job = await begun(stage, dispatcher)
+        peer, worker, attempt, job = await begun(stage, dispatcher)
         report, bad = Ends.report, new_id()
 
         def broken(self: Ends, attendance: Attendance, one: m.Report) -> None:
@@ -90,7 +90,7 @@ def test_a_report_that_breaks_its_handler_loses_none_of_its_neighbours(
             report(self, attendance, one)
 
         monkeypatch.setattr(Ends, "report", broken)
-        done = encode(m.Done((succeeded(bad, 7), succeeded(*attempt))))
+        done = encode(m.Done(worker, (succeeded(bad, 7), succeeded(*attempt))))
         dispatcher._attendant.receive([(peer, done)])
         (ended,) = await stage.client().wait(job, wait_s=1.0)
         assert ended.state is JobState.SUCCEEDED
@@ -98,14 +98,14 @@ def test_a_report_that_breaks_its_handler_loses_none_of_its_neighbours(
     tell(story)
 
 
-async def begun(stage: Stage, dispatcher: Dispatcher) -> tuple[bytes, m.Attempt, Submission]:
-    """A job that runs: by which peer its worker is known, which attempt it is, and the job."""
+async def begun(stage: Stage, dispatcher: Dispatcher) -> tuple[bytes, UUID, m.Attempt, Submission]:
+    """A job that runs: its worker's peer and id, the attempt, and the job."""
     worker, job = await stage.worker(), a_job()
     await stage.client().submit(job)
     await stage.until(lambda: bool(worker.jobs.running))
     (attempt,) = worker.jobs.running
     (attendance,) = dispatcher._roster
-    return attendance.peer, attempt, job
+    return attendance.peer, attendance.worker, attempt, job
 
 
 def succeeded(job: UUID, token: int) -> m.Report:

@@ -10,7 +10,7 @@ from longshore.wire import messages as m
 from longshore.wire.codec import encode
 
 from .plain_player import alive, ready
-from .stage import Client, Stage
+from .stage import Client, Stage, worker_id
 from .test_stories import tell
 
 
@@ -117,7 +117,7 @@ def test_a_dispatcher_that_was_held_up_reads_what_came_before_it_declares_anybod
         dispatcher = await stage.dispatcher()
         worker = await stage.worker()
         hold_up(16.0)
-        worker.worker._link.send(b"", encode(m.Ping(99)))
+        worker.worker._link.send(b"", encode(m.Ping(worker_id(worker), 99)))
         await dispatcher._lost_workers.find()
         assert len(alive(stage)) == len(dispatcher._roster) == 1
 

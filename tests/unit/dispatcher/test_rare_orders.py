@@ -333,7 +333,7 @@ def test_a_worker_that_comes_back_as_another_gives_up_what_it_had_at_once() -> N
         await stage.until(lambda: bool(worker.jobs.running))
         [attempt] = worker.jobs.running
         before, peer = worker_id(worker), worker.worker._link
-        gone = m.Gone("by a story")
+        gone = m.Gone(before, "by a story")
         for attendance in dispatcher._roster:
             dispatcher._attendant.link.send(attendance.peer, encode(gone))
         await stage.until(lambda: bool(worker.jobs.running) and attempt not in worker.jobs.running)

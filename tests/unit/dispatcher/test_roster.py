@@ -15,11 +15,27 @@ def attended(peer: bytes) -> FullAttendance:
     return FullAttendance(peer, info, Attended(1), 0.0, draining=False)
 
 
-def test_a_connection_that_another_worker_has_by_now_stays_with_that_one() -> None:
-    roster = Roster(Scheduler(10, Patience(1.0, 1.0)))
-    before, now = attended(b"peer"), attended(b"peer")
+def a_roster() -> Roster:
+    return Roster(Scheduler(10, Patience(1.0, 1.0)))
+
+
+def test_workers_of_one_connection_are_known_each_by_its_id() -> None:
+    roster = a_roster()
+    first, second = attended(b"peer"), attended(b"peer")
+    roster.add(first)
+    roster.add(second)
+    assert roster.of_peer(b"peer") == {first.worker: first, second.worker: second}
+    roster.remove(first)
+    assert roster.of_peer(b"peer") == {second.worker: second}
+    roster.remove(second)
+    assert roster.of_peer(b"peer") == {}
+
+
+def test_a_worker_that_comes_by_another_connection_is_known_by_that_one_only() -> None:
+    roster = a_roster()
+    before = attended(b"peer")
     roster.add(before)
+    now = FullAttendance(b"another", before.info, Attended(2), 0.0, draining=False)
     roster.add(now)
-    roster.remove(before)
-    assert roster.of_peer(b"peer") is now
-    assert list(roster) == [now]
+    assert roster.of_peer(b"peer") == {}
+    assert roster.of_peer(b"another") == {now.worker: now}

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable
+from uuid import UUID
 
 import pytest
 from msgspec import structs
@@ -21,7 +22,7 @@ from longshore.testing.virtual import run_virtually
 from longshore.wire import messages as m
 from longshore.wire.codec import encode
 
-from .stage import KINDS, Stage
+from .stage import KINDS, Stage, worker_id
 
 Story = Callable[[Stage], Awaitable[None]]
 
@@ -87,7 +88,8 @@ def test_a_silent_workers_job_goes_to_another_and_its_late_result_is_refused() -
         assert 13.0 < waited < 20.0
         (again,) = second.jobs.running.values()
         assert again.token > late.token
-        ghost = m.Done((m.Report(late.job, late.token, m.ReportKind.SUCCEEDED, result=b"\x01"),))
+        report = m.Report(late.job, late.token, m.ReportKind.SUCCEEDED, result=b"\x01")
+        ghost = m.Done(worker_id(second), (report,))
         second.worker._session._outgoing.append(encode(ghost))
         second.worker._flush()
         second.jobs.succeed()
@@ -354,7 +356,7 @@ JUNK: list[list[bytes]] = [
     [b"PING", b""],
     [b"", b"PING", b"\xc1"],
     [b"", b"DONE", b"\xc1"],
-    [b"", b"DONE", encode(m.Ping(1))[2]],
+    [b"", b"DONE", encode(m.Ping(UUID(int=1), 1))[2]],
     [b"", b"SUBMIT", b""],
     [b"\xff" * 9, b"\xff", b"\xff"],
     [b"x"] * 50,

@@ -222,7 +222,7 @@ def test_what_a_worker_still_held_when_it_left_in_good_order_costs_nothing() -> 
         await stage.dispatcher()
         job = a_job()
         worker = await running(stage, job)
-        worker.worker._link.send(b"", encode(m.Bye("drained")))
+        worker.worker._link.send(b"", encode(m.Bye(worker_id(worker), "drained")))
         assert await crashes(stage, job) == 0
         assert not told
 
@@ -232,7 +232,9 @@ def test_what_a_worker_still_held_when_it_left_in_good_order_costs_nothing() -> 
 def say_gone(dispatcher: Dispatcher) -> None:
     """Tells its workers that they were declared lost."""
     for attendance in dispatcher._roster:
-        dispatcher._attendant.link.send(attendance.peer, encode(m.Gone("by a story")))
+        dispatcher._attendant.link.send(
+            attendance.peer, encode(m.Gone(attendance.worker, "by a story"))
+        )
 
 
 async def crashes_so_far(stage: Stage, job: Submission) -> int:

@@ -28,10 +28,10 @@ JOB = UUID(int=1)
 @pytest.mark.parametrize(
     "message",
     [
-        m.Ready(v=1, worker=JOB, kinds={"fetch": KindInfo()}, held=((JOB, 3),)),
-        m.Ping(4, 2, ((JOB, 3),)),
-        m.Done((m.Report(JOB, 3, m.ReportKind.SUCCEEDED, result=b"\x01"),)),
-        m.Bye("drained"),
+        m.Ready(v=2, worker=JOB, kinds={"fetch": KindInfo()}, held=((JOB, 3),)),
+        m.Ping(JOB, 4, 2, ((JOB, 3),)),
+        m.Done(JOB, (m.Report(JOB, 3, m.ReportKind.SUCCEEDED, result=b"\x01"),)),
+        m.Bye(JOB, "drained"),
     ],
 )
 def test_what_a_worker_says_arrives_as_it_was_said(message: m.WorkerMessage) -> None:
@@ -42,7 +42,12 @@ def test_what_a_worker_says_arrives_as_it_was_said(message: m.WorkerMessage) -> 
 
 
 def test_what_a_dispatcher_says_arrives_as_it_was_said() -> None:
-    for message in (m.Welcome(1, 1.0, 15.0), m.Pong(3, 1.0), m.Gone("lost"), m.Ack(((JOB, 1),))):
+    for message in (
+        m.Welcome(JOB, 1, 1.0, 15.0),
+        m.Pong(JOB, 3, 1.0),
+        m.Gone(JOB, "lost"),
+        m.Ack(JOB, ((JOB, 1),)),
+    ):
         assert from_dispatcher.decode(encode(message)) == message
 
 
@@ -89,7 +94,7 @@ def test_results_logs_and_submits_may_be_large() -> None:
     entry = LogEntry(UUID(int=1), 1, 1, LogKind.TEXT, data)
     job = Submission(UUID(int=1), "work", data)
     report = m.Report(UUID(int=1), 1, m.ReportKind.SUCCEEDED, data)
-    for said in (m.Done((report,)), m.Logs((entry,))):
+    for said in (m.Done(JOB, (report,)), m.Logs(JOB, (entry,))):
         assert from_worker.decode(encode(said)) == said
     assert from_client.decode(encode(m.Submit(1, (job,)))) == m.Submit(1, (job,))
 

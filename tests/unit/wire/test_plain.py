@@ -149,7 +149,7 @@ def test_a_drained_worker_is_given_nothing_and_told_nothing(worker: PlainAttenda
     worker.draining = True
     assert worker.open_slots == {}
     assert worker.abort([(WORKER, 1)], "cancelled") == []
-    assert worker.acknowledge(m.Ack(((WORKER, 1),))) == []
+    assert worker.acknowledge(m.Ack(WORKER, ((WORKER, 1),))) == []
 
 
 # a job that was taken away

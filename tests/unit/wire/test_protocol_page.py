@@ -28,17 +28,17 @@ ARGS = pack({"n": 21}, "the arguments")
 EXAMPLES = {
     "ready": encode(
         m.Ready(
-            v=1, worker=WORKER, name="press", kinds={"double": KindInfo()}, slots=2, processes=0
+            v=2, worker=WORKER, name="press", kinds={"double": KindInfo()}, slots=2, processes=0
         )
     ),
-    "welcome": encode(m.Welcome(1, 1.0, 15.0)),
-    "ping": encode(m.Ping(1, 1, ((JOB, 7),))),
-    "pong": encode(m.Pong(1, 1.0, 15.0)),
-    "jobs": encode(m.Jobs(1, (m.Assignment(JOB, 7, 42, "double", ARGS, 30.0),))),
+    "welcome": encode(m.Welcome(WORKER, 1, 1.0, 15.0)),
+    "ping": encode(m.Ping(WORKER, 1, 1, ((JOB, 7),))),
+    "pong": encode(m.Pong(WORKER, 1, 1.0, 15.0)),
+    "jobs": encode(m.Jobs(WORKER, 1, (m.Assignment(JOB, 7, 42, "double", ARGS, 30.0),))),
     "done": encode(
-        m.Done((m.Report(JOB, 7, m.ReportKind.SUCCEEDED, result=pack(42, "the result")),))
+        m.Done(WORKER, (m.Report(JOB, 7, m.ReportKind.SUCCEEDED, result=pack(42, "the result")),))
     ),
-    "ack": encode(m.Ack(((JOB, 7),))),
+    "ack": encode(m.Ack(WORKER, ((JOB, 7),))),
     "submit": encode(m.Submit(1, (Submission(JOB, "double", ARGS),))),
     "ok": ok(1, [m.SubmitAnswer(JOB, 42)]),
 }

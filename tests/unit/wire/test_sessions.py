@@ -42,7 +42,7 @@ class Pair:
 
     def __init__(self) -> None:
         kinds = {"fetch": KindInfo(Pool.COROUTINE), "resize": KindInfo(Pool.PROCESS)}
-        self.ready = m.Ready(v=1, worker=WORKER, kinds=kinds, slots=3, processes=2)
+        self.ready = m.Ready(v=2, worker=WORKER, kinds=kinds, slots=3, processes=2)
         self.worker = w.WorkerSession(self.ready, w.Patience())
         self.events: list[w.Event] = []
         self.attendance: FullAttendance | None = None
@@ -89,7 +89,7 @@ def pair() -> Pair:
 def test_a_worker_joins_then_pings(pair: Pair) -> None:
     assert pair.join() == [w.Joined(1)]
     (ping,) = pair.said()
-    assert ping == m.Ping(1)
+    assert ping == m.Ping(WORKER, 1)
     assert pair.worker.wake_at() == PING_S
 
 
@@ -116,13 +116,13 @@ def test_a_report_is_kept_until_it_is_acknowledged_and_sent_again_after_a_reconn
     pair.tell(0.1, *pair.attended.assign([one]))
     pair.said()
     pair.worker.ended(success(one))
-    assert pair.said() == [m.Done((success(one),))]
+    assert pair.said() == [m.Done(WORKER, (success(one),))]
     assert pair.said() == []
 
     pair.join(5.0, session=2)
-    assert m.Done((success(one),)) in pair.said()
+    assert m.Done(WORKER, (success(one),)) in pair.said()
     assert not pair.worker.settled
-    pair.tell(5.1, encode(m.Ack(((one.id, one.token),))))
+    pair.tell(5.1, encode(m.Ack(WORKER, ((one.id, one.token),))))
     assert pair.worker.settled
 
 
@@ -133,11 +133,11 @@ def test_what_an_attempt_said_is_sent_again_until_its_end_is_acknowledged(pair: 
     pair.said()
     entry = LogEntry(one.id, one.token, 1, LogKind.TEXT, b"hello")
     pair.worker.said(entry)
-    assert pair.said() == [m.Logs((entry,))]
+    assert pair.said() == [m.Logs(WORKER, (entry,))]
     pair.worker.ended(success(one))
     pair.join(5.0, session=2)
-    assert pair.said()[-2:] == [m.Logs((entry,)), m.Done((success(one),))]
-    pair.tell(5.1, encode(m.Ack(((one.id, one.token),))))
+    assert pair.said()[-2:] == [m.Logs(WORKER, (entry,)), m.Done(WORKER, (success(one),))]
+    pair.tell(5.1, encode(m.Ack(WORKER, ((one.id, one.token),))))
     pair.join(6.0, session=3)
     assert not [message for message in pair.said() if isinstance(message, m.Logs)]
 
@@ -149,7 +149,7 @@ def test_what_attempts_say_that_were_given_up_is_nobodys(pair: Pair) -> None:
     pair.said()
     entries = [LogEntry(one.id, one.token, seq, LogKind.TEXT, b"") for seq in (1, 2, 3)]
     pair.worker.said(entries[0])
-    assert pair.said() == [m.Logs((entries[0],))]
+    assert pair.said() == [m.Logs(WORKER, (entries[0],))]
     pair.worker.said(entries[1])
     pair.worker.rejoin(UUID(int=101), 20.0)
     pair.worker.said(entries[2])
@@ -174,7 +174,7 @@ def test_a_job_that_is_still_in_flight_is_not_sent_again(pair: Pair) -> None:
     pair.join()
     pair.said()
     pair.attended.assign([claimed(1, 11)])
-    frames = pair.attended.pinged(1.0, m.Ping(2, seen=0), PING_S, LEASE_S)
+    frames = pair.attended.pinged(1.0, m.Ping(WORKER, 2, seen=0), PING_S, LEASE_S)
     assert [frame[1] for frame in frames] == [b"PONG"]
 
 
@@ -225,7 +225,7 @@ def test_any_message_ends_the_silence(pair: Pair) -> None:
     pair.join()
     pair.ping(1.0)
     pair.worker.tick(2.0)
-    pair.tell(4.0, encode(m.Ack(())))
+    pair.tell(4.0, encode(m.Ack(WORKER, ())))
     assert pair.worker.tick(5.0) == []
 
 
@@ -235,7 +235,7 @@ def test_the_lease_counts_from_when_the_answered_ping_was_sent(pair: Pair) -> No
     pair.tell(0.1, *pair.attended.assign([claimed(1, 11)]))
     pair.worker.tick(1.0)
     (_first, ping) = [message for message in pair.said() if isinstance(message, m.Ping)]
-    pair.tell(9.0, encode(m.Pong(ping.no, 100.0, LEASE_S)))
+    pair.tell(9.0, encode(m.Pong(WORKER, ping.no, 100.0, LEASE_S)))
     assert pair.worker.tick(10.9) == []
     assert pair.worker.tick(11.0) == [
         w.StopAll("no dispatcher renewed the worker's lease", kill=False)
@@ -255,8 +255,10 @@ def test_a_worker_that_cannot_renew_stops_its_jobs_and_comes_back_as_another(pai
     assert stops[0] == (10.0, w.StopAll(reason, kill=False))
     assert stops[1:3] == [(13.0, w.StopAll(reason, kill=True)), (13.0, w.Orphaned(reason))]
 
+    pair.said()
     pair.worker.rejoin(UUID(int=101), 13.0)
-    (ready,) = pair.said()
+    bye, ready = pair.said()
+    assert bye == m.Bye(WORKER, "it came back as another worker")
     assert isinstance(ready, m.Ready)
     assert (ready.worker, ready.held) == (UUID(int=101), ())
 
@@ -277,7 +279,7 @@ def test_a_pong_without_a_lease_makes_the_worker_move_at_half_its_lease(pair: Pa
 
 def test_a_worker_that_is_gone_stops_everything_at_once(pair: Pair) -> None:
     pair.worker.connected(0.0)
-    events = pair.tell(0.1, encode(m.Gone("not heard of for 15 s")))
+    events = pair.tell(0.1, encode(m.Gone(WORKER, "not heard of for 15 s")))
     assert [type(event) for event in events] == [w.StopAll, w.Orphaned]
 
 
@@ -322,7 +324,7 @@ def test_what_could_not_be_sent_is_known_until_it_is_sent_again(pair: Pair) -> N
     pair.attended.assign([unsent])
     pair.attended.undeliverable([unsent])
     assert pair.attended.undelivered() == [unsent]
-    pair.attended.pinged(1.0, m.Ping(2, seen=2), PING_S, LEASE_S)
+    pair.attended.pinged(1.0, m.Ping(WORKER, 2, seen=2), PING_S, LEASE_S)
     assert pair.attended.undelivered() == []
 
 
@@ -354,7 +356,7 @@ def test_jobs_that_come_before_the_welcome_are_another_sessions(pair: Pair) -> N
 
 def test_only_a_welcome_ends_the_wait_for_one(pair: Pair) -> None:
     pair.worker.connected(0.0)
-    assert pair.tell(1.0, encode(m.Jobs(1, ()))) == []
+    assert pair.tell(1.0, encode(m.Jobs(WORKER, 1, ()))) == []
     (moved,) = pair.worker.tick(3.0)
     assert isinstance(moved, w.Moved)
 
@@ -362,8 +364,8 @@ def test_only_a_welcome_ends_the_wait_for_one(pair: Pair) -> None:
 def test_a_welcome_to_an_older_ready_is_not_taken(pair: Pair) -> None:
     pair.worker.connected(0.0)
     pair.worker.connected(3.0)
-    assert pair.tell(3.1, encode(m.Welcome(1, PING_S, LEASE_S))) == []
-    assert pair.tell(3.2, encode(m.Welcome(2, PING_S, LEASE_S))) == [w.Joined(2)]
+    assert pair.tell(3.1, encode(m.Welcome(WORKER, 1, PING_S, LEASE_S))) == []
+    assert pair.tell(3.2, encode(m.Welcome(WORKER, 2, PING_S, LEASE_S))) == [w.Joined(2)]
 
 
 def test_every_ready_asks_for_a_later_session(pair: Pair) -> None:
@@ -432,7 +434,7 @@ def test_a_worker_is_given_no_more_while_much_is_on_its_way_to_it(pair: Pair) ->
     pair.join()
     pair.attended.assign([structs.replace(claimed(1, 11), args=bytes(64 * MIB))])
     assert pair.attended.open_slots == {}
-    held = m.Ping(9, 1, ((UUID(int=1), 11),))
+    held = m.Ping(WORKER, 9, 1, ((UUID(int=1), 11),))
     pair.attended.pinged(0.2, held, PING_S, LEASE_S)
     assert pair.attended.open_slots[Pool.COROUTINE] == 2
 
@@ -462,7 +464,7 @@ def ended_at_once(pair: Pair, number: int, size: int) -> list[Claimed]:
 
 
 def acknowledged(pair: Pair, now: float, done: m.Done) -> None:
-    pair.tell(now, encode(m.Ack(tuple(report.attempt for report in done.reports))))
+    pair.tell(now, encode(m.Ack(WORKER, tuple(report.attempt for report in done.reports))))
 
 
 def test_large_results_go_out_a_few_at_a_time_until_all_are_acknowledged(pair: Pair) -> None:
@@ -498,9 +500,9 @@ def test_a_report_that_stays_unacknowledged_is_sent_again_after_a_while(pair: Pa
     again: list[float] = []
     for tenths in range(10, 150, 10):
         pair.worker.tick(tenths / 10)
-        if m.Done((with_result(one, 1),)) in pair.said():
+        if m.Done(WORKER, (with_result(one, 1),)) in pair.said():
             again.append(tenths / 10)
-        pair.tell(tenths / 10, encode(m.Pong(tenths // 10 + 1, PING_S, LEASE_S)))
+        pair.tell(tenths / 10, encode(m.Pong(WORKER, tenths // 10 + 1, PING_S, LEASE_S)))
     assert again == [6.0, 12.0]
 
 
@@ -513,7 +515,7 @@ def test_a_report_that_a_dispatcher_never_got_is_asked_for_at_the_second_ping(pa
     pair.ping(1.0)
     assert pair.said() == [], "the first PING may have overtaken the report"
     pair.ping(2.0)
-    assert pair.said() == [m.Logs((entry,)), m.Done((with_result(one, 1),))]
+    assert pair.said() == [m.Logs(WORKER, (entry,)), m.Done(WORKER, (with_result(one, 1),))]
 
 
 def test_a_report_that_came_is_not_asked_for(pair: Pair) -> None:
@@ -547,9 +549,11 @@ def test_a_flood_of_pings_that_claim_to_have_seen_all_has_jobs_sent_again_seldom
 ) -> None:
     pair.join()
     pair.attended.assign([claimed(1, 1)])
-    flood = [pair.attended.pinged(1.0, m.Ping(no, 2**62), PING_S, LEASE_S) for no in range(100)]
+    flood = [
+        pair.attended.pinged(1.0, m.Ping(WORKER, no, 2**62), PING_S, LEASE_S) for no in range(100)
+    ]
     assert [frames[1] for told in flood for frames in told].count(b"JOBS") == 1
-    later = pair.attended.pinged(1.0 + SENT_AGAIN_S, m.Ping(101, 2**62), PING_S, LEASE_S)
+    later = pair.attended.pinged(1.0 + SENT_AGAIN_S, m.Ping(WORKER, 101, 2**62), PING_S, LEASE_S)
     assert [frames[1] for frames in later] == [b"PONG", b"JOBS"]
 
 
@@ -603,7 +607,7 @@ def test_one_that_was_told_to_drain_is_given_nothing_though_it_does_not_know_it_
 ) -> None:
     pair.join()
     assert pair.attended.heed(True)
-    frames = pair.attended.pinged(1.0, m.Ping(2), PING_S, LEASE_S)
+    frames = pair.attended.pinged(1.0, m.Ping(WORKER, 2), PING_S, LEASE_S)
     assert [frame[1] for frame in frames] == [b"PONG", b"EXIT"]
     assert pair.attended.open_slots == {}
 
@@ -619,7 +623,7 @@ def test_a_worker_that_was_renewed_while_it_stopped_stops_politely_the_next_time
     pair.worker.tick(9.0)
     *_, ping = [message for message in pair.said() if isinstance(message, m.Ping)]
     assert stops(pair.worker.tick(10.0)) == [False]
-    pair.tell(10.5, encode(m.Pong(ping.no, 100.0, LEASE_S)))
+    pair.tell(10.5, encode(m.Pong(WORKER, ping.no, 100.0, LEASE_S)))
     assert stops(pair.worker.tick(18.9)) == []
     assert stops(pair.worker.tick(19.0)) == [False]
 
@@ -631,7 +635,7 @@ def test_a_worker_that_was_welcomed_while_it_stopped_stops_politely_the_next_tim
     pair.tell(0.1, *pair.attended.assign([claimed(1, 11)]))
     pair.worker.connected(10.5)
     assert stops(pair.worker.tick(10.6)) == [False]
-    assert pair.tell(10.7, encode(m.Welcome(2, 100.0, LEASE_S))) == [w.Joined(2)]
+    assert pair.tell(10.7, encode(m.Welcome(WORKER, 2, 100.0, LEASE_S))) == [w.Joined(2)]
     assert stops(pair.worker.tick(20.4)) == []
     assert stops(pair.worker.tick(20.5)) == [False]
 
@@ -639,8 +643,8 @@ def test_a_worker_that_was_welcomed_while_it_stopped_stops_politely_the_next_tim
 def test_the_first_lease_counts_from_when_ready_was_sent(pair: Pair) -> None:
     """G6: a WELCOME that comes late is as old as the READY that it answers."""
     pair.worker.connected(0.0)
-    pair.tell(5.0, encode(m.Welcome(1, 100.0, LEASE_S)))
-    pair.tell(5.1, encode(m.Jobs(1, (pair_assignment(claimed(1, 11)),))))
+    pair.tell(5.0, encode(m.Welcome(WORKER, 1, 100.0, LEASE_S)))
+    pair.tell(5.1, encode(m.Jobs(WORKER, 1, (pair_assignment(claimed(1, 11)),))))
     assert stops(pair.worker.tick(9.9)) == []
     assert stops(pair.worker.tick(10.0)) == [False]
 

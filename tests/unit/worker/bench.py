@@ -149,6 +149,11 @@ class Bench:
         return self.ids[-1]
 
     @property
+    def worker(self) -> UUID:
+        """The id under which it asked last."""
+        return self.ids[-1]
+
+    @property
     def link(self) -> PlayedLink:
         """The connection it opened last."""
         return self.links[-1]
@@ -167,7 +172,7 @@ class Bench:
         """Welcomes it in the session that it asked for."""
         await self.settle()
         ready = self.said(m.Ready)[-1]
-        self.link.tell(m.Welcome(ready.session, PING_S, LEASE_S))
+        self.link.tell(m.Welcome(self.worker, ready.session, PING_S, LEASE_S))
         await self.settle()
         return self.link
 
@@ -183,7 +188,7 @@ class Bench:
     def _answer(self) -> None:
         pings = self.said(m.Ping)
         if pings and not self._is_answered(pings[-1]):
-            self.link.tell(m.Pong(pings[-1].no, PING_S, LEASE_S))
+            self.link.tell(m.Pong(self.worker, pings[-1].no, PING_S, LEASE_S))
             self._answered = self.link, pings[-1].no
 
     _answered: tuple[PlayedLink | None, int] = (None, 0)
@@ -203,7 +208,7 @@ class Bench:
     def acknowledge(self) -> None:
         """Takes note of everything that it reported."""
         reports = [one for done in self.said(m.Done) for one in done.reports]
-        self.link.tell(m.Ack(tuple(report.attempt for report in reports)))
+        self.link.tell(m.Ack(self.worker, tuple(report.attempt for report in reports)))
 
 
 def job(token: int, kind: str = "work") -> m.Assignment:

@@ -15,7 +15,7 @@ def test_what_comes_while_every_slot_is_taken_waits_for_one_and_starts_in_order(
 
     async def story(bench: Bench) -> None:
         link = await bench.attend()
-        link.tell(m.Jobs(1, (job(1), job(2), job(3), job(4))))
+        link.tell(m.Jobs(bench.worker, 1, (job(1), job(2), job(3), job(4))))
         assert bench.jobs.started == [1, 2]
         bench.jobs.succeed(2)
         await bench.settle()
@@ -32,7 +32,7 @@ def test_what_comes_while_every_slot_is_taken_waits_for_one_and_starts_in_order(
 def test_pools_have_slots_of_their_own() -> None:
     async def story(bench: Bench) -> None:
         link = await bench.attend()
-        link.tell(m.Jobs(1, (job(1), job(2), job(3), job(4, "grind"))))
+        link.tell(m.Jobs(bench.worker, 1, (job(1), job(2), job(3), job(4, "grind"))))
         assert bench.executors[Pool.PROCESS].started == [4]
         assert bench.jobs.started == [1, 2]
 
@@ -44,7 +44,7 @@ def test_a_kind_that_the_app_has_no_more_is_for_the_coroutines_host_to_refuse() 
 
     async def story(bench: Bench) -> None:
         link = await bench.attend()
-        link.tell(m.Jobs(1, (job(1, "gone"),)))
+        link.tell(m.Jobs(bench.worker, 1, (job(1, "gone"),)))
         assert bench.jobs.started == [1]
 
     at_bench(story)
@@ -53,8 +53,8 @@ def test_a_kind_that_the_app_has_no_more_is_for_the_coroutines_host_to_refuse() 
 def test_an_abort_of_what_still_waits_is_reported_and_it_never_starts() -> None:
     async def story(bench: Bench) -> None:
         link = await bench.attend()
-        link.tell(m.Jobs(1, (job(1), job(2), job(3), job(4))))
-        link.tell(m.Abort((job(3).held,), "cancelled"))
+        link.tell(m.Jobs(bench.worker, 1, (job(1), job(2), job(3), job(4))))
+        link.tell(m.Abort(bench.worker, (job(3).held,), "cancelled"))
         await bench.settle()
         assert bench.reports() == [(3, m.ReportKind.CANCELLED)]
         bench.jobs.succeed(1)
@@ -67,9 +67,9 @@ def test_an_abort_of_what_still_waits_is_reported_and_it_never_starts() -> None:
 def test_an_abort_of_what_runs_is_reported_as_cancelled_once_it_has_stopped() -> None:
     async def story(bench: Bench) -> None:
         link = await bench.attend()
-        link.tell(m.Jobs(1, (job(1),)))
+        link.tell(m.Jobs(bench.worker, 1, (job(1),)))
         bench.jobs.stubborn = True
-        link.tell(m.Abort((job(1).held,), "cancelled"))
+        link.tell(m.Abort(bench.worker, (job(1).held,), "cancelled"))
         await bench.settle()
         [report] = bench.jobs.aborted
         assert (report.token, report.kind) == (1, m.ReportKind.CANCELLED)
@@ -84,13 +84,13 @@ def test_an_abort_of_what_runs_is_reported_as_cancelled_once_it_has_stopped() ->
 def test_what_an_attempt_said_goes_out_before_its_end() -> None:
     async def story(bench: Bench) -> None:
         link = await bench.attend()
-        link.tell(m.Jobs(1, (job(1),)))
+        link.tell(m.Jobs(bench.worker, 1, (job(1),)))
         entry = LogEntry(job(1).job, 1, 1, LogKind.TEXT, b"hello")
         bench.jobs.succeed(1)
         bench.jobs.say(entry)
         await bench.settle()
         logs, done = link.said[-2:]
-        assert logs == m.Logs((entry,))
+        assert logs == m.Logs(bench.worker, (entry,))
         assert isinstance(done, m.Done)
 
     at_bench(story)
@@ -108,7 +108,11 @@ def test_a_ping_says_how_busy_the_machine_is() -> None:
 def test_a_message_that_cannot_be_understood_does_not_take_the_next_one_with_it() -> None:
     async def story(bench: Bench) -> None:
         link = await bench.attend()
-        link.frames([b"", b"PONG", b"\xc1"], [b"", b"NONSENSE", b""], encode(m.Jobs(1, (job(1),))))
+        link.frames(
+            [b"", b"PONG", b"\xc1"],
+            [b"", b"NONSENSE", b""],
+            encode(m.Jobs(bench.worker, 1, (job(1),))),
+        )
         await bench.settle()
         assert bench.jobs.started == [1]
 

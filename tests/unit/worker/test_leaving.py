@@ -16,7 +16,7 @@ RELEASED, SUCCEEDED = m.ReportKind.RELEASED, m.ReportKind.SUCCEEDED
 def test_a_drained_agent_says_so_finishes_what_it_runs_and_leaves() -> None:
     async def story(bench: Bench) -> None:
         link = await bench.attend()
-        link.tell(m.Jobs(1, (job(1),)))
+        link.tell(m.Jobs(bench.worker, 1, (job(1),)))
         bench.agent.drain()
         await bench.settle()
         assert bench.said(m.Ping)[-1].draining
@@ -40,11 +40,11 @@ def test_a_draining_agent_hands_back_what_waits_and_what_still_comes() -> None:
 
     async def story(bench: Bench) -> None:
         link = await bench.attend()
-        link.tell(m.Jobs(1, (job(1), job(2), job(3))))
+        link.tell(m.Jobs(bench.worker, 1, (job(1), job(2), job(3))))
         bench.agent.drain()
         await bench.settle()
         assert bench.reports() == [(3, RELEASED)]
-        link.tell(m.Jobs(2, (job(4),)))
+        link.tell(m.Jobs(bench.worker, 2, (job(4),)))
         await bench.settle()
         assert bench.reports() == [(3, RELEASED), (4, RELEASED)]
         bench.jobs.succeed(1)
@@ -58,7 +58,7 @@ def test_a_draining_agent_hands_back_what_waits_and_what_still_comes() -> None:
 def test_what_does_not_end_within_the_drain_is_handed_back() -> None:
     async def story(bench: Bench) -> None:
         link = await bench.attend()
-        link.tell(m.Jobs(1, (job(1),)))
+        link.tell(m.Jobs(bench.worker, 1, (job(1),)))
         bench.agent.drain()
         await bench.pass_time(9.9)
         assert not bench.jobs.aborted
@@ -73,7 +73,7 @@ def test_what_does_not_end_within_the_drain_is_handed_back() -> None:
 def test_an_agent_in_a_hurry_kills_what_runs_and_hands_it_back_at_once() -> None:
     async def story(bench: Bench) -> None:
         link = await bench.attend()
-        link.tell(m.Jobs(1, (job(1),)))
+        link.tell(m.Jobs(bench.worker, 1, (job(1),)))
         bench.jobs.stubborn = True
         bench.agent.drain()
         await bench.pass_time(1.0)
@@ -92,7 +92,7 @@ def test_an_agent_leaves_though_nobody_took_note_of_what_it_handed_back(
 ) -> None:
     async def story(bench: Bench) -> None:
         link = await bench.attend()
-        link.tell(m.Jobs(1, (job(1),)))
+        link.tell(m.Jobs(bench.worker, 1, (job(1),)))
         bench.agent.drain()
         await bench.pass_time(16.9)
         assert not bench.task.done()
@@ -107,11 +107,11 @@ def test_an_agent_leaves_though_nobody_took_note_of_what_it_handed_back(
 def test_a_refused_result_is_no_reason_to_stay(caplog: pytest.LogCaptureFixture) -> None:
     async def story(bench: Bench) -> None:
         link = await bench.attend()
-        link.tell(m.Jobs(1, (job(1),)))
+        link.tell(m.Jobs(bench.worker, 1, (job(1),)))
         bench.agent.drain()
         bench.jobs.succeed(1)
         await bench.settle()
-        link.tell(m.Ack((), stale=(job(1).held,)))
+        link.tell(m.Ack(bench.worker, (), stale=(job(1).held,)))
         await bench.task
         assert bench.clock.now() < 1.0
 
@@ -122,7 +122,7 @@ def test_a_refused_result_is_no_reason_to_stay(caplog: pytest.LogCaptureFixture)
 def test_an_agent_that_is_told_to_leave_drains() -> None:
     async def story(bench: Bench) -> None:
         link = await bench.attend()
-        link.tell(m.Exit("it is to be drained"))
+        link.tell(m.Exit(bench.worker, "it is to be drained"))
         await bench.task
         assert isinstance(link.said[-1], m.Bye)
 

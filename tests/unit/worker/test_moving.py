@@ -12,7 +12,7 @@ RELEASED, SUCCEEDED = m.ReportKind.RELEASED, m.ReportKind.SUCCEEDED
 def test_an_agent_whose_dispatcher_falls_silent_takes_all_it_holds_to_the_next() -> None:
     async def story(bench: Bench) -> None:
         first = await bench.attend()
-        first.tell(m.Jobs(1, (job(1), job(2), job(3))))
+        first.tell(m.Jobs(bench.worker, 1, (job(1), job(2), job(3))))
         bench.jobs.succeed(1)
         await bench.settle()
         await bench.pass_time(4.5, answering=False)
@@ -41,14 +41,18 @@ def test_what_comes_behind_the_message_that_made_an_agent_leave_is_not_heard() -
 
     async def story(bench: Bench) -> None:
         first = await bench.attend()
-        first.tell(m.Jobs(1, (job(1),)))
+        first.tell(m.Jobs(bench.worker, 1, (job(1),)))
         await bench.pass_time(1.5)
         renewed_at = bench.clock.now()
         while bench.clock.now() < renewed_at + 8.0:
             await bench.pass_time(0.1, answering=False)
-            first.tell(m.Abort((), ""))
+            first.tell(m.Abort(bench.worker, (), ""))
         last = bench.said(m.Ping)[-1]
-        first.tell(m.Pong(last.no, PING_S), m.Gone("not heard of for 15 s"), m.Exit(""))
+        first.tell(
+            m.Pong(bench.worker, last.no, PING_S),
+            m.Gone(bench.worker, "not heard of for 15 s"),
+            m.Exit(bench.worker, ""),
+        )
         await bench.settle()
         assert bench.link.address == "d2"
         assert len(bench.ids) == 1
@@ -64,8 +68,8 @@ def test_an_agent_that_is_given_up_kills_everything_and_comes_back_as_another() 
 
     async def story(bench: Bench) -> None:
         link = await bench.attend()
-        link.tell(m.Jobs(1, (job(1), job(2), job(3))))
-        link.tell(m.Gone("not heard of for 15 s"))
+        link.tell(m.Jobs(bench.worker, 1, (job(1), job(2), job(3))))
+        link.tell(m.Gone(bench.worker, "not heard of for 15 s"))
         await bench.settle()
         assert not bench.jobs.running
         assert bench.jobs.started == [1, 2]
@@ -84,12 +88,12 @@ def test_after_everything_was_killed_the_next_job_waits_for_the_slot_and_no_long
 
     async def story(bench: Bench) -> None:
         link = await bench.attend()
-        link.tell(m.Jobs(1, (job(1),)))
+        link.tell(m.Jobs(bench.worker, 1, (job(1),)))
         killed = bench.jobs.running[1]
         bench.jobs.kill = lambda: None  # type: ignore[method-assign]
-        link.tell(m.Gone("not heard of for 15 s"))
+        link.tell(m.Gone(bench.worker, "not heard of for 15 s"))
         await bench.attend()
-        link.tell(m.Jobs(1, (job(2),)))
+        link.tell(m.Jobs(bench.worker, 1, (job(2),)))
         await bench.settle()
         assert bench.jobs.started == [1]
         bench.jobs.end(m.Report(killed.job, 1, RELEASED))
@@ -109,7 +113,7 @@ def test_an_agent_that_nobody_renews_stops_its_jobs_first_politely_then_for_good
     async def story(bench: Bench) -> None:
         link = await bench.attend()
         bench.jobs.stubborn = True
-        link.tell(m.Jobs(1, (job(1), job(2), job(3))))
+        link.tell(m.Jobs(bench.worker, 1, (job(1), job(2), job(3))))
         await bench.pass_time(9.9, answering=False)
         assert not bench.jobs.aborted
         await bench.pass_time(0.3, answering=False)

@@ -109,23 +109,23 @@ class Trace:
             return self._plain_words(frames[1])
         verb = frames[1].decode() if frames else "nothing"
         match message:
-            case m.Jobs(seq, jobs):
+            case m.Jobs(_, seq, jobs):
                 return f"{verb} {seq}: {self._attempts(job.held for job in jobs)}"
-            case m.Done(reports):
+            case m.Done(_, reports):
                 said = (f"{self._attempt(one.attempt)} {one.kind}" for one in reports)
                 return f"{verb} {', '.join(said)}"
-            case m.Abort(attempts, reason):
+            case m.Abort(_, attempts, reason):
                 return f"{verb} {self._attempts(attempts)}: {reason}"
-            case m.Ack(attempts, stale):
+            case m.Ack(_, attempts, stale):
                 refused = f", stale {self._attempts(stale)}" if stale else ""
                 return f"{verb} {self._attempts(attempts)}{refused}"
             case m.Ready() | m.Ping():
                 return self._presence(verb, message)
-            case m.Pong(no, _, lease_s):
+            case m.Pong(_, no, _, lease_s):
                 return f"{verb} {no}" + (f", lease {lease_s:g} s" if lease_s else ", no lease")
-            case m.Welcome(session):
+            case m.Welcome(_, session):
                 return f"{verb} session {session}"
-            case m.Gone(reason) | m.Exit(reason) | m.Bye(reason):
+            case m.Gone(_, reason) | m.Exit(_, reason) | m.Bye(_, reason):
                 return f"{verb}: {reason}"
             case m.Submit(rid) | m.Wait(rid) | m.Cancel(rid) | m.Retry(rid):
                 return f"{verb} #{rid} {', '.join(map(self.name, _jobs_of(message)))}"
@@ -163,13 +163,13 @@ def _read(frames: Sequence[bytes]) -> msgspec.Struct | None:
 
 def _jobs_of(message: msgspec.Struct | None) -> list[UUID]:
     match message:
-        case m.Jobs(_, jobs):
+        case m.Jobs(_, _, jobs):
             return [job.job for job in jobs]
-        case m.Done(reports):
+        case m.Done(_, reports):
             return [report.job for report in reports]
-        case m.Abort(attempts):
+        case m.Abort(_, attempts):
             return [job for job, _ in attempts]
-        case m.Ack(attempts, stale):
+        case m.Ack(_, attempts, stale):
             return [job for job, _ in (*attempts, *stale)]
         case m.Ready() | m.Ping():
             return [job for job, _ in (*message.held, *message.unacknowledged)]
