@@ -226,8 +226,8 @@ class Attendant:
     def _pinged(self, attendance: FullAttendance, ping: m.Ping) -> None:
         lease_s = self._pulse.lease_s()
         was_draining, was_choked = attendance.draining, attendance.is_choked
-        frames = attendance.pinged(self._clock.now(), ping, self._ping_s(), lease_s)
-        if not self._tell(attendance, frames):
+        answers = attendance.pinged(self._clock.now(), ping, self._ping_s(), lease_s)
+        if not self._tell(attendance, answers):
             attendance.unsent()
         unheard, attendance.unheard = attendance.unheard, []
         for ack in unheard:
@@ -254,7 +254,9 @@ class Attendant:
         attendance = self._roster.of_seat(seat)
         if isinstance(attendance, PlainAttendance):
             self._plain.give(attendance, claimed)
-        elif attendance is not None and not self._tell(attendance, attendance.assign(claimed)):
+        elif isinstance(attendance, FullAttendance) and not self._tell(
+            attendance, attendance.assign(claimed)
+        ):
             attendance.undeliverable(claimed)
 
     def abort(self, attendance: Attendance, attempts: Sequence[m.Attempt], reason: str) -> None:
@@ -275,9 +277,9 @@ class Attendant:
         if not self._tell(attendance, attendance.acknowledge(ack)):
             attendance.unheard.append(ack)
 
-    def _tell(self, attendance: Attendance, messages: Sequence[Sequence[bytes]]) -> bool:
+    def _tell(self, attendance: Attendance, messages: Sequence[m.DispatcherMessage]) -> bool:
         # What cannot be sent is made good by the next PING, or by the worker's loss.
-        sent = [self.link.send(attendance.peer, frames) for frames in messages]
+        sent = [self.link.send(attendance.peer, encode(one)) for one in messages]
         return all(sent)
 
     async def close(self) -> None:

@@ -72,7 +72,7 @@ class PlainAttendant:
         busy, automatic = known is not None and known.busy, plain.is_automatic(peer)
         event = plain.understand(frame, busy=busy, automatic=automatic)
         if isinstance(event, plain.Pinged):
-            self.link.send(peer, plain.pong())
+            self.link.send(peer, plain.encode(plain.Pong()))
         if known is not None:
             known.heard_at = self._clock.now()
             self._hear(known, event)
@@ -164,9 +164,9 @@ class PlainAttendant:
                 attendance.undeliverable([one])
                 self._begin(attendance.peer, self._lose(attendance, "not connected", crash=False))
 
-    def _tell(self, attendance: PlainAttendance, messages: Sequence[Sequence[bytes]]) -> bool:
+    def _tell(self, attendance: PlainAttendance, messages: Sequence[plain.Work]) -> bool:
         attendance.probe_from(self._clock.now(), self._settings.plain_probe_s)
-        return all(self.link.send(attendance.peer, frames) for frames in messages)
+        return all(self.link.send(attendance.peer, plain.encode(one)) for one in messages)
 
     # looking after them
 
@@ -193,7 +193,7 @@ class PlainAttendant:
             await self._probe(attendance)
 
     async def _probe(self, attendance: PlainAttendance) -> None:
-        if self.link.send(attendance.peer, plain.pong()):
+        if self.link.send(attendance.peer, plain.encode(plain.Pong())):
             attendance.probed(self._clock.now(), self._settings.plain_probe_s)
         else:
             await self._lose(attendance, "its connection is gone", crash=True)

@@ -17,7 +17,7 @@ _NOBODY: Final[Mapping[UUID, Attendance]] = {}
 
 
 class Roster:
-    """Attended workers by peer and worker and by session. It tells the scheduler who comes and goes."""
+    """Attended workers, by peer and by session. Tells the scheduler who comes and goes."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self.scheduler = scheduler

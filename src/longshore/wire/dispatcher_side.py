@@ -30,7 +30,6 @@ from longshore.core.leases import is_lost
 from longshore.model.job import Claimed
 from longshore.model.worker import Attended, Pool, WorkerInfo
 from longshore.wire import messages as m
-from longshore.wire.codec import encode
 from longshore.wire.portions import MESSAGE_BYTES, portions
 
 MAX_UNSEEN_BYTES: Final = 64 * 1024 * 1024
@@ -140,11 +139,7 @@ class Attendance(ABC):
         return self.sent(*attempt) is not None
 
     @abstractmethod
-    def assign(self, claimed: Sequence[Claimed]) -> list[list[bytes]]:
-        """Places attempts on this worker; the messages that tell it so."""
-
-    @abstractmethod
-    def abort(self, attempts: Sequence[m.Attempt], reason: str) -> list[list[bytes]]:
+    def abort(self, attempts: Sequence[m.Attempt], reason: str) -> list[m.DispatcherMessage]:
         """The messages that tell it to stop attempts."""
 
     def stopping_s(self, attempt: m.Attempt, now: float) -> float:
@@ -157,10 +152,10 @@ class Attendance(ABC):
         return now - sent.stop_at
 
     @abstractmethod
-    def acknowledge(self, ack: m.Ack) -> list[list[bytes]]:
+    def acknowledge(self, ack: m.Ack) -> list[m.DispatcherMessage]:
         """The messages that tell it what it may forget."""
 
-    def heed(self, draining: bool) -> list[list[bytes]]:
+    def heed(self, draining: bool) -> list[m.DispatcherMessage]:
         """The store says whether it may be given more; the messages that tell it so."""
         self.draining = draining
         return []
@@ -236,51 +231,49 @@ class FullAttendance(Attendance):
         """Whether its lease has ended."""
         return is_lost(self.heard_at, now, lease_s)
 
-    def heed(self, draining: bool) -> list[list[bytes]]:
+    def heed(self, draining: bool) -> list[m.DispatcherMessage]:
         """An EXIT, if it is to drain and does not know it yet. There is no way back."""
         if not draining or self.draining:
             return []
         self.draining = True
-        return [encode(m.Exit(self.worker, DRAINED))]
+        return [m.Exit(self.worker, DRAINED)]
 
-    def welcome(self, ready: m.Ready, ping_s: float, lease_s: float) -> list[list[bytes]]:
+    def welcome(self, ready: m.Ready, ping_s: float, lease_s: float) -> list[m.DispatcherMessage]:
         """The first messages of a session: WELCOME, what the worker lacks, what it must drop."""
         self._noted(ready.held, self.heard_at)
         held = _tokens(ready.held, ready.unacknowledged)
         lacking = [sent.claimed for token, sent in self.placed.items() if token not in held]
-        frames = [encode(m.Welcome(self.worker, self.session, ping_s, lease_s))]
-        frames += self._jobs(lacking)
-        frames += self._aborts(ready.held)
-        return frames
+        welcome = m.Welcome(self.worker, self.session, ping_s, lease_s)
+        return [welcome, *self._jobs(lacking), *self._aborts(ready.held)]
 
-    def assign(self, claimed: Sequence[Claimed]) -> list[list[bytes]]:
+    def assign(self, claimed: Sequence[Claimed]) -> list[m.DispatcherMessage]:
         """Places attempts on this worker; the messages that tell it so."""
         self.given += len(claimed)
         fresh = [one for one in claimed if one.token > self._newest]
         self._newest = max((one.token for one in fresh), default=self._newest)
         return self._jobs(fresh)
 
-    def _jobs(self, claimed: Sequence[Claimed]) -> list[list[bytes]]:
-        frames = []
+    def _jobs(self, claimed: Sequence[Claimed]) -> list[m.DispatcherMessage]:
+        messages: list[m.DispatcherMessage] = []
         for part in portions(claimed, _assignment_bytes, MESSAGE_BYTES):
             self._seq += 1
             for one in part:
                 sent = self._place(one, self._seq)
                 sent.seq, sent.undeliverable = self._seq, False
-            frames.append(encode(m.Jobs(self.worker, self._seq, tuple(map(assignment, part)))))
-        return frames
+            messages.append(m.Jobs(self.worker, self._seq, tuple(map(assignment, part))))
+        return messages
 
-    def abort(self, attempts: Sequence[m.Attempt], reason: str) -> list[list[bytes]]:
+    def abort(self, attempts: Sequence[m.Attempt], reason: str) -> list[m.DispatcherMessage]:
         """An ABORT that names them."""
-        return [encode(m.Abort(self.worker, tuple(attempts), reason))]
+        return [m.Abort(self.worker, tuple(attempts), reason)]
 
-    def _aborts(self, held: Iterable[m.Attempt]) -> list[list[bytes]]:
+    def _aborts(self, held: Iterable[m.Attempt]) -> list[m.DispatcherMessage]:
         foreign = tuple(attempt for attempt in held if self.sent(*attempt) is None)
         return self.abort(foreign, "the job is not this worker's any more") if foreign else []
 
-    def acknowledge(self, ack: m.Ack) -> list[list[bytes]]:
+    def acknowledge(self, ack: m.Ack) -> list[m.DispatcherMessage]:
         """The ACK itself."""
-        return [encode(ack)]
+        return [ack]
 
     def _noted(self, held: Iterable[m.Attempt], now: float) -> None:
         for attempt in held:
@@ -303,20 +296,20 @@ class FullAttendance(Attendance):
 
     def pinged(
         self, now: float, ping: m.Ping, ping_s: float, lease_s: float | None
-    ) -> list[list[bytes]]:
+    ) -> list[m.DispatcherMessage]:
         """The answers to a PING: PONG, and whatever the two sides do not agree on."""
         self.heard_at = now
         self.stats = ping.stats
         self._seen = ping.seen
-        frames = [encode(m.Pong(self.worker, ping.no, ping_s, lease_s))]
+        messages: list[m.DispatcherMessage] = [m.Pong(self.worker, ping.no, ping_s, lease_s)]
         if self.draining and not ping.draining:
-            frames.append(encode(m.Exit(self.worker, DRAINED)))
+            messages.append(m.Exit(self.worker, DRAINED))
         self.draining = self.draining or ping.draining
         self._noted(ping.held, now)
-        frames += self._jobs(self._lost(now, ping))
-        frames += self._aborts(ping.held)
-        frames += self._resends(ping.unacknowledged)
-        return frames
+        messages += self._jobs(self._lost(now, ping))
+        messages += self._aborts(ping.held)
+        messages += self._resends(ping.unacknowledged)
+        return messages
 
     def _lost(self, now: float, ping: m.Ping) -> list[Claimed]:
         """Attempts that the worker should have by now, and does not list."""
@@ -333,12 +326,12 @@ class FullAttendance(Attendance):
             self._sent_again_at = now
         return lost
 
-    def _resends(self, ended: Iterable[m.Attempt]) -> list[list[bytes]]:
+    def _resends(self, ended: Iterable[m.Attempt]) -> list[m.DispatcherMessage]:
         """A RESEND, if there is an end that the last two PINGs told of and that never came."""
         missing = [attempt for attempt in ended if not self.has_report(attempt)]
         lost = tuple(attempt for attempt in missing if attempt[1] in self._unreported)
         self._unreported = {token for _, token in missing}
-        return [encode(m.Resend(self.worker, lost))] if lost else []
+        return [m.Resend(self.worker, lost)] if lost else []
 
 
 def _tokens(*attempts: Iterable[m.Attempt]) -> set[int]:

@@ -94,9 +94,19 @@ def is_automatic(identity: bytes) -> bool:
 # what a worker is told
 
 
-def pong() -> list[bytes]:
+class Pong(Struct, frozen=True):
     """The answer to a PING; unasked, a way to find out whether anybody is there."""
-    return [b"", PONG]
+
+
+class Work(Struct, frozen=True):
+    """A job to do: its bytes as submitted."""
+
+    args: bytes
+
+
+def encode(message: Pong | Work) -> list[bytes]:
+    """The frames of a message to a worker."""
+    return [b"", message.args if isinstance(message, Work) else PONG]
 
 
 def unfit(claimed: Claimed) -> JobError | None:
@@ -160,7 +170,7 @@ class PlainAttendance(Attendance):
         """One, unless it owes an answer."""
         return {} if self.busy else super().open_slots
 
-    def assign(self, claimed: Sequence[Claimed]) -> list[list[bytes]]:
+    def assign(self, claimed: Sequence[Claimed]) -> list[Work]:
         """The jobs as their bytes. What was sent once is not sent again: it would be run again."""
         fresh = [one for one in claimed if (one.id, one.token) not in self._had]
         for one in fresh:
@@ -169,13 +179,13 @@ class PlainAttendance(Attendance):
             self._had.append((one.id, one.token))
             self._pings_at_work, self._must_answer = 0, False
         self.given += len(fresh)
-        return [[b"", one.args] for one in fresh]
+        return [Work(one.args) for one in fresh]
 
-    def abort(self, attempts: Sequence[m.Attempt], reason: str) -> list[list[bytes]]:
+    def abort(self, attempts: Sequence[m.Attempt], reason: str) -> list[m.DispatcherMessage]:
         """Nothing: whatever it is told, it takes for a job."""
         return []
 
-    def acknowledge(self, ack: m.Ack) -> list[list[bytes]]:
+    def acknowledge(self, ack: m.Ack) -> list[m.DispatcherMessage]:
         """Nothing: whatever it is told, it takes for a job."""
         return []
 

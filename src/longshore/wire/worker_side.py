@@ -21,7 +21,7 @@ gap between the numbers of what is left.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from uuid import UUID
 
 from msgspec import Struct, structs
@@ -29,7 +29,6 @@ from msgspec import Struct, structs
 from longshore.core.leases import Lease
 from longshore.model.job import LogEntry
 from longshore.wire import messages as m
-from longshore.wire.codec import encode, from_dispatcher
 from longshore.wire.reports import UnackedReports
 from longshore.wire.said import Said
 
@@ -106,7 +105,7 @@ class WorkerSession:
     def __init__(self, ready: m.Ready, patience: Patience) -> None:
         self._ready = ready
         self._patience = patience
-        self._outgoing: list[list[bytes]] = []
+        self._outgoing: list[m.WorkerMessage] = []
         # By token: each is given once, ever.
         self._running: dict[int, UUID] = {}
         self._had: OrderedDict[int, None] = OrderedDict()
@@ -150,7 +149,7 @@ class WorkerSession:
         self._asked += 1
         self._ready_at = now
         self._unanswered_since = now
-        self._outgoing = [encode(self._introduction())]
+        self._outgoing = [self._introduction()]
 
     def _introduction(self) -> m.Ready:
         return structs.replace(
@@ -166,7 +165,7 @@ class WorkerSession:
         The old one says BYE, or its dispatcher would wait for it until its lease ended.
         """
         bye = m.Bye(self.worker, "it came back as another worker")
-        goodbye = [encode(bye)] if self.session is not None else []
+        goodbye: list[m.WorkerMessage] = [bye] if self.session is not None else []
         self._ready = structs.replace(self._ready, worker=worker)
         self._said.abandon(self._running)
         self._running.clear()
@@ -196,17 +195,15 @@ class WorkerSession:
     def bye(self, reason: str) -> None:
         """Leaves for good."""
         if self.session is not None:
-            self._outgoing.append(encode(m.Bye(self.worker, reason)))
+            self._outgoing.append(m.Bye(self.worker, reason))
 
-    def flush(self) -> list[list[bytes]]:
+    def flush(self) -> list[m.WorkerMessage]:
         """The messages to send now, in order. Log entries go before the end of their attempt."""
         if self.session is not None:
             if self._said.fresh:
-                self._outgoing += [encode(m.Logs(self.worker, part)) for part in self._said.take()]
+                self._outgoing += [m.Logs(self.worker, part) for part in self._said.take()]
             if self._reports.has_unsent:
-                self._outgoing += [
-                    encode(m.Done(self.worker, part)) for part in self._reports.take()
-                ]
+                self._outgoing += [m.Done(self.worker, part) for part in self._reports.take()]
         outgoing, self._outgoing = self._outgoing, []
         return outgoing
 
@@ -268,7 +265,7 @@ class WorkerSession:
             self._ready.draining,
             self.stats,
         )
-        self._outgoing.append(encode(message))
+        self._outgoing.append(message)
 
     def _resend(self, tokens: Iterable[int]) -> None:
         """Reports go out once more, each after what its attempt said."""
@@ -279,9 +276,8 @@ class WorkerSession:
 
     # what the dispatcher says
 
-    def receive(self, now: float, frames: Sequence[bytes]) -> list[Event]:
-        """A message came; raises `ProtocolError` if it is none. Another worker's is ignored."""
-        message = from_dispatcher.decode(frames)
+    def receive(self, now: float, message: m.DispatcherMessage) -> list[Event]:
+        """A message came. What names another worker is ignored."""
         if message.worker != self.worker:
             return []
         if self.session is not None:

@@ -22,6 +22,7 @@ from longshore.model.job import LogEntry
 from longshore.model.worker import Pool
 from longshore.ports import Clock, Executor, Link, OnLog, OnMessages, OnReport
 from longshore.wire import worker_side as w
+from longshore.wire.codec import encode, from_dispatcher
 from longshore.wire.messages import (
     PROTOCOL_VERSION,
     Assignment,
@@ -238,7 +239,8 @@ class Worker:
             if self._link is not link:
                 return
             try:
-                self._apply(self._session.receive(self._clock.now(), frames))
+                message = from_dispatcher.decode(frames)
+                self._apply(self._session.receive(self._clock.now(), message))
             except ProtocolError as error:
                 log.warning("the dispatcher sent what this worker does not understand: %s", error)
         # Not now: the executors have what came on its way before.
@@ -251,8 +253,8 @@ class Worker:
 
     def _flush(self) -> None:
         self._flushing = False
-        for frames in self._session.flush():
-            self._link.send(b"", frames)
+        for message in self._session.flush():
+            self._link.send(b"", encode(message))
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

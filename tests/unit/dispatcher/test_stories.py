@@ -90,7 +90,7 @@ def test_a_silent_workers_job_goes_to_another_and_its_late_result_is_refused() -
         assert again.token > late.token
         report = m.Report(late.job, late.token, m.ReportKind.SUCCEEDED, result=b"\x01")
         ghost = m.Done(worker_id(second), (report,))
-        second.worker._session._outgoing.append(encode(ghost))
+        second.worker._session._outgoing.append(ghost)
         second.worker._flush()
         second.jobs.succeed()
         (ended,) = await client.wait(job)

@@ -118,7 +118,8 @@ def test_the_longest_name_is_cut() -> None:
 
 def test_a_job_goes_out_as_its_bytes_and_the_answer_is_its_report(worker: PlainAttendance) -> None:
     one = claimed(1, b"\x00\xffbytes")
-    assert worker.assign([one]) == [[b"", b"\x00\xffbytes"]]
+    [work] = worker.assign([one])
+    assert plain.encode(work) == [b"", b"\x00\xffbytes"]
     assert worker.busy
     assert worker.open_slots == {}
     report = worker.answered(b"done")

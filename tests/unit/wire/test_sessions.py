@@ -12,7 +12,7 @@ from longshore.model.job import Claimed, LogEntry, LogKind, Options
 from longshore.model.worker import Attended, KindInfo, Pool, WorkerInfo
 from longshore.wire import messages as m
 from longshore.wire import worker_side as w
-from longshore.wire.codec import encode, from_worker
+from longshore.wire.codec import encode
 from longshore.wire.dispatcher_side import SENT_AGAIN_S, FullAttendance
 
 WORKER = UUID(int=100)
@@ -48,12 +48,12 @@ class Pair:
         self.attendance: FullAttendance | None = None
 
     def said(self) -> list[m.WorkerMessage]:
-        return [from_worker.decode(frames) for frames in self.worker.flush()]
+        return self.worker.flush()
 
-    def tell(self, now: float, *messages: list[bytes]) -> list[w.Event]:
+    def tell(self, now: float, *messages: m.DispatcherMessage) -> list[w.Event]:
         events: list[w.Event] = []
-        for frames in messages:
-            events += self.worker.receive(now, frames)
+        for message in messages:
+            events += self.worker.receive(now, message)
         return events
 
     def join(self, now: float = 0.0, *placed: Claimed, session: int = 1) -> list[w.Event]:
@@ -122,7 +122,7 @@ def test_a_report_is_kept_until_it_is_acknowledged_and_sent_again_after_a_reconn
     pair.join(5.0, session=2)
     assert m.Done(WORKER, (success(one),)) in pair.said()
     assert not pair.worker.settled
-    pair.tell(5.1, encode(m.Ack(WORKER, ((one.id, one.token),))))
+    pair.tell(5.1, m.Ack(WORKER, ((one.id, one.token),)))
     assert pair.worker.settled
 
 
@@ -137,7 +137,7 @@ def test_what_an_attempt_said_is_sent_again_until_its_end_is_acknowledged(pair: 
     pair.worker.ended(success(one))
     pair.join(5.0, session=2)
     assert pair.said()[-2:] == [m.Logs(WORKER, (entry,)), m.Done(WORKER, (success(one),))]
-    pair.tell(5.1, encode(m.Ack(WORKER, ((one.id, one.token),))))
+    pair.tell(5.1, m.Ack(WORKER, ((one.id, one.token),)))
     pair.join(6.0, session=3)
     assert not [message for message in pair.said() if isinstance(message, m.Logs)]
 
@@ -174,8 +174,8 @@ def test_a_job_that_is_still_in_flight_is_not_sent_again(pair: Pair) -> None:
     pair.join()
     pair.said()
     pair.attended.assign([claimed(1, 11)])
-    frames = pair.attended.pinged(1.0, m.Ping(WORKER, 2, seen=0), PING_S, LEASE_S)
-    assert [frame[1] for frame in frames] == [b"PONG"]
+    told = pair.attended.pinged(1.0, m.Ping(WORKER, 2, seen=0), PING_S, LEASE_S)
+    assert [type(one) for one in told] == [m.Pong]
 
 
 def test_an_attempt_that_ended_but_is_not_recorded_yet_is_not_sent_again(pair: Pair) -> None:
@@ -225,7 +225,7 @@ def test_any_message_ends_the_silence(pair: Pair) -> None:
     pair.join()
     pair.ping(1.0)
     pair.worker.tick(2.0)
-    pair.tell(4.0, encode(m.Ack(WORKER, ())))
+    pair.tell(4.0, m.Ack(WORKER, ()))
     assert pair.worker.tick(5.0) == []
 
 
@@ -235,7 +235,7 @@ def test_the_lease_counts_from_when_the_answered_ping_was_sent(pair: Pair) -> No
     pair.tell(0.1, *pair.attended.assign([claimed(1, 11)]))
     pair.worker.tick(1.0)
     (_first, ping) = [message for message in pair.said() if isinstance(message, m.Ping)]
-    pair.tell(9.0, encode(m.Pong(WORKER, ping.no, 100.0, LEASE_S)))
+    pair.tell(9.0, m.Pong(WORKER, ping.no, 100.0, LEASE_S))
     assert pair.worker.tick(10.9) == []
     assert pair.worker.tick(11.0) == [
         w.StopAll("no dispatcher renewed the worker's lease", kill=False)
@@ -279,7 +279,7 @@ def test_a_pong_without_a_lease_makes_the_worker_move_at_half_its_lease(pair: Pa
 
 def test_a_worker_that_is_gone_stops_everything_at_once(pair: Pair) -> None:
     pair.worker.connected(0.0)
-    events = pair.tell(0.1, encode(m.Gone(WORKER, "not heard of for 15 s")))
+    events = pair.tell(0.1, m.Gone(WORKER, "not heard of for 15 s"))
     assert [type(event) for event in events] == [w.StopAll, w.Orphaned]
 
 
@@ -356,7 +356,7 @@ def test_jobs_that_come_before_the_welcome_are_another_sessions(pair: Pair) -> N
 
 def test_only_a_welcome_ends_the_wait_for_one(pair: Pair) -> None:
     pair.worker.connected(0.0)
-    assert pair.tell(1.0, encode(m.Jobs(WORKER, 1, ()))) == []
+    assert pair.tell(1.0, m.Jobs(WORKER, 1, ())) == []
     (moved,) = pair.worker.tick(3.0)
     assert isinstance(moved, w.Moved)
 
@@ -364,8 +364,8 @@ def test_only_a_welcome_ends_the_wait_for_one(pair: Pair) -> None:
 def test_a_welcome_to_an_older_ready_is_not_taken(pair: Pair) -> None:
     pair.worker.connected(0.0)
     pair.worker.connected(3.0)
-    assert pair.tell(3.1, encode(m.Welcome(WORKER, 1, PING_S, LEASE_S))) == []
-    assert pair.tell(3.2, encode(m.Welcome(WORKER, 2, PING_S, LEASE_S))) == [w.Joined(2)]
+    assert pair.tell(3.1, m.Welcome(WORKER, 1, PING_S, LEASE_S)) == []
+    assert pair.tell(3.2, m.Welcome(WORKER, 2, PING_S, LEASE_S)) == [w.Joined(2)]
 
 
 def test_every_ready_asks_for_a_later_session(pair: Pair) -> None:
@@ -411,7 +411,7 @@ def test_jobs_that_are_too_large_for_one_message_come_in_several_each_with_its_n
     pair.join()
     large = [structs.replace(claimed(n, n), args=bytes(MIB)) for n in range(1, 31)]
     sent = pair.attended.assign(large)
-    assert all(sum(map(len, frames)) <= 8 * MIB + 64 * 1024 for frames in sent)
+    assert all(sum(map(len, encode(one))) <= 8 * MIB + 64 * 1024 for one in sent)
     assert len(pair.tell(0.1, *sent[:2])) == 14
     assert pair.ping(1.0) == [], "what was not seen is in flight, not lost"
     assert len(pair.tell(1.1, *sent[2:])) == 16
@@ -464,7 +464,7 @@ def ended_at_once(pair: Pair, number: int, size: int) -> list[Claimed]:
 
 
 def acknowledged(pair: Pair, now: float, done: m.Done) -> None:
-    pair.tell(now, encode(m.Ack(WORKER, tuple(report.attempt for report in done.reports))))
+    pair.tell(now, m.Ack(WORKER, tuple(report.attempt for report in done.reports)))
 
 
 def test_large_results_go_out_a_few_at_a_time_until_all_are_acknowledged(pair: Pair) -> None:
@@ -502,7 +502,7 @@ def test_a_report_that_stays_unacknowledged_is_sent_again_after_a_while(pair: Pa
         pair.worker.tick(tenths / 10)
         if m.Done(WORKER, (with_result(one, 1),)) in pair.said():
             again.append(tenths / 10)
-        pair.tell(tenths / 10, encode(m.Pong(WORKER, tenths // 10 + 1, PING_S, LEASE_S)))
+        pair.tell(tenths / 10, m.Pong(WORKER, tenths // 10 + 1, PING_S, LEASE_S))
     assert again == [6.0, 12.0]
 
 
@@ -552,9 +552,9 @@ def test_a_flood_of_pings_that_claim_to_have_seen_all_has_jobs_sent_again_seldom
     flood = [
         pair.attended.pinged(1.0, m.Ping(WORKER, no, 2**62), PING_S, LEASE_S) for no in range(100)
     ]
-    assert [frames[1] for told in flood for frames in told].count(b"JOBS") == 1
+    assert [type(one) for told in flood for one in told].count(m.Jobs) == 1
     later = pair.attended.pinged(1.0 + SENT_AGAIN_S, m.Ping(WORKER, 101, 2**62), PING_S, LEASE_S)
-    assert [frames[1] for frames in later] == [b"PONG", b"JOBS"]
+    assert [type(one) for one in later] == [m.Pong, m.Jobs]
 
 
 def test_what_is_sent_again_takes_no_second_slot(pair: Pair) -> None:
@@ -596,10 +596,10 @@ def test_of_many_attempts_the_oldest_are_forgotten_not_the_newest(
     """What may still be sent twice is what came last."""
     monkeypatch.setattr(w, "REMEMBERED_ATTEMPTS", 2)
     pair.join()
-    frames = [pair.attended.assign([claimed(number, 10 + number)]) for number in (1, 2, 3)]
-    for jobs in frames:
+    sent = [pair.attended.assign([claimed(number, 10 + number)]) for number in (1, 2, 3)]
+    for jobs in sent:
         assert len(pair.tell(0.1, *jobs)) == 1
-    assert pair.tell(0.2, *frames[1], *frames[2]) == []
+    assert pair.tell(0.2, *sent[1], *sent[2]) == []
 
 
 def test_one_that_was_told_to_drain_is_given_nothing_though_it_does_not_know_it_yet(
@@ -607,8 +607,8 @@ def test_one_that_was_told_to_drain_is_given_nothing_though_it_does_not_know_it_
 ) -> None:
     pair.join()
     assert pair.attended.heed(True)
-    frames = pair.attended.pinged(1.0, m.Ping(WORKER, 2), PING_S, LEASE_S)
-    assert [frame[1] for frame in frames] == [b"PONG", b"EXIT"]
+    told = pair.attended.pinged(1.0, m.Ping(WORKER, 2), PING_S, LEASE_S)
+    assert [type(one) for one in told] == [m.Pong, m.Exit]
     assert pair.attended.open_slots == {}
 
 
@@ -623,7 +623,7 @@ def test_a_worker_that_was_renewed_while_it_stopped_stops_politely_the_next_time
     pair.worker.tick(9.0)
     *_, ping = [message for message in pair.said() if isinstance(message, m.Ping)]
     assert stops(pair.worker.tick(10.0)) == [False]
-    pair.tell(10.5, encode(m.Pong(WORKER, ping.no, 100.0, LEASE_S)))
+    pair.tell(10.5, m.Pong(WORKER, ping.no, 100.0, LEASE_S))
     assert stops(pair.worker.tick(18.9)) == []
     assert stops(pair.worker.tick(19.0)) == [False]
 
@@ -635,7 +635,7 @@ def test_a_worker_that_was_welcomed_while_it_stopped_stops_politely_the_next_tim
     pair.tell(0.1, *pair.attended.assign([claimed(1, 11)]))
     pair.worker.connected(10.5)
     assert stops(pair.worker.tick(10.6)) == [False]
-    assert pair.tell(10.7, encode(m.Welcome(WORKER, 2, 100.0, LEASE_S))) == [w.Joined(2)]
+    assert pair.tell(10.7, m.Welcome(WORKER, 2, 100.0, LEASE_S)) == [w.Joined(2)]
     assert stops(pair.worker.tick(20.4)) == []
     assert stops(pair.worker.tick(20.5)) == [False]
 
@@ -643,8 +643,8 @@ def test_a_worker_that_was_welcomed_while_it_stopped_stops_politely_the_next_tim
 def test_the_first_lease_counts_from_when_ready_was_sent(pair: Pair) -> None:
     """G6: a WELCOME that comes late is as old as the READY that it answers."""
     pair.worker.connected(0.0)
-    pair.tell(5.0, encode(m.Welcome(WORKER, 1, 100.0, LEASE_S)))
-    pair.tell(5.1, encode(m.Jobs(WORKER, 1, (pair_assignment(claimed(1, 11)),))))
+    pair.tell(5.0, m.Welcome(WORKER, 1, 100.0, LEASE_S))
+    pair.tell(5.1, m.Jobs(WORKER, 1, (pair_assignment(claimed(1, 11)),)))
     assert stops(pair.worker.tick(9.9)) == []
     assert stops(pair.worker.tick(10.0)) == [False]
 
