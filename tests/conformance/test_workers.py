@@ -38,8 +38,7 @@ async def test_new_worker_is_in_its_first_session(scene: Scene) -> None:
         kinds={"a": KindInfo(Pool.PROCESS, (Parameter("x", False, "int"),)), "b": KindInfo()},
         queues=("q",),
         target="linux",
-        slots=7,
-        processes=3,
+        pools={Pool.COROUTINE: 7, Pool.PROCESS: 3, "gpu": 2},
     )
     answer = await scene.store.attend(scene.dispatcher, info, draining=True)
     assert answer == Attended(1)

@@ -34,7 +34,7 @@ class Connection:
     def attend(self) -> uuid.UUID:
         """One more worker, with one slot."""
         worker = uuid.uuid4()
-        self.say("READY", worker, v=2, name="shared", kinds={"double": {}}, slots=1, processes=0)
+        self.say("READY", worker, v=2, name="shared", kinds={"double": {}}, pools={"coroutine": 1})
         self.until(lambda: bool(self.told(worker, b"WELCOME")))
         return worker
 

@@ -9,7 +9,8 @@ from rich.text import Text
 
 from longshore.cli import jsonable
 from longshore.cli.show import Table, View, duration, percent, time
-from longshore.model.worker import Capacity, KindCapacity, PoolCapacity, WorkerView
+from longshore.core.capacity import pool_slots, pools_of
+from longshore.model.worker import Capacity, KindCapacity, PoolCapacity, WorkerView, slot_words
 from longshore.wire.messages import DispatcherAnswer
 
 _CAPACITY = ("pool", "workers", "slots", "busy", "free")
@@ -17,20 +18,22 @@ _CAPACITY = ("pool", "workers", "slots", "busy", "free")
 
 def workers_table(workers: Sequence[WorkerView], dispatchers: Mapping[UUID, str]) -> Table:
     """Workers, one a row; their ids are in the JSON."""
-    numbers = ("slots", "processes", "cpu", "memory")
+    pools = pools_of(workers)
+    numbers = (*(slot_words(pool)[1] for pool in pools), "cpu", "memory")
     columns = ("name", "state", "running", *numbers, "dispatcher", "since", "seen")
-    rows = [_worker_row(view, dispatchers) for view in workers]
+    rows = [_worker_row(view, dispatchers, pools) for view in workers]
     return Table((*columns, "target", "queues", "kinds", "ended"), rows, frozenset(numbers))
 
 
-def _worker_row(view: WorkerView, dispatchers: Mapping[UUID, str]) -> tuple[str, ...]:
+def _worker_row(
+    view: WorkerView, dispatchers: Mapping[UUID, str], pools: Sequence[str]
+) -> tuple[str, ...]:
     info = view.info
     return (
         info.name or info.host or str(info.id),
         jsonable.worker_state(view),
         ", ".join(f"{kind} {n}" for kind, n in sorted(view.running.items())) or "-",
-        str(info.slots),
-        str(info.processes),
+        *(str(pool_slots(view, pool)) for pool in pools),
         percent(view.cpu_percent) or "-",
         percent(view.memory_percent) or "-",
         dispatchers.get(view.dispatcher) or "gone",
@@ -86,4 +89,4 @@ def _pools_table(capacity: Capacity) -> Table:
 
 
 def _numbers(one: KindCapacity | PoolCapacity) -> tuple[str, ...]:
-    return (one.pool.value, *map(str, (one.workers, one.slots, one.busy, one.free)))
+    return (one.pool, *map(str, (one.workers, one.slots, one.busy, one.free)))

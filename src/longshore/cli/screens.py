@@ -12,9 +12,9 @@ from uuid import UUID
 
 from longshore.cli import jsonable
 from longshore.cli.show import Table, duration, how_far, percent
-from longshore.core.capacity import pool_busy, pool_slots
+from longshore.core.capacity import pool_busy, pool_slots, pools_of
 from longshore.model.job import DEFAULT_QUEUE, Job, JobError
-from longshore.model.worker import Pool, WorkerView
+from longshore.model.worker import WorkerView, slot_words
 
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
 _LEAST_OF_A_UNIT = 2
@@ -73,19 +73,21 @@ def workers_screen(
     workers: Sequence[WorkerView], dispatchers: Mapping[UUID, str], now: datetime
 ) -> Table:
     """Workers, one a row."""
-    numbers = ("slots", "processes", "cpu", "memory", "up", "seen")
+    pools = pools_of(workers)
+    slots = tuple(slot_words(pool)[1] for pool in pools)
+    numbers = (*slots, "cpu", "memory", "up", "seen")
     columns = ("name", "state", "running", *numbers, "dispatcher", "queues", "target", "kinds")
     optional = ("target", "kinds", "dispatcher", "memory", "cpu", "seen", "up", "queues")
     return Table(
         (*columns, "ended"),
-        [_worker_row(view, dispatchers, now) for view in workers],
+        [_worker_row(view, dispatchers, pools, now) for view in workers],
         frozenset(numbers),
-        (*optional, "processes", "slots"),
+        (*optional, *reversed(slots)),
     )
 
 
 def _worker_row(
-    view: WorkerView, dispatchers: Mapping[UUID, str], now: datetime
+    view: WorkerView, dispatchers: Mapping[UUID, str], pools: Sequence[str], now: datetime
 ) -> tuple[str, ...]:
     info = view.info
     gone_for = age(view.ended_at, now)
@@ -93,8 +95,7 @@ def _worker_row(
         info.name or info.host or str(info.id),
         jsonable.worker_state(view),
         ", ".join(f"{kind} {n}" for kind, n in sorted(view.running.items())),
-        _taken(view, Pool.COROUTINE),
-        _taken(view, Pool.PROCESS),
+        *(_taken(view, pool) for pool in pools),
         percent(view.cpu_percent) if view.alive else "",
         percent(view.memory_percent) if view.alive else "",
         "" if gone_for else age(view.started_at, now),
@@ -107,6 +108,6 @@ def _worker_row(
     )
 
 
-def _taken(view: WorkerView, pool: Pool) -> str:
+def _taken(view: WorkerView, pool: str) -> str:
     """How many of a worker's slots are taken, of how many."""
-    return f"{pool_busy(view, pool)}/{pool_slots(view.info, pool)}" if view.alive else ""
+    return f"{pool_busy(view, pool)}/{pool_slots(view, pool)}" if view.alive else ""

@@ -137,7 +137,7 @@ class App:
 
     def lifespan(self, pool: Pool) -> AbstractAsyncContextManager[None] | None:
         """What a worker process does around all jobs it runs; None if it is nothing."""
-        handlers = [k.handler for k in self._kinds.values() if k.handler.info.pool is pool]
+        handlers = [k.handler for k in self._kinds.values() if k.handler.info.pool == pool]
         names = {name for handler in handlers for name in handler.signature.given}
         return self._hooks.lifespan(names) if handlers else None
 

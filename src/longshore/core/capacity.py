@@ -7,40 +7,46 @@ from collections.abc import Iterable, Sequence
 from longshore.model.worker import (
     Capacity,
     KindCapacity,
-    Pool,
     PoolCapacity,
-    WorkerInfo,
     WorkerView,
 )
 
 
-def pool_slots(info: WorkerInfo, pool: Pool) -> int:
+def pool_slots(worker: WorkerView, pool: str) -> int:
     """How many attempts a worker runs at once in a pool."""
-    return info.slots if pool is Pool.COROUTINE else info.processes
+    return worker.info.pools.get(pool, 0)
 
 
-def pool_busy(worker: WorkerView, pool: Pool) -> int:
+def pool_busy(worker: WorkerView, pool: str) -> int:
     """How many attempts a worker runs in a pool now."""
     kinds = worker.info.kinds
     return sum(
-        n for kind, n in worker.running.items() if kind in kinds and kinds[kind].pool is pool
+        n for kind, n in worker.running.items() if kind in kinds and kinds[kind].pool == pool
     )
 
 
 def capacity(workers: Iterable[WorkerView]) -> Capacity:
     """The slots of all workers that take jobs, not of those that are gone, draining or silent."""
-    open_workers = [one for one in workers if one.alive and not one.draining and not one.silent_s]
+    known = list(workers)
+    open_workers = [one for one in known if one.alive and not one.draining and not one.silent_s]
     offers = sorted(
         {(kind, info.pool) for worker in open_workers for kind, info in worker.info.kinds.items()}
     )
     return Capacity(
         kinds=tuple(_of_kind(open_workers, kind, pool) for kind, pool in offers),
-        pools=tuple(_of_pool(open_workers, pool) for pool in Pool),
+        pools=tuple(_of_pool(open_workers, pool) for pool in pools_of(known)),
     )
 
 
-def _of_kind(workers: Sequence[WorkerView], kind: str, pool: Pool) -> KindCapacity:
-    able = [one for one in workers if kind in one.info.kinds and one.info.kinds[kind].pool is pool]
+def pools_of(workers: Iterable[WorkerView]) -> list[str]:
+    """The pools that any of these workers has or that a kind of theirs names, in order."""
+    infos = [worker.info for worker in workers]
+    named = {kind.pool for info in infos for kind in info.kinds.values()}
+    return sorted(named.union(*(info.pools for info in infos)))
+
+
+def _of_kind(workers: Sequence[WorkerView], kind: str, pool: str) -> KindCapacity:
+    able = [one for one in workers if kind in one.info.kinds and one.info.kinds[kind].pool == pool]
     slots, busy, free = _sums(able, pool)
     running = sum(worker.running.get(kind, 0) for worker in able)
     return KindCapacity(
@@ -54,14 +60,14 @@ def _of_kind(workers: Sequence[WorkerView], kind: str, pool: Pool) -> KindCapaci
     )
 
 
-def _of_pool(workers: Sequence[WorkerView], pool: Pool) -> PoolCapacity:
-    able = [one for one in workers if any(info.pool is pool for info in one.info.kinds.values())]
+def _of_pool(workers: Sequence[WorkerView], pool: str) -> PoolCapacity:
+    able = [one for one in workers if any(info.pool == pool for info in one.info.kinds.values())]
     slots, busy, free = _sums(able, pool)
     return PoolCapacity(pool=pool, workers=len(able), slots=slots, busy=busy, free=free)
 
 
-def _sums(workers: Sequence[WorkerView], pool: Pool) -> tuple[int, int, int]:
+def _sums(workers: Sequence[WorkerView], pool: str) -> tuple[int, int, int]:
     """Slots in all, those taken, those free. One worker's surplus is no other's slot."""
-    each = [(pool_slots(one.info, pool), pool_busy(one, pool)) for one in workers]
+    each = [(pool_slots(one, pool), pool_busy(one, pool)) for one in workers]
     free = sum(max(0, slots - busy) for slots, busy in each)
     return sum(slots for slots, _ in each), sum(busy for _, busy in each), free

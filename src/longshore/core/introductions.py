@@ -29,9 +29,7 @@ def check_worker(info: WorkerInfo) -> None:
     """Raises `InvalidInput` naming what a worker may not say of itself."""
     for what, text in (("name", info.name), ("host", info.host), ("process", info.process)):
         _check_text(f"the worker's {what}", text, MAX_TEXT_CHARS)
-    for what, count in (("slots", info.slots), ("processes", info.processes)):
-        if not 0 <= count <= MAX_SLOTS:
-            raise InvalidInput(f"{what} is {count:,}; it must be from 0 to {MAX_SLOTS:,}")
+    _check_pools(info.pools)
     if info.target:
         check_name("target", info.target)
     _check_count("queues", len(info.queues), MAX_QUEUES)
@@ -41,6 +39,16 @@ def check_worker(info: WorkerInfo) -> None:
     for kind, about in info.kinds.items():
         check_name("kind", kind)
         _check_kind(kind, about)
+        if about.pool not in info.pools:
+            raise InvalidInput(f"kind '{kind}' is of pool '{about.pool}', which is not in pools")
+
+
+def _check_pools(pools: dict[str, int]) -> None:
+    for pool, slots in pools.items():
+        check_name("pool", pool)
+        if not 0 <= slots <= MAX_SLOTS:
+            raise InvalidInput(f"pool '{pool}' has {slots:,} slots; 0 to {MAX_SLOTS:,} will do")
+    _check_count("slots", sum(pools.values()), MAX_HELD)
 
 
 def check_held(*lists: tuple[object, ...]) -> None:

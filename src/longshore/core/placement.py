@@ -15,7 +15,7 @@ from typing import TypeVar
 from msgspec import Struct
 
 from longshore.core.lanes import serves
-from longshore.model.worker import Lane, Pool, Seat, Want, WorkerInfo
+from longshore.model.worker import Lane, Seat, Want, WorkerInfo
 
 T = TypeVar("T")
 
@@ -33,7 +33,7 @@ class Profile:
 
     def __init__(self, info: WorkerInfo, lanes: Iterable[Lane]) -> None:
         self._info = info
-        self.lanes: dict[Pool, set[int]] = {}
+        self.lanes: dict[str, set[int]] = {}
         for lane in lanes:
             self.learn(lane)
 

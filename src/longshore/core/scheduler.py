@@ -26,7 +26,7 @@ from longshore.core.intake import Intake, Patience, Seats
 from longshore.core.lanes import lane_of
 from longshore.core.placement import Place, Profile, seat
 from longshore.model.job import Submission
-from longshore.model.worker import Lane, Pool, Seat, Want, WorkerInfo
+from longshore.model.worker import Lane, Seat, Want, WorkerInfo
 
 ANY_NUMBER: Final = float("inf")
 
@@ -39,7 +39,7 @@ class Candidate(Protocol):
     given: int
 
     @property
-    def open_slots(self) -> Mapping[Pool, int]:
+    def open_slots(self) -> Mapping[str, int]:
         """How many more attempts it takes, by pool."""
 
 
@@ -60,7 +60,7 @@ class Again(Enum):
 
 
 _Members = dict[Seat, Candidate]
-_Taker = tuple[Profile, Pool]
+_Taker = tuple[Profile, str]
 
 
 class Scheduler:
@@ -233,7 +233,7 @@ class Scheduler:
                 found.append(want)
         return found
 
-    def _in_turn(self) -> list[tuple[Profile, _Members, Pool]]:
+    def _in_turn(self) -> list[tuple[Profile, _Members, str]]:
         takers = [
             (profile, members, pool)
             for profile, members in self._profiles.values()
@@ -242,7 +242,7 @@ class Scheduler:
         first = self._turn % len(takers) if takers else 0
         return takers[first:] + takers[:first]
 
-    def _places(self, members: _Members, pool: Pool) -> list[Place]:
+    def _places(self, members: _Members, pool: str) -> list[Place]:
         return [
             Place(seat, free, one.given)
             for seat, one in members.items()

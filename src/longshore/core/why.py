@@ -11,7 +11,7 @@ from longshore.core.capacity import pool_busy, pool_slots
 from longshore.core.lanes import lane_of, serves
 from longshore.core.timing import SNOOZED, span
 from longshore.model.job import Job, JobState
-from longshore.model.worker import Facts, Pool, WorkerView
+from longshore.model.worker import Facts, WorkerView, slot_words
 
 
 def why(job: Job, facts: Facts) -> str:
@@ -77,15 +77,14 @@ def _ready(job: Job, facts: Facts) -> str:
         trouble = facts.crew_trouble and f", and others do not come: {facts.crew_trouble}"
         return f"every worker that serves kind '{job.kind}' is draining ({_names(able)}){trouble}"
     open_workers = [worker for worker in able if not worker.draining]
-    pool = open_workers[0].info.kinds[job.kind].pool
-    slots = sum(pool_slots(worker.info, pool) for worker in open_workers)
-    busy = sum(pool_busy(worker, pool) for worker in open_workers)
+    pools = [worker.info.kinds[job.kind].pool for worker in open_workers]
+    slots = sum(map(pool_slots, open_workers, pools))
+    busy = sum(map(pool_busy, open_workers, pools))
     if not slots:
-        runs = "coroutines" if pool is Pool.COROUTINE else "jobs in processes"
-        return f"{_names(open_workers)} can run no {runs}: {_setting(pool)} is 0 there"
+        return f"{_names(open_workers)} can run no '{job.kind}', with 0 {slot_words(pools[0])[1]}"
     ahead = f"; {_ahead(facts.ahead)} before it in its lane" if facts.ahead else ""
     if busy >= slots:
-        return f"{_all_of(pool, slots, _names(open_workers))} busy{ahead}"
+        return f"{_all_of(pools[0], slots, _names(open_workers))} busy{ahead}"
     return f"about to be given to {_names(open_workers)}{ahead}"
 
 
@@ -132,13 +131,8 @@ def _serves(worker: WorkerView, job: Job) -> bool:
     return worker.alive and serves(worker.info, lane_of(job.queue, job.kind, job.target))
 
 
-def _setting(pool: Pool) -> str:
-    return "slots" if pool is Pool.COROUTINE else "processes"
-
-
-def _all_of(pool: Pool, count: int, whose: str) -> str:
-    one = "slot" if pool is Pool.COROUTINE else "process"
-    many = "slots" if pool is Pool.COROUTINE else "processes"
+def _all_of(pool: str, count: int, whose: str) -> str:
+    one, many = slot_words(pool)
     return f"all {count} {many} of {whose} are" if count > 1 else f"the only {one} of {whose} is"
 
 

@@ -309,8 +309,7 @@ def _info(ready: m.Ready, key: str) -> WorkerInfo:
         kinds=ready.kinds,
         queues=ready.queues,
         target=ready.target,
-        slots=ready.slots,
-        processes=ready.processes,
+        pools=ready.pools,
         process=ready.process,
         key=key,
     )

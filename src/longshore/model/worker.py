@@ -12,10 +12,21 @@ from longshore.model.job import ANY_TARGET, DEFAULT_QUEUE, Claimed, RetryPolicy
 
 
 class Pool(StrEnum):
-    """Which of a worker's bounds a kind counts against."""
+    """The pools of Longshore's own workers. Others may advertise pools of any name."""
 
     COROUTINE = "coroutine"
     PROCESS = "process"
+
+
+_SLOT_WORDS: dict[str, tuple[str, str]] = {
+    Pool.COROUTINE: ("slot", "slots"),
+    Pool.PROCESS: ("process", "processes"),
+}
+
+
+def slot_words(pool: str) -> tuple[str, str]:
+    """What people call one slot of a pool, and several: where a setting sets them, by its name."""
+    return _SLOT_WORDS.get(pool, (f"{pool} slot", f"{pool} slots"))
 
 
 class Parameter(Struct, frozen=True, omit_defaults=True):
@@ -41,9 +52,12 @@ class KindTerms(Struct, frozen=True, omit_defaults=True):
 
 
 class KindInfo(Struct, frozen=True, omit_defaults=True):
-    """What a worker advertises of a kind. `parameters` is None if any are accepted."""
+    """What a worker advertises of a kind. `parameters` is None if any are accepted.
 
-    pool: Pool = Pool.COROUTINE
+    An attempt takes one slot of the kind's pool.
+    """
+
+    pool: str = Pool.COROUTINE
     parameters: tuple[Parameter, ...] | None = None
     terms: KindTerms = KindTerms()
 
@@ -67,8 +81,8 @@ class WorkerInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
     kinds: dict[str, KindInfo] = {}
     queues: tuple[str, ...] = ()
     target: str = ""
-    slots: int = 100
-    processes: int = 1
+    pools: dict[str, int] = {}
+    """How many attempts it runs at once in each pool."""
     process: str = ""
     """Which process of which machine it is, by which a dispatcher there can see that it ended."""
     key: str = ""
@@ -147,7 +161,7 @@ class DrainVerdict(StrEnum):
 class PoolCapacity(Struct, frozen=True, kw_only=True):
     """What a pool can take, over all workers that use it."""
 
-    pool: Pool
+    pool: str
     workers: int
     slots: int
     busy: int
@@ -161,7 +175,7 @@ class KindCapacity(Struct, frozen=True, kw_only=True):
     """
 
     kind: str
-    pool: Pool
+    pool: str
     workers: int
     slots: int
     busy: int

@@ -372,7 +372,7 @@ def _worker(
 
 def _executors(
     config: Config, on_report: OnReport, on_log: OnLog, scratch: str
-) -> dict[Pool, Executor]:
+) -> dict[str, Executor]:
     settings = config.worker
     processes = settings.processes or machine.cpu_count()
     app, grace_s, limits = config.app or "", settings.abort_grace_s, _log_limits(settings)

@@ -232,14 +232,9 @@ class Desk:
         return self._attended[1]
 
     def _info(self) -> WorkerInfo:
-        return WorkerInfo(
-            id=self._worker,
-            name=WORKER,
-            host="test",
-            kinds=self.kinds(),
-            slots=1000,
-            processes=1000,
-        )
+        kinds = self.kinds()
+        pools = dict.fromkeys((info.pool for info in kinds.values()), 1000)
+        return WorkerInfo(id=self._worker, name=WORKER, host="test", kinds=kinds, pools=pools)
 
 
 def _at_once(verb: Coroutine[Any, Any, T]) -> T:

@@ -28,7 +28,7 @@ from msgspec import Struct
 
 from longshore.core.leases import is_lost
 from longshore.model.job import Claimed
-from longshore.model.worker import Attended, Pool, WorkerInfo
+from longshore.model.worker import Attended, WorkerInfo
 from longshore.wire import messages as m
 from longshore.wire.portions import MESSAGE_BYTES, portions
 
@@ -97,12 +97,12 @@ class Attendance(ABC):
         self._unseen_bytes = 0
         self._strays: set[int] = set()
         """Tokens of reports that came here of attempts that are not placed here."""
-        self.free: dict[Pool, int] = {Pool.COROUTINE: info.slots, Pool.PROCESS: info.processes}
+        self.free = dict(info.pools)
         for claimed in attended.placed:
             self._place(claimed, 0)
 
     @property
-    def open_slots(self) -> dict[Pool, int]:
+    def open_slots(self) -> dict[str, int]:
         """How many more attempts of each pool this worker can take."""
         return {} if self.draining or self.is_choked else self.free
 
@@ -111,14 +111,16 @@ class Attendance(ABC):
         """Whether so much is on its way to the worker that it is given no more for now."""
         return self._unseen_bytes >= MAX_UNSEEN_BYTES
 
-    def _pool(self, kind: str) -> Pool:
+    def _take(self, kind: str, slots: int) -> None:
+        """Takes slots of a kind's pool, or gives them back."""
         info = self.info.kinds.get(kind)
-        return info.pool if info is not None else Pool.COROUTINE
+        if info is not None:
+            self.free[info.pool] -= slots
 
     def _place(self, claimed: Claimed, seq: int) -> Sent:
         sent = self.placed.get(claimed.token)
         if sent is None:
-            self.free[self._pool(claimed.kind)] -= 1
+            self._take(claimed.kind, 1)
             sent = self.placed[claimed.token] = Sent(claimed, seq)
             self._unseen_bytes += len(claimed.args)
         return sent
@@ -188,7 +190,7 @@ class Attendance(ABC):
         if not sent.reported:
             sent.reported = True
             self._saw(sent)
-            self.free[self._pool(sent.claimed.kind)] += 1
+            self._take(sent.claimed.kind, -1)
 
     def settled(self, attempt: m.Attempt) -> None:
         """The store has the end of an attempt, or has given it to somebody else."""

@@ -82,8 +82,7 @@ class Ready(Struct, frozen=True, omit_defaults=True, kw_only=True):
     kinds: dict[str, KindInfo] = {}
     queues: tuple[str, ...] = ()
     target: str = ""
-    slots: int = 100
-    processes: int = 1
+    pools: dict[str, int] = {}
     process: str = ""
     draining: bool = False
     held: tuple[Attempt, ...] = ()

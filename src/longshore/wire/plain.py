@@ -135,8 +135,7 @@ def describe(id: UUID, identity: bytes) -> WorkerInfo:
         id=id,
         name=f"plain-{mark.hex()}",
         kinds={KIND: KindInfo(Pool.COROUTINE)},
-        slots=1,
-        processes=0,
+        pools={Pool.COROUTINE: 1},
     )
 
 
@@ -166,7 +165,7 @@ class PlainAttendance(Attendance):
         return bool(self._owing)
 
     @property
-    def open_slots(self) -> dict[Pool, int]:
+    def open_slots(self) -> dict[str, int]:
         """One, unless it owes an answer."""
         return {} if self.busy else super().open_slots
 

@@ -19,7 +19,6 @@ from msgspec import Struct
 from longshore.config import WorkerSettings
 from longshore.errors import ProtocolError
 from longshore.model.job import LogEntry
-from longshore.model.worker import Pool
 from longshore.ports import Clock, Executor, Link, OnLog, OnMessages, OnReport
 from longshore.wire import worker_side as w
 from longshore.wire.codec import encode, from_dispatcher
@@ -37,7 +36,8 @@ from longshore.worker.failing import called, failure
 log = logging.getLogger("longshore.worker")
 
 Connect = Callable[[str, OnMessages], Link]
-Executors = Mapping[Pool, Executor]
+Executors = Mapping[str, Executor]
+"""By pool. The first also reports jobs of kinds that none of them serves."""
 LEAVE_S = 2.0
 
 
@@ -77,10 +77,10 @@ class Worker:
         self._measure = measure
         self._on_joined = on_joined
         self._executors = make_executors(self._reported, self._said)
-        self._pool_of: dict[int, Pool] = {}
+        self._pool_of: dict[int, str] = {}
         self._names: dict[int, tuple[int, str, int]] = {}
-        self._backlog: dict[Pool, deque[Assignment]] = {pool: deque() for pool in Pool}
-        self._busy: dict[Pool, int] = dict.fromkeys(Pool, 0)
+        self._backlog: dict[str, deque[Assignment]] = {pool: deque() for pool in self._executors}
+        self._busy = dict.fromkeys(self._executors, 0)
         self._timer: asyncio.TimerHandle | None = None
         self._flushing = False
         self._draining = asyncio.Event()
@@ -154,8 +154,7 @@ class Worker:
             queues=self._identity.queues,
             target=self._identity.target,
             process=self._identity.process,
-            slots=self._executors[Pool.COROUTINE].slots,
-            processes=self._executors[Pool.PROCESS].slots,
+            pools={pool: executor.slots for pool, executor in self._executors.items()},
         )
 
     def _patience(self) -> w.Patience:
@@ -315,13 +314,13 @@ class Worker:
         self._backlog[pool].append(assignment)
         self._start_waiting(pool)
 
-    def _pool(self, kind: str) -> Pool:
+    def _pool(self, kind: str) -> str:
         for executor in self._executors.values():
             if kind in executor.kinds:
                 return executor.kinds[kind].pool
-        return Pool.COROUTINE
+        return next(iter(self._executors))
 
-    def _start_waiting(self, pool: Pool) -> None:
+    def _start_waiting(self, pool: str) -> None:
         # An attempt that was aborted may still hold its slot after the dispatcher gave it up.
         executor, backlog = self._executors[pool], self._backlog[pool]
         while backlog and self._busy[pool] < executor.slots:

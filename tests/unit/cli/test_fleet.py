@@ -18,7 +18,10 @@ from longshore.wire import messages as m
 AT = datetime(2026, 1, 31, 12, 0, 0, tzinfo=UTC)
 VIEW = WorkerView(
     info=WorkerInfo(
-        id=UUID(int=5), name="h:9", kinds={"b": KindInfo(Pool.PROCESS), "a": KindInfo()}
+        id=UUID(int=5),
+        name="h:9",
+        kinds={"b": KindInfo(Pool.PROCESS), "a": KindInfo()},
+        pools={Pool.COROUTINE: 100, Pool.PROCESS: 1},
     ),
     session=1,
     dispatcher=UUID(int=6),
@@ -86,7 +89,8 @@ def test_workers_as_json_have_every_field(dispatcher: ScriptedDispatcher, capsys
     dispatcher.answers[m.ListDispatchers] = ()
     assert dispatcher.run("workers", "--json") == 0
     printed = json.loads(capsys.readouterr().out)[0]
-    assert (printed["id"], printed["slots"], printed["queues"]) == (str(UUID(int=5)), 100, [])
+    assert (printed["id"], printed["queues"]) == (str(UUID(int=5)), [])
+    assert printed["pools"] == {"coroutine": 100, "process": 1}
     assert (printed["cpu_percent"], printed["seen_at"]) == (12.4, "2026-01-31T12:00:00.000000Z")
     assert (printed["running"], printed["dispatcher"]) == ({"a": 2}, str(UUID(int=6)))
 

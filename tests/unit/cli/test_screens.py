@@ -12,6 +12,7 @@ from tests.unit.cli.test_fleet import VIEW
 
 from longshore.cli import screens, show
 from longshore.model.job import JobError, JobState, Reason
+from longshore.model.worker import KindInfo
 
 NOW = datetime(2026, 1, 31, 12, 0, 0, tzinfo=UTC)
 RAISED = JobError(Reason.RAISED, "no such mailbox: ada@example.org", "longshore.errors.NotFound")
@@ -86,6 +87,15 @@ def test_workers_at_80_columns_keep_slots_and_processes() -> None:
     row = dict(zip(shown.columns, shown.rows[0], strict=True))
     assert (row["slots"], row["processes"]) == ("2/100", "1/1")
     assert (row["running"], row["cpu"], row["up"]) == ("a 2, b 1", "12 %", "0 s")
+
+
+def test_a_pool_of_any_name_has_a_column() -> None:
+    info = structs.replace(VIEW.info, kinds={"train": KindInfo("gpu")}, pools={"gpu": 4})
+    busy = structs.replace(VIEW, info=info, running={"train": 3})
+    shown = on_screen(screens.workers_screen([busy], {UUID(int=6): "d:1"}, NOW))
+    row = dict(zip(shown.columns, shown.rows[0], strict=True))
+    assert row["gpu slots"] == "3/4"
+    assert not {"slots", "processes"} & set(shown.columns)
 
 
 def test_a_gone_worker_says_why_and_when_and_nothing_that_was_true_before() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from uuid import UUID
 
@@ -18,18 +19,20 @@ from longshore.model.worker import (
 
 AT = datetime(2026, 1, 31, tzinfo=UTC)
 KINDS = {"fetch": KindInfo(), "mail": KindInfo(), "resize": KindInfo(Pool.PROCESS)}
+POOLS: dict[str, int] = {Pool.COROUTINE: 10, Pool.PROCESS: 2}
 
 
 def worker(
     number: int = 1,
     *,
     kinds: dict[str, KindInfo] = KINDS,
+    pools: Mapping[str, int] = POOLS,
     running: dict[str, int] | None = None,
     alive: bool = True,
     draining: bool = False,
     name: str = "",
 ) -> WorkerView:
-    info = WorkerInfo(id=UUID(int=number), name=name, kinds=kinds, slots=10, processes=2)
+    info = WorkerInfo(id=UUID(int=number), name=name, kinds=kinds, pools=dict(pools))
     return WorkerView(
         info=info,
         session=1,
@@ -64,6 +67,24 @@ def test_a_pool_counts_only_workers_that_use_it() -> None:
         (Pool.COROUTINE, 2, 20),
         (Pool.PROCESS, 1, 2),
     ]
+
+
+def test_a_pool_of_any_name_is_counted_like_the_others() -> None:
+    kinds = {**KINDS, "train": KindInfo("gpu")}
+    fleet = [
+        worker(1, kinds=kinds, pools={**POOLS, "gpu": 4}, running={"train": 3, "resize": 1}),
+        worker(2),
+    ]
+    found = capacity(fleet)
+    assert [(one.pool, one.slots, one.busy, one.free) for one in found.pools] == [
+        ("coroutine", 20, 0, 20),
+        ("gpu", 4, 3, 1),
+        ("process", 4, 1, 3),
+    ]
+    [train] = [one for one in found.kinds if one.kind == "train"]
+    assert train == KindCapacity(
+        kind="train", pool="gpu", workers=1, slots=4, busy=3, free=1, running=3
+    )
 
 
 def test_an_overfull_worker_takes_nothing_from_the_free_slots_of_others() -> None:

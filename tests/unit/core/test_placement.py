@@ -77,5 +77,5 @@ def test_a_profile_wants_only_lanes_of_the_pool() -> None:
 
 
 def test_alike_workers_share_a_profile() -> None:
-    assert Profile.key(worker(id=A)) == Profile.key(worker(id=B, slots=5))
+    assert Profile.key(worker(id=A)) == Profile.key(worker(id=B, pools={"coroutine": 5}))
     assert Profile.key(worker()) != Profile.key(worker(target="gpu"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -25,13 +25,15 @@ class Worker(Struct):
     given: int = 0
 
     @property
-    def open_slots(self) -> dict[Pool, int]:
-        return {Pool.COROUTINE: self.info.slots}
+    def open_slots(self) -> Mapping[str, int]:
+        return self.info.pools
 
 
 def a_worker(*kinds: str, slots: int = 100, target: str = "") -> Worker:
     known = {kind: KindInfo() for kind in kinds}
-    return Worker(WorkerInfo(id=new_id(), kinds=known, slots=slots, target=target))
+    return Worker(
+        WorkerInfo(id=new_id(), kinds=known, pools={Pool.COROUTINE: slots}, target=target)
+    )
 
 
 def a_scheduler(*lanes: Lane, slots: int = 100, most: int = 1000) -> Scheduler:

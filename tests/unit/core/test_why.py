@@ -37,6 +37,7 @@ JOB = Job(
     result=None,
     error=None,
 )
+GPU = {"train": KindInfo("gpu")}
 BROKE = JobError(Reason.RAISED, "no route\nto host", "ConnectionError")
 
 
@@ -49,8 +50,7 @@ def worker(**changes: object) -> WorkerView:
         "id": WORKER,
         "name": "dock-1",
         "kinds": {"fetch": KindInfo(Pool.COROUTINE), "resize": KindInfo(Pool.PROCESS)},
-        "slots": 2,
-        "processes": 1,
+        "pools": {Pool.COROUTINE: 2, Pool.PROCESS: 1},
     }
     view: dict[str, object] = {"draining": False, "running": {}, "silent_s": 0.0}
     for key, value in changes.items():
@@ -132,8 +132,18 @@ def facts(*workers: WorkerView, paused: bool = False, ahead: int = 0) -> Facts:
         ),
         (
             job(),
-            facts(worker(slots=0)),
-            "dock-1 can run no coroutines: slots is 0 there",
+            facts(worker(pools={Pool.COROUTINE: 0})),
+            "dock-1 can run no 'fetch', with 0 slots",
+        ),
+        (
+            job(kind="train"),
+            facts(worker(kinds=GPU, pools={"gpu": 4}, running={"train": 4})),
+            "all 4 gpu slots of dock-1 are busy",
+        ),
+        (
+            job(kind="train"),
+            facts(worker(kinds=GPU, pools={"gpu": 0, Pool.PROCESS: 8})),
+            "dock-1 can run no 'train', with 0 gpu slots",
         ),
         (job(), facts(worker(running={"resize": 1})), "about to be given to dock-1"),
         (

@@ -83,10 +83,10 @@ class StagedWorker:
     """A worker, its scripted executors, and the task it runs in."""
 
     def __init__(self, stage: Stage, name: str, slots: int, addresses: list[str]) -> None:
-        self.executors: dict[Pool, ScriptedExecutor] = {}
+        self.executors: dict[str, ScriptedExecutor] = {}
 
-        def make(on_report: OnReport, _on_log: object) -> dict[Pool, ScriptedExecutor]:
-            by_pool = {pool: {k: i for k, i in KINDS.items() if i.pool is pool} for pool in Pool}
+        def make(on_report: OnReport, _on_log: object) -> dict[str, ScriptedExecutor]:
+            by_pool = {pool: {k: i for k, i in KINDS.items() if i.pool == pool} for pool in Pool}
             self.executors = {
                 pool: ScriptedExecutor(slots, on_report, kinds) for pool, kinds in by_pool.items()
             }

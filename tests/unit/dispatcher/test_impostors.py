@@ -54,7 +54,13 @@ class Stranger:
 
 def introduction(**changes: object) -> m.Ready:
     return structs.replace(
-        m.Ready(v=m.PROTOCOL_VERSION, worker=new_id(), kinds={"else": KindInfo()}), **changes
+        m.Ready(
+            v=m.PROTOCOL_VERSION,
+            worker=new_id(),
+            kinds={"else": KindInfo()},
+            pools={Pool.COROUTINE: 100, Pool.PROCESS: 1},
+        ),
+        **changes,
     )
 
 
@@ -251,8 +257,11 @@ BAD: list[tuple[dict[str, object], str]] = [
         {"kinds": {"k": KindInfo(terms=KindTerms(retry=RetryPolicy(attempts=0)))}},
         "retries of -1 will not do",
     ),
-    ({"slots": -1}, "slots is -1"),
-    ({"processes": MAX_SLOTS + 1}, "processes is 10,001; it must be from 0 to 10,000"),
+    ({"pools": {"coroutine": -1}}, "pool 'coroutine' has -1 slots"),
+    ({"pools": {"gpu": MAX_SLOTS + 1}}, "pool 'gpu' has 10,001 slots; 0 to 10,000 will do"),
+    ({"pools": {f"p{n}": MAX_SLOTS for n in range(3)}}, "30,000 slots are more than the 20,000"),
+    ({"pools": {"a b": 1}}, "pool 'a b' has a character"),
+    ({"pools": {"gpu": 1}}, "kind 'else' is of pool 'coroutine', which is not in pools"),
     ({"held": ((UUID(int=1), 1),) * (MAX_HELD + 1)}, "20,001 attempts are more"),
     ({"v": 99}, "this dispatcher speaks protocol 2, not 99"),
 ]

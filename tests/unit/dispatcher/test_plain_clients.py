@@ -201,6 +201,6 @@ def test_a_full_client_on_the_same_socket_is_not_disturbed() -> None:
         assert isinstance(answer, tuple)
         (worker,) = answer
         assert worker.info.name.startswith("plain-")
-        assert (worker.info.slots, worker.info.processes) == (1, 0)
+        assert worker.info.pools == {"coroutine": 1}
 
     tell(story)

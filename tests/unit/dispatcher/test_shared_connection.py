@@ -19,7 +19,7 @@ KINDS = {"work": KindInfo(parameters=(Parameter("n", required=False),))}
 async def attended(stage: Stage, connection: Stranger) -> UUID:
     """One more worker that attends through a connection, with one slot."""
     worker = new_id()
-    connection.say(introduction(worker=worker, kinds=KINDS, slots=1))
+    connection.say(introduction(worker=worker, kinds=KINDS, pools={"coroutine": 1}))
     await stage.until(lambda: m.Welcome in {type(one) for one in heard(connection, worker)})
     return worker
 

@@ -109,7 +109,7 @@ def test_a_name_that_the_library_made_is_not_shown_because_it_could_be_taken_ove
 
 def test_a_plain_worker_has_one_slot_for_raw_jobs(worker: PlainAttendance) -> None:
     assert list(worker.info.kinds) == ["raw"]
-    assert worker.open_slots == {Pool.COROUTINE: 1, Pool.PROCESS: 0}
+    assert worker.open_slots == {Pool.COROUTINE: 1}
 
 
 def test_the_longest_name_is_cut() -> None:

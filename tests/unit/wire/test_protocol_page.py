@@ -28,7 +28,7 @@ ARGS = pack({"n": 21}, "the arguments")
 EXAMPLES = {
     "ready": encode(
         m.Ready(
-            v=2, worker=WORKER, name="press", kinds={"double": KindInfo()}, slots=2, processes=0
+            v=2, worker=WORKER, name="press", kinds={"double": KindInfo()}, pools={"coroutine": 2}
         )
     ),
     "welcome": encode(m.Welcome(WORKER, 1, 1.0, 15.0)),

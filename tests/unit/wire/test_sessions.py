@@ -17,6 +17,7 @@ from longshore.wire.dispatcher_side import SENT_AGAIN_S, FullAttendance
 
 WORKER = UUID(int=100)
 LEASE_S, PING_S = 15.0, 1.0
+POOLS: dict[str, int] = {Pool.COROUTINE: 3, Pool.PROCESS: 2}
 
 
 def reported(attended: FullAttendance, one: Claimed) -> Claimed | None:
@@ -42,7 +43,7 @@ class Pair:
 
     def __init__(self) -> None:
         kinds = {"fetch": KindInfo(Pool.COROUTINE), "resize": KindInfo(Pool.PROCESS)}
-        self.ready = m.Ready(v=2, worker=WORKER, kinds=kinds, slots=3, processes=2)
+        self.ready = m.Ready(v=2, worker=WORKER, kinds=kinds, pools=POOLS)
         self.worker = w.WorkerSession(self.ready, w.Patience())
         self.events: list[w.Event] = []
         self.attendance: FullAttendance | None = None
@@ -60,9 +61,7 @@ class Pair:
         self.worker.connected(now)
         (ready,) = self.said()
         assert isinstance(ready, m.Ready)
-        info = WorkerInfo(
-            id=ready.worker, kinds=ready.kinds, slots=ready.slots, processes=ready.processes
-        )
+        info = WorkerInfo(id=ready.worker, kinds=ready.kinds, pools=ready.pools)
         attended = Attended(session, placed)
         self.attendance = FullAttendance(b"peer", info, attended, now, ready.draining)
         return self.tell(now, *self.attendance.welcome(ready, PING_S, LEASE_S))

@@ -117,7 +117,7 @@ class Bench:
     def __init__(self, slots: int, addresses: Sequence[str], settings: WorkerSettings) -> None:
         self.clock = VirtualClock()
         self.links: list[PlayedLink] = []
-        self.executors: dict[Pool, PlayedExecutor] = {}
+        self.executors: dict[str, PlayedExecutor] = {}
         self.ids: list[UUID] = []
         """The ids under which it asked to be attended."""
         self._slots = slots
@@ -137,7 +137,7 @@ class Bench:
         self.links.append(PlayedLink(address, on_messages))
         return self.links[-1]
 
-    def _make(self, on_report: OnReport, on_log: OnLog) -> dict[Pool, PlayedExecutor]:
+    def _make(self, on_report: OnReport, on_log: OnLog) -> dict[str, PlayedExecutor]:
         self.executors = {
             pool: PlayedExecutor(self._slots, kinds, on_report, on_log)
             for pool, kinds in KINDS.items()

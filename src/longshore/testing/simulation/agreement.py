@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from longshore.model.worker import Pool, Seat
+from longshore.model.worker import Seat
 from longshore.testing.memory import MemoryStore
 from longshore.testing.simulation.cluster import DispatcherNode, WorkerNode
 from longshore.wire.dispatcher_side import Attendance
@@ -55,9 +55,7 @@ def _attendance(node: DispatcherNode, seat: Seat) -> Attendance | None:
 
 
 def _slots(dispatcher: DispatcherNode, node: WorkerNode, attendance: Attendance) -> str | None:
-    info = attendance.info
-    slots = {Pool.COROUTINE: info.slots, Pool.PROCESS: info.processes}
-    if attendance.placed or attendance.free != slots:
+    if attendance.placed or attendance.free != attendance.info.pools:
         placed = sorted(attendance.placed)
         return f"{dispatcher.name} believes that {node.name} runs {placed}: {attendance.free} free"
     return None

@@ -207,12 +207,12 @@ class WorkerNode(Node):
         names[self.id] = f"{process.name}({again + 1})"
         return self.id
 
-    def _executors(self, on_report: OnReport, on_log: OnLog) -> dict[Pool, SimulatedExecutor]:
+    def _executors(self, on_report: OnReport, on_log: OnLog) -> dict[str, SimulatedExecutor]:
         slots = {Pool.COROUTINE: self._plan.slots, Pool.PROCESS: self._plan.processes}
         return {
             pool: SimulatedExecutor(
                 slots[pool],
-                {kind: KINDS[kind] for kind in self._plan.kinds if KINDS[kind].pool is pool},
+                {kind: KINDS[kind] for kind in self._plan.kinds if KINDS[kind].pool == pool},
                 on_report,
                 on_log,
                 play=self._play,
