@@ -215,9 +215,12 @@ class Store(Protocol):
         """Attempts being cancelled on this dispatcher's live workers."""
 
     async def retry(
-        self, refs: Sequence[UUID | int], by: str = ""
+        self, refs: Sequence[UUID | int], by: str = "", request: UUID | None = None
     ) -> list[tuple[UUID | None, RetryVerdict]]:
-        """Opens a new round for jobs that ended without success."""
+        """Opens a new round for jobs that ended without success, one for each `request`.
+
+        A job's history remembers the request that opened a round: its repeat is answered alike.
+        """
 
     async def log(self, entries: Sequence[LogEntry]) -> None:
         """Keeps what attempts said, if their token is still the job's last; a repeat is dropped."""

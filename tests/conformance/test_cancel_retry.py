@@ -35,6 +35,12 @@ async def in_state(scene: Scene, backend: Backend, state: JobState) -> UUID:
     return job.id
 
 
+async def again(scene: Scene, outcome: type[End]) -> None:
+    """The only ready job is run once more, and ends so."""
+    [attempt] = await scene.claim(await scene.attend(), lane())
+    await scene.finish(done(attempt, outcome))
+
+
 async def test_cancel_of_what_does_not_run_is_immediate(scene: Scene, backend: Backend) -> None:
     for state in (S.WAITING, S.DELAYED, S.READY):
         job = await in_state(scene, backend, state)
@@ -190,6 +196,55 @@ async def test_retry_of_one_job_named_twice_opens_one_round(scene: Scene) -> Non
     assert answers[0][1] is RetryVerdict.RETRIED
     job = await scene.job(attempt.id)
     assert (job.round, len(job.history)) == (2, 4)
+
+
+async def test_repeat_of_a_retry_opens_no_second_round(scene: Scene) -> None:
+    """G3: its answer may have got lost, and the job may have failed again since."""
+    attempt, request = await scene.ended(Failed), new_id()
+    retried = [(attempt.id, RetryVerdict.RETRIED)]
+    assert await scene.store.retry([attempt.id], request=request) == retried
+    before = await scene.job(attempt.id)
+    assert await scene.store.retry([attempt.number], request=request) == retried
+    assert await scene.job(attempt.id) == before
+    await again(scene, Failed)
+    before = await scene.job(attempt.id)
+    assert (before.state, before.round) == (S.FAILED, 2)
+    assert await scene.store.retry([attempt.id], request=request) == retried
+    assert await scene.job(attempt.id) == before
+
+
+async def test_each_request_opens_a_round_of_its_own(scene: Scene) -> None:
+    attempt, first, second = await scene.ended(Failed), new_id(), new_id()
+    for request in (first, second):
+        await scene.store.retry([attempt.id], request=request)
+        await again(scene, Failed)
+    assert (await scene.job(attempt.id)).round == 3
+    assert await scene.store.retry([attempt.id], request=first) == [
+        (attempt.id, RetryVerdict.RETRIED)
+    ]
+    assert (await scene.job(attempt.id)).round == 3
+
+
+async def test_repeat_of_a_retry_of_several_opens_rounds_where_there_was_none(
+    scene: Scene,
+) -> None:
+    early, late = await scene.ended(Failed), await scene.running()
+    refs, request = [early.id, late.id], new_id()
+    assert await scene.store.retry(refs, request=request) == [
+        (early.id, RetryVerdict.RETRIED),
+        (late.id, RetryVerdict.NOT_ENDED),
+    ]
+    await scene.finish(done(late, Failed))
+    answers = await scene.store.retry(refs, request=request)
+    assert answers == [(id, RetryVerdict.RETRIED) for id in refs]
+    assert [(await scene.job(id)).round for id in refs] == [2, 2]
+
+
+async def test_request_of_a_retry_is_not_shown_in_the_history(scene: Scene) -> None:
+    attempt = await scene.ended(Failed)
+    await scene.store.retry([attempt.id], by="ann", request=new_id())
+    entry = (await scene.job(attempt.id)).history[-1]
+    assert (entry.state, entry.by, entry.info) == (S.READY, "ann", "round 2, retried by ann")
 
 
 async def test_late_report_of_an_earlier_round_changes_nothing(scene: Scene) -> None:

@@ -81,8 +81,8 @@ async def cancelling(scene: Scene, backend: Backend) -> Act:
 
 
 async def retrying(scene: Scene, backend: Backend) -> Act:
-    attempt = await scene.ended(Failed)
-    return lambda store: store.retry([attempt.id], "ann")
+    attempt, request = await scene.ended(Failed), new_id()
+    return lambda store: store.retry([attempt.id], "ann", request)
 
 
 async def logging(scene: Scene, backend: Backend) -> Act:

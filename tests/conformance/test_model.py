@@ -52,6 +52,7 @@ from longshore.testing.builders import ENDS, done, lane
 
 T = TypeVar("T")
 
+REQUESTS = [None, UUID(int=901), UUID(int=902)]
 JOBS = [UUID(int=number) for number in range(1, 41)]
 DISPATCHERS = [UUID(int=number) for number in range(201, 203)]
 LANES = [lane(queue, kind) for queue in ("default", "q") for kind in ("a", "b")]
@@ -318,10 +319,14 @@ class SameAnswers(RuleBasedStateMachine):
         assert real == model
 
     @precondition(lambda self: self.numbers)
-    @rule(which=st.lists(choice, max_size=4, unique=True), by_number=st.booleans())
-    def retry(self, which: list[int], by_number: bool) -> None:
+    @rule(
+        which=st.lists(choice, max_size=4, unique=True),
+        by_number=st.booleans(),
+        request=st.sampled_from(REQUESTS),
+    )
+    def retry(self, which: list[int], by_number: bool, request: UUID | None) -> None:
         model, real = (
-            self.run(store.retry(self.refs(which, by_number, side), "ann"))
+            self.run(store.retry(self.refs(which, by_number, side), "ann", request))
             for side, store in enumerate(self.stores)
         )
         assert real == model

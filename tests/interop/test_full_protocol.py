@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import msgpack  # type: ignore[import-untyped]
 import pytest
@@ -72,7 +72,7 @@ def test_jobs_run_fail_and_say_how_far_they_are(pier: Pier, hold: Hold) -> None:
 
 def test_a_running_job_is_cancelled(pier: Pier, hold: Hold) -> None:
     id = pier.hold(hold)
-    (answer,) = pier.client.ask("CANCEL", jobs=[id.bytes])
+    (answer,) = pier.client.ask("CANCEL", id=uuid4().bytes, jobs=[id.bytes])
     assert answer["verdict"] == "cancelling"
     assert pier.client.ended(id)["state"] == "cancelled"
 

@@ -20,6 +20,7 @@ from typing import Any, Self, TypeVar
 from uuid import UUID
 
 from longshore.client.adapters import Dialler
+from longshore.client.ids import fresh_id
 from longshore.core.limits import MAX_DRAINED, MAX_REQUEST_JOBS
 from longshore.errors import (
     ConfigError,
@@ -119,8 +120,10 @@ class Connection:
         pause_s: float = 0.25,
         connect: Connect | None = None,
         dialler: Dialler | None = None,
+        new_id: Callable[[], UUID] = fresh_id,
     ) -> None:
         self.addresses = parse_addresses(addresses)
+        self._new_id = new_id
         self.timeout_s = timeout_s
         self._try_s = min(try_s, timeout_s)
         self._wait_slice_s = wait_slice_s
@@ -285,7 +288,7 @@ class Connection:
 
     async def pause(self, queue: str, paused: bool = True) -> None:
         """Pauses a queue, or lets it go on."""
-        await self._ask(lambda rid: messages.Pause(rid, queue, paused))
+        await self._ask(lambda rid: messages.Pause(rid, self._new_id(), queue, paused))
 
     async def prune(
         self,
@@ -318,7 +321,9 @@ class Connection:
     ) -> Pruned:
         dry_run, so_far = counted is not None, dict(counted or {})
         answer: Pruned = await self._ask(
-            lambda rid: messages.Prune(rid, states, older_than_s, keep, after, dry_run, so_far)
+            lambda rid: messages.Prune(
+                rid, self._new_id(), states, older_than_s, keep, after, dry_run, so_far
+            )
         )
         return answer
 
@@ -341,12 +346,12 @@ class Connection:
     # how it is asked
 
     async def _ask_in_parts(
-        self, make: Callable[[int, tuple[T, ...]], Request], items: Sequence[T], most: int
+        self, make: Callable[[int, UUID, tuple[T, ...]], Request], items: Sequence[T], most: int
     ) -> tuple[Any, ...]:
         """The answers for all items, asked for in as many requests as it takes."""
         answers: list[Any] = []
         for part in in_parts(items, most):
-            answers += await self._ask(partial(_about, make, part))
+            answers += await self._ask(partial(_about, make, self._new_id(), part))
         return tuple(answers)
 
     async def _ask(self, make: Callable[[int], Request], within_s: float = 0.0) -> Any:
@@ -486,8 +491,10 @@ def in_parts(items: Sequence[T], most: int) -> list[tuple[T, ...]]:
     return [tuple(items[start : start + most]) for start in starts]
 
 
-def _about(make: Callable[[int, tuple[T, ...]], Request], part: tuple[T, ...], rid: int) -> Request:
-    return make(rid, part)
+def _about(
+    make: Callable[[int, UUID, tuple[T, ...]], Request], id: UUID, part: tuple[T, ...], rid: int
+) -> Request:
+    return make(rid, id, part)
 
 
 async def all_of(coroutines: Iterable[Any]) -> list[Any]:

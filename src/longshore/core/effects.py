@@ -75,6 +75,8 @@ class Change(Struct, frozen=True):
     delay_s: float | None = None
     info: str = ""
     new_round: bool = False
+    request: UUID | None = None
+    """Which request opened the round: the history tells it, so that a repeat is known."""
 
     @property
     def ends(self) -> bool:
@@ -99,6 +101,7 @@ def _effect(
     delay_s: float | None = None,
     forced: bool = False,
     crash: bool = False,
+    request: UUID | None = None,
 ) -> Effect:
     effect = {}
     for before, state in _WAYS[event]:
@@ -114,6 +117,7 @@ def _effect(
             delay_s=delay_s if state is JobState.DELAYED else None,
             info=info,
             new_round=event is Event.REOPENED,
+            request=request,
         )
     return effect
 
@@ -201,9 +205,10 @@ def cancel_verdict(state: JobState) -> CancelVerdict:
     return CancelVerdict.CANCELLED if ends else CancelVerdict.CANCELLING
 
 
-def of_retry(ended_round: int, by: str) -> Effect:
+def of_retry(ended_round: int, by: str, request: UUID | None = None) -> Effect:
     """What a user's retry does to a job whose last round was this one."""
-    return _effect(Event.REOPENED, info=f"round {ended_round + 1}, retried by {by}")
+    info = f"round {ended_round + 1}, retried by {by}"
+    return _effect(Event.REOPENED, info=info, request=request)
 
 
 def retry_verdict(state: JobState, *, key_is_taken: bool) -> RetryVerdict:

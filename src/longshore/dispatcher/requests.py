@@ -136,7 +136,7 @@ async def perform(service: Service, request: m.Request, caller: Caller) -> objec
                 m.CancelAnswer(ref, *one) for ref, one in zip(request.jobs, cancels, strict=True)
             ]
         case m.Retry():
-            retries = await service.retry(request.jobs)
+            retries = await service.retry(request.jobs, request.id)
             return [
                 m.RetryAnswer(ref, *one) for ref, one in zip(request.jobs, retries, strict=True)
             ]

@@ -293,9 +293,14 @@ class Service:
         self._runtime.cancels_made(*by_verdict.values())
         return verdicts
 
-    async def retry(self, refs: Sequence[Ref]) -> list[tuple[UUID | None, RetryVerdict]]:
-        """Opens a new round for jobs that ended without success; answers in the order given."""
-        verdicts = await self._store.retry(refs, by="a client")
+    async def retry(
+        self, refs: Sequence[Ref], request: UUID
+    ) -> list[tuple[UUID | None, RetryVerdict]]:
+        """Opens a new round for jobs that ended without success; answers in the order given.
+
+        A request that comes again is answered as the first time, and opens no second round.
+        """
+        verdicts = await self._store.retry(refs, "a client", request)
         self._runtime.jobs_appeared()
         return verdicts
 

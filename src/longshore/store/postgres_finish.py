@@ -156,7 +156,9 @@ def change_row(change: Change, by: str | None, *, careful: bool) -> tuple[object
         change.delay_s,
         head(change.state),
         None if by is None else quoted(by, ascii_only=careful),
-        quoted(change.info, ascii_only=careful),
+        # The request that opened a round comes after the words, as an element of its own.
+        quoted(change.info, ascii_only=careful)
+        + (f',"{change.request}"' if change.request else ""),
     )
 
 

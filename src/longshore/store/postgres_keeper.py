@@ -26,7 +26,7 @@ from longshore.store.postgres_pump import Pump
 from longshore.store.postgres_reads import NUMBERS, PostgresReads, claimed
 from longshore.store.postgres_sql import ADOPT_LANES, HOLDERS
 from longshore.store.postgres_states import CODES, DELAYED, OWNED_CODES, READY, STATES
-from longshore.store.rows import clean, pack_info, unpack_info
+from longshore.store.rows import clean, entry_end, pack_info, unpack_info
 from longshore.wire.messages import Stats
 
 MOST_SWEPT: Final = 1000
@@ -262,20 +262,23 @@ class PostgresKeeper(PostgresReads):
         return [claimed(row) for row in await self._keep(sql.BEING_CANCELLED, dispatcher)]
 
     async def retry(
-        self, refs: Sequence[UUID | int], by: str = ""
+        self, refs: Sequence[UUID | int], by: str = "", request: UUID | None = None
     ) -> list[tuple[UUID | None, RetryVerdict]]:
-        """Opens a new round for jobs that ended without success."""
+        """Opens a new round for jobs that ended without success, one for each `request`."""
 
         async def work(tx: Transaction) -> tuple[list[UUID | None], dict[UUID, RetryVerdict], Rows]:
             ids = await _resolved(tx, refs)
             rows = await _locked(tx, ids)
+            again = await _opened_before(tx, rows, request)
+            rows = [row for row in rows if row["id"] not in again]
             verdicts = await _retry_verdicts(tx, rows, ids)
             reopened = [row for row in rows if verdicts[row["id"]] is RetryVerdict.RETRIED]
             changes = [
-                (row, effects.of_retry(row["round"], by)[STATES[row["state"]]]) for row in reopened
+                (row, effects.of_retry(row["round"], by, request)[STATES[row["state"]]])
+                for row in reopened
             ]
             await _apply(tx, changes, by, sql.REOPEN)
-            return ids, verdicts, reopened
+            return ids, verdicts | dict.fromkeys(again, RetryVerdict.RETRIED), reopened
 
         ids, verdicts, reopened = await self._keeping.run(work) if refs else ([], {}, [])
         self._put_back(reopened)
@@ -397,6 +400,14 @@ async def _apply(
     ids = [row["id"] for row, _ in changes]
     columns = zip(*(change_row(change, by, careful=tx.careful) for change in places), strict=True)
     await tx.fetch(statement, ids, [places[change] for _, change in changes], *columns)
+
+
+async def _opened_before(tx: Transaction, rows: Rows, request: UUID | None) -> set[UUID]:
+    """Those of these jobs that this very request has opened a round of."""
+    if request is None or not rows:
+        return set()
+    ids = [row["id"] for row in rows]
+    return {row["id"] for row in await tx.fetch(sql.OPENED_A_ROUND, ids, entry_end(request))}
 
 
 async def _retry_verdicts(

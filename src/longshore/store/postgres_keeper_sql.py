@@ -55,6 +55,13 @@ WHERE j.ctid = n.tid
 APPLY: Final = _APPLY.format(changed=changed(3))
 REOPEN: Final = _APPLY.format(changed=changed(3, new_round=True))
 
+OPENED_A_ROUND: Final = """
+SELECT j.id
+FROM unnest($1::uuid[]) AS i (id)
+CROSS JOIN LATERAL (SELECT id, history FROM longshore.job WHERE id = i.id OFFSET 0) AS j
+WHERE position($2::text IN j.history) > 0
+"""
+
 _PROMOTED: Final = appended(f"'{head(S.READY)}'", by=NOTHING, info=NOTHING)
 PROMOTE: Final = f"""
 UPDATE longshore.job AS j

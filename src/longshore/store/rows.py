@@ -46,6 +46,8 @@ class _Entry(Struct, array_like=True):
     at: int
     by: str
     info: str
+    request: str = ""
+    """Which request opened a round with it."""
 
 
 _history = msgspec.json.Decoder(list[_Entry])
@@ -142,11 +144,19 @@ def clean(text: str) -> str:
 
 
 @lru_cache(maxsize=1024)
-def history_entry(state: JobState, at: int, by: str = "", info: str = "") -> str:
+def history_entry(
+    state: JobState, at: int, by: str = "", info: str = "", request: UUID | None = None
+) -> str:
     """One element of a history, as JSON. A batch mostly has the same one for all its jobs."""
     if not (by.isascii() and info.isascii()) or "\0" in by or "\0" in info:
         by, info = clean(by), clean(info)
-    return _json.encode((state, at, by, info)).decode()
+    entry = (state, at, by, info) if request is None else (state, at, by, info, request)
+    return _json.encode(entry).decode()
+
+
+def entry_end(request: UUID) -> str:
+    """How the entry of a history ends that opened a round for a request, and no other entry."""
+    return f'"{request}"]'
 
 
 def read_history(text: str) -> tuple[HistoryEntry, ...]:

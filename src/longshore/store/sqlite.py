@@ -213,10 +213,10 @@ class SqliteStore:
         return await self._read(lambda connection, _: reads.cancelling(connection, dispatcher))
 
     async def retry(
-        self, refs: Sequence[UUID | int], by: str = ""
+        self, refs: Sequence[UUID | int], by: str = "", request: UUID | None = None
     ) -> list[tuple[UUID | None, RetryVerdict]]:
         """Opens a new round for jobs that ended without success."""
-        return await self._write(lambda tx: keeper.retry(tx, refs, by))
+        return await self._write(lambda tx: keeper.retry(tx, refs, by, request))
 
     async def set_paused(self, queue: str, paused: bool) -> None:
         """Pauses or resumes a queue. Claims see it at once."""

@@ -13,7 +13,7 @@ from longshore.errors import InvalidInput
 from longshore.model.job import CancelVerdict, JobState, LogEntry, RetryVerdict
 from longshore.model.worker import Attended, Gone, Late, WorkerInfo
 from longshore.ports import Harvested, Promoted
-from longshore.store.rows import clean, pack_info, unpack_info
+from longshore.store.rows import clean, entry_end, pack_info, unpack_info
 from longshore.store.sqlite_reads import claimed_by, next_due_s
 from longshore.store.sqlite_sql import (
     BEAT,
@@ -217,18 +217,22 @@ def _cancel(tx: Transaction, row: Held | None, by: str) -> tuple[UUID | None, Ca
 
 
 def retry(
-    tx: Transaction, refs: Sequence[UUID | int], by: str
+    tx: Transaction, refs: Sequence[UUID | int], by: str, request: UUID | None
 ) -> list[tuple[UUID | None, RetryVerdict]]:
-    """Opens a new round for jobs that ended without success."""
-    return [_retry(tx, row, by) for row in tx.held(refs)]
+    """Opens a new round for jobs that ended without success, one for each request."""
+    return [_retry(tx, row, by, request) for row in tx.held(refs)]
 
 
-def _retry(tx: Transaction, row: Held | None, by: str) -> tuple[UUID | None, RetryVerdict]:
+def _retry(
+    tx: Transaction, row: Held | None, by: str, request: UUID | None
+) -> tuple[UUID | None, RetryVerdict]:
     if row is None:
         return None, RetryVerdict.NOT_FOUND
+    if request is not None and _opened_a_round(tx, row, request):
+        return row.uuid, RetryVerdict.RETRIED
     verdict = effects.retry_verdict(row.state, key_is_taken=_key_is_taken(tx, row))
     if verdict is RetryVerdict.RETRIED:
-        tx.apply(row, effects.of_retry(row.round, by)[row.state], by=by)
+        tx.apply(row, effects.of_retry(row.round, by, request)[row.state], by=by)
         # Of two jobs of one unique key only the first may come back.
         tx.flush()
     return row.uuid, verdict
@@ -243,6 +247,12 @@ def _key_is_taken(tx: Transaction, row: Held) -> bool:
         (row.number,),
     )
     return holder.fetchone() is not None
+
+
+def _opened_a_round(tx: Transaction, row: Held, request: UUID) -> bool:
+    query = "SELECT instr(history, ?) FROM job WHERE number = ?"
+    [found] = tx.connection.execute(query, (entry_end(request), row.number)).fetchone()
+    return bool(found)
 
 
 def log(tx: Transaction, entries: Sequence[LogEntry]) -> None:

@@ -161,7 +161,7 @@ class Transaction:
                 result,
                 change.keeps_error,
                 pack_error(change.error),
-                history_entry(state, now, by, change.info),
+                history_entry(state, now, by, change.info, change.request),
             )
         )
 

@@ -193,9 +193,9 @@ class FaultyStore:
         return await self._call("cancelling", lambda: self.store.cancelling(dispatcher))
 
     async def retry(
-        self, refs: Sequence[UUID | int], by: str = ""
+        self, refs: Sequence[UUID | int], by: str = "", request: UUID | None = None
     ) -> list[tuple[UUID | None, RetryVerdict]]:
-        return await self._call("retry", lambda: self.store.retry(refs, by))
+        return await self._call("retry", lambda: self.store.retry(refs, by, request))
 
     async def log(self, entries: Sequence[LogEntry]) -> None:
         await self._call("log", lambda: self.store.log(entries))

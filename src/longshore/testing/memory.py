@@ -318,7 +318,7 @@ class MemoryStore(MemoryReads):
         return [row.claimed() for row in rows]
 
     async def retry(
-        self, refs: Sequence[UUID | int], by: str = ""
+        self, refs: Sequence[UUID | int], by: str = "", request: UUID | None = None
     ) -> list[tuple[UUID | None, RetryVerdict]]:
         self._now = self._utc()
         answers: list[tuple[UUID | None, RetryVerdict]] = []
@@ -326,8 +326,11 @@ class MemoryStore(MemoryReads):
             verdict, taken = RetryVerdict.NOT_FOUND, row is not None and self._holder(row)
             if row is not None:
                 verdict = effects.retry_verdict(row.state, key_is_taken=bool(taken))
-            if row is not None and verdict is RetryVerdict.RETRIED:
-                self._apply(row, effects.of_retry(row.job.round, by)[row.state], by)
+            if row is not None and request is not None and request in row.requests:
+                verdict = RetryVerdict.RETRIED
+            elif row is not None and verdict is RetryVerdict.RETRIED:
+                row.requests.add(request)
+                self._apply(row, effects.of_retry(row.job.round, by, request)[row.state], by)
             answers.append((None if row is None else row.job.id, verdict))
         self._hint(Hint.WORK)
         return answers

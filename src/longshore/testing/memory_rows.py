@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
+from uuid import UUID
 
 from msgspec import structs
 
@@ -25,6 +26,8 @@ class JobRow:
     lane: Lane
     session: int = 0
     expires_at: datetime | None = None
+    requests: set[UUID | None] = field(default_factory=set)
+    """Which requests opened its rounds."""
 
     @property
     def state(self) -> JobState:

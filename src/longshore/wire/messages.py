@@ -19,7 +19,8 @@ Between a worker and the dispatcher that attends it:
 
 Each of them names its worker, so that one connection carries any number of workers.
 
-A client says any of the requests below, and gets OK or ERR with the same `rid`.
+A client says any of the requests below, and gets OK or ERR with the same `rid`. Each that changes
+something has an `id` of the client's making, the same if it is sent again: its effect happens once.
 """
 
 from __future__ import annotations
@@ -293,13 +294,15 @@ class Cancel(Struct, frozen=True):
     """Cancel these jobs."""
 
     rid: int
+    id: UUID
     jobs: tuple[UUID | int, ...]
 
 
 class Retry(Struct, frozen=True):
-    """Run these jobs again, that ended without success."""
+    """Run these jobs again, that ended without success; each once for one `id`."""
 
     rid: int
+    id: UUID
     jobs: tuple[UUID | int, ...]
 
 
@@ -313,6 +316,7 @@ class Drain(Struct, frozen=True):
     """Have these workers finish what they run and leave; each by id, its beginning, or name."""
 
     rid: int
+    id: UUID
     workers: tuple[str, ...]
 
 
@@ -345,6 +349,7 @@ class Pause(Struct, frozen=True):
     """Pause a queue, or let it go on."""
 
     rid: int
+    id: UUID
     queue: str
     paused: bool
 
@@ -357,6 +362,7 @@ class Prune(Struct, frozen=True):
     """
 
     rid: int
+    id: UUID
     states: tuple[JobState, ...] = ()
     older_than_s: float | None = None
     keep: int | None = None

@@ -139,7 +139,9 @@ def test_drain_says_what_it_did(
     said = capsys.readouterr()
     assert (said.out if one else said.err.removeprefix("error: ")).startswith(words)
     assert one or said.err.startswith("error: ")
-    assert dispatcher.asked == [m.Drain(1, ("h",))]
+    [asked] = dispatcher.asked
+    assert isinstance(asked, m.Drain)
+    assert asked == m.Drain(1, asked.id, ("h",))
     assert dispatcher.run("workers", "drain", "h", "--json") == code
     assert json.loads(capsys.readouterr().out)[0]["verdict"] == verdict.value
 

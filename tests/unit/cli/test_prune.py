@@ -23,10 +23,12 @@ def test_it_goes_on_until_all_is_looked_at_and_says_how_many(
     words = ["--state", "failed", "--older-than", "7d", "--keep", "10"]
     assert dispatcher.run("prune", *words) == 0
     assert capsys.readouterr().out == "removed 1,001 jobs: 1,001 failed\n"
-    assert dispatcher.asked == [
-        m.Prune(1, (S.FAILED,), 604_800.0, 10),
-        m.Prune(2, (S.FAILED,), 604_800.0, 10, after=1500),
-    ]
+    first, second = dispatcher.asked
+    assert isinstance(first, m.Prune)
+    assert isinstance(second, m.Prune)
+    assert first == m.Prune(1, first.id, (S.FAILED,), 604_800.0, 10)
+    assert second == m.Prune(2, second.id, (S.FAILED,), 604_800.0, 10, after=1500)
+    assert first.id != second.id
 
 
 def test_a_dry_run_tells_on_what_it_counted(
@@ -37,7 +39,10 @@ def test_a_dry_run_tells_on_what_it_counted(
     assert dispatcher.run("prune", "--dry-run", "--json") == 0
     shown = json.loads(capsys.readouterr().out)
     assert shown == {"removed": 3, "states": {"succeeded": 3}, "dry_run": True}
-    assert dispatcher.asked[1] == m.Prune(2, after=5, dry_run=True, counted={S.SUCCEEDED: 3})
+    asked = dispatcher.asked[1]
+    assert isinstance(asked, m.Prune)
+    counted = {S.SUCCEEDED: 3}
+    assert asked == m.Prune(2, asked.id, after=5, dry_run=True, counted=counted)
 
 
 def test_nothing_to_remove_is_no_error(dispatcher: ScriptedDispatcher, capsys: Captured) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from longshore.model.job import JobState
 from longshore.model.worker import Capacity, DrainVerdict
-from longshore.testing.builders import a_job
+from longshore.testing.builders import a_job, new_id
 from longshore.testing.faults import Fault, scripted
 from longshore.wire import messages as m
 from longshore.wire.codec import encode
@@ -16,7 +16,7 @@ V = DrainVerdict
 
 
 async def drain(client: Client, *names: str) -> list[DrainVerdict]:
-    answers = await client.ask(m.Drain(7, names))
+    answers = await client.ask(m.Drain(7, new_id(), names))
     assert isinstance(answers, tuple), answers
     return [answer.verdict for answer in answers]
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from longshore.core.lanes import lane_of
 from longshore.errors import TooLarge
 from longshore.model.job import Submission
-from longshore.testing.builders import a_job
+from longshore.testing.builders import a_job, new_id
 from longshore.testing.virtual import run_virtually
 from longshore.wire import messages as m
 
@@ -84,7 +84,7 @@ def test_lanes_without_jobs_are_forgotten_and_make_room() -> None:
         client, jobs = stage.client(), kinds("a", "b")
         await client.submit(*jobs)
         assert await codes(client, *kinds("c")) == [TooLarge.code]
-        await client.ask(m.Cancel(1, tuple(job.id for job in jobs)))
+        await client.ask(m.Cancel(1, new_id(), tuple(job.id for job in jobs)))
         await stage.until(lambda: len(dispatcher._scheduler.lanes) == 0)
         assert await codes(client, *kinds("c", "d", "e")) == ["", "", TooLarge.code]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from longshore.model.worker import LostWorker
-from longshore.testing.builders import a_job
+from longshore.testing.builders import a_job, new_id
 from longshore.testing.faults import Fault, scripted
 from longshore.wire import messages as m
 
@@ -70,7 +70,7 @@ def test_a_worker_that_leaves_or_moves_is_not_lost() -> None:
         mover = await stage.worker("w2", to="d1,d2")
         client = stage.client("d2")
         await client.submit(a_job())
-        await client.ask(m.Drain(7, ("w1",)))
+        await client.ask(m.Drain(7, new_id(), ("w1",)))
         for executor in leaver.executors.values():
             executor.succeed()
         await stage.until(leaver.task.done)

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from longshore.config import DispatcherSettings
 from longshore.model.job import JobError, JobState, Options, Reason, RetryPolicy, Submission
-from longshore.testing.builders import a_job
+from longshore.testing.builders import a_job, new_id
 from longshore.wire import messages as m
 
 from .stage import ScriptedExecutor, Stage
@@ -130,7 +130,7 @@ def test_a_cancel_reaches_the_worker_of_another_dispatcher_at_once() -> None:
         job = a_job()
         await stage.client("d1").submit(job)
         await started_after(stage, worker.jobs, 1)
-        await stage.client("d2").ask(m.Cancel(5, (job.id,)))
+        await stage.client("d2").ask(m.Cancel(5, new_id(), (job.id,)))
         assert await stage.until(lambda: not worker.jobs.running) < 0.2
 
     tell(story)

@@ -4,7 +4,7 @@ import asyncio
 
 from longshore.model.job import JobState
 from longshore.model.worker import Capacity, WorkerView
-from longshore.testing.builders import a_job
+from longshore.testing.builders import a_job, new_id
 from longshore.testing.virtual import VirtualLoop
 from longshore.wire import messages as m
 from longshore.wire.codec import encode
@@ -93,7 +93,7 @@ def test_the_grace_of_a_cancelled_job_counts_from_when_its_worker_was_told() -> 
         await stage.kill(first)
         await stage.dispatcher("d2", cancel_grace_s=8.0)
         client = stage.client("d2")
-        await client.ask(m.Cancel(5, (job.id,)))
+        await client.ask(m.Cancel(5, new_id(), (job.id,)))
         worker.joined.clear()
         waited_s = await stage.until(worker.joined.is_set)
         assert waited_s > 1.0

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from longshore.model.job import JobFilter, JobState
+from longshore.testing.builders import new_id
 from longshore.testing.faults import Fault
 from longshore.wire import messages as m
 
@@ -105,7 +106,7 @@ def test_a_cancelled_job_answers_with_an_error() -> None:
         client = PlainClient(stage)
         client.ask(b"x")
         await stage.until(lambda: bool(stage.model._jobs))
-        await stage.client().ask(m.Cancel(1, (1,)))
+        await stage.client().ask(m.Cancel(1, new_id(), (1,)))
         assert (await client.error())["reason"] == "cancelled"
 
     tell(story)

@@ -7,7 +7,7 @@ from functools import partial
 from msgspec import structs
 
 from longshore.model.job import CancelVerdict, JobState, Options, RetryPolicy
-from longshore.testing.builders import a_job
+from longshore.testing.builders import a_job, new_id
 from longshore.wire import messages as m
 
 from .plain_player import PONG, Player, alive, raw, ready, shown, submit
@@ -390,7 +390,7 @@ def test_a_cancelled_job_cannot_be_stopped_and_its_worker_goes_on_after_it() -> 
         await submit(stage, job)
         await stage.until(lambda: bool(worker.jobs))
         worker.hush()
-        answer = await client.ask(m.Cancel(5, (job.id,)))
+        answer = await client.ask(m.Cancel(5, new_id(), (job.id,)))
         assert answer == (m.CancelAnswer(job.id, job.id, CancelVerdict.CANCELLING),)
         (ended,) = await client.wait(job)
         assert ended.state is JobState.CANCELLED

@@ -9,7 +9,7 @@ from longshore.dispatcher.pruner import Pruner
 from longshore.errors import InvalidInput
 from longshore.model.job import JobState, Submission
 from longshore.model.retention import Pruned
-from longshore.testing.builders import Scene, a_job, some_jobs
+from longshore.testing.builders import Scene, a_job, new_id, some_jobs
 from longshore.testing.faults import Fault, scripted
 from longshore.testing.virtual import run_virtually
 from longshore.wire import messages as m
@@ -156,17 +156,17 @@ def test_who_asks_has_pruned_what_they_name() -> None:
         worker, client = await stage.worker(), stage.client()
         jobs = some_jobs(3)
         await succeed(stage, worker, client, *jobs)
-        usual = await client.ask(m.Prune(1))
+        usual = await client.ask(m.Prune(1, new_id()))
         assert isinstance(usual, Pruned)
         assert (usual.removed, usual.done) == ({}, True)
-        dry = await client.ask(m.Prune(2, keep=1, dry_run=True))
+        dry = await client.ask(m.Prune(2, new_id(), keep=1, dry_run=True))
         assert isinstance(dry, Pruned)
         assert dry.removed == {S.SUCCEEDED: 2}
-        on = m.Prune(3, keep=1, dry_run=True, after=dry.up_to, counted=dry.removed)
+        on = m.Prune(3, new_id(), keep=1, dry_run=True, after=dry.up_to, counted=dry.removed)
         more = await client.ask(on)
         assert isinstance(more, Pruned)
         assert more.removed == {}
-        done = await client.ask(m.Prune(4, (S.SUCCEEDED,), older_than_s=0.0))
+        done = await client.ask(m.Prune(4, new_id(), (S.SUCCEEDED,), older_than_s=0.0))
         assert isinstance(done, Pruned)
         assert done.removed == {S.SUCCEEDED: 3}
         gone = await client.ask(m.Show(5, jobs[0].id))
@@ -181,9 +181,12 @@ def test_what_cannot_be_pruned_is_refused_with_what_to_do() -> None:
         await stage.dispatcher()
         client = stage.client()
         for request, words in (
-            (m.Prune(1, (S.RUNNING,)), "a job that is running is never pruned; name a state of"),
-            (m.Prune(2, older_than_s=-1.0), "give seconds, 0 or more"),
-            (m.Prune(3, keep=-1), "give a number of jobs, 0 or more"),
+            (
+                m.Prune(1, new_id(), (S.RUNNING,)),
+                "a job that is running is never pruned; name a state of",
+            ),
+            (m.Prune(2, new_id(), older_than_s=-1.0), "give seconds, 0 or more"),
+            (m.Prune(3, new_id(), keep=-1), "give a number of jobs, 0 or more"),
         ):
             answer = await client.ask(request)
             assert isinstance(answer, m.Err)

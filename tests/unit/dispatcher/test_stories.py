@@ -201,7 +201,7 @@ def test_a_running_job_is_cancelled_at_its_worker() -> None:
         job = a_job()
         await client.submit(job)
         await stage.until(lambda: bool(worker.jobs.running))
-        answer = await client.ask(m.Cancel(5, (job.id,)))
+        answer = await client.ask(m.Cancel(5, new_id(), (job.id,)))
         assert answer == (m.CancelAnswer(job.id, job.id, CancelVerdict.CANCELLING),)
         (ended,) = await client.wait(job)
         assert ended.state is JobState.CANCELLED
@@ -219,7 +219,7 @@ def test_a_worker_that_does_not_stop_a_cancelled_job_loses_it_after_the_grace() 
         job = a_job()
         await client.submit(job)
         await stage.until(lambda: bool(worker.jobs.running))
-        await client.ask(m.Cancel(5, (job.id,)))
+        await client.ask(m.Cancel(5, new_id(), (job.id,)))
         (ended,) = await client.wait(job)
         assert ended.state is JobState.CANCELLED
         assert 29.0 < stage.clock.now() < 32.0
@@ -259,13 +259,13 @@ def test_a_paused_queue_holds_its_jobs_and_says_so() -> None:
     async def story(stage: Stage) -> None:
         await stage.dispatcher()
         worker, client = await stage.worker(), stage.client()
-        await client.ask(m.Pause(5, "mail", True))
+        await client.ask(m.Pause(5, new_id(), "mail", True))
         job = a_job(queue="mail")
         await client.submit(job)
         assert "queue 'mail' is paused" in await client.why(job)
         await client.wait(job, wait_s=30.0)
         assert not worker.jobs.started
-        await client.ask(m.Pause(6, "mail", False))
+        await client.ask(m.Pause(6, new_id(), "mail", False))
         await stage.until(lambda: bool(worker.jobs.running), at_most_s=0.5)
 
     tell(story)

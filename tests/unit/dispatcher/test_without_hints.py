@@ -10,7 +10,7 @@ from msgspec import structs
 from longshore.config import DispatcherSettings
 from longshore.model.job import JobState, Options, RetryPolicy
 from longshore.ports import Hint
-from longshore.testing.builders import a_job
+from longshore.testing.builders import a_job, new_id
 from longshore.testing.faults import FaultyStore
 from longshore.testing.virtual import run_virtually
 from longshore.wire import messages as m
@@ -121,7 +121,7 @@ def test_a_job_that_was_retried_by_hand_begins_at_once() -> None:
         worker.jobs.fail()
         [ended] = await client.wait(job)
         assert ended.state is JobState.FAILED
-        await client.ask(m.Retry(5, (job.id,)))
+        await client.ask(m.Retry(5, new_id(), (job.id,)))
         assert await stage.until(lambda: bool(worker.jobs.running)) < 0.2
 
     tell_without_hints(story)
@@ -150,7 +150,7 @@ def test_who_waits_for_a_job_hears_at_once_that_it_was_cancelled_before_it_began
         await stage.client().submit(job)
         waiting = asyncio.create_task(stage.client().wait(job))
         await pass_time(stage, 1.0)
-        await stage.client().ask(m.Cancel(5, (job.id,)))
+        await stage.client().ask(m.Cancel(5, new_id(), (job.id,)))
         assert await stage.until(waiting.done) < 0.2
         assert [one.state for one in waiting.result()] == [JobState.CANCELLED]
 
@@ -164,7 +164,7 @@ def test_a_running_job_hears_at_once_that_it_was_cancelled() -> None:
         job = a_job()
         await client.submit(job)
         await stage.until(lambda: bool(worker.jobs.running))
-        await client.ask(m.Cancel(5, (job.id,)))
+        await client.ask(m.Cancel(5, new_id(), (job.id,)))
         assert await stage.until(lambda: not worker.jobs.running) < 0.2
 
     tell_without_hints(story)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from random import Random
 from typing import TypeVar
 from uuid import UUID
 
@@ -44,6 +45,7 @@ class ClientNode(Node):
         self._on_told = on_told
         self.done = False
         self._waiting: dict[UUID, None] = {}
+        self._ids = Random(f"{name}/requests")
 
     def waits_for(self) -> UUID | None:
         """One of the jobs whose end it was not told of yet."""
@@ -53,9 +55,12 @@ class ClientNode(Node):
         """Sees all its jobs through."""
         connect = self.grounds.network.connect_as(process)
         addresses = [clients_at(name) for name in self._dispatchers]
-        async with Connection(addresses, connect=connect) as connection:
+        async with Connection(addresses, connect=connect, new_id=self._new_id) as connection:
             await asyncio.gather(*(self._see_through(connection, plan) for plan in self._jobs))
         self.done = True
+
+    def _new_id(self) -> UUID:
+        return UUID(bytes=self._ids.randbytes(16))
 
     async def _see_through(self, connection: Connection, plan: JobPlan) -> None:
         await asyncio.sleep(plan.at)

@@ -177,7 +177,7 @@ def _jobs_of(message: msgspec.Struct | None) -> list[UUID]:
             return [job.id for job in submissions]
         case m.Wait(_, waited):
             return list(waited)
-        case m.Cancel(_, refs) | m.Retry(_, refs):
+        case m.Cancel(_, _, refs) | m.Retry(_, _, refs):
             return [ref for ref in refs if isinstance(ref, UUID)]
         case _:
             return []
