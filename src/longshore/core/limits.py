@@ -17,6 +17,8 @@ MAX_DRAINED: Final = 100
 MAX_LISTED: Final = 10_000
 """How many jobs one request may have listed."""
 MAX_NAME_CHARS: Final = 200
+RESERVED_PREFIX: Final = "longshore."
+"""No kind, queue, target or label of a user begins so."""
 MAX_LABELS: Final = 20
 MAX_LABEL_CHARS: Final = 100
 MAX_UNIQUE_KEY_CHARS: Final = 500
@@ -45,11 +47,11 @@ def check_submission(job: Submission) -> None:
 
 
 def _check(job: Submission) -> None:
-    check_name("kind", job.kind)
+    _check_own_name("kind", job.kind)
     if job.queue != DEFAULT_QUEUE:
-        check_name("queue", job.queue)
+        _check_own_name("queue", job.queue)
     if job.target != ANY_TARGET:
-        check_name("target", job.target)
+        _check_own_name("target", job.target)
     if job.priority != 0:
         _whole("priority", job.priority, MIN_PRIORITY, MAX_PRIORITY)
     if job.unique_key is not None:
@@ -94,6 +96,7 @@ def _check_labels(labels: tuple[str, ...]) -> None:
         raise InvalidInput(f"{len(labels)} labels are more than the {MAX_LABELS} a job may have")
     for label in labels:
         _text("label", label, MAX_LABEL_CHARS)
+        _check_prefix("label", label)
 
 
 def check_retry(retry: RetryPolicy) -> None:
@@ -128,6 +131,21 @@ def check_name(what: str, name: object) -> None:
         raise InvalidInput(
             f"{what} {name!r} has a character that names may not have; letters, digits and "
             "_ . : / @ + - are allowed"
+        )
+
+
+@lru_cache(maxsize=4_096)
+def _check_own_name(what: str, name: object) -> None:
+    """Raises `InvalidInput` unless a user may give this name to a kind, queue or target."""
+    check_name(what, name)
+    _check_prefix(what, str(name))
+
+
+def _check_prefix(what: str, name: str) -> None:
+    if name.startswith(RESERVED_PREFIX):
+        raise InvalidInput(
+            f"{what} {name!r} begins with '{RESERVED_PREFIX}', which is reserved for Longshore "
+            "itself; choose another name"
         )
 
 

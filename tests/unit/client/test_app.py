@@ -137,6 +137,11 @@ def test_a_declared_job_is_not_declared_again() -> None:
     ("options", "message"),
     [
         ({"kind": "two words"}, "kind 'two words'"),
+        (
+            {"kind": "longshore.add"},
+            "kind 'longshore.add' begins with 'longshore.', which is reser",
+        ),
+        ({"queue": "longshore.q"}, "queue 'longshore.q' begins with 'longshore.'"),
         ({"retries": -1}, "retries of -1"),
         ({"retries": "many"}, "retries of 'many'"),
         ({"timeout_s": 0}, "timeout_s is 0"),

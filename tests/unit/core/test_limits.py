@@ -26,6 +26,7 @@ def test_an_ordinary_job_is_accepted() -> None:
     [
         {"kind": "mail.send:v2/nightly@eu-1+x"},
         {"kind": "größe"},
+        {"kind": "longshore", "queue": "longshoremen", "target": "my.longshore.x"},
         {"kind": "k" * 200, "queue": "q" * 200, "target": "linux-x86_64"},
         {"priority": -32768},
         {"priority": 32767},
@@ -51,6 +52,13 @@ def test_what_is_within_the_limits_is_accepted(fields: dict[str, Any]) -> None:
         ({"kind": "two words"}, "kind 'two words' has a character"),
         ({"kind": "nul\0"}, "kind 'nul\\x00' has a character"),
         ({"kind": 5}, "kind is 5; it must be text"),
+        ({"kind": "longshore.x"}, "kind 'longshore.x' begins with 'longshore.', which is reserved"),
+        ({"queue": "longshore.q"}, "queue 'longshore.q' begins with 'longshore.'"),
+        ({"target": "longshore.t"}, "target 'longshore.t' begins with 'longshore.'"),
+        (
+            {"options": Options(labels=("fine", "longshore.l"))},
+            "label 'longshore.l' begins with 'longshore.'",
+        ),
         ({"queue": ""}, "queue is empty"),
         ({"queue": "a\nb"}, "queue 'a\\nb' has a character"),
         ({"target": "t" * 201}, "target has 201 characters"),
