@@ -17,6 +17,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from longshore.core.limits import BATCH_BYTES
+from longshore.model.attempt import Assignment, Attempt, Report
 from longshore.model.ends import End
 from longshore.model.job import (
     CancelVerdict,
@@ -46,11 +47,11 @@ from longshore.model.worker import (
     Pool,
     QueueView,
     Seat,
+    Stats,
     Want,
     WorkerInfo,
     WorkerView,
 )
-from longshore.wire.messages import Assignment, Attempt, Report, Stats
 
 
 class Batch(Struct, frozen=True):

@@ -26,6 +26,7 @@ from longshore.dispatcher.pulse import Pulse
 from longshore.dispatcher.pump import Pump
 from longshore.dispatcher.roster import Roster
 from longshore.errors import InvalidInput, ProtocolError, StoreUnavailable
+from longshore.model.attempt import Attempt, Report
 from longshore.model.job import Claimed
 from longshore.model.worker import Attended, Gone, Seat, WorkerInfo
 from longshore.ports import Clock, Link, Store
@@ -132,7 +133,7 @@ class Attendant:
             except Exception:
                 self._junk.failed(attendance.peer)
 
-    def _ended(self, attendance: FullAttendance, report: m.Report) -> None:
+    def _ended(self, attendance: FullAttendance, report: Report) -> None:
         """What an attempt said is in the store no later than its end."""
         if report.token in self.logbook.unwritten:
             self.logbook.after(report.token, lambda: self.ends.report(attendance, report))
@@ -259,7 +260,7 @@ class Attendant:
         ):
             attendance.undeliverable(claimed)
 
-    def abort(self, attendance: Attendance, attempts: Sequence[m.Attempt], reason: str) -> None:
+    def abort(self, attendance: Attendance, attempts: Sequence[Attempt], reason: str) -> None:
         """Tells a worker to stop attempts."""
         self._tell(attendance, attendance.abort(attempts, reason))
 

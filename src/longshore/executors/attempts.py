@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable
 
 from longshore.executors.process import Host
+from longshore.model.attempt import Assignment, Attempt, Report, ReportKind
 from longshore.model.job import JobError, LogEntry, Reason
 from longshore.ports import OnLog, OnReport
-from longshore.wire.messages import Assignment, Attempt, Report, ReportKind
 
 
 class Running:

@@ -21,10 +21,10 @@ from longshore.executors.frames import (
 from longshore.executors.process import Host
 from longshore.executors.restarts import Restarts
 from longshore.executors.scratch import discard
+from longshore.model.attempt import Assignment, Attempt, Report
 from longshore.model.log import LogLimits
 from longshore.model.worker import KindInfo, Pool
 from longshore.ports import OnLog, OnReport
-from longshore.wire.messages import Assignment, Attempt, Report
 
 REPEAT_INTERRUPT_S = 0.2
 

@@ -43,10 +43,10 @@ from longshore.executors.frames import (
 from longshore.executors.lifespan import Lifespan
 from longshore.executors.performing import prepare, succeeded
 from longshore.executors.voice import TELL_EVERY_S, Voice
+from longshore.model.attempt import Assignment, Attempt, Report
 from longshore.model.job import LogEntry
 from longshore.model.log import LogLimits
 from longshore.ports import Handlers
-from longshore.wire.messages import Assignment, Attempt, Report
 
 _READ_BYTES = 256 * 1024
 

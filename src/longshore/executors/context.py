@@ -19,10 +19,10 @@ from longshore.executors import scratch
 from longshore.executors.records import JobLogger
 from longshore.executors.text import bounded
 from longshore.executors.voice import Voice
+from longshore.model.attempt import Assignment
 from longshore.model.ids import derive_id
 from longshore.model.job import LogEntry, Progress, Submission
 from longshore.model.log import LogLimits
-from longshore.wire.messages import Assignment
 
 MAX_TEXT_BYTES = 4 * 1024
 MAX_OUTBOX_BYTES = 16 * 1024 * 1024

@@ -23,10 +23,10 @@ from longshore.executors.frames import (
 from longshore.executors.process import Host
 from longshore.executors.restarts import Restarts
 from longshore.executors.scratch import discard
+from longshore.model.attempt import Assignment, Attempt, Report
 from longshore.model.log import LogLimits
 from longshore.model.worker import KindInfo, Pool
 from longshore.ports import OnLog, OnReport
-from longshore.wire.messages import Assignment, Attempt, Report
 
 _log = logging.getLogger(__name__)
 

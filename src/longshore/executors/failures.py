@@ -9,8 +9,8 @@ import traceback
 from longshore import _version
 from longshore.executors.context import Fail, Retry, Snooze
 from longshore.executors.text import bounded, bounded_middle
+from longshore.model.attempt import Assignment, Report, ReportKind
 from longshore.model.job import JobError, Reason
-from longshore.wire.messages import Assignment, Report, ReportKind
 
 MAX_MESSAGE_BYTES = 4 * 1024
 MAX_TRACEBACK_BYTES = 16 * 1024

@@ -23,10 +23,10 @@ import msgspec
 from msgspec import Struct
 
 from longshore.errors import ProtocolError
+from longshore.model.attempt import Assignment, Attempt, Report
 from longshore.model.job import LogEntry
 from longshore.model.log import LogLimits
 from longshore.model.worker import KindInfo
-from longshore.wire.messages import Assignment, Attempt, Report
 
 MAX_FRAME_BYTES = 1024 * 1024 * 1024
 ITEMS_PER_FRAME = 32

@@ -9,9 +9,9 @@ from longshore.core.values import within
 from longshore.errors import InvalidInput, NotSerialisable
 from longshore.executors.context import RunningContext, Snooze
 from longshore.executors.failures import one_line, refused, snoozed
+from longshore.model.attempt import Assignment, Report, ReportKind
 from longshore.model.job import Reason
 from longshore.ports import Handler, Handlers
-from longshore.wire.messages import Assignment, Report, ReportKind
 
 
 class Call(NamedTuple):

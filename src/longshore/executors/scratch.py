@@ -21,7 +21,7 @@ from pathlib import Path
 from uuid import UUID
 
 from longshore.errors import ConfigError
-from longshore.wire.messages import Attempt
+from longshore.model.attempt import Attempt
 
 PREFIX = "longshore-scratch-"
 _LOCK = "lock"

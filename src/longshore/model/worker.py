@@ -89,6 +89,13 @@ class WorkerInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """The key that opened its connection, where keys are asked for."""
 
 
+class Stats(Struct, frozen=True, omit_defaults=True):
+    """How busy a worker's machine is."""
+
+    cpu_percent: float = 0.0
+    memory_percent: float = 0.0
+
+
 class Attended(Struct, frozen=True):
     """A worker that is attended: its new session, and what the store says is placed on it."""
 

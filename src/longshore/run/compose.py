@@ -44,14 +44,13 @@ from longshore.links.hook import LostHook
 from longshore.links.keys import KeyRing
 from longshore.links.zeromq import Dealer, Router, Secure
 from longshore.model.log import LogLimits
-from longshore.model.worker import Pool
+from longshore.model.worker import Pool, Stats
 from longshore.ports import Executor, Link, OnLog, OnLost, OnMessages, OnReport, Store
 from longshore.run import machine
 from longshore.run.crew import Crew
 from longshore.run.ready import Ready
 from longshore.run.reload import Reloader
 from longshore.run.stopping import first_of, stop_signals
-from longshore.wire.messages import Stats
 from longshore.worker.agent import Connect, Identity, Worker
 
 Announce = Callable[[Ready], None]

@@ -16,7 +16,7 @@ from longshore.core import effects
 from longshore.core.effects import Change
 from longshore.core.leases import ANOTHERS, is_anothers
 from longshore.model.job import CancelVerdict, Claimed, JobState, LogEntry, RetryVerdict
-from longshore.model.worker import Attended, Gone, Lane, Late, Seat, WorkerInfo
+from longshore.model.worker import Attended, Gone, Lane, Late, Seat, Stats, WorkerInfo
 from longshore.ports import Harvested, Hint, Promoted
 from longshore.store import postgres_keeper_sql as sql
 from longshore.store.postgres_finish import change_row
@@ -27,7 +27,6 @@ from longshore.store.postgres_reads import NUMBERS, PostgresReads, claimed
 from longshore.store.postgres_sql import ADOPT_LANES, HOLDERS
 from longshore.store.postgres_states import CODES, DELAYED, OWNED_CODES, READY, STATES
 from longshore.store.rows import clean, entry_end, pack_info, unpack_info
-from longshore.wire.messages import Stats
 
 MOST_SWEPT: Final = 1000
 ADOPT_SHARE: Final = 50.0

@@ -38,6 +38,7 @@ from longshore.model.worker import (
     Late,
     QueueView,
     Seat,
+    Stats,
     WorkerInfo,
     WorkerView,
 )
@@ -51,7 +52,6 @@ from longshore.store.sqlite_logs import logs as read_logs
 from longshore.store.sqlite_pump import pump
 from longshore.store.sqlite_runner import Runner, ThreadRunner, Turn
 from longshore.store.sqlite_transaction import Transaction
-from longshore.wire.messages import Stats
 
 T = TypeVar("T")
 

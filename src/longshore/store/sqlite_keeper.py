@@ -11,7 +11,7 @@ from longshore.core import effects
 from longshore.core.leases import ANOTHERS, is_anothers
 from longshore.errors import InvalidInput
 from longshore.model.job import CancelVerdict, JobState, LogEntry, RetryVerdict
-from longshore.model.worker import Attended, Gone, Late, WorkerInfo
+from longshore.model.worker import Attended, Gone, Late, Stats, WorkerInfo
 from longshore.ports import Harvested, Promoted
 from longshore.store.rows import clean, entry_end, pack_info, unpack_info
 from longshore.store.sqlite_reads import claimed_by, next_due_s
@@ -25,7 +25,6 @@ from longshore.store.sqlite_sql import (
     Row,
 )
 from longshore.store.sqlite_transaction import Transaction
-from longshore.wire.messages import Stats
 
 _MAX_SWEPT: Final = 1000
 _MAX: Final = 2**63 - 1

@@ -12,11 +12,11 @@ from longshore.executors.attempts import timed_out
 from longshore.executors.context import Cancelled, RunningContext, enter
 from longshore.executors.failures import raised
 from longshore.executors.performing import Call, prepare, succeeded
+from longshore.model.attempt import Report, ReportKind
 from longshore.model.job import Claimed
 from longshore.ports import Handlers
 from longshore.testing.desk import StillClock
 from longshore.wire.dispatcher_side import assignment
-from longshore.wire.messages import Report, ReportKind
 
 ENDS: Final = (Exception, SystemExit, asyncio.CancelledError, Cancelled)
 """What ends an attempt when it is raised. Anything else, like Ctrl-C, ends the test."""

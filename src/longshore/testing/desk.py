@@ -22,6 +22,7 @@ from longshore.dispatcher.requests import failed, perform
 from longshore.dispatcher.service import Answer, Caller, Service
 from longshore.dispatcher.waiters import Waiter, Waiters
 from longshore.errors import LongshoreError, NotFinished, WrongState
+from longshore.model.attempt import Report
 from longshore.model.ends import End
 from longshore.model.job import (
     ANY_TARGET,
@@ -194,7 +195,7 @@ class Desk:
             claimed = self._pump(wants=[Want(lanes, (seat,))]).claimed
             return claimed[0] if claimed else None
 
-    def end(self, report: m.Report, claimed: Claimed, said: Sequence[LogEntry]) -> Job:
+    def end(self, report: Report, claimed: Claimed, said: Sequence[LogEntry]) -> Job:
         """Records how an attempt ended, as a dispatcher would; answers the job after it."""
         with self._lock:
             _at_once(self.store.log(said))

@@ -37,11 +37,11 @@ from longshore.model.worker import (
     Late,
     QueueView,
     Seat,
+    Stats,
     WorkerInfo,
     WorkerView,
 )
 from longshore.ports import Batch, Harvested, Hint, Promoted, Pumped, Store
-from longshore.wire.messages import Stats
 
 Answer = TypeVar("Answer")
 

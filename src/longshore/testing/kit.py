@@ -31,13 +31,13 @@ from longshore.errors import InvalidInput, WouldBlock, WrongState
 from longshore.executors import scratch
 from longshore.executors.attempts import released
 from longshore.executors.capture import Hearing
+from longshore.model.attempt import Report
 from longshore.model.job import Ended, JobState, Options, Submission
 from longshore.ports import Handlers
 from longshore.testing.attempt import InlineAttempt
 from longshore.testing.desk import Desk
 from longshore.testing.inline import InlineAccess
 from longshore.wire.dispatcher_side import assignment
-from longshore.wire.messages import Report
 
 MOST_ATTEMPTS = 1_000
 

@@ -44,6 +44,7 @@ from longshore.model.worker import (
     Gone,
     Late,
     Seat,
+    Stats,
     Want,
     WorkerInfo,
     WorkerView,
@@ -52,7 +53,6 @@ from longshore.ports import Batch, Harvested, Hint, Promoted, Pumped
 from longshore.store.rows import body_or_why, clean, in_conflict, micros, not_accepted
 from longshore.testing.memory_reads import MemoryReads
 from longshore.testing.memory_rows import JobRow, new_row
-from longshore.wire.messages import Stats
 
 MAX_SWEPT = 1000
 

@@ -27,8 +27,9 @@ from uuid import UUID
 from msgspec import Struct
 
 from longshore.core.leases import is_lost
+from longshore.model.attempt import Assignment, Attempt
 from longshore.model.job import Claimed
-from longshore.model.worker import Attended, WorkerInfo
+from longshore.model.worker import Attended, Stats, WorkerInfo
 from longshore.wire import messages as m
 from longshore.wire.portions import MESSAGE_BYTES, portions
 
@@ -62,9 +63,9 @@ class Sent(Struct, gc=False):
     """When the worker was first told to stop it."""
 
 
-def assignment(claimed: Claimed) -> m.Assignment:
+def assignment(claimed: Claimed) -> Assignment:
     """An attempt as its worker needs it."""
-    return m.Assignment(
+    return Assignment(
         claimed.id,
         claimed.token,
         claimed.number,
@@ -136,15 +137,15 @@ class Attendance(ABC):
         # Numbers, because to compare two UUIDs takes several times as long.
         return sent if sent is not None and sent.claimed.id.int == job.int else None
 
-    def holds(self, attempt: m.Attempt) -> bool:
+    def holds(self, attempt: Attempt) -> bool:
         """Whether an attempt is placed here: only then is what it says its own."""
         return self.sent(*attempt) is not None
 
     @abstractmethod
-    def abort(self, attempts: Sequence[m.Attempt], reason: str) -> list[m.DispatcherMessage]:
+    def abort(self, attempts: Sequence[Attempt], reason: str) -> list[m.DispatcherMessage]:
         """The messages that tell it to stop attempts."""
 
-    def stopping_s(self, attempt: m.Attempt, now: float) -> float:
+    def stopping_s(self, attempt: Attempt, now: float) -> float:
         """For how long it has been told to stop an attempt; 0 when that begins now."""
         sent = self.sent(*attempt)
         if sent is None:
@@ -170,7 +171,7 @@ class Attendance(ABC):
     def is_overdue(self, claimed: Claimed, now: float, margin_s: float) -> bool:
         """Whether an attempt that the store finds overdue ran for so long on this worker."""
 
-    def has_report(self, attempt: m.Attempt) -> bool:
+    def has_report(self, attempt: Attempt) -> bool:
         """Whether the end of an attempt came here, and is on its way to the store."""
         sent = self.sent(*attempt)
         return sent.reported if sent is not None else attempt[1] in self._strays
@@ -192,7 +193,7 @@ class Attendance(ABC):
             self._saw(sent)
             self._take(sent.claimed.kind, -1)
 
-    def settled(self, attempt: m.Attempt) -> None:
+    def settled(self, attempt: Attempt) -> None:
         """The store has the end of an attempt, or has given it to somebody else."""
         sent = self.sent(*attempt)
         if sent is None:
@@ -220,7 +221,7 @@ class FullAttendance(Attendance):
         self, peer: bytes, info: WorkerInfo, attended: Attended, now: float, draining: bool
     ) -> None:
         super().__init__(peer, info, attended, now, draining)
-        self.stats = m.Stats()
+        self.stats = Stats()
         self._seq = 0
         self._seen = 0
         self._sent_again_at = float("-inf")
@@ -265,11 +266,11 @@ class FullAttendance(Attendance):
             messages.append(m.Jobs(self.worker, self._seq, tuple(map(assignment, part))))
         return messages
 
-    def abort(self, attempts: Sequence[m.Attempt], reason: str) -> list[m.DispatcherMessage]:
+    def abort(self, attempts: Sequence[Attempt], reason: str) -> list[m.DispatcherMessage]:
         """An ABORT that names them."""
         return [m.Abort(self.worker, tuple(attempts), reason)]
 
-    def _aborts(self, held: Iterable[m.Attempt]) -> list[m.DispatcherMessage]:
+    def _aborts(self, held: Iterable[Attempt]) -> list[m.DispatcherMessage]:
         foreign = tuple(attempt for attempt in held if self.sent(*attempt) is None)
         return self.abort(foreign, "the job is not this worker's any more") if foreign else []
 
@@ -277,7 +278,7 @@ class FullAttendance(Attendance):
         """The ACK itself."""
         return [ack]
 
-    def _noted(self, held: Iterable[m.Attempt], now: float) -> None:
+    def _noted(self, held: Iterable[Attempt], now: float) -> None:
         for attempt in held:
             sent = self.sent(*attempt)
             if sent is not None and sent.held_at is None:
@@ -328,7 +329,7 @@ class FullAttendance(Attendance):
             self._sent_again_at = now
         return lost
 
-    def _resends(self, ended: Iterable[m.Attempt]) -> list[m.DispatcherMessage]:
+    def _resends(self, ended: Iterable[Attempt]) -> list[m.DispatcherMessage]:
         """A RESEND, if there is an end that the last two PINGs told of and that never came."""
         missing = [attempt for attempt in ended if not self.has_report(attempt)]
         lost = tuple(attempt for attempt in missing if attempt[1] in self._unreported)
@@ -336,7 +337,7 @@ class FullAttendance(Attendance):
         return [m.Resend(self.worker, lost)] if lost else []
 
 
-def _tokens(*attempts: Iterable[m.Attempt]) -> set[int]:
+def _tokens(*attempts: Iterable[Attempt]) -> set[int]:
     return {token for some in attempts for _, token in some}
 
 

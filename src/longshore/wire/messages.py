@@ -26,17 +26,19 @@ something has an `id` of the client's making, the same if it is sent again: its 
 from __future__ import annotations
 
 from datetime import datetime
-from enum import StrEnum
 from typing import Annotated, Any, Final
 from uuid import UUID
 
 from msgspec import Meta, Raw, Struct
 
+from longshore.model.attempt import Assignment as Assignment
+from longshore.model.attempt import Attempt as Attempt
+from longshore.model.attempt import Report as Report
+from longshore.model.attempt import ReportKind as ReportKind
 from longshore.model.job import (
     CancelVerdict,
     Ended,
     Job,
-    JobError,
     JobFilter,
     JobPage,
     JobState,
@@ -47,25 +49,15 @@ from longshore.model.job import (
 from longshore.model.log import LogPage
 from longshore.model.retention import Pruned
 from longshore.model.worker import Capacity, DrainVerdict, KindInfo, QueueView, WorkerView
+from longshore.model.worker import Stats as Stats
 
 PROTOCOL_VERSION = 2
-
-Attempt = tuple[UUID, int]
-"""A job's id and the token of one attempt at it."""
-
 
 LogPlace = tuple[int, int]
 """A place in a job's log: a token, and the number of an entry under it."""
 
 
 # worker to dispatcher
-
-
-class Stats(Struct, frozen=True, omit_defaults=True):
-    """How busy a worker's machine is."""
-
-    cpu_percent: float = 0.0
-    memory_percent: float = 0.0
 
 
 class Ready(Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -100,38 +92,6 @@ class Ping(Struct, frozen=True, omit_defaults=True):
     unacknowledged: tuple[Attempt, ...] = ()
     draining: bool = False
     stats: Stats = Stats()
-
-
-class ReportKind(StrEnum):
-    """How an attempt ended, as its worker saw it."""
-
-    SUCCEEDED = "succeeded"
-    FAILED = "failed"
-    CRASHED = "crashed"
-    CANCELLED = "cancelled"
-    RELEASED = "released"
-
-
-class Report(Struct, frozen=True, omit_defaults=True, gc=False):
-    """The end of an attempt. `final` forbids a retry, `retry_after_s` sets its delay.
-
-    Handed back with `retry_after_s`, the job asked to be run later, and `note` says why.
-    """
-
-    job: UUID
-    token: int
-    kind: ReportKind
-    result: bytes | None = None
-    error: JobError | None = None
-    final: bool = False
-    retry_after_s: float | None = None
-    outbox: tuple[Submission, ...] = ()
-    note: str = ""
-
-    @property
-    def attempt(self) -> Attempt:
-        """Which attempt ended."""
-        return self.job, self.token
 
 
 class Done(Struct, frozen=True):
@@ -174,24 +134,6 @@ class Pong(Struct, frozen=True, omit_defaults=True):
     no: int
     ping_s: float
     lease_s: float | None = None
-
-
-class Assignment(Struct, frozen=True, omit_defaults=True, gc=False):
-    """An attempt as its worker needs it."""
-
-    job: UUID
-    token: int
-    number: int
-    kind: str
-    args: bytes
-    timeout_s: float | None = None
-    attempt: int = 1
-    raw: bool = False
-
-    @property
-    def held(self) -> Attempt:
-        """Which attempt this is."""
-        return self.job, self.token
 
 
 class Jobs(Struct, frozen=True):

@@ -29,6 +29,7 @@ from uuid import UUID
 
 from msgspec import Struct, json
 
+from longshore.model.attempt import Attempt, Report, ReportKind
 from longshore.model.job import Claimed, Ended, JobError, JobState, Reason
 from longshore.model.worker import Attended, KindInfo, Pool, WorkerInfo
 from longshore.wire import messages as m
@@ -146,8 +147,8 @@ class PlainAttendance(Attendance):
         super().__init__(peer, info, attended, now, draining=False)
         self.probe_at = now
         self._sent_at = now
-        self._owing: deque[m.Attempt] = deque()
-        self._had: deque[m.Attempt] = deque(maxlen=16)
+        self._owing: deque[Attempt] = deque()
+        self._had: deque[Attempt] = deque(maxlen=16)
         self._pings_at_work = 0
         self._must_answer = False
 
@@ -180,7 +181,7 @@ class PlainAttendance(Attendance):
         self.given += len(fresh)
         return [Work(one.args) for one in fresh]
 
-    def abort(self, attempts: Sequence[m.Attempt], reason: str) -> list[m.DispatcherMessage]:
+    def abort(self, attempts: Sequence[Attempt], reason: str) -> list[m.DispatcherMessage]:
         """Nothing: whatever it is told, it takes for a job."""
         return []
 
@@ -221,10 +222,10 @@ class PlainAttendance(Attendance):
         self._owing.clear()
         return True
 
-    def answered(self, result: bytes) -> m.Report:
+    def answered(self, result: bytes) -> Report:
         """The report of its oldest job."""
         job, token = self._owing.popleft()
-        return m.Report(job, token, m.ReportKind.SUCCEEDED, result=result)
+        return Report(job, token, ReportKind.SUCCEEDED, result=result)
 
 
 # clients

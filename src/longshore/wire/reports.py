@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from longshore.model.attempt import Attempt, Report
 from longshore.model.job import JobError
-from longshore.wire.messages import Attempt, Report
 from longshore.wire.portions import MESSAGE_BYTES, portions
 
 WINDOW_BYTES: Final = 16 * 1024 * 1024

@@ -27,7 +27,9 @@ from uuid import UUID
 from msgspec import Struct, structs
 
 from longshore.core.leases import Lease
+from longshore.model.attempt import Assignment, Attempt, Report
 from longshore.model.job import LogEntry
+from longshore.model.worker import Stats
 from longshore.wire import messages as m
 from longshore.wire.reports import UnackedReports
 from longshore.wire.said import Said
@@ -38,13 +40,13 @@ REMEMBERED_ATTEMPTS = 10_000
 class Start(Struct, frozen=True, gc=False):
     """An attempt to begin."""
 
-    assignment: m.Assignment
+    assignment: Assignment
 
 
 class Stop(Struct, frozen=True):
     """An attempt to abort."""
 
-    attempt: m.Attempt
+    attempt: Attempt
     reason: str
 
 
@@ -82,8 +84,8 @@ class Dismissed(Struct, frozen=True):
 class Recorded(Struct, frozen=True):
     """Reports that came through; the stale ones were refused, as somebody else owns the job."""
 
-    attempts: tuple[m.Attempt, ...]
-    stale: tuple[m.Attempt, ...]
+    attempts: tuple[Attempt, ...]
+    stale: tuple[Attempt, ...]
 
 
 Event = Start | Stop | StopAll | Joined | Moved | Orphaned | Dismissed | Recorded
@@ -134,7 +136,7 @@ class WorkerSession:
         return self._ready.worker
 
     @property
-    def running(self) -> frozenset[m.Attempt]:
+    def running(self) -> frozenset[Attempt]:
         """The attempts that were started and have not ended."""
         return frozenset((job, token) for token, job in self._running.items())
 
@@ -179,7 +181,7 @@ class WorkerSession:
         if self.session is not None:
             self._ping(now)
 
-    def ended(self, report: m.Report) -> None:
+    def ended(self, report: Report) -> None:
         """An attempt ended; it goes out with the next flush and stays until acknowledged.
 
         What ended after the worker had to give it up is nobody's business any more.
@@ -271,7 +273,7 @@ class WorkerSession:
         """Reports go out once more, each after what its attempt said."""
         self._said.repeat(self._reports.repeat(tokens))
 
-    stats: m.Stats = m.Stats()
+    stats: Stats = Stats()
     """What the next PING says of the machine."""
 
     # what the dispatcher says
@@ -343,7 +345,7 @@ class WorkerSession:
         lease, before_s = self._lease, self._patience.abort_before_s
         return lease is not None and now < lease.abort_at(before_s)
 
-    def _new(self, jobs: Iterable[m.Assignment]) -> list[m.Assignment]:
+    def _new(self, jobs: Iterable[Assignment]) -> list[Assignment]:
         fresh = []
         for job in jobs:
             if job.token not in self._had:

@@ -18,19 +18,13 @@ from msgspec import Struct
 
 from longshore.config import WorkerSettings
 from longshore.errors import ProtocolError
+from longshore.model.attempt import Assignment, Attempt, Report, ReportKind
 from longshore.model.job import LogEntry
+from longshore.model.worker import Stats
 from longshore.ports import Clock, Executor, Link, OnLog, OnMessages, OnReport
 from longshore.wire import worker_side as w
 from longshore.wire.codec import encode, from_dispatcher
-from longshore.wire.messages import (
-    PROTOCOL_VERSION,
-    Assignment,
-    Attempt,
-    Ready,
-    Report,
-    ReportKind,
-    Stats,
-)
+from longshore.wire.messages import PROTOCOL_VERSION, Ready
 from longshore.worker.failing import called, failure
 
 log = logging.getLogger("longshore.worker")

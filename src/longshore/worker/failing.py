@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from longshore.model.attempt import Report, ReportKind
 from longshore.model.job import JobError
-from longshore.wire.messages import Report, ReportKind
 
 _FAILURES = frozenset({ReportKind.FAILED, ReportKind.CRASHED})
 _SHOWN = 500

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from msgspec import Struct, msgpack
 
+from longshore.model.attempt import Assignment, Attempt, Report, ReportKind
 from longshore.model.ids import derive_id
 from longshore.model.job import (
     JobError,
@@ -23,7 +24,6 @@ from longshore.model.job import (
 from longshore.model.worker import KindInfo
 from longshore.ports import OnLog, OnReport
 from longshore.testing.simulation.loop import Process, current_process
-from longshore.wire.messages import Assignment, Attempt, Report, ReportKind
 
 
 class Behaviour(Struct, frozen=True, kw_only=True):

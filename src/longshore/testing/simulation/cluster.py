@@ -12,7 +12,7 @@ from longshore.config import DispatcherSettings, WorkerSettings
 from longshore.dispatcher.engine import Dispatcher
 from longshore.errors import StoreUnavailable
 from longshore.model.ids import make_id
-from longshore.model.worker import Pool
+from longshore.model.worker import Pool, Stats
 from longshore.ports import OnLog, OnReport
 from longshore.testing.simulation.bodies import Play, SimulatedExecutor, Witness
 from longshore.testing.simulation.database import Database, RemoteStore
@@ -21,7 +21,6 @@ from longshore.testing.simulation.network import Network
 from longshore.testing.simulation.scenario import KINDS, UNIX_MS, WorkerPlan
 from longshore.testing.simulation.trace import Trace
 from longshore.testing.virtual import VirtualClock
-from longshore.wire.messages import Stats
 from longshore.worker.agent import Identity, Worker
 
 START_AGAIN_S = 0.5

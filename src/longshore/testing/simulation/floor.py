@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from uuid import UUID
 
+from longshore.model.attempt import Assignment, Attempt, Report, ReportKind
 from longshore.model.ends import End, Succeeded
 from longshore.testing.simulation.bodies import token_in
 from longshore.testing.simulation.loop import Process
 from longshore.testing.simulation.promises import BrokenPromise, Promise
 from longshore.testing.simulation.trace import Trace
-from longshore.wire.messages import Assignment, Attempt, Report, ReportKind
 
 
 class Shift:

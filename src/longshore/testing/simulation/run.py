@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from longshore.config import DispatcherSettings, WorkerSettings
 from longshore.core.why import why
+from longshore.model.attempt import Assignment, Attempt, Report
 from longshore.testing.memory import MemoryStore
 from longshore.testing.simulation.agreement import disagreement
 from longshore.testing.simulation.bodies import Play, child_of
@@ -31,7 +32,6 @@ from longshore.testing.simulation.promises import BrokenPromise, Promise
 from longshore.testing.simulation.scenario import Scenario
 from longshore.testing.simulation.trace import Trace
 from longshore.testing.virtual import VirtualClock
-from longshore.wire.messages import Assignment, Attempt, Report
 
 CALM_S: Final = 300.0
 """Within so long after the storm every job must have ended, if there is little to do."""

@@ -9,6 +9,7 @@ from uuid import UUID
 
 import msgspec
 
+from longshore.model.attempt import Attempt
 from longshore.wire import messages as m
 
 _TYPES: Final[dict[bytes, msgspec.msgpack.Decoder[Any]]] = {
@@ -147,11 +148,11 @@ class Trace:
         waiting = f", reported {self._attempts(unheard)}" if unheard else ""
         return f"{verb} {first}{seen}{held}{waiting}"
 
-    def _attempt(self, attempt: m.Attempt) -> str:
+    def _attempt(self, attempt: Attempt) -> str:
         job, token = attempt
         return f"{self.name(job)}@{token}"
 
-    def _attempts(self, attempts: Iterable[m.Attempt]) -> str:
+    def _attempts(self, attempts: Iterable[Attempt]) -> str:
         return ", ".join(map(self._attempt, attempts)) or "none"
 
 
