@@ -42,6 +42,10 @@ MAX_JOINERS = 2
 at the store, before whatever else is urgent there."""
 
 
+MAX_CONNECTION_WORKERS = 10_000
+"""So many workers may attend through one connection."""
+
+
 class Ask(NamedTuple):
     """What a worker that wants to be attended said, from where and when."""
 
@@ -150,6 +154,9 @@ class Attendant:
     def _asked(self, peer: bytes, ready: m.Ready) -> None:
         info = _info(ready, self.link.key_of(peer))
         reason = _unfit(ready, info)
+        others = self._roster.of_peer(peer)
+        if len(others) >= MAX_CONNECTION_WORKERS and info.id not in others:
+            reason = f"its connection carries {len(others):,} workers; open another one"
         if reason is not None:
             self.link.send(peer, encode(m.Exit(info.id, reason)))
             return

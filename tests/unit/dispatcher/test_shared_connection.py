@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from uuid import UUID
 
+import pytest
+
+from longshore.dispatcher import attendant
 from longshore.model.job import JobState, LogEntry, LogKind, Submission
 from longshore.model.worker import KindInfo, Parameter
 from longshore.testing.builders import a_job, new_id
@@ -120,5 +123,24 @@ def test_what_one_of_them_says_keeps_only_itself_alive() -> None:
             await stage.until(lambda now=now: stage.clock.now() >= now + 1.0)  # type: ignore[misc]
         assert [one.worker for one in dispatcher._roster] == [living]
         assert silent not in {one.worker for one in dispatcher._roster}
+
+    tell(story)
+
+
+def test_a_connection_carries_so_many_workers_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attendant, "MAX_CONNECTION_WORKERS", 2)
+
+    async def story(stage: Stage) -> None:
+        dispatcher = await stage.dispatcher()
+        connection = Stranger(stage)
+        first, _ = [await attended(stage, connection) for _ in range(2)]
+        connection.say(introduction())
+        told = await connection.told(m.Exit)
+        assert isinstance(told, m.Exit)
+        assert told.reason == "its connection carries 2 workers; open another one"
+        assert (told.worker, len(dispatcher._roster)) == (connection.worker, 2)
+        connection.heard.clear()
+        connection.say(introduction(worker=first, session=2, kinds=KINDS))
+        await connection.told(m.Welcome)
 
     tell(story)
