@@ -12,12 +12,7 @@ from msgspec import structs
 from longshore.config import DispatcherSettings
 from longshore.core.effects import refused_item
 from longshore.core.limits import MAX_NAME_CHARS, check_submission
-from longshore.core.timing import (
-    settle_crash,
-    settle_failure,
-    settle_refused_retry,
-    settle_snooze,
-)
+from longshore.core.timing import settle_crash, settle_failure, settle_refused_retry, settle_snooze
 from longshore.core.values import within
 from longshore.dispatcher.pulse import Alarm
 from longshore.dispatcher.pump import Pump

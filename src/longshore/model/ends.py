@@ -16,7 +16,7 @@ from msgspec import Struct
 from longshore.model.job import JobError, Submission
 
 OutboxItem = Submission
-"""What an outbox may hold. Whoever adds a variant tags it: a job is what has no tag."""
+"""What an outbox may hold: jobs, so far. The type check finds who must handle another variant."""
 
 
 class _OfAttempt(Struct, frozen=True, gc=False):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 from longshore.core.lanes import lane_of
 from longshore.model.job import Refused, Submission, Submitted
 from longshore.model.worker import Lane
-from longshore.store.rows import body_or_why, micros, pack_options, utc_now
+from longshore.store.rows import body_or_why, in_conflict, micros, pack_options, utc_now
 
 Item = tuple[Submission, int]
 """A submission and the hash of its body."""
@@ -33,6 +33,23 @@ def runs(items: list[Item]) -> list[list[Item]]:
             runs.append({})
         runs[-1][item[0].id] = item
     return [list(run.values()) for run in runs]
+
+
+def answered(
+    items: Sequence[Item],
+    known: Mapping[UUID, tuple[int, int]],
+    holders: Mapping[tuple[str, str | None], Answer],
+) -> dict[UUID, Answer]:
+    """Answers for those that are there already, by number and body, or whose key a job holds."""
+    answers: dict[UUID, Answer] = {}
+    for job, body in items:
+        if job.id in known:
+            number, known_body = known[job.id]
+            same = body == known_body
+            answers[job.id] = Submitted(job.id, number) if same else in_conflict(job.id)
+        elif (job.kind, job.unique_key) in holders:
+            answers[job.id] = holders[job.kind, job.unique_key]
+    return answers
 
 
 def lane_of_item(item: Item) -> Lane:

@@ -18,9 +18,9 @@ from uuid import UUID
 from longshore.errors import StoreUnavailable
 from longshore.model.job import Submission, Submitted
 from longshore.ports import Hint
-from longshore.store.postgres_columns import Answer, Item, columns, runs
+from longshore.store.postgres_columns import Answer, Item, answered, columns, runs
 from longshore.store.postgres_sql import ENQUEUE, HOLDERS, KNOWN, MARK
-from longshore.store.rows import body_or_why, in_conflict, micros, not_accepted, utc_now
+from longshore.store.rows import body_or_why, micros, not_accepted, utc_now
 
 TURNS: Final = 5
 _NOTIFY: Final = "SELECT pg_notify('longshore', $1::text)"
@@ -86,14 +86,7 @@ def _look_up(items: list[Item]) -> Generator[Ask, Rows, dict[UUID, Answer]]:
             (kind, key): Submitted(_uuid(id), number, existing=True)
             for kind, key, id, number in rows
         }
-    answers: dict[UUID, Answer] = {}
-    for job, body in items:
-        if job.id in known:
-            number, known_body = known[job.id]
-            same = body == known_body
-            answers[job.id] = Submitted(job.id, number) if same else in_conflict(job.id)
-        elif (job.kind, job.unique_key) in holders:
-            answers[job.id] = holders[job.kind, job.unique_key]
+    answers = answered(items, known, holders)
     if answers:
         # What is found may be on this server only; with a mark the commit waits for a standby.
         yield Ask(MARK, [])

@@ -18,14 +18,7 @@ from longshore.core import effects
 from longshore.core.effects import Change
 from longshore.errors import StoreUnavailable
 from longshore.model.ends import End, OutboxItem, Succeeded
-from longshore.model.job import (
-    Ended,
-    Finished,
-    JobState,
-    Refused,
-    Submitted,
-    Verdict,
-)
+from longshore.model.job import Ended, Finished, JobState, Refused, Submitted, Verdict
 from longshore.store.postgres_lines import TURNS, Transaction
 from longshore.store.postgres_marks import Marks
 from longshore.store.postgres_sql import FINISH, JUDGED, NOTE

@@ -9,27 +9,12 @@ from uuid import UUID
 import asyncpg
 import msgspec
 
-from longshore.model.job import (
-    Claimed,
-    Ended,
-    HistoryEntry,
-    Job,
-    JobFilter,
-    JobPage,
-    Progress,
-)
+from longshore.model.job import Claimed, Ended, HistoryEntry, Job, JobFilter, JobPage, Progress
 from longshore.model.worker import DispatcherView, Facts, Lane, QueueView, WorkerView
 from longshore.store.listing import old, page, probes
 from longshore.store.postgres_lines import Lines, Transaction
 from longshore.store.postgres_listing import FLOOR, LAST, LISTED, last_number, listings
-from longshore.store.postgres_states import (
-    CANCELLING,
-    ENDED,
-    OWNED,
-    OWNED_CODES,
-    READY,
-    STATES,
-)
+from longshore.store.postgres_states import CANCELLING, ENDED, OWNED, OWNED_CODES, READY, STATES
 from longshore.store.rows import (
     read_history,
     unpack_error,

@@ -22,7 +22,7 @@ Plans. A plan is made once and kept, perhaps while the tables are still empty, s
 sway it. Every lookup is therefore a LATERAL subquery that has one index to go by, rows found once
 are found again by ctid, small tables travel as arrays that are subscripted, not joined, and the
 settings in `STEADY` rule out what would still be possible. OFFSET 0 keeps the planner from
-dissolving a subquery; CASE and BETWEEN hide conditions from indexes that are not meant.
+dissolving a subquery; CASE hides conditions from indexes that are not meant.
 
 Concurrent changes. A row changed by another transaction after the statement began has a newer
 version under another ctid. Whether PostgreSQL then compares the ctid again depends on its minor
@@ -38,15 +38,7 @@ from __future__ import annotations
 from typing import Final
 
 from longshore.core.lifecycle import HISTORY_FIRST, HISTORY_LAST
-from longshore.store.postgres_states import (
-    DELAYED,
-    ENDED,
-    OWNED,
-    READY,
-    RUNNING,
-    S,
-    head,
-)
+from longshore.store.postgres_states import DELAYED, ENDED, OWNED, READY, RUNNING, S, head
 
 STEADY: Final = {
     "enable_seqscan": "off",

@@ -13,17 +13,19 @@ from msgspec import Struct
 from longshore.errors import StoreUnavailable
 from longshore.model.job import Claimed, Refused, Submission, Submitted
 from longshore.model.worker import Seat
-from longshore.store.postgres_columns import Answer, Item, columns, lane_columns, lane_of_item, runs
+from longshore.store.postgres_columns import (
+    Answer,
+    Item,
+    answered,
+    columns,
+    lane_columns,
+    lane_of_item,
+    runs,
+)
 from longshore.store.postgres_lines import TURNS, Transaction, is_data_error, is_held
 from longshore.store.postgres_sql import ADD_LANES, HOLDERS, KNOWN, SUBMIT, SUBMIT_SEATED
 from longshore.store.postgres_states import READY, RUNNING
-from longshore.store.rows import (
-    body_or_why,
-    in_conflict,
-    micros,
-    not_accepted,
-    utc_now,
-)
+from longshore.store.rows import body_or_why, micros, not_accepted, utc_now
 
 
 class Seating(Struct, frozen=True):
@@ -122,26 +124,18 @@ class Intake:
         self, items: list[Item], missing: list[int], answers: list[Answer | None]
     ) -> None:
         """Answers those that are there, were refused, or whose key is taken."""
-        jobs = [items[place][0] for place in missing]
-        known = {
-            row["id"]: (row["number"], row["body_hash"])
-            for row in await self._tx.fetch(KNOWN, [job.id for job in jobs])
-        }
-        holders = await self._holders([job for job in jobs if job.id not in known])
+        left = [items[place] for place in missing]
+        rows = await self._tx.fetch(KNOWN, [job.id for job, _ in left])
+        known = {row["id"]: (row["number"], row["body_hash"]) for row in rows}
+        holders = await self._holders([job for job, _ in left if job.id not in known])
         if known or holders:
             self._tx.rest_on_found()
-        for place in missing:
-            job, body = items[place]
-            if job.id in known:
-                number, known_body = known[job.id]
-                same = body == known_body
-                answers[place] = Submitted(job.id, number) if same else in_conflict(job.id)
-            elif job.id in self._refused:
-                answers[place] = self._refused[job.id]
-            else:
-                answers[place] = holders.get((job.kind, job.unique_key))
+        found = answered(left, known, holders)
+        for place, (job, _) in zip(missing, left, strict=True):
+            refused = None if job.id in known else self._refused.get(job.id)
+            answers[place] = refused or found.get(job.id)
 
-    async def _holders(self, jobs: list[Submission]) -> dict[tuple[str, str | None], Submitted]:
+    async def _holders(self, jobs: list[Submission]) -> dict[tuple[str, str | None], Answer]:
         """The live jobs that have these jobs' unique keys."""
         keys = {(job.kind, job.unique_key) for job in jobs if job.unique_key is not None}
         if not keys:

@@ -15,15 +15,7 @@ from longshore.model.worker import Attended, Gone, Late, Stats, WorkerInfo
 from longshore.ports import Harvested, Promoted
 from longshore.store.rows import clean, entry_end, pack_info, unpack_info
 from longshore.store.sqlite_reads import claimed_by, next_due_s
-from longshore.store.sqlite_sql import (
-    BEAT,
-    HELD_AND_DUE,
-    HELD_BY_WORKER,
-    LOG,
-    ORPHANED,
-    Held,
-    Row,
-)
+from longshore.store.sqlite_sql import BEAT, HELD_AND_DUE, HELD_BY_WORKER, LOG, ORPHANED, Held, Row
 from longshore.store.sqlite_transaction import Transaction
 
 _MAX_SWEPT: Final = 1000
