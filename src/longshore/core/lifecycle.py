@@ -105,11 +105,6 @@ HISTORY_FIRST: Final = 5
 HISTORY_LAST: Final = 45
 
 
-def move(state: JobState, event: Event) -> JobState | None:
-    """The state that follows, or None if this event changes nothing in this state."""
-    return MOVES[state].get(event)
-
-
 def diagram() -> str:
     """The table as a Mermaid state diagram, for the docs."""
     lines = ["stateDiagram-v2"]
