@@ -174,16 +174,16 @@ class Job(Struct, frozen=True, kw_only=True):
     unique_key: str | None
     created_at: datetime
     run_at: datetime | None
-    started_at: datetime | None = None
-    ended_at: datetime | None = None
-    round: int = 1
-    attempt: int = 0
-    failures: int = 0
-    crashes: int = 0
-    token: int = 0
-    worker: UUID | None = None
-    result: bytes | None = None
-    error: JobError | None = None
+    started_at: datetime | None
+    ended_at: datetime | None
+    round: int
+    attempt: int
+    failures: int
+    crashes: int
+    token: int
+    worker: UUID | None
+    result: bytes | None
+    error: JobError | None
     history: tuple[HistoryEntry, ...] = ()
     progress: Progress | None = None
     step: str | None = None

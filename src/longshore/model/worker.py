@@ -132,9 +132,9 @@ class WorkerView(Struct, frozen=True, kw_only=True):
     info: WorkerInfo
     session: int
     dispatcher: UUID
-    alive: bool = True
-    draining: bool = False
-    running: dict[str, int] = {}
+    alive: bool
+    draining: bool
+    running: dict[str, int]
     started_at: datetime
     attended_at: datetime
     ended_at: datetime | None = None

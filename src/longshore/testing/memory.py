@@ -14,7 +14,7 @@ from heapq import nsmallest
 from itertools import zip_longest
 from uuid import UUID
 
-from msgspec import structs
+from msgspec import convert, structs
 
 from longshore.core import effects
 from longshore.core.leases import ANOTHERS, is_anothers
@@ -205,9 +205,9 @@ class MemoryStore(MemoryReads):
             return Gone(ANOTHERS)
         if known is not None and session is not None and session <= known.session:
             return Late(known.session)
-        row = known or WorkerView(
-            info=info, session=0, dispatcher=dispatcher, started_at=now, attended_at=now
-        )
+        new = {"session": 0, "alive": True, "draining": False, "running": {}, "started_at": now}
+        who = {"info": info, "dispatcher": dispatcher, "attended_at": now}
+        row = known or convert({**new, **who}, WorkerView)
         session = row.session + 1 if session is None else session
         self._workers[info.id] = structs.replace(
             row,

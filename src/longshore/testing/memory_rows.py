@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Final
 from uuid import UUID
 
-from msgspec import structs
+from msgspec import convert, structs
 
 from longshore.core.effects import Change
 from longshore.core.lanes import lane_of
@@ -14,6 +15,11 @@ from longshore.core.lifecycle import HISTORY_FIRST, HISTORY_LAST, TERMINAL
 from longshore.model.job import Claimed, HistoryEntry, Job, JobState, Submission
 from longshore.model.worker import Lane, Seat
 from longshore.store.rows import clean, due_at, later, micros, moment, pack_error, unpack_error
+
+_NEW: Final = {
+    **dict.fromkeys(("started_at", "ended_at", "worker", "result", "error")),
+    **dict.fromkeys(("attempt", "failures", "crashes", "token"), 0),
+}
 
 
 @dataclass
@@ -109,20 +115,9 @@ def new_row(given: Submission, body: int, number: int, now: datetime) -> JobRow:
     """The row of a job that was just accepted, delayed or ready."""
     due = due_at(given, micros(now))
     run_at = None if due is None else moment(due)
-    job = Job(
-        id=given.id,
-        number=number,
-        kind=given.kind,
-        queue=given.queue,
-        target=given.target,
-        priority=given.priority,
-        state=JobState.READY if run_at is None or run_at <= now else JobState.DELAYED,
-        args=given.args,
-        options=given.options,
-        unique_key=given.unique_key,
-        created_at=now,
-        run_at=run_at,
-    )
+    state = JobState.READY if run_at is None or run_at <= now else JobState.DELAYED
+    known = {"number": number, "state": state, "created_at": now, "run_at": run_at, "round": 1}
+    job = convert({**_NEW, **structs.asdict(given), **known}, Job)
     row = JobRow(job, given, body, lane_of(given.queue, given.kind, given.target))
     row.enter(job.state, now)
     return row
