@@ -16,6 +16,16 @@ def test_it_prints_one_line_a_seed(capsys: pytest.CaptureFixture[str]) -> None:
     assert second.startswith("seed 3: kept  ")
 
 
+def test_every_fourth_seed_is_on_sqlite_unless_told_otherwise(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert execute(["simulate", "--from", "4", "--seeds", "2"]) == 0
+    assert execute(["simulate", "--seed", "4", "--store", "model"]) == 0
+    assert execute(["simulate", "--seed", "5", "--store", "sqlite"]) == 0
+    stores = [line.split(" on ")[1].split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert stores == ["sqlite", "model", "model", "sqlite"]
+
+
 def test_verbose_prints_everything_that_happened(capsys: pytest.CaptureFixture[str]) -> None:
     assert execute(["simulate", "--seed", "2", "--verbose"]) == 0
     out = capsys.readouterr().out
@@ -41,4 +51,4 @@ def test_a_broken_promise_comes_with_the_story_of_its_job(
     story = "\n".join(lines[5:])
     assert "submits it" in story
     assert "starts it, token" in story
-    assert lines[-1] == "to see it again: longshore simulate --seed 2"
+    assert lines[-1] == "to see it again: longshore simulate --seed 2 --store model"

@@ -6,16 +6,17 @@ import os
 import subprocess
 import sys
 
-from longshore.testing.simulation.run import simulate
+from longshore.testing.simulation.run import simulate, simulate_on_sqlite
 from longshore.testing.simulation.scenario import make_scenario
 
 SEEDS = (6, 7, 11, 20)
 DIGESTS = """
 import sys
-from longshore.testing.simulation.run import simulate
+from longshore.testing.simulation.run import simulate, simulate_on_sqlite
 from longshore.testing.simulation.scenario import make_scenario
 for seed in sys.argv[1:]:
-    print(simulate(make_scenario(int(seed))).trace.digest())
+    for run in (simulate, simulate_on_sqlite):
+        print(run(make_scenario(int(seed))).trace.digest())
 """
 
 
@@ -35,7 +36,8 @@ def test_a_seed_is_the_same_run_twice() -> None:
 
 
 def test_a_seed_is_the_same_run_in_every_process() -> None:
-    here = [simulate(make_scenario(seed)).trace.digest() for seed in SEEDS]
+    runs = (simulate, simulate_on_sqlite)
+    here = [run(make_scenario(seed)).trace.digest() for seed in SEEDS for run in runs]
     assert here == digests_elsewhere("1") == digests_elsewhere("4711")
 
 

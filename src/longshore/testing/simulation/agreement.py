@@ -2,39 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from uuid import UUID
 
-from longshore.model.worker import Seat
-from longshore.testing.memory import MemoryStore
+from longshore.model.worker import DispatcherView, Seat, WorkerView
+from longshore.ports import Store
 from longshore.testing.simulation.cluster import DispatcherNode, WorkerNode
+from longshore.testing.simulation.database import at_once
 from longshore.wire.dispatcher_side import Attendance
 from longshore.wire.plain import KIND, PlainAttendance
 
+Views = Mapping[UUID, WorkerView]
+"""The live workers, as the store knows them."""
+
 
 def disagreement(
-    store: MemoryStore,
+    store: Store,
     dispatchers: Sequence[DispatcherNode],
     workers: Sequence[WorkerNode],
     plain_workers: int,
 ) -> str | None:
     """What is not so yet, in words; None if everybody agrees."""
-    found = [_worker(store, dispatchers, worker) for worker in workers]
+    views = {view.info.id: view for view in at_once(store.workers()) if view.alive}
+    found = [_worker(views, dispatchers, worker) for worker in workers]
     found += [_dispatcher(dispatcher, workers) for dispatcher in dispatchers]
-    found.append(_ghost(store, dispatchers, workers, plain_workers))
+    found.append(_ghost(views, workers, plain_workers))
+    found.append(_silent(at_once(store.dispatchers()), dispatchers))
     return next((words for words in found if words is not None), None)
 
 
-def _worker(
-    store: MemoryStore, dispatchers: Sequence[DispatcherNode], node: WorkerNode
-) -> str | None:
+def _worker(views: Views, dispatchers: Sequence[DispatcherNode], node: WorkerNode) -> str | None:
     worker = node.worker
     if worker is None or node.process is None:
         return f"{node.name} is down"
     session = worker._session
-    row = store._workers.get(session.worker)
+    view = views.get(session.worker)
     if session.session is None:
         return f"{node.name} is attended by nobody"
-    if row is None or not row.alive or row.session != session.session:
+    if view is None or view.session != session.session:
         return f"{node.name} believes to be in session {session.session}, the store does not"
     if not session.settled or any(worker._busy.values()) or worker._pool_of:
         return f"{node.name} holds what has ended: {sorted(session.running)}"
@@ -42,7 +47,7 @@ def _worker(
     for dispatcher in dispatchers:
         attendance = _attendance(dispatcher, seat)
         if attendance is not None and dispatcher.dispatcher is not None:
-            if row.dispatcher != dispatcher.dispatcher.id:
+            if view.dispatcher != dispatcher.dispatcher.id:
                 return f"{dispatcher.name} attends {node.name}, the store says somebody else"
             return _slots(dispatcher, node, attendance)
     return f"no dispatcher attends {node.name} in session {session.session}"
@@ -71,22 +76,21 @@ def _dispatcher(node: DispatcherNode, workers: Sequence[WorkerNode]) -> str | No
     return None
 
 
-def _ghost(
-    store: MemoryStore,
-    dispatchers: Sequence[DispatcherNode],
-    workers: Sequence[WorkerNode],
-    plain_workers: int,
-) -> str | None:
+def _ghost(views: Views, workers: Sequence[WorkerNode], plain_workers: int) -> str | None:
     ids = {worker.id for worker in workers}
-    others = [row for row in store._workers.values() if row.alive and row.info.id not in ids]
-    plain = [row for row in others if KIND in row.info.kinds]
+    others = [view for view in views.values() if view.info.id not in ids]
+    plain = [view for view in others if KIND in view.info.kinds]
     if len(others) > len(plain):
-        names = ", ".join(row.info.name for row in others)
+        names = ", ".join(view.info.name for view in others)
         return f"the store has these workers alive, which are gone: {names}"
     if len(plain) != plain_workers:
         return f"there are {plain_workers} plain workers, {len(plain)} in the store"
+    return None
+
+
+def _silent(views: Sequence[DispatcherView], dispatchers: Sequence[DispatcherNode]) -> str | None:
     living = {node.dispatcher.id for node in dispatchers if node.dispatcher is not None}
-    for dispatcher in store._dispatchers.values():
+    for dispatcher in views:
         if dispatcher.id not in living:
             return f"the store has dispatcher {dispatcher.name}, which is gone"
     return None

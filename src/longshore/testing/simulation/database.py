@@ -17,9 +17,8 @@ from msgspec import Struct
 
 from longshore.errors import StoreUnavailable
 from longshore.model.worker import Attended, Gone, Late, Seat, WorkerInfo
-from longshore.ports import Batch, Harvested, Hint, Pumped
+from longshore.ports import Batch, Harvested, Hint, Pumped, Store
 from longshore.testing.faults import FaultyStore
-from longshore.testing.memory import MemoryStore
 from longshore.testing.simulation.loop import Process, SimulatedLoop, current_process
 
 READS: Final = frozenset(
@@ -57,17 +56,17 @@ class Weather(Struct):
 
 
 class Database:
-    """One store and the ways to it."""
+    """One store and the ways to it. `open_store` opens it for one more process."""
 
     def __init__(
         self,
-        store: MemoryStore,
+        open_store: Callable[[], Store],
         loop: SimulatedLoop,
         random: Random,
         weather: Weather,
         on_commit: OnCommit,
     ) -> None:
-        self.store = store
+        self.open_store = open_store
         self.weather = weather
         self.random = random
         self._loop = loop
@@ -168,7 +167,7 @@ class RemoteStore(FaultyStore):
     """The store as one process sees it, from afar."""
 
     def __init__(self, database: Database) -> None:
-        super().__init__(database.store)
+        super().__init__(database.open_store())
         self._database = database
 
     async def _call(self, verb: str, call: Callable[[], Awaitable[Answer]]) -> Answer:

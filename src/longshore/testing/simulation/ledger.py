@@ -9,7 +9,6 @@ core's (`lifecycle`); that the store took them, all of them and no others, is wh
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import islice
 from typing import Final
 from uuid import UUID
 
@@ -17,13 +16,13 @@ from longshore.core.lifecycle import MOVES, OWNED, TERMINAL, Event
 from longshore.model.job import Ended, JobState, Verdict
 from longshore.model.worker import Attended, Seat
 from longshore.ports import Batch, Harvested, Pumped
-from longshore.testing.memory import MemoryStore
-from longshore.testing.simulation.database import Committed
+from longshore.testing.simulation.database import Committed, at_once
 from longshore.testing.simulation.floor import Floor
 from longshore.testing.simulation.loop import SimulatedLoop
 from longshore.testing.simulation.promises import BrokenPromise, Promise
 from longshore.testing.simulation.pumping import Pumping
-from longshore.testing.simulation.shots import NOWHERE, Change, Shot, shot_of
+from longshore.testing.simulation.shots import NOWHERE, Change, Shot
+from longshore.testing.simulation.stores import Key, Stores
 from longshore.testing.simulation.trace import Trace
 
 _LOST: Final = frozenset({Event.LOST, Event.POISONED})
@@ -38,17 +37,18 @@ _REVOKING: Final = frozenset({"harvest", "sweep", "retry"})
 
 
 class Ledger:
-    """Watches a store. `floor` knows what really ran."""
+    """Watches a database. `floor` knows what really ran."""
 
-    def __init__(self, store: MemoryStore, loop: SimulatedLoop, trace: Trace, floor: Floor) -> None:
-        self._store = store
+    def __init__(self, stores: Stores, loop: SimulatedLoop, trace: Trace, floor: Floor) -> None:
+        self._stores = stores
+        self._store = stores.open()
         self._loop = loop
         self._trace = trace
         self._floor = floor
         self._shots: dict[UUID, Shot] = {}
         self._outcomes: dict[UUID, list[tuple[JobState, bytes | None]]] = {}
+        self._keys: dict[UUID, Key] = {}
         self._last_token = 0
-        self._logs = 0
 
     # what clients were told
 
@@ -86,25 +86,26 @@ class Ledger:
         for change in changes:
             self._record(commit.verb, change)
         self._check_keys([*fresh, *(change.job for change in changes)])
-        self._check_logs()
+        if commit.verb == "log":
+            self._check_logs()
 
     def _look(self, verb: str) -> tuple[list[Change], list[UUID]]:
         """What is different since the last look: changed jobs, and new ones."""
         changes: list[Change] = []
         fresh: list[UUID] = []
-        rows = self._store._jobs
-        for job, row in rows.items():
-            shot = shot_of(row)
+        shots = self._stores.shots()
+        for job, shot in shots.items():
             before = self._shots.get(job)
             if before == shot:
                 continue
             self._shots[job] = shot
             if before is None:
                 fresh.append(job)
+                self._keys[job] = self._stores.key_of(job)
             else:
                 changes.append(Change(job, before, shot))
-        if len(rows) < len(self._shots):
-            lost = next(job for job in self._shots if job not in rows)
+        if len(shots) < len(self._shots):
+            lost = next(job for job in self._shots if job not in shots)
             raise BrokenPromise(Promise.DURABLE, f"{verb} made it vanish from the store", lost)
         return changes, fresh
 
@@ -116,7 +117,8 @@ class Ledger:
             parts.append(f"token {before.token} → {after.token}")
         if (before.worker, before.session) != (after.worker, after.session) and after.worker:
             parts.append(f"on {self._trace.name(after.worker)}, session {after.session}")
-        info = self._store._jobs[change.job].job.history[-1].info
+        job = at_once(self._store.job(change.job))
+        info = job.history[-1].info if job is not None else ""
         text = ", ".join([*parts, info] if info else parts)
         self._trace.note(self._loop.time(), commit.process.name, text, change.job)
 
@@ -169,26 +171,29 @@ class Ledger:
             raise BrokenPromise(Promise.ONE_OUTCOME, text, job)
 
     def _check_keys(self, touched: Iterable[UUID]) -> None:
-        rows = self._store._jobs
-        for job in touched:
-            row = rows[job]
-            key = row.submission.kind, row.submission.unique_key
-            for other in rows.values() if row.holds_its_key else ():
-                same = (other.submission.kind, other.submission.unique_key) == key
-                if same and other.holds_its_key and other is not row:
-                    text = f"{self._trace.name(other.job.id)} has the key '{key[1]}' too"
+        for job in filter(self._holds_its_key, touched):
+            key = self._keys[job]
+            for other in self._shots:
+                if self._keys[other] == key and other != job and self._holds_its_key(other):
+                    text = f"{self._trace.name(other)} has the key '{key[1]}' too"
                     raise BrokenPromise(Promise.UNIQUE, text, job)
 
+    def _holds_its_key(self, job: UUID) -> bool:
+        """Whether no other job of its kind may have its unique key now."""
+        return self._keys[job][1] is not None and self._shots[job].state not in TERMINAL
+
     def _check_logs(self) -> None:
-        logs = self._store._logs
-        for job, token, _ in islice(logs, self._logs, None):
+        for job, token in self._stores.new_logs():
             owner = self._shots[job].token
             if owner != token:
                 text = f"what token {token} said was kept, but its token is {owner}"
                 raise BrokenPromise(Promise.ONE_OWNER, text, job)
-        self._logs = len(logs)
 
     # the end
+
+    def knows(self, job: UUID) -> bool:
+        """Whether a job is in the store."""
+        return job in self._shots
 
     def open_jobs(self) -> list[UUID]:
         """Jobs that have not ended."""

@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import datetime
 from random import Random
 from typing import Any, Final
 from uuid import UUID
@@ -30,6 +29,7 @@ from longshore.testing.simulation.network import Network
 from longshore.testing.simulation.plain import PlainNode
 from longshore.testing.simulation.promises import BrokenPromise, Promise
 from longshore.testing.simulation.scenario import Scenario
+from longshore.testing.simulation.stores import ModelStores, SqliteStores, Stores, Utc
 from longshore.testing.simulation.trace import Trace
 from longshore.testing.virtual import VirtualClock
 
@@ -42,7 +42,7 @@ EXCUSED_S: Final = 1.5
 REVIVAL_S: Final = 2.0
 TEARDOWN_S: Final = 100.0
 
-StoreMaker = Callable[[Callable[[], datetime]], MemoryStore]
+StoreMaker = Callable[[Utc], MemoryStore]
 
 
 class Verdict(Struct, frozen=True):
@@ -56,9 +56,23 @@ class Verdict(Struct, frozen=True):
 
 
 def simulate(scenario: Scenario, make_store: StoreMaker = MemoryStore) -> Verdict:
-    """Acts a scenario out, and says whether every promise was kept."""
+    """Acts a scenario out over the model, and says whether every promise was kept."""
+    return _simulate(scenario, lambda utc: ModelStores(make_store(utc)))
+
+
+def is_for_sqlite(seed: int) -> bool:
+    """Whether a seed runs on SQLite, unless somebody says otherwise: one in four does."""
+    return seed % 4 == 0
+
+
+def simulate_on_sqlite(scenario: Scenario) -> Verdict:
+    """Acts a scenario out over the real SQLite store, and says whether every promise was kept."""
+    return _simulate(scenario, SqliteStores)
+
+
+def _simulate(scenario: Scenario, make_stores: Callable[[Utc], Stores]) -> Verdict:
     with _silence():
-        return Simulation(scenario, make_store).run()
+        return Simulation(scenario, make_stores).run()
 
 
 @contextmanager
@@ -75,7 +89,7 @@ def _silence() -> Iterator[None]:
 class Simulation:
     """One scenario, from its first callback to the last check."""
 
-    def __init__(self, scenario: Scenario, make_store: StoreMaker) -> None:
+    def __init__(self, scenario: Scenario, make_stores: Callable[[Utc], Stores]) -> None:
         self._scenario = scenario
         self._loop = SimulatedLoop()
         self._loop.on_too_many = self._too_many
@@ -86,9 +100,10 @@ class Simulation:
         self._watching = True
         # Transactions overlap whenever they can, not only under load.
         self._settings = DispatcherSettings(overlap_from=1)
-        self._store = make_store(VirtualClock(self._loop).utc)
+        self._stores = make_stores(VirtualClock(self._loop).utc)
+        self._store = self._stores.open()
         self._floor = Floor(self._trace, EXCUSED_S, self._is_fair)
-        self._ledger = Ledger(self._store, self._loop, self._trace, self._floor)
+        self._ledger = Ledger(self._stores, self._loop, self._trace, self._floor)
         self._grounds = self._make_grounds()
         self._grounds.on_broken = self._broke
         self._play = Play(self._random("bodies"), self._die)
@@ -108,7 +123,7 @@ class Simulation:
         scenario, loop = self._scenario, self._loop
         weather = Weather(scenario.store_delay_s, lost_hints=scenario.lost_hints, away={}, late={})
         store_random = self._random("database")
-        database = Database(self._store, loop, store_random, weather, self._committed)
+        database = Database(self._stores.open, loop, store_random, weather, self._committed)
         delay_s = scenario.network_delay_s
         network = Network(loop, self._random("network"), self._trace, delay_s, scenario.heartbeat_s)
         return Grounds(loop, scenario.seed, self._trace, network, database)
@@ -161,6 +176,7 @@ class Simulation:
             self._loop.run_until_complete(self._tear_down())
         finally:
             self._loop.close()
+            self._stores.close()
         return Verdict(self._scenario, self._broken, seconds, steps, self._trace)
 
     async def _main(self) -> None:
@@ -220,7 +236,7 @@ class Simulation:
         found: dict[UUID, list[UUID]] = {}
         for plan in self._scenario.jobs:
             job = plan.submission.id
-            if job in self._store._jobs:
+            if self._ledger.knows(job):
                 count = plan.behaviour.children
                 found[job] = [child_of(job, index).id for index in range(count)]
         return found
