@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine
+from functools import partial
 from random import Random
 from uuid import UUID
 
@@ -18,19 +19,19 @@ from longshore.config import DispatcherSettings
 from longshore.core.intake import Patience
 from longshore.core.scheduler import Scheduler
 from longshore.dispatcher.attendant import Attendant
-from longshore.dispatcher.duties.cancels import Cancels
-from longshore.dispatcher.duties.drains import Drains
+from longshore.dispatcher.duties.cancels import heed_cancels
+from longshore.dispatcher.duties.drains import heed_drains
 from longshore.dispatcher.duties.heartbeats import Heartbeats
-from longshore.dispatcher.duties.hints import Hints
+from longshore.dispatcher.duties.hints import follow_hints
 from longshore.dispatcher.duties.lane_upkeep import LaneUpkeep
-from longshore.dispatcher.duties.lost_workers import LostWorkers
-from longshore.dispatcher.duties.outcomes import Outcomes
-from longshore.dispatcher.duties.promotion import Promotion
+from longshore.dispatcher.duties.lost_workers import find_lost
+from longshore.dispatcher.duties.outcomes import find_outcomes
+from longshore.dispatcher.duties.promotion import promote
 from longshore.dispatcher.duties.read_back import ReadBack
-from longshore.dispatcher.duties.renewal import Renewal
-from longshore.dispatcher.duties.sweep import Sweep
+from longshore.dispatcher.duties.renewal import renew
+from longshore.dispatcher.duties.sweep import sweep
 from longshore.dispatcher.duties.takeover import Takeover
-from longshore.dispatcher.duties.timeouts import Timeouts
+from longshore.dispatcher.duties.timeouts import end_overdue
 from longshore.dispatcher.ends import Ends
 from longshore.dispatcher.keeper import Always, Duty, Every, Keeper, WhenRung, in_turn
 from longshore.dispatcher.lanes import LaneLimits
@@ -99,8 +100,10 @@ class Dispatcher:
         )
         self._lane_limits = LaneLimits(settings, self._scheduler, lambda: self._takeover.elsewhere)
         self._keeper = Keeper(random, pulse)
-        self._renewal = self._make_renewal(name, pulse)
-        self._lost_workers = LostWorkers(settings, clock, self._roster, self._attendant, has_ended)
+        self._renew = partial(renew, store, id, name, clock, pulse, self._roster, self._plain)
+        self._find_lost = partial(
+            find_lost, settings.lease_s, clock, self._roster, self._attendant, has_ended
+        )
         self._lanes = LaneUpkeep(store, settings, self._scheduler, self._pump, self._lane_limits)
         self._look_around = in_turn(
             self._lanes.look, ReadBack(store, self._scheduler, self._pump, self._attendant).read
@@ -152,17 +155,6 @@ class Dispatcher:
             self._plain,
         )
 
-    def _make_renewal(self, name: str, pulse: Pulse) -> Renewal:
-        return Renewal(
-            self._store,
-            self.id,
-            name,
-            clock=self._clock,
-            pulse=pulse,
-            roster=self._roster,
-            plain=self._plain,
-        )
-
     def _make_runtime(self) -> DispatcherRuntime:
         return DispatcherRuntime(
             self._settings,
@@ -176,34 +168,39 @@ class Dispatcher:
 
     def _make_duties(self, pulse: Pulse) -> list[Duty]:
         store, settings, alarms, id = self._store, self._settings, self._alarms, self.id
+        scheduler = self._scheduler
         clock, roster, pump, attendant = self._clock, self._roster, self._pump, self._attendant
-        timeouts = Timeouts(store, settings, clock, self._random, roster, attendant)
-        cancels = Cancels(store, settings, id, clock, roster, attendant)
-        drains = Drains(store, id, roster, pump, attendant)
-        promotion = Promotion(store, self._scheduler, pump, alarms.due)
+        expire = partial(
+            end_overdue, store, settings.timeout_margin_s, clock, self._random, roster, attendant
+        )
+        cancels = partial(
+            heed_cancels, store, id, settings.cancel_grace_s, clock, roster, attendant
+        )
+        drains = partial(heed_drains, store, id, roster, pump, attendant)
+        sweeping = partial(sweep, store, settings.crash_limit, scheduler, pump)
+        promoting = partial(promote, store, scheduler, pump, alarms.due)
+        outcomes = partial(find_outcomes, store, self._waiters)
         return [
-            Every(settings.renew_s, self._renewal.renew),
-            Every(settings.lease_s / 10, self._lost_workers.find),
+            Every(settings.renew_s, self._renew),
+            Every(settings.lease_s / 10, self._find_lost),
             Every(settings.renew_s, self._losses.tell_again),
             Every(self._plain.look_s, self._plain.look_after),
             Every(settings.poll_s, self._look_around),
-            Every(settings.expire_s, timeouts.find),
-            Every(
-                settings.sweep_s, Sweep(store, settings.crash_limit, self._scheduler, pump).sweep
-            ),
+            Every(settings.expire_s, expire),
+            Every(settings.sweep_s, sweeping),
             Every(settings.prune_s, Pruner(store, settings).prune),
             Every(settings.prune_s, self._lanes.forget),
             Every(settings.lease_s / 4, self._takeover.look, at_once=True),
-            WhenRung(alarms.due, settings.promote_s, promotion.promote),
-            WhenRung(alarms.cancels, settings.cancel_poll_s, in_turn(cancels.find, drains.find)),
+            WhenRung(alarms.due, settings.promote_s, promoting),
+            WhenRung(alarms.cancels, settings.cancel_poll_s, in_turn(cancels, drains)),
             Every(settings.heartbeat_s, Heartbeats(store, id, clock, roster).write),
-            WhenRung(alarms.outcomes, settings.poll_s, Outcomes(store, self._waiters).find),
-            Always(Hints(store, self._look_around, alarms, pulse).watch),
+            WhenRung(alarms.outcomes, settings.poll_s, outcomes),
+            Always(partial(follow_hints, store, self._look_around, alarms, pulse)),
         ]
 
     async def start(self, listen: Listen, backend: str, frontend: str) -> tuple[Link, Link]:
         """Renews its own lease once, then listens for workers and clients."""
-        await self._renewal.renew()
+        await self._renew()
         await self._look_around()
         self._attendant.link = listen(backend, self._attendant.receive)
         self._plain.link = self._attendant.link

@@ -118,7 +118,7 @@ def test_a_dispatcher_that_was_held_up_reads_what_came_before_it_declares_anybod
         worker = await stage.worker()
         hold_up(16.0)
         worker.worker._link.send(b"", encode(m.Ping(worker_id(worker), 99)))
-        await dispatcher._lost_workers.find()
+        await dispatcher._find_lost()
         assert len(alive(stage)) == len(dispatcher._roster) == 1
 
     tell(story)

@@ -9,24 +9,15 @@ from longshore.dispatcher.pulse import Alarms, Pulse
 from longshore.ports import Hint, Store
 
 
-class Hints:
-    """Does at once what a poll would do later."""
-
-    def __init__(self, store: Store, look: Work, alarms: Alarms, pulse: Pulse) -> None:
-        self._store = store
-        self._look = look
-        self._alarms = alarms
-        self._pulse = pulse
-
-    async def watch(self) -> None:
-        """Follows the hints for as long as it runs."""
-        async for hint in self._store.watch():
-            match hint:
-                case Hint.WORK:
-                    await self._pulse.surviving(self._look)
-                case Hint.CANCEL:
-                    self._alarms.cancels.set_in(0)
-                case Hint.ENDED:
-                    self._alarms.outcomes.set_in(0)
-                case _:
-                    assert_never(hint)
+async def follow_hints(store: Store, look: Work, alarms: Alarms, pulse: Pulse) -> None:
+    """Does at once what a poll would do later, for as long as it runs."""
+    async for hint in store.watch():
+        match hint:
+            case Hint.WORK:
+                await pulse.surviving(look)
+            case Hint.CANCEL:
+                alarms.cancels.set_in(0)
+            case Hint.ENDED:
+                alarms.outcomes.set_in(0)
+            case _:
+                assert_never(hint)

@@ -10,16 +10,9 @@ from longshore.ports import Store
 CHUNK: Final = 5_000
 
 
-class Outcomes:
+async def find_outcomes(store: Store, waiters: Waiters) -> None:
     """Tells whoever waits here what ended elsewhere."""
-
-    def __init__(self, store: Store, waiters: Waiters) -> None:
-        self._store = store
-        self._waiters = waiters
-
-    async def find(self) -> None:
-        """Asks for the outcomes of all jobs that somebody waits for."""
-        awaited = self._waiters.awaited()
-        for start in range(0, len(awaited), CHUNK):
-            for ended in await self._store.ended(awaited[start : start + CHUNK]):
-                self._waiters.tell(ended)
+    awaited = waiters.awaited()
+    for start in range(0, len(awaited), CHUNK):
+        for ended in await store.ended(awaited[start : start + CHUNK]):
+            waiters.tell(ended)
