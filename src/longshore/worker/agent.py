@@ -285,6 +285,8 @@ class Worker:
                     self._recorded(stale)
                 case _:
                     assert_never(event)
+        if self._session.settled:
+            self._settled.set()
 
     def _move(self, reason: str) -> None:
         log.warning("%s at %s", reason, self._addresses[0])
@@ -295,8 +297,6 @@ class Worker:
     def _recorded(self, stale: Sequence[Attempt]) -> None:
         for job, token in stale:
             log.warning("the result of job %s (token %d) was refused: stale", job, token)
-        if self._session.settled:
-            self._settled.set()
 
     # the attempts
 

@@ -139,3 +139,16 @@ def test_an_agent_that_is_drained_while_the_app_is_imported_attends_nobody() -> 
         assert all(executor.is_closed for executor in bench.executors.values())
 
     at_bench(story)
+
+
+def test_a_draining_agent_that_is_declared_lost_holds_nothing_and_leaves_at_once() -> None:
+    async def story(bench: Bench) -> None:
+        link = await bench.attend()
+        link.tell(m.Jobs(bench.worker, 1, (job(1),)))
+        bench.agent.drain()
+        await bench.settle()
+        link.tell(m.Gone(bench.worker, "not heard of for 15 s"))
+        await bench.task
+        assert bench.clock.now() < 1.0
+
+    at_bench(story)
