@@ -63,8 +63,8 @@ def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 async def test_a_coroutine_may_have_a_process_of_its_own(stand: Stand, app: str) -> None:
     executor = await stand.open_child(app=app)
-    assert executor.kinds["alone"].pool is Pool.PROCESS
-    assert executor.kinds["together"].pool is Pool.COROUTINE
+    assert executor.kinds["alone"].pool == Pool.PROCESS
+    assert executor.kinds["together"].pool == Pool.COROUTINE
     pid, on_its_loop, kind = await stand.result("alone")
     assert (on_its_loop, kind) == (True, "alone")
     assert pid != os.getpid()
