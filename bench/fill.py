@@ -10,7 +10,7 @@ from msgspec import Struct
 from bench.sql import ask
 from longshore.core.lanes import lane_of
 from longshore.model.job import JobState
-from longshore.store.postgres_states import CODES
+from longshore.store.postgres.states import CODES
 
 CHUNK = 1_000_000
 ARGS = "\\x81a464617461d964" + "78" * 100

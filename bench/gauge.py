@@ -6,10 +6,10 @@ import asyncio
 
 from msgspec import Struct
 
-from longshore.model.worker import Seat
+from longshore.model.worker import Slot
 from longshore.ports import Batch
-from longshore.store.postgres import PostgresStore
-from longshore.store.postgres_lines import Transaction
+from longshore.store.postgres.connections import Transaction
+from longshore.store.postgres.store import PostgresStore
 from longshore.testing.builders import Scene, done, lane, some_jobs, want
 
 KIND = "gauged"
@@ -45,22 +45,22 @@ async def _gauge(url: str) -> Reads:
     await store.open()
     try:
         scene = Scene(store)
-        seat = await scene.attend(kinds=[KIND])
+        slot = await scene.attend(kinds=[KIND])
         for _ in range(ROUNDS):
             await scene.accepted(*some_jobs(TAKEN, kind=KIND))
-            claimed = await scene.claim(seat, lane(kind=KIND), most=TAKEN)
+            claimed = await scene.claim(slot, lane(kind=KIND), most=TAKEN)
             await scene.finish(*[done(attempt) for attempt in claimed])
         # Marks trail behind what was claimed; by now they have come up.
         await asyncio.sleep(0.6)
         await scene.accepted(*some_jobs(2 * TAKEN, kind=KIND))
-        await scene.claim(seat, lane(kind=KIND), most=TAKEN)
-        return await _claim(store, scene, seat)
+        await scene.claim(slot, lane(kind=KIND), most=TAKEN)
+        return await _claim(store, scene, slot)
     finally:
         await store.close()
 
 
-async def _claim(store: PostgresStore, scene: Scene, seat: Seat) -> Reads:
-    batch = Batch(wants=[want([seat] * TAKEN, lane(kind=KIND))])
+async def _claim(store: PostgresStore, scene: Scene, slot: Slot) -> Reads:
+    batch = Batch(wants=[want([slot] * TAKEN, lane(kind=KIND))])
 
     async def work(tx: Transaction) -> Reads:
         before = await tx.connection.fetchrow(_READ)

@@ -26,14 +26,15 @@ from longshore.core.limits import BATCH_BYTES
 from longshore.model.ends import End, Succeeded
 from longshore.model.ids import make_id
 from longshore.model.job import DEFAULT_QUEUE, JobState, Submission
-from longshore.model.worker import Attended, KindInfo, Seat, Want, WorkerInfo
+from longshore.model.worker import Attended, KindInfo, Slot, Want, WorkerInfo
 from longshore.ports import Batch, Store
-from longshore.store import postgres_columns, postgres_finish
-from longshore.store.postgres import PostgresStore
-from longshore.store.postgres_lines import Transaction
-from longshore.store.postgres_sql import CLAIM, FINISH, STEADY, SUBMIT
-from longshore.store.postgres_states import CODES, READY, RUNNING
-from longshore.store.sqlite import SqliteStore
+from longshore.store.postgres import columns as postgres_columns
+from longshore.store.postgres import finish as postgres_finish
+from longshore.store.postgres.connections import Transaction
+from longshore.store.postgres.sql import CLAIM, FINISH, STEADY, SUBMIT
+from longshore.store.postgres.states import CODES, READY, RUNNING
+from longshore.store.postgres.store import PostgresStore
+from longshore.store.sqlite.store import SqliteStore
 
 ARGS = b"\x81\xa4data\xd9\x64" + b"x" * 100
 RESULT = b"\xc0"
@@ -66,20 +67,20 @@ class Side:
         made = [Submission(new_id(), self.kind, ARGS) for _ in range(jobs)]
         self.chunks = [made[start : start + batch] for start in range(0, jobs, batch)]
 
-    async def attend(self, store: Store) -> Seat:
-        """Its worker's seat."""
+    async def attend(self, store: Store) -> Slot:
+        """Its worker's slot."""
         info = WorkerInfo(id=new_id(), kinds={self.kind: KindInfo()})
         answer = await store.attend(self.dispatcher, info)
         assert isinstance(answer, Attended), answer
-        return Seat(info.id, answer.session)
+        return Slot(info.id, answer.session)
 
 
 async def through_store(side: Side, url: str) -> Run:
     """Batches through the store's pump."""
     store = open_store(url)
     await store.open()
-    seat = await side.attend(store)
-    wants = [Want((side.lane.hash,), (seat,) * side.batch)]
+    slot = await side.attend(store)
+    wants = [Want((side.lane.hash,), (slot,) * side.batch)]
 
     async def run() -> None:
         finishes: Sequence[End] = ()
@@ -98,7 +99,7 @@ async def on_postgres(side: Side, url: str) -> Run:
     """The three statements on one connection of PostgreSQL."""
     store = PostgresStore(url)
     await store.open()
-    seat = await side.attend(store)
+    slot = await side.attend(store)
     await store.pump(side.dispatcher, Batch(submits=[Submission(new_id(), side.kind, ARGS)]))
     await store.close()
     connection = await asyncpg.connect(url, server_settings=STEADY)
@@ -108,7 +109,7 @@ async def on_postgres(side: Side, url: str) -> Run:
             for chunk in side.chunks
         ]
     )
-    seats = ([seat.worker], [seat.session], [1] * side.batch, side.dispatcher)
+    slots = ([slot.worker], [slot.session], [1] * side.batch, side.dispatcher)
     lane = side.lane.hash
 
     async def run() -> None:
@@ -125,7 +126,7 @@ async def on_postgres(side: Side, url: str) -> Run:
                 tx.count(lane, None, READY, len(rows))
             done += len(claimed)
             stretch = ([lane], [URGENCY], [0], [last], [URGENCY])
-            claimed = await connection.fetch(CLAIM, *seats, *stretch, 10.0, BATCH_BYTES)
+            claimed = await connection.fetch(CLAIM, *slots, *stretch, 10.0, BATCH_BYTES)
             tx.count(lane, READY, RUNNING, len(claimed))
             last = max((row["number"] for row in claimed), default=last)
             await connection.execute(tx.ending())
@@ -136,7 +137,7 @@ async def on_postgres(side: Side, url: str) -> Run:
 
 def _finishes(claimed: list[asyncpg.Record]) -> list[Sequence[object]]:
     ends = [Succeeded(row["id"], row["token"], RESULT) for row in claimed]
-    return postgres_finish._columns(ends, careful=False)
+    return postgres_finish._columns(ends, isolate_bad_items=False)
 
 
 INSERT = """

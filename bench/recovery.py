@@ -11,7 +11,7 @@ from msgspec import Struct
 from bench.fleet import Fleet, fleet
 from bench.sql import ask, ask_one
 from bench.stage import Stage
-from longshore.store.postgres_states import ENDED, READY
+from longshore.store.postgres.states import ENDED, READY
 from longshore.testing.processes import Process
 
 OUTSTANDING = 2_000

@@ -6,7 +6,7 @@ from longshore.client.app import App
 from longshore.client.given import GIVEN
 from longshore.client.handle import Handle
 from longshore.client.kind import Call, Kind
-from longshore.executors.context import Cancelled, Context, Fail, Retry, Snooze, current
+from longshore.executors.host.context import Cancelled, Context, Fail, Retry, Snooze, current
 from longshore.model.job import JobState, RetryPolicy
 
 __all__ = [

@@ -17,11 +17,10 @@ from uuid import UUID
 from msgspec import Struct
 
 from longshore.core.limits import BATCH_BYTES
-from longshore.model.attempt import Assignment, Attempt, Report
+from longshore.model.attempt import Assignment, Attempt, AttemptKey, Report
 from longshore.model.ends import End
 from longshore.model.job import (
     CancelVerdict,
-    Claimed,
     Ended,
     Finished,
     Job,
@@ -46,7 +45,7 @@ from longshore.model.worker import (
     LostWorker,
     Pool,
     QueueView,
-    Seat,
+    Slot,
     Stats,
     Want,
     WorkerInfo,
@@ -57,7 +56,7 @@ from longshore.model.worker import (
 class Batch(Struct, frozen=True):
     """What goes to the store in one transaction: finishes first, then submits, then claims.
 
-    `seats`, if there are any, are one for each submit: a job that is new and can run now starts
+    `slots`, if there are any, are one for each submit: a job that is new and can run now starts
     there at once, if that worker may have it, and is ready for anybody if not. Claims stop with the
     job whose arguments bring them to `max_bytes`.
     """
@@ -65,14 +64,14 @@ class Batch(Struct, frozen=True):
     finishes: Sequence[End] = ()
     submits: Sequence[Submission] = ()
     wants: Sequence[Want] = ()
-    seats: Sequence[Seat | None] = ()
+    slots: Sequence[Slot | None] = ()
     max_bytes: int = BATCH_BYTES
 
 
-class Pumped(Struct, frozen=True):
+class BatchResult(Struct, frozen=True):
     """What a batch did. Finishes and submits are answered item by item, in the order given.
 
-    `started` are the submits that began on their seats, `claimed` the ready jobs that began on
+    `started` are the submits that began on their slots, `claimed` the ready jobs that began on
     wanted ones, and `taken` is from which lanes how many of the latter. `ready` is in which lanes
     how many jobs became ready, before claims took some; `ready_by_ends` are those among them that
     finishes made so, as their workers gave them back or a job that succeeded sent them. `ended` are
@@ -82,8 +81,8 @@ class Pumped(Struct, frozen=True):
 
     finished: list[Finished] = []
     submitted: list[Submitted | Refused] = []
-    started: list[Claimed] = []
-    claimed: list[Claimed] = []
+    started: list[Attempt] = []
+    claimed: list[Attempt] = []
     taken: Mapping[int, int] = {}
     ready: Mapping[int, int] = {}
     ready_by_ends: Mapping[int, int] = {}
@@ -133,10 +132,10 @@ class Store(Protocol):
         """Brings the schema forward; answers the version before and after."""
 
     # the pump: the hot path, one transaction
-    async def pump(self, dispatcher: UUID, batch: Batch) -> Pumped:
+    async def pump(self, dispatcher: UUID, batch: Batch) -> BatchResult:
         """Records finishes, accepts submits and claims jobs, all in one commit.
 
-        A want is served only for seats whose worker is alive, in that session and attended by
+        A want is served only for slots whose worker is alive, in that session and attended by
         `dispatcher`. An item that the database refuses gets its own error; the rest is committed.
         """
 
@@ -163,7 +162,7 @@ class Store(Protocol):
         One that was draining still is, whatever it says of itself.
         """
 
-    async def placed(self, seats: Sequence[Seat]) -> list[Claimed]:
+    async def placed(self, slots: Sequence[Slot]) -> list[Attempt]:
         """The attempts these sessions own, whether or not anybody told the workers.
 
         What was giving them jobs when it was asked has ended by then.
@@ -204,7 +203,7 @@ class Store(Protocol):
     async def promote(self, most: int = 1000) -> Promoted:
         """Makes delayed jobs ready whose time has come."""
 
-    async def overdue(self, most: int = 1000) -> list[Claimed]:
+    async def overdue(self, most: int = 1000) -> list[Attempt]:
         """Running attempts past their timeout and the backstop's margin after it."""
 
     async def cancel(
@@ -212,7 +211,7 @@ class Store(Protocol):
     ) -> list[tuple[UUID | None, CancelVerdict]]:
         """Cancels what is not running, marks what is `cancelling`; answers in the order given."""
 
-    async def cancelling(self, dispatcher: UUID) -> list[Claimed]:
+    async def cancelling(self, dispatcher: UUID) -> list[Attempt]:
         """Attempts being cancelled on this dispatcher's live workers."""
 
     async def retry(
@@ -393,7 +392,7 @@ class Executor(Protocol):
     def start(self, assignment: Assignment) -> None:
         """Begins an attempt."""
 
-    def abort(self, attempt: Attempt, report: Report) -> None:
+    def abort(self, attempt: AttemptKey, report: Report) -> None:
         """Stops an attempt for real; `report` is what to say of it once it has stopped.
 
         It is asked first (cancellation, SIGTERM) and killed after the abort grace.

@@ -123,10 +123,10 @@ async def test_cancel_follows_the_worker_to_its_new_dispatcher(scene: Scene) -> 
     attempt = await scene.being_cancelled()
     adopter = Scene(scene.store)
     views = {view.info.id: view for view in await scene.store.workers()}
-    seat = await adopter.attend(views[attempt.worker].info)
+    slot = await adopter.attend(views[attempt.worker].info)
     assert await scene.store.cancelling(scene.dispatcher) == []
     [found] = await scene.store.cancelling(adopter.dispatcher)
-    assert (found.id, found.session) == (attempt.id, seat.session)
+    assert (found.id, found.session) == (attempt.id, slot.session)
 
 
 async def test_forced_cancel_takes_the_token(scene: Scene) -> None:

@@ -1,4 +1,4 @@
-"""Claiming: in order, for live seats only, and never the same job twice."""
+"""Claiming: in order, for live slots only, and never the same job twice."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import pairwise
 from longshore.core.lanes import lane_of
 from longshore.model.ends import Cancelled, Failed, Released, Succeeded
 from longshore.model.job import JobState, Options, Submission
-from longshore.model.worker import Seat, Want
+from longshore.model.worker import Slot, Want
 from longshore.ports import Batch
 from longshore.testing.backends import Backend
 from longshore.testing.builders import (
@@ -27,12 +27,12 @@ from longshore.testing.builders import (
 async def test_claimed_attempt_carries_what_its_worker_needs(scene: Scene) -> None:
     job = a_job(kind="fetch", args=b"\x81\xa1a\x01", timeout_s=3, labels=("x",))
     [number] = await scene.accepted(job)
-    seat = await scene.attend()
-    [attempt] = await scene.claim(seat, *lanes_of([job]))
+    slot = await scene.attend()
+    [attempt] = await scene.claim(slot, *lanes_of([job]))
     assert (attempt.id, attempt.number) == (job.id, number)
     assert (attempt.kind, attempt.args) == ("fetch", job.args)
     assert attempt.options == Options(timeout_s=3, labels=("x",))
-    assert (attempt.worker, attempt.session) == (seat.worker, seat.session)
+    assert (attempt.worker, attempt.session) == (slot.worker, slot.session)
     assert (attempt.attempt, attempt.failures, attempt.crashes) == (1, 0, 0)
     assert attempt.token > 0
     assert not attempt.cancelling
@@ -80,41 +80,41 @@ async def test_order_holds_across_lanes(scene: Scene) -> None:
     ]
     numbers = await scene.accepted(*jobs)
     order = {job.id: (-job.priority, number) for job, number in zip(jobs, numbers, strict=True)}
-    seat = await scene.attend()
-    claimed = await scene.claim(seat, *lanes_of(jobs), most=10)
-    claimed += await scene.claim(seat, *lanes_of(jobs), most=100)
+    slot = await scene.attend()
+    claimed = await scene.claim(slot, *lanes_of(jobs), most=10)
+    claimed += await scene.claim(slot, *lanes_of(jobs), most=100)
     assert [attempt.id for attempt in claimed] == sorted(order, key=order.__getitem__)
 
 
 async def test_only_the_lanes_asked_for_are_served(scene: Scene) -> None:
     jobs = [a_job(kind="a"), a_job(queue="q"), a_job(target="t"), a_job()]
     await scene.accepted(*jobs)
-    seat = await scene.attend()
-    assert [one.id for one in await scene.claim(seat, lane(), most=9)] == [jobs[3].id]
-    assert [one.id for one in await scene.claim(seat, lane(target="t"), 7, most=9)] == [jobs[2].id]
+    slot = await scene.attend()
+    assert [one.id for one in await scene.claim(slot, lane(), most=9)] == [jobs[3].id]
+    assert [one.id for one in await scene.claim(slot, lane(target="t"), 7, most=9)] == [jobs[2].id]
     assert await scene.states([jobs[0].id, jobs[1].id]) == [JobState.READY] * 2
 
 
 async def test_never_more_than_the_seats(scene: Scene) -> None:
     await scene.accepted(*some_jobs(5))
-    seat = await scene.attend()
-    assert len(await scene.claim(seat, most=2)) == 2
-    assert await scene.claim(seat, most=0) == []
-    assert len(await scene.claim(seat, most=9)) == 3
-    assert await scene.claim(seat, most=9) == []
+    slot = await scene.attend()
+    assert len(await scene.claim(slot, most=2)) == 2
+    assert await scene.claim(slot, most=0) == []
+    assert len(await scene.claim(slot, most=9)) == 3
+    assert await scene.claim(slot, most=9) == []
 
 
-async def test_seats_are_taken_in_order(scene: Scene) -> None:
+async def test_slot_are_taken_in_order(scene: Scene) -> None:
     first, second = await scene.attend(), await scene.attend()
-    seats = [first, second, second, first, first]
+    slots = [first, second, second, first, first]
     jobs = some_jobs(4)
     await scene.accepted(*jobs)
-    claimed = (await scene.pump(wants=[want(seats)])).claimed
+    claimed = (await scene.pump(wants=[want(slots)])).claimed
     assert [attempt.id for attempt in claimed] == [job.id for job in jobs]
-    assert [attempt.worker for attempt in claimed] == [seat.worker for seat in seats[:4]]
+    assert [attempt.worker for attempt in claimed] == [slot.worker for slot in slots[:4]]
 
 
-async def test_seats_that_do_not_count_leave_no_gap(scene: Scene) -> None:
+async def test_slot_that_do_not_count_leave_no_gap(scene: Scene) -> None:
     """G2: a claim never lands on a worker that is dead, has moved, or is drained."""
     good, also_good = await scene.attend(), await scene.attend()
     draining = await scene.attend()
@@ -125,8 +125,8 @@ async def test_seats_that_do_not_count_leave_no_gap(scene: Scene) -> None:
     info = a_worker()
     older = await scene.attend(info)
     await scene.attend(info)
-    newer = Seat(good.worker, good.session + 1)
-    unknown = Seat(new_id(), 1)
+    newer = Slot(good.worker, good.session + 1)
+    unknown = Slot(new_id(), 1)
     bad = [draining, dead, elsewhere, older, newer, unknown]
     jobs = some_jobs(9)
     await scene.accepted(*jobs)
@@ -138,98 +138,98 @@ async def test_seats_that_do_not_count_leave_no_gap(scene: Scene) -> None:
 
 async def test_another_dispatcher_cannot_claim_for_my_worker(scene: Scene) -> None:
     """G2: a worker is attended by one dispatcher at a time."""
-    seat = await scene.attend()
+    slot = await scene.attend()
     await scene.accepted(a_job())
-    assert await Scene(scene.store).claim(seat) == []
-    assert len(await scene.claim(seat)) == 1
+    assert await Scene(scene.store).claim(slot) == []
+    assert len(await scene.claim(slot)) == 1
 
 
 async def test_drained_worker_takes_again_when_resumed(scene: Scene) -> None:
-    seat = await scene.attend()
+    slot = await scene.attend()
     await scene.accepted(a_job())
-    assert await scene.store.set_draining(seat.worker, True)
-    assert await scene.claim(seat) == []
-    assert await scene.store.set_draining(seat.worker, False)
-    assert len(await scene.claim(seat)) == 1
+    assert await scene.store.set_draining(slot.worker, True)
+    assert await scene.claim(slot) == []
+    assert await scene.store.set_draining(slot.worker, False)
+    assert len(await scene.claim(slot)) == 1
 
 
 async def test_paused_queue_gives_nothing(scene: Scene) -> None:
     jobs = [a_job(queue="held"), a_job(queue="open")]
     await scene.accepted(*jobs)
     await scene.store.set_paused("held", True)
-    seat = await scene.attend()
-    assert [one.id for one in await scene.claim(seat, *lanes_of(jobs), most=9)] == [jobs[1].id]
-    assert await scene.claim(seat, *lanes_of(jobs), most=9) == []
+    slot = await scene.attend()
+    assert [one.id for one in await scene.claim(slot, *lanes_of(jobs), most=9)] == [jobs[1].id]
+    assert await scene.claim(slot, *lanes_of(jobs), most=9) == []
     await scene.store.set_paused("held", False)
-    assert [one.id for one in await scene.claim(seat, *lanes_of(jobs), most=9)] == [jobs[0].id]
+    assert [one.id for one in await scene.claim(slot, *lanes_of(jobs), most=9)] == [jobs[0].id]
 
 
 async def test_first_job_of_a_paused_queue_is_not_claimed_with_its_submit(scene: Scene) -> None:
     await scene.store.set_paused("fresh", True)
-    seat, job = await scene.attend(), a_job(queue="fresh")
-    pumped = await scene.pump(submits=[job], wants=[want([seat], lane(queue="fresh"))])
+    slot, job = await scene.attend(), a_job(queue="fresh")
+    pumped = await scene.pump(submits=[job], wants=[want([slot], lane(queue="fresh"))])
     assert pumped.claimed == []
 
 
 async def test_queue_paused_through_another_connection_is_seen_at_once(
     scene: Scene, backend: Backend
 ) -> None:
-    seat = await scene.attend()
+    slot = await scene.attend()
     await scene.accepted(*some_jobs(2))
-    assert len(await scene.claim(seat)) == 1
+    assert len(await scene.claim(slot)) == 1
     async with backend.opened() as other:
         await other.set_paused("default", True)
-        assert await scene.claim(seat) == []
+        assert await scene.claim(slot) == []
         await other.set_paused("default", False)
-        assert len(await scene.claim(seat)) == 1
+        assert len(await scene.claim(slot)) == 1
 
 
 async def test_several_wants_are_served_in_order_and_none_twice(scene: Scene) -> None:
-    seats = [await scene.attend() for _ in range(3)]
+    slots = [await scene.attend() for _ in range(3)]
     a, b = [a_job(kind="a") for _ in range(3)], [a_job(kind="b") for _ in range(3)]
     await scene.accepted(*a, *b)
     pumped = await scene.pump(
         wants=[
-            want([seats[0]] * 2, lane(kind="a")),
-            want([seats[1]] * 2, lane(kind="a"), lane(kind="b")),
-            want([seats[2]] * 9, lane(kind="b"), lane(kind="a")),
+            want([slots[0]] * 2, lane(kind="a")),
+            want([slots[1]] * 2, lane(kind="a"), lane(kind="b")),
+            want([slots[2]] * 9, lane(kind="b"), lane(kind="a")),
         ]
     )
-    expected = [(job.id, seats[0].worker) for job in a[:2]]
-    expected += [(a[2].id, seats[1].worker), (b[0].id, seats[1].worker)]
-    expected += [(job.id, seats[2].worker) for job in b[1:]]
+    expected = [(job.id, slots[0].worker) for job in a[:2]]
+    expected += [(a[2].id, slots[1].worker), (b[0].id, slots[1].worker)]
+    expected += [(job.id, slots[2].worker) for job in b[1:]]
     assert [(attempt.id, attempt.worker) for attempt in pumped.claimed] == expected
 
 
 async def test_lane_named_twice_gives_each_job_once(scene: Scene) -> None:
     jobs = some_jobs(3)
     await scene.accepted(*jobs)
-    seat = await scene.attend()
-    claimed = await scene.claim(seat, lane(), lane(), lane(), most=9)
+    slot = await scene.attend()
+    claimed = await scene.claim(slot, lane(), lane(), lane(), most=9)
     assert [attempt.id for attempt in claimed] == [job.id for job in jobs]
 
 
-async def test_want_without_lanes_or_seats_is_served_nothing(scene: Scene) -> None:
+async def test_want_without_lanes_or_slot_is_served_nothing(scene: Scene) -> None:
     await scene.accepted(a_job())
-    seat = await scene.attend()
-    wants = [Want((), (seat,)), Want((lane(),), ()), Want((), ())]
+    slot = await scene.attend()
+    wants = [Want((), (slot,)), Want((lane(),), ()), Want((), ())]
     assert (await scene.pump(wants=wants)).claimed == []
 
 
 async def test_job_submitted_in_the_batch_is_claimed_in_the_batch(scene: Scene) -> None:
-    seat = await scene.attend()
+    slot = await scene.attend()
     job = a_job(kind="new", queue="never seen")
-    pumped = await scene.pump(submits=[job], wants=[want([seat], *lanes_of([job]))])
+    pumped = await scene.pump(submits=[job], wants=[want([slot], *lanes_of([job]))])
     assert [attempt.id for attempt in pumped.claimed] == [job.id]
     assert await scene.state(job.id) is JobState.RUNNING
 
 
 async def test_job_freed_by_a_finish_is_claimed_in_the_batch(scene: Scene) -> None:
     attempt = await scene.running()
-    seat = await scene.attend()
-    pumped = await scene.pump(finishes=[done(attempt, Released)], wants=[want([seat])])
+    slot = await scene.attend()
+    pumped = await scene.pump(finishes=[done(attempt, Released)], wants=[want([slot])])
     [again] = pumped.claimed
-    assert (again.id, again.worker, again.attempt) == (attempt.id, seat.worker, 2)
+    assert (again.id, again.worker, again.attempt) == (attempt.id, slot.worker, 2)
     assert again.token > attempt.token
     assert pumped.ready == {lane(): 1}
 
@@ -239,18 +239,18 @@ async def test_job_of_an_outbox_is_claimed_in_the_batch(scene: Scene) -> None:
     child = a_job()
     pumped = await scene.pump(
         finishes=[done(attempt, outbox=[child])],
-        wants=[want([Seat(attempt.worker, attempt.session)])],
+        wants=[want([Slot(attempt.worker, attempt.session)])],
     )
     assert [one.id for one in pumped.claimed] == [child.id]
 
 
 async def test_attempt_and_token_grow_with_every_claim(scene: Scene) -> None:
     """G2: each attempt has a token of its own, and later ones are larger."""
-    seat = await scene.attend()
-    attempts = [await scene.running(seat=seat)]
+    slot = await scene.attend()
+    attempts = [await scene.running(slot=slot)]
     for _ in range(5):
         await scene.finish(done(attempts[-1], Released))
-        attempts += await scene.claim(seat)
+        attempts += await scene.claim(slot)
     assert [attempt.attempt for attempt in attempts] == [1, 2, 3, 4, 5, 6]
     assert all(a.token < b.token for a, b in pairwise(attempts))
 
@@ -278,27 +278,27 @@ async def test_concurrent_claims_never_share_a_job(scene: Scene, backend: Backen
     await scene.accepted(*jobs)
     async with backend.opened() as second, backend.opened() as third:
         scenes = [scene, Scene(second), Scene(third)]
-        seats = [await one.attend() for one in scenes]
+        slots = [await one.attend() for one in scenes]
         turns = [
-            one.claim(seat, most=2)
+            one.claim(slot, most=2)
             for _ in range(10)
-            for one, seat in zip(scenes, seats, strict=True)
+            for one, slot in zip(scenes, slots, strict=True)
         ]
         answers = await asyncio.gather(*turns)
         claimed = [attempt.id for answer in answers for attempt in answer]
-        left = [attempt.id for attempt in await scene.claim(seats[0], most=60)]
+        left = [attempt.id for attempt in await scene.claim(slots[0], most=60)]
     assert sorted([*claimed, *left]) == sorted(job.id for job in jobs)
 
 
 async def test_concurrent_batches_of_one_store_all_take_effect(scene: Scene) -> None:
-    seat = await scene.attend()
+    slot = await scene.attend()
     groups: list[list[Submission]] = [some_jobs(5) for _ in range(8)]
-    batches = [Batch(submits=group, wants=[want([seat] * 5)]) for group in groups]
+    batches = [Batch(submits=group, wants=[want([slot] * 5)]) for group in groups]
     answers = await asyncio.gather(
         *(scene.store.pump(scene.dispatcher, batch) for batch in batches)
     )
     claimed = [attempt.id for answer in answers for attempt in answer.claimed]
-    left = [attempt.id for attempt in await scene.claim(seat, most=40)]
+    left = [attempt.id for attempt in await scene.claim(slot, most=40)]
     assert sorted([*claimed, *left]) == sorted(job.id for group in groups for job in group)
 
 
@@ -308,8 +308,8 @@ async def test_a_pump_tells_how_many_jobs_it_took_from_which_lane(scene: Scene) 
     jobs = [a_job(kind=kind) for kind in kinds]
     await scene.accepted(*jobs)
     fetch, resize, mail = (lane_of("default", kind, "").hash for kind in dict.fromkeys(kinds))
-    seat = await scene.attend()
-    wants = [Want((fetch,), (seat, seat)), Want((resize, mail), (seat,) * 5)]
+    slot = await scene.attend()
+    wants = [Want((fetch,), (slot, slot)), Want((resize, mail), (slot,) * 5)]
     pumped = await scene.store.pump(scene.dispatcher, Batch(wants=wants))
     assert dict(pumped.taken) == {fetch: 2, resize: 1, mail: 1}
     again = await scene.store.pump(scene.dispatcher, Batch(wants=wants))
@@ -323,9 +323,9 @@ async def test_a_claim_stops_with_the_job_that_fills_it_with_bytes_and_says_that
     large = [a_job(args=bytes(1000)) for _ in range(5)]
     other = a_job(kind="other")
     await scene.accepted(*large, other)
-    seat = await scene.attend()
+    slot = await scene.attend()
     one, two = lanes_of(large), lanes_of([other])
-    wants = [want([seat] * 9, *one), want([seat] * 9, *two)]
+    wants = [want([slot] * 9, *one), want([slot] * 9, *two)]
     first = await scene.store.pump(scene.dispatcher, Batch(wants=wants, max_bytes=2500))
     assert [attempt.id for attempt in first.claimed] == [job.id for job in large[:3]]
     assert first.contested == frozenset(one + two)
@@ -338,8 +338,8 @@ async def test_a_claim_stops_with_the_job_that_fills_it_with_bytes_and_says_that
 async def test_a_job_that_is_larger_than_a_batch_is_claimed_by_itself(scene: Scene) -> None:
     jobs = [a_job(args=bytes(1000)) for _ in range(2)]
     await scene.accepted(*jobs)
-    seat = await scene.attend()
-    batch = Batch(wants=[want([seat] * 2, *lanes_of(jobs))], max_bytes=10)
+    slot = await scene.attend()
+    batch = Batch(wants=[want([slot] * 2, *lanes_of(jobs))], max_bytes=10)
     for job in jobs:
         pumped = await scene.store.pump(scene.dispatcher, batch)
         assert [attempt.id for attempt in pumped.claimed] == [job.id]

@@ -12,9 +12,10 @@ from uuid import UUID
 import pytest
 
 from longshore.errors import StoreUnavailable
+from longshore.model.attempt import Attempt
 from longshore.model.ends import Failed, Retried
-from longshore.model.job import Claimed, JobFilter, JobState, LogEntry, LogKind
-from longshore.model.worker import Attended, Seat
+from longshore.model.job import JobFilter, JobState, LogEntry, LogKind
+from longshore.model.worker import Attended, Slot
 from longshore.ports import Batch, Store
 from longshore.testing.backends import Backend
 from longshore.testing.builders import ENDS, Scene, a_job, a_worker, done, new_id, some_jobs, want
@@ -96,8 +97,8 @@ async def pausing(scene: Scene, backend: Backend) -> Act:
 
 
 async def draining(scene: Scene, backend: Backend) -> Act:
-    seat = await scene.attend()
-    return lambda store: store.set_draining(seat.worker, True)
+    slot = await scene.attend()
+    return lambda store: store.set_draining(slot.worker, True)
 
 
 async def retiring(scene: Scene, backend: Backend) -> Act:
@@ -150,14 +151,14 @@ async def test_claim_whose_answer_was_lost_is_found_where_it_is_placed(scene: Sc
     """G2: the attempts exist, have an owner, and their owner's dispatcher can ask for them."""
     jobs = some_jobs(3)
     await scene.accepted(*jobs)
-    seat = await scene.attend()
+    slot = await scene.attend()
     faulty = FaultyStore(scene.store, scripted(("pump", Fault.AFTER)))
     with pytest.raises(StoreUnavailable):
-        await Scene(faulty, scene.dispatcher).claim(seat, most=2)
-    placed = await faulty.placed([seat])
+        await Scene(faulty, scene.dispatcher).claim(slot, most=2)
+    placed = await faulty.placed([slot])
     assert {attempt.id for attempt in placed} == {job.id for job in jobs[:2]}
     assert [attempt.attempt for attempt in placed] == [1, 1]
-    assert [one.id for one in await scene.claim(seat, most=9)] == [jobs[2].id]
+    assert [one.id for one in await scene.claim(slot, most=9)] == [jobs[2].id]
     answers = await scene.finish(*(done(attempt) for attempt in placed))
     assert {answer.verdict for answer in answers} == {"recorded"}
 
@@ -165,14 +166,14 @@ async def test_claim_whose_answer_was_lost_is_found_where_it_is_placed(scene: Sc
 async def test_attendance_whose_answer_was_lost_is_made_again(scene: Scene) -> None:
     """G8: the session rises once more, and the jobs stay placed."""
     info = a_worker()
-    attempt = await scene.running(seat=await scene.attend(info))
+    attempt = await scene.running(slot=await scene.attend(info))
     faulty = FaultyStore(scene.store, scripted(("attend", Fault.AFTER)))
     with pytest.raises(StoreUnavailable):
         await faulty.attend(scene.dispatcher, info)
     answer = await faulty.attend(scene.dispatcher, info)
     assert isinstance(answer, Attended)
     assert [placed.id for placed in answer.placed] == [attempt.id]
-    assert await faulty.placed([Seat(info.id, answer.session)]) == list(answer.placed)
+    assert await faulty.placed([Slot(info.id, answer.session)]) == list(answer.placed)
     assert (await scene.job(attempt.id)).token == attempt.token
 
 
@@ -181,9 +182,9 @@ async def test_first_attendance_whose_answer_was_lost_is_made_again(scene: Scene
     faulty = FaultyStore(scene.store, scripted(("attend", Fault.AFTER)))
     with pytest.raises(StoreUnavailable):
         await faulty.attend(scene.dispatcher, info)
-    seat = await Scene(faulty, scene.dispatcher).attend(info)
+    slot = await Scene(faulty, scene.dispatcher).attend(info)
     await scene.accepted(a_job())
-    assert len(await scene.claim(seat)) == 1
+    assert len(await scene.claim(slot)) == 1
 
 
 async def test_renewal_whose_answer_was_lost_is_made_again(scene: Scene) -> None:
@@ -215,16 +216,16 @@ class Stubborn:
         info = a_worker()
         answer = await self.until_done(lambda: self.store.attend(self.dispatcher, info))
         assert isinstance(answer, Attended)
-        seat = Seat(info.id, answer.session)
+        slot = Slot(info.id, answer.session)
         jobs = some_jobs(number)
-        held: dict[UUID, Claimed] = {}
+        held: dict[UUID, Attempt] = {}
         left = list(jobs)
         while left or held:
             finishes = [done(attempt) for attempt in held.values()]
-            batch = Batch(finishes, left[:3], [want([seat] * 3)])
+            batch = Batch(finishes, left[:3], [want([slot] * 3)])
             await self.until_done(lambda batch=batch: self._pump(batch))  # type: ignore[misc]
             del left[:3]
-            placed = await self.until_done(lambda: self.store.placed([seat]))
+            placed = await self.until_done(lambda: self.store.placed([slot]))
             assert isinstance(placed, list)
             held = {attempt.id: attempt for attempt in placed}
         return [job.id for job in jobs]

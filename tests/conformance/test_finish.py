@@ -11,6 +11,7 @@ from msgspec import structs
 
 from longshore.core import effects
 from longshore.core.lifecycle import OWNED, TERMINAL
+from longshore.model.attempt import Attempt
 from longshore.model.ends import (
     Cancelled,
     Crashed,
@@ -21,7 +22,7 @@ from longshore.model.ends import (
     Snoozed,
     Succeeded,
 )
-from longshore.model.job import Claimed, Ended, Finished, Job, JobError, JobState, Reason, Verdict
+from longshore.model.job import Ended, Finished, Job, JobError, JobState, Reason, Verdict
 from longshore.testing.builders import (
     ENDS,
     RAISED,
@@ -37,7 +38,7 @@ from longshore.testing.builders import (
 S = JobState
 
 
-async def owned(scene: Scene, state: JobState) -> Claimed:
+async def owned(scene: Scene, state: JobState) -> Attempt:
     """An attempt of a job in this state."""
     return await (scene.running() if state is S.RUNNING else scene.being_cancelled())
 
@@ -245,17 +246,17 @@ async def test_attempt_that_ended_itself_keeps_its_token(scene: Scene) -> None:
 
 
 async def test_crash_counts_apart_from_failures(scene: Scene) -> None:
-    seat = await scene.attend()
-    attempt = await scene.running(seat=seat)
+    slot = await scene.attend()
+    attempt = await scene.running(slot=slot)
     await scene.finish(done(attempt, Crashed))
-    [attempt] = await scene.claim(seat)
+    [attempt] = await scene.claim(slot)
     assert (attempt.failures, attempt.crashes) == (0, 1)
     await scene.finish(done(attempt, Retried))
     await scene.store.promote()
-    [attempt] = await scene.claim(seat)
+    [attempt] = await scene.claim(slot)
     assert (attempt.failures, attempt.crashes) == (1, 1)
     await scene.finish(done(attempt, Released))
-    [attempt] = await scene.claim(seat)
+    [attempt] = await scene.claim(slot)
     assert (attempt.failures, attempt.crashes, attempt.attempt) == (1, 1, 4)
     await scene.finish(done(attempt, Crashed, crash_limit=2))
     job = await scene.job(attempt.id)
@@ -275,11 +276,11 @@ async def test_retried_job_comes_back_after_its_delay(scene: Scene) -> None:
 
 
 async def test_snoozed_job_comes_back_after_its_delay_at_no_cost(scene: Scene) -> None:
-    seat = await scene.attend()
-    attempt = await scene.running(seat=seat)
+    slot = await scene.attend()
+    attempt = await scene.running(slot=slot)
     await scene.finish(done(attempt, Retried))
     await scene.store.promote()
-    [attempt] = await scene.claim(seat)
+    [attempt] = await scene.claim(slot)
     snooze = done(attempt, Snoozed, delay_s=90, info="snoozed for 1 min 30 s: not yet")
     assert (await scene.pump(finishes=[snooze])).ready == {}
     job = await scene.job(attempt.id)
@@ -312,11 +313,11 @@ async def test_impossible_delay_does_not_fail_the_batch(scene: Scene, delay_s: f
 
 
 async def test_success_clears_the_error_of_an_earlier_attempt(scene: Scene) -> None:
-    seat = await scene.attend()
-    attempt = await scene.running(seat=seat)
+    slot = await scene.attend()
+    attempt = await scene.running(slot=slot)
     await scene.finish(done(attempt, Retried))
     await scene.store.promote()
-    [attempt] = await scene.claim(seat)
+    [attempt] = await scene.claim(slot)
     await scene.finish(done(attempt, result=b"\x01"))
     job = await scene.job(attempt.id)
     assert (job.result, job.error, job.failures) == (b"\x01", None, 1)
@@ -356,22 +357,22 @@ async def test_freed_names_the_lanes_of_what_went_back(scene: Scene) -> None:
 async def test_released_job_keeps_its_place_in_the_order(scene: Scene) -> None:
     jobs = some_jobs(3)
     await scene.accepted(*jobs)
-    seat = await scene.attend()
-    first, _ = await scene.claim(seat, most=2)
+    slot = await scene.attend()
+    first, _ = await scene.claim(slot, most=2)
     await scene.finish(done(first, Released))
-    again = await scene.claim(seat, most=9)
+    again = await scene.claim(slot, most=9)
     assert [attempt.id for attempt in again] == [jobs[0].id, jobs[2].id]
 
 
 async def test_finish_and_new_claim_of_one_slot_in_one_batch(scene: Scene) -> None:
     """The steady state of the pump: a slot's job ends and its next one starts in one commit."""
     await scene.accepted(*some_jobs(20))
-    seat = await scene.attend()
-    running = await scene.claim(seat, most=4)
+    slot = await scene.attend()
+    running = await scene.claim(slot, most=4)
     ended = 0
     while running:
         pumped = await scene.pump(
-            finishes=[done(attempt) for attempt in running], wants=[want([seat] * len(running))]
+            finishes=[done(attempt) for attempt in running], wants=[want([slot] * len(running))]
         )
         assert {answer.verdict for answer in pumped.finished} == {Verdict.RECORDED}
         ended += len(pumped.finished)
@@ -404,7 +405,7 @@ async def test_a_batch_tells_how_many_jobs_became_ready_where_and_by_what(scene:
     pumped = await scene.pump(
         finishes=[done(sender, outbox=sent), done(released, Released)],
         submits=[a_job(kind="c"), a_job(kind="d"), a_job(kind="d", delay_s=60), sent[1]],
-        seats=[None, await scene.attend(), None, None],
+        slots=[None, await scene.attend(), None, None],
     )
     assert pumped.ready_by_ends == {lane(kind="b"): 2, lane(kind="c"): 2}
     assert pumped.ready == {lane(kind="b"): 2, lane(kind="c"): 3}

@@ -11,13 +11,14 @@ from uuid import UUID
 
 import pytest
 
-from longshore.model.job import Claimed, JobState
-from longshore.model.worker import Seat
+from longshore.model.attempt import Attempt
+from longshore.model.job import JobState
+from longshore.model.worker import Slot
 from longshore.ports import Batch
-from longshore.store.postgres import PostgresStore
-from longshore.store.postgres_lines import Transaction
-from longshore.store.postgres_states import CODES
-from longshore.store.sqlite import SqliteStore
+from longshore.store.postgres.connections import Transaction
+from longshore.store.postgres.states import CODES
+from longshore.store.postgres.store import PostgresStore
+from longshore.store.sqlite.store import SqliteStore
 from longshore.testing.backends import PostgresBackend, SqliteBackend
 from longshore.testing.builders import Scene, lane, some_jobs, want
 
@@ -56,34 +57,34 @@ FROM pg_stat_xact_user_tables WHERE schemaname = 'longshore'
 """
 
 
-async def seated(store: SqliteStore | PostgresStore) -> tuple[Scene, Seat]:
+async def started(store: SqliteStore | PostgresStore) -> tuple[Scene, Slot]:
     """A dispatcher and its worker, past the first claim of all: that adds rows others change."""
     scene = Scene(store)
-    seat = await scene.attend()
+    slot = await scene.attend()
     await scene.accepted(*some_jobs(2 * TAKEN))
-    await scene.claim(seat, most=2 * TAKEN)
-    return scene, seat
+    await scene.claim(slot, most=2 * TAKEN)
+    return scene, slot
 
 
 class SqliteGauge:
     """A store whose writer counts its steps."""
 
-    def __init__(self, store: SqliteStore, scene: Scene, seat: Seat) -> None:
+    def __init__(self, store: SqliteStore, scene: Scene, slot: Slot) -> None:
         assert store._writer is not None
         self._connection = store._writer
         self._scene = scene
-        self._seat = seat
+        self._slot = slot
         self._count = 0
 
     def _step(self) -> int:
         self._count += 1
         return 0
 
-    async def claim(self) -> tuple[list[Claimed], int]:
+    async def claim(self) -> tuple[list[Attempt], int]:
         """What a claim took, and what that cost."""
         self._count = 0
         self._connection.set_progress_handler(self._step, 1)
-        claimed = await self._scene.claim(self._seat, most=TAKEN)
+        claimed = await self._scene.claim(self._slot, most=TAKEN)
         self._connection.set_progress_handler(None, 1)
         return claimed, self._count
 
@@ -91,16 +92,16 @@ class SqliteGauge:
 class PostgresGauge:
     """A store whose pump counts the rows that it reads."""
 
-    def __init__(self, store: PostgresStore, dispatcher: UUID, seat: Seat) -> None:
+    def __init__(self, store: PostgresStore, dispatcher: UUID, slot: Slot) -> None:
         self._store = store
         self._dispatcher = dispatcher
-        self._seat = seat
+        self._slot = slot
 
-    async def claim(self) -> tuple[list[Claimed], int]:
+    async def claim(self) -> tuple[list[Attempt], int]:
         """What a claim took, and how many rows it read for that."""
-        batch = Batch(wants=[want([self._seat] * TAKEN)])
+        batch = Batch(wants=[want([self._slot] * TAKEN)])
 
-        async def work(tx: Transaction) -> tuple[list[Claimed], int]:
+        async def work(tx: Transaction) -> tuple[list[Attempt], int]:
             before = await tx.connection.fetchval(ROWS_READ)
             drawn = await self._store._pump.run(tx, self._dispatcher, batch)
             after = await tx.connection.fetchval(ROWS_READ)
@@ -121,8 +122,8 @@ async def sqlite_store(sqlite_backend: SqliteBackend) -> AsyncIterator[SqliteSto
 async def test_sqlite_claim_costs_the_same_among_many_others(
     sqlite_store: SqliteStore, sqlite_backend: SqliteBackend
 ) -> None:
-    scene, seat = await seated(sqlite_store)
-    gauge = SqliteGauge(sqlite_store, scene, seat)
+    scene, slot = await started(sqlite_store)
+    gauge = SqliteGauge(sqlite_store, scene, slot)
     await scene.accepted(*some_jobs(TAKEN))
     taken, alone = await gauge.claim()
     _, in_vain = await gauge.claim()
@@ -142,9 +143,9 @@ async def read_by_claims(backend: PostgresBackend) -> tuple[int, int]:
     store = PostgresStore(backend.url)
     await store.open()
     try:
-        scene, seat = await seated(store)
+        scene, slot = await started(store)
         await scene.accepted(*some_jobs(TAKEN))
-        gauge = PostgresGauge(store, scene.dispatcher, seat)
+        gauge = PostgresGauge(store, scene.dispatcher, slot)
         taken, rows = await gauge.claim()
         assert len(taken) == TAKEN
         nothing, in_vain = await gauge.claim()

@@ -18,17 +18,17 @@ S = JobState
 
 
 async def test_history_tells_the_whole_life(scene: Scene) -> None:
-    seat = await scene.attend()
+    slot = await scene.attend()
     job = a_job()
-    attempt = await scene.running(job, seat)
+    attempt = await scene.running(job, slot)
     await scene.finish(done(attempt, Retried, info="ValueError: no"))
     await scene.store.promote()
-    [attempt] = await scene.claim(seat)
+    [attempt] = await scene.claim(slot)
     await scene.finish(done(attempt, by="a dispatcher", info="handed back", how=Released))
-    [attempt] = await scene.claim(seat)
+    [attempt] = await scene.claim(slot)
     await scene.store.cancel([job.id], by="ann")
     await scene.finish(done(attempt, Cancelled, info="aborted"))
-    worker = str(seat.worker)
+    worker = str(slot.worker)
     told = [(entry.state, entry.by, entry.info) for entry in (await scene.job(job.id)).history]
     assert told == [
         (S.READY, "", ""),
@@ -56,13 +56,13 @@ async def test_times_are_utc_and_grow(scene: Scene) -> None:
 
 
 async def test_history_keeps_the_first_five_and_the_last_forty_five(scene: Scene) -> None:
-    seat = await scene.attend()
-    attempt = await scene.running(seat=seat)
+    slot = await scene.attend()
+    attempt = await scene.running(slot=slot)
     expected = ["", ""]
     for turn in range(29):
         info = f"turn {turn}"
         await scene.finish(done(attempt, Released, info=info))
-        [attempt] = await scene.claim(seat)
+        [attempt] = await scene.claim(slot)
         expected += [info, ""]
     assert len(expected) == 60
     history = (await scene.job(attempt.id)).history
@@ -133,11 +133,11 @@ async def test_stale_finish_sends_nothing(scene: Scene) -> None:
 
 async def test_outbox_is_sent_once_when_the_attempt_is_run_again(scene: Scene) -> None:
     """G3: ids that follow from the job make a re-run cause the same jobs, not more."""
-    seat = await scene.attend()
-    first = await scene.running(seat=seat)
+    slot = await scene.attend()
+    first = await scene.running(slot=slot)
     child = a_job(id=derive_id(first.id, 0), kind="child")
     await scene.finish(done(first, Released, outbox=[child]))
-    [second] = await scene.claim(seat)
+    [second] = await scene.claim(slot)
     await scene.finish(done(first, outbox=[child]), done(second, outbox=[child]))
     assert await scene.state(child.id) is S.READY
     [counts] = [queue.counts for queue in await scene.store.queues()]

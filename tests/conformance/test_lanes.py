@@ -95,9 +95,9 @@ async def test_queue_shows_a_job_that_runs_though_somebody_else_forgot_its_lane(
     scene: Scene, rival: Scene
 ) -> None:
     await emptied(scene, "work")
-    seat = await scene.attend()
+    slot = await scene.attend()
     await rival.store.forget_lanes()
-    await scene.pump(submits=[a_job()], seats=[seat])
+    await scene.pump(submits=[a_job()], slots=[slot])
     await rival.store.lanes()
     [queue] = await rival.store.queues()
     assert (queue.name, queue.counts["running"]) == ("default", 1)

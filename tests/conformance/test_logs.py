@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from longshore.model.attempt import Attempt
 from longshore.model.ends import Released
-from longshore.model.job import Claimed, LogEntry, LogKind
+from longshore.model.job import LogEntry, LogKind
 from longshore.testing.builders import Scene, done, new_id
 
 
-def lines(attempt: Claimed, *numbers: int) -> list[LogEntry]:
+def lines(attempt: Attempt, *numbers: int) -> list[LogEntry]:
     return [
         LogEntry(attempt.id, attempt.token, number, LogKind.TEXT, b"\x00\xff %d" % number)
         for number in numbers
@@ -46,11 +47,11 @@ async def test_logs_come_in_pages(scene: Scene) -> None:
 
 
 async def test_logs_of_each_attempt_are_kept_apart(scene: Scene) -> None:
-    seat = await scene.attend()
-    old = await scene.running(seat=seat)
+    slot = await scene.attend()
+    old = await scene.running(slot=slot)
     await scene.store.log(lines(old, 1, 2))
     await scene.finish(done(old, Released))
-    [new] = await scene.claim(seat)
+    [new] = await scene.claim(slot)
     await scene.store.log(lines(new, 1))
     every = await scene.store.logs(old.id)
     assert [(one.token, one.seq) for one in every] == [

@@ -10,9 +10,9 @@ import asyncio
 
 import pytest
 
+from longshore.model.attempt import Attempt
 from longshore.model.ends import Failed, Released, Retried
-from longshore.model.job import Claimed
-from longshore.model.worker import Seat
+from longshore.model.worker import Slot
 from longshore.testing.backends import Backend
 from longshore.testing.builders import Scene, a_job, done, some_jobs, want
 
@@ -21,17 +21,17 @@ PATIENCE_S = 30
 
 
 class BusyLane:
-    """A lane with jobs ahead, and one seat that takes them one by one."""
+    """A lane with jobs ahead, and one slot that takes them one by one."""
 
-    def __init__(self, scene: Scene, seat: Seat) -> None:
+    def __init__(self, scene: Scene, slot: Slot) -> None:
         self._scene = scene
-        self._seat = seat
-        self._running: list[Claimed] = []
+        self._slot = slot
+        self._running: list[Attempt] = []
 
-    async def turn(self) -> Claimed:
+    async def turn(self) -> Attempt:
         """Ends the job that runs, adds one at the back, and takes the one in front."""
         finishes = [done(attempt) for attempt in self._running]
-        pumped = await self._scene.pump(finishes, some_jobs(1), [want([self._seat])])
+        pumped = await self._scene.pump(finishes, some_jobs(1), [want([self._slot])])
         self._running = pumped.claimed
         [attempt] = pumped.claimed
         return attempt
@@ -42,7 +42,7 @@ class BusyLane:
         while loop.time() < deadline:
             await self.turn()
 
-    async def until_taken(self, attempt: Claimed) -> Claimed:
+    async def until_taken(self, attempt: Attempt) -> Attempt:
         """The next attempt of this job, however many others come first."""
         async with asyncio.timeout(PATIENCE_S):
             while (taken := await self.turn()).id != attempt.id:
@@ -51,22 +51,22 @@ class BusyLane:
 
 
 @pytest.fixture
-async def early(scene: Scene) -> list[Claimed]:
+async def early(scene: Scene) -> list[Attempt]:
     """Attempts of the first jobs of a lane, each on a worker of its own; many others follow."""
     await scene.accepted(*some_jobs(30))
-    seats = [await scene.attend() for _ in range(4)]
-    return (await scene.pump(wants=[want(seats)])).claimed
+    slots = [await scene.attend() for _ in range(4)]
+    return (await scene.pump(wants=[want(slots)])).claimed
 
 
 @pytest.fixture
-async def lane(scene: Scene, early: list[Claimed]) -> BusyLane:
+async def lane(scene: Scene, early: list[Attempt]) -> BusyLane:
     lane = BusyLane(scene, await scene.attend())
     await lane.run_for(BUSY_S)
     return lane
 
 
 async def test_what_comes_back_to_the_front_is_next(
-    scene: Scene, early: list[Claimed], lane: BusyLane
+    scene: Scene, early: list[Attempt], lane: BusyLane
 ) -> None:
     """The last of the early jobs first: each comes back before all that was seen since."""
     failed, retried, lost, released = early
@@ -86,7 +86,7 @@ async def test_what_comes_back_to_the_front_is_next(
 
 
 async def test_what_somebody_else_freed_is_soon_next(
-    early: list[Claimed], lane: BusyLane, backend: Backend
+    early: list[Attempt], lane: BusyLane, backend: Backend
 ) -> None:
     """G4: no job waits for ever behind those that came after it."""
     async with backend.opened() as other:

@@ -27,9 +27,9 @@ from hypothesis.stateful import (
 from msgspec import Struct, msgpack, structs
 
 from longshore.core.lifecycle import TERMINAL
+from longshore.model.attempt import Attempt
 from longshore.model.ends import End, Succeeded
 from longshore.model.job import (
-    Claimed,
     Ended,
     Finished,
     Job,
@@ -45,8 +45,8 @@ from longshore.model.job import (
     Verdict,
 )
 from longshore.model.retention import Retention
-from longshore.model.worker import Attended, KindInfo, Seat, Want, WorkerInfo, WorkerView
-from longshore.ports import Batch, Pumped, Store
+from longshore.model.worker import Attended, KindInfo, Slot, Want, WorkerInfo, WorkerView
+from longshore.ports import Batch, BatchResult, Store
 from longshore.testing.backends import Backend, MemoryBackend
 from longshore.testing.builders import ENDS, done, lane
 
@@ -83,7 +83,7 @@ class Ending(Struct, frozen=True):
 
 
 class Place(Struct, frozen=True):
-    """A seat of a worker's session, or of the one before it; workers are counted back."""
+    """A slot of a worker's session, or of the one before it; workers are counted back."""
 
     worker: int
     late: bool
@@ -122,7 +122,7 @@ class SameAnswers(RuleBasedStateMachine):
         for store in self.stores:
             runner.run(store.open())
         self.agreed = False
-        self.attempts: list[tuple[Claimed, Claimed]] = []
+        self.attempts: list[tuple[Attempt, Attempt]] = []
         self.submissions: list[Submission] = []
         self.sessions: dict[UUID, int] = {}
         self.numbers: dict[UUID, tuple[int, int]] = {}
@@ -155,26 +155,26 @@ class SameAnswers(RuleBasedStateMachine):
 
     @rule(
         dispatcher=st.sampled_from([DISPATCHERS[0], *DISPATCHERS]),
-        seated=st.lists(st.tuples(submissions, st.none() | places), min_size=1, max_size=4),
+        started=st.lists(st.tuples(submissions, st.none() | places), min_size=1, max_size=4),
         again=st.none() | choice,
     )
-    def submit_seated(
+    def submit_started(
         self,
         dispatcher: UUID,
-        seated: list[tuple[Submission, Place | None]],
+        started: list[tuple[Submission, Place | None]],
         again: int | None,
     ) -> None:
         if again is not None and self.submissions:
-            seated = [*seated, (pick(self.submissions, again), seated[0][1])]
-        submits, seats = self.sitting(seated)
-        self.pump(dispatcher, [], submits, [], seats)
+            started = [*started, (pick(self.submissions, again), started[0][1])]
+        submits, slots = self.attending(started)
+        self.pump(dispatcher, [], submits, [], slots)
 
     @rule(
         dispatcher=st.sampled_from([DISPATCHERS[0], *DISPATCHERS]),
         some=st.lists(places, min_size=2, max_size=5),
     )
     def claim(self, dispatcher: UUID, some: list[Place]) -> None:
-        self.pump(dispatcher, [], [], [Want(tuple(LANES), self.seats(some))])
+        self.pump(dispatcher, [], [], [Want(tuple(LANES), self.slots(some))])
 
     @precondition(lambda self: self.attempts)
     @rule(finishing=st.lists(ends, min_size=1, max_size=3))
@@ -183,30 +183,30 @@ class SameAnswers(RuleBasedStateMachine):
 
     @rule(finishing=st.lists(ends, min_size=1, max_size=3), some=st.lists(places, min_size=3))
     def finish_and_claim(self, finishing: list[Ending], some: list[Place]) -> None:
-        self.pump(DISPATCHERS[0], finishing, [], [Want(tuple(LANES), self.seats(some))])
+        self.pump(DISPATCHERS[0], finishing, [], [Want(tuple(LANES), self.slots(some))])
 
     @rule(
         dispatcher=st.sampled_from(DISPATCHERS),
         finishing=st.lists(ends, max_size=2),
-        seated=st.lists(st.tuples(submissions, st.none() | places), max_size=2),
+        started=st.lists(st.tuples(submissions, st.none() | places), max_size=2),
         wishing=st.lists(wishes, max_size=2),
     )
     def do_all_at_once(
         self,
         dispatcher: UUID,
         finishing: list[Ending],
-        seated: list[tuple[Submission, Place | None]],
+        started: list[tuple[Submission, Place | None]],
         wishing: list[tuple[list[int], list[Place]]],
     ) -> None:
-        wants = [Want(tuple(lanes), self.seats(some)) for lanes, some in wishing]
-        submits, seats = self.sitting(seated)
-        self.pump(dispatcher, finishing, submits, wants, seats)
+        wants = [Want(tuple(lanes), self.slots(some)) for lanes, some in wishing]
+        submits, slots = self.attending(started)
+        self.pump(dispatcher, finishing, submits, wants, slots)
 
-    def sitting(
-        self, seated: list[tuple[Submission, Place | None]]
-    ) -> tuple[list[Submission], list[Seat | None]]:
-        jobs = [job for job, _ in seated]
-        return jobs, [None if place is None else self.seats([place])[0] for _, place in seated]
+    def attending(
+        self, started: list[tuple[Submission, Place | None]]
+    ) -> tuple[list[Submission], list[Slot | None]]:
+        jobs = [job for job, _ in started]
+        return jobs, [None if place is None else self.slots([place])[0] for _, place in started]
 
     def pump(
         self,
@@ -214,11 +214,11 @@ class SameAnswers(RuleBasedStateMachine):
         finishing: list[Ending],
         submits: list[Submission],
         wants: list[Want],
-        seats: Sequence[Seat | None] = (),
+        slots: Sequence[Slot | None] = (),
     ) -> None:
         model, real = (
             self.run(
-                store.pump(dispatcher, Batch(self.finishes(finishing, side), submits, wants, seats))
+                store.pump(dispatcher, Batch(self.finishes(finishing, side), submits, wants, slots))
             )
             for side, store in enumerate(self.stores)
         )
@@ -242,9 +242,9 @@ class SameAnswers(RuleBasedStateMachine):
         ahead=st.sampled_from([None, None, 1, 3, 0, -1]),
     )
     def adopt(self, dispatcher: UUID, place: Place, draining: bool, ahead: int | None) -> None:
-        [seat] = self.seats([place])
-        session = None if ahead is None else seat.session + ahead
-        self.attend(dispatcher, seat.worker, draining, session)
+        [slot] = self.slots([place])
+        session = None if ahead is None else slot.session + ahead
+        self.attend(dispatcher, slot.worker, draining, session)
 
     def attend(
         self, dispatcher: UUID, worker: UUID, draining: bool, session: int | None = None
@@ -270,13 +270,13 @@ class SameAnswers(RuleBasedStateMachine):
     def lose_a_worker(
         self, place: Place, crash: bool, crash_limit: int, undelivered: set[int]
     ) -> None:
-        [seat] = self.seats([place])
+        [slot] = self.slots([place])
         attempts = [pair for place, pair in enumerate(self.attempts) if place in undelivered]
         model, real = (
             self.run(
                 store.harvest(
-                    seat.worker,
-                    seat.session,
+                    slot.worker,
+                    slot.session,
                     "lost",
                     crash=crash,
                     crash_limit=crash_limit,
@@ -290,9 +290,9 @@ class SameAnswers(RuleBasedStateMachine):
 
     @rule(place=places, crash_limit=st.integers(1, 3))
     def sweep_after_a_harvest_died(self, place: Place, crash_limit: int) -> None:
-        [seat] = self.seats([place])
+        [slot] = self.slots([place])
         for backend in self.backends:
-            self.run(backend.half_harvest(seat.worker))
+            self.run(backend.half_harvest(slot.worker))
         model, real = self.both(lambda store: store.sweep(crash_limit))
         assert structs.replace(real, lost=False) == structs.replace(model, lost=False)
         self.arrive(DISPATCHERS[0])
@@ -350,16 +350,16 @@ class SameAnswers(RuleBasedStateMachine):
         if isinstance(held, str):
             self.same(lambda store: store.set_paused(held, holding))
         else:
-            [seat] = self.seats([held])
-            self.same(lambda store: store.set_draining(seat.worker, holding))
+            [slot] = self.slots([held])
+            self.same(lambda store: store.set_draining(slot.worker, holding))
 
     @precondition(lambda self: self.numbers)
     @rule(which=choice, dispatcher=st.sampled_from(DISPATCHERS), some=st.lists(places, max_size=3))
     def look(self, which: int, dispatcher: UUID, some: list[Place]) -> None:
         late, found = self.both(lambda store: store.overdue())
         self.same_attempts(by_id(late), by_id(found))
-        placed, seated = self.both(lambda store: store.placed(self.seats(some)))
-        self.same_attempts(by_id(placed), by_id(seated))
+        placed, started = self.both(lambda store: store.placed(self.slots(some)))
+        self.same_attempts(by_id(placed), by_id(started))
         drained, told = self.both(lambda store: store.draining(dispatcher))
         assert sorted(told) == sorted(drained)
         asked, known = self.both(lambda store: store.cancelling(dispatcher))
@@ -422,10 +422,10 @@ class SameAnswers(RuleBasedStateMachine):
             for index, end in enumerate(finishing)
         ]
 
-    def seats(self, some: Iterable[Place]) -> tuple[Seat, ...]:
+    def slots(self, some: Iterable[Place]) -> tuple[Slot, ...]:
         newest_first = sorted(self.sessions.items(), reverse=True)
         chosen = ((pick(newest_first, place.worker), place.late) for place in some)
-        return tuple(Seat(worker, session - late) for (worker, session), late in chosen)
+        return tuple(Slot(worker, session - late) for (worker, session), late in chosen)
 
     def refs(self, which: list[int], by_number: bool, side: int) -> list[UUID | int]:
         ids = dict.fromkeys(pick(sorted(self.numbers), one) for one in which)
@@ -460,7 +460,7 @@ class SameAnswers(RuleBasedStateMachine):
                 assert other.state is one.state
             told.add(one.job)
 
-    def same_submitted(self, model: Pumped, real: Pumped) -> None:
+    def same_submitted(self, model: BatchResult, real: BatchResult) -> None:
         for one, other in zip(model.submitted, real.submitted, strict=True):
             assert other.id == one.id
             if isinstance(one, Refused):
@@ -470,7 +470,7 @@ class SameAnswers(RuleBasedStateMachine):
                 assert isinstance(other, Submitted)
                 assert other.existing == one.existing
 
-    def same_attempts(self, model: list[Claimed], real: list[Claimed]) -> None:
+    def same_attempts(self, model: list[Attempt], real: list[Attempt]) -> None:
         for one, other in zip(model, real, strict=True):
             self.same_token(one.id, one.token, other.token)
             anonymous = structs.replace(other, token=one.token, number=one.number)
@@ -494,7 +494,7 @@ def outcomes(ended: Iterable[Ended]) -> dict[UUID, Ended]:
     return {one.id: one for one in ended}
 
 
-def finish_of(attempt: Claimed, end: Ending, index: int) -> End:
+def finish_of(attempt: Attempt, end: Ending, index: int) -> End:
     return done(
         attempt,
         end.outcome,
@@ -523,7 +523,7 @@ def pick(values: Sequence[T], which: int) -> T:
     return values[which % len(values)]
 
 
-def by_id(attempts: Iterable[Claimed]) -> list[Claimed]:
+def by_id(attempts: Iterable[Attempt]) -> list[Attempt]:
     return sorted(attempts, key=lambda attempt: attempt.id)
 
 

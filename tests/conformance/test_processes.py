@@ -13,7 +13,7 @@ from uuid import UUID
 import pytest
 
 from longshore.model.job import JobFilter, JobState, Verdict
-from longshore.model.worker import Seat, WorkerInfo
+from longshore.model.worker import Slot, WorkerInfo
 from longshore.testing.backends import SqlBackend
 from longshore.testing.builders import Scene, a_worker, done, some_jobs, want
 
@@ -50,13 +50,13 @@ async def _run_jobs(backend: SqlBackend) -> list[UUID]:
     async with backend.opened() as store:
         scene = Scene(store)
         await scene.accepted(*some_jobs(JOBS_EACH))
-        seat = await scene.attend()
+        slot = await scene.attend()
         _start.wait()
-        running = await scene.claim(seat, most=SEATS)
+        running = await scene.claim(slot, most=SEATS)
         ran: list[UUID] = []
         while running or await _some_are_ready(scene):
             ran += [attempt.id for attempt in running]
-            pumped = await scene.pump([done(one) for one in running], wants=[want([seat] * SEATS)])
+            pumped = await scene.pump([done(one) for one in running], wants=[want([slot] * SEATS)])
             assert all(answer.verdict is Verdict.RECORDED for answer in pumped.finished)
             running = pumped.claimed
         return ran
@@ -96,10 +96,10 @@ async def _submit_for_ever(
 ) -> None:
     async with backend.opened() as store:
         scene = Scene(store, dispatcher)
-        seat = await scene.attend(info)
+        slot = await scene.attend(info)
         while True:
             jobs = some_jobs(5)
-            await scene.pump(submits=jobs, wants=[want([seat] * 2)])
+            await scene.pump(submits=jobs, wants=[want([slot] * 2)])
             told.send([job.id for job in jobs])
 
 
@@ -133,8 +133,8 @@ async def test_what_a_killed_process_was_told_is_there(shared: SqlBackend) -> No
         running = {id for id, state in jobs.items() if state is S.RUNNING}
         assert set(jobs.values()) == {S.READY, S.RUNNING}
         adopter = Scene(store)
-        seat: Seat = await adopter.attend(info)
-        assert {attempt.id for attempt in await store.placed([seat])} == running
+        slot: Slot = await adopter.attend(info)
+        assert {attempt.id for attempt in await store.placed([slot])} == running
 
 
 def _rest(told: Connection) -> list[UUID]:

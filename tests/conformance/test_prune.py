@@ -40,8 +40,8 @@ async def prune(
 
 async def succeeded(scene: Scene, number: int) -> list[UUID]:
     """So many new jobs that went well, in the order of their numbers."""
-    seat = await scene.attend()
-    pumped = await scene.pump(submits=some_jobs(number), wants=[want([seat] * number)])
+    slot = await scene.attend()
+    pumped = await scene.pump(submits=some_jobs(number), wants=[want([slot] * number)])
     await scene.finish(*map(done, pumped.claimed))
     return [attempt.id for attempt in sorted(pumped.claimed, key=lambda one: one.number)]
 
@@ -231,12 +231,12 @@ async def test_several_at_once_remove_no_more_than_one(
 async def test_claims_go_on_while_jobs_are_pruned(scene: Scene, backend: Backend) -> None:
     await succeeded(scene, 100)
     waiting = await scene.accepted(*some_jobs(20))
-    seat = await scene.attend()
+    slot = await scene.attend()
 
     async def work() -> list[int]:
         taken: list[int] = []
         while len(taken) < len(waiting):
-            claimed = await scene.claim(seat, most=2)
+            claimed = await scene.claim(slot, most=2)
             taken += [one.number for one in claimed]
             await scene.finish(*map(done, claimed))
         return taken
@@ -263,11 +263,11 @@ async def test_a_late_end_of_a_pruned_job_is_stale(scene: Scene) -> None:
 
 async def lost(scene: Scene, number: int) -> Sequence[UUID]:
     """Workers that were declared lost."""
-    seats = [await scene.attend() for _ in range(number)]
-    beats = {seat.worker: Stats() for seat in seats}
+    slots = [await scene.attend() for _ in range(number)]
+    beats = {slot.worker: Stats() for slot in slots}
     await scene.store.beat(scene.dispatcher, beats)
-    for seat in seats:
-        await scene.store.harvest(seat.worker, seat.session, "lost", crash=False, crash_limit=3)
+    for slot in slots:
+        await scene.store.harvest(slot.worker, slot.session, "lost", crash=False, crash_limit=3)
     return list(beats)
 
 

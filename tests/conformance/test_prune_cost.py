@@ -13,12 +13,12 @@ import pytest
 from longshore.core.lifecycle import TERMINAL
 from longshore.model.job import JobState
 from longshore.model.retention import Pruned, Retention
-from longshore.store import sqlite_prune
-from longshore.store.postgres import PostgresStore
-from longshore.store.postgres_lines import Transaction
-from longshore.store.postgres_prune import STEP
-from longshore.store.postgres_states import CODES
-from longshore.store.sqlite import SqliteStore
+from longshore.store.postgres.connections import Transaction
+from longshore.store.postgres.prune import STEP
+from longshore.store.postgres.states import CODES
+from longshore.store.postgres.store import PostgresStore
+from longshore.store.sqlite import prune as sqlite_prune
+from longshore.store.sqlite.store import SqliteStore
 from longshore.testing.backends import PostgresBackend, SqliteBackend
 from longshore.testing.builders import lane
 

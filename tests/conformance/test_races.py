@@ -15,7 +15,7 @@ import pytest
 from longshore.model.ends import End, Failed, Retried, Succeeded
 from longshore.model.job import CancelVerdict, JobState, Refused, RetryVerdict, Submitted, Verdict
 from longshore.model.retention import Retention
-from longshore.model.worker import Attended, Gone, Seat
+from longshore.model.worker import Attended, Gone, Slot
 from longshore.testing.backends import Backend
 from longshore.testing.builders import Scene, a_job, a_worker, done, lane, some_jobs
 
@@ -35,13 +35,13 @@ async def test_claim_never_lands_on_a_worker_that_is_lost_meanwhile(
 ) -> None:
     """G2: either the claim came first and the harvest freed it, or it got nothing."""
     for _ in range(ROUNDS):
-        seat = await scene.attend()
-        jobs = some_jobs(3, kind=f"kind {seat.worker}")
+        slot = await scene.attend()
+        jobs = some_jobs(3, kind=f"kind {slot.worker}")
         await scene.accepted(*jobs)
         here = lane(kind=jobs[0].kind)
         claimed, harvested = await asyncio.gather(
-            scene.claim(seat, here, most=3),
-            rival.store.harvest(seat.worker, seat.session, "lost", crash=False, crash_limit=3),
+            scene.claim(slot, here, most=3),
+            rival.store.harvest(slot.worker, slot.session, "lost", crash=False, crash_limit=3),
         )
         assert harvested.lost
         assert harvested.requeued == len(claimed)
@@ -54,16 +54,16 @@ async def test_claim_never_lands_on_a_worker_that_moves_meanwhile(
     """G2: what the old dispatcher claimed in time is told to the new one; nothing in between."""
     for _ in range(ROUNDS):
         info = a_worker()
-        seat = await scene.attend(info)
-        job = a_job(kind=f"kind {seat.worker}")
+        slot = await scene.attend(info)
+        job = a_job(kind=f"kind {slot.worker}")
         await scene.accepted(job)
         claimed, attended = await asyncio.gather(
-            scene.claim(seat, lane(kind=job.kind)),
+            scene.claim(slot, lane(kind=job.kind)),
             rival.store.attend(rival.dispatcher, info),
         )
         assert isinstance(attended, Attended)
         assert [one.id for one in attended.placed] == [one.id for one in claimed]
-        placed = await rival.store.placed([Seat(info.id, attended.session)])
+        placed = await rival.store.placed([Slot(info.id, attended.session)])
         assert [one.id for one in placed] == [one.id for one in claimed]
         assert await scene.state(job.id) is (S.RUNNING if claimed else S.READY)
 
@@ -100,12 +100,12 @@ async def test_one_attempt_reported_to_two_dispatchers_counts_once(
 
 async def test_cancel_and_claim_agree(scene: Scene, rival: Scene) -> None:
     """G3: a cancelled job does not run; one that runs is being cancelled."""
-    seat = await scene.attend()
+    slot = await scene.attend()
     for turn in range(ROUNDS):
         job = a_job(kind=f"kind {turn}")
         await scene.accepted(job)
         claimed, [(_, verdict)] = await asyncio.gather(
-            scene.claim(seat, lane(kind=job.kind)), rival.store.cancel([job.id])
+            scene.claim(slot, lane(kind=job.kind)), rival.store.cancel([job.id])
         )
         state = await scene.state(job.id)
         if claimed:
@@ -234,9 +234,9 @@ async def test_worker_is_lost_or_adopted_but_not_both(scene: Scene, rival: Scene
     """G2, G8: whoever declares it lost does so for the session it knows."""
     for _ in range(ROUNDS):
         info = a_worker()
-        seat = await scene.attend(info)
+        slot = await scene.attend(info)
         harvested, attended = await asyncio.gather(
-            scene.store.harvest(seat.worker, seat.session, "", crash=True, crash_limit=3),
+            scene.store.harvest(slot.worker, slot.session, "", crash=True, crash_limit=3),
             rival.store.attend(rival.dispatcher, info),
         )
         assert harvested.lost == isinstance(attended, Gone)

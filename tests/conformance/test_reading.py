@@ -8,16 +8,17 @@ import pytest
 from msgspec import msgpack, structs
 
 from longshore.core.lanes import lane_of
+from longshore.model.attempt import Attempt
 from longshore.model.ends import Cancelled, Failed, Released, Retried, Succeeded
-from longshore.model.job import Claimed, Ended, JobFilter, JobState, LogEntry, LogKind, Progress
-from longshore.model.worker import QueueView, Seat
+from longshore.model.job import Ended, JobFilter, JobState, LogEntry, LogKind, Progress
+from longshore.model.worker import QueueView, Slot
 from longshore.testing.backends import Backend
 from longshore.testing.builders import RAISED, Scene, a_job, done, lanes_of, new_id, some_jobs
 
 S = JobState
 
 
-def said(attempt: Claimed, seq: int, what: str | Progress, token: int | None = None) -> LogEntry:
+def said(attempt: Attempt, seq: int, what: str | Progress, token: int | None = None) -> LogEntry:
     """A step or a progress of an attempt."""
     token = attempt.token if token is None else token
     if isinstance(what, str):
@@ -170,9 +171,9 @@ async def test_queues_count_jobs_by_state(scene: Scene) -> None:
 
 async def test_counts_follow_every_kind_of_change(scene: Scene, backend: Backend) -> None:
     """The kept counts are those of the jobs themselves after each verb that moves one."""
-    seat = await scene.attend()
+    slot = await scene.attend()
     await scene.accepted(*some_jobs(6), a_job(delay_s=5), a_job(delay_s=5))
-    a, b, c, d, e = await scene.claim(seat, most=5)
+    a, b, c, d, e = await scene.claim(slot, most=5)
     await scene.finish(done(a), done(b, Retried), done(c, Released))
     await _assert_counts_are_true(scene)
     await scene.store.cancel([d.id, c.id])
@@ -181,7 +182,7 @@ async def test_counts_follow_every_kind_of_change(scene: Scene, backend: Backend
     await backend.pass_time(60)
     await scene.store.promote(2)
     await _assert_counts_are_true(scene)
-    await scene.store.harvest(seat.worker, seat.session, "", crash=True, crash_limit=1)
+    await scene.store.harvest(slot.worker, slot.session, "", crash=True, crash_limit=1)
     await _assert_counts_are_true(scene)
     assert await scene.states([d.id, e.id]) == [S.CANCELLED, S.FAILED]
     await scene.store.renew(scene.dispatcher, "d")
@@ -248,11 +249,11 @@ async def test_log_repeated_is_dropped(scene: Scene) -> None:
 
 async def test_log_of_an_old_token_is_dropped(scene: Scene, backend: Backend) -> None:
     """G2: nothing said with an old token is kept, not a log, not a step."""
-    seat = await scene.attend()
-    old = await scene.running(seat=seat)
+    slot = await scene.attend()
+    old = await scene.running(slot=slot)
     await scene.finish(done(old, Released))
     await scene.store.log([said(old, 1, "before the new claim")])
-    [new] = await scene.claim(seat)
+    [new] = await scene.claim(slot)
     await scene.store.log([said(old, 2, "late"), said(new, 1, "mine"), said(old, 3, "later")])
     assert (await scene.job(new.id)).step == "mine"
     assert await backend.logged() == 1
@@ -274,12 +275,12 @@ async def test_last_words_of_an_ended_attempt_count(scene: Scene) -> None:
 
 
 async def test_steps_of_an_earlier_attempt_are_not_shown(scene: Scene) -> None:
-    seat = await scene.attend()
-    attempt = await scene.running(seat=seat)
+    slot = await scene.attend()
+    attempt = await scene.running(slot=slot)
     await scene.store.log([said(attempt, 1, "old"), said(attempt, 2, Progress(1))])
     await scene.finish(done(attempt, Released))
     assert (await scene.job(attempt.id)).step is None
-    await scene.claim(seat)
+    await scene.claim(slot)
     job = await scene.job(attempt.id)
     assert (job.step, job.progress) == (None, None)
 
@@ -330,6 +331,6 @@ async def test_pausing_twice_is_pausing_once(scene: Scene) -> None:
 
 async def test_ended_worker_is_still_named_by_its_job(scene: Scene) -> None:
     attempt = await scene.ended(Succeeded)
-    seat = Seat(attempt.worker, attempt.session)
-    await scene.store.harvest(seat.worker, seat.session, "", crash=False, crash_limit=3)
+    slot = Slot(attempt.worker, attempt.session)
+    await scene.store.harvest(slot.worker, slot.session, "", crash=False, crash_limit=3)
     assert (await scene.job(attempt.id)).worker == attempt.worker

@@ -15,8 +15,8 @@ import pytest
 
 from longshore.errors import StoreUnavailable
 from longshore.model.job import JobFilter, JobState, Refused, Submission, Verdict
-from longshore.model.worker import Seat
-from longshore.ports import Batch, Pumped, Store
+from longshore.model.worker import Slot
+from longshore.ports import Batch, BatchResult, Store
 from longshore.testing.backends import PostgresBackend
 from longshore.testing.builders import Scene, done, some_jobs, want
 from longshore.testing.servers import PgBouncer, PostgresServer
@@ -38,26 +38,26 @@ class Stream:
         self.news = news
 
     async def run(self) -> None:
-        seat = await self._scene.attend()
-        pumped = Pumped()
+        slot = await self._scene.attend()
+        pumped = BatchResult()
         while not self.stopping or pumped.claimed:
             jobs = [] if self.stopping else some_jobs(3)
             self.submitted += [job.id for job in jobs]
-            pumped = await self._turn(seat, pumped, jobs)
+            pumped = await self._turn(slot, pumped, jobs)
             self.turns += 1
             self.news.set()
 
-    async def _turn(self, seat: Seat, last: Pumped, jobs: list[Submission]) -> Pumped:
+    async def _turn(self, slot: Slot, last: BatchResult, jobs: list[Submission]) -> BatchResult:
         """One batch; if its answer was lost, what it claimed is looked up."""
         finishes = [done(attempt) for attempt in last.claimed]
-        batch = Batch(finishes, jobs, [want([seat] * 5)])
+        batch = Batch(finishes, jobs, [want([slot] * 5)])
         before = self.failures
         pumped = await self._until_done(lambda: self._store.pump(self._scene.dispatcher, batch))
         assert not [answer for answer in pumped.submitted if isinstance(answer, Refused)]
         assert Verdict.STALE not in {answer.verdict for answer in pumped.finished}
         if self.failures > before:
-            placed = await self._until_done(lambda: self._store.placed([seat]))
-            return Pumped(pumped.finished, pumped.submitted, claimed=placed)
+            placed = await self._until_done(lambda: self._store.placed([slot]))
+            return BatchResult(pumped.finished, pumped.submitted, claimed=placed)
         return pumped
 
     async def _until_done(self, call: Callable[[], Awaitable[T]]) -> T:
@@ -137,11 +137,11 @@ async def test_every_verb_says_that_the_database_is_away(
     async with postgres_backend.opened() as store:
         attempt = await Scene(store).running()
         postgres.stop("immediate")
-        seat = Seat(attempt.worker, attempt.session)
+        slot = Slot(attempt.worker, attempt.session)
         calls: list[Callable[[], Awaitable[object]]] = [
             lambda: store.pump(attempt.worker, Batch(submits=some_jobs(1))),
             lambda: store.renew(attempt.worker, "d"),
-            lambda: store.placed([seat]),
+            lambda: store.placed([slot]),
             lambda: store.promote(),
             lambda: store.cancel([attempt.id]),
             lambda: store.job(attempt.id),

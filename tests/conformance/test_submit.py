@@ -10,7 +10,7 @@ from msgspec import structs
 
 from longshore.model.ends import Cancelled, End, Failed, Succeeded
 from longshore.model.job import JobFilter, JobState, Options, Refused, RetryPolicy, Submitted
-from longshore.ports import Pumped
+from longshore.ports import BatchResult
 from longshore.testing.backends import Backend
 from longshore.testing.builders import Scene, a_job, done, lane, some_jobs
 
@@ -197,7 +197,7 @@ BAD: dict[str, dict[str, object]] = {
 
 
 async def test_bad_item_is_refused_and_the_rest_is_committed(scene: Scene) -> None:
-    seat = await scene.attend()
+    slot = await scene.attend()
     for what, change in BAD.items():
         bad = structs.replace(a_job(), **change)
         good = some_jobs(3)
@@ -209,7 +209,7 @@ async def test_bad_item_is_refused_and_the_rest_is_committed(scene: Scene) -> No
         assert (refused.id, refused.code) == (bad.id, "invalid_input"), what
         assert refused.message
         assert await scene.store.job(bad.id) is None
-        claimed = await scene.claim(seat, most=9)
+        claimed = await scene.claim(slot, most=9)
         assert [attempt.id for attempt in claimed] == [job.id for job in good], what
 
 
@@ -249,7 +249,7 @@ async def test_freed_names_the_lanes_with_new_ready_jobs(scene: Scene) -> None:
 
 async def test_empty_batch_does_nothing(scene: Scene) -> None:
     pumped = await scene.pump()
-    assert pumped == Pumped()
+    assert pumped == BatchResult()
 
 
 async def test_large_batch_is_one_commit(scene: Scene) -> None:
@@ -274,9 +274,9 @@ async def test_what_is_known_hides_among_what_is_new(scene: Scene, alike: int) -
     new = [a_job(queue=queue, priority=p) for p in range(alike) for queue in queues]
     new += [a_job(queue=queue) for queue in queues for _ in range(alike)]
     other = structs.replace(old[1], args=b"other")
-    seat = await scene.attend()
+    slot = await scene.attend()
     batch = [*new, late, old[0], other, old[2], new[0]]
-    pumped = await scene.pump(submits=batch, seats=[seat, seat, *[None] * (len(batch) - 2)])
+    pumped = await scene.pump(submits=batch, slots=[slot, slot, *[None] * (len(batch) - 2)])
     answers = pumped.submitted
     assert [answer.id for answer in answers] == [job.id for job in batch]
     assert [type(answer) for answer in answers[-5:]] == [Submitted] * 2 + [Refused] + [
@@ -300,10 +300,10 @@ async def test_what_is_known_hides_among_what_is_new(scene: Scene, alike: int) -
 
 async def test_jobs_that_are_alike_keep_what_is_their_own(scene: Scene) -> None:
     jobs = [a_job(args=bytes([n])) for n in range(100)]
-    seats = [await scene.attend(), await scene.attend()] * 50
-    pumped = await scene.pump(submits=jobs, seats=seats)
+    slots = [await scene.attend(), await scene.attend()] * 50
+    pumped = await scene.pump(submits=jobs, slots=slots)
     assert [(one.id, one.args, one.worker) for one in pumped.started] == [
-        (job.id, job.args, seat.worker) for job, seat in zip(jobs, seats, strict=True)
+        (job.id, job.args, slot.worker) for job, slot in zip(jobs, slots, strict=True)
     ]
     for attempt in pumped.started:
         seen = await scene.job(attempt.id)

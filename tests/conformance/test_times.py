@@ -75,10 +75,10 @@ async def test_time_that_was_asked_for_stays_with_the_job(scene: Scene, backend:
     await scene.store.promote()
     asked_for = (await scene.job(job.id)).run_at
     assert asked_for is not None
-    seat = await scene.attend()
-    [attempt] = await scene.claim(seat)
+    slot = await scene.attend()
+    [attempt] = await scene.claim(slot)
     await scene.finish(done(attempt, Released))
-    [attempt] = await scene.claim(seat)
+    [attempt] = await scene.claim(slot)
     await scene.store.cancel([job.id])
     await scene.finish(done(attempt, Failed))
     assert (await scene.job(job.id)).run_at == asked_for
@@ -119,11 +119,11 @@ async def test_attempt_being_cancelled_is_not_overdue(scene: Scene, backend: Bac
 
 
 async def test_each_attempt_has_a_timeout_of_its_own(scene: Scene, backend: Backend) -> None:
-    seat = await scene.attend()
-    attempt = await scene.running(a_job(timeout_s=60), seat)
+    slot = await scene.attend()
+    attempt = await scene.running(a_job(timeout_s=60), slot)
     await backend.pass_time(50)
     await scene.finish(done(attempt, Released))
-    await scene.claim(seat)
+    await scene.claim(slot)
     await backend.pass_time(50)
     assert await scene.store.overdue() == []
 

@@ -9,7 +9,7 @@ import pytest
 
 from longshore.model.ends import Released, Retried
 from longshore.model.job import JobState, Reason, Verdict
-from longshore.model.worker import Attended, Gone, KindInfo, Parameter, Pool, Seat, WorkerInfo
+from longshore.model.worker import Attended, Gone, KindInfo, Parameter, Pool, Slot, WorkerInfo
 from longshore.ports import Harvested, Store
 from longshore.testing.backends import Backend
 from longshore.testing.builders import RAISED, Scene, a_job, a_worker, done, lane, new_id, some_jobs
@@ -19,14 +19,14 @@ S = JobState
 NOTHING = Harvested(False, 0, 0)
 
 
-async def crash(store: Store, seat: Seat, *, limit: int = 3, why: str = "silent") -> Harvested:
+async def crash(store: Store, slot: Slot, *, limit: int = 3, why: str = "silent") -> Harvested:
     """The worker is lost for an unknown reason."""
-    return await store.harvest(seat.worker, seat.session, why, crash=True, crash_limit=limit)
+    return await store.harvest(slot.worker, slot.session, why, crash=True, crash_limit=limit)
 
 
-async def goodbye(store: Store, seat: Seat) -> Harvested:
+async def goodbye(store: Store, slot: Slot) -> Harvested:
     """The worker leaves in good order."""
-    return await store.harvest(seat.worker, seat.session, "goodbye", crash=False, crash_limit=3)
+    return await store.harvest(slot.worker, slot.session, "goodbye", crash=False, crash_limit=3)
 
 
 async def test_new_worker_is_in_its_first_session(scene: Scene) -> None:
@@ -51,22 +51,22 @@ async def test_new_worker_is_in_its_first_session(scene: Scene) -> None:
 
 async def test_adoption_raises_the_session_and_says_what_is_placed(scene: Scene) -> None:
     """G8: the jobs of a worker that moves to another dispatcher stay its own."""
-    seat = await scene.attend()
+    slot = await scene.attend()
     await scene.accepted(*some_jobs(3))
-    attempts = await scene.claim(seat, most=3)
+    attempts = await scene.claim(slot, most=3)
     await scene.store.cancel([attempts[1].id])
     await scene.finish(done(attempts[2]))
     adopter = Scene(scene.store)
-    answer = await adopter.store.attend(adopter.dispatcher, a_worker(id=seat.worker, name="new"))
+    answer = await adopter.store.attend(adopter.dispatcher, a_worker(id=slot.worker, name="new"))
     assert isinstance(answer, Attended)
-    assert answer.session == seat.session + 1
+    assert answer.session == slot.session + 1
     placed = {attempt.id: attempt for attempt in answer.placed}
     assert set(placed) == {attempts[0].id, attempts[1].id}
     assert [placed[attempt.id].cancelling for attempt in attempts[:2]] == [False, True]
     for before in attempts[:2]:
         after = placed[before.id]
         assert (after.token, after.args, after.attempt) == (before.token, before.args, 1)
-        assert (after.worker, after.session) == (seat.worker, answer.session)
+        assert (after.worker, after.session) == (slot.worker, answer.session)
     [view] = await scene.store.workers()
     assert (view.dispatcher, view.info.name, view.running) == (
         adopter.dispatcher,
@@ -78,25 +78,25 @@ async def test_adoption_raises_the_session_and_says_what_is_placed(scene: Scene)
 async def test_placed_follows_the_session(scene: Scene) -> None:
     info = a_worker()
     first = await scene.attend(info)
-    attempt = await scene.running(seat=first)
+    attempt = await scene.running(slot=first)
     other = await scene.running()
     assert [one.id for one in await scene.store.placed([first])] == [attempt.id]
     second = await Scene(scene.store).attend(info)
     assert await scene.store.placed([first]) == []
     [placed] = await scene.store.placed([second])
     assert (placed.id, placed.token, placed.session) == (attempt.id, attempt.token, second.session)
-    both = await scene.store.placed([second, Seat(other.worker, other.session), second])
+    both = await scene.store.placed([second, Slot(other.worker, other.session), second])
     assert {one.id for one in both} == {attempt.id, other.id}
     assert len(both) == 2
 
 
 async def test_placed_shows_only_what_is_owned_now(scene: Scene) -> None:
-    seat = await scene.attend()
+    slot = await scene.attend()
     await scene.accepted(*some_jobs(4))
-    ended, released, cancelling, running = await scene.claim(seat, most=4)
+    ended, released, cancelling, running = await scene.claim(slot, most=4)
     await scene.finish(done(ended), done(released, Released))
     await scene.store.cancel([cancelling.id])
-    placed = {one.id: one.cancelling for one in await scene.store.placed([seat])}
+    placed = {one.id: one.cancelling for one in await scene.store.placed([slot])}
     assert placed == {cancelling.id: True, running.id: False}
     assert await scene.store.placed([]) == []
 
@@ -104,8 +104,8 @@ async def test_placed_shows_only_what_is_owned_now(scene: Scene) -> None:
 async def test_lost_worker_is_told_that_it_is_gone(scene: Scene) -> None:
     """G2: a worker that was declared lost comes back only as a new one."""
     info = a_worker()
-    seat = await scene.attend(info)
-    await crash(scene.store, seat, why="nothing heard for 15 s")
+    slot = await scene.attend(info)
+    await crash(scene.store, slot, why="nothing heard for 15 s")
     answer = await Scene(scene.store).store.attend(new_id(), info)
     assert isinstance(answer, Gone)
     assert "nothing heard for 15 s" in answer.reason
@@ -116,20 +116,20 @@ async def test_lost_worker_is_told_that_it_is_gone(scene: Scene) -> None:
 
 
 async def test_draining_needs_a_live_worker(scene: Scene) -> None:
-    seat = await scene.attend()
-    assert await scene.store.set_draining(seat.worker, True)
+    slot = await scene.attend()
+    assert await scene.store.set_draining(slot.worker, True)
     assert [view.draining for view in await scene.store.workers()] == [True]
-    await goodbye(scene.store, seat)
-    assert not await scene.store.set_draining(seat.worker, True)
+    await goodbye(scene.store, slot)
+    assert not await scene.store.set_draining(slot.worker, True)
     assert not await scene.store.set_draining(new_id(), True)
 
 
 async def test_crash_frees_the_jobs_and_counts(scene: Scene) -> None:
-    seat = await scene.attend()
-    attempt = await scene.running(a_job(kind="a"), seat)
-    other = await scene.running(a_job(kind="b"), seat)
+    slot = await scene.attend()
+    attempt = await scene.running(a_job(kind="a"), slot)
+    other = await scene.running(a_job(kind="b"), slot)
     untouched = await scene.running()
-    answer = await crash(scene.store, seat)
+    answer = await crash(scene.store, slot)
     assert answer == Harvested(True, 2, 0, frozenset({lane(kind="a"), lane(kind="b")}))
     for lost in (attempt, other):
         job = await scene.job(lost.id)
@@ -142,7 +142,7 @@ async def test_crash_frees_the_jobs_and_counts(scene: Scene) -> None:
 
 async def test_goodbye_costs_nothing(scene: Scene) -> None:
     attempt = await scene.running()
-    answer = await goodbye(scene.store, Seat(attempt.worker, attempt.session))
+    answer = await goodbye(scene.store, Slot(attempt.worker, attempt.session))
     assert answer == Harvested(True, 1, 0, frozenset({lane()}))
     job = await scene.job(attempt.id)
     assert (job.state, job.crashes, job.failures) == (S.READY, 0, 0)
@@ -153,11 +153,11 @@ async def test_job_that_crashes_too_often_is_poisonous(scene: Scene) -> None:
     """G3: it ends, with one outcome, instead of taking down every worker."""
     job = a_job()
     await scene.accepted(job)
-    seats = [await scene.attend() for _ in range(3)]
+    slots = [await scene.attend() for _ in range(3)]
     answers = []
-    for seat in seats:
-        await scene.claim(seat)
-        answers.append(await crash(scene.store, seat, why="segfault"))
+    for slot in slots:
+        await scene.claim(slot)
+        answers.append(await crash(scene.store, slot, why="segfault"))
     freed = frozenset({lane()})
     assert answers == [
         Harvested(True, 1, 0, freed),
@@ -170,7 +170,7 @@ async def test_job_that_crashes_too_often_is_poisonous(scene: Scene) -> None:
     assert seen.error.reason is Reason.POISONOUS
     assert seen.error.message == "crashed 3 times and was given up; last: segfault"
     assert seen.ended_at is not None
-    assert seen.worker == seats[-1].worker
+    assert seen.worker == slots[-1].worker
     assert await scene.claim(await scene.attend()) == []
 
 
@@ -178,9 +178,9 @@ async def test_goodbyes_never_poison(scene: Scene) -> None:
     job = a_job()
     await scene.accepted(job)
     for _ in range(4):
-        seat = await scene.attend()
-        assert len(await scene.claim(seat)) == 1
-        await goodbye(scene.store, seat)
+        slot = await scene.attend()
+        assert len(await scene.claim(slot)) == 1
+        await goodbye(scene.store, slot)
     assert await scene.state(job.id) is S.READY
 
 
@@ -203,12 +203,12 @@ async def test_cancelling_job_of_a_lost_worker_is_cancelled(scene: Scene, is_cra
 async def test_second_harvest_is_harmless(scene: Scene) -> None:
     """G3: what was freed and claimed again is not taken a second time."""
     attempt = await scene.running()
-    seat = Seat(attempt.worker, attempt.session)
-    await crash(scene.store, seat)
+    slot = Slot(attempt.worker, attempt.session)
+    await crash(scene.store, slot)
     [again] = await scene.claim(await scene.attend())
     before = await scene.job(attempt.id)
-    assert await crash(scene.store, seat) == NOTHING
-    assert await goodbye(scene.store, seat) == NOTHING
+    assert await crash(scene.store, slot) == NOTHING
+    assert await goodbye(scene.store, slot) == NOTHING
     assert await scene.job(attempt.id) == before
     assert before.token == again.token
 
@@ -217,21 +217,21 @@ async def test_harvest_of_another_session_does_nothing(scene: Scene) -> None:
     """G8: a worker that moved on is not lost because its old dispatcher thinks so."""
     info = a_worker()
     old = await scene.attend(info)
-    attempt = await scene.running(seat=old)
+    attempt = await scene.running(slot=old)
     new = await Scene(scene.store).attend(info)
     assert await crash(scene.store, old) == NOTHING
-    assert await crash(scene.store, Seat(info.id, new.session + 1)) == NOTHING
-    assert await crash(scene.store, Seat(new_id(), 1)) == NOTHING
+    assert await crash(scene.store, Slot(info.id, new.session + 1)) == NOTHING
+    assert await crash(scene.store, Slot(new_id(), 1)) == NOTHING
     assert await scene.state(attempt.id) is S.RUNNING
     assert (await crash(scene.store, new)).requeued == 1
 
 
 async def test_two_harvests_at_once_free_a_job_once(scene: Scene, backend: Backend) -> None:
     attempt = await scene.running()
-    seat = Seat(attempt.worker, attempt.session)
+    slot = Slot(attempt.worker, attempt.session)
     async with backend.opened() as other:
         answers = await asyncio.gather(
-            *(crash(store, seat) for store in (scene.store, other, scene.store, other))
+            *(crash(store, slot) for store in (scene.store, other, scene.store, other))
         )
     assert sorted(answer.lost for answer in answers) == [False, False, False, True]
     job = await scene.job(attempt.id)
@@ -239,14 +239,14 @@ async def test_two_harvests_at_once_free_a_job_once(scene: Scene, backend: Backe
 
 
 async def test_harvest_of_an_idle_worker(scene: Scene) -> None:
-    seat = await scene.attend()
-    assert await crash(scene.store, seat) == Harvested(True, 0, 0)
+    slot = await scene.attend()
+    assert await crash(scene.store, slot) == Harvested(True, 0, 0)
 
 
 async def test_odd_words_never_fail_a_harvest(scene: Scene) -> None:
     attempt = await scene.running()
-    seat = Seat(attempt.worker, attempt.session)
-    answer = await crash(scene.store, seat, limit=1, why="nul \0 and \ud800 end")
+    slot = Slot(attempt.worker, attempt.session)
+    answer = await crash(scene.store, slot, limit=1, why="nul \0 and \ud800 end")
     assert answer == Harvested(True, 0, 1)
     error = (await scene.job(attempt.id)).error
     assert error is not None
@@ -254,12 +254,12 @@ async def test_odd_words_never_fail_a_harvest(scene: Scene) -> None:
 
 
 async def test_loss_leaves_the_error_of_an_earlier_attempt(scene: Scene) -> None:
-    seat = await scene.attend()
-    attempt = await scene.running(seat=seat)
+    slot = await scene.attend()
+    attempt = await scene.running(slot=slot)
     await scene.finish(done(attempt, Retried))
     await scene.store.promote()
-    await scene.claim(seat)
-    await crash(scene.store, seat)
+    await scene.claim(slot)
+    await crash(scene.store, slot)
     assert (await scene.job(attempt.id)).error == RAISED
 
 
@@ -305,23 +305,23 @@ async def test_sweep_of_a_sound_store_does_nothing(scene: Scene) -> None:
 async def test_workers_that_ended_are_shown_for_a_while(scene: Scene) -> None:
     kept = [await scene.attend() for _ in range(2)]
     gone = [await scene.attend() for _ in range(23)]
-    for seat in gone:
-        await goodbye(scene.store, seat)
+    for slot in gone:
+        await goodbye(scene.store, slot)
     views = await scene.store.workers()
     alive = {view.info.id for view in views if view.alive}
     ended = {view.info.id for view in views if not view.alive}
-    assert alive == {seat.worker for seat in kept}
-    assert ended == {seat.worker for seat in gone[-20:]}
+    assert alive == {slot.worker for slot in kept}
+    assert ended == {slot.worker for slot in gone[-20:]}
 
 
 async def test_running_counts_what_is_owned(scene: Scene) -> None:
-    seat, idle = await scene.attend(), await scene.attend()
+    slot, idle = await scene.attend(), await scene.attend()
     await scene.accepted(*some_jobs(3))
-    attempts = await scene.claim(seat, most=3)
+    attempts = await scene.claim(slot, most=3)
     await scene.store.cancel([attempts[0].id])
     await scene.finish(done(attempts[1]))
     counts = {view.info.id: view.running for view in await scene.store.workers()}
-    assert counts == {seat.worker: {"work": 2}, idle.worker: {}}
+    assert counts == {slot.worker: {"work": 2}, idle.worker: {}}
 
 
 async def test_renewals_change_a_number(store: Store) -> None:
@@ -348,11 +348,11 @@ async def test_retired_dispatcher_is_shown_no_more(store: Store) -> None:
 
 
 async def test_dispatcher_is_forgotten_when_it_attends_nobody(scene: Scene) -> None:
-    seat = await scene.attend()
+    slot = await scene.attend()
     await scene.store.renew(scene.dispatcher, "gone")
     await scene.store.forget_dispatcher(scene.dispatcher)
     assert [view.id for view in await scene.store.dispatchers()] == [scene.dispatcher]
-    await crash(scene.store, seat)
+    await crash(scene.store, slot)
     await scene.store.forget_dispatcher(scene.dispatcher)
     await scene.store.forget_dispatcher(scene.dispatcher)
     assert await scene.store.dispatchers() == []
@@ -363,10 +363,10 @@ async def test_adoption_does_not_end_a_drain_that_was_asked_for(scene: Scene) ->
     await scene.attend(info)
     assert await scene.store.set_draining(info.id, True)
     moved = Scene(scene.store)
-    seat = await moved.attend(info)
+    slot = await moved.attend(info)
     assert [view.draining for view in await scene.store.workers()] == [True]
     await moved.accepted(a_job())
-    assert await moved.claim(seat) == []
+    assert await moved.claim(slot) == []
 
 
 async def test_adopted_worker_that_drains_says_so(scene: Scene) -> None:
@@ -379,8 +379,8 @@ async def test_adopted_worker_that_drains_says_so(scene: Scene) -> None:
 async def test_dispatcher_finds_the_drains_of_its_own_live_workers(scene: Scene) -> None:
     drained, gone, _open = [await scene.attend() for _ in range(3)]
     elsewhere = await Scene(scene.store).attend()
-    for seat in (drained, gone, elsewhere):
-        await scene.store.set_draining(seat.worker, True)
+    for slot in (drained, gone, elsewhere):
+        await scene.store.set_draining(slot.worker, True)
     await crash(scene.store, gone)
     assert await scene.store.draining(scene.dispatcher) == [drained.worker]
     await scene.store.set_draining(drained.worker, False)
@@ -388,12 +388,12 @@ async def test_dispatcher_finds_the_drains_of_its_own_live_workers(scene: Scene)
 
 
 async def test_heartbeat_is_shown_with_its_worker(scene: Scene) -> None:
-    seat, silent = await scene.attend(), await scene.attend()
-    await scene.store.beat(scene.dispatcher, {seat.worker: Stats(12.5, 75.0)})
-    await scene.store.beat(scene.dispatcher, {seat.worker: Stats(25.0, 50.0)})
+    slot, silent = await scene.attend(), await scene.attend()
+    await scene.store.beat(scene.dispatcher, {slot.worker: Stats(12.5, 75.0)})
+    await scene.store.beat(scene.dispatcher, {slot.worker: Stats(25.0, 50.0)})
     await scene.store.beat(scene.dispatcher, {})
     views = {view.info.id: view for view in await scene.store.workers()}
-    heard, unheard = views[seat.worker], views[silent.worker]
+    heard, unheard = views[slot.worker], views[silent.worker]
     assert (heard.cpu_percent, heard.memory_percent) == (25.0, 50.0)
     assert heard.seen_at is not None
     assert heard.seen_at >= heard.attended_at
@@ -402,13 +402,13 @@ async def test_heartbeat_is_shown_with_its_worker(scene: Scene) -> None:
 
 
 async def test_heartbeat_of_no_number_does_not_keep_others_from_theirs(scene: Scene) -> None:
-    seats = [await scene.attend() for _ in range(3)]
+    slots = [await scene.attend() for _ in range(3)]
     odd = [Stats(nan, inf), Stats(-inf, 1e308), Stats(25.0, 50.0)]
     await scene.store.beat(
-        scene.dispatcher, {seat.worker: stats for seat, stats in zip(seats, odd, strict=True)}
+        scene.dispatcher, {slot.worker: stats for slot, stats in zip(slots, odd, strict=True)}
     )
     views = {view.info.id: view for view in await scene.store.workers()}
-    sound = views[seats[-1].worker]
+    sound = views[slots[-1].worker]
     assert (sound.cpu_percent, sound.memory_percent) == (25.0, 50.0)
 
 

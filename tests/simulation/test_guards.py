@@ -16,11 +16,12 @@ import pytest
 from msgspec import structs
 
 from longshore.core.lifecycle import OWNED
-from longshore.dispatcher.pulse import Pulse
+from longshore.dispatcher.own_lease import OwnLease
+from longshore.model.attempt import Attempt
 from longshore.model.ends import End
-from longshore.model.job import Claimed, Ended, Finished, JobState, Submission, Verdict
-from longshore.model.worker import Seat, Want
-from longshore.ports import Batch, Pumped
+from longshore.model.job import Ended, Finished, JobState, Submission, Verdict
+from longshore.model.worker import Slot, Want
+from longshore.ports import Batch, BatchResult
 from longshore.testing.memory import MemoryStore
 from longshore.testing.memory_rows import JobRow
 from longshore.testing.simulation.bodies import Behaviour
@@ -94,8 +95,8 @@ def test_without_the_check_of_the_owner_a_report_under_a_new_id_counts() -> None
 class NoSessionCheck(MemoryStore):
     """Gives jobs to any session of a worker that is alive, whoever asks."""
 
-    def _is_free_for(self, seat: Seat, dispatcher: UUID) -> bool:
-        worker = self._workers.get(seat.worker)
+    def _is_free_for(self, slot: Slot, dispatcher: UUID) -> bool:
+        worker = self._workers.get(slot.worker)
         return worker is not None and worker.alive and not worker.draining
 
 
@@ -111,12 +112,12 @@ class NoRecheck(MemoryStore):
         super().__init__(utc)
         self._seen: dict[UUID, list[JobRow]] = {}
 
-    async def pump(self, dispatcher: UUID, batch: Batch) -> Pumped:
+    async def pump(self, dispatcher: UUID, batch: Batch) -> BatchResult:
         pumped = await super().pump(dispatcher, batch)
         self._seen[dispatcher] = [row for row in self._jobs.values() if row.state is JobState.READY]
         return pumped
 
-    def _claim(self, dispatcher: UUID, want: Want, room: int) -> list[Claimed]:
+    def _claim(self, dispatcher: UUID, want: Want, room: int) -> list[Attempt]:
         taken = [
             row
             for row in self._seen.get(dispatcher, [])
@@ -174,12 +175,12 @@ def test_a_dispatchers_lease_that_counts_from_the_answer_lets_workers_run_too_lo
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """G6."""
-    renewed = Pulse.renewed
+    renewed = OwnLease.renewed
 
-    def from_the_answer(self: Pulse, sent_at: float) -> None:
+    def from_the_answer(self: OwnLease, sent_at: float) -> None:
         renewed(self, self._clock.now())
 
-    monkeypatch.setattr(Pulse, "renewed", from_the_answer)
+    monkeypatch.setattr(OwnLease, "renewed", from_the_answer)
     assert hunt(40, make=belated).promise is Promise.SELF_STOP
 
 

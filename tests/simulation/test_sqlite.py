@@ -6,8 +6,8 @@ from uuid import UUID
 
 import pytest
 
-from longshore.ports import Batch, Pumped
-from longshore.store.sqlite import SqliteStore
+from longshore.ports import Batch, BatchResult
+from longshore.store.sqlite.store import SqliteStore
 from longshore.testing.simulation.promises import Promise
 from longshore.testing.simulation.run import simulate_on_sqlite
 from longshore.testing.simulation.scenario import make_scenario
@@ -19,7 +19,7 @@ def broken_by(monkeypatch: pytest.MonkeyPatch, statement: str) -> Promise | None
     """What is broken if this statement follows every batch that finishes something."""
     pump = SqliteStore.pump
 
-    async def pump_and_spoil(self: SqliteStore, dispatcher: UUID, batch: Batch) -> Pumped:
+    async def pump_and_spoil(self: SqliteStore, dispatcher: UUID, batch: Batch) -> BatchResult:
         pumped = await pump(self, dispatcher, batch)
         if batch.finishes and self._writer is not None:
             self._writer.execute(statement)

@@ -14,7 +14,7 @@ from click.shell_completion import CompletionItem, get_completion_class
 from msgspec import structs
 
 from longshore.cli.options import Shell, examples, json_option
-from longshore.cli.show import print_json, print_text
+from longshore.cli.view.show import print_json, print_text
 from longshore.client.connection import Connection
 from longshore.config import load
 from longshore.errors import InvalidInput, LongshoreError

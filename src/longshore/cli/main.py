@@ -16,8 +16,8 @@ from difflib import get_close_matches
 import click
 
 from longshore._version import __version__
-from longshore.cli import (
-    completing,
+from longshore.cli import completing, starting
+from longshore.cli.commands import (
     jobs,
     keys,
     logs,
@@ -25,13 +25,12 @@ from longshore.cli import (
     queues,
     run,
     simulate,
-    starting,
     store,
     submit,
     workers,
 )
 from longshore.cli.options import EXIT_CODES, Shell, examples, json_option
-from longshore.cli.show import Unheard, print_json, print_text
+from longshore.cli.view.show import Unheard, print_json, print_text
 from longshore.errors import AppError, InvalidInput, LongshoreError
 from longshore.run.ready import note
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from longshore.cli.options import examples, json_option
-from longshore.cli.show import print_json, print_text
+from longshore.cli.view.show import print_json, print_text
 from longshore.errors import InvalidInput
 
 _APP = '''"""The jobs of this app. Run them with `longshore up`, in this folder."""

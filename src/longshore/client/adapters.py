@@ -11,8 +11,8 @@ from longshore.links.credentials import calling_with, key_advice
 from longshore.links.zeromq import Dealer, Secure
 from longshore.model.job import Refused, Submission, Submitted
 from longshore.ports import Link, OnMessages
-from longshore.store.postgres_borrowed import talk, talk_async
-from longshore.store.postgres_enqueue import enqueue
+from longshore.store.postgres.app_connection import talk, talk_async
+from longshore.store.postgres.enqueue import enqueue
 
 Answer = Submitted | Refused
 

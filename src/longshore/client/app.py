@@ -9,8 +9,8 @@ from typing import Any, Self, TypeVar, Unpack
 from uuid import UUID
 
 from longshore import config
-from longshore.client.access import Access
 from longshore.client.adapters import Dialler
+from longshore.client.clients import Clients
 from longshore.client.connection import Connection, Ref
 from longshore.client.decorator import Decorator
 from longshore.client.enqueue import enqueue_calls, enqueue_calls_async
@@ -19,12 +19,12 @@ from longshore.client.handler import FunctionHandler, Isolation
 from longshore.client.hooks import Hooks, without_brackets
 from longshore.client.ids import fresh_id
 from longshore.client.kind import AnyKind, Call, Kind, SubmitOptions, Terms, calls_of
-from longshore.core import values
 from longshore.core.limits import check_name
 from longshore.errors import AppError, InvalidArguments, InvalidInput, from_code
 from longshore.model.ids import parse_ref
 from longshore.model.job import Job, JobState
 from longshore.model.worker import Pool
+from longshore.payload import values
 from longshore.ports import Handler
 from longshore.wire.messages import SubmitAnswer
 
@@ -49,7 +49,7 @@ class App:
         self.name = name
         self._addresses = connect
         self._timeout_s = timeout_s
-        self._access = Access(connection or self._connection)
+        self._access = Clients(connection or self._connection)
         self._new_id = new_id
         self._kinds: dict[str, AnyKind] = {}
         self._hooks = Hooks(name)

@@ -11,7 +11,7 @@ from msgspec import UNSET, UnsetType
 from longshore.client.handler import Isolation
 from longshore.client.kind import AnyKind, Kind, Terms
 from longshore.errors import AppError
-from longshore.executors.context import Context
+from longshore.executors.host.context import Context
 
 P = ParamSpec("P")
 R = TypeVar("R")

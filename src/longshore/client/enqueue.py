@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from longshore.client.access import Access
 from longshore.client.adapters import Answer, enqueue_in, enqueue_in_async
+from longshore.client.clients import Clients
 from longshore.client.handle import Handle
 from longshore.client.kind import Call
 from longshore.errors import from_code
@@ -17,7 +17,7 @@ R = TypeVar("R")
 
 
 def enqueue_calls(
-    access: Access, connection: object, calls: Sequence[Call[R]], *, notify: bool
+    access: Clients, connection: object, calls: Sequence[Call[R]], *, notify: bool
 ) -> list[Handle[R]]:
     """Enqueues jobs over a connection that blocks."""
     if access.stand_in is not None:
@@ -26,7 +26,7 @@ def enqueue_calls(
 
 
 async def enqueue_calls_async(
-    access: Access, connection: object, calls: Sequence[Call[R]], *, notify: bool
+    access: Clients, connection: object, calls: Sequence[Call[R]], *, notify: bool
 ) -> list[Handle[R]]:
     """Enqueues jobs over a connection that is awaited."""
     if access.stand_in is not None:
@@ -35,7 +35,7 @@ async def enqueue_calls_async(
     return _handles(access, calls, answers)
 
 
-async def _submit_to_kit(access: Access, calls: Sequence[Call[R]]) -> list[Handle[R]]:
+async def _submit_to_kit(access: Clients, calls: Sequence[Call[R]]) -> list[Handle[R]]:
     """Submits to the test kit that stands in: it has no transactions, so jobs are there at once."""
     answers = await access.connection().submit(_jobs(calls))
     return [call.accepted(answer, access) for call, answer in zip(calls, answers, strict=True)]
@@ -46,7 +46,7 @@ def _jobs(calls: Sequence[Call[Any]]) -> list[Submission]:
 
 
 def _handles(
-    access: Access, calls: Sequence[Call[R]], answers: Sequence[Answer]
+    access: Clients, calls: Sequence[Call[R]], answers: Sequence[Answer]
 ) -> list[Handle[R]]:
     """The handles of the jobs; raises if one was refused, and so ends the transaction."""
     for answer in answers:

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequenc
 from typing import Any, Generic, NoReturn, TypeVar
 from uuid import UUID
 
-from longshore.client.access import Access
+from longshore.client.clients import Clients
 from longshore.client.connection import all_of
 from longshore.client.logs import read_logs
 from longshore.client.outcomes import MAX_IDS, REQUESTS_IN_FLIGHT, look_for, pruned
@@ -46,7 +46,7 @@ class Handle(Generic[R]):
 
     def __init__(
         self,
-        access: Access,
+        access: Clients,
         id: UUID,
         number: int,
         kind: str,
@@ -66,7 +66,7 @@ class Handle(Generic[R]):
         self._stored = True
 
     @classmethod
-    def of_id(cls, access: Access, id: UUID, unpacker: Callable[[Job], Unpack[R]]) -> Handle[R]:
+    def of_id(cls, access: Clients, id: UUID, unpacker: Callable[[Job], Unpack[R]]) -> Handle[R]:
         """The handle of a job of which only the id is known."""
         handle = cls(access, id, 0, "", _not_looked_at)
         handle._unpacker = unpacker
@@ -249,7 +249,7 @@ def handles_of(handles: Iterable[Handle[R]]) -> list[Handle[R]]:
 
 
 async def as_ended_async(
-    access: Access, handles: Iterable[Handle[R]], timeout_s: float | None
+    access: Clients, handles: Iterable[Handle[R]], timeout_s: float | None
 ) -> AsyncGenerator[Handle[R], None]:
     """The handles in the order in which their jobs end, each with its outcome."""
     check_timeout("timeout_s", timeout_s)
@@ -277,7 +277,7 @@ async def as_ended_async(
 
 
 async def all_ended_async(
-    access: Access, handles: Sequence[Handle[Any]], timeout_s: float | None
+    access: Clients, handles: Sequence[Handle[Any]], timeout_s: float | None
 ) -> list[JobState]:
     """The states the jobs ended in, in the order given, asked for some at a time."""
     check_timeout("timeout_s", timeout_s)
@@ -324,7 +324,7 @@ async def _next_ended(
 
 
 async def _last_look(
-    access: Access, waiting: Mapping[UUID, Sequence[Handle[Any]]]
+    access: Clients, waiting: Mapping[UUID, Sequence[Handle[Any]]]
 ) -> tuple[Ended, ...]:
     """What has ended by now, when the time is up; `NotFinished` if nothing has."""
     found = await access.connection().wait(tuple(waiting), 0)

@@ -9,10 +9,10 @@ from typing import Any, Final, Literal, get_args
 
 from longshore.client.hooks import Hooks
 from longshore.client.signature import CONTEXT_PARAMETER, Signature
-from longshore.core import values
 from longshore.errors import AppError
-from longshore.executors.context import current
+from longshore.executors.host.context import current
 from longshore.model.worker import KindInfo, KindTerms, Pool
+from longshore.payload import values
 
 Isolation = Literal["coroutine", "process"]
 """What a job's code is kept apart by; a container is to be the third."""

@@ -25,8 +25,8 @@ from contextlib import (
 from typing import Any, Final, TypeVar, cast
 
 from longshore.errors import AppError, WrongState
-from longshore.executors.context import current
-from longshore.executors.loading import told
+from longshore.executors.host.apps import told
+from longshore.executors.host.context import current
 
 _log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from msgspec import UNSET, Struct, structs
 
-from longshore.client.access import Access
+from longshore.client.clients import Clients
 from longshore.client.handle import Handle
 from longshore.client.handler import FunctionHandler
 from longshore.core.limits import check_submission
@@ -159,7 +159,7 @@ class Call(Generic[R]):
 
     def __init__(
         self,
-        access: Access,
+        access: Clients,
         submission: Submission,
         unpack: Callable[[bytes | None], R],
         *,
@@ -193,7 +193,7 @@ class Call(Generic[R]):
         """Submits the job; with `strict` only if some live worker serves its kind."""
         return self._access.run(self.submit_async(strict=strict))
 
-    def accepted(self, answer: SubmitAnswer, access: Access) -> Handle[R]:
+    def accepted(self, answer: SubmitAnswer, access: Clients) -> Handle[R]:
         """The handle of the job that the answer names; raises if it was refused."""
         if answer.code:
             raise from_code(answer.code, answer.message)
@@ -232,7 +232,7 @@ class Kind(Generic[P, R, Q, C]):
 
     def __init__(
         self,
-        access: Access,
+        access: Clients,
         handler: FunctionHandler,
         function: Callable[Q, C],
         terms: Terms,

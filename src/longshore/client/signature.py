@@ -14,14 +14,14 @@ from typing import Any, Final
 
 import msgspec
 
-from longshore.client.advertised import schema_of
 from longshore.client.given import GIVEN
-from longshore.core import values
-from longshore.core.modelled import from_builtins, is_model
-from longshore.core.schemas import explain, nearest
 from longshore.errors import AppError, InvalidArguments, InvalidInput
-from longshore.executors.context import Context
+from longshore.executors.host.context import Context
 from longshore.model.worker import Parameter
+from longshore.payload import values
+from longshore.payload.annotation_schema import schema_of
+from longshore.payload.pydantic_values import from_builtins, is_model
+from longshore.payload.schemas import explain, nearest
 
 CONTEXT_PARAMETER: Final = "ctx"
 _UNCHECKED: Final = Any

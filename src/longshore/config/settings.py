@@ -110,10 +110,10 @@ class DispatcherSettings(Struct, frozen=True, kw_only=True):
     Not on SQLite, where transactions come one after the other anyway.
     """
 
-    seat_wait_s: float = 0.025
+    slot_wait_s: float = 0.025
     """How long a submit waits for a worker's slot while none comes free, before it is queued."""
 
-    max_seat_wait_s: float = 0.5
+    max_slot_wait_s: float = 0.5
     """How long submits wait while slots come free one by one, before they are queued."""
 
     max_value_bytes: int = 1024 * 1024

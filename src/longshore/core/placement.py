@@ -2,7 +2,7 @@
 
 Workers that are alike (the same kinds, queues and target) share a `Profile`, and what a profile
 serves is computed once per lane, not once per claim. For each profile and pool one `Want` goes to
-the store, which claims for all its workers at once, best job first, and seats the jobs in the order
+the store, which claims for all its workers at once, best job first, and places them in the order
 given here.
 """
 
@@ -15,7 +15,7 @@ from typing import TypeVar
 from msgspec import Struct
 
 from longshore.core.lanes import serves
-from longshore.model.worker import Lane, Seat, Want, WorkerInfo
+from longshore.model.worker import Lane, Slot, Want, WorkerInfo
 
 T = TypeVar("T")
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 class Place(Struct, frozen=True):
     """A worker with free slots, as placement sees it. `given` counts what it was ever given."""
 
-    seat: Seat
+    slot: Slot
     free: int
     given: int
 
@@ -56,20 +56,20 @@ class Profile:
 
     def want(self, lanes: Set[int], places: Sequence[Place], most: int) -> Want | None:
         """What to claim for these workers from these lanes."""
-        seats = seat(places, most) if lanes else []
-        return Want(tuple(sorted(lanes)), tuple(seats)) if seats else None
+        slots = slot(places, most) if lanes else []
+        return Want(tuple(sorted(lanes)), tuple(slots)) if slots else None
 
 
-def seat(places: Sequence[Place], most: int) -> list[Seat]:
+def slot(places: Sequence[Place], most: int) -> list[Slot]:
     """Seats in the order to fill them: most free first, least given breaks ties."""
     heap = [(-place.free, place.given, index) for index, place in enumerate(places)]
     heapify(heap)
-    seats: list[Seat] = []
-    while len(seats) < most and heap and heap[0][0] < 0:
+    slots: list[Slot] = []
+    while len(slots) < most and heap and heap[0][0] < 0:
         free, given, index = heap[0]
-        seats.append(places[index].seat)
+        slots.append(places[index].slot)
         heapreplace(heap, (free + 1, given + 1, index))
-    return seats
+    return slots
 
 
 def first_bytes(items: Sequence[T], size: Callable[[T], int], room: int) -> Sequence[T]:

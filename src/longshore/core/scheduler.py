@@ -22,11 +22,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Final, NamedTuple, Protocol
 
-from longshore.core.intake import Intake, Patience, Seats
+from longshore.core.admission import Admission, FreeSlots, Patience
 from longshore.core.lanes import lane_of
-from longshore.core.placement import Place, Profile, seat
+from longshore.core.placement import Place, Profile, slot
 from longshore.model.job import Submission
-from longshore.model.worker import Lane, Seat, Want, WorkerInfo
+from longshore.model.worker import Lane, Slot, Want, WorkerInfo
 
 ANY_NUMBER: Final = float("inf")
 
@@ -47,7 +47,7 @@ class Plan(NamedTuple):
     """What to claim, and for each submit the slot on which it can start at once, if any."""
 
     wants: list[Want]
-    seats: Sequence[Seat | None]
+    slots: Sequence[Slot | None]
 
 
 class Again(Enum):
@@ -59,7 +59,7 @@ class Again(Enum):
     NEVER = "never"
 
 
-_Members = dict[Seat, Candidate]
+_Members = dict[Slot, Candidate]
 _Taker = tuple[Profile, str]
 
 
@@ -69,9 +69,9 @@ class Scheduler:
     def __init__(self, max_batch: int, patience: Patience) -> None:
         self.lanes = Lanes()
         self._max_batch = max_batch
-        self._intake = Intake(max_batch, patience)
+        self._admission = Admission(max_batch, patience)
         self._profiles: dict[object, tuple[Profile, _Members]] = {}
-        self._uncertain: set[Seat] = set()
+        self._uncertain: set[Slot] = set()
         self._turn = 0
 
     # sessions
@@ -97,18 +97,18 @@ class Scheduler:
         """What workers say of themselves: of those that are alike, one."""
         return [next(iter(members.values())).info for _, members in self._profiles.values()]
 
-    def mark_uncertain(self, seats: Iterable[Seat]) -> None:
+    def mark_uncertain(self, slots: Iterable[Slot]) -> None:
         """What is placed on these sessions is not known until it is read back."""
-        members = {seat for _, some in self._profiles.values() for seat in some}
-        self._uncertain.update(members.intersection(seats))
+        members = {slot for _, some in self._profiles.values() for slot in some}
+        self._uncertain.update(members.intersection(slots))
 
-    def uncertain(self) -> list[Seat]:
+    def uncertain(self) -> list[Slot]:
         """The sessions that must be read back."""
         return list(self._uncertain)
 
-    def confirm(self, seats: Iterable[Seat]) -> None:
+    def confirm(self, slots: Iterable[Slot]) -> None:
         """These sessions were read back."""
-        self._uncertain.difference_update(seats)
+        self._uncertain.difference_update(slots)
 
     # lanes
 
@@ -134,7 +134,7 @@ class Scheduler:
 
     # plans
 
-    def free_slots(self) -> Seats:
+    def free_slots(self) -> FreeSlots:
         """How many slots are free; if jobs are ready for some, how many of those."""
         free = wanted_free = 0
         wanted = False
@@ -145,24 +145,24 @@ class Scheduler:
                 if self.lanes.is_any_ready(lanes):
                     wanted = True
                     wanted_free += some
-        return Seats(wanted_free if wanted else free, wanted)
+        return FreeSlots(wanted_free if wanted else free, wanted)
 
     def admit(self, now: float, oldest_at: float) -> int:
         """How many submits to take now, the oldest of which came then; 0 to wait for a slot."""
-        return self._intake.room(self.free_slots(), now, oldest_at)
+        return self._admission.room(self.free_slots(), now, oldest_at)
 
     def plan(self, submits: Sequence[Submission]) -> Plan:
         """Slots for submits that can start at once, and what to claim for the others' slots."""
         lanes = [lane_of(job.queue, job.kind, job.target) for job in submits]
         self.learn(dict.fromkeys(lanes))
-        seats: list[Seat | None] = [None] * len(submits)
-        starters = self._start(submits, lanes, seats)
-        if None in seats:
-            left = (lane.hash for lane, one in zip(lanes, seats, strict=True) if one is None)
+        slots: list[Slot | None] = [None] * len(submits)
+        starters = self._start(submits, lanes, slots)
+        if None in slots:
+            left = (lane.hash for lane, one in zip(lanes, slots, strict=True) if one is None)
             self.lanes.expect(Counter(left))
         if submits:
-            self._intake.took(any_seated=bool(starters))
-        return Plan(self._wants(starters), seats)
+            self._admission.took(any_started=bool(starters))
+        return Plan(self._wants(starters), slots)
 
     def answered(
         self,
@@ -190,7 +190,7 @@ class Scheduler:
         return Again.NOW if wants or any_ready or waiting else Again.NEVER
 
     def _start(
-        self, jobs: Sequence[Submission], lanes: Sequence[Lane], seats: list[Seat | None]
+        self, jobs: Sequence[Submission], lanes: Sequence[Lane], slots: list[Slot | None]
     ) -> set[_Taker]:
         """Finds slots for jobs before which none waits; answers whose slots those are."""
         starters: set[_Taker] = set()
@@ -202,11 +202,11 @@ class Scheduler:
             places = self._places(members, pool)
             most = sum(place.free for place in places)
             first = sorted(turn for lane in served for turn in waiting[lane][:most])
-            for (_, job), one in zip(first, seat(places, len(first)), strict=False):
-                seats[job] = one
+            for (_, job), one in zip(first, slot(places, len(first)), strict=False):
+                slots[job] = one
                 starters.add((profile, pool))
             for lane in served:
-                left = [turn for turn in waiting[lane][:most] if seats[turn[1]] is None]
+                left = [turn for turn in waiting[lane][:most] if slots[turn[1]] is None]
                 waiting[lane][:most] = left
                 if not waiting[lane]:
                     del waiting[lane]
@@ -229,7 +229,7 @@ class Scheduler:
             some = int(min(most, sum(lanes.values())))
             want = profile.want(lanes.keys(), self._places(members, pool), some)
             if want is not None:
-                most -= len(want.seats)
+                most -= len(want.slots)
                 found.append(want)
         return found
 
@@ -244,9 +244,9 @@ class Scheduler:
 
     def _places(self, members: _Members, pool: str) -> list[Place]:
         return [
-            Place(seat, free, one.given)
-            for seat, one in members.items()
-            if (free := one.open_slots.get(pool, 0)) > 0 and seat not in self._uncertain
+            Place(slot, free, one.given)
+            for slot, one in members.items()
+            if (free := one.open_slots.get(pool, 0)) > 0 and slot not in self._uncertain
         ]
 
 
@@ -338,7 +338,7 @@ class Lanes:
             self._ready[lane] -= taken[lane]
         empty = {lane for lane in taken if self._ready.get(lane, 0) <= 0}
         for want in wants:
-            if sum(taken.get(lane, 0) for lane in want.lanes) < len(want.seats):
+            if sum(taken.get(lane, 0) for lane in want.lanes) < len(want.slots):
                 empty.update(
                     lane for lane in want.lanes if self._marked.get(lane, 0) <= self._asked
                 )
@@ -355,8 +355,8 @@ class Lanes:
         return not self._ready.keys().isdisjoint(lanes)
 
 
-def _seat_of(one: Candidate) -> Seat:
-    return Seat(one.info.id, one.session)
+def _seat_of(one: Candidate) -> Slot:
+    return Slot(one.info.id, one.session)
 
 
 def _by_lane(jobs: Sequence[Submission], lanes: Sequence[Lane]) -> dict[int, list[tuple[int, int]]]:

@@ -13,8 +13,9 @@ from typing import Final
 from msgspec import structs
 
 from longshore.core.limits import MAX_ATTEMPTS, MAX_DURATION_S, MAX_SNOOZE_S
+from longshore.model.attempt import Attempt
 from longshore.model.ends import Crashed, Failed, Retried, Snoozed
-from longshore.model.job import Claimed, JobError, Reason, RetryPolicy
+from longshore.model.job import JobError, Reason, RetryPolicy
 
 SNOOZED: Final = "snoozed"
 """How the history entry of a job that asked to be run later begins."""
@@ -41,7 +42,7 @@ def _bounded(seconds: float, most: float) -> float:
 
 
 def settle_failure(
-    attempt: Claimed,
+    attempt: Attempt,
     error: JobError,
     luck: float,
     *,
@@ -65,7 +66,7 @@ def settle_failure(
     return Retried(*which, error, delay_s, forced, info=info)
 
 
-def settle_refused_retry(attempt: Claimed, error: JobError) -> Failed:
+def settle_refused_retry(attempt: Attempt, error: JobError) -> Failed:
     """A job that asked for a retry and has none left fails, and says why and what to do."""
     retries = attempt.options.retry.attempts - 1
     had = f"its retries ({retries:,}) are used up" if retries else "it was given none"
@@ -74,12 +75,12 @@ def settle_refused_retry(attempt: Claimed, error: JobError) -> Failed:
     return Failed(attempt.id, attempt.token, error, info=summary(error))
 
 
-def settle_crash(attempt: Claimed, error: JobError, crash_limit: int) -> Crashed:
+def settle_crash(attempt: Attempt, error: JobError, crash_limit: int) -> Crashed:
     """An attempt that took its process down; whether it is tried again, its effect says."""
     return Crashed(attempt.id, attempt.token, error, attempt.crashes, crash_limit)
 
 
-def settle_snooze(attempt: Claimed, after_s: float, note: str) -> Snoozed | Failed:
+def settle_snooze(attempt: Attempt, after_s: float, note: str) -> Snoozed | Failed:
     """A job that asked to be run later is, unless it has been begun too often already."""
     if attempt.attempt >= MAX_ATTEMPTS:
         message = f"asked to be run later for the {MAX_ATTEMPTS:,}th time, and was given up"

@@ -67,14 +67,16 @@ def _ready(job: Job, facts: Facts) -> str:
         )
     able = [worker for worker in facts.workers if _serves(worker, job)]
     if not able:
-        if facts.crew_trouble:
-            return f"no worker serves kind '{job.kind}': {facts.crew_trouble}"
+        if facts.supervisor_trouble:
+            return f"no worker serves kind '{job.kind}': {facts.supervisor_trouble}"
         return _nobody(job, facts.workers)
     able = [worker for worker in able if not worker.silent_s] or able
     if all(worker.silent_s for worker in able):
         return f"{_names(able)} could run it, but {_silence(able[0])}"
     if all(worker.draining for worker in able):
-        trouble = facts.crew_trouble and f", and others do not come: {facts.crew_trouble}"
+        trouble = (
+            facts.supervisor_trouble and f", and others do not come: {facts.supervisor_trouble}"
+        )
         return f"every worker that serves kind '{job.kind}' is draining ({_names(able)}){trouble}"
     open_workers = [worker for worker in able if not worker.draining]
     pools = [worker.info.kinds[job.kind].pool for worker in open_workers]

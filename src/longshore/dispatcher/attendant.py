@@ -17,18 +17,17 @@ from longshore.core.introductions import (
 )
 from longshore.core.leases import ping_every_s
 from longshore.core.logs import fits
+from longshore.dispatcher.commits import Commits
+from longshore.dispatcher.dropped import DroppedMessages
 from longshore.dispatcher.ends import Ends
-from longshore.dispatcher.junk import Junk
-from longshore.dispatcher.logbook import Logbook
+from longshore.dispatcher.log_writer import LogWriter
 from longshore.dispatcher.losses import Losses
+from longshore.dispatcher.own_lease import OwnLease
 from longshore.dispatcher.plain import PlainAttendant
-from longshore.dispatcher.pulse import Pulse
-from longshore.dispatcher.pump import Pump
 from longshore.dispatcher.roster import Roster
 from longshore.errors import InvalidInput, ProtocolError, StoreUnavailable
-from longshore.model.attempt import Attempt, Report
-from longshore.model.job import Claimed
-from longshore.model.worker import Attended, Gone, Seat, WorkerInfo
+from longshore.model.attempt import Attempt, AttemptKey, Report
+from longshore.model.worker import Attended, Gone, Slot, WorkerInfo
 from longshore.ports import Clock, Link, Store
 from longshore.wire import messages as m
 from longshore.wire.codec import encode, from_worker
@@ -65,8 +64,8 @@ class Attendant:
         dispatcher: UUID,
         clock: Clock,
         roster: Roster,
-        pump: Pump,
-        pulse: Pulse,
+        pump: Commits,
+        own_lease: OwnLease,
         losses: Losses,
         plain: PlainAttendant,
     ) -> None:
@@ -76,15 +75,15 @@ class Attendant:
         self._clock = clock
         self._roster = roster
         self._pump = pump
-        self._pulse = pulse
+        self._own_lease = own_lease
         self._losses = losses
         self._plain = plain
         self._tasks: set[asyncio.Task[None]] = set()
         self._asks: dict[tuple[UUID, str], Ask] = {}
         self._joining: set[tuple[bytes, UUID]] = set()
         self._joiners = 0
-        self._junk = Junk(clock, "workers")
-        self.logbook = Logbook(store, pulse.saw_outage)
+        self._junk = DroppedMessages(clock, "workers")
+        self.log_writer = LogWriter(store, own_lease.saw_outage)
         self.link: Link
         self.ends: Ends
 
@@ -120,7 +119,7 @@ class Attendant:
             case m.Done():
                 self._done(attendance, message)
             case m.Logs():
-                self.logbook.add(
+                self.log_writer.add(
                     [
                         one
                         for one in message.entries
@@ -139,8 +138,8 @@ class Attendant:
 
     def _ended(self, attendance: FullAttendance, report: Report) -> None:
         """What an attempt said is in the store no later than its end."""
-        if report.token in self.logbook.unwritten:
-            self.logbook.after(report.token, lambda: self.ends.report(attendance, report))
+        if report.token in self.log_writer.unwritten:
+            self.log_writer.after(report.token, lambda: self.ends.report(attendance, report))
         else:
             self.ends.report(attendance, report)
 
@@ -179,7 +178,7 @@ class Attendant:
                 try:
                     await self._attend(ask)
                 except StoreUnavailable as error:
-                    self._pulse.saw_outage(error)
+                    self._own_lease.saw_outage(error)
                 finally:
                     self._joining.discard(joining)
         finally:
@@ -187,7 +186,7 @@ class Attendant:
 
     async def _attend(self, ask: Ask) -> None:
         peer, info, ready, _ = ask
-        if self._pulse.lease_s() is None or not self._is_waiting(ask):
+        if self._own_lease.lease_s() is None or not self._is_waiting(ask):
             return
         answer = await self._store.attend(
             self._dispatcher, info, draining=ready.draining, session=ready.session
@@ -201,7 +200,7 @@ class Attendant:
     def _may_welcome(self, ask: Ask, answer: Attended) -> bool:
         """Whether the worker still waits here, and can be given a lease. If not it asks again."""
         newest = answer.session > self._roster.session_of(ask.ready.worker)
-        return self._is_waiting(ask) and newest and self._pulse.lease_s() is not None
+        return self._is_waiting(ask) and newest and self._own_lease.lease_s() is not None
 
     def _is_waiting(self, ask: Ask) -> bool:
         return self._clock.now() - ask.at < self._settings.lease_s / 2
@@ -226,13 +225,13 @@ class Attendant:
         """A worker is no more: its jobs go to others."""
         self._roster.remove(attendance)
         log.warning("worker %s is lost: %s", attendance.info.name or attendance.info.id, why)
-        crash = not self._pulse.blames_store()
+        crash = not self._own_lease.blames_store()
         await self._losses.lose(attendance, why, crash=crash, lost=True)
 
     # while attending
 
     def _pinged(self, attendance: FullAttendance, ping: m.Ping) -> None:
-        lease_s = self._pulse.lease_s()
+        lease_s = self._own_lease.lease_s()
         was_draining, was_choked = attendance.draining, attendance.is_choked
         answers = attendance.pinged(self._clock.now(), ping, self._ping_s(), lease_s)
         if not self._tell(attendance, answers):
@@ -255,11 +254,11 @@ class Attendant:
         try:
             await self._store.set_draining(worker, True)
         except StoreUnavailable as error:
-            self._pulse.saw_outage(error)
+            self._own_lease.saw_outage(error)
 
-    def give(self, seat: Seat, claimed: Sequence[Claimed]) -> None:
+    def give(self, slot: Slot, claimed: Sequence[Attempt]) -> None:
         """Attempts were claimed for a session. If it is over, its next one has them already."""
-        attendance = self._roster.of_seat(seat)
+        attendance = self._roster.of_session(slot)
         if isinstance(attendance, PlainAttendance):
             self._plain.give(attendance, claimed)
         elif isinstance(attendance, FullAttendance) and not self._tell(
@@ -267,7 +266,7 @@ class Attendant:
         ):
             attendance.undeliverable(claimed)
 
-    def abort(self, attendance: Attendance, attempts: Sequence[Attempt], reason: str) -> None:
+    def abort(self, attendance: Attendance, attempts: Sequence[AttemptKey], reason: str) -> None:
         """Tells a worker to stop attempts."""
         self._tell(attendance, attendance.abort(attempts, reason))
 

@@ -13,10 +13,10 @@ from longshore.config import DispatcherSettings
 from longshore.core.effects import refused_item
 from longshore.core.limits import MAX_NAME_CHARS, check_submission
 from longshore.core.timing import settle_crash, settle_failure, settle_refused_retry, settle_snooze
-from longshore.core.values import within
-from longshore.dispatcher.pulse import Alarm
-from longshore.dispatcher.pump import Pump
+from longshore.dispatcher.commits import Commits
+from longshore.dispatcher.own_lease import Alarm
 from longshore.errors import LongshoreError
+from longshore.model.attempt import Attempt
 from longshore.model.ends import (
     Cancelled,
     End,
@@ -27,9 +27,10 @@ from longshore.model.ends import (
     Snoozed,
     Succeeded,
 )
-from longshore.model.job import Claimed, Finished, JobError, JobState, Reason, Verdict
+from longshore.model.job import Finished, JobError, JobState, Reason, Verdict
+from longshore.payload.values import within
 from longshore.wire.dispatcher_side import Attendance
-from longshore.wire.messages import Ack, Attempt, Report, ReportKind
+from longshore.wire.messages import Ack, AttemptKey, Report, ReportKind
 
 Acknowledge = Callable[[Attendance, Ack], None]
 
@@ -47,7 +48,7 @@ class Decisions:
         self._random = random
 
     def decide(
-        self, report: Report, claimed: Claimed | None, by: str = "", worker: UUID | None = None
+        self, report: Report, claimed: Attempt | None, by: str = "", worker: UUID | None = None
     ) -> End:
         """What the store is to record; if a worker is given, only if the job is its own.
 
@@ -57,7 +58,7 @@ class Decisions:
             return self._succeeded(report, by, worker)
         return structs.replace(self._unsuccessful(report, claimed), by=by, worker=worker)
 
-    def _unsuccessful(self, report: Report, claimed: Claimed | None) -> End:
+    def _unsuccessful(self, report: Report, claimed: Attempt | None) -> End:
         match report.kind:
             case ReportKind.CANCELLED:
                 return Cancelled(report.job, report.token)
@@ -98,7 +99,7 @@ class Decisions:
             notes[MAX_NOTES:] = [f"and {len(notes) - MAX_NOTES:,} more"]
         return tuple(sound), "; ".join(notes)
 
-    def _failed(self, claimed: Claimed, error: JobError, report: Report) -> Failed | Retried:
+    def _failed(self, claimed: Attempt, error: JobError, report: Report) -> Failed | Retried:
         luck, after_s = self._random.random(), report.retry_after_s
         end = settle_failure(claimed, error, luck, final=report.final, after_s=after_s)
         if isinstance(end, Failed) and _asks_for_a_retry(error, report):
@@ -132,7 +133,7 @@ class Ends:
         self,
         settings: DispatcherSettings,
         random: Random,
-        pump: Pump,
+        pump: Commits,
         due: Alarm,
         acknowledge: Acknowledge,
     ) -> None:
@@ -140,7 +141,7 @@ class Ends:
         self._pump = pump
         self._due = due
         self._acknowledge = acknowledge
-        self._acks: dict[Attendance, tuple[list[Attempt], list[Attempt]]] = {}
+        self._acks: dict[Attendance, tuple[list[AttemptKey], list[AttemptKey]]] = {}
 
     def report(self, attendance: Attendance, report: Report) -> None:
         """A worker says that an attempt ended. A repeat waits for the commit of the first."""
@@ -180,7 +181,7 @@ class Ends:
             case Retried(delay_s=delay_s) | Snoozed(delay_s=delay_s) if state is JobState.DELAYED:
                 self._due.set_in(delay_s)
 
-    def _ack_later(self, attendance: Attendance, attempt: Attempt, verdict: Verdict) -> None:
+    def _ack_later(self, attendance: Attendance, attempt: AttemptKey, verdict: Verdict) -> None:
         if not self._acks:
             asyncio.get_running_loop().call_soon(self._send_acks)
         recorded, stale = self._acks.setdefault(attendance, ([], []))

@@ -16,9 +16,10 @@ from random import Random
 from uuid import UUID
 
 from longshore.config import DispatcherSettings
-from longshore.core.intake import Patience
+from longshore.core.admission import Patience
 from longshore.core.scheduler import Scheduler
 from longshore.dispatcher.attendant import Attendant
+from longshore.dispatcher.commits import Commits
 from longshore.dispatcher.duties.cancels import heed_cancels
 from longshore.dispatcher.duties.drains import heed_drains
 from longshore.dispatcher.duties.heartbeats import Heartbeats
@@ -36,11 +37,10 @@ from longshore.dispatcher.ends import Ends
 from longshore.dispatcher.keeper import Always, Duty, Every, Keeper, WhenRung, in_turn
 from longshore.dispatcher.lanes import LaneLimits
 from longshore.dispatcher.losses import Losses
+from longshore.dispatcher.own_lease import Alarms, OwnLease
 from longshore.dispatcher.plain import PlainAttendant
 from longshore.dispatcher.plain_clients import PlainClients
 from longshore.dispatcher.pruner import Pruner
-from longshore.dispatcher.pulse import Alarms, Pulse
-from longshore.dispatcher.pump import Pump
 from longshore.dispatcher.requests import Listen, Requests
 from longshore.dispatcher.roster import Roster
 from longshore.dispatcher.runtime import DispatcherRuntime
@@ -76,16 +76,16 @@ class Dispatcher:
         self._store = store
         self._clock = clock
         self._random = random
-        patience = Patience(settings.seat_wait_s, settings.max_seat_wait_s)
+        patience = Patience(settings.slot_wait_s, settings.max_slot_wait_s)
         self._scheduler = Scheduler(settings.max_batch, patience)
         self._roster = Roster(self._scheduler)
         self._tasks: list[asyncio.Task[None]] = []
-        pulse = Pulse(settings, clock, self._lose_store)
+        own_lease = OwnLease(settings, clock, self._lose_store)
         self._waiters, self._alarms = Waiters(), Alarms(clock)
-        self._pump = self._make_pump(pulse)
-        self._losses = Losses(store, settings, self._roster, self._pump, pulse, on_lost)
-        self._plain = self._make_plain(pulse)
-        self._attendant = self._make_attendant(pulse)
+        self._pump = self._make_pump(own_lease)
+        self._losses = Losses(store, settings, self._roster, self._pump, own_lease, on_lost)
+        self._plain = self._make_plain(own_lease)
+        self._attendant = self._make_attendant(own_lease)
         self._attendant.ends = self._plain.ends = Ends(
             settings, random, self._pump, self._alarms.due, self._attendant.acknowledge
         )
@@ -99,8 +99,8 @@ class Dispatcher:
             has_ended=has_ended,
         )
         self._lane_limits = LaneLimits(settings, self._scheduler, lambda: self._takeover.elsewhere)
-        self._keeper = Keeper(random, pulse)
-        self._renew = partial(renew, store, id, name, clock, pulse, self._roster, self._plain)
+        self._keeper = Keeper(random, own_lease)
+        self._renew = partial(renew, store, id, name, clock, own_lease, self._roster, self._plain)
         self._find_lost = partial(
             find_lost, settings.lease_s, clock, self._roster, self._attendant, has_ended
         )
@@ -108,28 +108,28 @@ class Dispatcher:
         self._look_around = in_turn(
             self._lanes.look, ReadBack(store, self._scheduler, self._pump, self._attendant).read
         )
-        self._duties = self._make_duties(pulse)
+        self._duties = self._make_duties(own_lease)
         self._plain_clients = PlainClients(settings, self._new_id, self._pump, self._waiters)
         self._runtime = self._make_runtime()
         service = Service(store, settings, id, clock.utc, self._runtime, self._waiters)
-        self._requests = Requests(service, settings, clock, pulse, self._plain_clients)
+        self._requests = Requests(service, settings, clock, own_lease, self._plain_clients)
 
-    def _make_pump(self, pulse: Pulse) -> Pump:
-        return Pump(
+    def _make_pump(self, own_lease: OwnLease) -> Commits:
+        return Commits(
             self._store,
             self.id,
             max_batch=self._settings.max_batch,
             max_batch_bytes=self._settings.max_batch_bytes,
             overlap_from=self._settings.overlap_from,
-            slot_wait_s=self._settings.seat_wait_s,
+            slot_wait_s=self._settings.slot_wait_s,
             random=self._random,
             scheduler=self._scheduler,
-            give=lambda seat, attempts: self._attendant.give(seat, attempts),
+            give=lambda slot, attempts: self._attendant.give(slot, attempts),
             tell=self._waiters.tell,
-            on_outage=pulse.saw_outage,
+            on_outage=own_lease.saw_outage,
         )
 
-    def _make_plain(self, pulse: Pulse) -> PlainAttendant:
+    def _make_plain(self, own_lease: OwnLease) -> PlainAttendant:
         return PlainAttendant(
             self._store,
             self._settings,
@@ -138,11 +138,11 @@ class Dispatcher:
             new_id=self._new_id,
             roster=self._roster,
             pump=self._pump,
-            pulse=pulse,
+            own_lease=own_lease,
             losses=self._losses,
         )
 
-    def _make_attendant(self, pulse: Pulse) -> Attendant:
+    def _make_attendant(self, own_lease: OwnLease) -> Attendant:
         return Attendant(
             self._store,
             self._settings,
@@ -150,7 +150,7 @@ class Dispatcher:
             self._clock,
             self._roster,
             self._pump,
-            pulse,
+            own_lease,
             self._losses,
             self._plain,
         )
@@ -166,7 +166,7 @@ class Dispatcher:
             self._alarms,
         )
 
-    def _make_duties(self, pulse: Pulse) -> list[Duty]:
+    def _make_duties(self, own_lease: OwnLease) -> list[Duty]:
         store, settings, alarms, id = self._store, self._settings, self._alarms, self.id
         scheduler = self._scheduler
         clock, roster, pump, attendant = self._clock, self._roster, self._pump, self._attendant
@@ -195,7 +195,7 @@ class Dispatcher:
             WhenRung(alarms.cancels, settings.cancel_poll_s, in_turn(cancels, drains)),
             Every(settings.heartbeat_s, Heartbeats(store, id, clock, roster).write),
             WhenRung(alarms.outcomes, settings.poll_s, outcomes),
-            Always(partial(follow_hints, store, self._look_around, alarms, pulse)),
+            Always(partial(follow_hints, store, self._look_around, alarms, own_lease)),
         ]
 
     async def start(self, listen: Listen, backend: str, frontend: str) -> tuple[Link, Link]:
@@ -226,7 +226,7 @@ class Dispatcher:
 
     def note_crew(self, trouble: str) -> None:
         """Keeps in mind, for `why`, what keeps the workers beside it from starting, if anything."""
-        self._runtime.crew_trouble = trouble
+        self._runtime.supervisor_trouble = trouble
 
     def _lose_store(self, error: StoreLost) -> None:
         if self.lost is None:
@@ -242,7 +242,7 @@ class Dispatcher:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         try:
-            await self._attendant.logbook.close()
+            await self._attendant.log_writer.close()
             await self._pump.drain()
             await self._attendant.close()
             await self._plain.close()

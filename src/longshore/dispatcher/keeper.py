@@ -14,7 +14,7 @@ from typing import assert_never
 
 from msgspec import Struct
 
-from longshore.dispatcher.pulse import Alarm, Pulse
+from longshore.dispatcher.own_lease import Alarm, OwnLease
 
 Work = Callable[[], Awaitable[None]]
 
@@ -47,9 +47,9 @@ Duty = Every | WhenRung | Always
 class Keeper:
     """Runs duties."""
 
-    def __init__(self, random: Random, pulse: Pulse) -> None:
+    def __init__(self, random: Random, own_lease: OwnLease) -> None:
         self._random = random
-        self._pulse = pulse
+        self._own_lease = own_lease
 
     async def run(self, duty: Duty) -> None:
         """Does one duty until it is cancelled; what it did not foresee is raised."""
@@ -59,7 +59,7 @@ class Keeper:
             case WhenRung():
                 while True:
                     await duty.alarm.wait(duty.at_most_s * self._random.uniform(0.8, 1.0))
-                    await self._pulse.surviving(duty.work)
+                    await self._own_lease.surviving(duty.work)
             case Always():
                 await duty.work()
             case _:
@@ -67,10 +67,10 @@ class Keeper:
 
     async def _repeat(self, duty: Every) -> None:
         if duty.at_once:
-            await self._pulse.surviving(duty.work)
+            await self._own_lease.surviving(duty.work)
         while True:
             await asyncio.sleep(duty.seconds * self._random.uniform(0.8, 1.0))
-            await self._pulse.surviving(duty.work)
+            await self._own_lease.surviving(duty.work)
 
 
 def in_turn(*works: Work) -> Work:

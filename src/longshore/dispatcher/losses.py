@@ -7,8 +7,8 @@ from uuid import UUID
 from msgspec import Struct
 
 from longshore.config import DispatcherSettings
-from longshore.dispatcher.pulse import Pulse
-from longshore.dispatcher.pump import Pump
+from longshore.dispatcher.commits import Commits
+from longshore.dispatcher.own_lease import OwnLease
 from longshore.dispatcher.roster import Roster
 from longshore.errors import StoreUnavailable
 from longshore.model.worker import LostWorker, WorkerInfo, WorkerView
@@ -37,8 +37,8 @@ class Losses:
         store: Store,
         settings: DispatcherSettings,
         roster: Roster,
-        pump: Pump,
-        pulse: Pulse,
+        pump: Commits,
+        own_lease: OwnLease,
         on_lost: OnLost,
     ) -> None:
         self._store = store
@@ -46,7 +46,7 @@ class Losses:
         self._roster = roster
         self._scheduler = roster.scheduler
         self._pump = pump
-        self._pulse = pulse
+        self._own_lease = own_lease
         self._on_lost = on_lost
         self._untold: list[Loss] = []
 
@@ -77,7 +77,7 @@ class Losses:
         await self._harvest(self._loss(worker, why))
 
     def _loss(self, worker: WorkerView, why: str) -> Loss:
-        crash = not self._pulse.blames_store()
+        crash = not self._own_lease.blames_store()
         return Loss(worker.info.id, worker.session, why, crash, info=worker.info)
 
     async def declare(self, loss: Loss) -> None:
@@ -86,7 +86,7 @@ class Losses:
             await self._harvest(loss)
         except StoreUnavailable as error:
             self._untold.append(loss)
-            self._pulse.saw_outage(error)
+            self._own_lease.saw_outage(error)
 
     async def _harvest(self, loss: Loss) -> None:
         harvested = await self._store.harvest(

@@ -9,13 +9,13 @@ from uuid import UUID
 
 from longshore.config import DispatcherSettings
 from longshore.core.timing import settle_failure
+from longshore.dispatcher.commits import Commits
 from longshore.dispatcher.ends import Ends
 from longshore.dispatcher.losses import Loss, Losses
-from longshore.dispatcher.pulse import Pulse
-from longshore.dispatcher.pump import Pump
+from longshore.dispatcher.own_lease import OwnLease
 from longshore.dispatcher.roster import Roster
 from longshore.errors import StoreUnavailable
-from longshore.model.job import Claimed
+from longshore.model.attempt import Attempt
 from longshore.model.worker import Attended, WorkerInfo
 from longshore.ports import Clock, Link, Store
 from longshore.wire import plain
@@ -39,8 +39,8 @@ class PlainAttendant:
         clock: Clock,
         new_id: Callable[[], UUID],
         roster: Roster,
-        pump: Pump,
-        pulse: Pulse,
+        pump: Commits,
+        own_lease: OwnLease,
         losses: Losses,
     ) -> None:
         self._store = store
@@ -50,7 +50,7 @@ class PlainAttendant:
         self._new_id = new_id
         self._roster = roster
         self._pump = pump
-        self._pulse = pulse
+        self._own_lease = own_lease
         self._losses = losses
         self._tasks: set[asyncio.Task[None]] = set()
         self._moving: set[bytes] = set()
@@ -129,7 +129,7 @@ class PlainAttendant:
         try:
             answer = await self._store.attend(self._dispatcher, info)
         except StoreUnavailable as error:
-            self._pulse.saw_outage(error)
+            self._own_lease.saw_outage(error)
             return None
         in_time = self._clock.now() - asked_at < self._settings.lease_s / 2
         return answer if isinstance(answer, Attended) and in_time else None
@@ -154,7 +154,7 @@ class PlainAttendant:
 
     # giving
 
-    def give(self, attendance: PlainAttendance, claimed: Sequence[Claimed]) -> None:
+    def give(self, attendance: PlainAttendance, claimed: Sequence[Attempt]) -> None:
         """Attempts were claimed for a session."""
         for one in claimed:
             error = plain.unfit(one)

@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from uuid import UUID
 
 from longshore.config import DispatcherSettings
-from longshore.core.values import within
-from longshore.dispatcher.bounds import check_room
-from longshore.dispatcher.pump import Answer, Pump
+from longshore.dispatcher.budgets import check_room
+from longshore.dispatcher.commits import Answer, Commits
 from longshore.dispatcher.waiters import Waiter, Waiters
 from longshore.errors import InvalidInput, LongshoreError, StoreLost, Unavailable
 from longshore.model.job import Options, Refused, Submission
+from longshore.payload.values import within
 from longshore.ports import Link
 from longshore.wire import plain
 
@@ -29,7 +29,7 @@ class PlainClients:
         self,
         settings: DispatcherSettings,
         new_id: Callable[[], UUID],
-        pump: Pump,
+        pump: Commits,
         waiters: Waiters,
     ) -> None:
         self._settings = settings

@@ -7,10 +7,10 @@ import logging
 from collections.abc import Callable
 
 from longshore.config import DispatcherSettings
-from longshore.dispatcher.bounds import Underway
-from longshore.dispatcher.junk import Junk
+from longshore.dispatcher.budgets import RequestBudgets
+from longshore.dispatcher.dropped import DroppedMessages
+from longshore.dispatcher.own_lease import OwnLease
 from longshore.dispatcher.plain_clients import PlainClients
-from longshore.dispatcher.pulse import Pulse
 from longshore.dispatcher.service import Answer, Caller, DispatcherSeen, Service
 from longshore.errors import LongshoreError, ProtocolError, StoreUnavailable, TooLarge
 from longshore.model.job import Ended, Refused
@@ -36,15 +36,15 @@ class Requests:
         service: Service,
         settings: DispatcherSettings,
         clock: Clock,
-        pulse: Pulse,
+        own_lease: OwnLease,
         plain: PlainClients,
     ) -> None:
         self._service = service
-        self._pulse = pulse
+        self._own_lease = own_lease
         self._plain = plain
-        self._junk = Junk(clock, "clients")
+        self._junk = DroppedMessages(clock, "clients")
         self._tasks: set[asyncio.Task[None]] = set()
-        self._underway = Underway(settings)
+        self._underway = RequestBudgets(settings)
         self._link: Link
 
     def listen(self, listen: Listen, address: str) -> Link:
@@ -87,7 +87,7 @@ class Requests:
             answer = await perform(self._service, request, Caller(peer))
             frames = _within_the_limit(request, ok(request.rid, answer))
         except StoreUnavailable as error:
-            self._pulse.saw_outage(error)
+            self._own_lease.saw_outage(error)
             frames = failed(request.rid, error)
         except LongshoreError as error:
             frames = failed(request.rid, error)

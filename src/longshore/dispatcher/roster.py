@@ -10,7 +10,7 @@ from typing import Final
 from uuid import UUID
 
 from longshore.core.scheduler import Scheduler
-from longshore.model.worker import KindInfo, Seat
+from longshore.model.worker import KindInfo, Slot
 from longshore.wire.dispatcher_side import Attendance
 
 _NOBODY: Final[Mapping[UUID, Attendance]] = {}
@@ -60,10 +60,10 @@ class Roster:
         """The attendances that talk through this peer, by worker, the oldest first."""
         return self._by_peer.get(peer, _NOBODY)
 
-    def of_seat(self, seat: Seat) -> Attendance | None:
+    def of_session(self, slot: Slot) -> Attendance | None:
         """The attendance of exactly this session."""
-        attendance = self._by_worker.get(seat.worker)
-        return attendance if attendance and attendance.session == seat.session else None
+        attendance = self._by_worker.get(slot.worker)
+        return attendance if attendance and attendance.session == slot.session else None
 
     def session_of(self, worker: UUID) -> int:
         """The session in which a worker is attended; 0 if it is not."""

@@ -11,11 +11,11 @@ from msgspec import structs
 
 from longshore.config import DispatcherSettings
 from longshore.core.lanes import lane_of
-from longshore.dispatcher.bounds import check_room
+from longshore.dispatcher.budgets import check_room
+from longshore.dispatcher.commits import Commits
 from longshore.dispatcher.duties.takeover import Takeover
 from longshore.dispatcher.lanes import LaneLimits
-from longshore.dispatcher.pulse import Alarms
-from longshore.dispatcher.pump import Pump
+from longshore.dispatcher.own_lease import Alarms
 from longshore.dispatcher.roster import Roster
 from longshore.dispatcher.service import Answer, Caller
 from longshore.dispatcher.waiters import Waiter, Waiters
@@ -24,19 +24,19 @@ from longshore.model.worker import DispatcherView, Facts, KindInfo, WorkerView
 
 
 class DispatcherRuntime:
-    """See `service.Runtime`. `crew_trouble` is what keeps workers beside it from starting."""
+    """See `service.Runtime`. `supervisor_trouble` is what keeps workers beside it from starting."""
 
     def __init__(
         self,
         settings: DispatcherSettings,
         roster: Roster,
-        pump: Pump,
+        pump: Commits,
         waiters: Waiters,
         takeover: Takeover,
         lane_limits: LaneLimits,
         alarms: Alarms,
     ) -> None:
-        self.crew_trouble = ""
+        self.supervisor_trouble = ""
         self._settings = settings
         self._roster = roster
         self._pump = pump
@@ -87,5 +87,5 @@ class DispatcherRuntime:
             facts,
             workers=tuple(map(self.seen, facts.workers)),
             lane_limit=self._lane_limits.limit_of(lane),
-            crew_trouble=self.crew_trouble,
+            supervisor_trouble=self.supervisor_trouble,
         )

@@ -23,8 +23,6 @@ from longshore.core.limits import check_submission
 from longshore.core.logs import MOST_ENTRIES, page
 from longshore.core.naming import workers_named
 from longshore.core.retention import asked, raised
-from longshore.core.schemas import check_arguments, nearest
-from longshore.core.values import within
 from longshore.core.why import why
 from longshore.dispatcher.pruner import usual
 from longshore.dispatcher.waiters import Waiter, Waiters
@@ -52,6 +50,8 @@ from longshore.model.worker import (
     QueueView,
     WorkerView,
 )
+from longshore.payload.schemas import check_arguments, nearest
+from longshore.payload.values import within
 from longshore.ports import Store
 
 Caller = NewType("Caller", bytes)

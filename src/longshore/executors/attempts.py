@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from longshore.executors.process import Host
-from longshore.model.attempt import Assignment, Attempt, Report, ReportKind
+from longshore.executors.host_process import HostProcess
+from longshore.model.attempt import Assignment, AttemptKey, Report, ReportKind
 from longshore.model.job import JobError, LogEntry, Reason
 from longshore.ports import OnLog, OnReport
 
@@ -18,7 +18,7 @@ class Running:
 
     def __init__(self, assignment: Assignment) -> None:
         self.assignment = assignment
-        self.host: Host | None = None
+        self.host: HostProcess | None = None
         self.abort_report: Report | None = None
         self._timers: list[asyncio.TimerHandle] = []
 
@@ -45,22 +45,24 @@ class Attempts:
         running = self._running[assignment.token] = Running(assignment)
         return running
 
-    def get(self, attempt: Attempt) -> Running | None:
+    def get(self, attempt: AttemptKey) -> Running | None:
         """An attempt that was not reported yet."""
         return self._running.get(attempt[1])
 
-    def on_host(self, host: Host) -> list[Running]:
+    def on_host(self, host: HostProcess) -> list[Running]:
         """The attempts that were sent to this host and have not ended."""
         return [running for running in self._running.values() if running.host is host]
 
-    def sent(self, running: Running, host: Host, expire: Callable[[Attempt, Report], None]) -> None:
+    def sent(
+        self, running: Running, host: HostProcess, expire: Callable[[AttemptKey, Report], None]
+    ) -> None:
         """The attempt's time runs from now on; `expire` is called when it is over."""
         running.host = host
         assignment = running.assignment
         if assignment.timeout_s is not None:
             loop = asyncio.get_running_loop()
             report = timed_out(assignment, assignment.timeout_s)
-            running.keep(loop.call_later(assignment.timeout_s, expire, assignment.held, report))
+            running.keep(loop.call_later(assignment.timeout_s, expire, assignment.key, report))
 
     def end(self, report: Report) -> None:
         """Reports an attempt, unless that was done."""

@@ -20,10 +20,10 @@ from longshore.executors.frames import (
     Stopped,
     portions,
 )
-from longshore.executors.process import Host
+from longshore.executors.host_process import HostProcess
 from longshore.executors.restarts import Restarts
 from longshore.executors.scratch import discard
-from longshore.model.attempt import Assignment, Attempt, Report
+from longshore.model.attempt import Assignment, AttemptKey, Report
 from longshore.model.log import LogLimits
 from longshore.model.worker import KindInfo, Pool
 from longshore.ports import OnLog, OnReport
@@ -60,7 +60,7 @@ class CoroutineExecutor:
         self._attempts = Attempts(on_report, on_log)
         self._unsent: dict[int, Running] = {}
         self._is_flush_due = False
-        self._host: Host | None = None
+        self._host: HostProcess | None = None
         self._restarts = Restarts()
         self._restarting: asyncio.Task[None] | None = None
 
@@ -76,12 +76,12 @@ class CoroutineExecutor:
             self._is_flush_due = True
             self._loop.call_soon(self._flush)
 
-    def abort(self, attempt: Attempt, report: Report) -> None:
+    def abort(self, attempt: AttemptKey, report: Report) -> None:
         """Cancels an attempt; its host is killed if it does not end within the abort grace."""
         running = self._attempts.get(attempt)
         if running is None or running.abort_report is not None:
             return
-        assert report.attempt == attempt
+        assert report.key == attempt
         running.abort_report = report
         if running.host is None:
             del self._unsent[attempt[1]]
@@ -93,7 +93,7 @@ class CoroutineExecutor:
     def kill(self) -> None:
         """Kills everything at once; what was not aborted already is handed back."""
         for running in list(self._unsent.values()):
-            self.abort(running.assignment.held, released(running.assignment))
+            self.abort(running.assignment.key, released(running.assignment))
         if self._host is not None:
             self._host.kill()
 
@@ -122,7 +122,7 @@ class CoroutineExecutor:
                 del self._unsent[running.assignment.token]
                 self._attempts.sent(running, self._host, self.abort)
 
-    def _receive(self, host: Host, message: FromHost) -> None:
+    def _receive(self, host: HostProcess, message: FromHost) -> None:
         match message:
             case Ended(reports=reports):
                 for report in reports:
@@ -138,12 +138,12 @@ class CoroutineExecutor:
             case _:
                 assert_never(message)
 
-    def _end_aborted(self, attempt: Attempt) -> None:
+    def _end_aborted(self, attempt: AttemptKey) -> None:
         running = self._attempts.get(attempt)
         if running is not None and running.abort_report is not None:
             self._attempts.end(running.abort_report)
 
-    def _host_gone(self, host: Host) -> None:
+    def _host_gone(self, host: HostProcess) -> None:
         if host is not self._host:
             return
         self._host = None
@@ -152,7 +152,7 @@ class CoroutineExecutor:
         if left or not host.was_killed:
             jobs = "1 job" if len(left) == 1 else f"{len(left)} jobs"
             _log.warning("host %d %s, with %s in it", host.pid, host.ending, jobs)
-        discard(self._scratch, [running.assignment.held for running in left])
+        discard(self._scratch, [running.assignment.key for running in left])
         for running in left:
             self._attempts.end(running.abort_report or _verdict(running, host, len(left)))
 
@@ -166,9 +166,9 @@ class CoroutineExecutor:
                 self._hand_back_unsent()
         self._flush()
 
-    async def _started_host(self) -> Host:
+    async def _started_host(self) -> HostProcess:
         self._restarts.note_start()
-        host = Host(self._app, Pool.COROUTINE, self._receive, self._host_gone, self._scratch)
+        host = HostProcess(self._app, Pool.COROUTINE, self._receive, self._host_gone, self._scratch)
         self.kinds = await host.load(self._start_timeout_s, self._log_limits)
         return host
 
@@ -178,7 +178,7 @@ class CoroutineExecutor:
             self._attempts.end(released(running.assignment))
 
 
-def _verdict(running: Running, host: Host, count: int) -> Report:
+def _verdict(running: Running, host: HostProcess, count: int) -> Report:
     if host.was_killed:
         return released(running.assignment)
     if count == 1:

@@ -23,7 +23,7 @@ import msgspec
 from msgspec import Struct
 
 from longshore.errors import ProtocolError
-from longshore.model.attempt import Assignment, Attempt, Report
+from longshore.model.attempt import Assignment, AttemptKey, Report
 from longshore.model.job import LogEntry
 from longshore.model.log import LogLimits
 from longshore.model.worker import KindInfo
@@ -56,7 +56,7 @@ class Run(Struct, frozen=True, tag=True, array_like=True):
 class Abort(Struct, frozen=True, tag=True, array_like=True):
     """Stop these attempts; those that have ended already are ignored."""
 
-    attempts: Sequence[Attempt]
+    attempts: Sequence[AttemptKey]
 
 
 class Close(Struct, frozen=True, tag=True, array_like=True):
@@ -84,7 +84,7 @@ class Ended(Struct, frozen=True, tag=True, array_like=True):
 class Stopped(Struct, frozen=True, tag=True, array_like=True):
     """Attempts that ended because they were aborted."""
 
-    attempts: Sequence[Attempt]
+    attempts: Sequence[AttemptKey]
 
 
 class Said(Struct, frozen=True, tag=True, array_like=True):

@@ -1,190 +1,210 @@
-"""A host process as its agent sees it: started, spoken to, killed, reaped.
-
-A host leads a session and a process group of its own: Ctrl-C at the agent's terminal does not reach
-it, and what its jobs started dies with it. Its group is killed while the dead leader is still
-unreaped, so that the group's number cannot be anybody else's by then.
-"""
+"""Runs plain `def` jobs, each alone in a child process that is kept for the next one."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
-import signal
-import socket
-import subprocess
-import sys
-import threading
-from collections.abc import Callable
+import logging
+from typing import assert_never
 
-from longshore.errors import AppError, Unavailable
-from longshore.executors.channel import Channel
-from longshore.executors.frames import Close, FromHost, Load, Loaded, LoadFailed, ToHost, from_host
+from longshore.errors import LongshoreError
+from longshore.executors.attempts import Attempts, Running, crashed, released
+from longshore.executors.frames import (
+    Abort,
+    Ended,
+    FromHost,
+    Loaded,
+    LoadFailed,
+    Run,
+    Said,
+    Stopped,
+)
+from longshore.executors.host_process import HostProcess
+from longshore.executors.restarts import Restarts
+from longshore.executors.scratch import discard
+from longshore.model.attempt import Assignment, AttemptKey, Report
 from longshore.model.log import LogLimits
 from longshore.model.worker import KindInfo, Pool
+from longshore.ports import OnLog, OnReport
 
-DEAF_GRACE_S = 0.5
+REPEAT_INTERRUPT_S = 0.2
 
-OnMessage = Callable[["Host", FromHost], None]
-OnExit = Callable[["Host"], None]
+_log = logging.getLogger(__name__)
 
 
-class Host:
-    """One host process. `on_exit` is called once, after everything it said has been handled."""
+class ProcessExecutor:
+    """Up to `processes` hosts, started on demand and kept; each runs one attempt at a time.
+
+    A host in which an attempt was aborted is killed with everything the attempt started: an
+    exception at an arbitrary place may have left anything behind.
+    """
 
     def __init__(
-        self, app: str, pool: Pool, on_message: OnMessage, on_exit: OnExit, scratch: str = ""
+        self,
+        app: str,
+        processes: int,
+        on_report: OnReport,
+        on_log: OnLog,
+        *,
+        abort_grace_s: float = 5.0,
+        start_timeout_s: float = 60.0,
+        scratch: str = "",
+        log_limits: LogLimits | None = None,
     ) -> None:
+        self.slots = processes
+        self.kinds: dict[str, KindInfo] = {}
         self._app = app
+        self._abort_grace_s = abort_grace_s
+        self._start_timeout_s = start_timeout_s
         self._scratch = scratch
-        self._on_message = on_message
-        self._on_exit = on_exit
+        self._log_limits = log_limits or LogLimits()
+        self._attempts = Attempts(on_report, on_log)
+        self._waiting: dict[int, Running] = {}
+        self._hosts: dict[HostProcess, Running | None] = {}
+        self._idle: list[HostProcess] = []
+        self._growing: set[asyncio.Task[None]] = set()
+        self._restarts = Restarts()
+        self._grow_again: asyncio.TimerHandle | None = None
+
+    async def open(self) -> None:
+        """Starts one host and learns the app's kinds; raises `AppError` if it cannot be loaded."""
         self._loop = asyncio.get_running_loop()
-        self._loaded: asyncio.Future[dict[str, KindInfo]] = self._loop.create_future()
-        self._exited: asyncio.Future[None] = self._loop.create_future()
-        self._process, sock = _start(pool)
-        self._channel = Channel(sock, from_host(), self._receive, self._go_deaf)
-        self._deaf_timer: asyncio.TimerHandle | None = None
-        self._was_deaf = False
-        self.was_killed = False
-        threading.Thread(target=self._watch, daemon=True, name=f"host-{self.pid}").start()
+        await self._add_host()
 
-    @property
-    def pid(self) -> int:
-        """The process id, of its group too."""
-        return self._process.pid
+    def start(self, assignment: Assignment) -> None:
+        """Begins an attempt, as soon as there is a host for it."""
+        self._waiting[assignment.token] = self._attempts.add(assignment)
+        self._place()
 
-    @property
-    def ending(self) -> str:
-        """How it ended, as the rest of a sentence."""
-        code = self._process.returncode or 0
-        if self._was_deaf and code == -signal.SIGKILL:
-            return "lost its connection to the worker: did a job close a descriptor not its own?"
-        if self.was_killed:
-            return "was killed by its worker"
-        return describe_exit(code)
-
-    async def load(self, timeout_s: float, limits: LogLimits | None = None) -> dict[str, KindInfo]:
-        """Has the app imported; answers its kinds. If that fails, the process is gone after it."""
-        self._channel.send(Load(self._app, self._scratch, limits or LogLimits()))
-        try:
-            async with asyncio.timeout(timeout_s):
-                kinds = await self._loaded
-            if self._exited.done():
-                raise self._death_while_loading()
-        except TimeoutError:
-            await self.end()
-            raise AppError(
-                f"importing '{self._app}' and its start-up hooks took longer than start_timeout_s "
-                f"({timeout_s:g} s); does the module start work when it is imported? If it needs "
-                "the time, set start_timeout_s higher"
-            ) from None
-        except BaseException:
-            await self.end()
-            raise
-        return kinds
-
-    def send(self, message: ToHost) -> bool:
-        """Sends a message; False if the process is gone, even if that is not acted on yet."""
-        return self._channel.send(message)
-
-    def interrupt(self) -> None:
-        """Has a child host look at its socket, even while a job runs in it."""
-        if not self._exited.done():
-            os.kill(self.pid, signal.SIGTERM)
+    def abort(self, attempt: AttemptKey, report: Report) -> None:
+        """Raises `Cancelled` in an attempt; its host is killed after that, or the abort grace."""
+        running = self._attempts.get(attempt)
+        if running is None or running.abort_report is not None:
+            return
+        assert report.key == attempt
+        running.abort_report = report
+        if running.host is None:
+            del self._waiting[attempt[1]]
+            self._loop.call_soon(self._attempts.end, report)
+        else:
+            running.host.send(Abort((attempt,)))
+            running.keep(self._loop.call_later(self._abort_grace_s, running.host.kill))
+            self._interrupt(running, running.host)
 
     def kill(self) -> None:
-        """Kills the process and everything its jobs started."""
-        if not self._exited.done():
-            self.was_killed = True
-            self._kill_group()
+        """Kills every process with a job; what was not aborted already is handed back."""
+        for running in list(self._waiting.values()):
+            self.abort(running.assignment.key, released(running.assignment))
+        for host, given in self._hosts.items():
+            if given is not None:
+                given.abort_report = given.abort_report or released(given.assignment)
+                host.kill()
 
-    async def end(self) -> None:
-        """Kills the process and waits until it is gone."""
-        self.kill()
-        await asyncio.shield(self._exited)
-
-    async def finish(self, within_s: float) -> None:
-        """Has the process end in good order; kills it if that takes too long."""
-        if self.send(Close()):
-            await asyncio.wait([self._exited], timeout=within_s)
-        await self.end()
-
-    def _receive(self, message: FromHost) -> None:
-        if not isinstance(message, Loaded | LoadFailed):
-            self._on_message(self, message)
-        elif self._loaded.done():
-            pass
-        elif isinstance(message, Loaded):
-            self._loaded.set_result(message.kinds)
-        else:
-            self._fail_load(AppError(message.message))
-
-    def _watch(self) -> None:
-        with contextlib.suppress(ChildProcessError):
-            os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
-        with contextlib.suppress(RuntimeError):  # the event loop is closed: nobody cares any more
-            self._loop.call_soon_threadsafe(self._see_exit)
-
-    def _see_exit(self) -> None:
-        self._channel.read_rest()
-        if self._deaf_timer is not None:
-            self._deaf_timer.cancel()
-        self._channel.close()
-        self._kill_group()
-        self._process.wait()
-        self._exited.set_result(None)
-        self._fail_load(self._death_while_loading())
-        self._on_exit(self)
-
-    def _go_deaf(self) -> None:
-        """The other end was closed: by the process's death, most likely, which is seen soon."""
-        self._deaf_timer = self._loop.call_later(DEAF_GRACE_S, self._kill_deaf)
-
-    def _kill_deaf(self) -> None:
-        self._was_deaf = True
-        self._kill_group()
-
-    def _kill_group(self) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, signal.SIGKILL)
-
-    def _death_while_loading(self) -> AppError:
-        return AppError(f"the process that imports '{self._app}' {self.ending}")
-
-    def _fail_load(self, error: AppError) -> None:
-        if not self._loaded.done():
-            self._loaded.set_exception(error)
-            self._loaded.exception()  # it counts as seen, should nobody wait for it any more
-
-
-def _start(pool: Pool) -> tuple[subprocess.Popen[bytes], socket.socket]:
-    ours, theirs = socket.socketpair()
-    fd = theirs.fileno()
-    # -P: files in the current folder must not stand in for the modules that a host itself needs.
-    command = [sys.executable, "-P", "-m", "longshore.executors.host"]
-    try:
-        process = subprocess.Popen(
-            [*command, str(fd), pool, str(os.getpid())],
-            stdin=subprocess.DEVNULL,
-            pass_fds=[fd],
-            start_new_session=True,
+    async def close(self) -> None:
+        """Ends every host and waits until it is gone; what still runs is killed, not reported."""
+        self._attempts.clear()
+        self._waiting.clear()
+        self._idle.clear()
+        if self._grow_again is not None:
+            self._grow_again.cancel()
+            self._grow_again = None
+        busy = [host for host, given in self._hosts.items() if given is not None]
+        idle = [host for host, given in self._hosts.items() if given is None]
+        self._hosts.clear()
+        for task in self._growing:
+            task.cancel()
+        await asyncio.gather(*self._growing, return_exceptions=True)
+        await asyncio.gather(
+            *(host.end() for host in busy), *(host.finish(self._abort_grace_s) for host in idle)
         )
-    except OSError as error:
-        ours.close()
-        raise Unavailable(f"a process to run jobs in cannot be started: {error}") from error
-    finally:
-        theirs.close()
-    return process, ours
 
+    def _place(self) -> None:
+        while self._waiting and self._idle:
+            self._give(self._idle.pop(), next(iter(self._waiting.values())))
+        wanted = len(self._waiting) - len(self._growing)
+        room = self.slots - len(self._hosts) - len(self._growing)
+        if self._grow_again is None:
+            for _ in range(min(wanted, room)):
+                self._grow()
 
-def describe_exit(code: int) -> str:
-    """How a process ended, as the rest of a sentence: "was killed by signal 11 (SIGSEGV)"."""
-    if code >= 0:
-        return f"exited with code {code}"
-    try:
-        name = signal.Signals(-code).name
-    except ValueError:
-        name = "unnamed"
-    hint = "; if nobody did that, the machine ran out of memory" if -code == signal.SIGKILL else ""
-    return f"was killed by signal {-code} ({name}){hint}"
+    def _give(self, host: HostProcess, running: Running) -> None:
+        # A host that died while it was idle must not be blamed on the attempt.
+        if host.send(Run((running.assignment,))):
+            del self._waiting[running.assignment.token]
+            self._hosts[host] = running
+            self._attempts.sent(running, host, self.abort)
+
+    def _interrupt(self, running: Running, host: HostProcess) -> None:
+        """Until the attempt has ended: a signal that overtook its frame was not understood."""
+        host.interrupt()
+        timer = self._loop.call_later(REPEAT_INTERRUPT_S, self._interrupt, running, host)
+        running.keep(timer)
+
+    def _receive(self, host: HostProcess, message: FromHost) -> None:
+        match message:
+            case Ended(reports=reports):
+                for report in reports:
+                    self._ended(host, report)
+            case Stopped():
+                host.kill()
+            case Said(entries=entries):
+                for entry in entries:
+                    self._attempts.log(entry)
+            case Loaded() | LoadFailed():
+                pass
+            case _:
+                assert_never(message)
+
+    def _ended(self, host: HostProcess, report: Report) -> None:
+        if host not in self._hosts:
+            return
+        self._hosts[host] = None
+        if not host.was_killed:
+            self._idle.append(host)
+        self._attempts.end(report)
+        self._place()
+
+    def _host_gone(self, host: HostProcess) -> None:
+        if host not in self._hosts:
+            return
+        running = self._hosts.pop(host)
+        if host in self._idle:
+            self._idle.remove(host)
+        if running is not None:
+            discard(self._scratch, [running.assignment.key])
+            message = f"the job's process {host.ending}"
+            self._attempts.end(running.abort_report or crashed(running.assignment, message))
+        self._place()
+
+    def _grow(self) -> None:
+        task = self._loop.create_task(self._add_host_or_hand_back())
+        self._growing.add(task)
+        task.add_done_callback(self._grown)
+
+    def _grown(self, task: asyncio.Task[None]) -> None:
+        self._growing.discard(task)
+        self._place()
+
+    async def _add_host(self) -> None:
+        self._restarts.note_start()
+        host = HostProcess(self._app, Pool.PROCESS, self._receive, self._host_gone, self._scratch)
+        self.kinds = await host.load(self._start_timeout_s, self._log_limits)
+        self._hosts[host] = None
+        self._idle.append(host)
+
+    async def _add_host_or_hand_back(self) -> None:
+        try:
+            await self._add_host()
+        except LongshoreError as error:
+            _log.error("no host could be started: %s", error)
+            self._hold_growth()
+            if self._waiting:
+                running = self._waiting.pop(next(iter(self._waiting)))
+                self._attempts.end(released(running.assignment))
+
+    def _hold_growth(self) -> None:
+        if self._grow_again is None:
+            self._grow_again = self._loop.call_later(self._restarts.pause_s(), self._resume_growth)
+
+    def _resume_growth(self) -> None:
+        self._grow_again = None
+        self._place()

@@ -21,7 +21,7 @@ from pathlib import Path
 from uuid import UUID
 
 from longshore.errors import ConfigError
-from longshore.model.attempt import Attempt
+from longshore.model.attempt import AttemptKey
 
 PREFIX = "longshore-scratch-"
 _LOCK = "lock"
@@ -74,7 +74,7 @@ def _locked(parent: Path) -> tuple[Path, int]:
     return path, lock
 
 
-def discard(room: str, attempts: Iterable[Attempt]) -> None:
+def discard(room: str, attempts: Iterable[AttemptKey]) -> None:
     """Removes what attempts left whose host died; returns at once."""
     paths = [_path(Path(room), *attempt) for attempt in attempts] if room else []
     left = [path for path in paths if path.exists()]

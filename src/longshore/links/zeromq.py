@@ -24,11 +24,11 @@ from collections.abc import Callable, Sequence
 
 import zmq
 
-from longshore.core.seldom import Seldom
+from longshore.core.throttle import Throttle
 from longshore.errors import AddressInUse, ConfigError
 from longshore.links import descriptors
-from longshore.links.door import Door, bind
-from longshore.links.unsent import MARK_BYTES, Account, Unsent
+from longshore.links.listening import Listening, bind
+from longshore.links.send_budget import MARK_BYTES, Account, SendBudget
 from longshore.ports import OnMessages
 from longshore.wire.portions import MAX_MESSAGE_BYTES
 
@@ -175,8 +175,8 @@ class Router(Socket):
         super().__init__(zmq.ROUTER, context)
         self._on_messages = on_messages
         self._are_short = are_short
-        self._unsent = Unsent(max_unsent_bytes, self._loop.time)
-        self._unread, self._short, self._opened = Seldom(), Seldom(), Seldom()
+        self._unsent = SendBudget(max_unsent_bytes, self._loop.time)
+        self._unread, self._short, self._opened = Throttle(), Throttle(), Throttle()
         self._routed = None if secure is None else {}
         self._socket.copy_threshold = 0
         self._socket.set(zmq.ROUTER_MANDATORY, 1)
@@ -197,7 +197,7 @@ class Router(Socket):
         self._socket.set(zmq.HEARTBEAT_TIMEOUT, silence_ms)
         self._socket.set(zmq.HEARTBEAT_TTL, min(silence_ms, MOST_TTL_MS))
 
-    def _bind(self, address: str) -> Door:
+    def _bind(self, address: str) -> Listening:
         try:
             return bind(self._socket, address)
         except zmq.ZMQError as error:

@@ -7,10 +7,27 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from longshore.model.job import JobError, Submission
+from longshore.model.job import JobError, Options, Submission
 
-Attempt = tuple[UUID, int]
+AttemptKey = tuple[UUID, int]
 """A job's id and the token of one attempt at it."""
+
+
+class Attempt(Struct, frozen=True, gc=False):
+    """An attempt: a job given to one session of one worker, under a token of its own."""
+
+    id: UUID
+    number: int
+    token: int
+    kind: str
+    args: bytes
+    options: Options
+    worker: UUID
+    session: int
+    attempt: int
+    failures: int
+    crashes: int
+    cancelling: bool = False
 
 
 class Assignment(Struct, frozen=True, omit_defaults=True, gc=False):
@@ -26,7 +43,7 @@ class Assignment(Struct, frozen=True, omit_defaults=True, gc=False):
     raw: bool = False
 
     @property
-    def held(self) -> Attempt:
+    def key(self) -> AttemptKey:
         """Which attempt this is."""
         return self.job, self.token
 
@@ -58,6 +75,6 @@ class Report(Struct, frozen=True, omit_defaults=True, gc=False):
     note: str = ""
 
     @property
-    def attempt(self) -> Attempt:
+    def key(self) -> AttemptKey:
         """Which attempt ended."""
         return self.job, self.token

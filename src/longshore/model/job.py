@@ -108,23 +108,6 @@ class Refused(Struct, frozen=True):
     message: str
 
 
-class Claimed(Struct, frozen=True, gc=False):
-    """An attempt: a job given to one session of one worker, under a token of its own."""
-
-    id: UUID
-    number: int
-    token: int
-    kind: str
-    args: bytes
-    options: Options
-    worker: UUID
-    session: int
-    attempt: int
-    failures: int
-    crashes: int
-    cancelling: bool = False
-
-
 class Verdict(StrEnum):
     """What became of a finish. All three let the worker forget the attempt."""
 

@@ -8,7 +8,8 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from longshore.model.job import ANY_TARGET, DEFAULT_QUEUE, Claimed, RetryPolicy
+from longshore.model.attempt import Attempt
+from longshore.model.job import ANY_TARGET, DEFAULT_QUEUE, RetryPolicy
 
 
 class Pool(StrEnum):
@@ -100,7 +101,7 @@ class Attended(Struct, frozen=True):
     """A worker that is attended: its new session, and what the store says is placed on it."""
 
     session: int
-    placed: tuple[Claimed, ...] = ()
+    placed: tuple[Attempt, ...] = ()
 
 
 class Gone(Struct, frozen=True):
@@ -205,7 +206,7 @@ class QueueView(Struct, frozen=True):
     counts: dict[str, int]
 
 
-class Seat(Struct, frozen=True, gc=False):
+class Slot(Struct, frozen=True, gc=False):
     """One free slot of one session of a worker."""
 
     worker: UUID
@@ -213,10 +214,10 @@ class Seat(Struct, frozen=True, gc=False):
 
 
 class Want(Struct, frozen=True):
-    """A wish to claim: at most one job for each seat, from these lanes, best first."""
+    """A wish to claim: at most one job for each slot, from these lanes, best first."""
 
     lanes: tuple[int, ...]
-    seats: tuple[Seat, ...]
+    slots: tuple[Slot, ...]
 
 
 class Facts(Struct, frozen=True, kw_only=True):
@@ -229,5 +230,5 @@ class Facts(Struct, frozen=True, kw_only=True):
     lane_limit: int | None = None
     """Set if the job's lane is one too many, past this limit: nobody looks there."""
 
-    crew_trouble: str = ""
+    supervisor_trouble: str = ""
     """Why the workers that run beside the dispatcher do not start, if they do not."""

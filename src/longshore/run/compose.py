@@ -34,8 +34,8 @@ from longshore.config import (
 from longshore.core.urls import redacted
 from longshore.dispatcher.engine import Dispatcher
 from longshore.errors import AppError, ConfigError, LongshoreError
-from longshore.executors.child import ChildExecutor
 from longshore.executors.coroutine import CoroutineExecutor
+from longshore.executors.process import ProcessExecutor
 from longshore.executors.scratch import room
 from longshore.links.credentials import calling_with, dispatcher_keys, key_advice, own_keys
 from longshore.links.curve import Gate, serving
@@ -47,10 +47,10 @@ from longshore.model.log import LogLimits
 from longshore.model.worker import Pool, Stats
 from longshore.ports import Executor, Link, OnLog, OnLost, OnMessages, OnReport, Store
 from longshore.run import machine
-from longshore.run.crew import Crew
 from longshore.run.ready import Ready
 from longshore.run.reload import Reloader
 from longshore.run.stopping import first_of, stop_signals
+from longshore.run.supervisor import Supervisor
 from longshore.worker.agent import Connect, Identity, Worker
 
 Announce = Callable[[Ready], None]
@@ -82,7 +82,7 @@ def make_store(url: str, listen_url: str | None = None, prepared: bool = True) -
 
 
 def _sqlite(url: str) -> Store:
-    from longshore.store.sqlite import SqliteStore
+    from longshore.store.sqlite.store import SqliteStore
 
     path = url.removeprefix(_SQLITE)
     if not path or path == ":memory:":
@@ -92,7 +92,7 @@ def _sqlite(url: str) -> Store:
 
 def _postgres(url: str, listen_url: str | None, prepared: bool) -> Store:
     try:
-        from longshore.store.postgres import PostgresStore
+        from longshore.store.postgres.store import PostgresStore
     except ModuleNotFoundError as error:
         if error.name != "asyncpg":
             raise
@@ -386,7 +386,7 @@ def _executors(
             scratch=scratch,
             log_limits=limits,
         ),
-        Pool.PROCESS: ChildExecutor(
+        Pool.PROCESS: ProcessExecutor(
             app,
             processes,
             on_report,
@@ -427,24 +427,24 @@ async def run_up(config: Config, announce: Announce, *, reload: bool = False) ->
     with stop_signals(stop.set):
         await migrate(config)
         async with _dispatching(config) as dispatching:
-            crew = _crew(config, dispatching, reload)
+            supervisor = _crew(config, dispatching, reload)
             working = _working(
-                crew,
+                supervisor,
                 lambda: announce(_all_up(config, dispatching)),
                 reload,
-                lambda error: dispatching.dispatcher.note_crew(crew_trouble(config, error)),
+                lambda error: dispatching.dispatcher.note_crew(supervisor_trouble(config, error)),
             )
             try:
                 await first_of(stop.wait(), dispatching.breaks(), working)
             finally:
-                await crew.stop()
+                await supervisor.stop()
 
 
 async def run_reloading(config: Config, announce: Announce) -> None:
     """Runs a worker in a process of its own, anew at every change, until it is told to stop."""
     keys = {"CURVE_SECRET": config.curve_secret, "CURVE_SERVER_KEY": config.curve_server_key}
     environ = {f"{PREFIX}{key}": value for key, value in keys.items() if value}
-    crew = Crew(
+    supervisor = Supervisor(
         worker_command(config, ",".join(config.worker_addresses())),
         {**os.environ, **_UNCACHED, **environ},
         1,
@@ -453,26 +453,26 @@ async def run_reloading(config: Config, announce: Announce) -> None:
     stop = asyncio.Event()
     with stop_signals(stop.set):
         try:
-            working = _working(crew, lambda: announce(_at_work(config)), reload=True)
+            working = _working(supervisor, lambda: announce(_at_work(config)), reload=True)
             await first_of(stop.wait(), working)
         finally:
-            await crew.stop()
+            await supervisor.stop()
 
 
 async def _working(
-    crew: Crew,
+    supervisor: Supervisor,
     on_ready: Callable[[], None],
     reload: bool,
     on_start: Callable[[LongshoreError | None], None] = lambda error: None,
 ) -> None:
     if reload:
-        await Reloader(crew, Path.cwd(), on_ready, on_start=on_start).run()
-    await crew.start()
+        await Reloader(supervisor, Path.cwd(), on_ready, on_start=on_start).run()
+    await supervisor.start()
     on_ready()
     await asyncio.Event().wait()
 
 
-def crew_trouble(config: Config, error: LongshoreError | None) -> str:
+def supervisor_trouble(config: Config, error: LongshoreError | None) -> str:
     """What `why` says of workers that did not start, for whoever does not see their output."""
     if error is None:
         return ""
@@ -481,9 +481,9 @@ def crew_trouble(config: Config, error: LongshoreError | None) -> str:
     return f"{what}; the output of `longshore up` says why, and it tries again when a file changes"
 
 
-def _crew(config: Config, dispatching: Dispatching, reload: bool) -> Crew:
+def _crew(config: Config, dispatching: Dispatching, reload: bool) -> Supervisor:
     connect = ",".join(config.connect) or reachable(dispatching.frontend)
-    return Crew(
+    return Supervisor(
         worker_command(config, reachable(dispatching.backend)),
         {
             **os.environ,
@@ -524,9 +524,9 @@ def _assignment(config: Config, key: str) -> str:
 
 def _all_up(config: Config, dispatching: Dispatching) -> Ready:
     if config.app is None:
-        crew = "no workers, as no --app was given"
+        supervisor = "no workers, as no --app was given"
     else:
-        crew = f"{config.workers} worker{'' if config.workers == 1 else 's'} of {config.app}"
+        supervisor = f"{config.workers} worker{'' if config.workers == 1 else 's'} of {config.app}"
     count = config.workers if config.app else 0
     facts = {**dispatching.facts, "app": config.app, "workers": count}
-    return Ready(f"{dispatching.words}, {crew}", facts)
+    return Ready(f"{dispatching.words}, {supervisor}", facts)

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from longshore.errors import LongshoreError
-from longshore.run.crew import Crew
 from longshore.run.ready import note
+from longshore.run.supervisor import Supervisor
 
 POLL_S = 0.5
 _OTHERS = frozenset({"__pycache__", "node_modules", "site-packages"})
@@ -23,14 +23,14 @@ Seen = Mapping[str, tuple[int, int]]
 
 
 class Reloader:
-    """Keeps a crew on the newest code of a folder.
+    """Keeps a supervisor on the newest code of a folder.
 
     `on_ready` is called at the first start; `on_start` after each, with what went wrong, or None.
     """
 
     def __init__(
         self,
-        crew: Crew,
+        supervisor: Supervisor,
         folder: Path,
         on_ready: Callable[[], None],
         *,
@@ -38,7 +38,7 @@ class Reloader:
         say: Callable[[str], None] = note,
         poll_s: float = POLL_S,
     ) -> None:
-        self._crew = crew
+        self._crew = supervisor
         self._folder = folder
         self._on_ready = on_ready
         self._on_start = on_start
@@ -47,7 +47,7 @@ class Reloader:
         self._poll_s = poll_s
 
     async def run(self) -> NoReturn:
-        """Starts the crew, and again after each change."""
+        """Starts the supervisor, and again after each change."""
         seen = await asyncio.to_thread(sources, self._folder)
         while True:
             starting = asyncio.create_task(self._start())

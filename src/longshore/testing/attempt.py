@@ -9,13 +9,12 @@ from collections.abc import Awaitable
 from typing import Final, cast
 
 from longshore.executors.attempts import timed_out
-from longshore.executors.context import Cancelled, RunningContext, enter
-from longshore.executors.failures import raised
-from longshore.executors.performing import Call, prepare, succeeded
-from longshore.model.attempt import Report, ReportKind
-from longshore.model.job import Claimed
+from longshore.executors.host.call import Call, prepare, succeeded
+from longshore.executors.host.context import Cancelled, RunningContext, enter
+from longshore.executors.host.failures import raised
+from longshore.model.attempt import Attempt, Report, ReportKind
 from longshore.ports import Handlers
-from longshore.testing.desk import StillClock
+from longshore.testing.inline_dispatcher import StillClock
 from longshore.wire.dispatcher_side import assignment
 
 ENDS: Final = (Exception, SystemExit, asyncio.CancelledError, Cancelled)
@@ -25,10 +24,10 @@ ENDS: Final = (Exception, SystemExit, asyncio.CancelledError, Cancelled)
 class InlineAttempt:
     """Runs a job's code with its context around it, as a worker's host process would."""
 
-    def __init__(self, claimed: Claimed, handlers: Handlers, clock: StillClock) -> None:
+    def __init__(self, claimed: Attempt, handlers: Handlers, clock: StillClock) -> None:
         self.claimed = claimed
         self.is_async = handlers[claimed.kind].is_async
-        self.context = RunningContext(assignment(claimed), lambda voice: None)
+        self.context = RunningContext(assignment(claimed), lambda attempt_log: None)
         self.error: BaseException | None = None
         """What the job's code raised, if it did."""
         self.over: concurrent.futures.Future[None] = concurrent.futures.Future()

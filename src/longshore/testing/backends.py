@@ -21,9 +21,9 @@ from msgspec import structs
 
 from longshore.model.job import JobState
 from longshore.ports import Store
-from longshore.store.postgres import PostgresStore
-from longshore.store.postgres_states import CODES
-from longshore.store.sqlite import SqliteStore
+from longshore.store.postgres.states import CODES
+from longshore.store.postgres.store import PostgresStore
+from longshore.store.sqlite.store import SqliteStore
 from longshore.testing.memory import MemoryStore
 
 

@@ -18,6 +18,7 @@ from uuid import UUID
 from msgspec import structs
 
 from longshore.core.lanes import lane_of
+from longshore.model.attempt import Attempt
 from longshore.model.ends import (
     Cancelled,
     Crashed,
@@ -31,7 +32,6 @@ from longshore.model.ends import (
 )
 from longshore.model.ids import make_id
 from longshore.model.job import (
-    Claimed,
     Finished,
     Job,
     JobError,
@@ -42,8 +42,8 @@ from longshore.model.job import (
     Submission,
     Submitted,
 )
-from longshore.model.worker import Attended, KindInfo, Seat, Want, WorkerInfo
-from longshore.ports import Batch, Pumped, Store
+from longshore.model.worker import Attended, KindInfo, Slot, Want, WorkerInfo
+from longshore.ports import Batch, BatchResult, Store
 
 _serial = count(1)
 _EPOCH_MS = 1_700_000_000_000
@@ -109,9 +109,9 @@ def lanes_of(jobs: Iterable[Submission]) -> tuple[int, ...]:
     return tuple(dict.fromkeys(lane(job.queue, job.kind, job.target) for job in jobs))
 
 
-def want(seats: Sequence[Seat], *lanes: int) -> Want:
-    """A wish for a job on each seat, from these lanes; by default from that of `a_job()`."""
-    return Want(lanes or (lane(),), tuple(seats))
+def want(slots: Sequence[Slot], *lanes: int) -> Want:
+    """A wish for a job on each slot, from these lanes; by default from that of `a_job()`."""
+    return Want(lanes or (lane(),), tuple(slots))
 
 
 ENDS: Final[tuple[type[End], ...]] = get_args(End)
@@ -119,7 +119,7 @@ ENDS: Final[tuple[type[End], ...]] = get_args(End)
 
 
 def done(
-    attempt: Claimed,
+    attempt: Attempt,
     how: type[End] = Succeeded,
     *,
     result: bytes | None = None,
@@ -160,10 +160,10 @@ class Scene:
         finishes: Sequence[End] = (),
         submits: Sequence[Submission] = (),
         wants: Sequence[Want] = (),
-        seats: Sequence[Seat | None] = (),
-    ) -> Pumped:
+        slots: Sequence[Slot | None] = (),
+    ) -> BatchResult:
         """One batch, in one transaction."""
-        return await self.store.pump(self.dispatcher, Batch(finishes, submits, wants, seats))
+        return await self.store.pump(self.dispatcher, Batch(finishes, submits, wants, slots))
 
     async def submit(self, *jobs: Submission) -> list[Submitted | Refused]:
         """Submits all of them as one batch."""
@@ -179,27 +179,27 @@ class Scene:
 
     async def attend(
         self, info: WorkerInfo | None = None, *, kinds: Iterable[str] = ("work",)
-    ) -> Seat:
-        """A seat of a worker that this dispatcher attends from now on."""
+    ) -> Slot:
+        """A slot of a worker that this dispatcher attends from now on."""
         info = info or a_worker(kinds=kinds)
         answer = await self.store.attend(self.dispatcher, info)
         assert isinstance(answer, Attended), answer
-        return Seat(info.id, answer.session)
+        return Slot(info.id, answer.session)
 
-    async def claim(self, seat: Seat, *lanes: int, most: int = 1) -> list[Claimed]:
+    async def claim(self, slot: Slot, *lanes: int, most: int = 1) -> list[Attempt]:
         """At most so many attempts for one worker, from these lanes."""
-        return (await self.pump(wants=[want([seat] * most, *lanes)])).claimed
+        return (await self.pump(wants=[want([slot] * most, *lanes)])).claimed
 
-    async def running(self, job: Submission | None = None, seat: Seat | None = None) -> Claimed:
+    async def running(self, job: Submission | None = None, slot: Slot | None = None) -> Attempt:
         """A new job's attempt, under way on some worker."""
         job = job or a_job()
-        seat = seat or await self.attend()
-        pumped = await self.pump(submits=[job], wants=[want([seat], *lanes_of([job]))])
+        slot = slot or await self.attend()
+        pumped = await self.pump(submits=[job], wants=[want([slot], *lanes_of([job]))])
         [attempt] = pumped.claimed
         assert attempt.id == job.id, "another job of its lane was ready"
         return attempt
 
-    async def being_cancelled(self, job: Submission | None = None) -> Claimed:
+    async def being_cancelled(self, job: Submission | None = None) -> Attempt:
         """A new job's attempt that somebody wants cancelled."""
         attempt = await self.running(job)
         await self.store.cancel([attempt.id])
@@ -209,7 +209,7 @@ class Scene:
         """Records all of them as one batch."""
         return (await self.pump(finishes=finishes)).finished
 
-    async def ended(self, how: type[End], job: Submission | None = None) -> Claimed:
+    async def ended(self, how: type[End], job: Submission | None = None) -> Attempt:
         """The attempt of a new job that ended so."""
         attempt = await self.running(job)
         await self.finish(done(attempt, how))

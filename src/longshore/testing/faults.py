@@ -16,9 +16,9 @@ from typing import TypeVar
 from uuid import UUID
 
 from longshore.errors import StoreUnavailable
+from longshore.model.attempt import Attempt
 from longshore.model.job import (
     CancelVerdict,
-    Claimed,
     Ended,
     Job,
     JobFilter,
@@ -36,12 +36,12 @@ from longshore.model.worker import (
     Lane,
     Late,
     QueueView,
-    Seat,
+    Slot,
     Stats,
     WorkerInfo,
     WorkerView,
 )
-from longshore.ports import Batch, Harvested, Hint, Promoted, Pumped, Store
+from longshore.ports import Batch, BatchResult, Harvested, Hint, Promoted, Store
 
 Answer = TypeVar("Answer")
 
@@ -119,7 +119,7 @@ class FaultyStore:
     async def migrate(self) -> tuple[int, int]:
         return await self._call("migrate", self.store.migrate)
 
-    async def pump(self, dispatcher: UUID, batch: Batch) -> Pumped:
+    async def pump(self, dispatcher: UUID, batch: Batch) -> BatchResult:
         return await self._call("pump", lambda: self.store.pump(dispatcher, batch))
 
     async def renew(self, dispatcher: UUID, name: str) -> None:
@@ -141,8 +141,8 @@ class FaultyStore:
             lambda: self.store.attend(dispatcher, info, draining=draining, session=session),
         )
 
-    async def placed(self, seats: Sequence[Seat]) -> list[Claimed]:
-        return await self._call("placed", lambda: self.store.placed(seats))
+    async def placed(self, slots: Sequence[Slot]) -> list[Attempt]:
+        return await self._call("placed", lambda: self.store.placed(slots))
 
     async def set_draining(self, worker: UUID, draining: bool) -> bool:
         return await self._call("set_draining", lambda: self.store.set_draining(worker, draining))
@@ -181,7 +181,7 @@ class FaultyStore:
     async def promote(self, most: int = 1000) -> Promoted:
         return await self._call("promote", lambda: self.store.promote(most))
 
-    async def overdue(self, most: int = 1000) -> list[Claimed]:
+    async def overdue(self, most: int = 1000) -> list[Attempt]:
         return await self._call("overdue", lambda: self.store.overdue(most))
 
     async def cancel(
@@ -189,7 +189,7 @@ class FaultyStore:
     ) -> list[tuple[UUID | None, CancelVerdict]]:
         return await self._call("cancel", lambda: self.store.cancel(refs, by))
 
-    async def cancelling(self, dispatcher: UUID) -> list[Claimed]:
+    async def cancelling(self, dispatcher: UUID) -> list[Attempt]:
         return await self._call("cancelling", lambda: self.store.cancelling(dispatcher))
 
     async def retry(

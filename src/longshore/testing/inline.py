@@ -10,12 +10,12 @@ from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
-from longshore.client.access import Access, Reach
+from longshore.client.clients import Clients, LoopClient
 from longshore.client.connection import Connection, Ref
 from longshore.errors import WrongState
 from longshore.model.job import Submission
 from longshore.ports import OnMessages
-from longshore.testing.desk import Desk
+from longshore.testing.inline_dispatcher import InlineDispatcher
 from longshore.wire.messages import RetryAnswer, SubmitAnswer
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class InlineAccess(Access):
+class InlineClients(Clients):
     """Stands in for an app's access while a kit lasts, and remains with the kit's handles."""
 
     def __init__(self, kit: Kit) -> None:
@@ -54,7 +54,7 @@ class InlineAccess(Access):
             reach.connection.close()
         self._runner.close()
 
-    def _reach(self) -> Reach:
+    def _reach(self) -> LoopClient:
         self._refuse_if_over()
         return super()._reach()
 
@@ -84,8 +84,8 @@ class InlineAccess(Access):
 class _InlineConnection(Connection):
     """Speaks the protocol of clients, and is answered at once."""
 
-    def __init__(self, access: InlineAccess, kit: Kit) -> None:
-        super().__init__("inline://kit", connect=lambda _, heard: _Line(kit.desk, heard))
+    def __init__(self, access: InlineClients, kit: Kit) -> None:
+        super().__init__("inline://kit", connect=lambda _, heard: _Line(kit.dispatcher, heard))
         self._access = access
         self._kit = kit
 
@@ -111,8 +111,8 @@ class _InlineConnection(Connection):
 class _Line:
     """A link (see `ports.Link`) on whose other end an answer is made while it is sent."""
 
-    def __init__(self, desk: Desk, on_messages: OnMessages) -> None:
-        self._desk = desk
+    def __init__(self, dispatcher: InlineDispatcher, on_messages: OnMessages) -> None:
+        self._desk = dispatcher
         self._on_messages = on_messages
 
     def key_of(self, peer: bytes) -> str:

@@ -25,18 +25,18 @@ from msgspec import Struct, structs
 from longshore.client.app import App
 from longshore.client.handle import unsuccessful
 from longshore.client.kind import AnyKind, Call
-from longshore.core import values
 from longshore.core.limits import MAX_DURATION_S
 from longshore.errors import InvalidInput, WouldBlock, WrongState
 from longshore.executors import scratch
 from longshore.executors.attempts import released
-from longshore.executors.capture import Hearing
+from longshore.executors.output.capture import Hearing
 from longshore.model.attempt import Report
 from longshore.model.job import Ended, JobState, Options, Submission
+from longshore.payload import values
 from longshore.ports import Handlers
 from longshore.testing.attempt import InlineAttempt
-from longshore.testing.desk import Desk
-from longshore.testing.inline import InlineAccess
+from longshore.testing.inline import InlineClients
+from longshore.testing.inline_dispatcher import InlineDispatcher
 from longshore.wire.dispatcher_side import assignment
 
 MOST_ATTEMPTS = 1_000
@@ -93,11 +93,11 @@ class Kit:
     def __init__(self, apps: Sequence[App], *, eager: bool) -> None:
         self._apps = apps
         self._eager = eager
-        self.desk = Desk(self._handlers, self._cancel)
+        self.dispatcher = InlineDispatcher(self._handlers, self._cancel)
         """What takes the place of a dispatcher."""
         self._running: dict[UUID, InlineAttempt] = {}
         self._hearing = Hearing()
-        self._access = InlineAccess(self)
+        self._access = InlineClients(self)
 
     def _handlers(self) -> Handlers:
         return {kind: one for app in self._apps for kind, one in app.handlers().items()}
@@ -107,7 +107,7 @@ class Kit:
     def submitted(self, kind: AnyKind | str | None = None) -> list[SubmittedJob]:
         """The jobs submitted so far, by the test or by other jobs, in order; all, or of a kind."""
         wanted = kind if kind is None or isinstance(kind, str) else kind.kind
-        jobs = self.desk.submissions()
+        jobs = self.dispatcher.submissions()
         return [SubmittedJob(j, self._arguments(j)) for j in jobs if wanted in (None, j.kind)]
 
     def _arguments(self, job: Submission) -> dict[str, Any]:
@@ -122,7 +122,7 @@ class Kit:
     @property
     def now(self) -> datetime:
         """The kit's time, which stands still until it is moved."""
-        return self.desk.clock.utc()
+        return self.dispatcher.clock.utc()
 
     def advance(self, seconds: float | timedelta) -> None:
         """So much time passes. What becomes due by it is run by the next drain."""
@@ -132,7 +132,7 @@ class Kit:
                 f"advance({seconds!r}): time does not go back, nor on for ever; give 0 or more, "
                 "and at most 100 years"
             )
-        self.desk.clock.ahead += timedelta(seconds=given)
+        self.dispatcher.clock.ahead += timedelta(seconds=given)
 
     # running
 
@@ -198,16 +198,16 @@ class Kit:
                 attempt.over.set_result(None)
 
     def _next(self, queue: str | None, retries: bool) -> InlineAttempt | None:
-        claimed = self.desk.claim(queue)
+        claimed = self.dispatcher.claim(queue)
         while claimed is None and retries:
-            at = self.desk.next_retry_at(queue)
+            at = self.dispatcher.next_retry_at(queue)
             if at is None:
                 break
-            self.desk.clock.ahead += max(timedelta(), at - self.now)
-            claimed = self.desk.claim(queue)
+            self.dispatcher.clock.ahead += max(timedelta(), at - self.now)
+            claimed = self.dispatcher.claim(queue)
         if claimed is None:
             return None
-        return InlineAttempt(claimed, self._handlers(), self.desk.clock)
+        return InlineAttempt(claimed, self._handlers(), self.dispatcher.clock)
 
     def _perform(self, attempt: InlineAttempt) -> Report:
         if attempt.is_async:
@@ -217,7 +217,7 @@ class Kit:
     def _end(self, attempt: InlineAttempt, report: Report, raise_failures: bool) -> None:
         if (left := attempt.context.leftover()) is not None:
             scratch.remove(left)
-        job = self.desk.end(report, attempt.claimed, attempt.context.unsaid())
+        job = self.dispatcher.end(report, attempt.claimed, attempt.context.unsaid())
         if raise_failures and job.state is JobState.FAILED:
             ended = Ended(job.id, job.state, error=job.error)
             raise unsuccessful(f"job {job.number} ({job.kind})", ended) from attempt.error

@@ -21,10 +21,10 @@ from longshore.core.leases import ANOTHERS, is_anothers
 from longshore.core.lifecycle import OWNED
 from longshore.core.placement import first_bytes
 from longshore.core.retention import Seen, Walk
+from longshore.model.attempt import Attempt
 from longshore.model.ends import End, Succeeded
 from longshore.model.job import (
     CancelVerdict,
-    Claimed,
     Ended,
     Finished,
     Job,
@@ -43,13 +43,13 @@ from longshore.model.worker import (
     DispatcherView,
     Gone,
     Late,
-    Seat,
+    Slot,
     Stats,
     Want,
     WorkerInfo,
     WorkerView,
 )
-from longshore.ports import Batch, Harvested, Hint, Promoted, Pumped
+from longshore.ports import Batch, BatchResult, Harvested, Hint, Promoted
 from longshore.store.rows import body_or_why, clean, in_conflict, micros, not_accepted
 from longshore.testing.memory_reads import MemoryReads
 from longshore.testing.memory_rows import JobRow, new_row
@@ -72,7 +72,7 @@ class MemoryStore(MemoryReads):
 
     # the pump
 
-    async def pump(self, dispatcher: UUID, batch: Batch) -> Pumped:
+    async def pump(self, dispatcher: UUID, batch: Batch) -> BatchResult:
         self._now = self._utc()
         ready: Counter[int] = Counter()
         ended: list[Ended] = []
@@ -81,15 +81,17 @@ class MemoryStore(MemoryReads):
             if isinstance(end, Succeeded) and answer.verdict is Verdict.RECORDED:
                 self._send(end, ready)
         by_ends = Counter(ready)
-        started: list[Claimed] = []
+        started: list[Attempt] = []
         submitted = []
-        for job, seat in zip_longest(batch.submits, batch.seats):
-            free = seat if seat and self._is_free_for(seat, dispatcher) else None
+        for job, slot in zip_longest(batch.submits, batch.slots):
+            free = slot if slot and self._is_free_for(slot, dispatcher) else None
             submitted.append(self._submit(job, ready, free, started))
         claimed, left = self._claim_all(dispatcher, batch)
         self._hint(*[Hint.WORK] * bool(ready), *[Hint.ENDED] * bool(ended))
         taken = Counter(self._jobs[one.id].lane.hash for one in claimed)
-        return Pumped(finished, submitted, started, claimed, taken, ready, by_ends, ended, left)
+        return BatchResult(
+            finished, submitted, started, claimed, taken, ready, by_ends, ended, left
+        )
 
     def _finish(self, end: End, ready: Counter[int], ended: list[Ended]) -> Finished:
         row = self._jobs.get(end.job)
@@ -122,7 +124,7 @@ class MemoryStore(MemoryReads):
                 self._jobs[end.job].note(effects.refused_item(index, answer.message))
 
     def _submit(
-        self, job: Submission, ready: Counter[int], seat: Seat | None, started: list[Claimed]
+        self, job: Submission, ready: Counter[int], slot: Slot | None, started: list[Attempt]
     ) -> Submitted | Refused:
         body = body_or_why(job, micros(self._now))
         if isinstance(body, str):
@@ -136,10 +138,10 @@ class MemoryStore(MemoryReads):
         self._last_number += 1
         self._jobs[job.id] = row
         if row.state is JobState.READY:
-            if seat is None or self._paused.get(row.lane.queue):
+            if slot is None or self._paused.get(row.lane.queue):
                 ready[row.lane.hash] += 1
             else:
-                started.append(self._start(row, seat))
+                started.append(self._start(row, slot))
         return Submitted(job.id, row.job.number)
 
     def _holder(self, row: JobRow) -> JobRow | None:
@@ -147,9 +149,9 @@ class MemoryStore(MemoryReads):
         held = self._where(lambda one: one.holds_its_key and one.key == row.key)
         return held[0] if held else None
 
-    def _claim_all(self, dispatcher: UUID, batch: Batch) -> tuple[list[Claimed], frozenset[int]]:
+    def _claim_all(self, dispatcher: UUID, batch: Batch) -> tuple[list[Attempt], frozenset[int]]:
         """Serves the wants; answers also the lanes that were left because they have many bytes."""
-        claimed: list[Claimed] = []
+        claimed: list[Attempt] = []
         left: frozenset[int] = frozenset()
         for want in batch.wants:
             room = batch.max_bytes - sum(len(one.args) for one in claimed)
@@ -158,22 +160,22 @@ class MemoryStore(MemoryReads):
                 left |= {*want.lanes}
         return claimed, left
 
-    def _claim(self, dispatcher: UUID, want: Want, room: int) -> list[Claimed]:
-        seats = [seat for seat in want.seats if self._is_free_for(seat, dispatcher)]
+    def _claim(self, dispatcher: UUID, want: Want, room: int) -> list[Attempt]:
+        slots = [slot for slot in want.slots if self._is_free_for(slot, dispatcher)]
         ready = self._where(lambda row: row.state is JobState.READY and row.lane.hash in want.lanes)
         servable = [row for row in ready if not self._paused.get(row.lane.queue)]
-        first = nsmallest(len(seats), servable, key=lambda row: row.order)
+        first = nsmallest(len(slots), servable, key=lambda row: row.order)
         best = first_bytes(first, lambda row: len(row.job.args), room)
-        return [self._start(row, seat) for row, seat in zip(best, seats, strict=False)]
+        return [self._start(row, slot) for row, slot in zip(best, slots, strict=False)]
 
-    def _is_free_for(self, seat: Seat, dispatcher: UUID) -> bool:
-        worker = self._workers.get(seat.worker)
+    def _is_free_for(self, slot: Slot, dispatcher: UUID) -> bool:
+        worker = self._workers.get(slot.worker)
         if worker is None or not worker.alive or worker.draining:
             return False
-        return (worker.session, worker.dispatcher) == (seat.session, dispatcher)
+        return (worker.session, worker.dispatcher) == (slot.session, dispatcher)
 
-    def _start(self, row: JobRow, seat: Seat) -> Claimed:
-        return row.start(seat, next(self._tokens), self._now, self._expiry_margin_s)
+    def _start(self, row: JobRow, slot: Slot) -> Attempt:
+        return row.start(slot, next(self._tokens), self._now, self._expiry_margin_s)
 
     # the keeper
 
@@ -223,9 +225,9 @@ class MemoryStore(MemoryReads):
             job.session = session
         return Attended(session, tuple(job.claimed() for job in placed))
 
-    async def placed(self, seats: Sequence[Seat]) -> list[Claimed]:
+    async def placed(self, slots: Sequence[Slot]) -> list[Attempt]:
         owned = [row.claimed() for row in self._where(lambda row: row.state in OWNED)]
-        return [one for one in owned if Seat(one.worker, one.session) in seats]
+        return [one for one in owned if Slot(one.worker, one.session) in slots]
 
     async def set_draining(self, worker: UUID, draining: bool) -> bool:
         row = self._workers.get(worker)
@@ -293,7 +295,7 @@ class MemoryStore(MemoryReads):
         next_s = max(0.0, (left[0][0] - now).total_seconds()) if left else None
         return Promoted(len(due), frozenset(row.lane.hash for row in due), next_s)
 
-    async def overdue(self, most: int = 1000) -> list[Claimed]:
+    async def overdue(self, most: int = 1000) -> list[Attempt]:
         now = self._utc()
         running = self._where(lambda row: row.state is JobState.RUNNING)
         late = [row for row in running if row.expires_at is not None and row.expires_at <= now]
@@ -312,7 +314,7 @@ class MemoryStore(MemoryReads):
         self._hint(Hint.CANCEL, Hint.ENDED)
         return answers
 
-    async def cancelling(self, dispatcher: UUID) -> list[Claimed]:
+    async def cancelling(self, dispatcher: UUID) -> list[Attempt]:
         mine = {row.info.id for row in self._attended_by(dispatcher)}
         rows = self._where(lambda row: row.state is JobState.CANCELLING and row.job.worker in mine)
         return [row.claimed() for row in rows]

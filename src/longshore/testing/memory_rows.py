@@ -12,8 +12,9 @@ from msgspec import convert, structs
 from longshore.core.effects import Change
 from longshore.core.lanes import lane_of
 from longshore.core.lifecycle import HISTORY_FIRST, HISTORY_LAST, TERMINAL
-from longshore.model.job import Claimed, HistoryEntry, Job, JobState, Submission
-from longshore.model.worker import Lane, Seat
+from longshore.model.attempt import Attempt
+from longshore.model.job import HistoryEntry, Job, JobState, Submission
+from longshore.model.worker import Lane, Slot
 from longshore.store.rows import clean, due_at, later, micros, moment, pack_error, unpack_error
 
 _NEW: Final = {
@@ -84,14 +85,14 @@ class JobRow:
             run_at=job.run_at if change.delay_s is None else after(now, change.delay_s),
         )
 
-    def start(self, seat: Seat, token: int, now: datetime, margin_s: float) -> Claimed:
+    def start(self, slot: Slot, token: int, now: datetime, margin_s: float) -> Attempt:
         """A new attempt begins."""
-        self.enter(JobState.RUNNING, now, str(seat.worker))
+        self.enter(JobState.RUNNING, now, str(slot.worker))
         attempt, timeout_s = self.job.attempt + 1, self.job.options.timeout_s
         self.job = structs.replace(
-            self.job, token=token, worker=seat.worker, attempt=attempt, started_at=now
+            self.job, token=token, worker=slot.worker, attempt=attempt, started_at=now
         )
-        self.session = seat.session
+        self.session = slot.session
         self.expires_at = None if timeout_s is None else after(now, timeout_s + margin_s)
         return self.claimed()
 
@@ -102,13 +103,13 @@ class JobRow:
         history = (*earlier, structs.replace(last, info=info))
         self.job = structs.replace(self.job, history=history)
 
-    def claimed(self) -> Claimed:
+    def claimed(self) -> Attempt:
         """The attempt under way."""
         job = self.job
         assert job.worker is not None, f"job {job.id} is not owned"
         which = job.id, job.number, job.token, job.kind, job.args, job.options
         tries = job.attempt, job.failures, job.crashes
-        return Claimed(*which, job.worker, self.session, *tries, job.state is JobState.CANCELLING)
+        return Attempt(*which, job.worker, self.session, *tries, job.state is JobState.CANCELLING)
 
 
 def new_row(given: Submission, body: int, number: int, now: datetime) -> JobRow:

@@ -27,8 +27,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from longshore.core.leases import is_lost
-from longshore.model.attempt import Assignment, Attempt
-from longshore.model.job import Claimed
+from longshore.model.attempt import Assignment, Attempt, AttemptKey
 from longshore.model.worker import Attended, Stats, WorkerInfo
 from longshore.wire import messages as m
 from longshore.wire.portions import MESSAGE_BYTES, portions
@@ -51,7 +50,7 @@ DRAINED = "it is to be drained"
 class Sent(Struct, gc=False):
     """An attempt that is placed on the worker, and the JOBS message it went out with."""
 
-    claimed: Claimed
+    claimed: Attempt
     seq: int
     seen: bool = False
     """Whether the worker has it: it said so, or reported its end."""
@@ -63,7 +62,7 @@ class Sent(Struct, gc=False):
     """When the worker was first told to stop it."""
 
 
-def assignment(claimed: Claimed) -> Assignment:
+def assignment(claimed: Attempt) -> Assignment:
     """An attempt as its worker needs it."""
     return Assignment(
         claimed.id,
@@ -118,7 +117,7 @@ class Attendance(ABC):
         if info is not None:
             self.free[info.pool] -= slots
 
-    def _place(self, claimed: Claimed, seq: int) -> Sent:
+    def _place(self, claimed: Attempt, seq: int) -> Sent:
         sent = self.placed.get(claimed.token)
         if sent is None:
             self._take(claimed.kind, 1)
@@ -137,15 +136,15 @@ class Attendance(ABC):
         # Numbers, because to compare two UUIDs takes several times as long.
         return sent if sent is not None and sent.claimed.id.int == job.int else None
 
-    def holds(self, attempt: Attempt) -> bool:
+    def holds(self, attempt: AttemptKey) -> bool:
         """Whether an attempt is placed here: only then is what it says its own."""
         return self.sent(*attempt) is not None
 
     @abstractmethod
-    def abort(self, attempts: Sequence[Attempt], reason: str) -> list[m.DispatcherMessage]:
+    def abort(self, attempts: Sequence[AttemptKey], reason: str) -> list[m.DispatcherMessage]:
         """The messages that tell it to stop attempts."""
 
-    def stopping_s(self, attempt: Attempt, now: float) -> float:
+    def stopping_s(self, attempt: AttemptKey, now: float) -> float:
         """For how long it has been told to stop an attempt; 0 when that begins now."""
         sent = self.sent(*attempt)
         if sent is None:
@@ -168,10 +167,10 @@ class Attendance(ABC):
         """Whether it was silent for so long that its jobs may be given to others."""
 
     @abstractmethod
-    def is_overdue(self, claimed: Claimed, now: float, margin_s: float) -> bool:
+    def is_overdue(self, claimed: Attempt, now: float, margin_s: float) -> bool:
         """Whether an attempt that the store finds overdue ran for so long on this worker."""
 
-    def has_report(self, attempt: Attempt) -> bool:
+    def has_report(self, attempt: AttemptKey) -> bool:
         """Whether the end of an attempt came here, and is on its way to the store."""
         sent = self.sent(*attempt)
         return sent.reported if sent is not None else attempt[1] in self._strays
@@ -193,7 +192,7 @@ class Attendance(ABC):
             self._saw(sent)
             self._take(sent.claimed.kind, -1)
 
-    def settled(self, attempt: Attempt) -> None:
+    def settled(self, attempt: AttemptKey) -> None:
         """The store has the end of an attempt, or has given it to somebody else."""
         sent = self.sent(*attempt)
         if sent is None:
@@ -202,14 +201,14 @@ class Attendance(ABC):
         self.ended(sent)
         del self.placed[attempt[1]]
 
-    def undeliverable(self, claimed: Sequence[Claimed]) -> None:
+    def undeliverable(self, claimed: Sequence[Attempt]) -> None:
         """The message that assigned these attempts could not be sent."""
         for one in claimed:
             # What was read back may have ended here before.
             if one.token in self.placed:
                 self.placed[one.token].undeliverable = True
 
-    def undelivered(self) -> list[Claimed]:
+    def undelivered(self) -> list[Attempt]:
         """Attempts that cannot have reached the worker."""
         return [sent.claimed for sent in self.placed.values() if sent.undeliverable]
 
@@ -249,14 +248,14 @@ class FullAttendance(Attendance):
         welcome = m.Welcome(self.worker, self.session, ping_s, lease_s)
         return [welcome, *self._jobs(lacking), *self._aborts(ready.held)]
 
-    def assign(self, claimed: Sequence[Claimed]) -> list[m.DispatcherMessage]:
+    def assign(self, claimed: Sequence[Attempt]) -> list[m.DispatcherMessage]:
         """Places attempts on this worker; the messages that tell it so."""
         self.given += len(claimed)
         fresh = [one for one in claimed if one.token > self._newest]
         self._newest = max((one.token for one in fresh), default=self._newest)
         return self._jobs(fresh)
 
-    def _jobs(self, claimed: Sequence[Claimed]) -> list[m.DispatcherMessage]:
+    def _jobs(self, claimed: Sequence[Attempt]) -> list[m.DispatcherMessage]:
         messages: list[m.DispatcherMessage] = []
         for part in portions(claimed, _assignment_bytes, MESSAGE_BYTES):
             self._seq += 1
@@ -266,11 +265,11 @@ class FullAttendance(Attendance):
             messages.append(m.Jobs(self.worker, self._seq, tuple(map(assignment, part))))
         return messages
 
-    def abort(self, attempts: Sequence[Attempt], reason: str) -> list[m.DispatcherMessage]:
+    def abort(self, attempts: Sequence[AttemptKey], reason: str) -> list[m.DispatcherMessage]:
         """An ABORT that names them."""
         return [m.Abort(self.worker, tuple(attempts), reason)]
 
-    def _aborts(self, held: Iterable[Attempt]) -> list[m.DispatcherMessage]:
+    def _aborts(self, held: Iterable[AttemptKey]) -> list[m.DispatcherMessage]:
         foreign = tuple(attempt for attempt in held if self.sent(*attempt) is None)
         return self.abort(foreign, "the job is not this worker's any more") if foreign else []
 
@@ -278,14 +277,14 @@ class FullAttendance(Attendance):
         """The ACK itself."""
         return [ack]
 
-    def _noted(self, held: Iterable[Attempt], now: float) -> None:
+    def _noted(self, held: Iterable[AttemptKey], now: float) -> None:
         for attempt in held:
             sent = self.sent(*attempt)
             if sent is not None and sent.held_at is None:
                 sent.held_at, sent.undeliverable = now, False
                 self._saw(sent)
 
-    def is_overdue(self, claimed: Claimed, now: float, margin_s: float) -> bool:
+    def is_overdue(self, claimed: Attempt, now: float, margin_s: float) -> bool:
         """Whether it was stopped, or should have been: its time counts from its start here."""
         sent = self.placed.get(claimed.token)
         if sent is None or sent.held_at is None or claimed.options.timeout_s is None:
@@ -314,7 +313,7 @@ class FullAttendance(Attendance):
         messages += self._resends(ping.unacknowledged)
         return messages
 
-    def _lost(self, now: float, ping: m.Ping) -> list[Claimed]:
+    def _lost(self, now: float, ping: m.Ping) -> list[Attempt]:
         """Attempts that the worker should have by now, and does not list."""
         if now - self._sent_again_at < SENT_AGAIN_S:
             return []
@@ -329,7 +328,7 @@ class FullAttendance(Attendance):
             self._sent_again_at = now
         return lost
 
-    def _resends(self, ended: Iterable[Attempt]) -> list[m.DispatcherMessage]:
+    def _resends(self, ended: Iterable[AttemptKey]) -> list[m.DispatcherMessage]:
         """A RESEND, if there is an end that the last two PINGs told of and that never came."""
         missing = [attempt for attempt in ended if not self.has_report(attempt)]
         lost = tuple(attempt for attempt in missing if attempt[1] in self._unreported)
@@ -337,9 +336,9 @@ class FullAttendance(Attendance):
         return [m.Resend(self.worker, lost)] if lost else []
 
 
-def _tokens(*attempts: Iterable[Attempt]) -> set[int]:
+def _tokens(*attempts: Iterable[AttemptKey]) -> set[int]:
     return {token for some in attempts for _, token in some}
 
 
-def _assignment_bytes(claimed: Claimed) -> int:
+def _assignment_bytes(claimed: Attempt) -> int:
     return ASSIGNMENT_FIELDS_BYTES + len(claimed.args)

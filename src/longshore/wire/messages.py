@@ -32,7 +32,7 @@ from uuid import UUID
 from msgspec import Meta, Raw, Struct
 
 from longshore.model.attempt import Assignment as Assignment
-from longshore.model.attempt import Attempt as Attempt
+from longshore.model.attempt import AttemptKey as AttemptKey
 from longshore.model.attempt import Report as Report
 from longshore.model.attempt import ReportKind as ReportKind
 from longshore.model.job import (
@@ -78,8 +78,8 @@ class Ready(Struct, frozen=True, omit_defaults=True, kw_only=True):
     pools: dict[str, int] = {}
     process: str = ""
     draining: bool = False
-    held: tuple[Attempt, ...] = ()
-    unacknowledged: tuple[Attempt, ...] = ()
+    held: tuple[AttemptKey, ...] = ()
+    unacknowledged: tuple[AttemptKey, ...] = ()
 
 
 class Ping(Struct, frozen=True, omit_defaults=True):
@@ -88,8 +88,8 @@ class Ping(Struct, frozen=True, omit_defaults=True):
     worker: UUID
     no: int
     seen: int = 0
-    held: tuple[Attempt, ...] = ()
-    unacknowledged: tuple[Attempt, ...] = ()
+    held: tuple[AttemptKey, ...] = ()
+    unacknowledged: tuple[AttemptKey, ...] = ()
     draining: bool = False
     stats: Stats = Stats()
 
@@ -148,7 +148,7 @@ class Abort(Struct, frozen=True):
     """Attempts to stop, with what to say of it."""
 
     worker: UUID
-    attempts: tuple[Attempt, ...]
+    attempts: tuple[AttemptKey, ...]
     reason: str
 
 
@@ -156,15 +156,15 @@ class Ack(Struct, frozen=True):
     """Attempts whose end is recorded, or refused as `stale`: both may be forgotten."""
 
     worker: UUID
-    attempts: tuple[Attempt, ...]
-    stale: tuple[Attempt, ...] = ()
+    attempts: tuple[AttemptKey, ...]
+    stale: tuple[AttemptKey, ...] = ()
 
 
 class Resend(Struct, frozen=True):
     """Attempts that PING lists as unacknowledged, and whose DONE never came: send it again."""
 
     worker: UUID
-    attempts: tuple[Attempt, ...]
+    attempts: tuple[AttemptKey, ...]
 
 
 class Exit(Struct, frozen=True):

@@ -29,8 +29,8 @@ from uuid import UUID
 
 from msgspec import Struct, json
 
-from longshore.model.attempt import Attempt, Report, ReportKind
-from longshore.model.job import Claimed, Ended, JobError, JobState, Reason
+from longshore.model.attempt import Attempt, AttemptKey, Report, ReportKind
+from longshore.model.job import Ended, JobError, JobState, Reason
 from longshore.model.worker import Attended, KindInfo, Pool, WorkerInfo
 from longshore.wire import messages as m
 from longshore.wire.dispatcher_side import Attendance
@@ -110,7 +110,7 @@ def encode(message: Pong | Work) -> list[bytes]:
     return [b"", message.args if isinstance(message, Work) else PONG]
 
 
-def unfit(claimed: Claimed) -> JobError | None:
+def unfit(claimed: Attempt) -> JobError | None:
     """Why a job cannot be told to a plain worker, if it cannot."""
     if not claimed.options.raw:
         message = f"a job of kind '{KIND}' is bytes, not arguments: submit it as a raw job"
@@ -147,8 +147,8 @@ class PlainAttendance(Attendance):
         super().__init__(peer, info, attended, now, draining=False)
         self.probe_at = now
         self._sent_at = now
-        self._owing: deque[Attempt] = deque()
-        self._had: deque[Attempt] = deque(maxlen=16)
+        self._owing: deque[AttemptKey] = deque()
+        self._had: deque[AttemptKey] = deque(maxlen=16)
         self._pings_at_work = 0
         self._must_answer = False
 
@@ -170,7 +170,7 @@ class PlainAttendance(Attendance):
         """One, unless it owes an answer."""
         return {} if self.busy else super().open_slots
 
-    def assign(self, claimed: Sequence[Claimed]) -> list[Work]:
+    def assign(self, claimed: Sequence[Attempt]) -> list[Work]:
         """The jobs as their bytes. What was sent once is not sent again: it would be run again."""
         fresh = [one for one in claimed if (one.id, one.token) not in self._had]
         for one in fresh:
@@ -181,7 +181,7 @@ class PlainAttendance(Attendance):
         self.given += len(fresh)
         return [Work(one.args) for one in fresh]
 
-    def abort(self, attempts: Sequence[Attempt], reason: str) -> list[m.DispatcherMessage]:
+    def abort(self, attempts: Sequence[AttemptKey], reason: str) -> list[m.DispatcherMessage]:
         """Nothing: whatever it is told, it takes for a job."""
         return []
 
@@ -193,7 +193,7 @@ class PlainAttendance(Attendance):
         """Never by a lease: it has none."""
         return False
 
-    def is_overdue(self, claimed: Claimed, now: float, margin_s: float) -> bool:
+    def is_overdue(self, claimed: Attempt, now: float, margin_s: float) -> bool:
         """As the store finds: it got its job when that was claimed."""
         return True
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from longshore.model.attempt import Attempt, Report
+from longshore.model.attempt import AttemptKey, Report
 from longshore.model.job import JobError
 from longshore.wire.portions import MESSAGE_BYTES, portions
 
@@ -62,9 +62,9 @@ class UnackedReports:
         return bool(self._unsent)
 
     @property
-    def attempts(self) -> tuple[Attempt, ...]:
+    def attempts(self) -> tuple[AttemptKey, ...]:
         """Which attempts the reports are of."""
-        return tuple(report.attempt for report in self._reports.values())
+        return tuple(report.key for report in self._reports.values())
 
     def add(self, report: Report) -> None:
         """A report to send."""

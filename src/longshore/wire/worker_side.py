@@ -27,12 +27,12 @@ from uuid import UUID
 from msgspec import Struct, structs
 
 from longshore.core.leases import Lease
-from longshore.model.attempt import Assignment, Attempt, Report
+from longshore.model.attempt import Assignment, AttemptKey, Report
 from longshore.model.job import LogEntry
 from longshore.model.worker import Stats
 from longshore.wire import messages as m
+from longshore.wire.logs import Said
 from longshore.wire.reports import UnackedReports
-from longshore.wire.said import Said
 
 REMEMBERED_ATTEMPTS = 10_000
 
@@ -46,7 +46,7 @@ class Start(Struct, frozen=True, gc=False):
 class Stop(Struct, frozen=True):
     """An attempt to abort."""
 
-    attempt: Attempt
+    attempt: AttemptKey
     reason: str
 
 
@@ -84,8 +84,8 @@ class Dismissed(Struct, frozen=True):
 class Recorded(Struct, frozen=True):
     """Reports that came through; the stale ones were refused, as somebody else owns the job."""
 
-    attempts: tuple[Attempt, ...]
-    stale: tuple[Attempt, ...]
+    attempts: tuple[AttemptKey, ...]
+    stale: tuple[AttemptKey, ...]
 
 
 Event = Start | Stop | StopAll | Joined | Moved | Orphaned | Dismissed | Recorded
@@ -136,7 +136,7 @@ class WorkerSession:
         return self._ready.worker
 
     @property
-    def running(self) -> frozenset[Attempt]:
+    def running(self) -> frozenset[AttemptKey]:
         """The attempts that were started and have not ended."""
         return frozenset((job, token) for token, job in self._running.items())
 

@@ -18,14 +18,14 @@ from msgspec import Struct
 
 from longshore.config import WorkerSettings
 from longshore.errors import ProtocolError
-from longshore.model.attempt import Assignment, Attempt, Report, ReportKind
+from longshore.model.attempt import Assignment, AttemptKey, Report, ReportKind
 from longshore.model.job import LogEntry
 from longshore.model.worker import Stats
 from longshore.ports import Clock, Executor, Link, OnLog, OnMessages, OnReport
 from longshore.wire import worker_side as w
 from longshore.wire.codec import encode, from_dispatcher
 from longshore.wire.messages import PROTOCOL_VERSION, Ready
-from longshore.worker.failing import called, failure
+from longshore.worker.failure_text import called, failure
 
 log = logging.getLogger("longshore.worker")
 
@@ -176,7 +176,7 @@ class Worker:
             )
         for backlog in self._backlog.values():
             while backlog:
-                self._hand_back(backlog.popleft().held)
+                self._hand_back(backlog.popleft().key)
         self._flush()
         if not await self._settles(self._settings.drain_s):
             running = len(self._session.running)
@@ -294,7 +294,7 @@ class Worker:
         self._link.close()
         self._open_link()
 
-    def _recorded(self, stale: Sequence[Attempt]) -> None:
+    def _recorded(self, stale: Sequence[AttemptKey]) -> None:
         for job, token in stale:
             log.warning("the result of job %s (token %d) was refused: stale", job, token)
 
@@ -302,7 +302,7 @@ class Worker:
 
     def _begin(self, assignment: Assignment) -> None:
         if self._draining.is_set():
-            self._hand_back(assignment.held)
+            self._hand_back(assignment.key)
             return
         pool = self._pool(assignment.kind)
         self._backlog[pool].append(assignment)
@@ -325,19 +325,19 @@ class Worker:
             self._names[assignment.token] = name
             executor.start(assignment)
 
-    def _abort(self, attempt: Attempt, kind: ReportKind) -> None:
+    def _abort(self, attempt: AttemptKey, kind: ReportKind) -> None:
         report = Report(*attempt, kind)
         pool = self._pool_of.get(attempt[1])
         if pool is not None:
             self._executors[pool].abort(attempt, report)
             return
         for backlog in self._backlog.values():
-            for assignment in [one for one in backlog if one.held == attempt]:
+            for assignment in [one for one in backlog if one.key == attempt]:
                 backlog.remove(assignment)
         self._session.ended(report)
         self._flush_soon()
 
-    def _hand_back(self, attempt: Attempt) -> None:
+    def _hand_back(self, attempt: AttemptKey) -> None:
         self._session.ended(Report(*attempt, ReportKind.RELEASED))
         self._flush_soon()
 

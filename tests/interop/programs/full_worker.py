@@ -29,7 +29,7 @@ N_TIMEOUTS = 3
 SLOTS = 10
 TEXT, STEP, PROGRESS = 0, 1, 2
 
-Attempt = tuple[bytes, int]
+AttemptKey = tuple[bytes, int]
 Message = dict[str, Any]
 Steps = Generator[tuple[int, bytes] | None, None, object]
 
@@ -118,9 +118,9 @@ class Worker:
         self._period_s = period_s
         self._id = uuid.uuid4()
         self._asked = 0
-        self._running: dict[Attempt, Running] = {}
-        self._had: set[Attempt] = set()
-        self._reports: dict[Attempt, Message] = {}
+        self._running: dict[AttemptKey, Running] = {}
+        self._had: set[AttemptKey] = set()
+        self._reports: dict[AttemptKey, Message] = {}
         self._lease: tuple[float, float] | None = None
         self._ping_s = period_s
         self._ping_at = float("inf")
@@ -274,19 +274,19 @@ class Worker:
             elif said is not None:
                 self._end(attempt, said)
 
-    def _log(self, attempt: Attempt, running: Running, kind: int, data: bytes) -> None:
+    def _log(self, attempt: AttemptKey, running: Running, kind: int, data: bytes) -> None:
         running.said += 1
         job, token = attempt
         entry = {"job": job, "token": token, "seq": running.said, "kind": kind, "data": data}
         if self._attended:
             self._say("LOGS", {"worker": self._id.bytes, "entries": [entry]})
 
-    def _stop(self, wanted: Iterable[Attempt], how: str) -> None:
+    def _stop(self, wanted: Iterable[AttemptKey], how: str) -> None:
         for attempt in wanted:
             if attempt in self._running:
                 self._end(attempt, {"kind": how})
 
-    def _end(self, attempt: Attempt, report: Message) -> None:
+    def _end(self, attempt: AttemptKey, report: Message) -> None:
         del self._running[attempt]
         job, token = attempt
         self._reports[attempt] = {"job": job, "token": token, **report}
@@ -298,7 +298,7 @@ class Worker:
             self._say("DONE", {"worker": self._id.bytes, "reports": unsent})
 
 
-def attempts(pairs: list[list[Any]]) -> list[Attempt]:
+def attempts(pairs: list[list[Any]]) -> list[AttemptKey]:
     return [(job, token) for job, token in pairs]
 
 

@@ -18,7 +18,6 @@ from msgspec import structs
 from tests.unit.cli.conftest import ScriptedDispatcher, fleet_of
 
 from longshore.cli.main import cli, execute
-from longshore.core.values import pack, unpack
 from longshore.errors import NotFound, UnknownKind
 from longshore.model.job import (
     CancelVerdict,
@@ -36,6 +35,7 @@ from longshore.model.job import (
     RetryVerdict,
 )
 from longshore.model.worker import KindInfo, KindTerms, QueueView
+from longshore.payload.values import pack, unpack
 from longshore.wire import messages as m
 
 ID = UUID("0193290c-6a00-7000-8000-000000000001")

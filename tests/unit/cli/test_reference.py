@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from longshore import errors
+from longshore.cli.commands.submit import submit
 from longshore.cli.main import cli
-from longshore.cli.submit import submit
 from longshore.config import KEYS, Config, as_text, parse_seconds, value_of
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"

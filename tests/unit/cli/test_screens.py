@@ -10,7 +10,7 @@ from msgspec import structs
 from tests.unit.cli.test_commands import job
 from tests.unit.cli.test_fleet import VIEW
 
-from longshore.cli import screens, show
+from longshore.cli.view import screens, show
 from longshore.model.job import JobError, JobState, Reason
 from longshore.model.worker import KindInfo
 

@@ -11,11 +11,11 @@ from rich.console import Console
 from rich.text import Text
 from tests.unit.cli.test_commands import job
 
-from longshore.cli import jsonable, show
+from longshore.cli.view import jsonable, show
 from longshore.core.text import visible
-from longshore.core.values import pack
 from longshore.model.job import JobState, Progress, RetryPolicy
 from longshore.model.worker import QueueView
+from longshore.payload.values import pack
 
 TABLE = show.Table(("name", "n"), [("a\x1b[31m", "1"), ("日本", "22")], right=frozenset({"n"}))
 

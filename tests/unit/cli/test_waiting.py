@@ -12,12 +12,12 @@ from tests.unit.cli.conftest import ScriptedDispatcher
 from tests.unit.cli.test_commands import ID, accept, job
 from tests.unit.cli.test_watching import Terminal
 
-from longshore.cli import waiting
+from longshore.cli.view import waiting
 from longshore.client import logs as client_logs
-from longshore.core.values import pack
 from longshore.errors import Unavailable
 from longshore.model.job import Ended, JobState, Progress
 from longshore.model.log import STDOUT, STEP, LogLine, LogPage
+from longshore.payload.values import pack
 from longshore.wire import messages as m
 
 Captured = pytest.CaptureFixture[str]

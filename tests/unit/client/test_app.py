@@ -14,7 +14,6 @@ import pytest
 
 from longshore import App, Context
 from longshore.client.connection import Connection
-from longshore.core import values
 from longshore.errors import (
     AppError,
     Conflict,
@@ -23,10 +22,11 @@ from longshore.errors import (
     NotSerialisable,
     UnknownKind,
 )
-from longshore.executors.context import RunningContext, enter
+from longshore.executors.host.context import RunningContext, enter
 from longshore.model.ids import make_id
 from longshore.model.job import RetryPolicy
 from longshore.model.worker import KindInfo, KindTerms, Parameter, Pool
+from longshore.payload import values
 from longshore.wire import messages
 from longshore.wire.messages import Assignment
 
@@ -260,7 +260,7 @@ def test_submitting_a_call_again_is_the_same_job(app: App, fake: FakeDispatcher)
 def test_a_call_that_was_submitted_keeps_its_id_when_a_job_submits_it_again(app: App) -> None:
     call = app.job(add).call(1)
     handle = call.submit()
-    context = RunningContext(Assignment(uuid4(), 1, 1, "add", b""), lambda voice: None)
+    context = RunningContext(Assignment(uuid4(), 1, 1, "add", b""), lambda attempt_log: None)
     assert context.submit(call) == call.id == handle.id
 
 
@@ -444,7 +444,7 @@ def test_a_result_that_cannot_be_stored_is_refused_by_job() -> None:
 
 
 def a_context() -> RunningContext:
-    return RunningContext(Assignment(uuid4(), 5, 1, "job", b"\x80"), lambda voice: None)
+    return RunningContext(Assignment(uuid4(), 5, 1, "job", b"\x80"), lambda attempt_log: None)
 
 
 def test_a_job_is_given_the_context_it_asks_for() -> None:

@@ -8,10 +8,10 @@ from uuid import UUID
 import pytest
 
 from longshore import App
-from longshore.core import values
 from longshore.errors import AppError, InvalidArguments, UnknownKind
 from longshore.model.job import RetryPolicy, Submission
 from longshore.model.worker import KindInfo, KindTerms
+from longshore.payload import values
 from longshore.testing import run_inline
 from longshore.wire.messages import ShowKind, Submit, SubmitAnswer
 

@@ -12,7 +12,6 @@ import pytest
 
 from longshore import App, Handle
 from longshore.client import handle as handle_module
-from longshore.core import values
 from longshore.errors import (
     InvalidInput,
     JobCancelled,
@@ -24,6 +23,7 @@ from longshore.errors import (
     StoreUnavailable,
 )
 from longshore.model.job import CancelVerdict, Ended, JobError, JobState, Reason, RetryVerdict
+from longshore.payload import values
 from longshore.wire import messages
 
 from .fake import FakeDispatcher

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import longshore
-from longshore.core import values
 from longshore.errors import AppError, InvalidArguments, WrongState
 from longshore.model.worker import Parameter, Pool
+from longshore.payload import values
 
 
 def an_app() -> longshore.App:

@@ -17,9 +17,9 @@ import pytest
 
 from longshore import Context
 from longshore.client.signature import Signature
-from longshore.core import values
 from longshore.errors import AppError, InvalidArguments, InvalidInput, NotSerialisable
 from longshore.model.worker import Parameter
+from longshore.payload import values
 
 if TYPE_CHECKING:
     from nowhere import Unresolvable  # type: ignore[import-not-found]
@@ -46,7 +46,7 @@ class Size(TypedDict):
 
 class Place(NamedTuple):
     row: int
-    seat: int
+    slot: int
 
 
 Weight = NewType("Weight", int)

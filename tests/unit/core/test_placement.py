@@ -3,9 +3,9 @@
 from uuid import UUID
 
 from longshore.core.lanes import body_hash, lane_of, serves
-from longshore.core.placement import Place, Profile, seat
+from longshore.core.placement import Place, Profile, slot
 from longshore.model.job import Submission
-from longshore.model.worker import KindInfo, Pool, Seat, WorkerInfo
+from longshore.model.worker import KindInfo, Pool, Slot, WorkerInfo
 
 A, B, C = UUID(int=1), UUID(int=2), UUID(int=3)
 
@@ -42,26 +42,26 @@ def test_two_bodies_under_one_id_are_told_apart() -> None:
 
 
 def test_the_worker_with_most_free_slots_comes_first_then_they_alternate() -> None:
-    places = [Place(Seat(A, 1), 1, 0), Place(Seat(B, 1), 3, 9)]
-    assert [place.worker for place in seat(places, 10)] == [B, B, A, B]
+    places = [Place(Slot(A, 1), 1, 0), Place(Slot(B, 1), 3, 9)]
+    assert [place.worker for place in slot(places, 10)] == [B, B, A, B]
 
 
 def test_least_given_breaks_ties() -> None:
-    places = [Place(Seat(A, 1), 2, 5), Place(Seat(B, 1), 2, 4)]
-    assert [place.worker for place in seat(places, 2)] == [B, A]
+    places = [Place(Slot(A, 1), 2, 5), Place(Slot(B, 1), 2, 4)]
+    assert [place.worker for place in slot(places, 2)] == [B, A]
 
 
 def test_least_given_breaks_ties_of_three_and_counts_what_is_given_now() -> None:
-    places = [Place(Seat(A, 1), 2, 5), Place(Seat(B, 1), 2, 3), Place(Seat(C, 1), 2, 4)]
-    assert [place.worker for place in seat(places, 10)] == [B, C, A, B, C, A]
-    places = [Place(Seat(A, 1), 2, 0), Place(Seat(B, 1), 1, 0), Place(Seat(C, 1), 1, 2)]
-    assert [place.worker for place in seat(places, 10)] == [A, B, A, C]
+    places = [Place(Slot(A, 1), 2, 5), Place(Slot(B, 1), 2, 3), Place(Slot(C, 1), 2, 4)]
+    assert [place.worker for place in slot(places, 10)] == [B, C, A, B, C, A]
+    places = [Place(Slot(A, 1), 2, 0), Place(Slot(B, 1), 1, 0), Place(Slot(C, 1), 1, 2)]
+    assert [place.worker for place in slot(places, 10)] == [A, B, A, C]
 
 
-def test_never_more_seats_than_free_slots_or_than_wanted() -> None:
-    places = [Place(Seat(A, 1), 2, 0), Place(Seat(B, 1), 0, 0)]
-    assert len(seat(places, 10)) == 2
-    assert len(seat(places, 1)) == 1
+def test_never_more_slot_than_free_slots_or_than_wanted() -> None:
+    places = [Place(Slot(A, 1), 2, 0), Place(Slot(B, 1), 0, 0)]
+    assert len(slot(places, 10)) == 2
+    assert len(slot(places, 1)) == 1
 
 
 def test_a_profile_wants_only_lanes_of_the_pool() -> None:
@@ -69,7 +69,7 @@ def test_a_profile_wants_only_lanes_of_the_pool() -> None:
     fetch, resize = lane_of("default", "fetch", ""), lane_of("default", "resize", "")
     profile = Profile(info, [fetch])
     profile.learn(resize)
-    places = [Place(Seat(A, 1), 1, 0)]
+    places = [Place(Slot(A, 1), 1, 0)]
     want = profile.want(profile.lanes[Pool.COROUTINE], places, 10)
     assert want is not None
     assert want.lanes == (fetch.hash,)

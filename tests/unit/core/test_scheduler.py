@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from longshore.core.intake import Patience, Seats
+from longshore.core.admission import FreeSlots, Patience
 from longshore.core.lanes import lane_of
 from longshore.core.scheduler import Again, Plan, Scheduler
 from longshore.model.job import Submission
-from longshore.model.worker import KindInfo, Lane, Pool, Seat, Want, WorkerInfo
+from longshore.model.worker import KindInfo, Lane, Pool, Slot, Want, WorkerInfo
 from longshore.testing.builders import a_job, new_id
 
 FETCH = lane_of("default", "fetch", "")
@@ -49,7 +49,7 @@ def wants(scheduler: Scheduler) -> list[Want]:
 
 
 def asked(scheduler: Scheduler) -> list[int]:
-    return [len(want.seats) for want in wants(scheduler)]
+    return [len(want.slots) for want in wants(scheduler)]
 
 
 def test_no_more_is_asked_for_than_was_submitted() -> None:
@@ -76,12 +76,12 @@ def test_a_worker_of_which_it_is_not_known_what_it_has_is_given_nothing() -> Non
     """It may be full already."""
     scheduler = a_scheduler(FETCH)
     [info] = scheduler.infos()
-    seats = [Seat(info.id, 1)]
+    slots = [Slot(info.id, 1)]
     scheduler.lanes.mark_ready([FETCH.hash])
-    scheduler.mark_uncertain(seats)
+    scheduler.mark_uncertain(slots)
     assert asked(scheduler) == []
-    assert scheduler.plan([a_job(kind="fetch")]).seats == [None]
-    scheduler.confirm(seats)
+    assert scheduler.plan([a_job(kind="fetch")]).slots == [None]
+    scheduler.confirm(slots)
     assert asked(scheduler) == [100]
 
 
@@ -102,7 +102,7 @@ def test_one_lane_that_gives_nothing_leaves_the_others_as_they_are() -> None:
     scheduler.lanes.expect({RESIZE.hash: 1})
     scheduler.lanes.took(made, {})
     (want,) = wants(scheduler)
-    assert (want.lanes, len(want.seats)) == ((RESIZE.hash,), 1)
+    assert (want.lanes, len(want.slots)) == ((RESIZE.hash,), 1)
 
 
 def test_a_lane_that_was_filled_while_it_was_looked_into_is_looked_into_again() -> None:
@@ -123,8 +123,8 @@ def test_when_a_batch_has_no_room_for_all_each_kind_of_worker_is_served_in_turn(
     assert sorted(served) == sorted([(FETCH.hash,), (RESIZE.hash,)] * 2)
 
 
-def seated(plan: Plan) -> list[bool]:
-    return [seat is not None for seat in plan.seats]
+def started(plan: Plan) -> list[bool]:
+    return [slot is not None for slot in plan.slots]
 
 
 def some(kind: str, count: int, priority: int = 0) -> list[Submission]:
@@ -134,30 +134,30 @@ def some(kind: str, count: int, priority: int = 0) -> list[Submission]:
 def test_submits_begin_at_once_where_nobody_waits() -> None:
     scheduler = a_scheduler(FETCH, slots=2)
     plan = scheduler.plan(some("fetch", 3))
-    assert seated(plan) == [True, True, False]
+    assert started(plan) == [True, True, False]
     assert plan.wants == []
-    assert scheduler.free_slots() == Seats(2, True)
+    assert scheduler.free_slots() == FreeSlots(2, True)
 
 
 def test_submits_do_not_overtake_those_who_wait() -> None:
     scheduler = a_scheduler(FETCH, RESIZE, slots=5)
     scheduler.lanes.expect({RESIZE.hash: 1})
     plan = scheduler.plan(some("fetch", 3))
-    assert seated(plan) == [False] * 3
-    assert [len(want.seats) for want in plan.wants] == [4]
+    assert started(plan) == [False] * 3
+    assert [len(want.slots) for want in plan.wants] == [4]
 
 
-def test_the_most_urgent_submits_are_seated_first() -> None:
+def test_the_most_urgent_submits_are_started_first() -> None:
     scheduler = a_scheduler(FETCH, RESIZE, slots=2)
     jobs = [*some("fetch", 2), *some("resize", 1, priority=5), *some("fetch", 1, priority=1)]
-    assert seated(scheduler.plan(jobs)) == [False, False, True, True]
+    assert started(scheduler.plan(jobs)) == [False, False, True, True]
 
 
 def test_submits_for_later_and_of_unknown_kinds_are_not_seated() -> None:
     scheduler = a_scheduler(FETCH)
     jobs = [a_job(kind="fetch", delay_s=5.0), a_job(kind="strange"), a_job(kind="fetch")]
     plan = scheduler.plan(jobs)
-    assert seated(plan) == [False, False, True]
+    assert started(plan) == [False, False, True]
 
 
 def test_what_one_kind_of_worker_has_no_room_for_goes_to_another() -> None:
@@ -165,18 +165,18 @@ def test_what_one_kind_of_worker_has_no_room_for_goes_to_another() -> None:
     scheduler.joined(a_worker("fetch", "resize", slots=1))
     for want in [*wants(scheduler), *wants(scheduler)]:
         scheduler.lanes.took([want], {})
-    assert seated(scheduler.plan(some("fetch", 3))).count(True) == 2
+    assert started(scheduler.plan(some("fetch", 3))).count(True) == 2
 
 
-def test_free_seats_are_those_that_somebody_waits_for_if_anybody_does() -> None:
+def test_free_slot_are_those_that_somebody_waits_for_if_anybody_does() -> None:
     scheduler = a_scheduler(FETCH, slots=3)
-    assert scheduler.free_slots() == Seats(3, False)
+    assert scheduler.free_slots() == FreeSlots(3, False)
     scheduler.joined(a_worker("resize", slots=4))
     scheduler.learn([RESIZE])
     scheduler.lanes.took(wants(scheduler), {})
-    assert scheduler.free_slots() == Seats(7, False)
+    assert scheduler.free_slots() == FreeSlots(7, False)
     scheduler.lanes.expect({RESIZE.hash: 1})
-    assert scheduler.free_slots() == Seats(4, True)
+    assert scheduler.free_slots() == FreeSlots(4, True)
 
 
 def test_submits_in_every_batch_do_not_keep_the_same_kind_of_worker_first() -> None:
@@ -199,19 +199,19 @@ class Unwalked(dict[int, float]):
 def test_lanes_that_nobody_serves_cost_the_others_nothing() -> None:
     scheduler = a_scheduler(FETCH)
     scheduler.lanes._ready = Unwalked((n, 1.0) for n in range(1000))
-    assert scheduler.free_slots() == Seats(100, False)
-    assert seated(scheduler.plan(some("fetch", 2))) == [True, True]
+    assert scheduler.free_slots() == FreeSlots(100, False)
+    assert started(scheduler.plan(some("fetch", 2))) == [True, True]
 
 
-def test_seats_of_many_kinds_of_workers_are_filled_by_urgency() -> None:
+def test_slot_of_many_kinds_of_workers_are_filled_by_urgency() -> None:
     scheduler = a_scheduler(FETCH, slots=1)
     for number in range(3):
         scheduler.joined(a_worker("fetch", slots=1, target=f"{number}"))
     scheduler.lanes.took(wants(scheduler), {})
     jobs = [a_job(kind="fetch", priority=priority) for priority in (1, 0, 2, 0, 3, 1)]
     plan = scheduler.plan(jobs)
-    assert seated(plan) == [True, False, True, False, True, True]
-    assert len({seat.worker for seat in plan.seats if seat is not None}) == 4
+    assert started(plan) == [True, False, True, False, True, True]
+    assert len({slot.worker for slot in plan.slots if slot is not None}) == 4
 
 
 # what an answered transaction means for the next one

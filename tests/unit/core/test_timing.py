@@ -17,16 +17,17 @@ from longshore.core.timing import (
     settle_snooze,
     summary,
 )
+from longshore.model.attempt import Attempt
 from longshore.model.ends import Crashed, Failed, Retried, Snoozed
-from longshore.model.job import Claimed, JobError, Options, Reason, RetryPolicy
+from longshore.model.job import JobError, Options, Reason, RetryPolicy
 
 JOB, WORKER = UUID(int=1), UUID(int=2)
 RAISED = JobError(Reason.RAISED, "no route to host", "ConnectionError")
 
 
-def attempt(*, attempts: int = 3, failures: int = 0, crashes: int = 0) -> Claimed:
+def attempt(*, attempts: int = 3, failures: int = 0, crashes: int = 0) -> Attempt:
     options = Options(retry=RetryPolicy(attempts=attempts, jitter=0))
-    return Claimed(JOB, 1, 9, "fetch", b"\x80", options, WORKER, 1, 1, failures, crashes)
+    return Attempt(JOB, 1, 9, "fetch", b"\x80", options, WORKER, 1, 1, failures, crashes)
 
 
 def test_backoff_doubles_up_to_its_bound() -> None:

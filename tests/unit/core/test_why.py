@@ -80,18 +80,20 @@ def facts(*workers: WorkerView, paused: bool = False, ahead: int = 0) -> Facts:
         ),
         (
             job(),
-            structs.replace(facts(), crew_trouble="the app does not load"),
+            structs.replace(facts(), supervisor_trouble="the app does not load"),
             "no worker serves kind 'fetch': the app does not load",
         ),
         (
             job(),
-            structs.replace(facts(worker(draining=True)), crew_trouble="the app does not load"),
+            structs.replace(
+                facts(worker(draining=True)), supervisor_trouble="the app does not load"
+            ),
             "every worker that serves kind 'fetch' is draining (dock-1), and others do not come: "
             "the app does not load",
         ),
         (
             job(),
-            structs.replace(facts(worker()), crew_trouble="the app does not load"),
+            structs.replace(facts(worker()), supervisor_trouble="the app does not load"),
             "about to be given to dock-1",
         ),
         (job(kind="fetsh"), facts(worker()), "no worker serves kind 'fetsh' (nearest: 'fetch')"),

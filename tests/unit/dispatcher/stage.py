@@ -39,7 +39,7 @@ class ScriptedExecutor:
     def __init__(self, slots: int, on_report: OnReport, kinds: dict[str, KindInfo]) -> None:
         self.slots = slots
         self.kinds = kinds
-        self.running: dict[m.Attempt, m.Assignment] = {}
+        self.running: dict[m.AttemptKey, m.Assignment] = {}
         self.started: list[m.Assignment] = []
         self.stubborn = False
         self._on_report = on_report
@@ -49,10 +49,10 @@ class ScriptedExecutor:
 
     def start(self, assignment: m.Assignment) -> None:
         assert len(self.running) < self.slots
-        self.running[assignment.held] = assignment
+        self.running[assignment.key] = assignment
         self.started.append(assignment)
 
-    def abort(self, attempt: m.Attempt, report: m.Report) -> None:
+    def abort(self, attempt: m.AttemptKey, report: m.Report) -> None:
         if not self.stubborn:
             self.end(report)
 
@@ -64,7 +64,7 @@ class ScriptedExecutor:
         self.running.clear()
 
     def end(self, report: m.Report) -> None:
-        if self.running.pop(report.attempt, None) is not None:
+        if self.running.pop(report.key, None) is not None:
             self._on_report(report)
 
     def succeed(self) -> None:

@@ -8,7 +8,7 @@ from longshore.model.job import JobError, Reason
 from longshore.testing.builders import a_job, new_id
 from longshore.testing.virtual import run_virtually
 from longshore.wire.messages import Report, ReportKind
-from longshore.worker.failing import called, failure
+from longshore.worker.failure_text import called, failure
 
 from .stage import Stage
 

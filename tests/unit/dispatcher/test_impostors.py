@@ -16,7 +16,7 @@ from longshore.core.introductions import (
     MAX_TEXT_CHARS,
 )
 from longshore.core.logs import MOST_LINE_BYTES, MOST_STEP_BYTES
-from longshore.dispatcher.pump import OnFinished
+from longshore.dispatcher.commits import OnFinished
 from longshore.model.ends import End
 from longshore.model.job import JobError, JobState, LogEntry, LogKind, Reason, RetryPolicy
 from longshore.model.worker import KindInfo, KindTerms, Parameter, Pool

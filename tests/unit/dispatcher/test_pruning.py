@@ -142,8 +142,8 @@ def test_workers_are_forgotten_as_fast_as_they_end() -> None:
     async def story(stage: Stage) -> None:
         scene = Scene(stage.model)
         for _ in range(2_500):
-            seat = await scene.attend()
-            await scene.store.harvest(seat.worker, seat.session, "lost", crash=False, crash_limit=3)
+            slot = await scene.attend()
+            await scene.store.harvest(slot.worker, slot.session, "lost", crash=False, crash_limit=3)
         await Pruner(stage.model, DispatcherSettings(keep_workers_s=1e-9)).prune()
         assert not stage.model._workers
 

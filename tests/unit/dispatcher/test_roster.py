@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from longshore.core.intake import Patience
+from longshore.core.admission import Patience
 from longshore.core.scheduler import Scheduler
 from longshore.dispatcher.roster import Roster
 from longshore.model.worker import Attended, KindInfo, WorkerInfo

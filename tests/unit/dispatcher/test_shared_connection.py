@@ -71,7 +71,7 @@ def test_one_of_them_leaves_and_the_other_goes_on() -> None:
         await stage.until(lambda: [one.worker for one in dispatcher._roster] == [staying])
         await client.submit(job)
         await stage.until(lambda: bool(given(connection, staying)))
-        connection.say(m.Ping(staying, 1, seen=1, held=(given(connection, staying)[0].held,)))
+        connection.say(m.Ping(staying, 1, seen=1, held=(given(connection, staying)[0].key,)))
         await connection.told(m.Pong)
         assert [type(one) for one in heard(connection, leaving)] == [m.Welcome]
         succeed(connection, staying, given(connection, staying)[0])
@@ -104,7 +104,7 @@ def test_a_stranger_that_names_another_connections_worker_changes_nothing() -> N
         assert worker not in {one.worker for one in stranger.heard}
         assert attendance in dispatcher._roster
         assert not attendance.draining
-        assert attendance.holds(mine.held)
+        assert attendance.holds(mine.key)
         assert await stage.model.logs(mine.job) == []
 
     tell(story)

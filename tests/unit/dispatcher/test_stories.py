@@ -10,10 +10,10 @@ from msgspec import structs
 
 from longshore.core.lanes import lane_of
 from longshore.core.scheduler import Lanes
-from longshore.core.values import pack
 from longshore.errors import InvalidArguments, TooLarge, UnknownKind
 from longshore.model.job import CancelVerdict, JobState, Options, RetryPolicy
 from longshore.model.worker import Lane, Pool
+from longshore.payload.values import pack
 from longshore.ports import Batch
 from longshore.testing.builders import a_job, new_id
 from longshore.testing.faults import Fault, scripted

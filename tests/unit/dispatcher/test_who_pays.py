@@ -8,7 +8,7 @@ import pytest
 
 from longshore.config import DispatcherSettings
 from longshore.dispatcher.engine import Dispatcher
-from longshore.dispatcher.pulse import Pulse
+from longshore.dispatcher.own_lease import OwnLease
 from longshore.errors import StoreUnavailable
 from longshore.model.job import JobState, Submission
 from longshore.model.worker import LostWorker
@@ -70,14 +70,14 @@ def test_the_store_is_blamed_for_two_leases_after_it_was_away() -> None:
     """So long a worker that it cost its lease may take to be found lost."""
 
     clock = HandClock()
-    pulse = Pulse(DispatcherSettings(lease_s=15.0), clock)
-    assert not pulse.blames_store()
-    pulse.saw_outage(StoreUnavailable("it is away; try again"))
-    assert pulse.blames_store()
+    own_lease = OwnLease(DispatcherSettings(lease_s=15.0), clock)
+    assert not own_lease.blames_store()
+    own_lease.saw_outage(StoreUnavailable("it is away; try again"))
+    assert own_lease.blames_store()
     clock.at = 29.9
-    assert pulse.blames_store()
+    assert own_lease.blames_store()
     clock.at = 30.0
-    assert not pulse.blames_store()
+    assert not own_lease.blames_store()
 
 
 @pytest.mark.parametrize(("before_s", "paid"), [(12.0, 0), (17.0, 1)])

@@ -10,10 +10,10 @@ from uuid import uuid4
 
 import msgspec
 
-from longshore.core.values import pack, unpack
-from longshore.executors.child import ChildExecutor
 from longshore.executors.coroutine import CoroutineExecutor
+from longshore.executors.process import ProcessExecutor
 from longshore.model.job import JobError, LogEntry, LogKind, Progress, Reason
+from longshore.payload.values import pack, unpack
 from longshore.wire.messages import Assignment, Report, ReportKind
 
 APP = "jobs_app:app"
@@ -25,7 +25,7 @@ class Stand:
     def __init__(self) -> None:
         self.reports: list[Report] = []
         self.logs: list[LogEntry] = []
-        self.executor: CoroutineExecutor | ChildExecutor
+        self.executor: CoroutineExecutor | ProcessExecutor
         self._said = asyncio.Event()
         self._token = 0
 
@@ -38,9 +38,11 @@ class Stand:
         self.executor = executor
         return executor
 
-    async def open_child(self, processes: int = 1, app: str = APP, **options: Any) -> ChildExecutor:
+    async def open_child(
+        self, processes: int = 1, app: str = APP, **options: Any
+    ) -> ProcessExecutor:
         """A child executor, open."""
-        executor = ChildExecutor(app, processes, self._on_report, self._on_log, **options)
+        executor = ProcessExecutor(app, processes, self._on_report, self._on_log, **options)
         await executor.open()
         self.executor = executor
         return executor
@@ -70,7 +72,7 @@ class Stand:
 
     async def report_of(self, assignment: Assignment) -> Report:
         """The one report of an attempt, when it is there."""
-        while not (found := [r for r in self.reports if r.attempt == assignment.held]):
+        while not (found := [r for r in self.reports if r.key == assignment.key]):
             await self._news()
         assert len(found) == 1
         return found[0]
@@ -101,14 +103,14 @@ class Stand:
         return [
             entry
             for entry in self.logs
-            if (entry.job, entry.token) == assignment.held and kind in (None, entry.kind)
+            if (entry.job, entry.token) == assignment.key and kind in (None, entry.kind)
         ]
 
     def abort(self, assignment: Assignment) -> Report:
         """Aborts an attempt, with the report that is answered here."""
         error = JobError(Reason.CANCELLED, "cancelled by a test")
         report = Report(assignment.job, assignment.token, ReportKind.CANCELLED, error=error)
-        self.executor.abort(assignment.held, report)
+        self.executor.abort(assignment.key, report)
         return report
 
     async def _news(self) -> None:

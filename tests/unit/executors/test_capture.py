@@ -11,12 +11,12 @@ from uuid import UUID
 
 import pytest
 
-from longshore.executors.capture import _Catching, _Text
-from longshore.executors.child import ChildExecutor
-from longshore.executors.context import RunningContext, enter
 from longshore.executors.frames import ITEMS_PER_FRAME, FromHost, Said
-from longshore.executors.process import Host
-from longshore.executors.rationing import LAST_LINES, Ration
+from longshore.executors.host.context import RunningContext, enter
+from longshore.executors.host_process import HostProcess
+from longshore.executors.output.capture import _Catching, _Text
+from longshore.executors.output.quota import LAST_LINES, LineQuota
+from longshore.executors.process import ProcessExecutor
 from longshore.model.job import LogKind
 from longshore.model.log import LogLimits, unpack_line
 from longshore.wire.messages import Assignment
@@ -24,7 +24,7 @@ from longshore.wire.messages import Assignment
 from .stand import Stand, result_of
 
 
-def texts(ration: Ration) -> list[str]:
+def texts(ration: LineQuota) -> list[str]:
     ration.end()
     return [one.line(1).text for one in ration.take()]
 
@@ -36,7 +36,7 @@ def said(stand: Stand, assignment: Assignment) -> list[tuple[str, str, str]]:
 
 
 def test_pieces_become_lines_and_the_last_needs_no_end() -> None:
-    ration = Ration(LogLimits())
+    ration = LineQuota(LogLimits())
     assert not ration.write("stdout", b"one ")
     assert ration.write("stdout", b"line\ntwo\n\nthree")
     assert texts(ration) == ["one line", "two", "", "three"]
@@ -44,14 +44,14 @@ def test_pieces_become_lines_and_the_last_needs_no_end() -> None:
 
 def test_nothing_printed_is_no_line() -> None:
     """As `print("one\\n", end="")` does, which writes the text and then no end."""
-    ration = Ration(LogLimits())
+    ration = LineQuota(LogLimits())
     for text in (b"one\n", b"", b"two", b"", b"\n", b""):
         ration.write("stdout", text)
     assert texts(ration) == ["one", "two"]
 
 
 def test_streams_and_threads_do_not_mix_their_lines() -> None:
-    ration = Ration(LogLimits())
+    ration = LineQuota(LogLimits())
     ration.write("stdout", b"out ")
     ration.write("stderr", b"err ")
     thread = threading.Thread(target=lambda: ration.write("stdout", b"thread "))
@@ -63,7 +63,7 @@ def test_streams_and_threads_do_not_mix_their_lines() -> None:
 
 
 def test_a_long_line_is_cut_between_characters_and_never_gathered_whole() -> None:
-    ration = Ration(LogLimits(line_bytes=100))
+    ration = LineQuota(LogLimits(line_bytes=100))
     for _ in range(10_000):
         ration.write("stdout", "ä".encode() * 100)
     (piece,) = ration._pieces.values()
@@ -73,14 +73,14 @@ def test_a_long_line_is_cut_between_characters_and_never_gathered_whole() -> Non
 
 
 def test_bytes_that_are_no_text_are_shown_and_characters_may_come_in_halves() -> None:
-    ration = Ration(LogLimits())
+    ration = LineQuota(LogLimits())
     ration.write("stdout", b"\xff\x00 \xc3")
     ration.write("stdout", b"\xa4\n")
     assert texts(ration) == ["\\xff\x00 ä"]
 
 
 def test_what_a_progress_bar_wrote_over_is_gone() -> None:
-    ration = Ration(LogLimits())
+    ration = LineQuota(LogLimits())
     for percent in range(0, 101, 10):
         ration.write("stderr", f"\r{percent}%".encode())
     ration.write("stderr", b"\nnext\r\n")
@@ -88,7 +88,7 @@ def test_what_a_progress_bar_wrote_over_is_gone() -> None:
 
 
 def test_past_the_bound_lines_are_counted_and_the_last_kept() -> None:
-    ration = Ration(LogLimits(entries=10))
+    ration = LineQuota(LogLimits(entries=10))
     for number in range(1000):
         ration.write("stdout", b"%d\n" % number)
     kept = texts(ration)
@@ -99,7 +99,7 @@ def test_past_the_bound_lines_are_counted_and_the_last_kept() -> None:
 
 
 def test_bytes_are_bounded_too() -> None:
-    ration = Ration(LogLimits(bytes=1000))
+    ration = LineQuota(LogLimits(bytes=1000))
     for _ in range(1000):
         ration.write("stdout", b"x" * 99 + b"\n")
     assert len(texts(ration)) == 11 + 1 + LAST_LINES
@@ -116,7 +116,9 @@ class Gone(io.StringIO):
 
 
 def test_a_job_does_not_fail_because_its_workers_output_is_gone() -> None:
-    context = RunningContext(Assignment(UUID(int=1), 1, 1, "k", b"", None, 1), lambda voice: None)
+    context = RunningContext(
+        Assignment(UUID(int=1), 1, 1, "k", b"", None, 1), lambda attempt_log: None
+    )
     stream = _Text(Gone(), _Catching("stdout", echo=True))
 
     def job() -> None:
@@ -130,7 +132,7 @@ def test_a_job_does_not_fail_because_its_workers_output_is_gone() -> None:
 
 
 def test_a_text_of_millions_of_lines_is_counted_not_taken_apart() -> None:
-    ration = Ration(LogLimits(entries=10))
+    ration = LineQuota(LogLimits(entries=10))
     ration.write("stdout", b"be")
     ration.write("stdout", b"gin\n" + b"x\n" * 5_000_000 + b"rest")
     assert len(ration._last) == LAST_LINES
@@ -144,14 +146,14 @@ async def test_much_that_is_said_at_once_comes_in_portions(
     stand: Stand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An agent that hears more at once than it keeps would lose the oldest of it."""
-    receive, sizes = ChildExecutor._receive, list[int]()
+    receive, sizes = ProcessExecutor._receive, list[int]()
 
-    def count(executor: ChildExecutor, host: Host, message: FromHost) -> None:
+    def count(executor: ProcessExecutor, host: HostProcess, message: FromHost) -> None:
         if isinstance(message, Said):
             sizes.append(len(message.entries))
         receive(executor, host, message)
 
-    monkeypatch.setattr(ChildExecutor, "_receive", count)
+    monkeypatch.setattr(ProcessExecutor, "_receive", count)
     await stand.open_child()
     assignment = stand.start("print_lines", count=5000)
     result_of(await stand.report_of(assignment))

@@ -13,9 +13,9 @@ import pytest
 import longshore
 from longshore.core.limits import MAX_SNOOZE_S
 from longshore.errors import Conflict, InvalidInput, NotSerialisable, WrongState
-from longshore.executors.context import Retry, RunningContext, current
+from longshore.executors.host.context import Retry, RunningContext, current
+from longshore.executors.output.attempt_log import STEPS_KEPT, AttemptLog
 from longshore.executors.text import bounded, bounded_middle
-from longshore.executors.voice import STEPS_KEPT, Voice
 from longshore.model.ids import derive_id
 from longshore.model.job import LogKind, Options, Progress, Submission
 from longshore.wire.messages import Assignment
@@ -24,7 +24,7 @@ DOCS = Path(__file__).parents[3] / "docs"
 JOB = UUID(int=9)
 
 
-def a_context(woken: list[Voice]) -> RunningContext:
+def a_context(woken: list[AttemptLog]) -> RunningContext:
     return RunningContext(Assignment(JOB, 5, 42, "fetch", b""), woken.append)
 
 
@@ -34,7 +34,7 @@ def test_there_is_no_current_job_outside_one() -> None:
 
 
 def test_of_many_progresses_the_last_is_told_after_one_wake() -> None:
-    woken: list[Voice] = []
+    woken: list[AttemptLog] = []
     context = a_context(woken)
     for done in range(100):
         context.progress(done, 100)
@@ -110,7 +110,7 @@ def test_the_same_call_submitted_twice_is_one_job() -> None:
 
 def test_a_call_that_two_jobs_submit_is_a_job_of_each() -> None:
     one = a_context([])
-    two = RunningContext(Assignment(UUID(int=10), 6, 43, "fetch", b""), lambda voice: None)
+    two = RunningContext(Assignment(UUID(int=10), 6, 43, "fetch", b""), lambda attempt_log: None)
     call = send.call("a")
     assert one.submit(call) != two.submit(call)
 

@@ -223,7 +223,7 @@ async def test_the_first_abort_decides_what_is_reported(stand: Stand) -> None:
     assignment = stand.start("wait_forever", timeout_s=1000)
     await stand.step_of(assignment)
     given = stand.abort(assignment)
-    stand.executor.abort(assignment.held, type(given)(given.job, given.token, ReportKind.RELEASED))
+    stand.executor.abort(assignment.key, type(given)(given.job, given.token, ReportKind.RELEASED))
     assert await stand.report_of(assignment) == given
 
 

@@ -17,7 +17,7 @@ from zmq.utils.monitor import parse_monitor_message
 from longshore.links import zeromq
 from longshore.links.curve import Gate, calling, serving
 from longshore.links.keys import Keys, make_pair, read_secret
-from longshore.links.unsent import MARK_BYTES
+from longshore.links.send_budget import MARK_BYTES
 from longshore.links.zeromq import MAX_DRAIN, Router
 
 Context = zmq.Context[zmq.Socket[bytes]]

@@ -1,4 +1,4 @@
-"""A crew on the newest code: started anew at a change, and no sooner."""
+"""A supervisor on the newest code: started anew at a change, and no sooner."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from longshore.errors import AppError, LongshoreError
-from longshore.run.crew import Crew
 from longshore.run.reload import Reloader, sources
+from longshore.run.supervisor import Supervisor
 
 PROGRAM = """
 import os, signal, sys
@@ -40,7 +40,9 @@ class Stage:
         self.starts: list[LongshoreError | None] = []
         environ = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
         command = [sys.executable, "-c", PROGRAM.format(folder=str(folder))]
-        self.crew = Crew(command, environ, count, patience_s=10, say=self.said.put_nowait)
+        self.supervisor = Supervisor(
+            command, environ, count, patience_s=10, say=self.said.put_nowait
+        )
         self.write("")
 
     def write(self, text: str) -> None:
@@ -53,7 +55,7 @@ class Stage:
     async def running(self) -> AsyncIterator[None]:
         """Runs the reloader."""
         reloader = Reloader(
-            self.crew,
+            self.supervisor,
             self.folder,
             self.ready.set,
             on_start=self.starts.append,
@@ -66,19 +68,19 @@ class Stage:
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-            await self.crew.stop()
+            await self.supervisor.stop()
 
     async def new_pids(self, old: set[int]) -> set[int]:
         """The processes, once they are all others."""
-        await until(lambda: bool(self.crew.pids()) and not old & set(self.crew.pids()))
-        return set(self.crew.pids())
+        await until(lambda: bool(self.supervisor.pids()) and not old & set(self.supervisor.pids()))
+        return set(self.supervisor.pids())
 
 
 async def test_a_change_replaces_every_process(tmp_path: Path) -> None:
     stage = Stage(tmp_path, count=2)
     async with stage.running():
         await stage.ready.wait()
-        old = set(stage.crew.pids())
+        old = set(stage.supervisor.pids())
         stage.write("x = 1")
         assert await stage.said.get() == "longshore: code_of_the_user.py changed; starting anew"
         await stage.new_pids(old)
@@ -92,12 +94,12 @@ async def test_code_that_does_not_start_is_waited_out(tmp_path: Path) -> None:
         said = await stage.said.get()
         assert said.startswith("longshore: a worker could not start: it exited with code 2")
         assert said.endswith("waiting for the next change")
-        assert stage.crew.pids() == []
+        assert stage.supervisor.pids() == []
         assert [type(error) for error in stage.starts] == [AppError]
         stage.write("")
         assert "changed" in await stage.said.get()
         await stage.ready.wait()
-        assert len(stage.crew.pids()) == 3
+        assert len(stage.supervisor.pids()) == 3
         assert stage.starts[1:] == [None]
 
 
@@ -105,7 +107,7 @@ async def test_a_start_that_hangs_is_given_up_at_the_next_change(tmp_path: Path)
     stage = Stage(tmp_path)
     stage.write("import signal; signal.pause()")
     async with stage.running():
-        await until(lambda: bool(stage.crew.pids()))
+        await until(lambda: bool(stage.supervisor.pids()))
         stage.write("")
         await stage.ready.wait()
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from longshore.cli.show import print_json_line
+from longshore.cli.view.show import print_json_line
 from longshore.errors import ConfigError, Unavailable
 from longshore.run import machine
 from longshore.run.ready import Announcer, Ready

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 
-from longshore.store.postgres import PostgresStore
-from longshore.store.postgres_lines import Connection
+from longshore.store.postgres.connections import Connection
+from longshore.store.postgres.store import PostgresStore
 
 
 @pytest.fixture

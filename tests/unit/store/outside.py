@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import asyncpg
 
-from longshore.store.postgres_lines import Connection
+from longshore.store.postgres.connections import Connection
 from longshore.testing.servers import HOST
 
 HOLD: Final = "SELECT FROM longshore.job WHERE id = $1 FOR UPDATE"

@@ -12,16 +12,19 @@ import pytest
 from tests.unit.store.outside import until_waiting
 
 from longshore.errors import StoreUnavailable
+from longshore.model.attempt import Attempt
 from longshore.model.ends import Failed, Succeeded
-from longshore.model.job import Claimed, JobFilter, JobPage, JobState, Refused, Submitted, Verdict
+from longshore.model.job import JobFilter, JobPage, JobState, Refused, Submitted, Verdict
 from longshore.model.retention import Retention
 from longshore.ports import Batch, Hint
-from longshore.store import postgres_keeper, postgres_keeper_sql, postgres_listing
-from longshore.store.postgres import PostgresStore
-from longshore.store.postgres_columns import columns
-from longshore.store.postgres_lines import Connection
-from longshore.store.postgres_sql import ENQUEUE
-from longshore.store.postgres_states import CODES
+from longshore.store.postgres import keeper as postgres_keeper
+from longshore.store.postgres import keeper_sql as postgres_keeper_sql
+from longshore.store.postgres import listing as postgres_listing
+from longshore.store.postgres.columns import columns
+from longshore.store.postgres.connections import Connection
+from longshore.store.postgres.sql import ENQUEUE
+from longshore.store.postgres.states import CODES
+from longshore.store.postgres.store import PostgresStore
 from longshore.testing.builders import Scene, a_job, done, some_jobs, want
 
 S = JobState
@@ -57,9 +60,9 @@ async def test_finish_goes_by_the_row_as_it_is_when_its_turn_comes(
     scene: Scene, outside: Connection, change: str
 ) -> None:
     """G2: a finish that had to wait is judged by what the other transaction committed."""
-    seat = await scene.attend()
+    slot = await scene.attend()
     await scene.accepted(*some_jobs(3))
-    attempts = await scene.claim(seat, most=3)
+    attempts = await scene.claim(slot, most=3)
     async with outside.transaction():
         await outside.execute(
             f"UPDATE longshore.job SET {CHANGES[change]} WHERE id = $1", attempts[1].id
@@ -120,12 +123,12 @@ async def test_attend_waits_for_a_claim_under_way_and_finds_it_placed(
     scene: Scene, postgres_store: PostgresStore, outside: Connection
 ) -> None:
     """G8: a claim lands before the worker moves, or not at all."""
-    seat = await scene.attend()
+    slot = await scene.attend()
     job = a_job(kind="new lane")
     async with outside.transaction():
         # Holds up the pump after its claim, at the insert of the tally.
         await outside.execute("LOCK TABLE longshore.tally")
-        claiming = asyncio.create_task(scene.running(job, seat))
+        claiming = asyncio.create_task(scene.running(job, slot))
         await until_waiting(outside, 1)
         [info] = [view.info for view in await postgres_store.workers()]
         attending = asyncio.create_task(scene.store.attend(scene.dispatcher, info))
@@ -135,23 +138,23 @@ async def test_attend_waits_for_a_claim_under_way_and_finds_it_placed(
     assert [placed.token for placed in getattr(answer, "placed", ())] == [attempt.token]
 
 
-@pytest.mark.parametrize("seated", [True, False])
+@pytest.mark.parametrize("started", [True, False])
 async def test_what_is_placed_is_read_after_what_is_under_way_for_those_seats(
-    scene: Scene, outside: Connection, seated: bool
+    scene: Scene, outside: Connection, started: bool
 ) -> None:
     """G1: whoever asks may have given up on that pump, and will not ask again."""
     await scene.running(a_job(unique_key="u"))
     await scene.accepted(a_job())
-    seat = await scene.attend()
-    keyed = Batch(submits=[a_job(unique_key="u")], seats=[seat])
+    slot = await scene.attend()
+    keyed = Batch(submits=[a_job(unique_key="u")], slots=[slot])
     async with outside.transaction():
         # One waits for the key, the other at the insert of the tally.
         await outside.execute(f"UPDATE longshore.job SET {ENDED} WHERE unique_key = 'u'")
-        await outside.execute("SELECT" if seated else "LOCK TABLE longshore.tally")
-        batch = keyed if seated else Batch(wants=[want([seat])])
+        await outside.execute("SELECT" if started else "LOCK TABLE longshore.tally")
+        batch = keyed if started else Batch(wants=[want([slot])])
         pumping = asyncio.create_task(scene.store.pump(scene.dispatcher, batch))
         await until_waiting(outside, 1)
-        reading = asyncio.create_task(scene.store.placed([seat]))
+        reading = asyncio.create_task(scene.store.placed([slot]))
         await until_waiting(outside, 2)
     pumped = await pumping
     [attempt] = [*pumped.started, *pumped.claimed]
@@ -188,11 +191,11 @@ async def test_item_that_only_the_database_refuses_is_found_and_the_rest_is_stor
 
 
 async def churn(scene: Scene, rounds: int) -> None:
-    seats = [await scene.attend()] * 3
-    attempts: list[Claimed] = []
+    slots = [await scene.attend()] * 3
+    attempts: list[Attempt] = []
     for _ in range(rounds):
         finishes = [done(attempt) for attempt in attempts]
-        attempts = (await scene.pump(finishes, some_jobs(3), [want(seats)])).claimed
+        attempts = (await scene.pump(finishes, some_jobs(3), [want(slots)])).claimed
 
 
 async def test_counts_are_folded_and_stay_the_same(
@@ -329,23 +332,23 @@ async def test_poll_hears_what_changed_where_nobody_can_listen(
 # Transactions of an application that do not end.
 
 
-@pytest.mark.parametrize("seated", [False, True])
+@pytest.mark.parametrize("started", [False, True])
 async def test_key_held_by_an_open_transaction_holds_up_nobody_else(
-    postgres_store: PostgresStore, postgres_url: str, outside: Connection, seated: bool
+    postgres_store: PostgresStore, postgres_url: str, outside: Connection, started: bool
 ) -> None:
     """Whoever enqueues in a transaction of his own may keep it open for hours."""
     store = PostgresStore(postgres_url, timeout_s=3.0)
     scene = Scene(store)
-    seat = await scene.attend()
-    attempt = await scene.running(seat=seat)
+    slot = await scene.attend()
+    attempt = await scene.running(slot=slot)
     held, mine = a_job(unique_key="theirs"), a_job(unique_key="theirs")
     others = [a_job(), a_job(unique_key="mine")]
     jobs = [others[0], mine, others[1]]
     async with outside.transaction():
         await outside.fetch(ENQUEUE, *columns([(held, 1)]))
-        batch = Batch([done(attempt)], jobs, (), [seat] * 3 if seated else ())
+        batch = Batch([done(attempt)], jobs, (), [slot] * 3 if started else ())
         pumped = await scene.store.pump(scene.dispatcher, batch)
-        alone = await scene.pump(submits=[mine], seats=[seat] if seated else ())
+        alone = await scene.pump(submits=[mine], slots=[slot] if started else ())
     assert [end.verdict for end in pumped.finished] == [Verdict.RECORDED]
     first, refused, last = pumped.submitted
     assert [first.id, last.id] == [job.id for job in others]
@@ -353,7 +356,7 @@ async def test_key_held_by_an_open_transaction_holds_up_nobody_else(
     assert refused.code == StoreUnavailable.code
     assert "has not ended" in refused.message
     assert alone.submitted == [refused]
-    assert len(pumped.started) == (2 if seated else 0)
+    assert len(pumped.started) == (2 if started else 0)
     again = (await scene.submit(mine))[0]
     assert isinstance(again, Submitted)
     assert (again.id, again.existing) == (held.id, True)

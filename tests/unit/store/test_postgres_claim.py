@@ -10,14 +10,15 @@ import pytest
 
 from longshore.model.ends import End
 from longshore.model.job import JobState
-from longshore.model.worker import Seat
+from longshore.model.worker import Slot
 from longshore.ports import Batch
-from longshore.store import postgres_keeper_sql, postgres_sql
-from longshore.store.postgres import PostgresStore
-from longshore.store.postgres_lines import Connection, Transaction
-from longshore.store.postgres_pump import Drawn, Pump
-from longshore.store.postgres_sql import STEADY
-from longshore.store.postgres_states import CODES
+from longshore.store.postgres import keeper_sql as postgres_keeper_sql
+from longshore.store.postgres import sql as postgres_sql
+from longshore.store.postgres.connections import Connection, Transaction
+from longshore.store.postgres.pump import Pump, PumpResult
+from longshore.store.postgres.sql import STEADY
+from longshore.store.postgres.states import CODES
+from longshore.store.postgres.store import PostgresStore
 from longshore.testing.builders import Scene, done, lane, some_jobs, want
 
 MANY = 100_000
@@ -52,12 +53,12 @@ async def opened(url: str) -> AsyncIterator[PostgresStore]:
         await store.close()
 
 
-async def counted(scene: Scene, batch: Batch) -> tuple[Drawn, Reads]:
+async def counted(scene: Scene, batch: Batch) -> tuple[PumpResult, Reads]:
     """Pumps a batch, and says what that read."""
     store = scene.store
     assert isinstance(store, PostgresStore)
 
-    async def work(tx: Transaction) -> tuple[Drawn, Reads]:
+    async def work(tx: Transaction) -> tuple[PumpResult, Reads]:
         before = {row["relname"]: row[1:] for row in await tx.fetch(READ)}
         drawn = await store._pump.run(tx, scene.dispatcher, batch)
         after = {row["relname"]: row[1:] for row in await tx.fetch(READ)}
@@ -75,10 +76,10 @@ async def counted(scene: Scene, batch: Batch) -> tuple[Drawn, Reads]:
 async def cost_of_a_life(store: PostgresStore, kind: str) -> list[Reads]:
     """What it takes to submit 25 jobs, claim 10, and finish those."""
     scene = Scene(store)
-    seat = await scene.attend()
+    slot = await scene.attend()
     jobs = some_jobs(25, kind)
     _, submitting = await counted(scene, Batch(submits=jobs))
-    drawn, claiming = await counted(scene, Batch(wants=[want([seat] * 10, lane(kind=kind))]))
+    drawn, claiming = await counted(scene, Batch(wants=[want([slot] * 10, lane(kind=kind))]))
     attempts = drawn.pumped.claimed
     assert [attempt.id for attempt in attempts] == [job.id for job in jobs[:10]]
     _, finishing = await counted(scene, Batch(finishes=[done(one) for one in attempts]))
@@ -114,9 +115,9 @@ async def test_claim_reads_the_same_however_much_else_there_is(
 async def test_claim_that_finds_nothing_reads_no_job(postgres_url: str) -> None:
     async with opened(postgres_url) as store:
         scene = Scene(store)
-        seat = await scene.attend()
+        slot = await scene.attend()
         await scene.accepted(*some_jobs(50, "other"))
-        _, reads = await counted(scene, Batch(wants=[want([seat] * 10)]))
+        _, reads = await counted(scene, Batch(wants=[want([slot] * 10)]))
         assert "job" not in reads
         assert "job_ready" not in reads
 
@@ -130,11 +131,11 @@ async def test_claims_do_not_walk_over_what_an_old_snapshot_keeps(
         await outside.execute("SELECT")
         store._pump = Pump(10.0, lambda: now)
         scene = Scene(store)
-        seats = [await scene.attend()] * 20
+        slots = [await scene.attend()] * 20
         finishes: list[End] = []
         entries = []
         for _ in range(60):
-            batch = Batch(finishes, some_jobs(20), [want(seats)])
+            batch = Batch(finishes, some_jobs(20), [want(slots)])
             drawn, reads = await counted(scene, batch)
             assert len(drawn.pumped.claimed) == 20
             entries.append(reads["job_ready"][0])
@@ -159,15 +160,15 @@ async def test_claim_that_runs_short_finds_what_another_put_back_before_its_mark
         for _ in range(4):
             attempts += await scene.claim(one)
             now += 0.3
-        look = store._pump.marks.look([lane()], now)
+        look = store._pump.cursors.look([lane()], now)
         assert not look.full
         ready = f"state = {CODES[JobState.READY]}"
         await outside.execute(f"UPDATE longshore.job SET {ready} WHERE id = $1", attempts[0].id)
         pumped = await scene.pump(wants=[want([one, two, one, two, one, two])])
         assert len(pumped.claimed) == 5
         assert pumped.claimed[4].id == attempts[0].id
-        seats = [attempt.worker for attempt in pumped.claimed]
-        assert seats == [one.worker, two.worker, one.worker, two.worker, one.worker]
+        slots = [attempt.worker for attempt in pumped.claimed]
+        assert slots == [one.worker, two.worker, one.worker, two.worker, one.worker]
 
 
 # These read all of the tally, which folding keeps short, and of the lanes, which have a limit. The
@@ -240,16 +241,16 @@ async def test_heartbeat_of_a_worker_is_no_hindrance(
 ) -> None:
     async with opened(postgres_url) as store:
         scene = Scene(store)
-        seat = await scene.attend()
+        slot = await scene.attend()
         await scene.accepted(*some_jobs(1))
         async with outside.transaction():
             await outside.execute(
-                "UPDATE longshore.worker SET attended_at = now() WHERE id = $1", seat.worker
+                "UPDATE longshore.worker SET attended_at = now() WHERE id = $1", slot.worker
             )
-            assert len(await scene.claim(seat)) == 1
+            assert len(await scene.claim(slot)) == 1
 
 
-async def test_job_that_another_holds_is_skipped_and_its_seat_is_not_wasted(
+async def test_job_that_another_holds_is_skipped_and_its_slot_is_not_wasted(
     postgres_url: str, outside: Connection
 ) -> None:
     async with opened(postgres_url) as store:
@@ -272,27 +273,27 @@ async def test_claim_that_meets_another_says_that_more_may_be_there(
     """What lies behind the jobs that another holds was not looked at."""
     async with opened(postgres_url) as store:
         scene = Scene(store)
-        seat = await scene.attend()
+        slot = await scene.attend()
         jobs = some_jobs(3)
         await scene.accepted(*jobs)
         async with outside.transaction():
             held = [job.id for job in jobs[:2]]
             await outside.execute("SELECT FROM longshore.job WHERE id = ANY($1) FOR UPDATE", held)
-            pumped = await scene.pump(wants=[want([seat] * 2)])
+            pumped = await scene.pump(wants=[want([slot] * 2)])
         assert pumped.claimed == []
         assert pumped.contested == frozenset(want([]).lanes)
-        pumped = await scene.pump(wants=[want([seat] * 4)])
+        pumped = await scene.pump(wants=[want([slot] * 4)])
         assert len(pumped.claimed) == 3
         assert pumped.contested == frozenset()
 
 
-async def test_seats_of_a_claim_are_filled_in_their_order(postgres_url: str) -> None:
+async def test_slot_of_a_claim_are_filled_in_their_order(postgres_url: str) -> None:
     async with opened(postgres_url) as store:
         scene = Scene(store)
-        sitting = [await scene.attend() for _ in range(3)]
-        stale = Seat(sitting[0].worker, sitting[0].session + 1)
-        seats = [sitting[2], stale, sitting[0], sitting[0], sitting[1]]
+        attending = [await scene.attend() for _ in range(3)]
+        stale = Slot(attending[0].worker, attending[0].session + 1)
+        slots = [attending[2], stale, attending[0], attending[0], attending[1]]
         await scene.accepted(*some_jobs(9))
-        pumped = await scene.pump(wants=[want(seats)])
-        found = [Seat(attempt.worker, attempt.session) for attempt in pumped.claimed]
-        assert found == [seat for seat in seats if seat is not stale]
+        pumped = await scene.pump(wants=[want(slots)])
+        found = [Slot(attempt.worker, attempt.session) for attempt in pumped.claimed]
+        assert found == [slot for slot in slots if slot is not stale]

@@ -12,9 +12,9 @@ from tests.unit.store.outside import HOLD, until_waiting
 from longshore.model.ends import End, Failed, Released, Retried, Succeeded
 from longshore.model.job import CancelVerdict, JobState, RetryVerdict, Submitted, Verdict
 from longshore.model.retention import Retention
-from longshore.store import postgres_prune as pruning
-from longshore.store.postgres import PostgresStore
-from longshore.store.postgres_lines import Connection, Transaction
+from longshore.store.postgres import prune as pruning
+from longshore.store.postgres.connections import Connection, Transaction
+from longshore.store.postgres.store import PostgresStore
 from longshore.testing.builders import Scene, a_job, done, lane
 
 AT_ONCE = Retention(seconds={JobState.FAILED: 0.0})
@@ -88,14 +88,14 @@ async def test_job_that_is_retried_between_look_and_hold_is_not_pruned(
     """Also if it has ended again by then: that end was not looked at."""
     job = a_job()
     await scene.ended(Failed, job)
-    seat = await scene.attend()
+    slot = await scene.attend()
 
     async def work(tx: Transaction) -> int:
         walk = await pruning._begin(tx, AT_ONCE, 0, False)
         found, _ = await pruning._look(tx, walk, pruning._query(AT_ONCE), 100)
         assert await scene.store.retry([job.id]) == [(job.id, RetryVerdict.RETRIED)]
         if ends_again:
-            [attempt] = await scene.claim(seat, lane())
+            [attempt] = await scene.claim(slot, lane())
             await scene.finish(done(attempt, Failed))
         return len(await pruning._drop(tx, found))
 

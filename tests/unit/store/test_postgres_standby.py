@@ -30,9 +30,9 @@ from longshore.model.job import (
     Submitted,
     Verdict,
 )
-from longshore.store.postgres import PostgresStore
-from longshore.store.postgres_borrowed import talk_async
-from longshore.store.postgres_enqueue import enqueue
+from longshore.store.postgres.app_connection import talk_async
+from longshore.store.postgres.enqueue import enqueue
+from longshore.store.postgres.store import PostgresStore
 from longshore.testing.builders import Scene, a_job, done, new_id, some_jobs
 from longshore.testing.servers import PgBouncer, PostgresServer, PostgresStandby
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from longshore.core.lifecycle import TERMINAL
 from longshore.model.job import JobFilter, JobState
 from longshore.store.migrations import steps
-from longshore.store.postgres import PostgresStore
-from longshore.store.postgres_lines import Connection
-from longshore.store.postgres_states import CODES, ENDED, OWNED, STATES
+from longshore.store.postgres.connections import Connection
+from longshore.store.postgres.states import CODES, ENDED, OWNED, STATES
+from longshore.store.postgres.store import PostgresStore
 from longshore.testing.builders import Scene, a_job, new_id
 
 S = JobState

@@ -22,8 +22,8 @@ from longshore.model.job import JobState, Refused, Submitted
 from longshore.model.retention import Retention
 from longshore.model.worker import QueueView
 from longshore.ports import Batch, Hint, Promoted, Store
-from longshore.store.sqlite import SqliteStore
-from longshore.store.sqlite_runner import InlineRunner, Turn
+from longshore.store.sqlite.runner import InlineRunner, Turn
+from longshore.store.sqlite.store import SqliteStore
 from longshore.testing.builders import Scene, a_job, lane, new_id, some_jobs
 
 T = TypeVar("T")
@@ -116,8 +116,8 @@ async def test_job_that_is_retried_between_look_and_hold_is_not_pruned(path: Pat
 async def test_worker_that_another_process_forgot_meanwhile_is_not_counted(path: Path) -> None:
     runner = Interrupted()
     async with opened(SqliteStore(path)) as other, opened(SqliteStore(path, runner=runner)) as own:
-        seat = await other.attend()
-        await other.store.harvest(seat.worker, seat.session, "", crash=False, crash_limit=3)
+        slot = await other.attend()
+        await other.store.harvest(slot.worker, slot.session, "", crash=False, crash_limit=3)
         runner.before = lambda: other.store.forget_workers(0.0)
         assert await own.store.forget_workers(0.0) == 0
 
@@ -275,18 +275,18 @@ async def test_own_writes_give_no_hints_but_those_of_others_do(path: Path) -> No
 PROCESSES = 4
 
 
-def claim_all(path: Path, seats: int, all_claim: Barrier) -> list[tuple[str, int]]:
+def claim_all(path: Path, slots: int, all_claim: Barrier) -> list[tuple[str, int]]:
     """What one process claims, batch by batch, until nothing is left."""
 
     async def run() -> list[tuple[str, int]]:
         claimed = []
         async with opened(SqliteStore(path, poll_s=0.001)) as scene:
-            seat = await scene.attend()
+            slot = await scene.attend()
             await all_attend(scene.store)
-            first = await scene.claim(seat)
+            first = await scene.claim(slot)
             claimed += [(str(attempt.id), attempt.token) for attempt in first]
             all_claim.wait()
-            while attempts := await scene.claim(seat, most=seats):
+            while attempts := await scene.claim(slot, most=slots):
                 claimed += [(str(attempt.id), attempt.token) for attempt in attempts]
         return claimed
 

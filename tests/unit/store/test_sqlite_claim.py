@@ -11,13 +11,15 @@ from uuid import UUID
 
 import pytest
 
-from longshore.model.job import Claimed, JobFilter, JobState, Submission
-from longshore.model.worker import Seat
-from longshore.ports import Batch, Pumped
-from longshore.store import sqlite_keeper, sqlite_reads
-from longshore.store.sqlite_file import DatabaseFile
-from longshore.store.sqlite_pump import pump
-from longshore.store.sqlite_transaction import Transaction
+from longshore.model.attempt import Attempt
+from longshore.model.job import JobFilter, JobState, Submission
+from longshore.model.worker import Slot
+from longshore.ports import Batch, BatchResult
+from longshore.store.sqlite import keeper as sqlite_keeper
+from longshore.store.sqlite import reads as sqlite_reads
+from longshore.store.sqlite.file import DatabaseFile
+from longshore.store.sqlite.pump import pump
+from longshore.store.sqlite.transaction import Transaction
 from longshore.testing.builders import a_job, a_worker, lane, new_id, want
 
 T = TypeVar("T")
@@ -26,15 +28,15 @@ NOW = 1_700_000_000_000_000
 MANY = 20_000
 
 
-class Desk:
-    """A connection used as the store's writer uses it, and one worker with seats."""
+class InlineDispatcher:
+    """A connection used as the store's writer uses it, and one worker with slots."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
         self.dispatcher = new_id()
         info = a_worker()
         self.write(lambda tx: sqlite_keeper.attend(tx, self.dispatcher, info, False))
-        self.seat = Seat(info.id, 1)
+        self.slot = Slot(info.id, 1)
 
     def write(self, work: Callable[[Transaction], T]) -> T:
         """Does it in a transaction of its own."""
@@ -45,14 +47,14 @@ class Desk:
         self.connection.execute("COMMIT")
         return answer
 
-    def pump(self, batch: Batch) -> Pumped:
+    def pump(self, batch: Batch) -> BatchResult:
         return self.write(lambda tx: pump(tx, self.dispatcher, batch, 10.0))
 
     def submit(self, *jobs: Submission) -> None:
         self.pump(Batch(submits=jobs))
 
-    def claim(self, most: int, *lanes: int) -> list[Claimed]:
-        return self.pump(Batch(wants=[want([self.seat] * most, *lanes)])).claimed
+    def claim(self, most: int, *lanes: int) -> list[Attempt]:
+        return self.pump(Batch(wants=[want([self.slot] * most, *lanes)])).claimed
 
     def fill(self, state: JobState, lane: int, number: int = MANY) -> None:
         """Many jobs that are in this state already."""
@@ -82,24 +84,24 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
+def desk(tmp_path: Path) -> Iterator[InlineDispatcher]:
     file = DatabaseFile(tmp_path / "store.db", busy_s=1)
     file.migrate()
     with closing(file.open()) as connection:
-        desk = Desk(connection)
+        desk = InlineDispatcher(connection)
         # The first job of a lane that runs adds a row to its tally; later ones change it.
         desk.submit(a_job())
         desk.claim(1)
         yield desk
 
 
-def fill_with_what_no_claim_wants(desk: Desk) -> None:
+def fill_with_what_no_claim_wants(desk: InlineDispatcher) -> None:
     desk.fill(JobState.READY, lane(kind="unservable"))
     for state in (JobState.SUCCEEDED, JobState.FAILED, JobState.DELAYED, JobState.WAITING):
         desk.fill(state, lane())
 
 
-def test_claim_costs_the_same_whatever_else_the_store_holds(desk: Desk) -> None:
+def test_claim_costs_the_same_whatever_else_the_store_holds(desk: InlineDispatcher) -> None:
     desk.submit(*(a_job() for _ in range(5)))
     alone = desk.steps(lambda: desk.claim(5))
     fill_with_what_no_claim_wants(desk)
@@ -108,21 +110,21 @@ def test_claim_costs_the_same_whatever_else_the_store_holds(desk: Desk) -> None:
     assert among_many == alone
 
 
-def test_claim_in_vain_costs_the_same_whatever_else_the_store_holds(desk: Desk) -> None:
+def test_claim_in_vain_costs_the_same_whatever_else_the_store_holds(desk: InlineDispatcher) -> None:
     desk.submit(a_job(kind="other"))
     alone = desk.steps(lambda: desk.claim(5))
     fill_with_what_no_claim_wants(desk)
     assert desk.steps(lambda: desk.claim(5)) == alone
 
 
-def test_claim_costs_the_same_however_long_its_lane_is(desk: Desk) -> None:
+def test_claim_costs_the_same_however_long_its_lane_is(desk: InlineDispatcher) -> None:
     desk.submit(*(a_job() for _ in range(50)))
     short = desk.steps(lambda: desk.claim(5))
     desk.fill(JobState.READY, lane())
     assert desk.steps(lambda: desk.claim(5)) == short
 
 
-def test_claim_from_many_lanes_reads_little_more_than_it_takes(desk: Desk) -> None:
+def test_claim_from_many_lanes_reads_little_more_than_it_takes(desk: InlineDispatcher) -> None:
     lanes = [lane(kind=f"kind {number}") for number in range(20)]
     desk.fill(JobState.READY, lanes[0], 100)
     from_one = desk.steps(lambda: desk.claim(50, *lanes))
@@ -131,7 +133,7 @@ def test_claim_from_many_lanes_reads_little_more_than_it_takes(desk: Desk) -> No
     assert desk.steps(lambda: desk.claim(50, *lanes)) < 3 * from_one
 
 
-def test_due_jobs_are_found_without_looking_at_the_others(desk: Desk) -> None:
+def test_due_jobs_are_found_without_looking_at_the_others(desk: InlineDispatcher) -> None:
     desk.submit(a_job(delay_s=1e-6))
     alone = desk.steps(lambda: sqlite_reads.next_due_s(desk.connection, NOW + 1))
     fill_with_what_no_claim_wants(desk)
@@ -139,7 +141,9 @@ def test_due_jobs_are_found_without_looking_at_the_others(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("state", [JobState.RUNNING, JobState.FAILED, JobState.DELAYED])
-def test_list_of_a_rare_state_does_not_look_at_the_others(desk: Desk, state: JobState) -> None:
+def test_list_of_a_rare_state_does_not_look_at_the_others(
+    desk: InlineDispatcher, state: JobState
+) -> None:
     desk.fill(state, lane(), 100)
     wanted = JobFilter(states=(state,), limit=20)
     alone = desk.steps(lambda: sqlite_reads.jobs(desk.connection, wanted))
@@ -148,7 +152,7 @@ def test_list_of_a_rare_state_does_not_look_at_the_others(desk: Desk, state: Job
     assert desk.steps(lambda: sqlite_reads.jobs(desk.connection, wanted)) == alone
 
 
-def test_best_jobs_of_all_lanes_go_first(desk: Desk) -> None:
+def test_best_jobs_of_all_lanes_go_first(desk: InlineDispatcher) -> None:
     """One lane has far more of the best than its share, so that it is read on several times."""
     jobs = [
         a_job(kind=f"kind {number % 7}", priority=3 if number % 7 == 0 else number % 3)
@@ -166,7 +170,7 @@ def test_best_jobs_of_all_lanes_go_first(desk: Desk) -> None:
     [b"", b"\0", b"\0\xff\xfe\0", bytes(range(256)) * 3, "späß".encode("utf-16"), b"\xc3"],
     ids=["empty", "nul", "not text", "every byte", "utf-16", "half a character"],
 )
-def test_arguments_come_back_byte_for_byte(desk: Desk, args: bytes) -> None:
+def test_arguments_come_back_byte_for_byte(desk: InlineDispatcher, args: bytes) -> None:
     desk.submit(a_job(args=args), a_job(args=b"between", timeout_s=1.5), a_job(args=args))
     claimed = desk.claim(3)
     assert [one.args for one in claimed] == [args, b"between", args]
@@ -174,15 +178,15 @@ def test_arguments_come_back_byte_for_byte(desk: Desk, args: bytes) -> None:
 
 
 def test_arguments_too_large_to_be_read_together_are_read_in_turn(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    desk: InlineDispatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("longshore.store.sqlite_claim._PACK_BYTES", 1000)
+    monkeypatch.setattr("longshore.store.sqlite.claim._PACK_BYTES", 1000)
     jobs = [a_job(args=bytes([number]) * (number * 90)) for number in range(30)]
     desk.submit(*jobs)
     assert [one.args for one in desk.claim(30)] == [job.args for job in jobs]
 
 
-def test_more_jobs_than_one_statement_takes(desk: Desk) -> None:
+def test_more_jobs_than_one_statement_takes(desk: InlineDispatcher) -> None:
     jobs = [a_job() for _ in range(1000)]
     desk.submit(*jobs)
     claimed = desk.claim(1000)
@@ -190,7 +194,7 @@ def test_more_jobs_than_one_statement_takes(desk: Desk) -> None:
     assert len({one.token for one in claimed}) == 1000
 
 
-def test_ids_of_every_kind_of_byte(desk: Desk) -> None:
+def test_ids_of_every_kind_of_byte(desk: InlineDispatcher) -> None:
     ids = [UUID(int=0), UUID(int=2**128 - 1), UUID(int=0xC3)]
     desk.submit(*(a_job(id=id) for id in ids))
     assert [one.id for one in desk.claim(3)] == ids

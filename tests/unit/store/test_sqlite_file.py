@@ -14,7 +14,7 @@ import pytest
 
 from longshore.errors import ConfigError, InvalidInput, SchemaMismatch, StoreUnavailable
 from longshore.store import migrations
-from longshore.store.sqlite_file import DatabaseFile
+from longshore.store.sqlite.file import DatabaseFile
 
 
 @pytest.fixture

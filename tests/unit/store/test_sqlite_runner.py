@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from longshore.store.sqlite_runner import InlineRunner, ThreadRunner, Turn
+from longshore.store.sqlite.runner import InlineRunner, ThreadRunner, Turn
 
 
 class Writer:

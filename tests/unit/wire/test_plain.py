@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longshore.model.job import Claimed, Ended, JobError, JobState, Options, Reason
+from longshore.model.attempt import Attempt
+from longshore.model.job import Ended, JobError, JobState, Options, Reason
 from longshore.model.worker import Attended, Pool
 from longshore.wire import messages as m
 from longshore.wire import plain
@@ -19,12 +20,12 @@ OWN_NAME = b"press-3"
 EVERYBODY = [(busy, automatic) for busy in (False, True) for automatic in (False, True)]
 
 
-def claimed(number: int, args: bytes = b"a job", raw: bool = True) -> Claimed:
+def claimed(number: int, args: bytes = b"a job", raw: bool = True) -> Attempt:
     job = UUID(int=number)
-    return Claimed(job, number, number, "raw", args, Options(raw=raw), WORKER, 1, 1, 0, 0)
+    return Attempt(job, number, number, "raw", args, Options(raw=raw), WORKER, 1, 1, 0, 0)
 
 
-def attempt(one: Claimed) -> m.Attempt:
+def attempt(one: Attempt) -> m.AttemptKey:
     return one.id, one.token
 
 
@@ -124,7 +125,7 @@ def test_a_job_goes_out_as_its_bytes_and_the_answer_is_its_report(worker: PlainA
     assert worker.open_slots == {}
     report = worker.answered(b"done")
     assert report == m.Report(one.id, one.token, m.ReportKind.SUCCEEDED, result=b"done")
-    sent = worker.sent(*report.attempt)
+    sent = worker.sent(*report.key)
     assert sent is not None
     worker.ended(sent)
     assert worker.open_slots[Pool.COROUTINE] == 1
@@ -141,7 +142,7 @@ def test_a_job_that_was_sent_is_never_sent_again(worker: PlainAttendance) -> Non
     one = claimed(1)
     worker.assign([one])
     assert worker.assign([one]) == []
-    worker.settled(worker.answered(b"done").attempt)
+    worker.settled(worker.answered(b"done").key)
     assert worker.assign([one]) == []
     assert not worker.busy
 
@@ -162,7 +163,7 @@ def test_a_worker_whose_job_was_taken_away_owes_its_answer(worker: PlainAttendan
     worker.settled(attempt(one))
     assert worker.busy
     assert worker.open_slots == {}
-    assert worker.answered(b"late").attempt == attempt(one)
+    assert worker.answered(b"late").key == attempt(one)
     assert worker.sent(*attempt(one)) is None
     assert worker.open_slots[Pool.COROUTINE] == 1
 
@@ -238,7 +239,7 @@ def test_a_long_job_is_probed_less_often(worker: PlainAttendance) -> None:
     ],
 )
 def test_a_job_that_a_plain_worker_would_not_understand_is_not_sent(
-    job: Claimed, words: str
+    job: Attempt, words: str
 ) -> None:
     error = plain.unfit(job)
     assert error is not None

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 from tests.unit.wire import protocol_page as page
 
-from longshore.core.values import pack
 from longshore.model.job import Submission
 from longshore.model.worker import KindInfo
+from longshore.payload.values import pack
 from longshore.wire import messages as m
 from longshore.wire.codec import encode, ok
 

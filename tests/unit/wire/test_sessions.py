@@ -8,7 +8,8 @@ from uuid import UUID
 import pytest
 from msgspec import structs
 
-from longshore.model.job import Claimed, LogEntry, LogKind, Options
+from longshore.model.attempt import Attempt
+from longshore.model.job import LogEntry, LogKind, Options
 from longshore.model.worker import Attended, KindInfo, Pool, WorkerInfo
 from longshore.wire import messages as m
 from longshore.wire import worker_side as w
@@ -20,7 +21,7 @@ LEASE_S, PING_S = 15.0, 1.0
 POOLS: dict[str, int] = {Pool.COROUTINE: 3, Pool.PROCESS: 2}
 
 
-def reported(attended: FullAttendance, one: Claimed) -> Claimed | None:
+def reported(attended: FullAttendance, one: Attempt) -> Attempt | None:
     """The end of an attempt is heard; what it was, if it is placed there."""
     sent = attended.sent(one.id, one.token)
     if sent is None:
@@ -29,12 +30,12 @@ def reported(attended: FullAttendance, one: Claimed) -> Claimed | None:
     return sent.claimed
 
 
-def claimed(number: int, token: int, kind: str = "fetch") -> Claimed:
+def claimed(number: int, token: int, kind: str = "fetch") -> Attempt:
     job = UUID(int=number)
-    return Claimed(job, number, token, kind, b"\x80", Options(), WORKER, 1, 1, 0, 0)
+    return Attempt(job, number, token, kind, b"\x80", Options(), WORKER, 1, 1, 0, 0)
 
 
-def success(attempt: Claimed) -> m.Report:
+def success(attempt: Attempt) -> m.Report:
     return m.Report(attempt.id, attempt.token, m.ReportKind.SUCCEEDED, result=b"\xc0")
 
 
@@ -57,7 +58,7 @@ class Pair:
             events += self.worker.receive(now, message)
         return events
 
-    def join(self, now: float = 0.0, *placed: Claimed, session: int = 1) -> list[w.Event]:
+    def join(self, now: float = 0.0, *placed: Attempt, session: int = 1) -> list[w.Event]:
         self.worker.connected(now)
         (ready,) = self.said()
         assert isinstance(ready, m.Ready)
@@ -165,7 +166,7 @@ def test_a_lost_jobs_message_is_sent_again_with_the_same_token(pair: Pair) -> No
     assert events == [w.Start(pair_assignment(lost))]
 
 
-def pair_assignment(one: Claimed) -> m.Assignment:
+def pair_assignment(one: Attempt) -> m.Assignment:
     return m.Assignment(one.id, one.token, one.number, one.kind, one.args)
 
 
@@ -447,11 +448,11 @@ def test_what_ended_unseen_is_not_on_its_way_any_more(pair: Pair) -> None:
     assert not pair.attended.is_choked
 
 
-def with_result(attempt: Claimed, size: int) -> m.Report:
+def with_result(attempt: Attempt, size: int) -> m.Report:
     return structs.replace(success(attempt), result=bytes(size))
 
 
-def ended_at_once(pair: Pair, number: int, size: int) -> list[Claimed]:
+def ended_at_once(pair: Pair, number: int, size: int) -> list[Attempt]:
     """So many attempts that were given, and ended with results of this size."""
     pair.join()
     attempts = [claimed(n, n) for n in range(1, number + 1)]
@@ -463,7 +464,7 @@ def ended_at_once(pair: Pair, number: int, size: int) -> list[Claimed]:
 
 
 def acknowledged(pair: Pair, now: float, done: m.Done) -> None:
-    pair.tell(now, m.Ack(WORKER, tuple(report.attempt for report in done.reports)))
+    pair.tell(now, m.Ack(WORKER, tuple(report.key for report in done.reports)))
 
 
 def test_large_results_go_out_a_few_at_a_time_until_all_are_acknowledged(pair: Pair) -> None:

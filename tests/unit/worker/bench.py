@@ -86,7 +86,7 @@ class PlayedExecutor:
         self.running[assignment.token] = assignment
         self.started.append(assignment.token)
 
-    def abort(self, attempt: m.Attempt, report: m.Report) -> None:
+    def abort(self, attempt: m.AttemptKey, report: m.Report) -> None:
         self.aborted.append(report)
         if not self.stubborn:
             self.end(report)
@@ -208,7 +208,7 @@ class Bench:
     def acknowledge(self) -> None:
         """Takes note of everything that it reported."""
         reports = [one for done in self.said(m.Done) for one in done.reports]
-        self.link.tell(m.Ack(self.worker, tuple(report.attempt for report in reports)))
+        self.link.tell(m.Ack(self.worker, tuple(report.key for report in reports)))
 
 
 def job(token: int, kind: str = "work") -> m.Assignment:

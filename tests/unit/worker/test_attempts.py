@@ -54,7 +54,7 @@ def test_an_abort_of_what_still_waits_is_reported_and_it_never_starts() -> None:
     async def story(bench: Bench) -> None:
         link = await bench.attend()
         link.tell(m.Jobs(bench.worker, 1, (job(1), job(2), job(3), job(4))))
-        link.tell(m.Abort(bench.worker, (job(3).held,), "cancelled"))
+        link.tell(m.Abort(bench.worker, (job(3).key,), "cancelled"))
         await bench.settle()
         assert bench.reports() == [(3, m.ReportKind.CANCELLED)]
         bench.jobs.succeed(1)
@@ -69,7 +69,7 @@ def test_an_abort_of_what_runs_is_reported_as_cancelled_once_it_has_stopped() ->
         link = await bench.attend()
         link.tell(m.Jobs(bench.worker, 1, (job(1),)))
         bench.jobs.stubborn = True
-        link.tell(m.Abort(bench.worker, (job(1).held,), "cancelled"))
+        link.tell(m.Abort(bench.worker, (job(1).key,), "cancelled"))
         await bench.settle()
         [report] = bench.jobs.aborted
         assert (report.token, report.kind) == (1, m.ReportKind.CANCELLED)

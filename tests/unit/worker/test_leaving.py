@@ -111,7 +111,7 @@ def test_a_refused_result_is_no_reason_to_stay(caplog: pytest.LogCaptureFixture)
         bench.agent.drain()
         bench.jobs.succeed(1)
         await bench.settle()
-        link.tell(m.Ack(bench.worker, (), stale=(job(1).held,)))
+        link.tell(m.Ack(bench.worker, (), stale=(job(1).key,)))
         await bench.task
         assert bench.clock.now() < 1.0
 

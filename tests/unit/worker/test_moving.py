@@ -18,8 +18,8 @@ def test_an_agent_whose_dispatcher_falls_silent_takes_all_it_holds_to_the_next()
         await bench.pass_time(4.5, answering=False)
         assert (first.is_open, bench.link.address) == (False, "d2")
         [ready] = bench.said(m.Ready)
-        assert sorted(ready.held) == [job(2).held, job(3).held]
-        assert ready.unacknowledged == (job(1).held,)
+        assert sorted(ready.held) == [job(2).key, job(3).key]
+        assert ready.unacknowledged == (job(1).key,)
         await bench.attend()
         assert bench.reports() == [(1, SUCCEEDED)]
         assert bench.ids == [ready.worker]
@@ -57,7 +57,7 @@ def test_what_comes_behind_the_message_that_made_an_agent_leave_is_not_heard() -
         assert bench.link.address == "d2"
         assert len(bench.ids) == 1
         assert (*bench.jobs.running,) == (1,)
-        assert bench.said(m.Ready)[0].held == (job(1).held,)
+        assert bench.said(m.Ready)[0].held == (job(1).key,)
         assert not bench.said(m.Ready)[0].draining
 
     at_bench(story, addresses=("d1", "d2"))

@@ -6,9 +6,9 @@ from uuid import UUID
 
 from longshore.dispatcher.attendant import Attendant
 from longshore.dispatcher.roster import Roster
+from longshore.model.attempt import Attempt
 from longshore.model.ends import Cancelled
-from longshore.model.job import Claimed
-from longshore.model.worker import Seat
+from longshore.model.worker import Slot
 from longshore.ports import Clock, Store
 
 
@@ -24,7 +24,7 @@ async def heed_cancels(
     if not len(roster):
         return
     for claimed in await store.cancelling(dispatcher):
-        attendance = roster.of_seat(Seat(claimed.worker, claimed.session))
+        attendance = roster.of_session(Slot(claimed.worker, claimed.session))
         # Without an attendance the worker is on its way to another session, or to be lost.
         if attendance is None:
             continue
@@ -34,6 +34,6 @@ async def heed_cancels(
         attendant.abort(attendance, [attempt], "cancelled")
 
 
-def _forced(claimed: Claimed) -> Cancelled:
+def _forced(claimed: Attempt) -> Cancelled:
     info = "its worker did not stop it in time"
     return Cancelled(claimed.id, claimed.token, forced=True, info=info)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from uuid import UUID
 
 from longshore.dispatcher.attendant import Attendant
-from longshore.dispatcher.pump import Pump
+from longshore.dispatcher.commits import Commits
 from longshore.dispatcher.roster import Roster
 from longshore.ports import Store
 
 
 async def heed_drains(
-    store: Store, dispatcher: UUID, roster: Roster, pump: Pump, attendant: Attendant
+    store: Store, dispatcher: UUID, roster: Roster, pump: Commits, attendant: Attendant
 ) -> None:
     """Tells workers to leave that are to drain, and writes down who drains by itself."""
     if not len(roster):

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import assert_never
 
 from longshore.dispatcher.keeper import Work
-from longshore.dispatcher.pulse import Alarms, Pulse
+from longshore.dispatcher.own_lease import Alarms, OwnLease
 from longshore.ports import Hint, Store
 
 
-async def follow_hints(store: Store, look: Work, alarms: Alarms, pulse: Pulse) -> None:
+async def follow_hints(store: Store, look: Work, alarms: Alarms, own_lease: OwnLease) -> None:
     """Does at once what a poll would do later, for as long as it runs."""
     async for hint in store.watch():
         match hint:
             case Hint.WORK:
-                await pulse.surviving(look)
+                await own_lease.surviving(look)
             case Hint.CANCEL:
                 alarms.cancels.set_in(0)
             case Hint.ENDED:

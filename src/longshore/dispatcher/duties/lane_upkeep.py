@@ -6,8 +6,8 @@ import logging
 
 from longshore.config import DispatcherSettings
 from longshore.core.scheduler import Scheduler
+from longshore.dispatcher.commits import Commits
 from longshore.dispatcher.lanes import LaneLimits
-from longshore.dispatcher.pump import Pump
 from longshore.model.worker import Lane
 from longshore.ports import Store
 
@@ -22,7 +22,7 @@ class LaneUpkeep:
         store: Store,
         settings: DispatcherSettings,
         scheduler: Scheduler,
-        pump: Pump,
+        pump: Commits,
         limits: LaneLimits,
     ) -> None:
         self._store = store

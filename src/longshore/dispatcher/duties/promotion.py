@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from longshore.core.scheduler import Scheduler
-from longshore.dispatcher.pulse import Alarm
-from longshore.dispatcher.pump import Pump
+from longshore.dispatcher.commits import Commits
+from longshore.dispatcher.own_lease import Alarm
 from longshore.ports import Store
 
 
-async def promote(store: Store, scheduler: Scheduler, pump: Pump, due: Alarm) -> None:
+async def promote(store: Store, scheduler: Scheduler, pump: Commits, due: Alarm) -> None:
     """Makes delayed jobs ready whose time has come, and sets the alarm for the next ones."""
     promoted = await store.promote()
     if promoted.count:

@@ -6,7 +6,7 @@ import asyncio
 
 from longshore.core.scheduler import Scheduler
 from longshore.dispatcher.attendant import Attendant
-from longshore.dispatcher.pump import Pump, by_session
+from longshore.dispatcher.commits import Commits, by_session
 from longshore.ports import Store
 
 
@@ -14,7 +14,7 @@ class ReadBack:
     """Clears up doubts about what was given to whom (see `pump.py`)."""
 
     def __init__(
-        self, store: Store, scheduler: Scheduler, pump: Pump, attendant: Attendant
+        self, store: Store, scheduler: Scheduler, pump: Commits, attendant: Attendant
     ) -> None:
         self._store = store
         self._scheduler = scheduler
@@ -24,15 +24,15 @@ class ReadBack:
 
     async def read(self) -> None:
         """Reads what doubted sessions own, and gives it to their workers."""
-        # One at a time: what was read before a seat was doubted must not clear that doubt up.
+        # One at a time: what was read before a slot was doubted must not clear that doubt up.
         if self._lock.locked():
             return
         async with self._lock:
-            seats = self._scheduler.uncertain()
-            if not seats or not self._pump.is_certain:
+            slots = self._scheduler.uncertain()
+            if not slots or not self._pump.is_certain:
                 return
-            placed = by_session(await self._store.placed(seats))
-            self._scheduler.confirm(seats)
-        for seat, claimed in placed.items():
-            self._attendant.give(seat, claimed)
+            placed = by_session(await self._store.placed(slots))
+            self._scheduler.confirm(slots)
+        for slot, claimed in placed.items():
+            self._attendant.give(slot, claimed)
         self._pump.wake()

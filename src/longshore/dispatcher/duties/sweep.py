@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from longshore.core.scheduler import Scheduler
-from longshore.dispatcher.pump import Pump
+from longshore.dispatcher.commits import Commits
 from longshore.ports import Store
 
 
-async def sweep(store: Store, crash_limit: int, scheduler: Scheduler, pump: Pump) -> None:
+async def sweep(store: Store, crash_limit: int, scheduler: Scheduler, pump: Commits) -> None:
     """Frees jobs that are owned by a worker that is not alive."""
     harvested = await store.sweep(crash_limit)
     scheduler.lanes.mark_ready(harvested.lanes)

@@ -20,7 +20,7 @@ from longshore.core.placement import Profile
 from longshore.dispatcher.duties.lost_workers import ENDED
 from longshore.dispatcher.losses import Losses
 from longshore.dispatcher.roster import Roster
-from longshore.model.worker import DispatcherView, Seat, WorkerInfo, WorkerView
+from longshore.model.worker import DispatcherView, Slot, WorkerInfo, WorkerView
 from longshore.ports import Clock, HasEnded, Store
 
 log = logging.getLogger("longshore.dispatcher")
@@ -52,7 +52,7 @@ class Takeover:
         self._losses = losses
         self._has_ended = has_ended
         self._others: dict[UUID, tuple[Sign, float]] = {}
-        self._missed: dict[Seat, float] = {}
+        self._missed: dict[Slot, float] = {}
 
     async def look(self) -> None:
         """Looks at every dispatcher and worker, and declares lost who is."""
@@ -111,10 +111,10 @@ class Takeover:
         before, self._missed = self._missed, {}
         found: list[WorkerView] = []
         for worker in workers:
-            seat = Seat(worker.info.id, worker.session)
-            if worker.dispatcher != self._dispatcher or self._roster.of_seat(seat):
+            slot = Slot(worker.info.id, worker.session)
+            if worker.dispatcher != self._dispatcher or self._roster.of_session(slot):
                 continue
-            since = self._missed[seat] = before.get(seat, heard_at)
+            since = self._missed[slot] = before.get(slot, heard_at)
             if is_lost(since, asked_at, self._settings.lease_s):
                 found.append(worker)
         return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from uuid import UUID
 
-from longshore.model.worker import DispatcherView, Seat, WorkerView
+from longshore.model.worker import DispatcherView, Slot, WorkerView
 from longshore.ports import Store
 from longshore.testing.simulation.cluster import DispatcherNode, WorkerNode
 from longshore.testing.simulation.database import at_once
@@ -43,9 +43,9 @@ def _worker(views: Views, dispatchers: Sequence[DispatcherNode], node: WorkerNod
         return f"{node.name} believes to be in session {session.session}, the store does not"
     if not session.settled or any(worker._busy.values()) or worker._pool_of:
         return f"{node.name} holds what has ended: {sorted(session.running)}"
-    seat = Seat(session.worker, session.session)
+    slot = Slot(session.worker, session.session)
     for dispatcher in dispatchers:
-        attendance = _attendance(dispatcher, seat)
+        attendance = _attendance(dispatcher, slot)
         if attendance is not None and dispatcher.dispatcher is not None:
             if view.dispatcher != dispatcher.dispatcher.id:
                 return f"{dispatcher.name} attends {node.name}, the store says somebody else"
@@ -53,10 +53,10 @@ def _worker(views: Views, dispatchers: Sequence[DispatcherNode], node: WorkerNod
     return f"no dispatcher attends {node.name} in session {session.session}"
 
 
-def _attendance(node: DispatcherNode, seat: Seat) -> Attendance | None:
+def _attendance(node: DispatcherNode, slot: Slot) -> Attendance | None:
     if node.process is None or node.dispatcher is None:
         return None
-    return node.dispatcher._roster.of_seat(seat)
+    return node.dispatcher._roster.of_session(slot)
 
 
 def _slots(dispatcher: DispatcherNode, node: WorkerNode, attendance: Attendance) -> str | None:

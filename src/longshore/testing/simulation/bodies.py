@@ -10,7 +10,7 @@ from uuid import UUID
 
 from msgspec import Struct, msgpack
 
-from longshore.model.attempt import Assignment, Attempt, Report, ReportKind
+from longshore.model.attempt import Assignment, AttemptKey, Report, ReportKind
 from longshore.model.ids import derive_id
 from longshore.model.job import (
     JobError,
@@ -48,14 +48,14 @@ class Witness(Protocol):
     def started(self, process: Process, assignment: Assignment, stubborn: bool) -> None:
         """A body begins to run."""
 
-    def stopped(self, process: Process, attempt: Attempt, how: str) -> None:
+    def stopped(self, process: Process, attempt: AttemptKey, how: str) -> None:
         """A body runs no more, at this very moment."""
 
     def reported(self, process: Process, report: Report) -> None:
         """This is what is said of a body that ran."""
 
 
-class Play:
+class Script:
     """The script: how every job behaves, and how often it has run so far."""
 
     def __init__(self, random: Random, die: Callable[[Process, str], None]) -> None:
@@ -94,7 +94,7 @@ class SimulatedExecutor:
         on_report: OnReport,
         on_log: OnLog,
         *,
-        play: Play,
+        script: Script,
         witness: Witness,
         abort_grace_s: float,
     ) -> None:
@@ -102,11 +102,11 @@ class SimulatedExecutor:
         self.kinds = kinds
         self._on_report = on_report
         self._on_log = on_log
-        self._play = play
+        self._script = script
         self._witness = witness
         self._abort_grace_s = abort_grace_s
         self._process = current_process()
-        self._bodies: dict[Attempt, _Body] = {}
+        self._bodies: dict[AttemptKey, _Body] = {}
         self._unreported = 0
 
     async def open(self) -> None:
@@ -114,24 +114,24 @@ class SimulatedExecutor:
 
     def start(self, assignment: Assignment) -> None:
         """Begins an attempt."""
-        behaviour = self._play.behaviour(assignment.job)
+        behaviour = self._script.behaviour(assignment.job)
         self._witness.started(self._process, assignment, behaviour.stubborn)
         assert len(self._bodies) + self._unreported < self.slots, "started past its slots"
-        body = self._bodies[assignment.held] = _Body(assignment, behaviour)
+        body = self._bodies[assignment.key] = _Body(assignment, behaviour)
         for seq in range(behaviour.logs):
             self._after(body, behaviour.takes_s * seq / behaviour.logs, self._say, body, seq)
         if assignment.timeout_s is not None:
             self._after(body, assignment.timeout_s, self._time_out, body)
         if not behaviour.hangs:
-            takes_s = behaviour.takes_s * self._play.random.uniform(0.8, 1.2)
-            self._after(body, takes_s, self._end, body, self._play.next_run(assignment.job))
+            takes_s = behaviour.takes_s * self._script.random.uniform(0.8, 1.2)
+            self._after(body, takes_s, self._end, body, self._script.next_run(assignment.job))
 
     def _after(self, body: _Body, seconds: float, then: Callable[..., None], *args: object) -> None:
         loop = asyncio.get_running_loop()
         body.timers.append(loop.call_later(seconds, then, *args))
 
     def _say(self, body: _Body, seq: int) -> None:
-        job, token = body.assignment.held
+        job, token = body.assignment.key
         self._on_log(LogEntry(job, token, seq, LogKind.STEP, f"step {seq}@{token}".encode()))
 
     def _end(self, body: _Body, run: int) -> None:
@@ -141,30 +141,30 @@ class SimulatedExecutor:
         elif run <= behaviour.fails + behaviour.crashes:
             self._stop(body, _crash(body.assignment), "crashes its process")
         elif run <= behaviour.fails + behaviour.crashes + behaviour.kills:
-            self._play.die(self._process, "killed by a job")
+            self._script.die(self._process, "killed by a job")
         else:
             self._stop(body, _success(body.assignment, behaviour.children), "succeeds")
 
     def _time_out(self, body: _Body) -> None:
         error = JobError(Reason.TIMED_OUT, f"took too long, token {body.assignment.token}")
-        report = Report(*body.assignment.held, ReportKind.FAILED, error=error)
-        self.abort(body.assignment.held, report)
+        report = Report(*body.assignment.key, ReportKind.FAILED, error=error)
+        self.abort(body.assignment.key, report)
 
-    def abort(self, attempt: Attempt, report: Report) -> None:
+    def abort(self, attempt: AttemptKey, report: Report) -> None:
         """Asks an attempt to stop; kills it after the abort grace."""
         body = self._bodies.get(attempt)
         if body is None or body.last_words is not None:
             return
         body.last_words = report
         how = "does not stop and is killed" if body.behaviour.stubborn else "is aborted"
-        obeys_in_s = self._play.random.uniform(0.0, 0.2)
+        obeys_in_s = self._script.random.uniform(0.0, 0.2)
         stops_in_s = self._abort_grace_s if body.behaviour.stubborn else obeys_in_s
         self._after(body, stops_in_s, self._stop, body, report, how)
 
     def kill(self) -> None:
         """Kills everything at once; what was not aborted already is handed back."""
         for body in list(self._bodies.values()):
-            released = Report(*body.assignment.held, ReportKind.RELEASED)
+            released = Report(*body.assignment.key, ReportKind.RELEASED)
             self._stop(body, body.last_words or released, "is killed")
 
     async def close(self) -> None:
@@ -177,15 +177,15 @@ class SimulatedExecutor:
             return
         self._witness.reported(self._process, report)
         self._unreported += 1
-        hop_s = self._play.random.uniform(0.0, 0.002)
+        hop_s = self._script.random.uniform(0.0, 0.002)
         asyncio.get_running_loop().call_later(hop_s, self._report, report)
 
     def _take_off(self, body: _Body, how: str) -> bool:
-        if self._bodies.pop(body.assignment.held, None) is None:
+        if self._bodies.pop(body.assignment.key, None) is None:
             return False
         for timer in body.timers:
             timer.cancel()
-        self._witness.stopped(self._process, body.assignment.held, how)
+        self._witness.stopped(self._process, body.assignment.key, how)
         return True
 
     def _report(self, report: Report) -> None:
@@ -212,14 +212,14 @@ def child_of(job: UUID, index: int) -> Submission:
 def _success(assignment: Assignment, children: int) -> Report:
     outbox = tuple(child_of(assignment.job, index) for index in range(children))
     result = result_of(assignment.token)
-    return Report(*assignment.held, ReportKind.SUCCEEDED, result=result, outbox=outbox)
+    return Report(*assignment.key, ReportKind.SUCCEEDED, result=result, outbox=outbox)
 
 
 def _failure(assignment: Assignment) -> Report:
     error = JobError(Reason.RAISED, f"by script, token {assignment.token}", "Scripted")
-    return Report(*assignment.held, ReportKind.FAILED, error=error)
+    return Report(*assignment.key, ReportKind.FAILED, error=error)
 
 
 def _crash(assignment: Assignment) -> Report:
     error = JobError(Reason.CRASHED, f"by script, token {assignment.token}")
-    return Report(*assignment.held, ReportKind.CRASHED, error=error)
+    return Report(*assignment.key, ReportKind.CRASHED, error=error)

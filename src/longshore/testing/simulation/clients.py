@@ -15,7 +15,7 @@ from uuid import UUID
 from longshore.client.connection import Connection
 from longshore.errors import Unavailable
 from longshore.model.job import CancelVerdict, Ended, JobState, RetryVerdict
-from longshore.testing.simulation.cluster import Grounds, Node, clients_at
+from longshore.testing.simulation.cluster import Node, World, clients_at
 from longshore.testing.simulation.loop import Process
 from longshore.testing.simulation.promises import BrokenPromise, Promise
 from longshore.testing.simulation.scenario import JobPlan
@@ -31,14 +31,14 @@ class ClientNode(Node):
 
     def __init__(
         self,
-        grounds: Grounds,
+        world: World,
         name: str,
         dispatchers: list[str],
         jobs: list[JobPlan],
         on_accepted: Callable[[UUID], None],
         on_told: Callable[[Ended], None],
     ) -> None:
-        super().__init__(grounds, name)
+        super().__init__(world, name)
         self._dispatchers = dispatchers
         self._jobs = jobs
         self._on_accepted = on_accepted
@@ -53,7 +53,7 @@ class ClientNode(Node):
 
     async def live(self, process: Process) -> None:
         """Sees all its jobs through."""
-        connect = self.grounds.network.connect_as(process)
+        connect = self.world.network.connect_as(process)
         addresses = [clients_at(name) for name in self._dispatchers]
         async with Connection(addresses, connect=connect, new_id=self._new_id) as connection:
             await asyncio.gather(*(self._see_through(connection, plan) for plan in self._jobs))
@@ -119,4 +119,4 @@ class ClientNode(Node):
             await asyncio.sleep(PAUSE_S)
 
     def _note(self, text: str, *jobs: UUID) -> None:
-        self.grounds.note(self.name, text, *jobs)
+        self.world.note(self.name, text, *jobs)

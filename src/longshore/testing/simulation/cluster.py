@@ -14,7 +14,7 @@ from longshore.errors import StoreUnavailable
 from longshore.model.ids import make_id
 from longshore.model.worker import Pool, Stats
 from longshore.ports import OnLog, OnReport
-from longshore.testing.simulation.bodies import Play, SimulatedExecutor, Witness
+from longshore.testing.simulation.bodies import Script, SimulatedExecutor, Witness
 from longshore.testing.simulation.database import Database, RemoteStore
 from longshore.testing.simulation.loop import Process, SimulatedLoop
 from longshore.testing.simulation.network import Network
@@ -27,7 +27,7 @@ START_AGAIN_S = 0.5
 STOP_WITHIN_S = 50.0
 
 
-class Grounds:
+class World:
     """What everybody in a simulation stands on."""
 
     def __init__(
@@ -63,8 +63,8 @@ class Grounds:
 class Node:
     """A place where one process after the other runs."""
 
-    def __init__(self, grounds: Grounds, name: str) -> None:
-        self.grounds = grounds
+    def __init__(self, world: World, name: str) -> None:
+        self.world = world
         self.name = name
         self.process: Process | None = None
         self.up_since: float | None = None
@@ -77,16 +77,16 @@ class Node:
             return
         self._lives += 1
         life = f"{self.name}.{self._lives}" if self._lives > 1 else self.name
-        self.process = Process(self.grounds.loop, life, self.name)
-        self.grounds.processes.append(self.process)
-        self.grounds.note(life, "starts")
+        self.process = Process(self.world.loop, life, self.name)
+        self.world.processes.append(self.process)
+        self.world.note(life, "starts")
         self.process.start(self._live(self.process))
 
     async def _live(self, process: Process) -> None:
         try:
             await self.live(process)
         except Exception as error:
-            self.grounds.on_broken(error)
+            self.world.on_broken(error)
 
     async def live(self, process: Process) -> None:
         """What its process does."""
@@ -101,20 +101,20 @@ class Node:
         process, self.process = self.process, None
         if process is not None:
             self.up_since = None
-            self.grounds.note(process.name, why)
+            self.world.note(process.name, why)
             process.kill()
-            self.grounds.network.died(process)
-            if self.grounds.is_calm:
-                self.grounds.loop.outside_at(self.grounds.loop.time() + START_AGAIN_S, self.start)
+            self.world.network.died(process)
+            if self.world.is_calm:
+                self.world.loop.outside_at(self.world.loop.time() + START_AGAIN_S, self.start)
 
     def stop(self) -> None:
         """Asks its process to stop in good order; kills it if that takes too long."""
         process = self.process
         if process is None or not process.runs:
             return
-        self.grounds.note(process.name, "is asked to stop")
+        self.world.note(process.name, "is asked to stop")
         process.start(self._stop(process))
-        loop = self.grounds.loop
+        loop = self.world.loop
         loop.outside_at(loop.time() + STOP_WITHIN_S, self._gone, process, "took too long to stop")
 
     async def _stop(self, process: Process) -> None:
@@ -129,30 +129,30 @@ class Node:
 class DispatcherNode(Node):
     """Runs a dispatcher."""
 
-    def __init__(self, grounds: Grounds, name: str, settings: DispatcherSettings) -> None:
-        super().__init__(grounds, name)
+    def __init__(self, world: World, name: str, settings: DispatcherSettings) -> None:
+        super().__init__(world, name)
         self._settings = settings
         self.dispatcher: Dispatcher | None = None
 
     async def live(self, process: Process) -> None:
         """Starts a dispatcher, again and again until the store answers."""
-        grounds = self.grounds
+        world = self.world
         while True:
             dispatcher = Dispatcher(
-                RemoteStore(grounds.database),
+                RemoteStore(world.database),
                 self._settings,
-                id=grounds.new_id(),
+                id=world.new_id(),
                 name=process.name,
-                clock=grounds.clock,
-                random=Random(f"{grounds.seed}/{process.name}"),
+                clock=world.clock,
+                random=Random(f"{world.seed}/{process.name}"),
             )
             with suppress(StoreUnavailable):
                 await dispatcher.start(
-                    grounds.network.listen_as(process), workers_at(self.name), clients_at(self.name)
+                    world.network.listen_as(process), workers_at(self.name), clients_at(self.name)
                 )
                 break
             await asyncio.sleep(START_AGAIN_S)
-        self.dispatcher, self.up_since = dispatcher, grounds.loop.time()
+        self.dispatcher, self.up_since = dispatcher, world.loop.time()
         await dispatcher.broken.wait()
         raise RuntimeError(f"a part of {process.name} broke")
 
@@ -167,16 +167,16 @@ class WorkerNode(Node):
 
     def __init__(
         self,
-        grounds: Grounds,
+        world: World,
         plan: WorkerPlan,
         settings: WorkerSettings,
-        play: Play,
+        script: Script,
         witness: Witness,
     ) -> None:
-        super().__init__(grounds, plan.node)
+        super().__init__(world, plan.node)
         self._plan = plan
         self._settings = settings
-        self._play = play
+        self._script = script
         self._witness = witness
         self.worker: Worker | None = None
         self.id: UUID | None = None
@@ -184,24 +184,24 @@ class WorkerNode(Node):
 
     async def live(self, process: Process) -> None:
         """Works until it is drained."""
-        grounds = self.grounds
+        world = self.world
         self.worker = Worker(
             Identity(name=process.name, host=self.name, pid=1),
             self._settings,
             [workers_at(name) for name in self._plan.dispatchers],
-            connect=grounds.network.connect_as(process),
+            connect=world.network.connect_as(process),
             make_executors=self._executors,
-            clock=grounds.clock,
+            clock=world.clock,
             new_id=lambda: self._new_id(process),
             measure=Stats,
         )
-        self.up_since = grounds.loop.time()
+        self.up_since = world.loop.time()
         await self.worker.run()
         self._gone(process, "drained")
 
     def _new_id(self, process: Process) -> UUID:
-        self.id = self.grounds.new_id()
-        names = self.grounds.trace.names
+        self.id = self.world.new_id()
+        names = self.world.trace.names
         again = sum(name.startswith(f"{process.name}(") for name in names.values())
         names[self.id] = f"{process.name}({again + 1})"
         return self.id
@@ -214,7 +214,7 @@ class WorkerNode(Node):
                 {kind: KINDS[kind] for kind in self._plan.kinds if KINDS[kind].pool == pool},
                 on_report,
                 on_log,
-                play=self._play,
+                script=self._script,
                 witness=self._witness,
                 abort_grace_s=self._settings.abort_grace_s,
             )

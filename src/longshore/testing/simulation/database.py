@@ -16,8 +16,8 @@ from uuid import UUID
 from msgspec import Struct
 
 from longshore.errors import StoreUnavailable
-from longshore.model.worker import Attended, Gone, Late, Seat, WorkerInfo
-from longshore.ports import Batch, Harvested, Hint, Pumped, Store
+from longshore.model.worker import Attended, Gone, Late, Slot, WorkerInfo
+from longshore.ports import Batch, BatchResult, Harvested, Hint, Store
 from longshore.testing.faults import FaultyStore
 from longshore.testing.simulation.loop import Process, SimulatedLoop, current_process
 
@@ -34,7 +34,7 @@ class Committed(Struct, frozen=True):
 
     process: Process
     verb: str
-    about: Batch | Seat | None
+    about: Batch | Slot | None
     answer: object
 
 
@@ -76,7 +76,7 @@ class Database:
         self,
         verb: str,
         call: Callable[[], Awaitable[Answer]],
-        about: Batch | Seat | None = None,
+        about: Batch | Slot | None = None,
     ) -> Answer:
         """The answer, if one comes."""
         request: _Request[Answer] = _Request(self._loop, verb, call, about)
@@ -137,7 +137,7 @@ class _Request(Generic[Answer]):
         loop: SimulatedLoop,
         verb: str,
         call: Callable[[], Awaitable[Answer]],
-        about: Batch | Seat | None,
+        about: Batch | Slot | None,
     ) -> None:
         self.process = current_process()
         self.verb = verb
@@ -173,7 +173,7 @@ class RemoteStore(FaultyStore):
     async def _call(self, verb: str, call: Callable[[], Awaitable[Answer]]) -> Answer:
         return await self._database.ask(verb, call)
 
-    async def pump(self, dispatcher: UUID, batch: Batch) -> Pumped:
+    async def pump(self, dispatcher: UUID, batch: Batch) -> BatchResult:
         """As the store does, so that the promises see what went in."""
         return await self._database.ask("pump", lambda: self.store.pump(dispatcher, batch), batch)
 
@@ -189,7 +189,7 @@ class RemoteStore(FaultyStore):
         return await self._database.ask(
             "attend",
             lambda: self.store.attend(dispatcher, info, draining=draining, session=session),
-            Seat(info.id, session or 0),
+            Slot(info.id, session or 0),
         )
 
     async def harvest(
@@ -213,7 +213,7 @@ class RemoteStore(FaultyStore):
                 crash_limit=crash_limit,
                 undelivered=undelivered,
             ),
-            Seat(worker, session),
+            Slot(worker, session),
         )
 
     async def watch(self) -> AsyncIterator[Hint]:

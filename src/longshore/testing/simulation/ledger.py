@@ -14,14 +14,14 @@ from uuid import UUID
 
 from longshore.core.lifecycle import MOVES, OWNED, TERMINAL, Event
 from longshore.model.job import Ended, JobState, Verdict
-from longshore.model.worker import Attended, Seat
-from longshore.ports import Batch, Harvested, Pumped
+from longshore.model.worker import Attended, Slot
+from longshore.ports import Batch, BatchResult, Harvested
+from longshore.testing.simulation.batch_check import BatchCheck
 from longshore.testing.simulation.database import Committed, at_once
-from longshore.testing.simulation.floor import Floor
 from longshore.testing.simulation.loop import SimulatedLoop
 from longshore.testing.simulation.promises import BrokenPromise, Promise
-from longshore.testing.simulation.pumping import Pumping
-from longshore.testing.simulation.shots import NOWHERE, Change, Shot
+from longshore.testing.simulation.running_bodies import RunningBodies
+from longshore.testing.simulation.snapshots import NOWHERE, Change, Snapshot
 from longshore.testing.simulation.stores import Key, Stores
 from longshore.testing.simulation.trace import Trace
 
@@ -37,15 +37,17 @@ _REVOKING: Final = frozenset({"harvest", "sweep", "retry"})
 
 
 class Ledger:
-    """Watches a database. `floor` knows what really ran."""
+    """Watches a database. `bodies` knows what really ran."""
 
-    def __init__(self, stores: Stores, loop: SimulatedLoop, trace: Trace, floor: Floor) -> None:
+    def __init__(
+        self, stores: Stores, loop: SimulatedLoop, trace: Trace, bodies: RunningBodies
+    ) -> None:
         self._stores = stores
         self._store = stores.open()
         self._loop = loop
         self._trace = trace
-        self._floor = floor
-        self._shots: dict[UUID, Shot] = {}
+        self._bodies = bodies
+        self._shots: dict[UUID, Snapshot] = {}
         self._outcomes: dict[UUID, list[tuple[JobState, bytes | None]]] = {}
         self._keys: dict[UUID, Key] = {}
         self._last_token = 0
@@ -68,19 +70,19 @@ class Ledger:
     def committed(self, commit: Committed) -> None:
         """A call was executed: whatever is different must follow from it."""
         changes, fresh = self._look(commit.verb)
-        if isinstance(commit.about, Seat):
+        if isinstance(commit.about, Slot):
             self._note_worker(commit, commit.about)
         for change in changes:
             self._note(commit, change)
         for job in fresh:
             self._note(commit, Change(job, NOWHERE, self._shots[job]))
         self._check_tokens(changes)
-        if isinstance(commit.about, Batch) and isinstance(commit.answer, Pumped):
+        if isinstance(commit.about, Batch) and isinstance(commit.answer, BatchResult):
             self._note_refusals(commit.process.name, commit.about, commit.answer)
             known = {**self._shots, **{change.job: change.before for change in changes}}
             for job in fresh:
                 del known[job]
-            Pumping(commit.about, commit.answer, known, self._floor).check(changes, fresh)
+            BatchCheck(commit.about, commit.answer, known, self._bodies).check(changes, fresh)
         else:
             self._check_changes(commit.verb, changes, fresh)
         for change in changes:
@@ -122,14 +124,14 @@ class Ledger:
         text = ", ".join([*parts, info] if info else parts)
         self._trace.note(self._loop.time(), commit.process.name, text, change.job)
 
-    def _note_worker(self, commit: Committed, seat: Seat) -> None:
-        worker, answer = self._trace.name(seat.worker), commit.answer
+    def _note_worker(self, commit: Committed, slot: Slot) -> None:
+        worker, answer = self._trace.name(slot.worker), commit.answer
         took = isinstance(answer, Attended) or (isinstance(answer, Harvested) and answer.lost)
         verdict = "" if took else f": {type(answer).__name__.lower()}, nothing changes"
-        text = f"{commit.verb} {worker}, session {seat.session}{verdict}"
+        text = f"{commit.verb} {worker}, session {slot.session}{verdict}"
         self._trace.note(self._loop.time(), commit.process.name, text)
 
-    def _note_refusals(self, who: str, batch: Batch, pumped: Pumped) -> None:
+    def _note_refusals(self, who: str, batch: Batch, pumped: BatchResult) -> None:
         for finish, answer in zip(batch.finishes, pumped.finished, strict=True):
             if answer.verdict is not Verdict.RECORDED:
                 how = type(finish).__name__.lower()

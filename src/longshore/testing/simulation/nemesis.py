@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import assert_never
 
 from longshore.testing.simulation import faults as f
-from longshore.testing.simulation.cluster import Grounds, Node
+from longshore.testing.simulation.cluster import Node, World
 from longshore.testing.simulation.loop import Process
 from longshore.testing.simulation.network import Slowness, Way
 
@@ -16,11 +16,11 @@ Deed = Callable[[], object]
 class Nemesis:
     """Brings the faults, and remembers what must be undone."""
 
-    def __init__(self, grounds: Grounds, nodes: Mapping[str, Node]) -> None:
-        self._grounds = grounds
-        self._loop = grounds.loop
+    def __init__(self, world: World, nodes: Mapping[str, Node]) -> None:
+        self._world = world
+        self._loop = world.loop
         self._nodes = nodes
-        self._store_delay_s = grounds.database.weather.delay_s
+        self._store_delay_s = world.database.weather.delay_s
         self._troubles: dict[int, Deed] = {}
         self._serial = 0
         self._troubled_at = float("-inf")
@@ -34,7 +34,7 @@ class Nemesis:
     def end(self) -> None:
         """All is well again, and stays so."""
         self._say("the storm is over")
-        self._is_over = self._grounds.is_calm = True
+        self._is_over = self._world.is_calm = True
         for undo in list(self._troubles.values()):
             undo()
         for node in self._nodes.values():
@@ -58,7 +58,7 @@ class Nemesis:
                 self._cut(fault)
             case f.Reset(_, ways):
                 self._say(f"the connections {_words(ways)} break")
-                self._trouble(0.0, lambda: self._grounds.network.reset(ways), _nothing)
+                self._trouble(0.0, lambda: self._world.network.reset(ways), _nothing)
             case f.Slow() | f.Full() | f.Leak():
                 self._worsen(fault)
             case f.Outage() | f.Flaky() | f.Sluggish() | f.Late():
@@ -67,7 +67,7 @@ class Nemesis:
                 assert_never(fault)
 
     def _say(self, text: str) -> None:
-        self._grounds.note("fate", text)
+        self._world.note("fate", text)
 
     def _trouble(self, seconds: float, do: Deed, undo: Deed) -> None:
         """Does something now and undoes it later; until then there is trouble."""
@@ -115,20 +115,20 @@ class Nemesis:
 
         def freeze() -> None:
             if process.runs and not self._is_over:
-                self._grounds.note(process.name, f"is frozen for {fault.for_s:.3f} s")
+                self._world.note(process.name, f"is frozen for {fault.for_s:.3f} s")
                 self._trouble(fault.for_s, process.freeze, lambda: self._thaw(process))
 
         process.after(fault.fuse, freeze)
 
     def _thaw(self, process: Process) -> None:
         if not process.dead:
-            self._grounds.note(process.name, "thaws")
+            self._world.note(process.name, "thaws")
             process.thaw()
 
     # ways
 
     def _cut(self, fault: f.Cut) -> None:
-        network, ways = self._grounds.network, fault.ways
+        network, ways = self._world.network, fault.ways
         broken = ", and its connections break" if fault.breaks else ""
         self._say(f"{_words(ways)} is cut{broken}")
 
@@ -139,7 +139,7 @@ class Nemesis:
         self._trouble(fault.for_s, lambda: network.cut(ways, breaks=fault.breaks), heal)
 
     def _worsen(self, fault: f.Slow | f.Full | f.Leak) -> None:
-        network, way = self._grounds.network, fault.way
+        network, way = self._world.network, fault.way
         match fault:
             case f.Slow():
                 self._say(f"{_words([way])} becomes slower, up to {fault.at_most_s:g} s")
@@ -166,7 +166,7 @@ class Nemesis:
     # the database
 
     def _disturb(self, fault: f.Outage | f.Flaky | f.Sluggish | f.Late) -> None:
-        weather = self._grounds.database.weather
+        weather = self._world.database.weather
         match fault:
             case f.Outage(_, nodes, patience_s):
                 self._say(f"the store is out of reach of {', '.join(nodes)}")

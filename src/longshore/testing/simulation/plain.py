@@ -1,6 +1,6 @@
 """Plain workers: the two-frame dialogue, played by the book that `docs/protocol.md` is.
 
-They know no tokens, so what they run is only fenced, and the floor does not watch it. What is
+They know no tokens, so what they run is only fenced, and `RunningBodies` does not watch it. What is
 checked is that no answer is ever taken for that of another job: each says which job it is of.
 """
 
@@ -12,10 +12,10 @@ from typing import Final
 from uuid import UUID
 
 from longshore.ports import Link, OnMessages
-from longshore.testing.simulation.bodies import Play
-from longshore.testing.simulation.cluster import Grounds, Node, workers_at
-from longshore.testing.simulation.floor import Floor
+from longshore.testing.simulation.bodies import Script
+from longshore.testing.simulation.cluster import Node, World, workers_at
 from longshore.testing.simulation.loop import Process
+from longshore.testing.simulation.running_bodies import RunningBodies
 from longshore.wire.plain import PING, PONG, READY
 
 PERIOD_S: Final = 1.0
@@ -26,17 +26,22 @@ class PlainNode(Node):
     """Runs one plain worker, at one dispatcher after the other."""
 
     def __init__(
-        self, grounds: Grounds, name: str, dispatchers: Sequence[str], play: Play, floor: Floor
+        self,
+        world: World,
+        name: str,
+        dispatchers: Sequence[str],
+        script: Script,
+        bodies: RunningBodies,
     ) -> None:
-        super().__init__(grounds, name)
+        super().__init__(world, name)
         self._dispatchers = dispatchers
-        self._play = play
-        self._floor = floor
+        self._script = script
+        self._bodies = bodies
 
     async def live(self, process: Process) -> None:
         """Connects, works until nobody answers, connects to the next."""
-        self.up_since = self.grounds.loop.time()
-        connect = self.grounds.network.connect_as(process)
+        self.up_since = self.world.loop.time()
+        connect = self.world.network.connect_as(process)
         turn = 0
         while True:
             line = _Line(connect, workers_at(self._dispatchers[turn % len(self._dispatchers)]))
@@ -62,15 +67,15 @@ class PlainNode(Node):
 
     async def _work(self, process: Process, frame: bytes) -> bytes:
         job = UUID(bytes=frame)
-        run, behaviour = self._play.next_run(job), self._play.behaviour(job)
-        self.grounds.note(process.name, f"works on it, for the {run}. time", job)
+        run, behaviour = self._script.next_run(job), self._script.behaviour(job)
+        self.world.note(process.name, f"works on it, for the {run}. time", job)
         await asyncio.sleep(behaviour.takes_s)
         if run <= behaviour.kills:
-            self._play.die(process, "killed by a job")
+            self._script.die(process, "killed by a job")
             await asyncio.sleep(0)
         answer = b"%s, run %d" % (str(job).encode(), run)
-        self._floor.answered(job, answer)
-        self.grounds.note(process.name, f"is done with run {run} of it", job)
+        self._bodies.answered(job, answer)
+        self.world.note(process.name, f"is done with run {run} of it", job)
         return answer
 
 

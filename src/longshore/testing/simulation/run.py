@@ -14,20 +14,20 @@ from msgspec import Struct
 
 from longshore.config import DispatcherSettings, WorkerSettings
 from longshore.core.why import why
-from longshore.model.attempt import Assignment, Attempt, Report
+from longshore.model.attempt import Assignment, AttemptKey, Report
 from longshore.testing.memory import MemoryStore
 from longshore.testing.simulation.agreement import disagreement
-from longshore.testing.simulation.bodies import Play, child_of
+from longshore.testing.simulation.bodies import Script, child_of
 from longshore.testing.simulation.clients import ClientNode
-from longshore.testing.simulation.cluster import DispatcherNode, Grounds, Node, WorkerNode
+from longshore.testing.simulation.cluster import DispatcherNode, Node, WorkerNode, World
 from longshore.testing.simulation.database import Committed, Database, Weather, at_once
-from longshore.testing.simulation.floor import Floor
 from longshore.testing.simulation.ledger import Ledger
 from longshore.testing.simulation.loop import Life, Process, SimulatedLoop
 from longshore.testing.simulation.nemesis import Nemesis
 from longshore.testing.simulation.network import Network
 from longshore.testing.simulation.plain import PlainNode
 from longshore.testing.simulation.promises import BrokenPromise, Promise
+from longshore.testing.simulation.running_bodies import RunningBodies
 from longshore.testing.simulation.scenario import Scenario
 from longshore.testing.simulation.stores import ModelStores, SqliteStores, Stores, Utc
 from longshore.testing.simulation.trace import Trace
@@ -102,11 +102,11 @@ class Simulation:
         self._settings = DispatcherSettings(overlap_from=1)
         self._stores = make_stores(VirtualClock(self._loop).utc)
         self._store = self._stores.open()
-        self._floor = Floor(self._trace, EXCUSED_S, self._is_fair)
-        self._ledger = Ledger(self._stores, self._loop, self._trace, self._floor)
-        self._grounds = self._make_grounds()
-        self._grounds.on_broken = self._broke
-        self._play = Play(self._random("bodies"), self._die)
+        self._bodies = RunningBodies(self._trace, EXCUSED_S, self._is_fair)
+        self._ledger = Ledger(self._stores, self._loop, self._trace, self._bodies)
+        self._world = self._make_grounds()
+        self._world.on_broken = self._broke
+        self._script = Script(self._random("bodies"), self._die)
         self._dispatchers = self._make_dispatchers()
         self._workers = self._make_workers()
         self._plain_workers = self._make_plain_workers()
@@ -114,35 +114,35 @@ class Simulation:
         workers = (*self._workers, *self._plain_workers)
         everybody: list[Node] = [*self._dispatchers, *workers, *self._clients]
         self._nodes = {node.name: node for node in everybody}
-        self._nemesis = Nemesis(self._grounds, self._nodes)
+        self._nemesis = Nemesis(self._world, self._nodes)
 
     def _random(self, what: str) -> Random:
         return Random(f"{self._scenario.seed}/{what}")
 
-    def _make_grounds(self) -> Grounds:
+    def _make_grounds(self) -> World:
         scenario, loop = self._scenario, self._loop
         weather = Weather(scenario.store_delay_s, lost_hints=scenario.lost_hints, away={}, late={})
         store_random = self._random("database")
         database = Database(self._stores.open, loop, store_random, weather, self._committed)
         delay_s = scenario.network_delay_s
         network = Network(loop, self._random("network"), self._trace, delay_s, scenario.heartbeat_s)
-        return Grounds(loop, scenario.seed, self._trace, network, database)
+        return World(loop, scenario.seed, self._trace, network, database)
 
     def _make_dispatchers(self) -> list[DispatcherNode]:
         names = self._scenario.dispatchers
-        return [DispatcherNode(self._grounds, name, self._settings) for name in names]
+        return [DispatcherNode(self._world, name, self._settings) for name in names]
 
     def _make_workers(self) -> list[WorkerNode]:
         settings = WorkerSettings(drain_s=10.0)
         return [
-            WorkerNode(self._grounds, plan, settings, self._play, self)
+            WorkerNode(self._world, plan, settings, self._script, self)
             for plan in self._scenario.workers
         ]
 
     def _make_plain_workers(self) -> list[PlainNode]:
         dispatchers = self._scenario.dispatchers
         return [
-            PlainNode(self._grounds, name, dispatchers, self._play, self._floor)
+            PlainNode(self._world, name, dispatchers, self._script, self._bodies)
             for name in self._scenario.plain_workers
         ]
 
@@ -150,7 +150,7 @@ class Simulation:
         for number, plan in enumerate(self._scenario.jobs, start=1):
             job, behaviour = plan.submission.id, plan.behaviour
             self._trace.names[job] = f"j{number}"
-            self._play.behaviours[job] = behaviour
+            self._script.behaviours[job] = behaviour
             for index in range(behaviour.children):
                 self._trace.names[child_of(job, index).id] = f"j{number}/{index}"
         return [self._make_client(name) for name in self._scenario.clients]
@@ -160,7 +160,7 @@ class Simulation:
         dispatchers = list(self._scenario.dispatchers)
         self._random(name).shuffle(dispatchers)
         return ClientNode(
-            self._grounds, name, dispatchers, jobs, self._ledger.accepted, self._ledger.told
+            self._world, name, dispatchers, jobs, self._ledger.accepted, self._ledger.told
         )
 
     # the course of events
@@ -244,7 +244,7 @@ class Simulation:
     async def _tear_down(self) -> None:
         """Everybody is cancelled, the dead too: their coroutines must not outlive the loop."""
         self._loop.halted, self._loop.steps = False, 0
-        for process in self._grounds.processes:
+        for process in self._world.processes:
             process.life = Life.RUNNING
             process.catch_up()
         tasks = [task for task in self._loop.unfinished() if task is not asyncio.current_task()]
@@ -280,15 +280,15 @@ class Simulation:
 
     def started(self, process: Process, assignment: Assignment, stubborn: bool) -> None:
         """A body begins to run."""
-        self._watch(lambda: self._floor.started(process, assignment, stubborn))
+        self._watch(lambda: self._bodies.started(process, assignment, stubborn))
 
-    def stopped(self, process: Process, attempt: Attempt, how: str) -> None:
+    def stopped(self, process: Process, attempt: AttemptKey, how: str) -> None:
         """A body runs no more."""
-        self._watch(lambda: self._floor.stopped(process, attempt, how))
+        self._watch(lambda: self._bodies.stopped(process, attempt, how))
 
     def reported(self, process: Process, report: Report) -> None:
         """This is what is said of a body that ran."""
-        self._watch(lambda: self._floor.reported(process, report))
+        self._watch(lambda: self._bodies.reported(process, report))
 
     def _watch(self, look: Callable[[], None]) -> None:
         if self._watching and self._broken is None:

@@ -16,11 +16,11 @@ from uuid import UUID
 
 from longshore.model.job import JobState
 from longshore.ports import Store
-from longshore.store.sqlite import SqliteStore
-from longshore.store.sqlite_runner import InlineRunner
+from longshore.store.sqlite.runner import InlineRunner
+from longshore.store.sqlite.store import SqliteStore
 from longshore.testing.memory import MemoryStore
 from longshore.testing.simulation.database import at_once
-from longshore.testing.simulation.shots import Shot, shot_of
+from longshore.testing.simulation.snapshots import Snapshot, shot_of
 
 Utc = Callable[[], datetime]
 Key = tuple[str, str | None]
@@ -33,7 +33,7 @@ class Stores(Protocol):
     def open(self) -> Store:
         """The store as one more process has it."""
 
-    def shots(self) -> dict[UUID, Shot]:
+    def shots(self) -> dict[UUID, Snapshot]:
         """Every job there is."""
 
     def key_of(self, job: UUID) -> Key:
@@ -56,7 +56,7 @@ class ModelStores:
     def open(self) -> Store:
         return self._store
 
-    def shots(self) -> dict[UUID, Shot]:
+    def shots(self) -> dict[UUID, Snapshot]:
         return {job: shot_of(row) for job, row in self._store._jobs.items()}
 
     def key_of(self, job: UUID) -> Key:
@@ -103,9 +103,9 @@ class SqliteStores:
         self._opened.append(store)
         return store
 
-    def shots(self) -> dict[UUID, Shot]:
+    def shots(self) -> dict[UUID, Snapshot]:
         return {
-            UUID(bytes=id): Shot(
+            UUID(bytes=id): Snapshot(
                 JobState(state), token, worker and UUID(bytes=worker), session or 0, *rest
             )
             for id, state, token, worker, session, *rest in self._reader.execute(_SHOTS)

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import msgspec
 
-from longshore.model.attempt import Attempt
+from longshore.model.attempt import AttemptKey
 from longshore.wire import messages as m
 
 _TYPES: Final[dict[bytes, msgspec.msgpack.Decoder[Any]]] = {
@@ -111,9 +111,9 @@ class Trace:
         verb = frames[1].decode() if frames else "nothing"
         match message:
             case m.Jobs(_, seq, jobs):
-                return f"{verb} {seq}: {self._attempts(job.held for job in jobs)}"
+                return f"{verb} {seq}: {self._attempts(job.key for job in jobs)}"
             case m.Done(_, reports):
-                said = (f"{self._attempt(one.attempt)} {one.kind}" for one in reports)
+                said = (f"{self._attempt(one.key)} {one.kind}" for one in reports)
                 return f"{verb} {', '.join(said)}"
             case m.Abort(_, attempts, reason):
                 return f"{verb} {self._attempts(attempts)}: {reason}"
@@ -148,11 +148,11 @@ class Trace:
         waiting = f", reported {self._attempts(unheard)}" if unheard else ""
         return f"{verb} {first}{seen}{held}{waiting}"
 
-    def _attempt(self, attempt: Attempt) -> str:
+    def _attempt(self, attempt: AttemptKey) -> str:
         job, token = attempt
         return f"{self.name(job)}@{token}"
 
-    def _attempts(self, attempts: Iterable[Attempt]) -> str:
+    def _attempts(self, attempts: Iterable[AttemptKey]) -> str:
         return ", ".join(map(self._attempt, attempts)) or "none"
 
 

@@ -1,0 +1,158 @@
+"""`longshore up`, `dispatcher` and `worker`: the processes that stay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from longshore.cli.options import Decorated, config_options, examples, json_option, settings
+from longshore.cli.view.show import print_json_line
+from longshore.errors import InvalidInput
+from longshore.run import machine
+from longshore.run.ready import Announcer
+
+_DISPATCHER_KEYS = ("store", "listen_url", "backend", "frontend")
+_WORKER_KEYS = ("app", "slots", "processes", "target", "queues")
+_DRAINS = (
+    "SIGTERM or Ctrl-C ends it in good order: running jobs may finish, for at most drain_s "
+    "(30 s). A second one ends it at once."
+)
+_LEAVES = (
+    "SIGTERM or Ctrl-C ends it in good order: what is under way is committed. Its workers go to "
+    "another dispatcher with what they run, or wait for this one to come back. A second one ends "
+    "it at once."
+)
+
+
+def _process_options(command: Decorated) -> Decorated:
+    """Adds what every process that stays has."""
+    command = click.option(
+        "--ready-fd", type=int, metavar="N", help="Write one byte there when ready."
+    )(command)
+    return json_option(config_options(command))
+
+
+def _dispatcher_options(command: Decorated) -> Decorated:
+    """Adds where jobs are kept and where to listen."""
+    for flag, metavar, text in (
+        ("--frontend", "HOST:PORT", "Listen for clients there (127.0.0.1:7702); port 0 is any."),
+        ("--backend", "HOST:PORT", "Listen for workers there (127.0.0.1:7701); port 0 is any."),
+        ("--listen-url", "URL", "PostgreSQL without its pooler, for LISTEN."),
+        ("--store", "URL", "Where jobs are kept (sqlite:///.longshore/longshore.db)."),
+    ):
+        command = click.option(flag, metavar=metavar, help=text)(command)
+    return command
+
+
+def _worker_options(command: Decorated) -> Decorated:
+    """Adds what a worker runs, and how much of it at once."""
+    for flag, metavar, text in (
+        ("--queues", "NAME[,…]", "Serve only these queues (all)."),
+        ("--target", "NAME", "What machine this is (its system and processor: linux-x86_64)."),
+        ("--processes", "N", "How many jobs run in processes at once (the number of CPUs)."),
+        ("--slots", "N", "How many async def jobs run at once (100)."),
+    ):
+        command = click.option(flag, metavar=metavar, help=text)(command)
+    command = click.option(
+        "--reload", is_flag=True, help="Start anew when a .py file here changes; for development."
+    )(command)
+    return click.option(
+        "--app",
+        metavar="MODULE:APP",
+        multiple=True,
+        callback=lambda context, option, given: ",".join(given) or None,
+        help="The app whose jobs to run; may be given several times.",
+    )(command)
+
+
+@click.command(
+    short_help="Run everything on this machine, workers too.",
+    help=f"Run everything on this machine: a dispatcher, and workers for an app.\n\n{_DRAINS}",
+    epilog=examples(
+        "longshore up --app myapp:app",
+        "longshore up --app myapp:app --reload",
+        "longshore up --app myapp:app --workers 4 --slots 50",
+        "longshore up --store postgresql://user@db.example/longshore --app myapp:app",
+        "longshore up --set lease_s=30 --set drain_s=5m --app myapp:app",
+    ),
+)
+@_dispatcher_options
+@click.option("--workers", metavar="N", help="How many worker processes (1).")
+@_worker_options
+@_process_options
+def up(**given: Any) -> None:
+    """Runs a dispatcher and its workers until told to stop."""
+    from longshore.run import compose
+
+    config = settings(given, *_DISPATCHER_KEYS, "workers", *_WORKER_KEYS)
+    _run(
+        given,
+        "up",
+        config.log_level,
+        lambda ready: compose.run_up(config, ready, reload=given["reload"]),
+    )
+
+
+@click.command(
+    short_help="Run a dispatcher: it gives jobs to workers.",
+    help=f"Run a dispatcher: it gives jobs to workers and answers clients.\n\n{_LEAVES}",
+    epilog=examples(
+        "longshore dispatcher",
+        "longshore dispatcher --store postgresql://user@db.example/longshore",
+        "longshore dispatcher --backend 127.0.0.1:7801 --frontend 127.0.0.1:7802",
+    ),
+)
+@_dispatcher_options
+@_process_options
+def dispatcher(**given: Any) -> None:
+    """Runs a dispatcher until told to stop."""
+    from longshore.run import compose
+
+    config = settings(given, *_DISPATCHER_KEYS)
+    _run(given, "dispatcher", config.log_level, lambda ready: compose.run_dispatcher(config, ready))
+
+
+@click.command(
+    help=f"Run a worker: it takes jobs from a dispatcher and runs them.\n\n{_DRAINS}",
+    epilog=examples(
+        "longshore worker --app myapp:app",
+        "longshore worker --app shop:app --connect tcp://dock1:7701,tcp://dock2:7701",
+        "longshore worker --app shop:app --app mail:app",
+        "longshore worker --app myapp:app --queues mail,reports --slots 20",
+    ),
+)
+@_worker_options
+@click.option(
+    "--connect",
+    "worker_connect",
+    metavar="ADDRESS[,…]",
+    help="Dispatchers to work for (tcp://127.0.0.1:7701); the first that answers.",
+)
+@click.option("--parent", type=int, hidden=True)
+@_process_options
+def worker(**given: Any) -> None:
+    """Runs a worker until told to stop."""
+    from longshore.run import compose
+
+    config = settings(given, "worker_connect", *_WORKER_KEYS)
+    if config.app is None:
+        raise InvalidInput("a worker needs the app whose jobs it runs: --app module:app")
+    if given["parent"] is not None:
+        machine.die_with(given["parent"])
+    work = compose.run_reloading if given["reload"] else compose.run_worker
+    _run(given, "worker", config.log_level, lambda ready: work(config, ready))
+
+
+def _run(
+    given: dict[str, Any], role: str, log_level: str, work: Callable[[Announcer], Any]
+) -> None:
+    on_facts = print_json_line if given["as_json"] else _unwanted
+    announcer = Announcer(role, given["ready_fd"], on_facts)
+    machine.log_to_stderr(log_level)
+    machine.run(work(announcer))
+
+
+def _unwanted(facts: dict[str, Any]) -> None:
+    """Nobody asked for JSON."""

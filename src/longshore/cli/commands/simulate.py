@@ -1,0 +1,106 @@
+"""`longshore simulate`: whole clusters on virtual time, with faults chosen by seeds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from longshore.cli.options import Whole, examples, json_option
+from longshore.cli.view.show import json_line, print_text
+
+if TYPE_CHECKING:
+    from longshore.testing.simulation.run import Verdict
+
+BROKEN = 1
+
+
+@click.command(
+    short_help="Run clusters on virtual time, through faults.",
+    epilog=examples(
+        "longshore simulate",
+        "longshore simulate --from 1000 --seeds 5000",
+        "longshore simulate --seed 42",
+        "longshore simulate --store sqlite",
+    ),
+)
+@click.option("--seed", type=Whole(0), metavar="N", help="Run this seed alone.")
+@click.option(
+    "--seeds",
+    type=Whole(1),
+    default=100,
+    metavar="COUNT",
+    help="How many; 100 if not said.",
+)
+@click.option(
+    "--from",
+    "first",
+    type=Whole(0),
+    default=1,
+    metavar="N",
+    help="The first one; 1 if not said.",
+)
+@click.option(
+    "--store",
+    type=click.Choice(["model", "sqlite"]),
+    help="What the cluster stands on: the model in memory, or SQLite, as every fourth seed does.",
+)
+@click.option("--verbose", is_flag=True, help="Print everything that happened.")
+@json_option
+def simulate(
+    seed: int | None, seeds: int, first: int, store: str | None, verbose: bool, as_json: bool
+) -> int:
+    """Run clusters in this process, on virtual time, through crashes, cuts and outages.
+
+    A seed is a scenario: dispatchers, workers, jobs, and what goes wrong when. The same seed is the
+    same run, to the byte. It stops at the first promise that is broken, with the story of its job.
+    """
+    # It is the whole of Longshore twice over: only this command needs it.
+    from longshore.testing.simulation import run
+    from longshore.testing.simulation.scenario import make_scenario
+
+    for one in [seed] if seed is not None else range(first, first + seeds):
+        on_sqlite = store == "sqlite" if store is not None else run.is_for_sqlite(one)
+        verdict = (run.simulate_on_sqlite if on_sqlite else run.simulate)(make_scenario(one))
+        if verbose:
+            for line in verdict.trace.lines():
+                print_text(line)
+        name = "sqlite" if on_sqlite else "model"
+        print_text(json_line(_facts(verdict, name)) if as_json else _summary(verdict, name))
+        if verdict.broken is not None:
+            if not as_json:
+                _tell(verdict, name)
+            return BROKEN
+    return 0
+
+
+def _facts(verdict: Verdict, store: str) -> dict[str, object]:
+    return {
+        "seed": verdict.scenario.seed,
+        "store": store,
+        "broken": None if verdict.broken is None else str(verdict.broken),
+        "simulated_s": verdict.seconds,
+        "steps": verdict.steps,
+        "trace": verdict.trace.digest(),
+    }
+
+
+def _summary(verdict: Verdict, store: str) -> str:
+    scenario = verdict.scenario
+    ending = "kept" if verdict.broken is None else "BROKEN"
+    return (
+        f"seed {scenario.seed}: {ending}  {scenario.words}, {verdict.seconds:,.0f} s on {store} in "
+        f"{verdict.steps:,} steps, trace {verdict.trace.digest()}"
+    )
+
+
+def _tell(verdict: Verdict, store: str) -> None:
+    broken = verdict.broken
+    assert broken is not None
+    print_text(f"\nbroken: {broken}")
+    if broken.job is not None:
+        print_text(f"\nthe story of {verdict.trace.name(broken.job)} ({broken.job}):\n")
+        for line in verdict.trace.story(broken.job):
+            print_text(line)
+    seed = verdict.scenario.seed
+    print_text(f"\nto see it again: longshore simulate --seed {seed} --store {store}")

@@ -1,0 +1,131 @@
+"""What `--json` prints: every struct as plain JSON values, each field always there.
+
+Times are RFC 3339 UTC with microseconds and `Z`, durations seconds, ids lower-case UUID text, bytes
+base64. Arguments and results are shown as the values they hold.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from enum import Enum
+from math import isfinite
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from msgspec import Struct, structs
+
+from longshore.model.job import Ended, Job, JobState
+from longshore.model.worker import QueueView, WorkerView
+from longshore.payload.values import unpack
+from longshore.wire.messages import DispatcherAnswer, SubmitAnswer
+
+
+def time_text(at: datetime) -> str:
+    """A time as every part of Longshore writes it; one without a zone is taken for UTC."""
+    aware = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+    return aware.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def plain(value: Any) -> Any:
+    """The value in JSON's own types."""
+    match value:
+        case Struct():
+            return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
+        case Mapping():
+            return {str(key): plain(item) for key, item in value.items()}
+        case list() | tuple() | set() | frozenset():
+            return [plain(item) for item in value]
+        case datetime():
+            return time_text(value)
+        case bytes() | bytearray() | memoryview():
+            return b64encode(value).decode()
+        case Enum():
+            return value.value
+        case UUID():
+            return str(value)
+        case float() if not isfinite(value):
+            return None
+    return value
+
+
+def payload(data: bytes | None, *, raw: bool = False) -> Any:
+    """What arguments or a result hold, or base64 if they are raw or hold no value we know."""
+    if data is None:
+        return None
+    if raw:
+        return plain(data)
+    try:
+        return plain(unpack(data))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return plain(data)
+
+
+def job(shown: Job, names: Mapping[UUID, str]) -> dict[str, Any]:
+    """A job, whole; `names` are those of the workers that had it."""
+    options = shown.options
+    return {
+        **brief(shown),
+        "args": payload(shown.args, raw=options.raw),
+        "result": payload(shown.result, raw=options.raw),
+        "history": plain(shown.history),
+        "worker_name": names.get(shown.worker) if shown.worker else None,
+    }
+
+
+def brief(shown: Job) -> dict[str, Any]:
+    """A job as it is listed: without arguments, result, history and logs.
+
+    How far it is, in progress and step, is known of those that run.
+    """
+    heavy = {"args", "result", "history", "options"}
+    fields = {name: value for name, value in structs.asdict(shown).items() if name not in heavy}
+    return {**plain(fields), **plain(shown.options)}
+
+
+def ended(answer: SubmitAnswer, outcome: Ended, *, raw: bool) -> dict[str, Any]:
+    """A submitted job and its outcome."""
+    return {
+        **submitted(answer),
+        "state": outcome.state.value,
+        "result": payload(outcome.result, raw=raw),
+        "error": plain(outcome.error),
+    }
+
+
+def submitted(answer: SubmitAnswer) -> dict[str, Any]:
+    """A job that was accepted."""
+    return {"id": str(answer.id), "number": answer.number, "existing": answer.existing}
+
+
+def worker(view: WorkerView) -> dict[str, Any]:
+    """A worker, with what it says of itself and what is known of it side by side."""
+    fields = structs.asdict(view)
+    return {**plain(fields.pop("info")), "state": worker_state(view), **plain(fields)}
+
+
+def worker_state(view: WorkerView) -> str:
+    """How a worker is, in a word."""
+    if not view.alive:
+        return "gone"
+    if view.silent_s:
+        return "silent"
+    return "draining" if view.draining else "alive"
+
+
+def dispatcher(answer: DispatcherAnswer) -> dict[str, Any]:
+    """A dispatcher."""
+    return {**plain(answer), "state": dispatcher_state(answer)}
+
+
+def dispatcher_state(answer: DispatcherAnswer) -> str:
+    """How a dispatcher is, in a word."""
+    return "alive" if answer.alive else "silent"
+
+
+def queue(view: QueueView) -> dict[str, Any]:
+    """A queue, with the number of its jobs in every state there is."""
+    counts = {state.value: view.counts.get(state.value, 0) for state in JobState}
+    return {**plain(view), "counts": counts}

@@ -1,0 +1,488 @@
+"""How answers look: tables in colour on a terminal, plain and stable columns in a pipe.
+
+Whatever came from a job is text of somebody else's: control characters in it are made visible, so
+that they cannot steer the terminal.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from math import isfinite, nan
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from msgspec import Struct, structs
+from rich import box
+from rich.cells import cell_len, set_cell_size
+from rich.console import (
+    Console,
+    ConsoleOptions,
+    JustifyMethod,
+    RenderableType,
+    RenderResult,
+)
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from longshore.cli.view import jsonable
+from longshore.core.lifecycle import REACHED
+from longshore.core.text import visible, visible_json
+from longshore.model.job import Job, JobError, JobState, Progress
+from longshore.model.worker import QueueView
+from longshore.run.ready import note
+from longshore.wire.messages import WhyAnswer
+
+_STYLES = {
+    JobState.READY: "cyan",
+    JobState.RUNNING: "blue",
+    JobState.CANCELLING: "yellow",
+    JobState.SUCCEEDED: "green",
+    JobState.FAILED: "red",
+    JobState.DEPENDENCY_FAILED: "red",
+    JobState.CANCELLED: "yellow",
+    "paused": "yellow",
+    "draining": "yellow",
+    "alive": "green",
+    "silent": "red",
+}
+_LONG = {
+    "kind": 14,
+    "kinds": 12,
+    "queues": 12,
+    "running": 12,
+    "error": 20,
+    "by": 12,
+    "info": 24,
+    "ended": 24,
+    "progress": 16,
+    "progress / error": 16,
+}
+_BAR_CELLS = 10
+_PERCENT = re.compile(r"(\d+)%")
+_LEAST = 12
+
+
+class Table(Struct, frozen=True):
+    """Rows of text under headings. Columns named in `right` hold numbers.
+
+    On a terminal too narrow for all of them, those in `optional` go, the first named first. Texts
+    in `wrapped` columns go on in the next line, other long ones are cut.
+    """
+
+    columns: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+    right: frozenset[str] = frozenset()
+    optional: tuple[str, ...] = ()
+    wrapped: frozenset[str] = frozenset()
+
+
+class View(Struct, frozen=True):
+    """An answer as a person sees it: lines and tables, or words if there is nothing to show.
+
+    `screen` is what a terminal shows, if that is not the same as what a pipe gets.
+    """
+
+    parts: Sequence[Text | Table]
+    empty: str = ""
+    screen: Sequence[Text | Table] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to show."""
+        return not any(part.rows if isinstance(part, Table) else part for part in self.parts)
+
+
+class Unheard(Exception):
+    """Nobody reads our output any more."""
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Says so instead of ending the process here."""
+        raise Unheard
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A console that takes text as it is, coloured only on a terminal."""
+    return _Console(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=True)
+
+
+def _write(text: str) -> None:
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise Unheard from None
+
+
+def print_json(value: Any) -> None:
+    """Prints one JSON document."""
+    document = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+    _write(visible_json(document) + "\n")
+
+
+def print_json_line(value: Any) -> None:
+    """Prints one JSON document on one line."""
+    _write(json_line(value) + "\n")
+
+
+def print_text(text: str) -> None:
+    """Prints lines of text, control characters made visible."""
+    _write(visible(text) + "\n")
+
+
+def print_view(view: View) -> None:
+    """Prints lines and tables; if there is nothing to show, says so on standard error."""
+    if view.is_empty:
+        note(view.empty)
+    elif sys.stdout.isatty():
+        out = console()
+        for part in rich_parts(view):
+            out.print(part)
+    else:
+        _write("".join(_for_pipe(part) for part in view.parts))
+
+
+def rich_parts(view: View) -> list[RenderableType]:
+    """The parts of an answer, to be drawn on a terminal."""
+    if view.is_empty:
+        return [Text(view.empty)]
+    return [_for_terminal(part) for part in view.screen or view.parts]
+
+
+def _for_terminal(part: Text | Table) -> RenderableType:
+    return _Fitting(part) if isinstance(part, Table) else part
+
+
+def _for_pipe(part: Text | Table) -> str:
+    return aligned(part) if isinstance(part, Table) else part.plain + "\n"
+
+
+class _Fitting:
+    """A table that takes no more room than the terminal has."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield as_rich(fitted(on_one_line(with_bars(self._table)), console.width))
+
+
+def aligned(table: Table) -> str:
+    """A table as lines of plain text, as wide as it must be."""
+    rows = [tuple(visible(cell).replace("\n", " ") for cell in row) for row in table.rows]
+    heading = tuple(column.upper() for column in table.columns)
+    widths = [max(map(cell_len, column)) for column in zip(heading, *rows, strict=True)]
+    return "".join(_line(row, widths, table) for row in [heading, *rows])
+
+
+def _line(row: Sequence[str], widths: Sequence[int], table: Table) -> str:
+    cells = []
+    for cell, width, column in zip(row, widths, table.columns, strict=True):
+        pad = " " * (width - cell_len(cell))
+        cells.append(pad + cell if column in table.right else cell + pad)
+    return "  ".join(cells).rstrip() + "\n"
+
+
+def fitted(table: Table, width: int) -> Table:
+    """The table as a terminal so wide can show it.
+
+    Columns without a text are left out, then optional ones that have no room, then long texts are
+    cut.
+    """
+    for column in [one for one in table.columns if not _has_text(table, one)]:
+        table = _without(table, column)
+    for column in table.optional:
+        if _width(table) <= width:
+            break
+        if column in table.columns:
+            table = _without(table, column)
+    for column, most in _long_columns(table, width - _width(table)).items():
+        if column not in table.wrapped:
+            table = _cut(table, column, most)
+    return table
+
+
+def _long_columns(table: Table, spare: int) -> dict[str, int]:
+    """How wide each column of long texts may be; what one does not need the others may have."""
+    long = [column for column in table.columns if column in _LONG]
+    more = {column: max(0, _longest(table, column) - _LONG[column]) for column in long}
+    widths = {}
+    for index, column in enumerate(sorted(long, key=more.__getitem__)):
+        given = min(more[column], spare // (len(long) - index))
+        widths[column] = max(_LEAST, _LONG[column] + given)
+        spare -= given
+    return widths
+
+
+def with_bars(table: Table) -> Table:
+    """The table with a bar before each percentage in its column of progress, if it has one."""
+    if "progress" not in table.columns:
+        return table
+    index = table.columns.index("progress")
+    rows = [(*row[:index], _barred(row[index]), *row[index + 1 :]) for row in table.rows]
+    return structs.replace(table, rows=rows)
+
+
+def _barred(cell: str) -> str:
+    found = _PERCENT.match(cell)
+    if found is None:
+        return cell
+    full = min(int(found[1]), 100) * _BAR_CELLS // 100
+    return f"{'━' * full}{'╌' * (_BAR_CELLS - full)} {cell}"
+
+
+def on_one_line(table: Table) -> Table:
+    """The table with one column for progress and error: who runs has one, who failed the other."""
+    names = ("progress", "error")
+    if not all(name in table.columns and _has_text(table, name) for name in names):
+        return table
+    progress, error = map(table.columns.index, names)
+    rows = [(*row, row[progress] or row[error]) for row in table.rows]
+    both = structs.replace(table, columns=(*table.columns, "progress / error"), rows=rows)
+    return _without(_without(both, "progress"), "error")
+
+
+def _has_text(table: Table, column: str) -> bool:
+    index = table.columns.index(column)
+    return any(row[index] for row in table.rows)
+
+
+def _cut(table: Table, column: str, width: int) -> Table:
+    index = table.columns.index(column)
+    rows = [(*row[:index], _shortened(row[index], width), *row[index + 1 :]) for row in table.rows]
+    return structs.replace(table, rows=rows)
+
+
+def _shortened(cell: str, width: int) -> str:
+    text = cell.replace("\n", " ")
+    return text if cell_len(text) <= width else set_cell_size(text, width - 1).rstrip() + "…"
+
+
+def _width(table: Table) -> int:
+    # Of a long text some is shown in any case: it needs no more than that.
+    widths = [min(_longest(table, one), _LONG.get(one, sys.maxsize)) for one in table.columns]
+    return sum(widths) + 2 * (len(widths) - 1)
+
+
+def _without(table: Table, column: str) -> Table:
+    index = table.columns.index(column)
+    cut = [(*row[:index], *row[index + 1 :]) for row in [table.columns, *table.rows]]
+    return structs.replace(table, columns=cut[0], rows=cut[1:])
+
+
+def as_rich(table: Table) -> RichTable:
+    """A table for the terminal, each cell taken as it is."""
+    rich = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    for column in table.columns:
+        justify: JustifyMethod = "right" if column in table.right else "left"
+        rich.add_column(column, justify=justify, no_wrap=column not in table.wrapped)
+    for row in table.rows:
+        rich.add_row(
+            *(Text(visible(cell).replace("\n", " "), _STYLES.get(cell, "")) for cell in row)
+        )
+    return rich
+
+
+def _longest(table: Table, column: str) -> int:
+    index = table.columns.index(column)
+    return max(cell_len(row[index]) for row in [table.columns, *table.rows])
+
+
+# values in words
+
+
+def time(at: datetime | None, to: str = "seconds") -> str:
+    """A time in UTC, to the second unless told."""
+    if at is None:
+        return ""
+    aware = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+    return f"{aware.astimezone(UTC).replace(tzinfo=None).isoformat(' ', to)}Z"
+
+
+def duration(seconds: float) -> str:
+    """A length of time in the unit that suits it."""
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 120:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s"
+
+
+def took(job: Job) -> str:
+    """How long the last attempt of an ended job ran."""
+    if job.started_at is None or job.ended_at is None:
+        return ""
+    return duration(max(0.0, (job.ended_at - job.started_at).total_seconds()))
+
+
+def progress(said: Progress | None) -> str:
+    """How far a job says it is, in one line."""
+    if said is None:
+        return ""
+    of = f"/{said.total:g} ({said.done / said.total:.0%})" if said.total else ""
+    return f"{said.done:g}{of} {said.text}".rstrip()
+
+
+def how_far(job: Job) -> str:
+    """How far a job that runs says it is, as briefly as a table has room: percent, then words."""
+    said = job.progress
+    words = [job.step or "", said.text if said else ""]
+    if said is not None:
+        part = said.done / said.total if said.total else nan
+        percent = f"{min(max(int(part * 100), 0), 100)}%" if isfinite(part) else ""
+        words.insert(0, percent or f"{said.done:g}")
+    return " ".join(" ".join(filter(None, words)).split())
+
+
+def percent(value: float | None) -> str:
+    """A share of a hundred, if it is known."""
+    return "" if value is None else f"{value:.0f} %"
+
+
+def error_line(error: JobError) -> str:
+    """What went wrong, in one line."""
+    kind = f"{error.type}: " if error.type else ""
+    return f"{error.reason.value}: {kind}{error.message}".split("\n", 1)[0]
+
+
+def why_line(answer: WhyAnswer) -> str:
+    """Why a job is where it is, in one line."""
+    return f"job {answer.number} ({answer.state}): {answer.why}"
+
+
+def json_line(value: Any) -> str:
+    """A value as JSON on one line."""
+    return visible_json(msgspec.json.encode(value).decode())
+
+
+# jobs
+
+
+def jobs_table(jobs: Sequence[Job]) -> Table:
+    """Jobs, one a row, in full."""
+    rows = [
+        (
+            str(job.number),
+            job.state.value,
+            job.kind,
+            job.queue,
+            str(job.attempt),
+            time(job.created_at),
+            took(job),
+            how_far(job),
+            error_line(job.error) if job.error else "",
+        )
+        for job in jobs
+    ]
+    columns = (
+        "number",
+        "state",
+        "kind",
+        "queue",
+        "attempt",
+        "created",
+        "took",
+        "progress",
+        "error",
+    )
+    return Table(columns, rows, frozenset({"number", "attempt"}))
+
+
+def job_view(job: Job, names: Mapping[UUID, str]) -> View:
+    """Everything there is to know of a job; `names` are those of the workers that had it."""
+    worker = names.get(job.worker, str(job.worker)) if job.worker else ""
+    title = Text(f"job {job.number} ").append(job.state.value, style=_STYLES.get(job.state, ""))
+    lines = [(name, text) for name, text in _job_lines(job, worker) if text]
+    width = max(len(name) for name, _ in lines)
+    parts: list[Text | Table] = [title]
+    for name, text in lines:
+        parts.append(Text(f"  {name:<{width}}  ", "dim").append(visible(text), style="not dim"))
+    if job.error is not None and job.error.traceback:
+        parts += [Text("\ntraceback"), Text(visible(job.error.traceback.rstrip()))]
+    if job.history:
+        parts += [Text("\nhistory"), history_table(job, names)]
+    return View(parts)
+
+
+def _job_lines(job: Job, worker: str) -> list[tuple[str, str]]:
+    raw = job.options.raw
+    result = jsonable.payload(job.result, raw=raw)
+    return [
+        ("id", str(job.id)),
+        ("kind", job.kind),
+        ("queue", job.queue),
+        ("target", job.target),
+        ("priority", str(job.priority)),
+        ("labels", ", ".join(job.options.labels)),
+        ("unique key", job.unique_key or ""),
+        ("args", json_line(jsonable.payload(job.args, raw=raw))),
+        ("result", json_line(result) if job.state is JobState.SUCCEEDED else ""),
+        ("error", error_line(job.error) if job.error else ""),
+        ("attempts", _attempts(job)),
+        ("timeout", f"{job.options.timeout_s:g} s" if job.options.timeout_s else ""),
+        ("worker", worker),
+        ("progress", progress(job.progress)),
+        ("step", job.step or ""),
+        ("created", time(job.created_at)),
+        ("run at", time(job.run_at)),
+        ("started", time(job.started_at)),
+        ("ended", " ".join(filter(None, (time(job.ended_at), _in_brackets(took(job)))))),
+    ]
+
+
+def _in_brackets(text: str) -> str:
+    return f"(took {text})" if text else ""
+
+
+def _attempts(job: Job) -> str:
+    parts = [str(job.attempt)]
+    if job.failures:
+        parts.append(f"{job.failures} of at most {job.options.retry.attempts} failed")
+    if job.crashes:
+        parts.append(f"{job.crashes} crashed")
+    if job.round > 1:
+        parts.append(f"round {job.round}")
+    return ", ".join(parts)
+
+
+def history_table(job: Job, names: Mapping[UUID, str]) -> Table:
+    """A job's changes of state, oldest first."""
+    called = {str(id): name for id, name in names.items()}
+    rows = [
+        (
+            time(entry.at, "milliseconds"),
+            entry.state.value,
+            called.get(entry.by, entry.by),
+            entry.info,
+        )
+        for entry in job.history
+    ]
+    return Table(("at", "state", "by", "info"), rows)
+
+
+# queues
+
+
+def queues_table(queues: Sequence[QueueView]) -> Table:
+    """Queues, one a row, and how many jobs each holds by state."""
+    rows = [
+        (
+            queue.name,
+            "paused" if queue.paused else "open",
+            *(str(queue.counts.get(state.value, 0)) for state in REACHED),
+        )
+        for queue in queues
+    ]
+    states = tuple(state.value for state in REACHED)
+    always = {"ready", "running", "failed"}
+    spare = [state for state in states if state not in always]
+    held = {state for state in states if any(queue.counts.get(state) for queue in queues)}
+    optional = tuple(sorted(spare, key=lambda state: state in held))
+    return Table(("queue", "is", *states), rows, frozenset(states), optional)

@@ -1,0 +1,219 @@
+"""How an app reaches its dispatchers, from wherever it is called.
+
+All work is asynchronous. A coroutine uses a connection of its own event loop; a caller without an
+event loop hands its coroutine to one loop that runs on a background thread, started at the first
+such call. After a fork the child has neither the thread nor the sockets: it forgets both, untouched
+(they are the parent's), and makes its own when it needs them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import os
+import threading
+import weakref
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from typing import Any, NamedTuple, TypeVar
+
+from longshore.client.connection import Connection
+from longshore.client.outcomes import Outcomes
+from longshore.errors import Unavailable, WouldBlock
+
+T = TypeVar("T")
+
+
+class LoopClient(NamedTuple):
+    """What one event loop has: a connection, and who waits for what over it."""
+
+    connection: Connection
+    outcomes: Outcomes
+
+
+_Reaches = dict[asyncio.AbstractEventLoop, LoopClient]
+
+
+class Clients:
+    """One connection for each event loop that asks, and a background loop for whoever has none."""
+
+    def __init__(self, connect: Callable[[], Connection]) -> None:
+        self._connect = connect
+        self.stand_in: Clients | None = None
+        """Who acts in its place for a while; how tests have jobs run where they are submitted."""
+        self._left_behind: list[object] = []
+        self._start_over()
+        itself = weakref.ref(self)
+        os.register_at_fork(after_in_child=lambda: _forget_parent(itself()))
+
+    def _start_over(self) -> None:
+        self._lock = threading.Lock()
+        self._reaches: _Reaches = {}
+        self._background: _Background | None = None
+
+    def forget_parent(self) -> None:
+        """In a forked child: leaves the parent's thread and sockets alone, and alive."""
+        if self._background is not None:
+            self._background.disown()
+        self._left_behind += [self._reaches, self._background]
+        self._start_over()
+
+    def acting(self) -> Clients:
+        """This one, or who stands in for it."""
+        return self.stand_in or self
+
+    def connection(self) -> Connection:
+        """The connection of the running event loop."""
+        return self.acting()._reach().connection
+
+    def outcomes(self) -> Outcomes:
+        """What the running event loop waits for."""
+        return self.acting()._reach().outcomes
+
+    def _reach(self) -> LoopClient:
+        loop = asyncio.get_running_loop()
+        found = self._reaches.get(loop)
+        if found is None:
+            connection = self._connect()
+            found = LoopClient(connection, Outcomes(connection))
+            with self._lock:
+                self._drop_closed_loops()
+                self._reaches[loop] = found
+        return found
+
+    def _drop_closed_loops(self) -> None:
+        for loop in [loop for loop in self._reaches if loop.is_closed()]:
+            self._reaches.pop(loop).connection.close()
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """What a coroutine answers, to a caller without an event loop."""
+        if _is_in_loop():
+            coroutine.close()
+            raise _would_block(coroutine, "await {}() instead")
+        return self.acting()._wait_for(coroutine)
+
+    def iterate(self, items: AsyncGenerator[T, None]) -> Iterator[T]:
+        """What an asynchronous generator yields, to a caller without an event loop."""
+        if _is_in_loop():
+            raise _would_block(items, "use `async for … in {}()` instead")
+        return self.acting()._iterate(items)
+
+    def _iterate(self, items: AsyncGenerator[T, None]) -> Iterator[T]:
+        try:
+            while not isinstance(item := self._wait_for(_next(items)), _End):
+                yield item
+        finally:
+            # Not waited for: a generator may be dropped anywhere, even where waiting is forbidden.
+            self._start(items.aclose())
+
+    def _wait_for(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        future = self._start(coroutine)
+        try:
+            return future.result()
+        except concurrent.futures.CancelledError:
+            raise Unavailable("the app was closed while this call was waiting") from None
+        finally:
+            future.cancel()
+
+    def _start(self, coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        # Under the lock, so that a loop that is about to stop still hears of it and cancels it.
+        with self._lock:
+            if self._background is None:
+                self._background = _Background(self, self._reaches)
+            return asyncio.run_coroutine_threadsafe(coroutine, self._background.loop)
+
+    def close(self) -> None:
+        """Closes every connection and stops the background thread. The next call begins anew."""
+        if _is_in_loop():
+            raise _would_block(self.close_async, "await {}() instead")
+        with self._lock:
+            reaches, self._reaches = self._reaches, {}
+            background, self._background = self._background, None
+        for loop, reach in reaches.items():
+            _close_on(loop, reach.connection)
+        if background is not None:
+            background.stop()
+
+    async def close_async(self) -> None:
+        """The same for a caller with an event loop, which goes on meanwhile."""
+        own = self._reaches.pop(asyncio.get_running_loop(), None)
+        if own is not None:
+            own.connection.close()
+        await asyncio.to_thread(self.close)
+
+
+class _End:
+    """Says that a generator has nothing more to yield."""
+
+
+class _Background:
+    """An event loop on a daemon thread, which ends with whoever owns it."""
+
+    def __init__(self, owner: Clients, reaches: _Reaches) -> None:
+        self.loop = asyncio.new_event_loop()
+        thread = threading.Thread(
+            target=_run, args=(self.loop, reaches), name="longshore-client", daemon=True
+        )
+        thread.start()
+        self._ending = weakref.finalize(owner, _end, self.loop, thread)
+
+    def stop(self) -> None:
+        """Cancels what runs there and waits until the thread has ended."""
+        self._ending()
+
+    def disown(self) -> None:
+        """Leaves it running when its owner goes: it is another process's."""
+        self._ending.detach()
+
+
+def _run(loop: asyncio.AbstractEventLoop, reaches: _Reaches) -> None:
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_forever()
+        left = asyncio.all_tasks(loop)
+        for task in left:
+            task.cancel()
+        loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        if loop in reaches:
+            reaches.pop(loop).connection.close()
+    finally:
+        loop.close()
+
+
+def _end(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
+    loop.call_soon_threadsafe(loop.stop)
+    if thread is not threading.current_thread():
+        thread.join()
+
+
+def _close_on(loop: asyncio.AbstractEventLoop, connection: Connection) -> None:
+    """Closes a connection where its sockets live: on its own loop, if that is still there."""
+    try:
+        loop.call_soon_threadsafe(connection.close)
+    except RuntimeError:  # the loop was closed, so nothing uses the sockets any more
+        connection.close()
+
+
+def _forget_parent(access: Clients | None) -> None:
+    if access is not None:
+        access.forget_parent()
+
+
+def _is_in_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _would_block(call: object, advice: str) -> WouldBlock:
+    name = getattr(call, "__name__", "the call")
+    return WouldBlock(
+        f"{name.removesuffix('_async')}() would block the event loop that runs in this thread; "
+        + advice.format(name)
+    )
+
+
+async def _next(items: AsyncGenerator[T, None]) -> T | _End:
+    return await anext(items, _End())

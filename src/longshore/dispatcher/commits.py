@@ -1,0 +1,349 @@
+"""The pump: finishes, submits and claims go to the store in one transaction after the other.
+
+Each batch takes what arrived while the one before it was under way, so a busy store sees few large
+transactions, and an idle one sees a single job at once. Only one batch at a time gives jobs to
+workers, whether it claims them or slots them as they are submitted (see `core.intake`): two would
+reach for the same slots. But when much has piled up behind it, a second one takes finishes, and
+submits that must wait anyway, so that neither the store nor this process waits for the other;
+unless the store is a file, which would only commit twice what it can commit at once.
+
+A batch whose answer got lost is simply sent again: submits are known by their id, finishes by their
+token. What was given to workers cannot be repeated, so after a lost answer their sessions are
+`doubted`, and what the store has placed on them is read back. But not before the submits were sent
+again and answered: until then the first batch may still be on its way, and begin them. Afterwards
+it cannot, because it will find them known.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Final
+from uuid import UUID
+
+from longshore.core.lanes import lane_of
+from longshore.core.placement import first_bytes
+from longshore.core.scheduler import Again, Plan, Scheduler
+from longshore.errors import StoreLost, StoreUnavailable
+from longshore.model.attempt import Attempt
+from longshore.model.ends import End, Succeeded
+from longshore.model.job import Ended, Finished, Refused, Submission, Submitted, Verdict
+from longshore.model.worker import Lane, Slot
+from longshore.ports import Batch, BatchResult, Store
+
+OnFinished = Callable[[End, Finished], None]
+Give = Callable[[Slot, Sequence[Attempt]], None]
+Answer = Submitted | Refused
+
+
+class SubmitRequest:
+    """The jobs of one submit request, and who waits for the answers."""
+
+    def __init__(self, jobs: Sequence[Submission]) -> None:
+        self.jobs = jobs
+        self._answers: dict[int, Answer] = {}
+        loop = asyncio.get_running_loop()
+        self.at = loop.time()
+        self.done: asyncio.Future[list[Answer]] = loop.create_future()
+
+    def take(self, start: int, answers: Sequence[Answer]) -> None:
+        """Some of the jobs were answered, from this one on."""
+        self._answers.update(enumerate(answers, start))
+        if len(self._answers) == len(self.jobs) and not self.done.done():
+            self.done.set_result([self._answers[place] for place in range(len(self.jobs))])
+
+    def fail(self, error: StoreLost) -> None:
+        """None of the jobs that were not answered ever will be."""
+        if not self.done.done():
+            self.done.set_exception(error)
+
+    def lacks(self, start: int, end: int) -> bool:
+        """Whether some of these jobs were not answered."""
+        return not all(place in self._answers for place in range(start, end))
+
+
+CONTESTED_S: Final = 0.005
+NO_PLAN: Final = Plan([], ())
+
+
+class Commits:
+    """Feeds one store, for one dispatcher."""
+
+    def __init__(
+        self,
+        store: Store,
+        dispatcher: UUID,
+        *,
+        max_batch: int,
+        max_batch_bytes: int,
+        overlap_from: int,
+        slot_wait_s: float,
+        random: Random,
+        scheduler: Scheduler,
+        give: Give,
+        tell: Callable[[Ended], None],
+        on_outage: Callable[[StoreUnavailable], None],
+    ) -> None:
+        self._store = store
+        self._dispatcher = dispatcher
+        self._max_batch = max_batch
+        self._max_bytes = max_batch_bytes
+        self._overlap_from = overlap_from
+        self._slot_wait_s = slot_wait_s
+        self._random = random
+        self._scheduler = scheduler
+        self._give = give
+        self._tell = tell
+        self._on_outage = on_outage
+        self._orders: deque[tuple[SubmitRequest, int, int]] = deque()
+        self._finishes: deque[tuple[End, OnFinished]] = deque()
+        self._wake = asyncio.Event()
+        self._is_claiming = False
+        self._is_overlapping = False
+        self._missed = False
+        self._outages = 0
+        self._uncertain: set[tuple[SubmitRequest, int, int]] = set()
+        self._holding: asyncio.TimerHandle | None = None
+        self.queued_submits = 0
+        self.queued_bytes = 0
+
+    def submit(self, jobs: Sequence[Submission]) -> asyncio.Future[list[Answer]]:
+        """Queues submits; the future gives their answers once they are committed."""
+        order = SubmitRequest(jobs)
+        for start in range(0, len(jobs), self._max_batch):
+            self._orders.append((order, start, min(start + self._max_batch, len(jobs))))
+        self._queued(jobs)
+        self._wake.set()
+        return order.done
+
+    def _queued(self, jobs: Sequence[Submission], sign: int = 1) -> None:
+        self.queued_submits += sign * len(jobs)
+        self.queued_bytes += sign * _bytes_of(jobs)
+
+    def finish(self, finish: End, on_finished: OnFinished) -> None:
+        """Queues the end of an attempt; the callback comes once it is committed."""
+        self._finishes.append((finish, on_finished))
+        self._wake.set()
+
+    def wake(self) -> None:
+        """There may be something to claim."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Pumps until it is cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                await self._wake.wait()
+                self._wake.clear()
+                if not self._is_overlapping and self._has_much():
+                    self._is_overlapping = True
+                    tasks.create_task(self._overlapping_commit())
+                if not self._is_claiming:
+                    self._is_claiming = True
+                    tasks.create_task(self._claim_loop())
+                else:
+                    self._missed = True
+
+    def _has_much(self) -> bool:
+        """Whether a second transaction is worth its while."""
+        if self._store.is_serial:
+            return False
+        much, most = len(self._finishes), len(self._finishes) + self.queued_submits
+        if much < self._overlap_from <= most and self._is_claiming and self._orders:
+            much = most if self._scheduler.free_slots().are_taken else much
+        return much >= self._overlap_from
+
+    async def _claim_loop(self) -> None:
+        while True:
+            self._missed = False
+            await self._commit_with_backoff(claims=True)
+            if not self._has_more():
+                break
+        self._is_claiming = False
+
+    async def _overlapping_commit(self) -> None:
+        await self._commit_with_backoff(claims=False)
+        self._is_overlapping = False
+        if self._has_more():
+            self._wake.set()
+
+    async def _commit_with_backoff(self, *, claims: bool) -> None:
+        if await self._commit_batch(claims, self._room(claims)):
+            self._outages = 0
+            return
+        self._outages += 1
+        longest_s = min(0.05 * 2**self._outages, 1.0)
+        await asyncio.sleep(longest_s * self._random.uniform(0.5, 1.0))
+        self._missed = True
+
+    def _has_more(self) -> bool:
+        return bool(self._missed or self._finishes or (self._orders and self._holding is None))
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether all submits were answered by now whose answers got lost before."""
+        return not self._uncertain
+
+    async def drain(self) -> None:
+        """Commits what is queued, without claiming anything more."""
+        while self._orders or self._finishes:
+            if not await self._commit_batch(claims=False, room=self._max_batch):
+                return
+
+    async def _commit_batch(self, claims: bool, room: int) -> bool:
+        """One transaction with so many submits; False if the store was away."""
+        orders = self._take_orders(room)
+        finishes = self._take_finishes()
+        submits = [job for order, start, end in orders for job in order.jobs[start:end]]
+        wants, slots = self._scheduler.plan(submits) if claims else NO_PLAN
+        batch = Batch([finish for finish, _ in finishes], submits, wants, slots, self._max_bytes)
+        if not (batch.finishes or batch.submits or batch.wants):
+            return True
+        self._queued(submits, -1)
+        try:
+            pumped = await self._store.pump(self._dispatcher, batch)
+        except StoreLost as error:
+            # It does not come back: whoever submitted is told.
+            for order, _, _ in orders:
+                order.fail(error)
+            self._finishes.extendleft(reversed(finishes))
+            self._on_outage(error)
+            return False
+        except StoreUnavailable as error:
+            self._queued(submits)
+            self._orders.extendleft(reversed(orders))
+            self._finishes.extendleft(reversed(finishes))
+            self._uncertain.update(orders)
+            wanted = [slot for want in wants for slot in want.slots]
+            self._scheduler.mark_uncertain([*wanted, *filter(None, slots)])
+            self._on_outage(error)
+            return False
+        self._deliver(batch, pumped, orders, finishes)
+        if submits and not claims:
+            self._scheduler.submitted(submits)
+            self._wake.set()
+        return True
+
+    def _deliver(
+        self,
+        batch: Batch,
+        pumped: BatchResult,
+        orders: list[tuple[SubmitRequest, int, int]],
+        finishes: list[tuple[End, OnFinished]],
+    ) -> None:
+        for slot, attempts in by_session([*pumped.started, *pumped.claimed]).items():
+            self._give(slot, attempts)
+        for ended in pumped.ended:
+            self._tell(ended)
+        self._plan_again(batch, pumped)
+        answered = 0
+        for order, start, end in orders:
+            order.take(start, pumped.submitted[answered : answered + end - start])
+            answered += end - start
+        if self._uncertain:
+            self._uncertain = {one for one in self._uncertain if one[0].lacks(*one[1:])}
+        for (finish, on_finished), finished in zip(finishes, pumped.finished, strict=True):
+            on_finished(finish, finished)
+
+    def _plan_again(self, batch: Batch, pumped: BatchResult) -> None:
+        self._scheduler.learn(_sent_lanes(batch, pumped))
+        again = self._scheduler.answered(
+            batch.wants,
+            pumped.taken,
+            pumped.contested,
+            _not_started(batch, pumped),
+            pumped.ready_by_ends,
+            any_ready=bool(pumped.ready),
+        )
+        if again is Again.SOON:
+            asyncio.get_running_loop().call_later(CONTESTED_S, self._wake.set)
+        elif again is Again.NOW:
+            self._wake.set()
+
+    def _room(self, claims: bool) -> int:
+        """How many submits to take. If none, since they wait for slots, it is asked again soon."""
+        if not self._orders or not (claims or self._scheduler.free_slots().are_taken):
+            return 0
+        loop = asyncio.get_running_loop()
+        found = self._scheduler.admit(loop.time(), self._orders[0][0].at)
+        if not found and self._holding is None:
+            self._holding = loop.call_later(self._slot_wait_s, self._held)
+        return found
+
+    def _held(self) -> None:
+        self._holding = None
+        self._wake.set()
+
+    def _take_orders(self, room: int) -> list[tuple[SubmitRequest, int, int]]:
+        taken: list[tuple[SubmitRequest, int, int]] = []
+        room_bytes = self._max_bytes
+        while self._orders and room > 0 and room_bytes > 0:
+            order, start, end = self._orders.popleft()
+            jobs = order.jobs[start : min(end, start + room)]
+            if (size := _bytes_of(jobs)) > room_bytes:
+                jobs = first_bytes(jobs, _job_bytes, room_bytes)
+            middle = start + len(jobs)
+            taken.append((order, start, middle))
+            room -= len(jobs)
+            room_bytes -= size
+            if middle < end:
+                self._orders.appendleft((order, middle, end))
+        return taken
+
+    def _take_finishes(self) -> list[tuple[End, OnFinished]]:
+        taken: list[tuple[End, OnFinished]] = []
+        room_bytes = self._max_bytes
+        while self._finishes and len(taken) < self._max_batch and room_bytes > 0:
+            taken.append(self._finishes.popleft())
+            room_bytes -= _finish_bytes(taken[-1][0])
+        return taken
+
+
+def _job_bytes(job: Submission) -> int:
+    return len(job.args)
+
+
+def _bytes_of(jobs: Sequence[Submission]) -> int:
+    return sum([len(job.args) for job in jobs])
+
+
+def _finish_bytes(finish: End) -> int:
+    if not isinstance(finish, Succeeded):
+        return 0
+    size = 0 if finish.result is None else len(finish.result)
+    return size + _bytes_of(finish.outbox) if finish.outbox else size
+
+
+def by_session(claimed: Sequence[Attempt]) -> dict[Slot, list[Attempt]]:
+    """Claimed attempts, sorted by the session they are placed on."""
+    placed: dict[Slot, list[Attempt]] = {}
+    for one in claimed:
+        placed.setdefault(Slot(one.worker, one.session), []).append(one)
+    return placed
+
+
+def _sent_lanes(batch: Batch, pumped: BatchResult) -> set[Lane]:
+    """The lanes of the jobs that finished ones submitted: some may be new to this dispatcher."""
+    return {
+        lane_of(job.queue, job.kind, job.target)
+        for end, finished in zip(batch.finishes, pumped.finished, strict=True)
+        if isinstance(end, Succeeded) and end.outbox and finished.verdict is not Verdict.STALE
+        for job in end.outbox
+    }
+
+
+def _not_started(batch: Batch, pumped: BatchResult) -> list[Submission]:
+    """Submits that did not begin on the slots they were given.
+
+    They are ready: since just now, or since their batch was sent before and its answer got lost.
+    """
+    if len(pumped.started) == sum(slot is not None for slot in batch.slots):
+        return []
+    started = {one.id.int for one in pumped.started}
+    return [
+        job
+        for job, slot in zip(batch.submits, batch.slots, strict=True)
+        if slot is not None and job.id.int not in started
+    ]

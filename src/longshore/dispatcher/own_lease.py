@@ -1,0 +1,118 @@
+"""A dispatcher's own lease, and when the store was last away."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+
+from longshore.config import DispatcherSettings
+from longshore.core.leases import is_silent
+from longshore.errors import StoreLost, StoreUnavailable
+from longshore.model.job import Submission
+from longshore.ports import Clock
+
+log = logging.getLogger("longshore.dispatcher")
+
+
+class OwnLease:
+    """Whether this dispatcher may grant leases, and whether a loss is to be blamed on the store."""
+
+    def __init__(
+        self,
+        settings: DispatcherSettings,
+        clock: Clock,
+        on_lost: Callable[[StoreLost], None] = lambda error: None,
+    ) -> None:
+        self._on_lost = on_lost
+        self._settings = settings
+        self._clock = clock
+        self._lease_until = float("-inf")
+        self._outage_at = float("-inf")
+        self._away = False
+
+    def renewed(self, sent_at: float) -> None:
+        """The store took a renewal that was sent at this time."""
+        self._lease_until = sent_at + self._settings.dispatcher_lease_s
+        if self._away:
+            self._away = False
+            log.info("the store answers again")
+
+    def has_lapsed(self) -> bool:
+        """Whether the last renewal is so old that others may have declared the workers lost."""
+        renewed_at = self._lease_until - self._settings.dispatcher_lease_s
+        margin_s = self._settings.takeover_margin_s
+        return is_silent(renewed_at, self._clock.now(), self._settings.lease_s, margin_s)
+
+    def saw_outage(self, error: StoreUnavailable) -> None:
+        """The store did not answer."""
+        self._outage_at = self._clock.now()
+        if isinstance(error, StoreLost):
+            self._on_lost(error)
+            return
+        if not self._away:
+            self._away = True
+            log.warning("the store does not answer, trying again: %s", error)
+
+    async def surviving(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Does some work; an outage of the store is taken note of, and nothing more."""
+        try:
+            await work()
+        except StoreUnavailable as error:
+            self.saw_outage(error)
+
+    def lease_s(self) -> float | None:
+        """The lease to put into a PONG, if this dispatcher may grant one."""
+        holds = self._clock.now() < self._lease_until
+        return self._settings.lease_s if holds else None
+
+    def blames_store(self) -> bool:
+        """Whether the store was away so lately that a lost worker may have stopped for that."""
+        return self._clock.now() - self._outage_at < 2 * self._settings.lease_s
+
+
+class Alarm:
+    """A clock that rings at the earliest time it was set to."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._at = float("inf")
+        self._changed = asyncio.Event()
+
+    def set_in(self, seconds: float) -> None:
+        """Rings after so many seconds, unless it rings before."""
+        at = self._clock.now() + seconds
+        if at < self._at:
+            self._at = at
+            self._changed.set()
+
+    def set_for(self, jobs: Iterable[Submission]) -> None:
+        """Rings when the first of these jobs is due, of those that are to begin later."""
+        for job in jobs:
+            if job.delay_s is not None:
+                self.set_in(job.delay_s)
+            # Without a time zone, as a worker may send it, it was refused by the store.
+            elif job.run_at is not None and job.run_at.utcoffset() is not None:
+                self.set_in((job.run_at - self._clock.utc()).total_seconds())
+
+    async def wait(self, at_most_s: float) -> None:
+        """Returns when it rings, or after `at_most_s`."""
+        self.set_in(at_most_s)
+        while (left := self._at - self._clock.now()) > 0:
+            self._changed.clear()
+            try:
+                # Not `wait_for`: before Python 3.12 that loses a cancelling that comes with a ring.
+                async with asyncio.timeout(left):
+                    await self._changed.wait()
+            except TimeoutError:
+                break
+        self._at = float("inf")
+
+
+class Alarms:
+    """What rings for whom: jobs are due, cancels and drains were made, awaited jobs have ended."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.due = Alarm(clock)
+        self.cancels = Alarm(clock)
+        self.outcomes = Alarm(clock)

@@ -1,0 +1,195 @@
+"""The inside of a child host: one attempt at a time, in the main thread, interruptible.
+
+How a running attempt is aborted. The agent sends an `Abort` frame, then SIGTERM. The signal only
+means "look at your socket"; the frame says which attempt is meant. So a signal that comes late, or
+from somebody else, finds no frame for the attempt that runs now, and does nothing. A signal that
+comes before its frame does nothing either: the agent repeats it for as long as it waits.
+
+`_exposed` is the attempt whose code runs at this moment. Only then does the signal handler touch
+the socket: at any other time the main loop is the one who reads.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import queue
+import signal
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine
+from types import FrameType
+from typing import Any, NamedTuple, NoReturn, assert_never, cast
+
+from longshore.errors import ProtocolError
+from longshore.executors import scratch
+from longshore.executors.frames import (
+    Abort,
+    Close,
+    Ended,
+    Load,
+    Run,
+    Said,
+    Stopped,
+    ToHost,
+    pack,
+    portions,
+    to_host,
+)
+from longshore.executors.host.call import prepare, succeeded
+from longshore.executors.host.context import Cancelled, RunningContext, enter
+from longshore.executors.host.failures import raised
+from longshore.executors.host.forks import is_copy, leave, leave_if_copy
+from longshore.executors.host.lifespan import Lifespan
+from longshore.executors.output.attempt_log import TELL_EVERY_S, AttemptLog
+from longshore.model.attempt import Assignment, AttemptKey, Report
+from longshore.model.job import LogEntry
+from longshore.model.log import LogLimits
+from longshore.ports import Handlers
+
+_READ_BYTES = 256 * 1024
+
+
+class _Exposed(NamedTuple):
+    assignment: Assignment
+    context: RunningContext
+
+
+class ChildHost:
+    """Runs the attempts it is given one after the other."""
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        handlers: Handlers,
+        lifespan: Lifespan,
+        limits: LogLimits | None = None,
+        set_streams: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._sock = sock
+        self._lifespan = lifespan
+        self._handlers = handlers
+        self._limits = limits
+        self._set_streams = set_streams
+        self._unpacker = to_host()
+        self._inbox: deque[ToHost] = deque()
+        self._exposed: _Exposed | None = None
+        self._is_looking = False
+        self._sending = threading.Lock()
+        self._news: queue.SimpleQueue[AttemptLog] = queue.SimpleQueue()
+        self._teller: threading.Thread | None = None
+
+    def serve(self) -> NoReturn:
+        """Runs until the agent is gone."""
+        while True:
+            message = self._next_message()
+            match message:
+                case Run(jobs=jobs):
+                    for assignment in jobs:
+                        self._run(assignment)
+                case Close():
+                    self._lifespan.end()
+                    leave()
+                case Abort() | Load():
+                    pass  # an abort that came after its attempt's end
+                case _:
+                    assert_never(message)
+
+    def _next_message(self) -> ToHost:
+        while not self._inbox:
+            self._read(0)
+        return self._inbox.popleft()
+
+    def _read(self, flags: int) -> None:
+        try:
+            data = self._sock.recv(_READ_BYTES, flags)
+            self._inbox.extend(self._unpacker.feed(data))
+        except BlockingIOError:
+            return
+        except (OSError, ProtocolError):
+            leave()
+        if not data:
+            leave()
+
+    def _run(self, assignment: Assignment) -> None:
+        # Before every attempt: the one before may have set a handler, or streams, of its own.
+        signal.signal(signal.SIGTERM, self._on_sigterm)
+        self._set_streams()
+        context = RunningContext(assignment, self._wake, self._limits)
+        report = contextvars.copy_context().run(self._attempt, assignment, context)
+        leave_if_copy()
+        if (left := context.leftover()) is not None:
+            scratch.remove(left)
+        frame = Stopped((assignment.key,)) if report is None else Ended((report,))
+        with self._sending:
+            self._send(_said(context.unsaid()) + pack(frame))
+
+    def _attempt(self, assignment: Assignment, context: RunningContext) -> Report | None:
+        """The attempt's report; None if it was stopped by its abort."""
+        if self._is_aborted(assignment.key):
+            return None
+        report: Report | None = None
+        try:
+            self._exposed = _Exposed(assignment, context)
+            report = self._perform(assignment, context)
+            self._exposed = None
+        except Cancelled:
+            pass  # it came while the attempt's code was being entered or left
+        return None if context.cancelled else report
+
+    def _perform(self, assignment: Assignment, context: RunningContext) -> Report:
+        enter(context)
+        call = prepare(assignment, self._handlers)
+        if isinstance(call, Report):
+            return call
+        try:
+            value = call.begin()
+            if call.handler.is_async:
+                value = self._lifespan.run(cast(Coroutine[Any, Any, object], value))
+        except BaseException as error:
+            return raised(assignment, error)
+        return succeeded(assignment, call.handler, context, value)
+
+    def _on_sigterm(self, number: int, frame: FrameType | None) -> None:
+        exposed = self._exposed
+        if exposed is None or self._is_looking:
+            return
+        self._is_looking = True
+        self._read(socket.MSG_DONTWAIT)
+        self._is_looking = False
+        if self._is_aborted(exposed.assignment.key):
+            self._exposed = None
+            exposed.context.mark_cancelled()
+            raise Cancelled(f"job {exposed.assignment.number} was told to stop")
+
+    def _is_aborted(self, attempt: AttemptKey) -> bool:
+        return any(isinstance(m, Abort) and attempt in m.attempts for m in self._inbox)
+
+    def _send(self, data: bytes) -> None:
+        try:
+            self._sock.sendall(data)
+        except OSError:
+            leave()
+
+    def _wake(self, attempt_log: AttemptLog) -> None:
+        if is_copy():
+            return  # it has no socket: what it says is nobody's, and it goes on
+        if self._teller is None:
+            self._teller = threading.Thread(target=self._tell, daemon=True, name="longshore-teller")
+            self._teller.start()
+        self._news.put(attempt_log)
+
+    def _tell(self) -> None:
+        """Sends what attempts say, so that the attempt itself never waits for the socket."""
+        while True:
+            attempt_log = self._news.get()
+            time.sleep(TELL_EVERY_S)
+            with self._sending:
+                if entries := attempt_log.take():
+                    self._send(_said(entries))
+
+
+def _said(entries: list[LogEntry]) -> bytes:
+    """Portions, so that the agent can pass on each before the next: it keeps only so many."""
+    return b"".join(pack(Said(part)) for part in portions(entries) if part)

@@ -1,0 +1,319 @@
+"""What a job's own code sees of Longshore while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from datetime import timedelta
+from logging import Logger
+from math import isfinite, nan
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+from uuid import UUID
+
+import msgspec
+
+from longshore.core.limits import MAX_SNOOZE_S
+from longshore.errors import Conflict, InvalidInput, NotSerialisable, TooLarge, WrongState
+from longshore.executors import scratch
+from longshore.executors.output.attempt_log import AttemptLog
+from longshore.executors.output.logger import JobLogger
+from longshore.executors.text import bounded
+from longshore.model.attempt import Assignment
+from longshore.model.ids import derive_id
+from longshore.model.job import LogEntry, Progress, Submission
+from longshore.model.log import LogLimits
+
+MAX_TEXT_BYTES = 4 * 1024
+MAX_OUTBOX_BYTES = 16 * 1024 * 1024
+
+_encoder = msgspec.msgpack.Encoder(uuid_format="bytes")
+
+
+@runtime_checkable
+class Describes(Protocol):
+    """Something that describes a job to submit, as `fetch.call(…)` does."""
+
+    @property
+    def submission(self) -> Submission:
+        """The job."""
+
+    def take_id(self, id: UUID) -> Submission:
+        """The job under this id from now on, unless it has one already that must stay."""
+
+
+class Retry(Exception):
+    """Raised by a job that wants to be tried again, `after` so long if that is given.
+
+    `after` is a timedelta or a number of seconds, at most `MAX_SNOOZE_S` (366 days); `after_s` is
+    the same in seconds only.
+
+    It uses up one of the job's attempts, as any other failure does.
+    """
+
+    __module__ = "longshore"
+
+    def __init__(
+        self,
+        message: str = "the job asked to be tried again",
+        *,
+        after: timedelta | float | None = None,
+        after_s: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        if after is not None and after_s is not None:
+            raise InvalidInput("Retry(after=…, after_s=…): give one of the two")
+        if after is not None:
+            after_s = after.total_seconds() if isinstance(after, timedelta) else after
+        self.after_s = None if after_s is None else _delay_s("Retry", after_s)
+
+
+def _delay_s(who: str, seconds: object) -> float:
+    if not isinstance(seconds, int | float) or not 0 <= seconds <= MAX_SNOOZE_S:
+        raise InvalidInput(
+            f"{who}(after={seconds!r}): give a timedelta or a number of seconds, from 0 to "
+            f"{MAX_SNOOZE_S:,.0f} (MAX_SNOOZE_S)"
+        )
+    return float(seconds)
+
+
+class Snooze(Exception):
+    """Raised, or returned, by a job that is to be run again later, `after` so long.
+
+    `after` is a timedelta or a number of seconds, at most `MAX_SNOOZE_S` (366 days); `after_s` is
+    the same in seconds only. It is no failure, and uses up none of the job's attempts.
+    """
+
+    __module__ = "longshore"
+
+    def __init__(
+        self,
+        after: timedelta | float | None = None,
+        message: str = "",
+        *,
+        after_s: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        if (after is None) == (after_s is None):
+            raise InvalidInput("Snooze(after=…, after_s=…): give one of the two")
+        seconds = after.total_seconds() if isinstance(after, timedelta) else after
+        if seconds is None:
+            seconds = after_s
+        self.after_s = _delay_s("Snooze", seconds)
+
+
+class Fail(Exception):
+    """Raised by a job that is not to be tried again, however many attempts it has left."""
+
+    __module__ = "longshore"
+
+
+class Cancelled(BaseException):
+    """Raised inside a plain `def` job, wherever it is, when the job is aborted.
+
+    Let it through: after the abort grace the process is killed.
+    """
+
+    __module__ = "longshore"
+
+
+class Context:
+    """The attempt that is running, as its own code sees it."""
+
+    __slots__ = (
+        "_assignment",
+        "_cancelled",
+        "_limits",
+        "_log",
+        "_outbox",
+        "_outbox_bytes",
+        "_scratch",
+        "_voice",
+        "_wake",
+    )
+
+    def __init__(
+        self,
+        assignment: Assignment,
+        wake: Callable[[AttemptLog], None],
+        limits: LogLimits | None = None,
+    ) -> None:
+        self._assignment = assignment
+        self._wake = wake
+        self._limits = limits
+        self._log: JobLogger | None = None
+        self._voice: AttemptLog | None = None
+        self._outbox: dict[UUID, Submission] = {}
+        self._outbox_bytes = 0
+        self._cancelled = False
+        self._scratch: Path | None = None
+
+    @property
+    def id(self) -> UUID:
+        """The job's id."""
+        return self._assignment.job
+
+    @property
+    def number(self) -> int:
+        """The job's number."""
+        return self._assignment.number
+
+    @property
+    def kind(self) -> str:
+        """The job's kind."""
+        return self._assignment.kind
+
+    @property
+    def attempt(self) -> int:
+        """Which try this is, from 1."""
+        return self._assignment.attempt
+
+    @property
+    def token(self) -> int:
+        """A number that grows with every attempt at this job.
+
+        Hand it to what you write to, so that it can refuse an attempt that was given up.
+        """
+        return self._assignment.token
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether this attempt has been told to stop."""
+        return self._cancelled
+
+    @property
+    def scratch(self) -> Path:
+        """A folder of this attempt's own, made when first asked for and removed when it ends."""
+        if self._scratch is None:
+            self._scratch = scratch.make(self.id, self.token)
+        return self._scratch
+
+    def progress(self, done: float, total: float | None = None, text: str = "") -> None:
+        """Says how far the job is; cheap enough for an inner loop, of many calls the last shows."""
+        try:
+            amounts = float(done), None if total is None else float(total)
+        except (TypeError, ValueError, OverflowError):
+            amounts = nan, None
+        if not all(amount is None or isfinite(amount) for amount in amounts):
+            raise InvalidInput(f"progress({done!r:.50}, {total!r:.50}): give finite numbers")
+        self._speak().progress(Progress(*amounts, bounded(text, MAX_TEXT_BYTES) if text else ""))
+
+    def step(self, text: str) -> None:
+        """Says what the job does now, in a few words."""
+        self._speak().step(bounded(text, MAX_TEXT_BYTES))
+
+    @property
+    def log(self) -> Logger:
+        """A logger whose records belong to this attempt, from whichever thread they come."""
+        if self._log is None:
+            self._log = JobLogger(f"longshore.job.{self.kind}", self._speak())
+        return self._log
+
+    def submit(self, job: Submission | Describes) -> UUID:
+        """Submits a job with this one's success: both are recorded, or neither.
+
+        Answers the new job's id, which the call has from then on too. It follows from this job's
+        id and the place in the order of submits: a job that is run again submits the same jobs
+        again, not new ones. An id that was given (`options(id=…)`) is kept; the same call
+        submitted twice is one job.
+        """
+        own = self._under_its_id(job)
+        if own.id in self._outbox:
+            return self._again(own)
+        self._outbox_bytes += _size(own)
+        if self._outbox_bytes > MAX_OUTBOX_BYTES:
+            raise TooLarge(
+                f"the jobs that job {self.number} submits take more than {MAX_OUTBOX_BYTES:,} "
+                "bytes; keep large data in a file or an object store and pass its name"
+            )
+        self._outbox[own.id] = own
+        return own.id
+
+    def _under_its_id(self, job: Submission | Describes) -> Submission:
+        if isinstance(job, Submission):
+            return job
+        if not isinstance(job, Describes):
+            raise InvalidInput(f"{job!r} is not a call; give what job.call(…) makes")
+        if job.submission.id in self._outbox:
+            return job.submission
+        return job.take_id(derive_id(self.id, len(self._outbox)))
+
+    def _again(self, job: Submission) -> UUID:
+        if self._outbox[job.id] != job:
+            raise Conflict(
+                f"job {self.number} submits two different jobs under the id {job.id}; "
+                "give each an id of its own, or none"
+            )
+        return job.id
+
+    def _speak(self) -> AttemptLog:
+        if self._voice is None:
+            self._voice = AttemptLog(
+                self.id, self.token, self._wake, attempt=self.attempt, limits=self._limits
+            )
+        return self._voice
+
+
+class RunningContext(Context):
+    """The same attempt, as the host that runs it sees it."""
+
+    __slots__ = ()
+
+    def mark_cancelled(self) -> None:
+        """From now on the job's code sees that it is to stop."""
+        self._cancelled = True
+
+    def outbox(self) -> tuple[Submission, ...]:
+        """The jobs submitted so far."""
+        return tuple(self._outbox.values())
+
+    def unsaid(self) -> list[LogEntry]:
+        """What was said and not told to anybody yet, at the attempt's end."""
+        if self._voice is None:
+            return []
+        self._voice.end()
+        return self._voice.take()
+
+    def printed(self, stream: str, data: bytes) -> None:
+        """The job's code printed something."""
+        self._speak().printed(stream, data)
+
+    def logged(self, level: str, logger: str, text: str) -> None:
+        """The job's code logged something."""
+        self._speak().logged(level, logger, text)
+
+    def leftover(self) -> Path | None:
+        """The scratch folder, if the attempt has asked for it."""
+        return self._scratch
+
+
+_running: ContextVar[RunningContext | None] = ContextVar("longshore_running", default=None)
+
+
+def current() -> Context:
+    """The attempt that the calling code belongs to; raises `WrongState` outside any job."""
+    context = _running.get()
+    if context is None:
+        raise WrongState(
+            "there is no current job here: call current() from a job's own code (a thread started "
+            "by hand does not know its job; pass the context on to it). To try a job without a "
+            "worker, do not call it but submit it within longshore.testing.run_inline(app)"
+        )
+    return context
+
+
+def running() -> RunningContext | None:
+    """The attempt that the calling code belongs to, if any."""
+    return _running.get()
+
+
+def enter(context: RunningContext | None) -> None:
+    """From here on `current` answers this attempt, or none, in the same contextvars context."""
+    _running.set(context)
+
+
+def _size(submission: Submission) -> int:
+    try:
+        return len(_encoder.encode(submission))
+    except (TypeError, ValueError, OverflowError) as error:
+        raise NotSerialisable(f"a {submission.kind!r} job cannot be submitted: {error}") from None

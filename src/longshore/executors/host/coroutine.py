@@ -1,0 +1,185 @@
+"""The inside of a coroutine host: many attempts on one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import socket
+import threading
+from collections.abc import Awaitable
+from typing import NamedTuple, NoReturn, assert_never, cast
+
+from longshore.executors import scratch
+from longshore.executors.channel import Channel
+from longshore.executors.frames import (
+    Abort,
+    Close,
+    Ended,
+    FromHost,
+    Load,
+    Run,
+    Said,
+    Stopped,
+    ToHost,
+    portions,
+    to_host,
+)
+from longshore.executors.host.call import prepare, succeeded
+from longshore.executors.host.context import RunningContext, enter
+from longshore.executors.host.failures import raised
+from longshore.executors.host.forks import leave, leave_if_copy
+from longshore.executors.host.lifespan import Lifespan
+from longshore.executors.output.attempt_log import TELL_EVERY_S, AttemptLog
+from longshore.model.attempt import Assignment, AttemptKey, Report
+from longshore.model.job import LogEntry
+from longshore.model.log import LogLimits
+from longshore.ports import Handlers
+
+
+class _Running(NamedTuple):
+    task: asyncio.Task[Report]
+    context: RunningContext
+
+
+class CoroutineHost:
+    """Runs every attempt it is given at once, and tells of their ends in batches."""
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        handlers: Handlers,
+        loop: asyncio.AbstractEventLoop,
+        lifespan: Lifespan,
+        limits: LogLimits | None = None,
+    ) -> None:
+        self._sock = sock
+        self._handlers = handlers
+        self._limits = limits
+        self._loop = loop
+        self._lifespan = lifespan
+        self._closing: asyncio.Task[None] | None = None
+        self._thread = threading.get_ident()
+        self._running: dict[int, _Running] = {}
+        self._reports: list[Report] = []
+        self._stopped: list[AttemptKey] = []
+        self._entries: list[LogEntry] = []
+        self._news: list[AttemptLog] = []
+        self._is_flush_due = False
+
+    def serve(self) -> NoReturn:
+        """Runs until the agent is gone, whatever tasks that jobs left behind do to the loop."""
+        asyncio.set_event_loop(self._loop)
+        self._loop.call_soon(self._attach)
+        while True:
+            try:
+                self._loop.run_forever()
+            except (SystemExit, KeyboardInterrupt):
+                leave_if_copy()
+
+    def _attach(self) -> None:
+        self._channel = Channel(self._sock, to_host(), self._handle, leave)
+
+    def _handle(self, message: ToHost) -> None:
+        match message:
+            case Run(jobs=jobs):
+                for assignment in jobs:
+                    self._begin(assignment)
+            case Abort(attempts=attempts):
+                for attempt in attempts:
+                    self._abort(attempt)
+            case Close():
+                self._closing = self._loop.create_task(self._close())
+            case Load():
+                pass
+            case _:
+                assert_never(message)
+
+    async def _close(self) -> None:
+        await self._lifespan.end_async()
+        leave()
+
+    def _begin(self, assignment: Assignment) -> None:
+        context = RunningContext(assignment, self._wake, self._limits)
+        task = self._loop.create_task(self._perform(assignment, context))
+        self._running[assignment.token] = _Running(task, context)
+        task.add_done_callback(functools.partial(self._end, assignment, context))
+
+    def _abort(self, attempt: AttemptKey) -> None:
+        running = self._running.get(attempt[1])
+        if running is not None and running.task.cancel():
+            running.context.mark_cancelled()
+
+    async def _perform(self, assignment: Assignment, context: RunningContext) -> Report:
+        enter(context)
+        call = prepare(assignment, self._handlers)
+        if isinstance(call, Report):
+            return call
+        try:
+            value = call.begin()
+            if call.handler.is_async:
+                value = await cast(Awaitable[object], value)
+        except BaseException as error:
+            leave_if_copy()
+            return raised(assignment, error)
+        leave_if_copy()
+        return succeeded(assignment, call.handler, context, value)
+
+    def _end(
+        self, assignment: Assignment, context: RunningContext, task: asyncio.Task[Report]
+    ) -> None:
+        del self._running[assignment.token]
+        self._entries += context.unsaid()
+        if context.cancelled:
+            self._stopped.append(assignment.key)
+        elif task.cancelled():
+            # By somebody else's code, before its first step: `_perform` never saw it.
+            self._reports.append(raised(assignment, asyncio.CancelledError()))
+        else:
+            self._reports.append(task.result())
+        self._flush_soon()
+        # Last: a job may have left no thread to do it, and its end is told all the same.
+        if (left := context.leftover()) is not None:
+            self._loop.run_in_executor(None, scratch.remove, left)
+
+    def _flush_soon(self) -> None:
+        if not self._is_flush_due:
+            self._is_flush_due = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._is_flush_due = False
+        entries, self._entries = self._entries, []
+        reports, self._reports = self._reports, []
+        stopped, self._stopped = self._stopped, []
+        messages: list[FromHost] = []
+        # What an attempt said goes before its end: afterwards nobody listens.
+        messages += [Said(part) for part in portions(entries) if part]
+        messages += [Ended(part) for part in portions(reports) if part]
+        messages += [Stopped(part) for part in portions(stopped) if part]
+        self._channel.send(*messages)
+
+    def _wake(self, attempt_log: AttemptLog) -> None:
+        if threading.get_ident() == self._thread:
+            self._hear(attempt_log)
+        else:
+            self._loop.call_soon_threadsafe(self._hear, attempt_log)
+
+    def _hear(self, attempt_log: AttemptLog) -> None:
+        if not self._news:
+            self._loop.call_later(TELL_EVERY_S, self._tell)
+        self._news.append(attempt_log)
+
+    def _tell(self) -> None:
+        voices, self._news = self._news, []
+        for attempt_log in voices:
+            self._entries += attempt_log.take()
+        self._flush_soon()
+
+
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    """A loop of the quickest sort there is."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()

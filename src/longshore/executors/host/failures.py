@@ -1,0 +1,105 @@
+"""What a job raised, in a form that outlives its process."""
+
+from __future__ import annotations
+
+import builtins
+import os
+import traceback
+
+from longshore import _version
+from longshore.executors.host.context import Fail, Retry, Snooze
+from longshore.executors.text import bounded, bounded_middle
+from longshore.model.attempt import Assignment, Report, ReportKind
+from longshore.model.job import JobError, Reason
+
+MAX_MESSAGE_BYTES = 4 * 1024
+MAX_TRACEBACK_BYTES = 16 * 1024
+
+OWN_FOLDER = os.path.dirname(os.path.abspath(_version.__file__)) + os.sep
+
+
+def raised(assignment: Assignment, error: BaseException) -> Report:
+    """The report of an attempt whose code raised; `Retry`, `Fail`, `Snooze` say what is next."""
+    if isinstance(error, Snooze):
+        return snoozed(assignment, error)
+    return Report(
+        assignment.job,
+        assignment.token,
+        ReportKind.FAILED,
+        error=_described(Reason.RAISED, _message(error), error),
+        final=isinstance(error, Fail),
+        retry_after_s=error.after_s if isinstance(error, Retry) else None,
+    )
+
+
+def snoozed(assignment: Assignment, wish: Snooze) -> Report:
+    """The report of an attempt that asks to be run again later."""
+    return Report(
+        assignment.job,
+        assignment.token,
+        ReportKind.RELEASED,
+        retry_after_s=wish.after_s,
+        note=bounded(_message(wish), MAX_MESSAGE_BYTES),
+    )
+
+
+def refused(
+    assignment: Assignment, reason: Reason, message: str, error: BaseException | None = None
+) -> Report:
+    """The report of an attempt that fails for good before or after its code ran."""
+    return Report(
+        assignment.job,
+        assignment.token,
+        ReportKind.FAILED,
+        error=_described(reason, message, error),
+        final=True,
+    )
+
+
+def one_line(error: BaseException) -> str:
+    """An exception's type and message."""
+    message = _message(error)
+    return f"{type_name(error)}: {message}" if message else type_name(error)
+
+
+def type_name(error: BaseException) -> str:
+    """An exception's type, with its module unless it is a builtin."""
+    kind = type(error)
+    if kind.__module__ == builtins.__name__:
+        return kind.__qualname__
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def user_traceback(error: BaseException) -> str:
+    """The traceback, and those of its causes, without Longshore's own frames."""
+    try:
+        told = traceback.TracebackException.from_exception(error)
+        _drop_own_frames(told)
+        return bounded_middle("".join(told.format()), MAX_TRACEBACK_BYTES)
+    except Exception as failure:
+        # The exception's own methods are the user's code too.
+        return f"the traceback cannot be shown: {type_name(failure)}"
+
+
+def _described(reason: Reason, message: str, error: BaseException | None) -> JobError:
+    text = bounded(message, MAX_MESSAGE_BYTES)
+    if error is None:
+        return JobError(reason, text)
+    return JobError(reason, text, bounded(type_name(error), 256), user_traceback(error))
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as failure:
+        return f"the message cannot be shown: its __str__ raised {type_name(failure)}"
+
+
+def _drop_own_frames(told: traceback.TracebackException) -> None:
+    told.stack = traceback.StackSummary.from_list(
+        [frame for frame in told.stack if not frame.filename.startswith(OWN_FOLDER)]
+    )
+    linked = [told.__cause__, told.__context__, *(told.exceptions or ())]
+    for other in linked:
+        if other is not None:
+            _drop_own_frames(other)

@@ -1,0 +1,190 @@
+"""A host process as its agent sees it: started, spoken to, killed, reaped.
+
+A host leads a session and a process group of its own: Ctrl-C at the agent's terminal does not reach
+it, and what its jobs started dies with it. Its group is killed while the dead leader is still
+unreaped, so that the group's number cannot be anybody else's by then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+
+from longshore.errors import AppError, Unavailable
+from longshore.executors.channel import Channel
+from longshore.executors.frames import Close, FromHost, Load, Loaded, LoadFailed, ToHost, from_host
+from longshore.model.log import LogLimits
+from longshore.model.worker import KindInfo, Pool
+
+DEAF_GRACE_S = 0.5
+
+OnMessage = Callable[["HostProcess", FromHost], None]
+OnExit = Callable[["HostProcess"], None]
+
+
+class HostProcess:
+    """One host process. `on_exit` is called once, after everything it said has been handled."""
+
+    def __init__(
+        self, app: str, pool: Pool, on_message: OnMessage, on_exit: OnExit, scratch: str = ""
+    ) -> None:
+        self._app = app
+        self._scratch = scratch
+        self._on_message = on_message
+        self._on_exit = on_exit
+        self._loop = asyncio.get_running_loop()
+        self._loaded: asyncio.Future[dict[str, KindInfo]] = self._loop.create_future()
+        self._exited: asyncio.Future[None] = self._loop.create_future()
+        self._process, sock = _start(pool)
+        self._channel = Channel(sock, from_host(), self._receive, self._go_deaf)
+        self._deaf_timer: asyncio.TimerHandle | None = None
+        self._was_deaf = False
+        self.was_killed = False
+        threading.Thread(target=self._watch, daemon=True, name=f"host-{self.pid}").start()
+
+    @property
+    def pid(self) -> int:
+        """The process id, of its group too."""
+        return self._process.pid
+
+    @property
+    def ending(self) -> str:
+        """How it ended, as the rest of a sentence."""
+        code = self._process.returncode or 0
+        if self._was_deaf and code == -signal.SIGKILL:
+            return "lost its connection to the worker: did a job close a descriptor not its own?"
+        if self.was_killed:
+            return "was killed by its worker"
+        return describe_exit(code)
+
+    async def load(self, timeout_s: float, limits: LogLimits | None = None) -> dict[str, KindInfo]:
+        """Has the app imported; answers its kinds. If that fails, the process is gone after it."""
+        self._channel.send(Load(self._app, self._scratch, limits or LogLimits()))
+        try:
+            async with asyncio.timeout(timeout_s):
+                kinds = await self._loaded
+            if self._exited.done():
+                raise self._death_while_loading()
+        except TimeoutError:
+            await self.end()
+            raise AppError(
+                f"importing '{self._app}' and its start-up hooks took longer than start_timeout_s "
+                f"({timeout_s:g} s); does the module start work when it is imported? If it needs "
+                "the time, set start_timeout_s higher"
+            ) from None
+        except BaseException:
+            await self.end()
+            raise
+        return kinds
+
+    def send(self, message: ToHost) -> bool:
+        """Sends a message; False if the process is gone, even if that is not acted on yet."""
+        return self._channel.send(message)
+
+    def interrupt(self) -> None:
+        """Has a child host look at its socket, even while a job runs in it."""
+        if not self._exited.done():
+            os.kill(self.pid, signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Kills the process and everything its jobs started."""
+        if not self._exited.done():
+            self.was_killed = True
+            self._kill_group()
+
+    async def end(self) -> None:
+        """Kills the process and waits until it is gone."""
+        self.kill()
+        await asyncio.shield(self._exited)
+
+    async def finish(self, within_s: float) -> None:
+        """Has the process end in good order; kills it if that takes too long."""
+        if self.send(Close()):
+            await asyncio.wait([self._exited], timeout=within_s)
+        await self.end()
+
+    def _receive(self, message: FromHost) -> None:
+        if not isinstance(message, Loaded | LoadFailed):
+            self._on_message(self, message)
+        elif self._loaded.done():
+            pass
+        elif isinstance(message, Loaded):
+            self._loaded.set_result(message.kinds)
+        else:
+            self._fail_load(AppError(message.message))
+
+    def _watch(self) -> None:
+        with contextlib.suppress(ChildProcessError):
+            os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+        with contextlib.suppress(RuntimeError):  # the event loop is closed: nobody cares any more
+            self._loop.call_soon_threadsafe(self._see_exit)
+
+    def _see_exit(self) -> None:
+        self._channel.read_rest()
+        if self._deaf_timer is not None:
+            self._deaf_timer.cancel()
+        self._channel.close()
+        self._kill_group()
+        self._process.wait()
+        self._exited.set_result(None)
+        self._fail_load(self._death_while_loading())
+        self._on_exit(self)
+
+    def _go_deaf(self) -> None:
+        """The other end was closed: by the process's death, most likely, which is seen soon."""
+        self._deaf_timer = self._loop.call_later(DEAF_GRACE_S, self._kill_deaf)
+
+    def _kill_deaf(self) -> None:
+        self._was_deaf = True
+        self._kill_group()
+
+    def _kill_group(self) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+
+    def _death_while_loading(self) -> AppError:
+        return AppError(f"the process that imports '{self._app}' {self.ending}")
+
+    def _fail_load(self, error: AppError) -> None:
+        if not self._loaded.done():
+            self._loaded.set_exception(error)
+            self._loaded.exception()  # it counts as seen, should nobody wait for it any more
+
+
+def _start(pool: Pool) -> tuple[subprocess.Popen[bytes], socket.socket]:
+    ours, theirs = socket.socketpair()
+    fd = theirs.fileno()
+    # -P: files in the current folder must not stand in for the modules that a host itself needs.
+    command = [sys.executable, "-P", "-m", "longshore.executors.host.main"]
+    try:
+        process = subprocess.Popen(
+            [*command, str(fd), pool, str(os.getpid())],
+            stdin=subprocess.DEVNULL,
+            pass_fds=[fd],
+            start_new_session=True,
+        )
+    except OSError as error:
+        ours.close()
+        raise Unavailable(f"a process to run jobs in cannot be started: {error}") from error
+    finally:
+        theirs.close()
+    return process, ours
+
+
+def describe_exit(code: int) -> str:
+    """How a process ended, as the rest of a sentence: "was killed by signal 11 (SIGSEGV)"."""
+    if code >= 0:
+        return f"exited with code {code}"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = "unnamed"
+    hint = "; if nobody did that, the machine ran out of memory" if -code == signal.SIGKILL else ""
+    return f"was killed by signal {-code} ({name}){hint}"

@@ -1,0 +1,1 @@
+"""What jobs print and log: caught, cut to its quota, numbered."""

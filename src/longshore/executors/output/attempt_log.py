@@ -1,0 +1,110 @@
+"""What an attempt says while it runs, told in portions.
+
+A job may call `progress` a million times a second and is never held up: of what it says between two
+tellings the newest progress and the last few steps are kept, and of what it prints and logs as much
+as its ration allows. Everything here may be called from any thread, and from a signal handler:
+deques and flags only, no locks.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from uuid import UUID
+
+import msgspec
+
+from longshore.executors.output.quota import Gathered, LineQuota
+from longshore.model.job import LogEntry, LogKind, Progress
+from longshore.model.log import LogLimits, pack_line
+
+TELL_EVERY_S = 0.05
+STEPS_KEPT = 64
+
+_encoder = msgspec.msgpack.Encoder()
+
+
+class AttemptLog:
+    """One attempt's say. `wake` is called when there is news; somebody then calls `take`."""
+
+    __slots__ = (
+        "_attempt",
+        "_job",
+        "_lines",
+        "_progress",
+        "_seq",
+        "_steps",
+        "_token",
+        "_wake",
+        "_woken",
+    )
+
+    def __init__(
+        self,
+        job: UUID,
+        token: int,
+        wake: Callable[[AttemptLog], None],
+        *,
+        attempt: int = 0,
+        limits: LogLimits | None = None,
+    ) -> None:
+        self._job = job
+        self._token = token
+        self._attempt = attempt
+        self._wake = wake
+        self._woken = False
+        self._seq = 0
+        self._lines = LineQuota(limits or LogLimits())
+        self._steps: deque[tuple[float, str]] = deque(maxlen=STEPS_KEPT)
+        self._progress: deque[Progress] = deque(maxlen=1)
+
+    def progress(self, progress: Progress) -> None:
+        """Replaces the progress that was not told yet."""
+        self._progress.append(progress)
+        self._tell()
+
+    def step(self, text: str) -> None:
+        """Adds a step; of too many at once the oldest are dropped."""
+        self._steps.append((time.time(), text))
+        self._tell()
+
+    def printed(self, stream: str, data: bytes) -> None:
+        """Adds what was printed; a line is told when it is whole."""
+        if self._lines.write(stream, data):
+            self._tell()
+
+    def logged(self, level: str, logger: str, text: str) -> None:
+        """Adds a record of `logging`."""
+        if self._lines.log(level, logger, text):
+            self._tell()
+
+    def end(self) -> None:
+        """Nothing more is expected: what waits for the end of its line is told as it is."""
+        self._lines.end()
+
+    def take(self) -> list[LogEntry]:
+        """What was not told yet, numbered. Never called by two threads at once."""
+        self._woken = False
+        said: list[tuple[float, str] | Gathered] = [*self._lines.take()]
+        while self._steps:
+            said.append(self._steps.popleft())
+        entries = [self._told(one) for one in sorted(said, key=lambda one: one[0])]
+        while self._progress:
+            data = _encoder.encode(self._progress.popleft())
+            entries.append(self._entry(LogKind.PROGRESS, data))
+        return entries
+
+    def _told(self, said: tuple[float, str] | Gathered) -> LogEntry:
+        if isinstance(said, Gathered):
+            return self._entry(LogKind.TEXT, pack_line(said.line(self._attempt)))
+        return self._entry(LogKind.STEP, said[1].encode())
+
+    def _entry(self, kind: LogKind, data: bytes) -> LogEntry:
+        self._seq += 1
+        return LogEntry(self._job, self._token, self._seq, kind, data)
+
+    def _tell(self) -> None:
+        if not self._woken:
+            self._woken = True
+            self._wake(self)

@@ -1,0 +1,202 @@
+"""Catches what jobs print and log, in the process that runs them.
+
+Which attempt something belongs to is asked of the contextvar that `current` reads: it follows
+coroutines, tasks and `asyncio.to_thread`, but not a thread that is started by hand. What belongs to
+no attempt, and what a forked copy of the process says, only goes where it went before.
+
+Records are caught where every logger hands them to its handlers, not by a handler on the root
+logger: with one there, `logging.basicConfig` in a job would do nothing, and warnings of programs
+that configured nothing would not reach standard error any more. What a handler then prints of a
+record is not caught a second time.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, BinaryIO, TextIO, cast
+
+from longshore.executors.host.context import RunningContext, running
+from longshore.executors.output.logger import handling, hear, is_handled
+from longshore.model.log import STDERR, STDOUT
+
+
+class _Catching:
+    """Gives what is printed on one stream to the attempt that prints it."""
+
+    def __init__(self, stream: str, echo: bool) -> None:
+        self._stream = stream
+        self._echo = echo
+        self._pid = os.getpid()
+
+    def passes(self, data: bytes) -> bool:
+        """Catches bytes; answers whether the real stream is to have them too."""
+        context = self._speaker()
+        if context is None:
+            return True
+        if not is_handled():
+            context.printed(self._stream, data)
+        return self._echo
+
+    @contextmanager
+    def forgiving(self) -> Iterator[None]:
+        """For the real stream: if a worker's output is gone, no job of it fails for that."""
+        try:
+            yield
+        except OSError:
+            if self._speaker() is None:
+                raise
+
+    def _speaker(self) -> RunningContext | None:
+        return running() if os.getpid() == self._pid else None
+
+
+class _Bytes:
+    """The `buffer` of a caught stream: for those who print bytes."""
+
+    def __init__(self, real: BinaryIO, catching: _Catching) -> None:
+        self._real = real
+        self._catching = catching
+
+    def write(self, data: Any, /) -> int:
+        """Prints bytes; they are text in the log, whatever they are."""
+        caught = bytes(memoryview(data))
+        if self._catching.passes(caught):
+            with self._catching.forgiving():
+                self._real.write(data)
+        return len(caught)
+
+    def flush(self) -> None:
+        """Has the real stream pass on what it holds."""
+        with self._catching.forgiving():
+            self._real.flush()
+
+    def close(self) -> None:
+        """Only that: the real stream is the next job's too."""
+        self.flush()
+
+    def writelines(self, lines: Iterable[Any], /) -> None:
+        """Prints several."""
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+
+class _Text:
+    """Stands for `sys.stdout` or `sys.stderr`; all but writing is the real stream's."""
+
+    def __init__(self, real: TextIO, catching: _Catching) -> None:
+        self._real = real
+        self._catching = catching
+        buffer = getattr(real, "buffer", None)
+        if buffer is not None:
+            self.buffer = _Bytes(buffer, catching)
+
+    def write(self, text: str, /) -> int:
+        """Prints text."""
+        if not isinstance(text, str):
+            raise TypeError(f"write() argument must be str, not {type(text).__name__}")
+        if self._catching.passes(text.encode("utf-8", "backslashreplace")):
+            with self._catching.forgiving():
+                self._real.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Has the real stream pass on what it holds."""
+        with self._catching.forgiving():
+            self._real.flush()
+
+    def close(self) -> None:
+        """Only that: the real stream is the next job's too."""
+        self.flush()
+
+    def writelines(self, lines: Iterable[str], /) -> None:
+        """Prints several."""
+        for line in lines:
+            self.write(line)
+
+    def __enter__(self) -> _Text:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.flush()
+
+    def __iter__(self) -> Any:
+        return iter(self._real)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+
+def install(*, echo: bool) -> Callable[[], None]:
+    """From now on what jobs print and log is caught; with `echo` it is printed as well.
+
+    Answers what puts the streams back in place, should somebody have put others there.
+    """
+    stdout = _caught(sys.stdout, STDOUT, echo)
+    stderr = _caught(sys.stderr, STDERR, echo)
+
+    def set_streams() -> None:
+        sys.stdout, sys.stderr = stdout, stderr
+
+    set_streams()
+    _catch_records(os.getpid())
+    return set_streams
+
+
+class Hearing:
+    """Catches what jobs print and log while any block of it runs; it is printed as well.
+
+    For a process that is not Longshore's: afterwards its streams are what they were.
+    """
+
+    def __init__(self) -> None:
+        self._blocks = 0
+        self._undo = ExitStack()
+
+    def __enter__(self) -> None:
+        self._blocks += 1
+        if self._blocks == 1 and not isinstance(sys.stdout, _Text):
+            real = sys.stdout, sys.stderr, logging.Logger.callHandlers
+            install(echo=True)
+            self._undo.callback(_put_back, *real)
+
+    def __exit__(self, *error: object) -> None:
+        self._blocks -= 1
+        if self._blocks == 0:
+            self._undo.close()
+
+
+def _put_back(stdout: TextIO, stderr: TextIO, call_handlers: Any) -> None:
+    # Whoever put something of their own in its place meanwhile puts back what they found.
+    if isinstance(sys.stdout, _Text):
+        sys.stdout = stdout
+    if isinstance(sys.stderr, _Text):
+        sys.stderr = stderr
+    logging.Logger.callHandlers = call_handlers  # type: ignore[method-assign]
+
+
+def _caught(real: TextIO | None, name: str, echo: bool) -> TextIO:
+    # A worker may be started with its output closed: then there is nothing to stand for.
+    stream = real if real is not None else open(os.devnull, "w")  # noqa: SIM115
+    return cast(TextIO, _Text(stream, _Catching(name, echo)))
+
+
+def _catch_records(pid: int) -> None:
+    call_handlers = logging.Logger.callHandlers
+
+    def catch(self: logging.Logger, record: logging.LogRecord) -> None:
+        context = running()
+        if context is None or is_handled() or os.getpid() != pid:
+            call_handlers(self, record)
+            return
+        hear(record, context)
+        with handling():
+            call_handlers(self, record)
+
+    logging.Logger.callHandlers = catch  # type: ignore[method-assign]

@@ -1,0 +1,100 @@
+"""Values as they are stored: msgpack of builtins, so that a payload can never run code.
+
+What a value may hold: None, bool, int (64 bits), float (no NaN or infinity), str, bytes, lists and
+tuples, maps with string keys, what msgspec turns into these by itself (dataclasses, Structs,
+datetimes, UUIDs, enums, sets, decimals), and pydantic models. Whatever else there is gets an error
+that names its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import isfinite
+from typing import Any
+
+import msgspec
+
+from longshore.errors import NotSerialisable, TooLarge
+from longshore.payload.pydantic_values import to_builtins
+
+MAX_VALUE_BYTES = 1024 * 1024
+MAX_DEPTH = 100
+
+_encoder = msgspec.msgpack.Encoder(order=None, enc_hook=to_builtins)
+_decoder = msgspec.msgpack.Decoder()
+_ALWAYS_SOUND = frozenset({type(None), bool, str, bytes})
+
+
+def pack(value: Any, what: str, limit: int = MAX_VALUE_BYTES) -> bytes:
+    """The bytes of a value; `what` names it in errors, like "the arguments of job 'fetch'"."""
+    try:
+        data = _encoder.encode(value)
+    except RecursionError:
+        raise NotSerialisable(
+            f"{what} cannot be stored: it is nested too deep, or holds itself; make it flatter"
+        ) from None
+    except OverflowError:
+        raise NotSerialisable(
+            f"{what} cannot be stored: it holds an integer past 64 bits; pass it as text"
+        ) from None
+    except (TypeError, ValueError) as error:
+        raise NotSerialisable(
+            f"{what} cannot be stored: {error}; use builtin types (numbers, text, bytes, lists, "
+            "maps with text keys), dataclasses, msgspec Structs, pydantic models, datetimes, "
+            "dates, times, timedeltas, UUIDs, enums, sets or Decimals"
+        ) from None
+    # What came out is checked, not what went in: by now dataclasses and the like are builtins too.
+    if type(value) not in _ALWAYS_SOUND:
+        check(_decoder.decode(data), what)
+    return within(data, what, limit)
+
+
+def pack_arguments(given: Mapping[str, Any], kind: str) -> bytes:
+    """The bytes of a job's arguments; an error names the one that cannot be stored."""
+    try:
+        return pack(given, f"the arguments of job '{kind}'")
+    except NotSerialisable:
+        for name, value in given.items():
+            pack(value, f"job '{kind}': argument '{name}'")
+        raise
+
+
+def within(data: bytes, what: str, limit: int = MAX_VALUE_BYTES) -> bytes:
+    """The same bytes, if they are not past the limit."""
+    if len(data) > limit:
+        raise TooLarge(
+            f"{what}: {len(data):,} bytes, more than max_value_bytes ({limit:,}); keep large data "
+            "in a file or an object store and pass its name"
+        )
+    return data
+
+
+def unpack(data: bytes) -> Any:
+    """The builtins a value was stored as."""
+    return _decoder.decode(data)
+
+
+def check(value: Any, where: str, depth: int = 0) -> None:
+    """Raises if somewhere in a value is what msgpack would take but other languages would not."""
+    if depth > MAX_DEPTH:
+        raise NotSerialisable(
+            f"{where[:80]}… is nested more than {MAX_DEPTH} deep; make it flatter"
+        )
+    if isinstance(value, float):
+        if not isfinite(value):
+            raise NotSerialisable(f"{where} is {value}: NaN and infinity cannot be stored")
+    elif isinstance(value, int):
+        if not -(2**63) <= value < 2**63:
+            raise NotSerialisable(f"{where} is an integer past 64 bits; pass it as text")
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            if not isinstance(key, str):
+                raise NotSerialisable(
+                    f"{where} has the key {key!r}, which is {type(key).__name__}, not text"
+                )
+            if type(item) not in _ALWAYS_SOUND:
+                check(item, f"{where}[{key!r}]", depth + 1)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            if type(item) not in _ALWAYS_SOUND:
+                check(item, f"{where}[{index}]", depth + 1)

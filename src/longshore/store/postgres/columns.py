@@ -1,0 +1,103 @@
+"""What submits send to PostgreSQL, column by column, whatever driver carries it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from uuid import UUID
+
+from longshore.core.lanes import lane_of
+from longshore.model.job import Refused, Submission, Submitted
+from longshore.model.worker import Lane
+from longshore.store.rows import body_or_why, in_conflict, micros, pack_options, utc_now
+
+Item = tuple[Submission, int]
+"""A submission and the hash of its body."""
+
+Answer = Submitted | Refused
+
+
+def sound_items(jobs: Sequence[Submission]) -> list[Item]:
+    """Those of the jobs that can be stored, as far as that is known without the database."""
+    now = micros(utc_now())
+    bodies = ((job, body_or_why(job, now)) for job in jobs)
+    return [(job, body) for job, body in bodies if isinstance(body, int)]
+
+
+def runs(items: list[Item]) -> list[list[Item]]:
+    """The items in ranges that hold no id twice: what became of the first decides."""
+    if len({job.id.int for job, _ in items}) == len(items):
+        return [items] if items else []
+    runs: list[dict[UUID, Item]] = [{}]
+    for item in items:
+        if item[0].id in runs[-1]:
+            runs.append({})
+        runs[-1][item[0].id] = item
+    return [list(run.values()) for run in runs]
+
+
+def answered(
+    items: Sequence[Item],
+    known: Mapping[UUID, tuple[int, int]],
+    holders: Mapping[tuple[str, str | None], Answer],
+) -> dict[UUID, Answer]:
+    """Answers for those that are there already, by number and body, or whose key a job holds."""
+    answers: dict[UUID, Answer] = {}
+    for job, body in items:
+        if job.id in known:
+            number, known_body = known[job.id]
+            same = body == known_body
+            answers[job.id] = Submitted(job.id, number) if same else in_conflict(job.id)
+        elif (job.kind, job.unique_key) in holders:
+            answers[job.id] = holders[job.kind, job.unique_key]
+    return answers
+
+
+def lane_of_item(item: Item) -> Lane:
+    """The lane a job belongs to."""
+    job, _ = item
+    return lane_of(job.queue, job.kind, job.target)
+
+
+def lane_columns(lanes: list[Lane]) -> tuple[list[int], list[str], list[str], list[str]]:
+    """What `ADD_LANES` takes."""
+    return (
+        [lane.hash for lane in lanes],
+        [lane.queue for lane in lanes],
+        [lane.kind for lane in lanes],
+        [lane.target for lane in lanes],
+    )
+
+
+def columns(items: list[Item]) -> list[Sequence[object]]:
+    """What `SUBMIT` takes: what differs from job to job in full, what jobs share once per shape."""
+    shapes: dict[tuple[int, int, bytes], tuple[int, Submission]] = {}
+    places: list[int] = []
+    for job, _ in items:
+        lane = lane_of(job.queue, job.kind, job.target).hash
+        shape = (lane, job.priority, pack_options(job.options))
+        known = shapes.get(shape)
+        if known is None:
+            known = shapes[shape] = (len(shapes) + 1, job)
+        places.append(known[0])
+    models = [job for _, job in shapes.values()]
+    return [
+        [job.id for job, _ in items],
+        [body for _, body in items],
+        [job.args for job, _ in items],
+        places,
+        _unless_empty([job.unique_key for job, _ in items]),
+        _unless_empty([job.run_at for job, _ in items]),
+        _unless_empty([job.delay_s for job, _ in items]),
+        [lane for lane, _, _ in shapes],
+        [priority for _, priority, _ in shapes],
+        [job.kind for job in models],
+        [job.queue for job in models],
+        [job.target for job in models],
+        [options for _, _, options in shapes],
+        [job.options.timeout_s for job in models],
+    ]
+
+
+def _unless_empty(column: list[object | None]) -> list[object | None]:
+    """A column in which nothing is known is not worth sending."""
+    return column if any(value is not None for value in column) else []

@@ -1,0 +1,381 @@
+"""Connections to PostgreSQL: where to, how many, and what becomes of one that breaks.
+
+A `ConnectionPool` is a handful of connections for one purpose. Work on it runs in a transaction of
+its own. A connection on which anything went wrong half-way is thrown away, and the next call makes
+a new one; so no call ever finds a connection in a state that another call left it in. Nothing is
+kept in the session, so that a pgbouncer in transaction mode may stand in between."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+import asyncpg
+from msgspec import Struct
+
+from longshore.core.urls import redacted
+from longshore.errors import (
+    ConfigError,
+    InvalidInput,
+    LongshoreError,
+    SchemaMismatch,
+    StoreUnavailable,
+)
+from longshore.store.postgres.sql import MARK
+
+Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
+T = TypeVar("T")
+
+EXAMPLE: Final = "postgresql://user:password@host:5432/database"
+TURNS: Final = 5
+
+_SWITCH: Final = {"on": True, "true": True, "1": True, "off": False, "false": False, "0": False}
+_BEGIN: Final = "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE"
+_SAVEPOINT: Final = "SAVEPOINT s; SET LOCAL lock_timeout = '50ms'"
+_STATEMENTS: Final = {
+    "default_transaction_isolation": "read committed",
+    "default_transaction_read_only": "off",
+}
+"""The same for statements outside of a transaction."""
+
+
+class Address(Struct, frozen=True):
+    """Where a database is; `name` says it without the password."""
+
+    url: str
+    name: str
+    prepared: bool
+
+
+def parse_address(url: str, *, prepared: bool = True) -> Address:
+    """An address from a URL; `?prepared=off` in it switches prepared statements off."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise _not_a_url(url) from None
+    if not url.startswith(("postgresql://", "postgres://")):
+        raise _not_a_url(url)
+    if "@" in url.partition("://")[2].removeprefix(parts.netloc):
+        raise ConfigError(
+            f"'{redacted(url)}' has an @ after its host: in a user, a password or a value write "
+            "%40 for @, %2F for /, %3F for ?, %23 for # and %5B for ["
+        )
+    query = dict(parse_qsl(parts.query, keep_blank_values=True))
+    word = query.pop("prepared", "on").lower()
+    if word not in _SWITCH:
+        raise ConfigError(f"prepared={word} in the URL of the store is neither on nor off")
+    place = parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="")
+    plain = urlunsplit(parts._replace(query=urlencode(query)))
+    return Address(plain, urlunsplit(place), prepared and _SWITCH[word])
+
+
+def _not_a_url(url: str) -> ConfigError:
+    return ConfigError(f"'{redacted(url)}' is not the URL of a PostgreSQL database; give {EXAMPLE}")
+
+
+if TYPE_CHECKING:
+    _Driver = asyncpg.Connection[asyncpg.Record]
+else:
+    _Driver = asyncpg.Connection
+
+
+class _Line(_Driver):
+    """A connection that never asks the server to cancel what it is doing.
+
+    A commit that is cancelled while it waits for a synchronous standby is visible all the same, and
+    only here. Whoever stops waiting drops the connection instead, and the commit ends by itself.
+    """
+
+    def _cancel_current_command(self, *_: object) -> None:
+        """Where the driver would send the request."""
+
+
+class Transaction:
+    """One verb between BEGIN and COMMIT. `isolate_bad_items`: the bad ones are found one by one."""
+
+    def __init__(self, connection: Connection, *, isolate_bad_items: bool = False) -> None:
+        self.connection = connection
+        self.isolate_bad_items = isolate_bad_items
+        self._rests_on_found = False
+        self._tally: Counter[tuple[int, int]] = Counter()
+
+    async def fetch(self, sql: str, *values: object) -> list[asyncpg.Record]:
+        """The rows a statement answers."""
+        return await self.connection.fetch(sql, *values)
+
+    def count(self, lane: int, before: int | None, after: int | None, by: int = 1) -> None:
+        """Remembers for the tally that jobs changed their state, appeared or disappeared."""
+        if before is not None:
+            self._tally[lane, before] -= by
+        if after is not None:
+            self._tally[lane, after] += by
+
+    @asynccontextmanager
+    async def savepoint(self) -> AsyncIterator[None]:
+        """What fails within is undone, and the transaction goes on. Nobody is waited for in it."""
+        await self.connection.execute(_SAVEPOINT)
+        try:
+            yield
+        except Exception:
+            await self.connection.execute("ROLLBACK TO SAVEPOINT s")
+            raise
+        await self.connection.execute("RELEASE SAVEPOINT s")
+
+    def rest_on_found(self) -> None:
+        """What is answered rests on rows that another transaction wrote.
+
+        They may be on this server only: a commit that waited for a synchronous standby when its
+        backend was ended is visible all the same. A commit that writes nothing waits for nobody,
+        so this one writes a mark, and then it waits for what it found too.
+        """
+        self._rests_on_found = True
+
+    @property
+    def tallied(self) -> int:
+        """How many rows the tally grows by."""
+        return sum(1 for delta in self._tally.values() if delta)
+
+    def ending(self) -> str:
+        """The last message of the transaction: the tally travels with the commit."""
+        changes = ", ".join(
+            f"({lane}, {state}, {delta})" for (lane, state), delta in self._tally.items() if delta
+        )
+        if not changes:
+            return f"{MARK}; COMMIT" if self._rests_on_found else "COMMIT"
+        return f"INSERT INTO longshore.tally (lane, state, delta) VALUES {changes}; COMMIT"
+
+
+Work: TypeAlias = Callable[[Transaction], Awaitable[T]]
+
+DATA_ERRORS: Final = (
+    asyncpg.DataError,
+    asyncpg.ProgramLimitExceededError,
+    asyncpg.CheckViolationError,
+    asyncpg.NotNullViolationError,
+    UnicodeEncodeError,
+    OverflowError,
+)
+"""What an item causes that the database cannot take; see also `is_data_error`."""
+
+_REPEATED: Final = (
+    asyncpg.TransactionRollbackError,
+    asyncpg.UniqueViolationError,
+    asyncpg.InvalidCachedStatementError,
+    asyncpg.OutdatedSchemaCacheError,
+)
+"""What went wrong only because of somebody else, at the same moment."""
+
+_AWAY: Final = (
+    asyncpg.PostgresConnectionError,
+    asyncpg.OperatorInterventionError,
+    asyncpg.InsufficientResourcesError,
+    asyncpg.ObjectNotInPrerequisiteStateError,
+    asyncpg.ReadOnlySQLTransactionError,
+    asyncpg.IdleInTransactionSessionTimeoutError,
+    asyncpg.PostgresSystemError,
+    asyncpg.InternalClientError,
+    asyncpg.InterfaceError,
+    OSError,
+    TimeoutError,
+)
+
+
+def is_data_error(error: Exception) -> bool:
+    """Whether a value was refused, by the database or already by the driver's encoder."""
+    refused_by_encoder = isinstance(error, asyncpg.InterfaceError) and isinstance(error, ValueError)
+    return refused_by_encoder or isinstance(error, DATA_ERRORS)
+
+
+def is_held(error: Exception) -> bool:
+    """Whether something had to be waited for that another transaction holds."""
+    return isinstance(error, asyncpg.LockNotAvailableError)
+
+
+class ConnectionPool:
+    """At most so many connections to one database, for one purpose.
+
+    `bare` ones read only, one statement at a time. Without `lock_s` other transactions are waited
+    for as long as for anything else.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        *,
+        most: int,
+        timeout_s: float,
+        connect_s: float | None = None,
+        settings: Mapping[str, str] | None = None,
+        bare: bool = False,
+        lock_s: float | None = None,
+    ) -> None:
+        milliseconds = _milliseconds(timeout_s)
+        self._address = address
+        self._timeout_s = timeout_s
+        self._connect_s = timeout_s if connect_s is None else connect_s
+        self._settings = {
+            **(settings or {}),
+            "statement_timeout": milliseconds,
+            "idle_in_transaction_session_timeout": milliseconds,
+            "lock_timeout": milliseconds if lock_s is None else _milliseconds(lock_s),
+        }
+        self._begin = _begin(address, self._settings)
+        self._settings |= _STATEMENTS
+        # Without prepared statements parse and execute are two messages, which only a transaction
+        # keeps on one connection of the server; with them, a read needs none.
+        self._bare = bare and address.prepared
+        self._most = most
+        self._room = asyncio.Semaphore(most)
+        self._idle: list[Connection] = []
+        self._closed = False
+
+    async def run(self, work: Work[T]) -> T:
+        """What `work` answers, in one transaction.
+
+        It is repeated if another transaction got in its way, and once, carefully, if an item of it
+        cannot be stored, or is held by a transaction that does not end.
+        """
+        isolate_bad_items = False
+        for turn in range(TURNS):
+            try:
+                return await self._attempt(work, isolate_bad_items)
+            except _REPEATED:
+                await asyncio.sleep(random.random() * 0.02 * turn)
+            except Exception as error:
+                if not (is_data_error(error) or (is_held(error) and not isolate_bad_items)):
+                    raise _translated(error, self._address) from error
+                if isolate_bad_items:
+                    raise InvalidInput(
+                        f"{self._address.name} cannot store this: {error}"
+                    ) from error
+                isolate_bad_items = True
+        raise StoreUnavailable(
+            f"{self._address.name}: other transactions got in the way {TURNS} times; try again"
+        )
+
+    async def alone(self, sql: str, *values: object) -> list[asyncpg.Record] | None:
+        """The rows of a statement that is a transaction of its own; None if it cannot be.
+
+        It cannot where sessions are shared, or if what stands in its way needs a second look.
+        """
+        if not self._address.prepared:
+            return None
+        try:
+            async with self._connection() as connection:
+                return await connection.fetch(sql, *values)
+        except _REPEATED:
+            return None
+        except Exception as error:
+            if is_data_error(error) or is_held(error):
+                return None
+            raise _translated(error, self._address) from error
+
+    async def execute(self, sql: str) -> None:
+        """Sends one message of statements that answer nothing."""
+        try:
+            async with self._connection() as connection:
+                await connection.execute(sql)
+        except Exception as error:
+            raise _translated(error, self._address) from error
+
+    async def _attempt(self, work: Work[T], isolate_bad_items: bool) -> T:
+        async with self._connection() as connection:
+            transaction = Transaction(connection, isolate_bad_items=isolate_bad_items)
+            if self._bare:
+                return await work(transaction)
+            await connection.execute(self._begin)
+            answer = await work(transaction)
+            await connection.execute(transaction.ending())
+            return answer
+
+    @asynccontextmanager
+    async def _connection(self) -> AsyncIterator[Connection]:
+        """A connection for one caller; only if all went well another one is given it."""
+        async with asyncio.timeout(self._timeout_s), self._room:
+            if self._closed:
+                raise StoreUnavailable(f"{self._address.name}: this store is closed")
+            connection = self._idle.pop() if self._idle else await self.connect()
+            try:
+                yield connection
+            except BaseException:
+                connection.terminate()
+                raise
+            self._idle.append(connection)
+
+    async def connect(self) -> Connection:
+        """A new connection of these lines' kind."""
+        prepared = self._address.prepared
+        try:
+            return await asyncpg.connect(
+                self._address.url,
+                timeout=self._connect_s,
+                statement_cache_size=100 if prepared else 0,
+                max_cached_statement_lifetime=0,
+                max_cacheable_statement_size=0,
+                server_settings=self._settings if prepared else None,
+                connection_class=_Line,
+            )
+        except ValueError as error:
+            message = f"{self._address.name} cannot be connected to: {error}; give {EXAMPLE}"
+            raise ConfigError(message) from error
+
+    async def close(self) -> None:
+        """Waits for what is under way, then lets go of every connection."""
+        self._closed = True
+        for _ in range(self._most):
+            await self._room.acquire()
+        idle, self._idle = self._idle, []
+        for connection in idle:
+            with suppress(Exception):
+                await connection.close(timeout=self._timeout_s)
+        for _ in range(self._most):
+            self._room.release()
+
+
+def _milliseconds(seconds: float) -> str:
+    return str(max(1, round(seconds * 1000)))
+
+
+def _begin(address: Address, settings: Mapping[str, str]) -> str:
+    """The first message of a transaction; where sessions are shared, it brings the settings."""
+    if address.prepared:
+        return _BEGIN
+    locals = [f"SET LOCAL {name} = {value}" for name, value in settings.items()]
+    return "; ".join([_BEGIN, *locals])
+
+
+def _translated(error: Exception, address: Address) -> LongshoreError:
+    """A driver's or a server's error as one of ours, which says what to do."""
+    where = address.name
+    match error:
+        case LongshoreError():
+            return error
+        case asyncpg.InvalidCatalogNameError():
+            return ConfigError(f"{where}: there is no such database; create it, or correct the URL")
+        case asyncpg.InvalidAuthorizationSpecificationError():
+            return ConfigError(f"{where} refuses the user or password in the URL: {error}")
+        case asyncpg.ProtocolViolationError() if "startup parameter" in str(error):
+            return ConfigError(
+                f"{where} seems to be a pgbouncer: add ?prepared=off to its URL, and give the "
+                "server's own address as listen_url"
+            )
+        case asyncpg.InvalidSchemaNameError() | asyncpg.UndefinedTableError():
+            return SchemaMismatch(
+                f"{where} holds no Longshore schema; run `longshore migrate` first"
+            )
+        case asyncpg.InsufficientPrivilegeError():
+            return ConfigError(f"{where}: the user of the URL may not do this: {error}")
+        case asyncpg.CantChangeRuntimeParamError() | asyncpg.UndefinedObjectError():
+            return ConfigError(f"{where} does not know something in its URL: {error}")
+        case _ if isinstance(error, _AWAY):
+            why = str(error) or type(error).__name__
+            return StoreUnavailable(
+                f"{where} does not answer: {why}; check that it runs and can be reached"
+            )
+        case _:
+            return LongshoreError(f"{where} answered what was not expected: {error!r}")

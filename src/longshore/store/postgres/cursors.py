@@ -1,0 +1,189 @@
+"""Where claims begin in each lane.
+
+Theory. A claimed job leaves a dead entry at the head of the index of ready jobs. Until a vacuum
+removes it, which an old snapshot held by anybody can put off for hours, every later claim would
+walk over it. So a store remembers, per lane and urgency, how far its claims came, and the next one
+begins there: the lane is read in ranges, each from a mark up to the next urgency that has one.
+
+A job can become ready before a mark: one that was handed back, came due or was retried, or one
+whose submitter committed late. What this process puts back moves the mark back at once. Numbers
+given out by transactions still under way are covered by letting the mark trail what was claimed by
+`TRAIL_S`. For all else there are full looks, without marks: now and then, and whenever a lane gave
+less than was wanted, but with a rest in between that grows with what the last one cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Sequence
+from typing import Final, NamedTuple
+
+TRAIL_S: Final = 0.25
+FULL_LOOK_S: Final = 2.0
+LOOK_SHARE: Final = 20.0
+LONGEST_REST_S: Final = 10.0
+MOST_LEVELS: Final = 8
+
+FIRST_URGENCY: Final = -(2**15)
+LAST_URGENCY: Final = 2**15 - 1
+_FIRST_RANK: Final = -(2**63)
+
+Place = tuple[int, int]
+"""Rank and number: a place within one lane and urgency."""
+
+
+class Ranges(NamedTuple):
+    """Parts of lanes, as five columns: each begins after a place and ends with an urgency."""
+
+    lanes: list[int]
+    urgencies: list[int]
+    ranks: list[int]
+    numbers: list[int]
+    last_urgencies: list[int]
+
+    def add(self, lane: int, urgency: int, place: Place, last_urgency: int) -> None:
+        """One more part."""
+        for column, value in zip(self, (lane, urgency, *place, last_urgency), strict=True):
+            column.append(value)
+
+
+class Reached(NamedTuple):
+    """The last place that a claim took in one lane and urgency."""
+
+    lane: int
+    urgency: int
+    place: Place
+
+
+class ScanPlan(NamedTuple):
+    """What one claim is to read, and what was known of its lanes when it began."""
+
+    ranges: Ranges
+    full: frozenset[int]
+    versions: dict[int, int]
+
+
+class _Level:
+    """One urgency of one lane: everything up to `mark` was claimed a while ago."""
+
+    def __init__(self, now: float, place: Place) -> None:
+        self.mark: Place | None = None
+        self._due = place
+        self._due_at = now + TRAIL_S
+        self._reached = place
+
+    def reach(self, now: float, place: Place) -> None:
+        self._reached = max(self._reached, place)
+        if now >= self._due_at:
+            self.mark, self._due, self._due_at = self._due, self._reached, now + TRAIL_S
+
+    def fall_back(self, place: Place) -> None:
+        """Whatever was reached, the next claims begin before this place."""
+        before = (place[0], place[1] - 1)
+        self.mark = None if self.mark is None else min(self.mark, before)
+        self._due = min(self._due, before)
+        self._reached = min(self._reached, before)
+
+
+class _Lane:
+    """What is known of one lane."""
+
+    def __init__(self) -> None:
+        self.levels: dict[int, _Level] = {}
+        self.version = 0
+        self.was_short = False
+        self._looked_at = 0.0
+        self._rest_s = 0.0
+
+    def looked(self, cost_s: float, now: float) -> None:
+        self._looked_at = now
+        self._rest_s = min(cost_s * LOOK_SHARE, LONGEST_REST_S)
+
+    def wants_full_look(self, now: float) -> bool:
+        rest_s = self._rest_s if self.was_short else max(FULL_LOOK_S, self._rest_s)
+        return now - self._looked_at >= rest_s
+
+
+class ClaimCursors:
+    """The marks of all lanes that this process claims from."""
+
+    def __init__(self) -> None:
+        self._lanes: dict[int, _Lane] = {}
+
+    def look(self, lanes: Iterable[int], now: float) -> ScanPlan:
+        """What a claim from these lanes should read now."""
+        ranges = Ranges([], [], [], [], [])
+        full: list[int] = []
+        versions: dict[int, int] = {}
+        for lane in lanes:
+            known = self._lane(lane)
+            versions[lane] = known.version
+            marks = {} if known.wants_full_look(now) else _marks(known)
+            if not marks:
+                full.append(lane)
+            _add_stretches(ranges, lane, marks)
+        return ScanPlan(ranges, frozenset(full), versions)
+
+    def claimed(
+        self, look: ScanPlan, took: Sequence[Reached], *, short: bool, cost_s: float, now: float
+    ) -> None:
+        """Learns from a committed claim; `short` if it found less than was wanted."""
+        for lane in look.versions:
+            known = self._lane(lane)
+            known.was_short = short
+            if lane in look.full:
+                known.looked(cost_s, now)
+        for lane, urgency, place in took:
+            known = self._lane(lane)
+            if known.version == look.versions[lane]:
+                _reach(known, urgency, place, now)
+
+    def unseen(self, look: ScanPlan, now: float) -> list[int]:
+        """The lanes that a claim which ran short read from marks only, and may look through now."""
+        short = [lane for lane in look.versions if lane not in look.full]
+        for lane in short:
+            self._lane(lane).was_short = True
+        return [lane for lane in short if self._lane(lane).wants_full_look(now)]
+
+    def keep(self, lanes: Container[int]) -> None:
+        """Forgets all lanes but these. A claim that is under way may bring others back."""
+        self._lanes = {lane: known for lane, known in self._lanes.items() if lane in lanes}
+
+    def _lane(self, lane: int) -> _Lane:
+        return self._lanes.setdefault(lane, _Lane())
+
+    def put_back(self, lane: int, urgency: int, place: Place) -> None:
+        """A job became ready; if that is before the mark, claims begin before it again."""
+        known = self._lanes.get(lane)
+        if known is None:
+            return
+        # A claim that is under way may have missed it, and must not move the mark past it.
+        known.version += 1
+        if urgency in known.levels:
+            known.levels[urgency].fall_back(place)
+
+
+def _reach(lane: _Lane, urgency: int, place: Place, now: float) -> None:
+    if urgency in lane.levels:
+        lane.levels[urgency].reach(now, place)
+        return
+    if len(lane.levels) >= MOST_LEVELS:
+        del lane.levels[next(iter(lane.levels))]
+    lane.levels[urgency] = _Level(now, place)
+
+
+def _marks(lane: _Lane) -> dict[int, Place]:
+    return {
+        urgency: level.mark
+        for urgency, level in sorted(lane.levels.items())
+        if level.mark is not None
+    }
+
+
+def _add_stretches(ranges: Ranges, lane: int, marks: dict[int, Place]) -> None:
+    """A lane's order, cut so that what lies before each mark is left out."""
+    urgency, place = FIRST_URGENCY, (_FIRST_RANK, 0)
+    for marked, mark in marks.items():
+        if marked > FIRST_URGENCY:
+            ranges.add(lane, urgency, place, marked - 1)
+        urgency, place = marked, mark
+    ranges.add(lane, urgency, place, LAST_URGENCY)

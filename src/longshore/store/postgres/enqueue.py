@@ -1,0 +1,98 @@
+"""Submits in a transaction that is not ours: the application's own.
+
+Theory. A job that belongs to a change of the application's data is inserted where that change is
+made, and is there if and only if the change is. What is written is only ever new: the job, its
+number, and a line of the tally. So nobody waits for that transaction, except whoever submits the
+same id, or the same unique key, before it has ended: only then is known which of the two counts.
+
+The statements and what follows from their answers are a conversation, a generator that yields what
+to ask and is sent the rows. Whoever holds it speaks with the database in the way its driver does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from longshore.errors import StoreUnavailable
+from longshore.model.job import Submission, Submitted
+from longshore.ports import Hint
+from longshore.store.postgres.columns import Answer, Item, answered, columns, runs
+from longshore.store.postgres.sql import ENQUEUE, HOLDERS, KNOWN, MARK
+from longshore.store.rows import body_or_why, micros, not_accepted, utc_now
+
+TURNS: Final = 5
+_NOTIFY: Final = "SELECT pg_notify('longshore', $1::text)"
+_SENDER: Final = "enqueue"
+
+
+class Ask(NamedTuple):
+    """One statement, its parameters numbered $1, $2, …, and their values."""
+
+    sql: str
+    values: Sequence[Any]
+
+
+Rows = Sequence[Sequence[Any]]
+Conversation = Generator[Ask, Rows, list[Answer]]
+
+
+def enqueue(jobs: Sequence[Submission], *, notify: bool = False) -> Conversation:
+    """Takes in what is new; answers item by item. With `notify` others hear of it at the commit."""
+    now = micros(utc_now())
+    bodies = [body_or_why(job, now) for job in jobs]
+    sound = [(job, body) for job, body in zip(jobs, bodies, strict=True) if isinstance(body, int)]
+    taken: list[Answer] = []
+    for run in runs(sound):
+        taken += yield from _take(run)
+    if notify and taken:
+        yield Ask(_NOTIFY, [f"{_SENDER} {Hint.WORK.value}"])
+    answers = iter(taken)
+    return [
+        next(answers) if isinstance(body, int) else not_accepted(job.id, body)
+        for job, body in zip(jobs, bodies, strict=True)
+    ]
+
+
+def _take(items: list[Item]) -> Conversation:
+    answers: dict[UUID, Answer] = {}
+    left = items
+    for _ in range(TURNS):
+        inserted = yield Ask(ENQUEUE, columns(left))
+        for id, number in inserted:
+            answers[_uuid(id)] = Submitted(_uuid(id), number)
+        left = [item for item in left if item[0].id not in answers]
+        if left:
+            answers |= yield from _look_up(left)
+            # Whoever held a key has ended in this very moment: now there is room.
+            left = [item for item in left if item[0].id not in answers]
+        if not left:
+            return [answers[job.id] for job, _ in items]
+    raise StoreUnavailable("a unique key changed hands too often; try again")
+
+
+def _look_up(items: list[Item]) -> Generator[Ask, Rows, dict[UUID, Answer]]:
+    """Answers for those that are there already, or whose key is taken."""
+    rows = yield Ask(KNOWN, [[job.id for job, _ in items]])
+    known = {_uuid(id): (number, body) for id, number, body in rows}
+    keys = {
+        (job.kind, job.unique_key) for job, _ in items if job.unique_key and job.id not in known
+    }
+    holders: dict[tuple[str, str | None], Answer] = {}
+    if keys:
+        rows = yield Ask(HOLDERS, [[kind for kind, _ in keys], [key for _, key in keys]])
+        holders = {
+            (kind, key): Submitted(_uuid(id), number, existing=True)
+            for kind, key, id, number in rows
+        }
+    answers = answered(items, known, holders)
+    if answers:
+        # What is found may be on this server only; with a mark the commit waits for a standby.
+        yield Ask(MARK, [])
+    return answers
+
+
+def _uuid(value: UUID | str) -> UUID:
+    """An id, which some drivers give as text."""
+    return value if isinstance(value, UUID) else UUID(str(value))

@@ -1,0 +1,193 @@
+"""Finishes on the PostgreSQL store: one UPDATE for the batch, fenced by the tokens.
+
+What an end does to a running job and to one that is being cancelled (`core.effects`) travels with
+it; the database only picks one of the two by the state it finds.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+import asyncpg
+import msgspec
+from msgspec import structs
+
+from longshore.core import effects
+from longshore.core.effects import Change
+from longshore.errors import StoreUnavailable
+from longshore.model.ends import End, OutboxItem, Succeeded
+from longshore.model.job import Ended, Finished, JobState, Refused, Submitted, Verdict
+from longshore.store.postgres.connections import TURNS, Transaction
+from longshore.store.postgres.cursors import ClaimCursors
+from longshore.store.postgres.sql import FINISH, JUDGED, NOTE
+from longshore.store.postgres.states import CODES, READY, STATES, head
+from longshore.store.rows import clean, pack_error
+
+_INT64: Final = range(-(2**63), 2**63)
+_FOUND_IN: Final = (JobState.RUNNING, JobState.CANCELLING)
+"""The states whose changes `FINISH` takes, in this order."""
+
+_json = msgspec.json.Encoder()
+
+Sent = tuple[Succeeded, int, OutboxItem]
+"""What was sent, the end whose outbox it was in, and its index there."""
+
+
+def quoted(text: str, *, ascii_only: bool = False) -> str:
+    """A text as JSON that any database can keep."""
+    if not text:
+        return '""'
+    kept = clean(text)
+    if ascii_only:
+        kept = kept.encode("ascii", "replace").decode()
+    return _json.encode(kept).decode()
+
+
+class FinishBatch:
+    """The finishes of one transaction."""
+
+    def __init__(self, tx: Transaction, marks: ClaimCursors) -> None:
+        self.ready: Counter[int] = Counter()
+        self.ended: list[Ended] = []
+        self.sent: list[Sent] = []
+        self._tx = tx
+        self._marks = marks
+
+    async def record(self, ends: Sequence[End]) -> list[Finished]:
+        """Ends the attempts that still own their jobs; answers item by item."""
+        answers: list[Finished | None] = [None] * len(ends)
+        left = [place for place, end in enumerate(ends) if end.token in _INT64]
+        for _ in range(TURNS):
+            rows = await self._end([ends[place] for place in left])
+            for row in rows:
+                place = left[row["place"] - 1]
+                answers[place] = self._recorded(ends[place], row["was"], STATES[row["state"]])
+            if len(rows) == len(left):
+                break
+            left = await self._judge(ends, left, answers)
+            if not left:
+                break
+        else:
+            raise StoreUnavailable("jobs changed too often while they were finished; try again")
+        return [
+            answer or Finished(end.job, end.token, Verdict.STALE)
+            for end, answer in zip(ends, answers, strict=True)
+        ]
+
+    def _recorded(self, end: End, was: int, state: JobState) -> Finished:
+        if isinstance(end, Succeeded):
+            self.ended.append(Ended(end.job, state, end.result))
+            if end.outbox:
+                self.sent += [(end, index, item) for index, item in enumerate(end.outbox)]
+        else:
+            change = effects.of_end(end)[STATES[was]]
+            if change.ends:
+                self.ended.append(effects.outcome(end, change))
+        return Finished(end.job, end.token, Verdict.RECORDED, state)
+
+    async def _end(self, ends: Sequence[End]) -> list[asyncpg.Record]:
+        if not ends:
+            return []
+        rows = await self._tx.fetch(
+            FINISH, *_columns(ends, isolate_bad_items=self._tx.isolate_bad_items)
+        )
+        counts = Counter((row["lane"], row["was"], row["state"]) for row in rows)
+        for (lane, was, state), count in counts.items():
+            self._tx.count(lane, was, state, count)
+            if state == READY:
+                self.ready[lane] += count
+        if self.ready:
+            for row in rows:
+                if row["state"] == READY:
+                    place = (row["rank"], row["number"])
+                    self._marks.put_back(row["lane"], row["urgency"], place)
+        return rows
+
+    async def _judge(
+        self, ends: Sequence[End], left: list[int], answers: list[Finished | None]
+    ) -> list[int]:
+        """Answers what was not recorded; left is what would have been, had it not just changed."""
+        self._tx.rest_on_found()
+        unanswered = [place for place in left if answers[place] is None]
+        rows = await self._tx.fetch(JUDGED, [ends[place].job for place in unanswered])
+        found = {row["id"]: (STATES[row["state"]], row["token"], row["worker"]) for row in rows}
+        again = []
+        for place in unanswered:
+            end = ends[place]
+            if end.job not in found:
+                continue
+            state, token, worker = found[end.job]
+            verdict = effects.judge(state, token, worker, end)
+            if verdict is Verdict.RECORDED:
+                again.append(place)
+            elif verdict is Verdict.ALREADY_RECORDED:
+                answers[place] = Finished(end.job, end.token, verdict, state)
+        return again
+
+    async def note(self, taken: Sequence[Submitted | Refused]) -> None:
+        """Outbox items that cannot be stored are named in the history of the job that sent them."""
+        notes: dict[int, tuple[Succeeded, list[str]]] = {}
+        for (end, index, _), answer in zip(self.sent, taken, strict=True):
+            if isinstance(answer, Refused):
+                _, texts = notes.setdefault(id(end), (end, [end.info] if end.info else []))
+                texts.append(effects.refused_item(index, answer.message))
+        for end, texts in notes.values():
+            await self._tx.fetch(NOTE, end.job, clean("; ".join(texts)))
+
+
+def change_row(change: Change, by: str | None, *, isolate_bad_items: bool) -> tuple[object, ...]:
+    """A change as `CHANGE_COLUMNS` has it."""
+    return (
+        CODES[change.state],
+        change.new_token,
+        change.keeps_owner,
+        change.ends,
+        change.failures,
+        change.crashes,
+        change.keeps_error,
+        pack_error(change.error),
+        change.delay_s,
+        head(change.state),
+        None if by is None else quoted(by, ascii_only=isolate_bad_items),
+        # The request that opened a round comes after the words, as an element of its own.
+        quoted(change.info, ascii_only=isolate_bad_items)
+        + (f',"{change.request}"' if change.request else ""),
+    )
+
+
+def _columns(ends: Sequence[End], *, isolate_bad_items: bool) -> list[Sequence[object]]:
+    """What `FINISH` takes: what differs from end to end in full, what they share once per shape."""
+    shapes: dict[tuple[object, ...], int] = {}
+    rows: list[tuple[object, ...]] = []
+    places = []
+    for end in ends:
+        shape = _shape(end)
+        place = shapes.get(shape)
+        if place is None:
+            place = shapes[shape] = len(rows) + 1
+            effect, by = effects.of_end(end), end.by or None
+            for state in _FOUND_IN:
+                rows.append(
+                    (
+                        end.worker,
+                        *change_row(effect[state], by, isolate_bad_items=isolate_bad_items),
+                    )
+                )
+        places.append(place)
+    return [
+        [end.job for end in ends],
+        [end.token for end in ends],
+        [end.result if isinstance(end, Succeeded) else None for end in ends],
+        places,
+        *zip(*rows, strict=True),
+    ]
+
+
+def _shape(end: End) -> tuple[object, ...]:
+    """Ends that have this in common do the same to their jobs."""
+    if isinstance(end, Succeeded):
+        return Succeeded, end.by, end.info, end.worker
+    _, _, *rest = structs.astuple(end)
+    return type(end), *rest

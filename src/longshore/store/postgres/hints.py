@@ -1,0 +1,193 @@
+"""Hints between processes: NOTIFY for those who can listen, a glance at a sequence for those who
+cannot.
+
+A hint never rides in the transaction it tells of: NOTIFY takes a lock of the whole database until
+the commit. It is sent afterwards, with all others of the same twentieth of a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import suppress
+from typing import Final
+from uuid import uuid4
+
+import asyncpg
+
+from longshore.ports import Hint
+from longshore.store.postgres.connections import Address, Connection
+
+CHANNEL: Final = "longshore"
+PAUSE_S: Final = 0.02
+POLL_S: Final = 0.5
+PING_S: Final = 10.0
+FIRST_RETRY_S: Final = 0.1
+LAST_RETRY_S: Final = 5.0
+
+
+class Sender:
+    """Tells others, at most once in `PAUSE_S`. What cannot be sent is lost: it is only a hint."""
+
+    def __init__(self, send: Callable[[str], Awaitable[None]]) -> None:
+        self.name = uuid4().hex
+        self._send = send
+        self._pending: set[Hint] = set()
+        self._task: asyncio.Task[None] | None = None
+        self._closed = False
+
+    def tell(self, *hints: Hint) -> None:
+        """Others will hear of this soon."""
+        self._pending.update(hints)
+        if self._pending and self._task is None and not self._closed:
+            self._task = asyncio.create_task(self._run())
+
+    async def _run(self) -> None:
+        try:
+            while self._pending:
+                words = " ".join([self.name, *sorted(self._pending)])
+                self._pending.clear()
+                with suppress(Exception):
+                    await self._send(
+                        "BEGIN; SET LOCAL synchronous_commit = off; "
+                        f"SELECT pg_notify('{CHANNEL}', '{words}'); COMMIT"
+                    )
+                await asyncio.sleep(PAUSE_S)
+        finally:
+            self._task = None
+
+    async def close(self) -> None:
+        """What is pending is sent, and nothing more."""
+        self._closed = True
+        if self._task is not None:
+            await self._task
+
+
+class _Watcher:
+    """Hints for one who watches; the same twice before it looks is one."""
+
+    def __init__(self) -> None:
+        self._pending: dict[Hint, None] = {}
+        self._some = asyncio.Event()
+        self._ended = False
+
+    def tell(self, hints: Iterable[Hint]) -> None:
+        self._pending.update(dict.fromkeys(hints))
+        self._some.set()
+
+    def end(self) -> None:
+        self._ended = True
+        self._some.set()
+
+    async def next(self) -> Hint | None:
+        await self._some.wait()
+        if not self._pending:
+            return None
+        hint = next(iter(self._pending))
+        del self._pending[hint]
+        if not self._pending and not self._ended:
+            self._some.clear()
+        return hint
+
+
+class Listener:
+    """Hears what others tell, for as long as somebody watches.
+
+    With an address it listens there; without, it asks `glance` for a number that changes with
+    whatever changes.
+    """
+
+    def __init__(
+        self,
+        own_name: str,
+        address: Address | None,
+        glance: Callable[[], Awaitable[int]],
+        timeout_s: float,
+    ) -> None:
+        self._own_name = own_name
+        self._address = address
+        self._glance = glance
+        self._timeout_s = timeout_s
+        self._watchers: list[_Watcher] = []
+        self._task: asyncio.Task[None] | None = None
+
+    async def watch(self) -> AsyncIterator[Hint]:
+        """Hints, until the store is closed."""
+        watcher = _Watcher()
+        self._watchers.append(watcher)
+        if self._task is None:
+            self._task = asyncio.create_task(self._run())
+        try:
+            while (hint := await watcher.next()) is not None:
+                yield hint
+        finally:
+            self._watchers.remove(watcher)
+            if not self._watchers:
+                await self._stop()
+
+    async def close(self) -> None:
+        """Whoever watches sees the end."""
+        for watcher in self._watchers:
+            watcher.end()
+        await self._stop()
+
+    async def _stop(self) -> None:
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    def _tell(self, hints: Iterable[Hint]) -> None:
+        for watcher in self._watchers:
+            watcher.tell(hints)
+
+    async def _run(self) -> None:
+        retry_s = FIRST_RETRY_S
+        while True:
+            # Whatever is wrong with the connection, hints are not worth an error: polls go on.
+            with suppress(Exception):
+                if self._address is None:
+                    await self._poll()
+                elif await self._listen(self._address):
+                    retry_s = FIRST_RETRY_S
+            await asyncio.sleep(retry_s)
+            retry_s = min(2 * retry_s, LAST_RETRY_S)
+
+    async def _poll(self) -> None:
+        seen = await self._glance()
+        while True:
+            await asyncio.sleep(POLL_S)
+            found = await self._glance()
+            if found != seen:
+                self._tell(Hint)
+            seen = found
+
+    async def _listen(self, address: Address) -> bool:
+        """Listens until the connection is lost; answers that there was one."""
+        connection: Connection = await asyncpg.connect(
+            address.url, timeout=self._timeout_s, command_timeout=self._timeout_s
+        )
+        lost = asyncio.Event()
+        try:
+            connection.add_termination_listener(lambda _: lost.set())
+            await connection.add_listener(CHANNEL, self._heard)
+            # Something may have been told while nobody listened.
+            self._tell(Hint)
+            await self._until_lost(connection, lost)
+        finally:
+            connection.terminate()
+        return True
+
+    async def _until_lost(self, connection: Connection, lost: asyncio.Event) -> None:
+        while not lost.is_set():
+            try:
+                async with asyncio.timeout(PING_S):
+                    await lost.wait()
+            except TimeoutError:
+                await connection.execute("SELECT 1")
+
+    def _heard(self, connection: object, pid: int, channel: str, payload: object) -> None:
+        name, *words = str(payload).split()
+        if name != self._own_name:
+            self._tell(hint for hint in Hint if hint.value in words)

@@ -1,0 +1,440 @@
+"""The keeper of the PostgreSQL store: leases, losses, cancels and clocks.
+
+It has connections of its own, so that it never waits behind the pump. Each verb first locks what it
+changes, then decides by the tables of the core, then writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Final, TypeVar
+from uuid import UUID
+
+import asyncpg
+
+from longshore.core import effects
+from longshore.core.effects import Change
+from longshore.core.leases import ANOTHERS, is_anothers
+from longshore.model.attempt import Attempt
+from longshore.model.job import CancelVerdict, JobState, LogEntry, RetryVerdict
+from longshore.model.worker import Attended, Gone, Lane, Late, Slot, Stats, WorkerInfo
+from longshore.ports import Harvested, Hint, Promoted
+from longshore.store.postgres import keeper_sql as sql
+from longshore.store.postgres.connections import ConnectionPool, Transaction
+from longshore.store.postgres.finish import change_row
+from longshore.store.postgres.hints import Sender
+from longshore.store.postgres.pump import Pump
+from longshore.store.postgres.reads import NUMBERS, PostgresReads, claimed
+from longshore.store.postgres.sql import ADOPT_LANES, HOLDERS
+from longshore.store.postgres.states import CODES, DELAYED, OWNED_CODES, READY, STATES
+from longshore.store.rows import clean, entry_end, pack_info, unpack_info
+
+MOST_SWEPT: Final = 1000
+ADOPT_SHARE: Final = 50.0
+ADOPT_REST_S: Final = 0.2
+ADOPT_LONGEST_REST_S: Final = 10.0
+FOLD_AT: Final = 1000
+FOLD_EVERY_S: Final = 60.0
+FOLD_FROM_START_EVERY: Final = 20
+MOST_FOLDED: Final = 10_000
+_INT64: Final = range(-(2**63), 2**63)
+
+Rows = list[asyncpg.Record]
+V = TypeVar("V")
+
+
+class PostgresKeeper(PostgresReads):
+    """The verbs that keep the store true while jobs come and go."""
+
+    _keeping: ConnectionPool
+    _pump: Pump
+    _sender: Sender
+    _clock: Callable[[], float]
+
+    def __init__(self) -> None:
+        self._tallied = 0
+        self._folds = 0
+        self._folded_at = 0.0
+        self._folded_up_to = 0
+        self._adopts_at = 0.0
+
+    # lanes
+
+    async def lanes(self, most: int | None = None, served: Collection[int] = ()) -> list[Lane]:
+        """Every lane that held a job and was not forgotten, those that submitters brought too.
+
+        Of the latter only so many that there are `most` in all, and those that are `served`.
+        """
+        began = self._clock()
+        if began >= self._adopts_at:
+            await self._keep(ADOPT_LANES, _INT64.stop - 1 if most is None else most, None)
+            if served and most is not None:
+                await self._keep(ADOPT_LANES, _INT64.stop - 1, sorted(served))
+            now = self._clock()
+            rest_s = min(max((now - began) * ADOPT_SHARE, ADOPT_REST_S), ADOPT_LONGEST_REST_S)
+            self._adopts_at = now + rest_s
+        lanes = await super().lanes()
+        self._pump.keep_lanes({lane.hash for lane in lanes})
+        return lanes
+
+    async def forget_lanes(self, most: int = 1000) -> int:
+        """Removes lanes that hold no job any more; answers how many.
+
+        Whoever does not know of it yet may store a job without its lane: the tally tells of it.
+        """
+        gone = {row["hash"] for row in await self._keep(sql.FORGET_LANES, most)}
+        self._pump.forget_lanes(gone)
+        return len(gone)
+
+    # dispatchers and workers
+
+    async def renew(self, dispatcher: UUID, name: str) -> None:
+        """Says that a dispatcher lives, by changing its `renewed_no`."""
+        await self._keep(sql.RENEW, dispatcher, clean(name))
+
+    async def retire(self, dispatcher: UUID) -> None:
+        """Removes a dispatcher that stops in good order."""
+        await self._keep(sql.RETIRE, dispatcher)
+
+    async def forget_dispatcher(self, dispatcher: UUID) -> None:
+        """Removes a dispatcher that stopped renewing and attends no worker any more."""
+        await self._keep(sql.FORGET, dispatcher)
+
+    async def attend(
+        self,
+        dispatcher: UUID,
+        info: WorkerInfo,
+        *,
+        draining: bool = False,
+        session: int | None = None,
+    ) -> Attended | Gone | Late:
+        """Registers or adopts a worker: raises its session and says what is placed on it."""
+        values = (info.id, dispatcher, pack_info(info), draining, session)
+
+        async def work(tx: Transaction) -> Attended | Gone | Late:
+            for new in await tx.fetch(sql.REGISTER, *values):
+                return Attended(new["session"])
+            [row] = await tx.fetch(sql.ATTENDED, info.id)
+            if not row["alive"]:
+                return Gone(row["ended_why"])
+            if is_anothers(unpack_info(row["info"]), info):
+                return Gone(ANOTHERS)
+            if session is not None and session <= row["session"]:
+                return Late(row["session"])
+            [adopted] = await tx.fetch(sql.ADOPT, *values)
+            ids = [row["id"] for row in await _owned(tx, info.id)]
+            placed = await tx.fetch(sql.FOLLOW, ids, adopted["session"]) if ids else []
+            return Attended(adopted["session"], tuple(_in_order(placed)))
+
+        return await self._keeping.run(work)
+
+    async def placed(self, slots: Sequence[Slot]) -> list[Attempt]:
+        """The attempts these sessions own, whether or not anybody told the workers.
+
+        A pump that was given up may be about to commit: it is waited for.
+        """
+        known = list(dict.fromkeys(slots))
+        workers, sessions = [slot.worker for slot in known], [slot.session for slot in known]
+
+        async def work(tx: Transaction) -> Rows:
+            await tx.fetch(sql.HOLD, sorted(workers))
+            return await tx.fetch(sql.PLACED, workers, sessions)
+
+        return _in_order(await self._keeping.run(work)) if known else []
+
+    async def set_draining(self, worker: UUID, draining: bool) -> bool:
+        """A draining worker is given nothing more; answers whether there is such a live worker."""
+        found = await self._keep(sql.DRAIN, worker, draining)
+        self._sender.tell(Hint.CANCEL)
+        return bool(found)
+
+    async def draining(self, dispatcher: UUID) -> list[UUID]:
+        """The live workers of this dispatcher that are to be given nothing more."""
+        return [row["id"] for row in await self._keep(sql.DRAINING, dispatcher)]
+
+    async def beat(self, dispatcher: UUID, beats: Mapping[UUID, Stats]) -> None:
+        """These workers were heard of, if they are alive and this dispatcher's."""
+        if beats:
+            cpu = [stats.cpu_percent for stats in beats.values()]
+            memory = [stats.memory_percent for stats in beats.values()]
+            await self._keep(sql.BEAT, dispatcher, list(beats), cpu, memory)
+
+    async def harvest(
+        self,
+        worker: UUID,
+        session: int,
+        why: str,
+        *,
+        crash: bool,
+        crash_limit: int,
+        undelivered: Collection[int] = (),
+    ) -> Harvested:
+        """Declares a worker lost, if it is still in that session, and frees its jobs."""
+
+        async def work(tx: Transaction) -> tuple[Harvested, Rows]:
+            row = next(iter(await tx.fetch(sql.ATTENDED, worker)), None)
+            if row is None or not row["alive"] or row["session"] != session:
+                return Harvested(False, 0, 0), []
+            await tx.fetch(sql.BURY, worker, clean(why))
+            owned = await _owned(tx, worker)
+            limit = crash_limit if crash else None
+            return await _lose(tx, owned, why, limit, undelivered, lost=True)
+
+        return self._freed(*await self._keeping.run(work))
+
+    async def sweep(self, crash_limit: int) -> Harvested:
+        """Frees jobs that are owned by a worker that is not alive: a harvest that died half-way."""
+
+        async def work(tx: Transaction) -> tuple[Harvested, Rows]:
+            found = [row["id"] for row in await tx.fetch(sql.ORPHANED, MOST_SWEPT)]
+            owned = await _locked(tx, found) if found else []
+            # A row that was not locked when it was found may have been freed since.
+            still = [row for row in owned if row["state"] in OWNED_CODES]
+            return await _lose(tx, still, "its worker is not alive", crash_limit, lost=False)
+
+        return self._freed(*await self._keeping.run(work))
+
+    def _freed(self, answer: Harvested, rows: Rows) -> Harvested:
+        self._put_back(rows)
+        if answer.requeued:
+            self._sender.tell(Hint.WORK)
+        if answer.ended:
+            self._sender.tell(Hint.ENDED)
+        return answer
+
+    # clocks
+
+    async def promote(self, most: int = 1000) -> Promoted:
+        """Makes delayed jobs ready whose time has come."""
+
+        async def work(tx: Transaction) -> tuple[Rows, float | None]:
+            rows = await tx.fetch(sql.PROMOTE, most)
+            for row in rows:
+                tx.count(row["lane"], DELAYED, READY)
+            left = await tx.fetch(sql.NEXT_DUE)
+            return rows, max(0.0, left[0]["seconds"]) if left else None
+
+        rows, next_s = await self._keeping.run(work)
+        self._put_back(rows)
+        if rows:
+            self._sender.tell(Hint.WORK)
+        await self._fold_now_and_then()
+        return Promoted(len(rows), frozenset(row["lane"] for row in rows), next_s)
+
+    async def overdue(self, most: int = 1000) -> list[Attempt]:
+        """Running attempts past their timeout and the backstop's margin after it."""
+        return [claimed(row) for row in await self._keep(sql.OVERDUE, most)]
+
+    async def _fold_now_and_then(self) -> None:
+        """Keeps the tally short, in bounded steps."""
+        now = self._clock()
+        if self._tallied < FOLD_AT and now - self._folded_at < FOLD_EVERY_S:
+            return
+        self._tallied, self._folded_at = 0, now
+        self._folds += 1
+        start = self._folded_up_to if self._folds % FOLD_FROM_START_EVERY else 0
+        [row] = await self._keep(sql.FOLD, start, MOST_FOLDED)
+        self._folded_up_to = row["up_to"]
+
+    # what users do
+
+    async def cancel(
+        self, refs: Sequence[UUID | int], by: str = ""
+    ) -> list[tuple[UUID | None, CancelVerdict]]:
+        """Cancels what is not running, marks what is `cancelling`; answers in the order given."""
+
+        async def work(tx: Transaction) -> tuple[list[UUID | None], dict[UUID, CancelVerdict]]:
+            ids = await _resolved(tx, refs)
+            rows = await _locked(tx, ids)
+            found = [(row, effects.CANCEL.get(STATES[row["state"]])) for row in rows]
+            await _apply(tx, [(row, change) for row, change in found if change is not None], by)
+            return ids, {row["id"]: effects.cancel_verdict(STATES[row["state"]]) for row in rows}
+
+        ids, verdicts = await self._keeping.run(work) if refs else ([], {})
+        if CancelVerdict.CANCELLING in verdicts.values():
+            self._sender.tell(Hint.CANCEL)
+        if CancelVerdict.CANCELLED in verdicts.values():
+            self._sender.tell(Hint.ENDED)
+        return _in_order_given(ids, verdicts, CancelVerdict.NOT_FOUND)
+
+    async def cancelling(self, dispatcher: UUID) -> list[Attempt]:
+        """Attempts being cancelled on this dispatcher's live workers."""
+        return [claimed(row) for row in await self._keep(sql.BEING_CANCELLED, dispatcher)]
+
+    async def retry(
+        self, refs: Sequence[UUID | int], by: str = "", request: UUID | None = None
+    ) -> list[tuple[UUID | None, RetryVerdict]]:
+        """Opens a new round for jobs that ended without success, one for each `request`."""
+
+        async def work(tx: Transaction) -> tuple[list[UUID | None], dict[UUID, RetryVerdict], Rows]:
+            ids = await _resolved(tx, refs)
+            rows = await _locked(tx, ids)
+            again = await _opened_before(tx, rows, request)
+            rows = [row for row in rows if row["id"] not in again]
+            verdicts = await _retry_verdicts(tx, rows, ids)
+            reopened = [row for row in rows if verdicts[row["id"]] is RetryVerdict.RETRIED]
+            changes = [
+                (row, effects.of_retry(row["round"], by, request)[STATES[row["state"]]])
+                for row in reopened
+            ]
+            await _apply(tx, changes, by, sql.REOPEN)
+            return ids, verdicts | dict.fromkeys(again, RetryVerdict.RETRIED), reopened
+
+        ids, verdicts, reopened = await self._keeping.run(work) if refs else ([], {}, [])
+        self._put_back(reopened)
+        if reopened:
+            self._sender.tell(Hint.WORK)
+        return _in_order_given(ids, verdicts, RetryVerdict.NOT_FOUND)
+
+    async def log(self, entries: Sequence[LogEntry]) -> None:
+        """Keeps what attempts said, if their token is still the job's last; a repeat is dropped."""
+        entries = [one for one in entries if one.token in _INT64 and one.seq in _INT64]
+        columns = (
+            [entry.job for entry in entries],
+            [entry.token for entry in entries],
+            [entry.seq for entry in entries],
+            [entry.kind for entry in entries],
+            [entry.data for entry in entries],
+        )
+        if entries:
+            await self._keep(sql.LOG, *columns)
+
+    async def set_paused(self, queue: str, paused: bool) -> None:
+        """Pauses or resumes a queue. Claims see it at once."""
+
+        async def work(tx: Transaction) -> None:
+            await tx.fetch(sql.PAUSE, queue, paused)
+            await tx.fetch(sql.NEWS)
+
+        await self._keeping.run(work)
+        if not paused:
+            self._sender.tell(Hint.WORK)
+
+    async def _keep(self, statement: str, *values: object) -> Rows:
+        async def fetch(tx: Transaction) -> Rows:
+            return await tx.fetch(statement, *values)
+
+        return await self._keeping.run(fetch)
+
+    def _put_back(self, rows: Iterable[asyncpg.Record]) -> None:
+        """Claims of this process find at once what it made ready again."""
+        for row in rows:
+            place = (row["rank"], row["number"])
+            self._pump.cursors.put_back(row["lane"], row["urgency"], place)
+
+
+def _in_order(rows: Rows) -> list[Attempt]:
+    return sorted(map(claimed, rows), key=lambda attempt: attempt.number)
+
+
+def _in_order_given(
+    ids: Sequence[UUID | None], verdicts: Mapping[UUID, V], missing: V
+) -> list[tuple[UUID | None, V]]:
+    """One answer for each reference; an id that leads to no job is answered without it."""
+    return [
+        (id, verdicts[id]) if id is not None and id in verdicts else (None, missing) for id in ids
+    ]
+
+
+async def _resolved(tx: Transaction, refs: Sequence[UUID | int]) -> list[UUID | None]:
+    """The id of each reference, as far as its number is known."""
+    numbers = [ref for ref in refs if isinstance(ref, int) and ref in _INT64]
+    rows = await tx.fetch(NUMBERS, numbers) if numbers else []
+    known = {row["number"]: row["id"] for row in rows}
+    return [known.get(ref) if isinstance(ref, int) else ref for ref in refs]
+
+
+async def _locked(tx: Transaction, ids: Iterable[UUID | None]) -> Rows:
+    """The rows of these jobs, held until the commit.
+
+    A lock is written to the log: so the commit waits for a synchronous standby, and what is
+    answered of rows that were only found counts there too.
+    """
+    wanted = sorted({id for id in ids if id is not None})
+    return await tx.fetch(sql.LOCK, wanted) if wanted else []
+
+
+async def _owned(tx: Transaction, worker: UUID) -> Rows:
+    """The jobs that a worker owns, held until the commit."""
+    rows = await _locked(tx, [row["id"] for row in await tx.fetch(sql.OWNED_BY, worker)])
+    return [row for row in rows if row["state"] in OWNED_CODES and row["worker"] == worker]
+
+
+async def _lose(
+    tx: Transaction,
+    rows: Rows,
+    why: str,
+    crash_limit: int | None,
+    undelivered: Collection[int] = (),
+    *,
+    lost: bool,
+) -> tuple[Harvested, Rows]:
+    """Takes jobs from an owner that is gone; a crash limit says that the loss is a crash.
+
+    Answers also the rows that are ready again.
+    """
+    changes = []
+    for row in rows:
+        limit = None if row["token"] in undelivered else crash_limit
+        effect = effects.of_loss(row["crashes"], limit, clean(why))
+        changes.append((row, effect[STATES[row["state"]]]))
+    await _apply(tx, changes)
+    requeued = [row for row, change in changes if change.state is JobState.READY]
+    lanes = frozenset(row["lane"] for row in requeued)
+    return Harvested(lost, len(requeued), len(rows) - len(requeued), lanes), requeued
+
+
+async def _apply(
+    tx: Transaction,
+    changes: Sequence[tuple[asyncpg.Record, Change]],
+    by: str = "",
+    statement: str = sql.APPLY,
+) -> None:
+    """Makes these changes to rows that are held; equal ones are sent once."""
+    if not changes:
+        return
+    places: dict[Change, int] = {}
+    for row, change in changes:
+        places.setdefault(change, len(places) + 1)
+        tx.count(row["lane"], row["state"], CODES[change.state])
+    ids = [row["id"] for row, _ in changes]
+    columns = zip(
+        *(change_row(change, by, isolate_bad_items=tx.isolate_bad_items) for change in places),
+        strict=True,
+    )
+    await tx.fetch(statement, ids, [places[change] for _, change in changes], *columns)
+
+
+async def _opened_before(tx: Transaction, rows: Rows, request: UUID | None) -> set[UUID]:
+    """Those of these jobs that this very request has opened a round of."""
+    if request is None or not rows:
+        return set()
+    ids = [row["id"] for row in rows]
+    return {row["id"] for row in await tx.fetch(sql.OPENED_A_ROUND, ids, entry_end(request))}
+
+
+async def _retry_verdicts(
+    tx: Transaction, rows: Rows, ids: Sequence[UUID | None]
+) -> dict[UUID, RetryVerdict]:
+    """What a retry does to each; of two with one unique key only the first given may come back."""
+    by_id = {row["id"]: row for row in rows}
+    taken = await _taken_keys(tx, rows)
+    verdicts: dict[UUID, RetryVerdict] = {}
+    for id in dict.fromkeys(ids):
+        if id is None or id not in by_id:
+            continue
+        row = by_id[id]
+        key = (row["kind"], row["unique_key"])
+        verdicts[id] = effects.retry_verdict(STATES[row["state"]], key_is_taken=key in taken)
+        if verdicts[id] is RetryVerdict.RETRIED and row["unique_key"] is not None:
+            taken.add(key)
+    return verdicts
+
+
+async def _taken_keys(tx: Transaction, rows: Rows) -> set[tuple[str, str]]:
+    """The unique keys among these that a live job holds."""
+    keys = {(row["kind"], row["unique_key"]) for row in rows if row["unique_key"] is not None}
+    if not keys:
+        return set()
+    found = await tx.fetch(HOLDERS, *zip(*keys, strict=True))
+    return {(row["kind"], row["unique_key"]) for row in found}

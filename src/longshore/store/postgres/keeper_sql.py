@@ -1,0 +1,234 @@
+"""The statements of the keeper. What is changed by id is locked first, in the order of ids."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from longshore.store.postgres.reads import CLAIMED_COLUMNS
+from longshore.store.postgres.sql import NOTHING, appended, changed
+from longshore.store.postgres.states import CANCELLING, DELAYED, OWNED, READY, RUNNING, S, head
+
+LOCK: Final = """
+SELECT l.*
+FROM unnest($1::uuid[]) AS i (id)
+CROSS JOIN LATERAL (
+    SELECT
+        j.id, j.state, j.token, j.lane, ~j.priority AS urgency, j.rank, j.number, j.worker,
+        j.crashes, j.round, j.kind, j.unique_key
+    FROM longshore.job AS j WHERE j.id = i.id FOR UPDATE
+) AS l
+"""
+
+OWNED_BY: Final = f"SELECT id FROM longshore.job WHERE worker = $1 AND state IN ({OWNED})"
+
+ORPHANED: Final = f"""
+WITH RECURSIVE owner AS (
+    (SELECT worker FROM longshore.job WHERE state IN ({OWNED}) ORDER BY worker LIMIT 1)
+    UNION ALL
+    SELECT (
+        SELECT j.worker FROM longshore.job AS j
+        WHERE j.state IN ({OWNED}) AND j.worker > owner.worker ORDER BY j.worker LIMIT 1
+    )
+    FROM owner WHERE owner.worker IS NOT NULL
+)
+SELECT j.id
+FROM owner
+CROSS JOIN LATERAL (
+    SELECT id FROM longshore.job WHERE worker = owner.worker AND state IN ({OWNED}) OFFSET 0
+) AS j
+WHERE (SELECT alive FROM longshore.worker WHERE id = owner.worker) IS NOT TRUE
+LIMIT $1
+"""
+"""Goes from owner to owner by the index, so that it reads one row for each live one."""
+
+_APPLY: Final = """
+UPDATE longshore.job AS j
+SET {changed}
+FROM (
+    SELECT i.change, l.tid
+    FROM unnest($1::uuid[], $2::integer[]) AS i (id, change)
+    CROSS JOIN LATERAL (SELECT ctid AS tid FROM longshore.job WHERE id = i.id OFFSET 0) AS l
+    OFFSET 0
+) AS n
+WHERE j.ctid = n.tid
+"""
+APPLY: Final = _APPLY.format(changed=changed(3))
+REOPEN: Final = _APPLY.format(changed=changed(3, new_round=True))
+
+OPENED_A_ROUND: Final = """
+SELECT j.id
+FROM unnest($1::uuid[]) AS i (id)
+CROSS JOIN LATERAL (SELECT id, history FROM longshore.job WHERE id = i.id OFFSET 0) AS j
+WHERE position($2::text IN j.history) > 0
+"""
+
+_PROMOTED: Final = appended(f"'{head(S.READY)}'", by=NOTHING, info=NOTHING)
+PROMOTE: Final = f"""
+UPDATE longshore.job AS j
+SET state = {READY},
+    {_PROMOTED}
+FROM (
+    SELECT ctid AS tid FROM longshore.job
+    WHERE state = {DELAYED} AND run_at <= now()
+    ORDER BY run_at
+    LIMIT $1
+    FOR UPDATE SKIP LOCKED
+) AS n
+WHERE j.ctid = n.tid
+RETURNING j.lane, ~j.priority AS urgency, j.rank, j.number
+"""
+NEXT_DUE: Final = f"""
+SELECT extract(epoch FROM run_at - now())::float8 AS seconds FROM longshore.job
+WHERE state = {DELAYED} ORDER BY run_at LIMIT 1
+"""
+
+OVERDUE: Final = f"""
+SELECT {CLAIMED_COLUMNS} FROM longshore.job AS j
+WHERE j.state = {RUNNING} AND j.expires_at <= now()
+ORDER BY j.expires_at LIMIT $1
+"""
+
+BEING_CANCELLED: Final = f"""
+SELECT {CLAIMED_COLUMNS}
+FROM longshore.worker AS w
+CROSS JOIN LATERAL (
+    SELECT * FROM longshore.job
+    WHERE worker = w.id AND state = {CANCELLING} OFFSET 0
+) AS j
+WHERE w.dispatcher = $1 AND w.alive
+"""
+
+HOLD: Final = """
+SELECT l.id
+FROM unnest($1::uuid[]) AS i (id)
+CROSS JOIN LATERAL (
+    SELECT w.id FROM longshore.worker AS w WHERE w.id = i.id FOR UPDATE
+) AS l
+"""
+"""Waits for whatever is under way that gives these workers jobs."""
+
+PLACED: Final = f"""
+SELECT {CLAIMED_COLUMNS}
+FROM unnest($1::uuid[], $2::bigint[]) AS i (worker, session)
+CROSS JOIN LATERAL (
+    SELECT * FROM longshore.job
+    WHERE worker = i.worker AND state IN ({OWNED}) AND session = i.session OFFSET 0
+) AS j
+"""
+
+ATTENDED: Final = """
+SELECT session, alive, ended_why, info FROM longshore.worker WHERE id = $1 FOR UPDATE
+"""
+REGISTER: Final = """
+INSERT INTO longshore.worker (id, dispatcher, session, draining, info)
+VALUES ($1, $2, coalesce($5::bigint, 1), $4, $3)
+ON CONFLICT DO NOTHING
+RETURNING session
+"""
+ADOPT: Final = """
+UPDATE longshore.worker
+SET dispatcher = $2,
+    session = coalesce($5::bigint, session + 1),
+    info = $3,
+    draining = draining OR $4,
+    attended_at = now()
+WHERE id = $1
+RETURNING session
+"""
+FOLLOW: Final = f"""
+UPDATE longshore.job AS j
+SET session = $2
+FROM (
+    SELECT l.tid
+    FROM unnest($1::uuid[]) AS i (id)
+    CROSS JOIN LATERAL (SELECT ctid AS tid FROM longshore.job WHERE id = i.id OFFSET 0) AS l
+    OFFSET 0
+) AS n
+WHERE j.ctid = n.tid
+RETURNING {CLAIMED_COLUMNS}
+"""
+BURY: Final = """
+UPDATE longshore.worker SET alive = false, ended_at = now(), ended_why = $2 WHERE id = $1
+"""
+DRAIN: Final = """
+UPDATE longshore.worker SET draining = $2 WHERE id = $1 AND CASE WHEN alive THEN true END
+RETURNING id
+"""
+DRAINING: Final = """
+SELECT id FROM longshore.worker WHERE dispatcher = $1 AND alive AND draining
+"""
+BEAT: Final = """
+INSERT INTO longshore.heartbeat AS h (worker, seen_at, cpu_percent, memory_percent)
+SELECT i.worker, now(), i.cpu_percent, i.memory_percent
+FROM unnest($2::uuid[], $3::float8[], $4::float8[]) AS i (worker, cpu_percent, memory_percent)
+CROSS JOIN LATERAL (
+    SELECT FROM longshore.worker
+    WHERE id = i.worker AND CASE WHEN alive THEN dispatcher = $1 END OFFSET 0
+) AS w
+ORDER BY i.worker
+ON CONFLICT (worker) DO UPDATE
+SET seen_at = excluded.seen_at,
+    cpu_percent = excluded.cpu_percent,
+    memory_percent = excluded.memory_percent
+"""
+
+RENEW: Final = """
+INSERT INTO longshore.dispatcher AS d (id, name, renewed_no) VALUES ($1, $2, 1)
+ON CONFLICT (id) DO UPDATE SET renewed_no = d.renewed_no + 1, name = excluded.name
+"""
+RETIRE: Final = "DELETE FROM longshore.dispatcher WHERE id = $1"
+FORGET: Final = f"""{RETIRE}
+    AND NOT EXISTS (SELECT FROM longshore.worker WHERE dispatcher = $1 AND alive)
+"""
+
+FORGET_LANES: Final = """
+DELETE FROM longshore.lane
+WHERE hash = ANY (ARRAY(
+    SELECT hash FROM longshore.lane
+    EXCEPT
+    SELECT lane FROM longshore.tally GROUP BY lane HAVING sum(delta) > 0
+    LIMIT $1
+))
+RETURNING hash
+"""
+
+LOG: Final = """
+INSERT INTO longshore.log (job, token, seq, kind, data)
+SELECT i.job, i.token, i.seq, i.kind, i.data
+FROM (
+    SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::smallint[], $5::bytea[])
+        AS i (job, token, seq, kind, data)
+    ORDER BY i.job OFFSET 0
+) AS i
+CROSS JOIN LATERAL (
+    SELECT FROM longshore.job WHERE id = i.job AND token = i.token FOR KEY SHARE
+) AS l
+ON CONFLICT DO NOTHING
+"""
+"""A job that is held so is not pruned before its entries can be seen; finishes do not mind."""
+
+PAUSE: Final = """
+INSERT INTO longshore.queue (name, paused) VALUES ($1, $2)
+ON CONFLICT (name) DO UPDATE SET paused = excluded.paused
+"""
+NEWS: Final = "SELECT nextval('longshore.tally_number')"
+
+FOLD: Final = """
+WITH old AS (
+    DELETE FROM longshore.tally AS t
+    USING (
+        SELECT ctid AS tid FROM longshore.tally
+        WHERE number > $1 ORDER BY number LIMIT $2
+        FOR UPDATE SKIP LOCKED
+    ) AS n
+    WHERE t.ctid = n.tid
+    RETURNING t.number, t.lane, t.state, t.delta
+),
+new AS (
+    INSERT INTO longshore.tally (lane, state, delta)
+    SELECT lane, state, sum(delta)::bigint FROM old
+    GROUP BY lane, state HAVING sum(delta) <> 0
+)
+SELECT count(*) AS folded, coalesce(max(number), $1) AS up_to FROM old
+"""
+"""Many changes become their sums. Folding starts after what earlier folds have left dead."""

@@ -1,0 +1,161 @@
+"""Which jobs a filter finds, newest first, and by which way to them.
+
+Any filter can be answered by walking back through the numbers; that is quick if what is wanted is
+common among the newest jobs. States that jobs leave again, and bad ends, also have indexes. There,
+bad ends are in the order of numbers; what is owned must be sorted, but is never much. What is ready
+or delayed may be much: so for these the walk is tried first, for a bounded stretch, then the index.
+
+How far a walk goes, through all numbers or those of a bad end, is bounded as `listing` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from longshore.core.lifecycle import TERMINAL
+from longshore.model.job import JobFilter, JobState
+from longshore.store.listing import MAY_BE_MANY, most_looked_at, must_walk, packed_labels, page_size
+from longshore.store.postgres.states import CODES
+from longshore.store.rows import clean
+
+NEWEST: Final = 1000
+"""How many jobs a first, short walk looks at."""
+
+LISTED: Final = """
+    j.id, j.number, j.kind, j.queue, j.target, j.priority, j.state, j.options, j.unique_key,
+    j.created_at, j.run_at, j.started_at, j.ended_at, j.round, j.attempt, j.failures, j.crashes,
+    j.token, j.worker, j.error
+"""
+
+LAST: Final = "SELECT max(number) AS number FROM longshore.job_number WHERE number <= $1"
+
+FLOOR: Final = """
+SELECT max(n.number) AS number
+FROM unnest($1::bigint[]) AS i (number)
+CROSS JOIN LATERAL (
+    SELECT number, id FROM longshore.job_number
+    WHERE number <= i.number ORDER BY number DESC LIMIT 1
+) AS n
+CROSS JOIN LATERAL (
+    SELECT FROM longshore.job WHERE id = n.id AND created_at < $2 OFFSET 0
+) AS j
+"""
+"""Of jobs near these numbers, the newest that came before a time."""
+
+LAST_NUMBER: Final = 2**63 - 1
+_IN_ORDER: Final = frozenset(
+    CODES[state] for state in {JobState.WAITING, *TERMINAL} - {JobState.SUCCEEDED}
+)
+"""States whose index, `job_listed`, is in the order of numbers."""
+
+
+class Listing(NamedTuple):
+    """A statement with its values, and one that says where its walk had to stop, if it walks.
+
+    That one takes the first two values. Of several walks, `merged`, one may have stopped although
+    the page is full.
+    """
+
+    sql: str
+    stopped: str | None
+    values: list[object]
+    merged: bool = False
+
+
+def last_number(wanted: JobFilter) -> int:
+    """The highest number that may be listed."""
+    last = LAST_NUMBER if wanted.before is None else min(wanted.before - 1, LAST_NUMBER)
+    return max(last, 0)
+
+
+def listings(wanted: JobFilter, floor: int = 0) -> list[Listing]:
+    """Statements to try in turn, until one fills the limit; none finds a job up to `floor`."""
+    labels = packed_labels(wanted)
+    texts = (wanted.kind, wanted.queue)
+    if labels is None or any(text is not None and clean(text) != text for text in texts):
+        return []
+    values: list[object] = [last_number(wanted), floor, page_size(wanted)]
+    conditions = []
+
+    def add(condition: str, value: object) -> None:
+        values.append(value)
+        conditions.append(condition.format(f"${len(values)}"))
+
+    for column in ("kind", "queue", "worker"):
+        if (value := getattr(wanted, column)) is not None:
+            add(f"j.{column} = {{}}", value)
+    for label in labels:
+        add("position({}::bytea IN j.options) > 0", label)
+    if wanted.since is not None:
+        add("j.created_at >= {}", wanted.since)
+    states = [CODES[state] for state in dict.fromkeys(wanted.states)]
+    most = most_looked_at(wanted)
+    if must_walk(wanted):
+        return [Listing(_walk(states, conditions, most), _stopped(most), values)]
+    by_index = Listing(
+        _by_index(states, conditions, most), _stopped_in(states, most), values, len(states) > 1
+    )
+    if MAY_BE_MANY.isdisjoint(wanted.states):
+        return [by_index]
+    return [Listing(_walk(states, conditions, NEWEST), None, values), by_index]
+
+
+def _walk(states: Sequence[int], conditions: Sequence[str], most: int) -> str:
+    in_state = [f"j.state IN ({', '.join(map(str, states))})"] if states else []
+    return f"""
+SELECT j.*
+FROM (
+    SELECT id, number FROM longshore.job_number
+    WHERE number <= $1 AND number > $2 ORDER BY number DESC LIMIT {most}
+) AS n
+CROSS JOIN LATERAL (
+    SELECT {LISTED} FROM longshore.job AS j
+    WHERE {" AND ".join(["j.id = n.id", *in_state, *conditions])} OFFSET 0
+) AS j
+ORDER BY n.number DESC LIMIT $3
+"""
+
+
+def _stopped(most: int) -> str:
+    return f"""
+SELECT number FROM longshore.job_number
+WHERE number <= $1 AND number > $2 ORDER BY number DESC LIMIT 1 OFFSET {most - 1}
+"""
+
+
+def _by_index(states: Sequence[int], conditions: Sequence[str], most: int) -> str:
+    """States are written out, so that the planner can tell which of the indexes hold them."""
+    parts = []
+    for state in states:
+        source, also = "longshore.job", [*_in_stretch(state), *conditions]
+        if state in _IN_ORDER:
+            also = [*conditions] or ["true"]
+            source = f"""(
+        SELECT {LISTED} FROM longshore.job AS j
+        WHERE {" AND ".join(_in_stretch(state))} ORDER BY j.number DESC LIMIT {most}
+    )"""
+        parts.append(f"""(
+    SELECT {LISTED} FROM {source} AS j
+    WHERE {" AND ".join(also)}
+    ORDER BY j.number DESC LIMIT $3
+)""")
+    return f"SELECT * FROM ({' UNION ALL '.join(parts)}) AS j ORDER BY number DESC LIMIT $3"
+
+
+def _stopped_in(states: Sequence[int], most: int) -> str | None:
+    parts = [
+        f"""(
+    SELECT j.number FROM longshore.job AS j
+    WHERE {" AND ".join(_in_stretch(state))} ORDER BY j.number DESC LIMIT 1 OFFSET {most - 1}
+)"""
+        for state in states
+        if state in _IN_ORDER
+    ]
+    return (
+        f"SELECT max(number) AS number FROM ({' UNION ALL '.join(parts)}) AS j" if parts else None
+    )
+
+
+def _in_stretch(state: int) -> list[str]:
+    return [f"j.state = {state}", "j.number <= $1", "j.number > $2"]

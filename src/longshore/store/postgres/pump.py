@@ -1,0 +1,262 @@
+"""The pump of the PostgreSQL store: finishes, submits and claims within one transaction.
+
+Each is one statement for the whole batch. What a pump learns (lanes that are stored, how far claims
+came) is kept only once it is committed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import NamedTuple
+from uuid import UUID
+
+import asyncpg
+from msgspec import Struct
+
+from longshore.model.attempt import Attempt
+from longshore.model.job import Refused, Submission, Submitted
+from longshore.model.worker import Slot, Want
+from longshore.ports import Batch, BatchResult
+from longshore.store.postgres.columns import columns, lane_of_item, runs, sound_items
+from longshore.store.postgres.connections import ConnectionPool, Transaction
+from longshore.store.postgres.cursors import ClaimCursors, Place, Reached, ScanPlan
+from longshore.store.postgres.finish import FinishBatch
+from longshore.store.postgres.sql import CLAIM, SUBMIT_ALONE, SUBMIT_ONE
+from longshore.store.postgres.states import READY, RUNNING
+from longshore.store.postgres.submit import StartColumns, SubmitBatch
+from longshore.store.rows import unpack_options
+
+
+class ClaimScan(NamedTuple):
+    """What one claim read and took."""
+
+    look: ScanPlan
+    took: list[Reached]
+    counts: Counter[int]
+    short: bool
+    cost_s: float
+    contested: frozenset[int]
+
+
+class PumpResult(Struct, frozen=True):
+    """What a pump did, and what there is to remember of it once it is committed.
+
+    `left_some` says that it made more jobs ready than it took.
+    """
+
+    pumped: BatchResult
+    left_some: bool
+    new_lanes: set[int]
+    readings: list[ClaimScan]
+    tallied: int
+
+
+class Pump:
+    """Runs batches, one at a time, and remembers between them."""
+
+    def __init__(self, expiry_margin_s: float, clock: Callable[[], float]) -> None:
+        self.cursors = ClaimCursors()
+        self._lanes: set[int] = set()
+        self._expiry_margin_s = expiry_margin_s
+        self._clock = clock
+
+    async def run(self, tx: Transaction, dispatcher: UUID, batch: Batch) -> PumpResult:
+        """Finishes first, then submits, then claims."""
+        records = FinishBatch(tx, self.cursors)
+        finished = await records.record(batch.finishes) if batch.finishes else []
+        intake = SubmitBatch(tx, self._lanes, self._start_columns(dispatcher, batch))
+        submitted = await _accept(records, intake, batch)
+        claimed: list[Attempt] = []
+        readings: list[ClaimScan] = []
+        left: set[int] = set()
+        room = batch.max_bytes
+        for want in batch.wants:
+            if room <= 0:
+                left.update(want.lanes)
+            elif want.slots and want.lanes:
+                before = len(claimed)
+                readings += await self._claim(tx, dispatcher, want, room, claimed)
+                room -= _bytes(claimed[before:])
+        ready = records.ready + intake.ready
+        taken = sum((reading.counts for reading in readings), Counter[int]())
+        pumped = BatchResult(
+            finished,
+            submitted,
+            intake.started,
+            claimed,
+            taken,
+            ready,
+            records.ready + intake.ready_sent,
+            records.ended,
+            frozenset(left).union(*(reading.contested for reading in readings)),
+        )
+        return PumpResult(pumped, bool(ready - taken), intake.new_lanes, readings, tx.tallied)
+
+    async def alone(
+        self, lines: ConnectionPool, dispatcher: UUID, batch: Batch
+    ) -> PumpResult | None:
+        """Runs a batch of nothing but submits as a single statement; None if it takes more."""
+        if batch.finishes or batch.wants:
+            return None
+        items = sound_items(batch.submits)
+        if len(items) < len(batch.submits) or len(runs(items)) > 1:
+            return None
+        if not self._lanes.issuperset(lane_of_item(item).hash for item in items):
+            return None
+        start_columns = self._start_columns(dispatcher, batch) or StartColumns(dispatcher, 0.0, {})
+        values = [*columns(items), *start_columns.columns(items)]
+        rows = await (
+            lines.alone(SUBMIT_ONE, *map(_only, values))
+            if len(items) == 1
+            else lines.alone(SUBMIT_ALONE, *values)
+        )
+        if rows is None:
+            return None
+        states = Counter((row["lane"], row["state"]) for row in rows)
+        ready = Counter({lane: n for (lane, state), n in states.items() if state == READY})
+        started, tallied = start_columns.began(items, rows), len(states)
+        if len(rows) == len(items):
+            submitted: list[Submitted | Refused] = [
+                Submitted(job.id, row["number"]) for (job, _), row in zip(items, rows, strict=True)
+            ]
+        else:
+            # Some were there before. By now all others are too: it is safe to submit them again.
+            rest = await lines.run(partial(self._again, dispatcher, batch.submits))
+            submitted, tallied = rest.pumped.submitted, tallied + rest.tallied
+            ready.update(rest.pumped.ready)
+        pumped = BatchResult([], submitted, started, ready=ready)
+        return PumpResult(pumped, bool(ready), set(), [], tallied)
+
+    async def _again(
+        self, dispatcher: UUID, submits: Sequence[Submission], tx: Transaction
+    ) -> PumpResult:
+        return await self.run(tx, dispatcher, Batch(submits=submits))
+
+    def _start_columns(self, dispatcher: UUID, batch: Batch) -> StartColumns | None:
+        if not batch.slots:
+            return None
+        pairs = list(zip(batch.submits, batch.slots, strict=True))
+        slots = {job.id.int: slot for job, slot in pairs}
+        if len(slots) < len(pairs):
+            # Of those with one id, the first that can be stored decides.
+            sound = {id(job) for job, _ in sound_items(batch.submits)}
+            slots = {job.id.int: slot for job, slot in reversed(pairs) if id(job) in sound}
+        return StartColumns(dispatcher, self._expiry_margin_s, slots)
+
+    def committed(self, drawn: PumpResult) -> None:
+        """Remembers what is now certain."""
+        self._lanes |= drawn.new_lanes
+        now = self._clock()
+        for look, took, _, short, cost_s, _ in drawn.readings:
+            self.cursors.claimed(look, took, short=short, cost_s=cost_s, now=now)
+
+    def keep_lanes(self, stored: set[int]) -> None:
+        """No lanes but these are stored, as far as is known; what is said twice harms nobody."""
+        self._lanes &= stored
+        self.cursors.keep(stored)
+
+    def forget_lanes(self, gone: set[int]) -> None:
+        """These lanes are not stored any more."""
+        self._lanes -= gone
+
+    async def _claim(
+        self, tx: Transaction, dispatcher: UUID, want: Want, room: int, claimed: list[Attempt]
+    ) -> list[ClaimScan]:
+        """Serves one want. Lanes that seem to be empty are looked through before they count so."""
+        lanes, before = dict.fromkeys(want.lanes), len(claimed)
+        first = await self._read(tx, dispatcher, lanes, want.slots, room, claimed)
+        unseen = self.cursors.unseen(first.look, self._clock()) if first.short else []
+        if not unseen:
+            return [first]
+        left = _left(want.slots, claimed[before:])
+        room -= _bytes(claimed[before:])
+        return [first, await self._read(tx, dispatcher, unseen, left, room, claimed)]
+
+    async def _read(
+        self,
+        tx: Transaction,
+        dispatcher: UUID,
+        lanes: Iterable[int],
+        slots: Sequence[Slot],
+        room: int,
+        claimed: list[Attempt],
+    ) -> ClaimScan:
+        began, before = self._clock(), len(claimed)
+        look = self.cursors.look(lanes, began)
+        workers, sessions, places = _slot_columns(slots)
+        margin_s = self._expiry_margin_s
+        rows = await tx.fetch(
+            CLAIM, workers, sessions, places, dispatcher, *look.ranges, margin_s, room
+        )
+        cost_s = self._clock() - began
+        contested = rows[0]["seen"] > sum(row["turn"] is not None for row in rows)
+        if rows[0]["turn"] is None:
+            rows = []
+        rows.sort(key=_turn)
+        counts = Counter(row["lane"] for row in rows)
+        for lane, count in counts.items():
+            tx.count(lane, READY, RUNNING, count)
+        reached: dict[tuple[int, int], Place] = {}
+        for row in rows:
+            _, _, place, lane, urgency, rank, id, number, token, kind, args, options, *tries = row
+            reached[lane, urgency] = (rank, number)
+            options = unpack_options(options)
+            slot = workers[place - 1], sessions[place - 1]
+            claimed.append(Attempt(id, number, token, kind, args, options, *slot, *tries))
+        took = [Reached(*level, place) for level, place in reached.items()]
+        held = frozenset(lanes) if contested else frozenset[int]()
+        # A claim that is full of bytes says nothing of what lies behind it.
+        is_short = len(rows) < len(slots) and _bytes(claimed[before:]) < room
+        return ClaimScan(look, took, counts, is_short, cost_s, held)
+
+
+async def _accept(
+    records: FinishBatch, intake: SubmitBatch, batch: Batch
+) -> list[Submitted | Refused]:
+    """Takes in what finished jobs sent, then what was submitted; answers the latter."""
+    sent = [job for _, _, job in records.sent]
+    if not sent and not batch.submits:
+        return []
+    intake.note_sent(sent)
+    answers = await intake.accept([*sent, *batch.submits])
+    if sent:
+        await records.note(answers[: len(sent)])
+    return answers[len(sent) :]
+
+
+def _only(value: object) -> object:
+    """What an array of at most one element has; anything else as it is."""
+    if isinstance(value, list):
+        return value[0] if value else None
+    return value
+
+
+def _turn(row: asyncpg.Record) -> int:
+    turn: int = row["turn"]
+    return turn
+
+
+def _slot_columns(slots: Sequence[Slot]) -> tuple[list[UUID], list[int], list[int]]:
+    """Each session once, and for each slot, in order, which of them it is of."""
+    known: dict[Slot, int] = {}
+    places = [known.setdefault(slot, len(known) + 1) for slot in slots]
+    return [slot.worker for slot in known], [slot.session for slot in known], places
+
+
+def _left(slots: Sequence[Slot], taken: Sequence[Attempt]) -> list[Slot]:
+    """The slots that these attempts, placed in the slots' order, have left free."""
+    attending = iter(taken)
+    attempt = next(attending, None)
+    left = []
+    for slot in slots:
+        if attempt is not None and (attempt.worker, attempt.session) == (slot.worker, slot.session):
+            attempt = next(attending, None)
+        else:
+            left.append(slot)
+    return left
+
+
+def _bytes(claimed: Sequence[Attempt]) -> int:
+    return sum(len(one.args) for one in claimed)

@@ -1,0 +1,474 @@
+"""The hot statements of the PostgreSQL store: submit, finish, claim.
+
+Theory of the claim. One statement does five things; what it reads depends only on what it takes.
+
+1. `slot`: of the slots wanted, those whose worker is alive, not draining, in that session and
+   attended by this dispatcher. Their rows are held FOR KEY SHARE until the commit, so that nobody
+   can declare such a worker lost, or adopt it, under the claim. A row that harvest or attend holds
+   right now is skipped, not waited for: they may be waiting for a job that this transaction holds.
+2. `front`: from each stretch of each lane (see `postgres_marks`) the first n jobs, n being the
+   number of slots, straight from the index `job_ready` without any lock; all ranges merged, the
+   first n of them kept. Lanes of paused queues are left out here. If a lane is not stored, because
+   it was forgotten at the moment its job came, one of its jobs names the queue. `best` counts, for
+   each, the bytes of the arguments before it: past $11 nothing is taken. Their lengths are known
+   without reading them, however long they are.
+3. `locked`: those rows FOR UPDATE, skipping what another claim holds, and only if still ready. Only
+   now are they numbered, so that a row that was skipped leaves no slot empty before its last.
+4. The update: the i-th locked row goes to the i-th slot under a new token.
+5. What the workers need of it is returned, and how many rows were seen: if they were more than
+   could be locked, somebody else was at the same lanes, and what lies behind is not known.
+
+Plans. A plan is made once and kept, perhaps while the tables are still empty, so no statistics may
+sway it. Every lookup is therefore a LATERAL subquery that has one index to go by, rows found once
+are found again by ctid, small tables travel as arrays that are subscripted, not joined, and the
+settings in `STEADY` rule out what would still be possible. OFFSET 0 keeps the planner from
+dissolving a subquery; CASE hides conditions from indexes that are not meant.
+
+Concurrent changes. A row changed by another transaction after the statement began has a newer
+version under another ctid. Whether PostgreSQL then compares the ctid again depends on its minor
+version; so every update by ctid also compares token or state, or follows an explicit lock. A row
+missed in this way is tried again by the caller.
+
+Times. A job's times are of when the statement began, not the transaction, which may have waited
+for others since: so what one transaction did after another committed is later in the histories too.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from longshore.core.lifecycle import HISTORY_FIRST, HISTORY_LAST
+from longshore.store.postgres.states import DELAYED, ENDED, OWNED, READY, RUNNING, S, head
+
+STEADY: Final = {
+    "enable_seqscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "jit": "off",
+    "plan_cache_mode": "force_generic_plan",
+}
+"""Settings under which each hot statement has exactly one plan."""
+
+_AT: Final = "(SELECT (extract(epoch FROM statement_timestamp()) * 1000000)::bigint::text)"
+_MOST: Final = HISTORY_FIRST + HISTORY_LAST
+
+MARK: Final = "SELECT pg_logical_emit_message(true, 'longshore', '')"
+"""A few bytes in the write-ahead log and nothing else, so that the commit is one that wrote."""
+
+NOTHING: Final = """'""'"""
+"""SQL for an empty text as JSON."""
+
+
+_FIRST_ENTRIES: Final = {
+    state: f"""'{head(state)[1:]}' || {_AT} || ',"",""]'""" for state in (S.DELAYED, S.READY)
+}
+
+_FIRST_ENTRY: Final = f"""CASE n.state WHEN {DELAYED} THEN {_FIRST_ENTRIES[S.DELAYED]}
+            ELSE {_FIRST_ENTRIES[S.READY]} END"""
+"""SQL for the history of a new job, n."""
+
+
+def appended(head: str, by: str, info: str, row: str = "j") -> str:
+    """SQL that adds an entry to a row's history and keeps the first few and the last.
+
+    `head`, `by` and `info` are SQL too: for how the entry begins, and for two JSON texts.
+    """
+    entry = f"""{head} || {_AT} || ',' || {by} || ',' || {info} || ']'"""
+    whole = f"(('[' || {row}.history || {entry} || ']')::jsonb - {HISTORY_FIRST})::text"
+    return f"""history = CASE WHEN {row}.history_length < {_MOST}
+        THEN {row}.history || {entry}
+        ELSE substr({whole}, 2, length({whole}) - 2) END,
+    history_length = least({row}.history_length + 1, {_MOST})"""
+
+
+CHANGE_COLUMNS: Final = {
+    "state": "smallint",
+    "new_token": "boolean",
+    "keeps_owner": "boolean",
+    "ends": "boolean",
+    "failures": "integer",
+    "crashes": "integer",
+    "keeps_error": "boolean",
+    "error": "bytea",
+    "delay_s": "float8",
+    "head": "text",
+    "by": "text",
+    "info": "text",
+}
+"""The changes of a batch (see `core.effects`), each in its place, as statements take them."""
+
+
+def changed(first: int, *, new_round: bool = False) -> str:
+    """SQL that applies the change in place n.change to row j, all but its result.
+
+    The columns of the changes are the parameters from number `first` on. Without `by` it was the
+    job's worker.
+    """
+    of = {
+        name: f"(${place}::{type}[])[n.change]"
+        for place, (name, type) in enumerate(CHANGE_COLUMNS.items(), first)
+    }
+    by = f"""coalesce({of["by"]}, '"' || j.worker || '"')"""
+    failures, crashes = ("0", "0") if new_round else ("j.failures", "j.crashes")
+    also = "round = j.round + 1, started_at = NULL, result = NULL," if new_round else ""
+    return f"""state = {of["state"]},
+    token = CASE WHEN {of["new_token"]} THEN nextval('longshore.token') ELSE j.token END,
+    worker = CASE WHEN {of["keeps_owner"]} THEN j.worker END,
+    session = CASE WHEN {of["keeps_owner"]} THEN j.session END,
+    ended_at = CASE WHEN {of["ends"]} THEN statement_timestamp() END,
+    failures = {failures} + {of["failures"]},
+    crashes = {crashes} + {of["crashes"]},
+    error = CASE WHEN {of["keeps_error"]} THEN j.error ELSE {of["error"]} END,
+    run_at = coalesce(statement_timestamp() + {of["delay_s"]} * interval '1 s', j.run_at),
+    expires_at = NULL, {also}
+    {appended(of["head"], by, of["info"])}"""
+
+
+_CLAIMED: Final = appended(
+    f"'{head(S.RUNNING)}'",
+    by="""'"' || ($1::uuid[])[(SELECT places FROM slot)[l.turn]] || '"'""",
+    info=NOTHING,
+)
+
+_SITS: Final = """w.id = {worker} AND CASE
+            WHEN w.alive AND NOT w.draining
+                THEN w.session = {session} AND w.dispatcher = {dispatcher}
+        END"""
+_MAY_TAKE: Final = f"""ARRAY(
+    SELECT l.id IS NOT NULL
+    FROM unnest({{workers}}::uuid[], {{sessions}}::bigint[])
+        WITH ORDINALITY AS i (worker, session, place)
+    LEFT JOIN LATERAL (
+        SELECT w.id FROM longshore.worker AS w
+        WHERE {_SITS.format(worker="i.worker", session="i.session", dispatcher="{dispatcher}")}
+        FOR KEY SHARE SKIP LOCKED
+    ) AS l ON true
+    ORDER BY i.place
+)"""
+_MAY_ALL: Final = f"""may AS MATERIALIZED (
+    SELECT {_MAY_TAKE.format(workers="$16", sessions="$17", dispatcher="$18")} AS slots, ARRAY(
+        SELECT (
+            SELECT q.paused FROM longshore.queue AS q WHERE q.name = i.queue
+        ) IS NOT TRUE
+        FROM unnest($11::text[]) WITH ORDINALITY AS i (queue, place)
+        ORDER BY i.place
+    ) AS queues
+),"""
+_MAY_ONE: Final = f"""may AS MATERIALIZED (
+    SELECT FROM longshore.worker AS w
+    WHERE {_SITS.format(worker="$16::uuid", session="$17::bigint", dispatcher="$18::uuid")}
+        AND (SELECT q.paused FROM longshore.queue AS q WHERE q.name = $11::text) IS NOT TRUE
+    FOR KEY SHARE SKIP LOCKED
+),"""
+_LIVE: Final = f"{DELAYED}, {READY}, {OWNED}"
+_OWN: Final = {
+    "id": "uuid",
+    "body_hash": "bigint",
+    "args": "bytea",
+    "shape": "integer",
+    "unique_key": "text",
+    "run_at": "timestamptz",
+    "delay_s": "float8",
+}
+"""What each job brings of its own, in the first parameters; `shape` says which of the others."""
+
+
+def _inserted(*, started: bool, one: bool = False) -> str:
+    """SQL that inserts what neither its id nor its unique key keeps out.
+
+    With `started`, a job that may sit where it is meant to is running from the start. With `one`,
+    the parameters are those of a single job, not arrays, which cost more to take apart.
+    """
+    shared = "${}::{}".format if one else "(${}::{}[])[n.shape]".format
+    own = ", ".join(f"${n}::{of}{'' if one else '[]'}" for n, of in enumerate(_OWN.values(), 1))
+    names = ", ".join(_OWN)
+    if started:
+        own, names = f"{own}, $15::integer{'' if one else '[]'}", f"{names}, slot"
+    rows = f"(VALUES ({own}))" if one else f"unnest({own})"
+    may = (_MAY_ONE if one else _MAY_ALL) if started else ""
+    also, values = _begun(one, shared(14, "float8")) if started else ("", _FIRST_ENTRY)
+    return f"""
+WITH {may} new AS (
+    INSERT INTO longshore.job (
+        id, body_hash, args, unique_key, run_at, lane, priority, kind, queue, target, options,
+        timeout_s, created_at, state, history{also}
+    )
+    SELECT
+        n.id, n.body_hash, n.args, n.unique_key, n.due_at,
+        {shared(8, "bigint")}, {shared(9, "smallint")}, {shared(10, "text")},
+        {shared(11, "text")}, {shared(12, "text")}, {shared(13, "bytea")},
+        {shared(14, "float8")}, statement_timestamp(), n.state, {values}
+    FROM (
+        SELECT d.*,
+            CASE WHEN d.due_at > statement_timestamp()
+                THEN {DELAYED} ELSE {_due(started, one)} END AS state
+        FROM (
+            SELECT i.*, CASE
+                WHEN i.delay_s IS NULL THEN i.run_at
+                ELSE statement_timestamp() + greatest(i.delay_s, 0) * interval '1 s'
+            END AS due_at
+            FROM {rows} AS i ({names})
+        ) AS d
+        OFFSET 0
+    ) AS n
+    ON CONFLICT DO NOTHING
+    RETURNING id, number, state, lane, token
+),
+numbered AS (
+    INSERT INTO longshore.job_number (number, id) SELECT number, id FROM new
+)"""
+
+
+def _due(started: bool, one: bool) -> str:
+    """SQL for the state of a job whose time has come."""
+    if not started:
+        return str(READY)
+    may = (
+        "EXISTS (SELECT FROM may)"
+        if one
+        else "(SELECT slots FROM may)[d.slot] AND (SELECT queues FROM may)[d.shape]"
+    )
+    return f"CASE WHEN {may} THEN {RUNNING} ELSE {READY} END"
+
+
+def _begun(one: bool, timeout_s: str) -> tuple[str, str]:
+    """The columns of an attempt, and SQL for them and for the history before them."""
+    worker, session = (
+        ("$16::uuid", "$17::bigint")
+        if one
+        else ("($16::uuid[])[n.slot]", "($17::bigint[])[n.slot]")
+    )
+    columns = ", history_length, token, worker, session, attempt, started_at, expires_at"
+    values = f"""CASE WHEN n.state = {RUNNING} THEN
+            {_FIRST_ENTRIES[S.READY]} || '{head(S.RUNNING)}' || {_AT} || ',"' || {worker} || '",""]'
+            ELSE {_FIRST_ENTRY} END,
+        CASE WHEN n.state = {RUNNING} THEN 2 ELSE 1 END,
+        CASE WHEN n.state = {RUNNING} THEN nextval('longshore.token') ELSE 0 END,
+        CASE WHEN n.state = {RUNNING} THEN {worker} END,
+        CASE WHEN n.state = {RUNNING} THEN {session} END,
+        CASE WHEN n.state = {RUNNING} THEN 1 ELSE 0 END,
+        CASE WHEN n.state = {RUNNING} THEN statement_timestamp() END,
+        CASE WHEN n.state = {RUNNING}
+            THEN statement_timestamp() + ({timeout_s} + $19) * interval '1 s' END"""
+    return columns, values
+
+
+_TALLIED: Final = """
+tallied AS (
+    INSERT INTO longshore.tally (lane, state, delta)
+    SELECT lane, state, count(*) FROM new GROUP BY lane, state
+)"""
+_ACCEPTED: Final = _inserted(started=False)
+_SEATED: Final = _inserted(started=True)
+
+SUBMIT: Final = f"""{_ACCEPTED}
+SELECT id, number, state, lane, token FROM new
+"""
+"""Arrays that nothing is known of may be shorter: the rest is NULL."""
+
+SUBMIT_SEATED: Final = f"""{_SEATED}
+SELECT id, number, state, lane, token FROM new
+"""
+"""The same, and what can run at once is running at once, on the slots that may have it."""
+
+SUBMIT_ALONE: Final = f"""{_SEATED},{_TALLIED}
+SELECT id, number, state, lane, token FROM new
+"""
+"""The same as a transaction of its own, that needs neither BEGIN nor COMMIT."""
+
+SUBMIT_ONE: Final = f"""{_inserted(started=True, one=True)},{_TALLIED}
+SELECT id, number, state, lane, token FROM new
+"""
+"""The same of a single job: what a fleet with nothing else to do waits for."""
+
+ENQUEUE: Final = f"""{_ACCEPTED},{_TALLIED}
+SELECT id, number FROM new
+"""
+"""The same in the submitter's own transaction; in one statement, should it commit each by itself.
+
+It adds no lane. That row would be everybody's, and another submitter of a job in the same new lane
+would have to wait until this transaction, which may take hours, has ended: see `ADOPT_LANES`.
+"""
+
+KNOWN: Final = """
+SELECT i.id, l.number, l.body_hash
+FROM unnest($1::uuid[]) AS i (id)
+CROSS JOIN LATERAL (
+    SELECT number, body_hash FROM longshore.job WHERE id = i.id OFFSET 0
+) AS l
+"""
+
+HOLDERS: Final = f"""
+SELECT i.kind, i.unique_key, l.id, l.number
+FROM unnest($1::text[], $2::text[]) AS i (kind, unique_key)
+CROSS JOIN LATERAL (
+    SELECT id, number FROM longshore.job
+    WHERE kind = i.kind AND unique_key = i.unique_key AND state < {ENDED} OFFSET 0
+) AS l
+"""
+
+ADD_LANES: Final = """
+INSERT INTO longshore.lane (hash, queue, kind, target)
+SELECT * FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[]) AS i (hash)
+ORDER BY i.hash
+ON CONFLICT DO NOTHING
+"""
+
+ADOPT_LANES: Final = f"""
+INSERT INTO longshore.lane (hash, queue, kind, target)
+SELECT t.lane, j.queue, j.kind, j.target
+FROM (
+    SELECT lane FROM longshore.tally
+    WHERE state IN ({_LIVE})
+    GROUP BY lane HAVING sum(delta) > 0
+    OFFSET 0
+) AS t
+CROSS JOIN LATERAL (
+    (SELECT queue, kind, target FROM longshore.job
+        WHERE state = {READY} AND lane = t.lane LIMIT 1)
+    UNION ALL
+    (SELECT queue, kind, target FROM longshore.job
+        WHERE state = {DELAYED} AND lane = t.lane LIMIT 1)
+    UNION ALL
+    (SELECT queue, kind, target FROM longshore.job
+        WHERE state IN ({OWNED}) AND lane = t.lane LIMIT 1)
+    LIMIT 1
+) AS j
+WHERE NOT EXISTS (SELECT FROM longshore.lane AS l WHERE l.hash = t.lane)
+    AND ($2::bigint[] IS NULL OR t.lane = ANY ($2))
+ORDER BY t.lane
+LIMIT greatest($1::bigint - (SELECT count(*) FROM longshore.lane), 0)
+ON CONFLICT DO NOTHING
+"""
+"""Lanes of which a tally tells, but that nobody has stored: their jobs came by `ENQUEUE`.
+
+Of the lanes $2, or of all if that is NULL, so many that there are $1 in all: whoever puts what
+varies into a kind or a queue fills up neither the table nor the memory of every dispatcher. Also
+lanes that were forgotten at the very moment when a job of theirs came.
+"""
+
+FINISH: Final = f"""
+UPDATE longshore.job AS j
+SET result = n.result,
+    {changed(6)}
+FROM (
+    SELECT i.*, l.tid, l.state AS was,
+        CASE l.state WHEN {RUNNING} THEN i.shape ELSE i.shape + 1 END AS change
+    FROM (
+        SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bytea[], $4::integer[])
+            WITH ORDINALITY AS i (job, token, result, shape, place)
+        ORDER BY i.job, i.place
+    ) AS i
+    CROSS JOIN LATERAL (
+        SELECT ctid AS tid, state FROM longshore.job
+        WHERE id = i.job AND token = i.token
+            AND CASE WHEN state IN ({OWNED})
+                THEN worker = coalesce(($5::uuid[])[i.shape], worker) END
+        OFFSET 0
+    ) AS l
+    OFFSET 0
+) AS n
+WHERE j.ctid = n.tid AND j.token = n.token AND j.state = n.was
+RETURNING n.place, n.was, j.state, j.lane, ~j.priority AS urgency, j.rank, j.number
+"""
+"""Rows are locked in the order of their ids; of two ends of one attempt the first given counts.
+
+An end names its shape: the place of the change for a running job, after which comes the one for a
+job that is being cancelled.
+"""
+
+JUDGED: Final = """
+SELECT i.id, l.state, l.token, l.worker
+FROM unnest($1::uuid[]) AS i (id)
+CROSS JOIN LATERAL (
+    SELECT state, token, worker FROM longshore.job WHERE id = i.id OFFSET 0
+) AS l
+"""
+
+NOTE: Final = """
+UPDATE longshore.job AS j
+SET history = substr(n.history, 2, length(n.history) - 2)
+FROM (
+    SELECT l.tid, jsonb_set(
+        ('[' || l.history || ']')::jsonb, '{-1,3}', to_jsonb($2::text)
+    )::text AS history
+    FROM (
+        SELECT ctid AS tid, history FROM longshore.job WHERE id = $1 OFFSET 0
+    ) AS l
+    OFFSET 0
+) AS n
+WHERE j.ctid = n.tid
+"""
+
+CLAIM: Final = f"""
+WITH slot AS MATERIALIZED (
+    SELECT ARRAY(
+        SELECT wish.place
+        FROM unnest($3::integer[]) WITH ORDINALITY AS wish (place, turn)
+        WHERE ({_MAY_TAKE.format(workers="$1", sessions="$2", dispatcher="$4")})[wish.place]
+        ORDER BY wish.turn
+    ) AS places
+),
+front AS (
+    SELECT l.*
+    FROM slot
+    CROSS JOIN unnest($5::bigint[], $6::smallint[], $7::bigint[], $8::bigint[], $9::smallint[])
+        AS i (lane, urgency, rank, number, last_urgency)
+    CROSS JOIN LATERAL (
+        SELECT j.ctid AS tid, ~j.priority AS urgency, j.rank, j.number,
+            octet_length(j.args) AS size
+        FROM longshore.job AS j
+        WHERE j.state = {READY}
+            AND j.lane = i.lane
+            AND (~j.priority, j.rank, j.number) > (i.urgency, i.rank, i.number)
+            AND ~j.priority <= i.last_urgency
+        ORDER BY ~j.priority, j.rank, j.number
+        LIMIT cardinality(slot.places)
+    ) AS l
+    WHERE (
+        SELECT q.paused FROM longshore.queue AS q
+        WHERE q.name = coalesce(
+            (SELECT k.queue FROM longshore.lane AS k WHERE k.hash = i.lane),
+            (SELECT k.queue FROM longshore.job AS k
+                WHERE k.state = {READY} AND k.lane = i.lane LIMIT 1)
+        )
+    ) IS NOT TRUE
+    ORDER BY l.urgency, l.rank, l.number
+    LIMIT (SELECT cardinality(places) FROM slot)
+),
+best AS (
+    SELECT f.*, sum(f.size) OVER (
+        ORDER BY f.urgency, f.rank, f.number ROWS UNBOUNDED PRECEDING
+    ) - f.size AS before
+    FROM front AS f
+),
+locked AS (
+    SELECT l.tid, row_number() OVER (ORDER BY b.urgency, b.rank, b.number) AS turn
+    FROM best AS b
+    CROSS JOIN LATERAL (
+        SELECT j.ctid AS tid FROM longshore.job AS j
+        WHERE j.ctid = b.tid AND j.state = {READY}
+        FOR UPDATE SKIP LOCKED
+    ) AS l
+    WHERE b.before < $11
+),
+taken AS (
+    UPDATE longshore.job AS j
+    SET state = {RUNNING},
+        token = nextval('longshore.token'),
+        worker = ($1::uuid[])[(SELECT places FROM slot)[l.turn]],
+        session = ($2::bigint[])[(SELECT places FROM slot)[l.turn]],
+        attempt = j.attempt + 1,
+        started_at = statement_timestamp(),
+        expires_at = statement_timestamp() + (j.timeout_s + $10) * interval '1 s',
+        {_CLAIMED}
+    FROM locked AS l
+    WHERE j.ctid = l.tid
+    RETURNING
+        l.turn, (SELECT places FROM slot)[l.turn] AS place, j.lane, ~j.priority AS urgency, j.rank,
+        j.id, j.number, j.token, j.kind, j.args, j.options, j.attempt, j.failures, j.crashes
+)
+SELECT b.seen, t.*
+FROM (SELECT count(*) AS seen FROM best) AS b
+LEFT JOIN taken AS t ON true
+"""

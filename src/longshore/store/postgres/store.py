@@ -1,0 +1,159 @@
+"""A store on PostgreSQL, for a fleet: many dispatchers on one database.
+
+The verbs live in three parts: the pump (`postgres_pump`), the keeper (`postgres_keeper`) and the
+reads (`postgres_reads`), each with connections of its own. Behind a pgbouncer in transaction mode
+give a URL with `?prepared=off`, and as `listen_url` the server's own address.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from functools import partial
+from time import monotonic
+from typing import Final
+from uuid import UUID
+
+from longshore.ports import Batch, BatchResult, Hint
+from longshore.store.migrations import check, latest, refuse_newer, steps
+from longshore.store.postgres.connections import ConnectionPool, Transaction, parse_address
+from longshore.store.postgres.hints import Listener, Sender
+from longshore.store.postgres.keeper import PostgresKeeper
+from longshore.store.postgres.logs import PostgresLogs
+from longshore.store.postgres.prune import PostgresPruning
+from longshore.store.postgres.pump import Pump, PumpResult
+from longshore.store.postgres.sql import STEADY
+
+PUMPING_LINES: Final = 2
+LOCK_SHARE: Final = 0.2
+"""For how much of its time a pump waits for another transaction before it goes without.
+
+With the usual timeouts that is 2 s. A server looks for deadlocks after 1 s (deadlock_timeout), and
+must come first: of two pumps that wait for each other it has one begin anew, and none goes without.
+"""
+KEEPER_LINES: Final = 2
+READING_LINES: Final = 4
+MIGRATION_S: Final = 3600.0
+MIGRATION_LOCK: Final = 0x6C6F6E67_73686F72  # "longshor"
+
+_DIALECT: Final = "postgres"
+# A look into the catalogue itself: name lookups may answer what they knew before a lock was had.
+_HAS_VERSION: Final = """
+SELECT EXISTS (
+    SELECT FROM pg_catalog.pg_tables
+    WHERE schemaname = 'longshore' AND tablename = 'longshore_schema'
+) AS found
+"""
+_VERSION: Final = "SELECT max(version) AS version FROM longshore.longshore_schema"
+
+
+class PostgresStore(PostgresPruning, PostgresKeeper, PostgresLogs):
+    """The `Store` port on a PostgreSQL database, in its schema `longshore`."""
+
+    is_serial = False
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        listen_url: str | None = None,
+        prepared: bool = True,
+        expiry_margin_s: float = 10.0,
+        timeout_s: float = 10.0,
+    ) -> None:
+        super().__init__()
+        address = parse_address(url, prepared=prepared)
+        self._clock = monotonic
+        self._address = address
+        self._timeout_s = timeout_s
+        self._pump = Pump(expiry_margin_s, monotonic)
+        self._pumping = ConnectionPool(
+            address,
+            most=PUMPING_LINES,
+            timeout_s=timeout_s,
+            settings=STEADY,
+            lock_s=timeout_s * LOCK_SHARE,
+        )
+        self._keeping = ConnectionPool(
+            address, most=KEEPER_LINES, timeout_s=timeout_s, settings=STEADY
+        )
+        self._reading = ConnectionPool(address, most=READING_LINES, timeout_s=timeout_s, bare=True)
+        self._sender = Sender(self._keeping.execute)
+        listen_at = parse_address(listen_url) if listen_url is not None else address
+        self._listener = Listener(
+            self._sender.name,
+            listen_at if listen_at.prepared else None,
+            self._news,
+            timeout_s,
+        )
+
+    async def open(self) -> None:
+        """Connects; raises `SchemaMismatch` unless the schema is this version's."""
+        check(await self._reading.run(_found_version), _DIALECT, self._address.name)
+
+    async def close(self) -> None:
+        """Lets go of the database. What is under way is finished first."""
+        await self._listener.close()
+        await self._pumping.close()
+        await self._sender.close()
+        await self._keeping.close()
+        await self._reading.close()
+
+    async def migrate(self) -> tuple[int, int]:
+        """Brings the schema forward, one transaction a step; answers the version before and after.
+
+        Of several who migrate at once, each step is taken by one.
+        """
+        lines = ConnectionPool(
+            self._address, most=1, timeout_s=MIGRATION_S, connect_s=self._timeout_s
+        )
+        try:
+            before = await lines.run(_found_version)
+            refuse_newer(before or 0, _DIALECT, self._address.name)
+            for version, script in steps(_DIALECT):
+                await lines.run(partial(_take_step, version, script))
+        finally:
+            await lines.close()
+        return before or 0, latest(_DIALECT)
+
+    async def pump(self, dispatcher: UUID, batch: Batch) -> BatchResult:
+        """Records finishes, accepts submits and claims jobs, all in one commit."""
+        if not (batch.finishes or batch.submits or batch.wants):
+            return BatchResult()
+
+        async def work(tx: Transaction) -> PumpResult:
+            return await self._pump.run(tx, dispatcher, batch)
+
+        drawn = await self._pump.alone(self._pumping, dispatcher, batch)
+        if drawn is None:
+            drawn = await self._pumping.run(work)
+        self._pump.committed(drawn)
+        self._tallied += drawn.tallied
+        if drawn.left_some:
+            self._sender.tell(Hint.WORK)
+        if drawn.pumped.ended:
+            self._sender.tell(Hint.ENDED)
+        return drawn.pumped
+
+    def watch(self) -> AsyncIterator[Hint]:
+        """Hints of what other processes did."""
+        return self._listener.watch()
+
+
+async def _found_version(tx: Transaction) -> int | None:
+    """The version of the schema; none if there is no schema."""
+    [row] = await tx.fetch(_HAS_VERSION)
+    if not row["found"]:
+        return None
+    [row] = await tx.fetch(_VERSION)
+    version: int | None = row["version"]
+    return version
+
+
+async def _take_step(version: int, script: str, tx: Transaction) -> None:
+    await tx.connection.execute(f"SELECT pg_advisory_xact_lock({MIGRATION_LOCK})")
+    found = await _found_version(tx)
+    if found is not None and found >= version:
+        return
+    await tx.connection.execute(script)
+    await tx.connection.execute("DELETE FROM longshore.longshore_schema")
+    await tx.connection.execute(f"INSERT INTO longshore.longshore_schema VALUES ({version})")

@@ -1,0 +1,198 @@
+"""Submits to the PostgreSQL store: one INSERT for the batch, and then only what it left out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import cast
+from uuid import UUID
+
+import asyncpg
+from msgspec import Struct
+
+from longshore.errors import StoreUnavailable
+from longshore.model.attempt import Attempt
+from longshore.model.job import Refused, Submission, Submitted
+from longshore.model.worker import Slot
+from longshore.store.postgres.columns import (
+    Answer,
+    Item,
+    answered,
+    columns,
+    lane_columns,
+    lane_of_item,
+    runs,
+)
+from longshore.store.postgres.connections import TURNS, Transaction, is_data_error, is_held
+from longshore.store.postgres.sql import ADD_LANES, HOLDERS, KNOWN, SUBMIT, SUBMIT_SEATED
+from longshore.store.postgres.states import READY, RUNNING
+from longshore.store.rows import body_or_why, micros, not_accepted, utc_now
+
+
+class StartColumns(Struct, frozen=True):
+    """Who gives slots to submits, and for how long beyond its timeout an attempt has its own."""
+
+    dispatcher: UUID
+    expiry_margin_s: float
+    slots: dict[int, Slot | None]
+    """By the ids of their jobs, as integers: to hash a UUID takes longer."""
+
+    def columns(self, items: list[Item]) -> list[object]:
+        """What `SUBMIT_SEATED` takes beyond what `SUBMIT` does."""
+        known: dict[Slot, int] = {}
+        places = []
+        for job, _ in items:
+            slot = self.slots.get(job.id.int)
+            places.append(None if slot is None else known.setdefault(slot, len(known) + 1))
+        workers, sessions = [slot.worker for slot in known], [slot.session for slot in known]
+        return [places, workers, sessions, self.dispatcher, self.expiry_margin_s]
+
+    def began(self, items: list[Item], rows: list[asyncpg.Record]) -> list[Attempt]:
+        """The attempts that began as these rows were inserted."""
+        jobs = {job.id.int: job for job, _ in items} if len(rows) < len(items) else None
+        began = []
+        for place, (id, number, state, _, token) in enumerate(rows):
+            if state == RUNNING:
+                job = items[place][0] if jobs is None else jobs[id.int]
+                began.append(self._attempt(job, number, token))
+        return began
+
+    def _attempt(self, job: Submission, number: int, token: int) -> Attempt:
+        slot = cast(Slot, self.slots[job.id.int])
+        owner = slot.worker, slot.session
+        return Attempt(job.id, number, token, job.kind, job.args, job.options, *owner, 1, 0, 0)
+
+
+class SubmitBatch:
+    """The submissions of one transaction; `lanes` are those known to be stored already."""
+
+    def __init__(
+        self, tx: Transaction, lanes: set[int], start_columns: StartColumns | None = None
+    ) -> None:
+        self.ready: Counter[int] = Counter()
+        self.ready_sent: Counter[int] = Counter()
+        self.new_lanes: set[int] = set()
+        self.started: list[Attempt] = []
+        self._tx = tx
+        self._lanes = lanes
+        self._start_columns = start_columns
+        self._refused: dict[UUID, Refused] = {}
+        self._sent: set[int] = set()
+
+    def note_sent(self, jobs: Sequence[Submission]) -> None:
+        """What jobs sent has no slots, and comes before what was submitted, also under one id."""
+        self._sent.update(job.id.int for job in jobs)
+        if self._start_columns is not None:
+            self._start_columns.slots.update((job.id.int, None) for job in jobs)
+
+    async def accept(self, jobs: Sequence[Submission]) -> list[Answer]:
+        """Takes in what is new and can be stored; answers item by item."""
+        now = micros(utc_now())
+        bodies = [body_or_why(job, now) for job in jobs]
+        items = [
+            (job, body) for job, body in zip(jobs, bodies, strict=True) if isinstance(body, int)
+        ]
+        answers: list[Answer] = []
+        for run in runs(items):
+            answers += await self._take(run)
+        taken = iter(answers)
+        return [
+            next(taken) if isinstance(body, int) else not_accepted(job.id, body)
+            for job, body in zip(jobs, bodies, strict=True)
+        ]
+
+    async def _take(self, items: list[Item]) -> list[Answer]:
+        rows = await self._insert(items)
+        if len(rows) == len(items):
+            numbers = [row["number"] for row in rows]
+            return [
+                Submitted(job.id, number) for (job, _), number in zip(items, numbers, strict=True)
+            ]
+        answers: list[Answer | None] = [None] * len(items)
+        for _ in range(TURNS):
+            missing = [place for place, answer in enumerate(answers) if answer is None]
+            if not missing:
+                break
+            await self._look_up(items, missing, answers)
+            left = [items[place] for place, answer in enumerate(answers) if answer is None]
+            # Whoever held the key has ended in this very moment: now there is room.
+            if left:
+                await self._insert(left)
+        settled = [answer for answer in answers if answer is not None]
+        if len(settled) < len(items):
+            raise StoreUnavailable("a unique key changed hands too often; try again")
+        return settled
+
+    async def _look_up(
+        self, items: list[Item], missing: list[int], answers: list[Answer | None]
+    ) -> None:
+        """Answers those that are there, were refused, or whose key is taken."""
+        left = [items[place] for place in missing]
+        rows = await self._tx.fetch(KNOWN, [job.id for job, _ in left])
+        known = {row["id"]: (row["number"], row["body_hash"]) for row in rows}
+        holders = await self._holders([job for job, _ in left if job.id not in known])
+        if known or holders:
+            self._tx.rest_on_found()
+        found = answered(left, known, holders)
+        for place, (job, _) in zip(missing, left, strict=True):
+            refused = None if job.id in known else self._refused.get(job.id)
+            answers[place] = refused or found.get(job.id)
+
+    async def _holders(self, jobs: list[Submission]) -> dict[tuple[str, str | None], Answer]:
+        """The live jobs that have these jobs' unique keys."""
+        keys = {(job.kind, job.unique_key) for job in jobs if job.unique_key is not None}
+        if not keys:
+            return {}
+        kinds, unique_keys = zip(*keys, strict=True)
+        rows = await self._tx.fetch(HOLDERS, kinds, unique_keys)
+        return {
+            (row["kind"], row["unique_key"]): Submitted(row["id"], row["number"], existing=True)
+            for row in rows
+        }
+
+    async def _insert(self, items: list[Item]) -> list[asyncpg.Record]:
+        """Stores what neither its id nor its key keeps out; answers the rows that are new."""
+        if not self._tx.isolate_bad_items:
+            return await self._insert_all(items)
+        try:
+            async with self._tx.savepoint():
+                return await self._insert_all(items)
+        except Exception as error:
+            if not (is_data_error(error) or is_held(error)):
+                raise
+            if len(items) == 1:
+                id = items[0][0].id
+                self._refused[id] = _held(id) if is_held(error) else not_accepted(id, str(error))
+                return []
+        middle = len(items) // 2
+        return [*await self._insert(items[:middle]), *await self._insert(items[middle:])]
+
+    async def _insert_all(self, items: list[Item]) -> list[asyncpg.Record]:
+        if self._start_columns is None:
+            rows = await self._tx.fetch(SUBMIT, *columns(items))
+        else:
+            slots = self._start_columns.columns(items)
+            rows = await self._tx.fetch(SUBMIT_SEATED, *columns(items), *slots)
+            self.started += self._start_columns.began(items, rows)
+        counts = Counter((row["lane"], row["state"]) for row in rows)
+        unknown = {lane for lane, _ in counts} - self._lanes - self.new_lanes
+        if unknown:
+            lanes = {lane.hash: lane for lane in map(lane_of_item, items) if lane.hash in unknown}
+            await self._tx.fetch(ADD_LANES, *lane_columns(list(lanes.values())))
+        for (lane, state), count in counts.items():
+            self._tx.count(lane, None, state, count)
+            if state == READY:
+                self.ready[lane] += count
+        if self._sent:
+            ready = (row for row in rows if row["state"] == READY)
+            self.ready_sent.update(row["lane"] for row in ready if row["id"].int in self._sent)
+        self.new_lanes |= unknown
+        return rows
+
+
+def _held(id: UUID) -> Refused:
+    message = (
+        f"job {id} was not accepted: a transaction that has not ended holds its id or its unique "
+        "key; end that one, or submit again later"
+    )
+    return Refused(id, StoreUnavailable.code, message)

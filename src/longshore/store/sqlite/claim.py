@@ -1,0 +1,202 @@
+"""Claims of the SQLite store.
+
+Theory. A claim reads as many rows as it takes, plus one for each lane that has something ready, and
+never looks at any other: which lanes those are is one probe of `job_ready` each, and the best jobs
+of a lane are the first entries of that index. The lanes are merged lazily; a lane from which more
+is taken than was read is read on from there, twice as far each time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from heapq import merge
+from itertools import islice
+from operator import attrgetter
+from typing import Final
+from uuid import UUID
+
+import msgspec
+
+from longshore.core.placement import first_bytes
+from longshore.model.attempt import Attempt
+from longshore.model.job import JobState, Options, Submission
+from longshore.model.worker import Slot, Want
+from longshore.store.rows import later, unpack_options
+from longshore.store.sqlite.sql import (
+    CLAIM,
+    LANE_TOP,
+    LARGEST,
+    OPEN_LANES,
+    PAUSED,
+    PAYLOADS,
+    SITTING,
+    Candidate,
+    Row,
+)
+from longshore.store.sqlite.transaction import Transaction
+
+_PACK_BYTES: Final = 32 * 1024 * 1024
+_FEWEST: Final = 8
+
+_candidates = msgspec.json.Decoder(list[Candidate])
+_hashes = msgspec.json.Decoder(list[int])
+_names = msgspec.json.Decoder(set[str])
+_lengths = msgspec.json.Decoder(list[tuple[int, int, int]])
+
+_payload_bytes = attrgetter("payload_bytes")
+
+Payload = tuple[UUID, Options, bytes]
+
+
+def claim(
+    tx: Transaction,
+    dispatcher: UUID,
+    wants: Sequence[Want],
+    max_bytes: int,
+    expiry_margin_s: float,
+) -> tuple[list[Attempt], Counter[int], set[int]]:
+    """Places the best ready jobs on slots that may have them, want by want.
+
+    Answers how many by lane, and the lanes that it left because they have too many bytes.
+    """
+    attending = _attending(tx, dispatcher, [slot for want in wants for slot in want.slots])
+    claimed: list[Attempt] = []
+    taken: Counter[int] = Counter()
+    left: set[int] = set()
+    for want in wants:
+        slots = [slot for slot in want.slots if attending.get(slot.worker.int) == slot.session]
+        best = _best(tx, want.lanes, len(slots)) if slots else []
+        fitting = first_bytes(best, _payload_bytes, max_bytes)
+        if len(fitting) < len(best):
+            left.update(want.lanes)
+        claimed += _place(tx, fitting, slots, expiry_margin_s)
+        taken.update(job.lane for job in fitting)
+        max_bytes -= sum(map(_payload_bytes, fitting))
+    return claimed, taken, left
+
+
+def usable_slots(
+    tx: Transaction, dispatcher: UUID, jobs: Sequence[Submission], slots: Sequence[Slot | None]
+) -> list[Slot | None]:
+    """Those of the slots that these jobs may have, each in its place."""
+    queues = msgspec.json.encode({job.queue for job in jobs}).decode()
+    paused = _names.decode(tx.connection.execute(PAUSED, (queues,)).fetchone()[0])
+    attending = _attending(tx, dispatcher, [slot for slot in slots if slot is not None])
+    return [
+        slot
+        if slot is not None
+        and attending.get(slot.worker.int) == slot.session
+        and job.queue not in paused
+        else None
+        for job, slot in zip(jobs, slots, strict=True)
+    ]
+
+
+def _attending(tx: Transaction, dispatcher: UUID, slots: Sequence[Slot]) -> dict[int, int]:
+    """The sessions of those workers that this dispatcher attends and may give jobs to."""
+    # UUIDs as integers: their own hash is slow, and there may be thousands of slots.
+    workers = {slot.worker.int for slot in slots}
+    keys: list[Row] = [(worker.to_bytes(16, "big"), dispatcher.bytes) for worker in workers]
+    return {int(row.id, 16): row.session for row in SITTING.find(tx.connection, keys)}
+
+
+def _best(tx: Transaction, lanes: Iterable[int], most: int) -> list[Candidate]:
+    """The first jobs of all these lanes together, in the order of claims."""
+    wanted = msgspec.json.encode(list(dict.fromkeys(lanes))).decode()
+    lanes = _hashes.decode(tx.connection.execute(OPEN_LANES, (wanted,)).fetchone()[0])
+    if not lanes:
+        return []
+    first = min(most, most // len(lanes) + _FEWEST)
+    return list(islice(merge(*(_lane(tx, lane, first, most) for lane in lanes)), most))
+
+
+def _lane(tx: Transaction, lane: int, first: int, most: int) -> Iterator[Candidate]:
+    """The first jobs of one lane, read as they are asked for."""
+    taken, size = 0, first
+    while taken < most:
+        answer = tx.connection.execute(LANE_TOP, (lane, size, taken)).fetchone()[0]
+        rows = _candidates.decode(answer)
+        yield from rows
+        if len(rows) < size:
+            return
+        taken += size
+        size = taken
+
+
+def _place(
+    tx: Transaction, jobs: Sequence[Candidate], slots: Sequence[Slot], expiry_margin_s: float
+) -> list[Attempt]:
+    """Gives the i-th job to the i-th slot, under a new token."""
+    payloads = _payloads(tx, jobs)
+    claimed = []
+    for job, slot in zip(jobs, slots[: len(jobs)], strict=True):
+        id, options, args = payloads[job.number]
+        claimed.append(
+            Attempt(
+                id,
+                job.number,
+                tx.next_token(),
+                job.kind,
+                args,
+                options,
+                slot.worker,
+                slot.session,
+                job.attempt + 1,
+                job.failures,
+                job.crashes,
+            )
+        )
+    _store(tx, claimed, expiry_margin_s)
+    for lane, number in Counter(job.lane for job in jobs).items():
+        tx.count(lane, JobState.READY, JobState.RUNNING, number)
+    return claimed
+
+
+def _store(tx: Transaction, claimed: Sequence[Attempt], expiry_margin_s: float) -> None:
+    """Writes down who owns what from now on."""
+    now = tx.now
+    rows: list[Row] = []
+    for one in claimed:
+        owner, entry = tx.owner(one.worker)
+        timeout_s = one.options.timeout_s
+        expires_at = None if timeout_s is None else later(now, timeout_s + expiry_margin_s)
+        rows.append((one.number, one.token, owner, one.session, now, expires_at, entry))
+    CLAIM.run(tx.connection, rows)
+
+
+def _payloads(tx: Transaction, jobs: Sequence[Candidate]) -> dict[int, Payload]:
+    """What is large about these jobs, by their numbers."""
+    found: dict[int, Payload] = {}
+    for numbers in _packs(jobs):
+        for text, values in PAYLOADS.pieces(numbers):
+            lengths, data = tx.connection.execute(text, values).fetchone()
+            found.update(_unpacked(_lengths.decode(lengths), data))
+    return found
+
+
+def _unpacked(
+    lengths: Sequence[tuple[int, int, int]], data: bytes
+) -> Iterator[tuple[int, Payload]]:
+    """Takes ids, options and arguments apart that were read as one run of bytes."""
+    at = 0
+    for number, options_bytes, args_bytes in lengths:
+        options_at = at + 16
+        args_at = options_at + options_bytes
+        id = UUID(bytes=data[at:options_at])
+        at = args_at + args_bytes
+        yield number, (id, unpack_options(data[options_at:args_at]), data[args_at:at])
+
+
+def _packs(jobs: Sequence[Candidate]) -> Iterator[list[Row]]:
+    """Numbers of jobs that may be read together: a single value has its limit in SQLite."""
+    pack: list[Row] = []
+    size = 0
+    for job in jobs:
+        if pack and (size + job.payload_bytes > _PACK_BYTES or len(pack) == LARGEST):
+            yield pack
+            pack, size = [], 0
+        pack.append((job.number,))
+        size += job.payload_bytes
+    if pack:
+        yield pack

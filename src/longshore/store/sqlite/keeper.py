@@ -1,0 +1,267 @@
+"""The keeper of the SQLite store: leases, losses, cancels, clocks, each within a transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from math import isnan
+from typing import Final
+from uuid import UUID
+
+from longshore.core import effects
+from longshore.core.leases import ANOTHERS, is_anothers
+from longshore.errors import InvalidInput
+from longshore.model.job import CancelVerdict, JobState, LogEntry, RetryVerdict
+from longshore.model.worker import Attended, Gone, Late, Stats, WorkerInfo
+from longshore.ports import Harvested, Promoted
+from longshore.store.rows import clean, entry_end, pack_info, unpack_info
+from longshore.store.sqlite.reads import claimed_by, next_due_s
+from longshore.store.sqlite.sql import BEAT, HELD_AND_DUE, HELD_BY_WORKER, LOG, ORPHANED, Held, Row
+from longshore.store.sqlite.transaction import Transaction
+
+_MAX_SWEPT: Final = 1000
+_MAX: Final = 2**63 - 1
+
+
+# dispatchers
+
+
+def renew(tx: Transaction, dispatcher: UUID, name: str) -> None:
+    """Says that a dispatcher lives."""
+    tx.connection.execute(
+        """INSERT INTO dispatcher (id, name, renewed_no, started_at) VALUES (?, ?, 1, ?)
+        ON CONFLICT DO UPDATE SET name = excluded.name, renewed_no = renewed_no + 1""",
+        (dispatcher.bytes, clean(name), tx.now),
+    )
+
+
+def retire(tx: Transaction, dispatcher: UUID) -> None:
+    """Removes a dispatcher."""
+    tx.connection.execute("DELETE FROM dispatcher WHERE id = ?", (dispatcher.bytes,))
+
+
+def forget_dispatcher(tx: Transaction, dispatcher: UUID) -> None:
+    """Removes a dispatcher that attends no live worker."""
+    tx.connection.execute(
+        """DELETE FROM dispatcher WHERE id = ?1
+        AND NOT EXISTS (SELECT 1 FROM worker WHERE alive = 1 AND dispatcher = ?1)""",
+        (dispatcher.bytes,),
+    )
+
+
+# workers
+
+
+def attend(
+    tx: Transaction,
+    dispatcher: UUID,
+    info: WorkerInfo,
+    draining: bool,
+    asked: int | None = None,
+) -> Attended | Gone | Late:
+    """Registers a worker, or adopts it with what is placed on it, in the session asked for."""
+    known = tx.connection.execute(
+        "SELECT alive, session, ended_why, info FROM worker WHERE id = ?", (info.id.bytes,)
+    ).fetchone()
+    if known is None:
+        first = 1 if asked is None else asked
+        _register(tx, dispatcher, info, draining, first)
+        return Attended(first)
+    alive, last, ended_why, known_info = known
+    if not alive:
+        return Gone(ended_why)
+    if is_anothers(unpack_info(known_info), info):
+        return Gone(ANOTHERS)
+    session = last + 1 if asked is None else asked
+    if session <= last:
+        return Late(last)
+    tx.connection.execute(
+        """UPDATE worker SET dispatcher = ?, session = ?, draining = draining OR ?,
+            attended_at = ?, info = ? WHERE id = ?""",
+        (dispatcher.bytes, session, draining, tx.now, pack_info(info), info.id.bytes),
+    )
+    tx.connection.execute(
+        """UPDATE job INDEXED BY job_owned SET session = ?
+        WHERE worker = ? AND state IN ('running', 'cancelling')""",
+        (session, info.id.bytes),
+    )
+    return Attended(session, tuple(claimed_by(tx.connection, info.id)))
+
+
+def _register(
+    tx: Transaction, dispatcher: UUID, info: WorkerInfo, draining: bool, session: int
+) -> None:
+    tx.connection.execute(
+        """INSERT INTO worker (id, dispatcher, session, alive, draining, started_at, attended_at,
+            info) VALUES (?, ?, ?, 1, ?, ?, ?, ?)""",
+        (info.id.bytes, dispatcher.bytes, session, draining, tx.now, tx.now, pack_info(info)),
+    )
+
+
+def set_draining(tx: Transaction, worker: UUID, draining: bool) -> bool:
+    """Marks a live worker; answers whether there is one."""
+    changed = tx.connection.execute(
+        "UPDATE worker SET draining = ? WHERE id = ? AND alive = 1", (draining, worker.bytes)
+    )
+    return changed.rowcount > 0
+
+
+def beat(tx: Transaction, dispatcher: UUID, beats: Mapping[UUID, Stats]) -> None:
+    """These workers were heard of, if they are alive and this dispatcher's."""
+    rows: list[Row] = [
+        (
+            worker.bytes,
+            dispatcher.bytes,
+            tx.now,
+            _number(stats.cpu_percent),
+            _number(stats.memory_percent),
+        )
+        for worker, stats in beats.items()
+    ]
+    BEAT.run(tx.connection, rows)
+
+
+def _number(given: float) -> float:
+    """SQLite keeps NaN as NULL, and one worker that says it would cost all others their beat."""
+    return 0.0 if isnan(given) else given
+
+
+def harvest(
+    tx: Transaction,
+    worker: UUID,
+    session: int,
+    why: str,
+    crash_limit: int | None,
+    undelivered: Collection[int] = (),
+) -> Harvested:
+    """Declares a worker lost, if it is still in that session, and frees its jobs.
+
+    A crash limit says that the loss counts as a crash, unless the attempt was not delivered.
+    """
+    changed = tx.connection.execute(
+        """UPDATE worker SET alive = 0, ended_at = ?, ended_why = ?
+        WHERE id = ? AND alive = 1 AND session = ?""",
+        (tx.now, clean(why), worker.bytes, min(session, _MAX)),
+    )
+    if changed.rowcount == 0:
+        return Harvested(False, 0, 0)
+    owned = tx.held_where(HELD_BY_WORKER, (worker.bytes,))
+    return _free(tx, owned, why, crash_limit, undelivered, lost=True)
+
+
+def sweep(tx: Transaction, crash_limit: int) -> Harvested:
+    """Frees jobs whose worker is not alive, a bounded number of them."""
+    owned: list[Held] = []
+    for (worker,) in tx.connection.execute(ORPHANED).fetchall():
+        owned += tx.held_where(HELD_BY_WORKER, (worker,))
+        if len(owned) >= _MAX_SWEPT:
+            break
+    return _free(tx, owned[:_MAX_SWEPT], "its worker is not alive", crash_limit, lost=False)
+
+
+def _free(
+    tx: Transaction,
+    rows: Sequence[Held],
+    why: str,
+    crash_limit: int | None,
+    undelivered: Collection[int] = (),
+    *,
+    lost: bool,
+) -> Harvested:
+    for row in rows:
+        limit = None if row.token in undelivered else crash_limit
+        tx.apply(row, effects.of_loss(row.crashes, limit, clean(why))[row.state])
+    requeued = [row for row in rows if row.state is JobState.READY]
+    lanes = frozenset(row.lane for row in requeued)
+    return Harvested(lost, len(requeued), len(rows) - len(requeued), lanes)
+
+
+# clocks
+
+
+def promote(tx: Transaction, most: int) -> Promoted:
+    """Makes delayed jobs ready whose time has come."""
+    due = tx.held_where(HELD_AND_DUE, (tx.now, most))
+    for row in due:
+        tx.apply(row, effects.DUE[row.state])
+    tx.flush()
+    lanes = frozenset(row.lane for row in due)
+    return Promoted(len(due), lanes, next_due_s(tx.connection, tx.now))
+
+
+# users
+
+
+def cancel(
+    tx: Transaction, refs: Sequence[UUID | int], by: str
+) -> list[tuple[UUID | None, CancelVerdict]]:
+    """Cancels what is not running, and marks what is."""
+    return [_cancel(tx, row, by) for row in tx.held(refs)]
+
+
+def _cancel(tx: Transaction, row: Held | None, by: str) -> tuple[UUID | None, CancelVerdict]:
+    if row is None:
+        return None, CancelVerdict.NOT_FOUND
+    verdict = effects.cancel_verdict(row.state)
+    if row.state in effects.CANCEL:
+        tx.apply(row, effects.CANCEL[row.state], by=by)
+    return row.uuid, verdict
+
+
+def retry(
+    tx: Transaction, refs: Sequence[UUID | int], by: str, request: UUID | None
+) -> list[tuple[UUID | None, RetryVerdict]]:
+    """Opens a new round for jobs that ended without success, one for each request."""
+    return [_retry(tx, row, by, request) for row in tx.held(refs)]
+
+
+def _retry(
+    tx: Transaction, row: Held | None, by: str, request: UUID | None
+) -> tuple[UUID | None, RetryVerdict]:
+    if row is None:
+        return None, RetryVerdict.NOT_FOUND
+    if request is not None and _opened_a_round(tx, row, request):
+        return row.uuid, RetryVerdict.RETRIED
+    verdict = effects.retry_verdict(row.state, key_is_taken=_key_is_taken(tx, row))
+    if verdict is RetryVerdict.RETRIED:
+        tx.apply(row, effects.of_retry(row.round, by, request)[row.state], by=by)
+        # Of two jobs of one unique key only the first may come back.
+        tx.flush()
+    return row.uuid, verdict
+
+
+def _key_is_taken(tx: Transaction, row: Held) -> bool:
+    holder = tx.connection.execute(
+        """SELECT 1 FROM job AS mine CROSS JOIN job AS other INDEXED BY job_unique
+        ON other.kind = mine.kind AND other.unique_key = mine.unique_key
+        WHERE mine.number = ? AND other.unique_key IS NOT NULL
+            AND other.state IN ('waiting', 'delayed', 'ready', 'running', 'cancelling')""",
+        (row.number,),
+    )
+    return holder.fetchone() is not None
+
+
+def _opened_a_round(tx: Transaction, row: Held, request: UUID) -> bool:
+    query = "SELECT instr(history, ?) FROM job WHERE number = ?"
+    [found] = tx.connection.execute(query, (entry_end(request), row.number)).fetchone()
+    return bool(found)
+
+
+def log(tx: Transaction, entries: Sequence[LogEntry]) -> None:
+    """Keeps what attempts said under their job's last token, once."""
+    rows: list[Row] = [
+        (entry.job.bytes, entry.token, entry.seq, entry.kind, tx.now, entry.data)
+        for entry in entries
+        if abs(entry.token) <= _MAX and abs(entry.seq) <= _MAX
+    ]
+    LOG.run(tx.connection, rows)
+
+
+def set_paused(tx: Transaction, queue: str, paused: bool) -> None:
+    """Pauses or resumes a queue."""
+    if clean(queue) != queue:
+        raise InvalidInput(f"{queue!r} cannot be the name of a queue; leave out what is not text")
+    tx.connection.execute(
+        """INSERT INTO queue (name, paused) VALUES (?, ?)
+        ON CONFLICT DO UPDATE SET paused = excluded.paused""",
+        (queue, paused),
+    )

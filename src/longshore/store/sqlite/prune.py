@@ -1,0 +1,143 @@
+"""Pruning on SQLite: jobs and workers that are over are removed, oldest first.
+
+A table of numbers is its own index, so a walk reads the beginnings of the rows that it comes by,
+and of no others. What it frees is used again by the rows that come next: the file does not shrink,
+and does not grow while as much goes as comes.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from longshore.core.retention import Seen, Walk
+from longshore.model.job import JobState
+from longshore.model.retention import Pruned, Retention
+from longshore.store.sqlite.sql import Bulk, Row
+from longshore.store.sqlite.transaction import Transaction
+
+STEP: Final = 100
+_MAX: Final = 2**63 - 1
+_BAD_ENDS: Final = (
+    JobState.FAILED,
+    JobState.CANCELLED,
+    JobState.DEPENDENCY_FAILED,
+    JobState.SKIPPED,
+)
+
+
+class _Passed(Struct, array_like=True):
+    """A job that a walk comes by; times are microseconds."""
+
+    number: int
+    lane: int
+    state: JobState
+    created_at: int
+    ended_at: int | None
+
+    def seen(self, now: int) -> Seen:
+        """As the walk wants it."""
+        ended_s = None if self.ended_at is None else (now - self.ended_at) / 1e6
+        return Seen(self.number, self.state, (now - self.created_at) / 1e6, ended_s)
+
+
+_passed = msgspec.json.Decoder(list[_Passed])
+
+_ROWS: Final = """
+    SELECT json_group_array(json_array(number, lane, state, created_at, ended_at)) FROM (
+        {which} ORDER BY number LIMIT ?2)"""
+_COLUMNS: Final = "SELECT number, lane, state, created_at, ended_at FROM job"
+_ALL: Final = _ROWS.format(which=f"{_COLUMNS} NOT INDEXED WHERE number > ?1")
+_IN_STATE: Final = f"""SELECT * FROM (
+    {_COLUMNS} INDEXED BY job_ended_badly WHERE state = '{{state}}' AND number > ?1
+    ORDER BY number LIMIT ?2)"""
+_COUNTS: Final = "SELECT state, sum(n) FROM tally GROUP BY state"
+
+_DROP_LOGS: Final = Bulk("DELETE FROM log WHERE job IN (SELECT column1 FROM {rows})", 1)
+_DROP_JOBS: Final = Bulk("DELETE FROM job WHERE number IN (SELECT column1 FROM {rows})", 1)
+
+_EMPTY_LANES: Final = """
+    SELECT hash FROM lane WHERE NOT EXISTS (
+        SELECT 1 FROM tally WHERE tally.lane = lane.hash AND tally.n > 0)
+    LIMIT ?"""
+
+_GONE_WORKERS: Final = """
+    SELECT id FROM worker INDEXED BY worker_ended
+    WHERE alive = 0 AND ended_at <= ? AND NOT EXISTS (
+        SELECT 1 FROM job INDEXED BY job_owned
+        WHERE job.state IN ('running', 'cancelling') AND job.worker = worker.id)
+    ORDER BY ended_at LIMIT ?"""
+
+
+def prune(tx: Transaction, kept: Retention, after: int, most: int) -> Pruned:
+    """Removes ended jobs past their bounds, of the next `most` jobs after a number."""
+    pruned, gone = look(tx.connection, tx.now, kept, after, most)
+    for row in gone:
+        tx.count(row.lane, row.state, None)
+    numbers: list[Row] = [(row.number,) for row in gone]
+    _DROP_LOGS.run(tx.connection, numbers)
+    _DROP_JOBS.run(tx.connection, numbers)
+    return pruned
+
+
+def look(
+    connection: sqlite3.Connection, now: int, kept: Retention, after: int, most: int
+) -> tuple[Pruned, list[_Passed]]:
+    """What goes of the next `most` jobs after a number, looked at a few at a time."""
+    counts = dict(connection.execute(_COUNTS)) if kept.most else {}
+    walk = Walk(kept, counts, after)
+    query = _query(kept)
+    gone: list[_Passed] = []
+    done = walk.over
+    left = most
+    while left > 0 and not done:
+        size = min(left, STEP)
+        values = (min(walk.up_to, _MAX), size)
+        rows = _passed.decode(connection.execute(query, values).fetchone()[0])
+        gone += [rows[place] for place in walk.through([row.seen(now) for row in rows])]
+        left -= size
+        done = walk.over or len(rows) < size
+    return Pruned(dict(Counter(row.state for row in gone)), walk.up_to, done), gone
+
+
+def _query(kept: Retention) -> str:
+    """How to find the next jobs: those that ended badly have an index, the others none."""
+    if JobState.SUCCEEDED in kept.states:
+        return _ALL
+    states = [state for state in _BAD_ENDS if state in kept.states]
+    return _ROWS.format(which=" UNION ALL ".join(_IN_STATE.format(state=one) for one in states))
+
+
+def empty_lanes(connection: sqlite3.Connection, most: int) -> list[int]:
+    """The lanes that hold no job."""
+    return [hash for (hash,) in connection.execute(_EMPTY_LANES, (most,))]
+
+
+def forget_lanes(tx: Transaction, most: int) -> list[int]:
+    """Removes lanes that hold no job, with the counts of what they held; answers which."""
+    found = empty_lanes(tx.connection, most)
+    rows = [(hash,) for hash in found]
+    tx.connection.executemany("DELETE FROM tally WHERE lane = ?", rows)
+    tx.connection.executemany("DELETE FROM lane WHERE hash = ?", rows)
+    return found
+
+
+def gone_workers(
+    connection: sqlite3.Connection, now: int, older_than_s: float, most: int
+) -> list[bytes]:
+    """The ids of workers that ended so long ago and own no job."""
+    until = max(-_MAX, now - round(min(older_than_s, 1e12) * 1e6))
+    return [id for (id,) in connection.execute(_GONE_WORKERS, (until, most))]
+
+
+def forget_workers(tx: Transaction, older_than_s: float, most: int) -> int:
+    """Removes workers that ended so long ago and own no job; answers how many."""
+    found = gone_workers(tx.connection, tx.now, older_than_s, most)
+    rows = [(id,) for id in found]
+    tx.connection.executemany("DELETE FROM heartbeat WHERE worker = ?", rows)
+    tx.connection.executemany("DELETE FROM worker WHERE id = ?", rows)
+    return len(found)

@@ -1,0 +1,150 @@
+"""The pump of the SQLite store: finishes, submits and claims within one transaction.
+
+The write lock is held from the first read to the commit, so what is read decides: there is nobody
+to race with. Decisions are the core's (`core.effects`), taken in Python; the reads and the writes
+are one statement for many jobs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import islice
+from uuid import UUID
+
+from longshore.core import effects
+from longshore.model.ends import End, Succeeded
+from longshore.model.job import Ended, Finished, JobState, Refused, Verdict
+from longshore.ports import Batch, BatchResult
+from longshore.store.rows import clean, history_entry
+from longshore.store.sqlite.claim import claim, usable_slots
+from longshore.store.sqlite.sql import LARGEST_INT, NOTE, RUNNING, SUCCEED, Held, Row
+from longshore.store.sqlite.submit import Accepted, accept
+from longshore.store.sqlite.transaction import Transaction
+
+
+def pump(tx: Transaction, dispatcher: UUID, batch: Batch, expiry_margin_s: float) -> BatchResult:
+    """Finishes first, then submits, then claims."""
+    finishes = _Finishes(tx)
+    finished = finishes.record(batch.finishes) if batch.finishes else []
+    submitted, ready, started = _take(tx, dispatcher, batch, expiry_margin_s)
+    # A claim must know the lanes of jobs that were submitted with it: their queue may be paused.
+    tx.flush()
+    claimed, taken, left = claim(tx, dispatcher, batch.wants, batch.max_bytes, expiry_margin_s)
+    return BatchResult(
+        finished,
+        submitted,
+        started,
+        claimed,
+        taken,
+        finishes.ready + ready,
+        finishes.ready,
+        finishes.ended,
+        frozenset(left),
+    )
+
+
+def _take(tx: Transaction, dispatcher: UUID, batch: Batch, expiry_margin_s: float) -> Accepted:
+    if not batch.submits:
+        return [], Counter(), []
+    if not batch.slots:
+        return accept(tx, batch.submits)
+    slots = usable_slots(tx, dispatcher, batch.submits, batch.slots)
+    return accept(tx, batch.submits, slots, expiry_margin_s)
+
+
+class _Finishes:
+    """The finishes of one transaction: what became ready by them, and what ended."""
+
+    def __init__(self, tx: Transaction) -> None:
+        self.ready: Counter[int] = Counter()
+        self.ended: list[Ended] = []
+        self._tx = tx
+
+    def record(self, ends: Sequence[End]) -> list[Finished]:
+        """Ends the attempts that still own their jobs, and commits their outboxes with them."""
+        succeeded = self._succeed(ends)
+        rest = [end for end in ends if end.token not in succeeded]
+        answers = iter(self._record(rest) if rest else ())
+        return [
+            Finished(end.job, end.token, Verdict.RECORDED, JobState.SUCCEEDED)
+            if end.token in succeeded
+            else next(answers)
+            for end in ends
+        ]
+
+    def _succeed(self, ends: Sequence[End]) -> set[int]:
+        """Records the successes that only have a result, if all of those count; their tokens.
+
+        Nearly every attempt ends so. The others are looked at one by one.
+        """
+        plain = [end for end in ends if isinstance(end, Succeeded) and _is_plain(end)]
+        tokens = {end.token for end in ends}
+        if not plain or len(tokens) < len(ends):
+            return set()
+        tx = self._tx
+        attempts = [(place, end.job.bytes, end.token) for place, end in enumerate(plain)]
+        running = RUNNING.find(tx.connection, attempts)
+        if len(running) < len(plain):
+            return set()
+        now, state = tx.now, JobState.SUCCEEDED
+        rows: list[Row] = []
+        for place, number, _ in running:
+            end = plain[place]
+            rows.append((number, end.result, history_entry(state, now, end.by, end.info)))
+        SUCCEED.run(tx.connection, rows, (now,))
+        for lane, count in Counter(lane for _, _, lane in running).items():
+            tx.count(lane, JobState.RUNNING, state, count)
+        self.ended += [Ended(end.job, state, end.result) for end in plain]
+        return {end.token for end in plain}
+
+    def _record(self, ends: Sequence[End]) -> list[Finished]:
+        """Judges ends one by one, and applies those that count."""
+        held = self._tx.held([end.job for end in ends])
+        answers = []
+        sent: list[tuple[Held, Succeeded]] = []
+        for end, row in zip(ends, held, strict=True):
+            if row is None:
+                answers.append(Finished(end.job, end.token, Verdict.STALE))
+                continue
+            verdict = effects.judge(row.state, row.token, row.owner, end)
+            if verdict is Verdict.RECORDED:
+                self._apply(row, end)
+                if isinstance(end, Succeeded) and end.outbox:
+                    sent.append((row, end))
+            state = None if verdict is Verdict.STALE else row.state
+            answers.append(Finished(end.job, end.token, verdict, state))
+        self._tx.flush()
+        if sent:
+            self._send(sent)
+        return answers
+
+    def _apply(self, row: Held, end: End) -> None:
+        change = effects.of_end(end)[row.state]
+        outcome = effects.outcome(end, change)
+        if change.ends:
+            self.ended.append(outcome)
+        elif change.state is JobState.READY:
+            self.ready[row.lane] += 1
+        by = end.by or str(UUID(hex=row.worker))
+        self._tx.apply(row, change, by=by, result=outcome.result)
+
+    def _send(self, sent: Sequence[tuple[Held, Succeeded]]) -> None:
+        """Submits what successful attempts caused; what is not accepted is noted on its cause."""
+        answers, ready, _ = accept(self._tx, [job for _, end in sent for job in end.outbox])
+        self.ready += ready
+        left = iter(answers)
+        for row, end in sent:
+            notes = [
+                effects.refused_item(index, answer.message)
+                for index, answer in enumerate(islice(left, len(end.outbox)))
+                if isinstance(answer, Refused)
+            ]
+            if notes:
+                info = "; ".join(filter(None, [end.info, *notes]))
+                self._tx.connection.execute(NOTE, (row.number, clean(info)))
+
+
+def _is_plain(end: Succeeded) -> bool:
+    """Whether nothing of the job's row must be known to record this success."""
+    return bool(end.by) and 0 < end.token <= LARGEST_INT and not (end.outbox or end.worker)

@@ -1,0 +1,335 @@
+"""The SQL of the SQLite store's writer, and how a statement takes many rows at once.
+
+Theory. The writer's thread gives up Python's global lock at every step of a statement, and has to
+wait for a busy event loop to get it back. So a batch costs few steps, not few instructions: rows go
+in as one table of values in the statement's text, and come back as one row of JSON (and one of
+bytes). That is also faster than a statement for each row when nobody else wants the lock.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from itertools import chain, repeat
+from typing import Final, Generic, TypeVar
+from uuid import UUID
+
+import msgspec
+from msgspec import Struct
+
+from longshore.core.lifecycle import HISTORY_FIRST, HISTORY_LAST
+from longshore.model.job import JobState
+
+Value = int | float | str | bytes | None
+Row = tuple[Value, ...]
+T = TypeVar("T")
+
+_SIZES: Final = (1, 4, 16, 64, 128, 256, 512, 1024)
+LARGEST: Final = _SIZES[-1]
+LARGEST_INT: Final = 2**63 - 1
+
+
+class Bulk:
+    """A statement over many rows at once.
+
+    `{rows}` in its text stands for a table with the columns column1, column2 and so on. There are
+    only a few sizes of that table, so that SQLite's prepared statements can be kept; what is left
+    over in it is NULL, which the statement must pass over. What is the same for all rows stands
+    before `{rows}` as ?1, ?2 and so on, and costs nothing for each.
+    """
+
+    def __init__(self, text: str, width: int) -> None:
+        self._text = text
+        self._width = width
+        self._sized = cache(self._of_size)
+
+    def run(self, connection: sqlite3.Connection, rows: Sequence[Row], same: Row = ()) -> int:
+        """Executes it over all rows, a piece at a time; answers how many rows it changed."""
+        pieces = self.pieces(rows, same)
+        return sum(connection.execute(text, values).rowcount for text, values in pieces)
+
+    def pieces(self, rows: Sequence[Row], same: Row = ()) -> Iterator[tuple[str, list[Value]]]:
+        """What to execute to have all rows done."""
+        for start in range(0, len(rows), LARGEST):
+            piece = rows[start : start + LARGEST]
+            size = next(size for size in _SIZES if size >= len(piece))
+            padding = repeat(None, (size - len(piece)) * self._width)
+            yield self._sized(size), [*same, *chain.from_iterable(piece), *padding]
+
+    def _of_size(self, size: int) -> str:
+        row = f"({', '.join('?' * self._width)})"
+        return self._text.format(rows=f"(VALUES {', '.join([row] * size)})")
+
+
+class Lookup(Bulk, Generic[T]):
+    """A query over many keys at once, whose answer is one JSON array of `kind` for each piece."""
+
+    def __init__(self, text: str, width: int, kind: type[T]) -> None:
+        super().__init__(text, width)
+        self._decoder = msgspec.json.Decoder(list[kind])  # type: ignore[valid-type]
+
+    def find(self, connection: sqlite3.Connection, keys: Sequence[Row]) -> list[T]:
+        """What was found, in no order."""
+        found: list[T] = []
+        for text, values in self.pieces(keys):
+            found += self._decoder.decode(connection.execute(text, values).fetchone()[0])
+        return found
+
+
+class Held(Struct, array_like=True):
+    """What a change of state must know of a job. `place` is its key's place in the question."""
+
+    place: int
+    number: int
+    id: str
+    lane: int
+    state: JobState
+    token: int
+    worker: str
+    failures: int
+    crashes: int
+    round: int
+
+    @property
+    def uuid(self) -> UUID:
+        """The job's id."""
+        return UUID(hex=self.id)
+
+    @property
+    def owner(self) -> UUID | None:
+        """The worker it is, or was, given to."""
+        return UUID(hex=self.worker) if self.worker else None
+
+
+class Known(Struct, array_like=True):
+    """A job that is there already under a submitted id."""
+
+    place: int
+    number: int
+    body: int
+
+
+class Holder(Struct, array_like=True):
+    """A live job that holds a submitted unique key."""
+
+    place: int
+    number: int
+    id: str
+
+
+class Attending(Struct, array_like=True):
+    """A worker that may be given jobs, in its present session."""
+
+    id: str
+    session: int
+
+
+class Candidate(Struct, array_like=True, order=True):
+    """A ready job. The first three fields are the order of claims."""
+
+    urgency: int
+    rank: int
+    number: int
+    lane: int
+    kind: str
+    attempt: int
+    failures: int
+    crashes: int
+    payload_bytes: int
+
+
+def _appended(entry: str) -> str:
+    """The history with one more entry; when it is full, the oldest of the late ones goes."""
+    full = f"json_array_length(history) >= {HISTORY_FIRST + HISTORY_LAST}"
+    kept = f"CASE WHEN {full} THEN json_remove(history, '$[{HISTORY_FIRST}]') ELSE history END"
+    return f"json_insert({kept}, '$[#]', json({entry}))"
+
+
+_HELD: Final = """json_array({place}, job.number, hex(job.id), job.lane, job.state,
+    job.token, hex(job.worker), job.failures, job.crashes, job.round)"""
+
+HELD_BY_ID: Final = Lookup(
+    f"""SELECT json_group_array({_HELD.format(place="v.column1")})
+    FROM {{rows}} AS v CROSS JOIN job ON job.id = v.column2""",
+    2,
+    Held,
+)
+HELD_BY_NUMBER: Final = Lookup(
+    f"""SELECT json_group_array({_HELD.format(place="v.column1")})
+    FROM {{rows}} AS v CROSS JOIN job ON job.number = v.column2""",
+    2,
+    Held,
+)
+HELD_BY_WORKER: Final = f"""
+    SELECT json_group_array({_HELD.format(place="0")}) FROM job INDEXED BY job_owned
+    WHERE state IN ('running', 'cancelling') AND worker = ?"""
+HELD_AND_DUE: Final = f"""
+    SELECT json_group_array({_HELD.format(place="0")}) FROM (
+        SELECT number FROM job INDEXED BY job_due
+        WHERE state = 'delayed' AND run_at <= ? ORDER BY run_at, number LIMIT ?) AS due
+    CROSS JOIN job ON job.number = due.number"""
+ORPHANED: Final = """
+    SELECT worker FROM (
+        SELECT DISTINCT worker FROM job INDEXED BY job_owned
+        WHERE state IN ('running', 'cancelling'))
+    WHERE NOT EXISTS (SELECT 1 FROM worker AS w WHERE w.id = worker AND w.alive = 1)"""
+NEXT_DUE: Final = """
+    SELECT run_at FROM job INDEXED BY job_due WHERE state = 'delayed' ORDER BY run_at LIMIT 1"""
+
+# The columns are those of `sqlite_transaction.Changed`. A run_at of NULL keeps what is there.
+CHANGE: Final = Bulk(
+    f"""UPDATE job SET
+        state = v.column2,
+        token = v.column3,
+        worker = CASE WHEN v.column8 THEN worker END,
+        session = CASE WHEN v.column8 THEN session END,
+        failures = v.column4,
+        crashes = v.column5,
+        run_at = coalesce(v.column6, run_at),
+        ended_at = v.column7,
+        expires_at = NULL,
+        result = v.column9,
+        error = CASE WHEN v.column10 THEN error ELSE v.column11 END,
+        history = {_appended("v.column12")}
+    FROM {{rows}} AS v WHERE job.number = v.column1""",
+    12,
+)
+# Those jobs that still run under these tokens: their keys' places, their numbers and lanes.
+RUNNING: Final = Lookup(
+    """SELECT json_group_array(json_array(v.column1, job.number, job.lane))
+    FROM {rows} AS v CROSS JOIN job ON job.id = v.column2
+    WHERE job.token = v.column3 AND job.state = 'running'""",
+    3,
+    tuple[int, int, int],
+)
+# What a success does to a job that runs, as `CHANGE` would, told in fewer columns.
+SUCCEED: Final = Bulk(
+    f"""UPDATE job SET
+        state = 'succeeded',
+        ended_at = ?1,
+        expires_at = NULL,
+        result = v.column2,
+        error = NULL,
+        history = {_appended("v.column3")}
+    FROM {{rows}} AS v WHERE job.number = v.column1""",
+    3,
+)
+# What a new round changes beyond what `CHANGE` does.
+NEW_ROUND: Final = "UPDATE job SET round = round + 1, started_at = NULL WHERE number = ?"
+NOTE: Final = """
+    UPDATE job SET history = json_set(history, '$[#-1][3]', ?2) WHERE number = ?1"""
+
+KNOWN: Final = Lookup(
+    """SELECT json_group_array(json_array(v.column1, job.number, job.body_hash))
+    FROM {rows} AS v CROSS JOIN job ON job.id = v.column2""",
+    2,
+    Known,
+)
+HOLDERS: Final = Lookup(
+    """SELECT json_group_array(json_array(v.column1, job.number, hex(job.id)))
+    FROM {rows} AS v CROSS JOIN job INDEXED BY job_unique
+    ON job.kind = v.column2 AND job.unique_key = v.column3
+    WHERE job.unique_key IS NOT NULL
+        AND job.state IN ('waiting', 'delayed', 'ready', 'running', 'cancelling')""",
+    3,
+    Holder,
+)
+# A new job: what it has alone, and what it has in common with others of its kind.
+_OWN: Final = "number, id, body_hash, args, history, token, worker, session"
+_SHARED: Final = """lane, state, priority, created_at, run_at, timeout_s, kind, queue, target,
+    unique_key, options, attempt, started_at, expires_at"""
+_OWN_WIDTH: Final = _OWN.count(",") + 1
+_SHARED_WIDTH: Final = _SHARED.count(",") + 1
+
+INSERT: Final = Bulk(
+    f"""INSERT INTO job ({_OWN}, {_SHARED}) SELECT * FROM {{rows}}
+    WHERE column1 IS NOT NULL ON CONFLICT (id) DO NOTHING""",
+    _OWN_WIDTH + _SHARED_WIDTH,
+)
+INSERT_ALIKE: Final = Bulk(
+    f"""INSERT INTO job ({_OWN}, {_SHARED})
+    SELECT *, {", ".join(f"?{n + 1}" for n in range(_SHARED_WIDTH))} FROM {{rows}}
+    WHERE column1 IS NOT NULL ON CONFLICT (id) DO NOTHING""",
+    _OWN_WIDTH,
+)
+UNDO_INSERT: Final = "DELETE FROM job WHERE number > ?"
+
+SITTING: Final = Lookup(
+    """SELECT json_group_array(json_array(hex(w.id), w.session))
+    FROM {rows} AS v CROSS JOIN worker AS w ON w.id = v.column1
+    WHERE w.alive = 1 AND w.draining = 0 AND w.dispatcher = v.column2""",
+    2,
+    Attending,
+)
+PAUSED: Final = """
+    SELECT json_group_array(queue.name) FROM json_each(?) AS named
+    CROSS JOIN queue ON queue.name = named.value WHERE queue.paused = 1"""
+OPEN_LANES: Final = """
+    SELECT json_group_array(wanted.value) FROM json_each(?) AS wanted
+    WHERE NOT EXISTS (
+            SELECT 1 FROM lane CROSS JOIN queue ON queue.name = lane.queue
+            WHERE lane.hash = wanted.value AND queue.paused = 1)
+        AND EXISTS (
+            SELECT 1 FROM job INDEXED BY job_ready
+            WHERE job.state = 'ready' AND job.lane = wanted.value)"""
+LANE_TOP: Final = """
+    SELECT json_group_array(json_array(-priority, rank, number, lane, kind, attempt, failures,
+        crashes, payload_bytes))
+    FROM (
+        SELECT priority, rank, number, lane, kind, attempt, failures, crashes,
+            length(options) + length(args) AS payload_bytes
+        FROM job INDEXED BY job_ready WHERE state = 'ready' AND lane = ?
+        ORDER BY priority DESC, rank, number LIMIT ? OFFSET ?)"""
+CLAIM: Final = Bulk(
+    f"""UPDATE job SET
+        state = 'running',
+        token = v.column2,
+        worker = v.column3,
+        session = v.column4,
+        attempt = attempt + 1,
+        started_at = v.column5,
+        expires_at = v.column6,
+        history = {_appended("v.column7")}
+    FROM {{rows}} AS v WHERE job.number = v.column1""",
+    7,
+)
+PAYLOADS: Final = Bulk(
+    """SELECT json_group_array(json_array(job.number, length(job.options), length(job.args))),
+        CAST(group_concat(CAST(job.id || job.options || job.args AS TEXT), '') AS BLOB)
+    FROM {rows} AS v CROSS JOIN job ON job.number = v.column1""",
+    1,
+)
+
+ADD_LANES: Final = Bulk(
+    """INSERT INTO lane (hash, queue, kind, target)
+    SELECT * FROM {rows} WHERE column1 IS NOT NULL ON CONFLICT DO NOTHING""",
+    4,
+)
+TALLY: Final = Bulk(
+    """INSERT INTO tally (lane, state, n) SELECT * FROM {rows} WHERE column1 IS NOT NULL
+    ON CONFLICT (lane, state) DO UPDATE SET n = n + excluded.n""",
+    3,
+)
+LOG: Final = Bulk(
+    """INSERT INTO log (job, token, seq, kind, at, data)
+    SELECT job.number, v.column2, v.column3, v.column4, v.column5, v.column6
+    FROM {rows} AS v CROSS JOIN job ON job.id = v.column1 AND job.token = v.column2
+    WHERE true ON CONFLICT DO NOTHING""",
+    6,
+)
+
+BEAT: Final = Bulk(
+    """INSERT INTO heartbeat (worker, seen_at, cpu_percent, memory_percent)
+    SELECT w.id, v.column3, v.column4, v.column5
+    FROM {rows} AS v CROSS JOIN worker AS w ON w.id = v.column1
+    WHERE w.alive = 1 AND w.dispatcher = v.column2
+    ON CONFLICT DO UPDATE SET seen_at = excluded.seen_at, cpu_percent = excluded.cpu_percent,
+        memory_percent = excluded.memory_percent""",
+    5,
+)
+
+
+def placed(values: Iterable[Value]) -> list[Row]:
+    """Keys with their places, as a lookup wants them."""
+    return list(enumerate(values))

@@ -1,0 +1,242 @@
+"""Submits to the SQLite store: which jobs are new, and their rows."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import Sequence
+from itertools import zip_longest
+from typing import Final
+from uuid import UUID
+
+from longshore.core.lanes import lane_of
+from longshore.model.attempt import Attempt
+from longshore.model.job import JobState, Refused, Submission, Submitted
+from longshore.model.worker import Lane, Slot
+from longshore.store.rows import (
+    body_or_why,
+    due_at,
+    history_entry,
+    in_conflict,
+    later,
+    not_accepted,
+    pack_options,
+)
+from longshore.store.sqlite.sql import (
+    HOLDERS,
+    INSERT,
+    INSERT_ALIKE,
+    KNOWN,
+    LARGEST,
+    Bulk,
+    Row,
+    Value,
+    placed,
+)
+from longshore.store.sqlite.transaction import Transaction
+
+_DATA_ERRORS: Final = (
+    sqlite3.IntegrityError,
+    sqlite3.DataError,
+    sqlite3.InterfaceError,
+    OverflowError,
+    UnicodeEncodeError,
+)
+
+_ALIKE: Final = 16
+"""So many jobs alike, on average, are worth statements of their own."""
+
+_Shared = tuple[int, JobState, *Row]
+"""The lane and the state of some new jobs, and what else they have in common."""
+
+Accepted = tuple[list[Submitted | Refused], Counter[int], list[Attempt]]
+
+
+def accept(
+    tx: Transaction,
+    jobs: Sequence[Submission],
+    slots: Sequence[Slot | None] = (),
+    expiry_margin_s: float = 0.0,
+) -> Accepted:
+    """Takes in what is new, and starts those at once that have a slot.
+
+    Answers item by item, in which lanes how many jobs became ready, and the attempts that began.
+    Ids are mostly new: they are looked up only if some turn out not to be.
+    """
+    before = tx.last_number
+    bodies = [body_or_why(job, tx.now) for job in jobs]
+    sound = [job for job, body in zip(jobs, bodies, strict=True) if not isinstance(body, str)]
+    keyed = [job for job in sound if job.unique_key is not None]
+    intake = SubmitBatch(tx, keyed, expiry_margin_s)
+    if not intake.store(jobs, bodies, slots):
+        tx.undo_jobs(before)
+        intake = SubmitBatch(tx, sound, expiry_margin_s)
+        intake.store(jobs, bodies, slots)
+    return intake.settle()
+
+
+class SubmitBatch:
+    """The jobs of one batch, taken one after another, written at once.
+
+    The others than those that are `looked_up` are thought to be new.
+    """
+
+    def __init__(
+        self, tx: Transaction, looked_up: Sequence[Submission], expiry_margin_s: float
+    ) -> None:
+        self._tx = tx
+        self._expiry_margin_s = expiry_margin_s
+        self._answers: list[Submitted | Refused] = []
+        self._started: list[Attempt] = []
+        self._lanes: dict[int, Lane] = {}
+        self._rows: dict[_Shared, list[Row]] = {}
+        self._refused: dict[Value, str] = {}
+        self._known = self._find_known(looked_up)
+        self._holders = self._find_holders([job for job in looked_up if job.unique_key is not None])
+
+    def _find_known(self, jobs: Sequence[Submission]) -> dict[int, tuple[int, int]]:
+        """The numbers and bodies of those that are there already, by their ids as integers."""
+        found = KNOWN.find(self._tx.connection, placed(job.id.bytes for job in jobs))
+        return {jobs[row.place].id.int: (row.number, row.body) for row in found}
+
+    def _find_holders(self, jobs: Sequence[Submission]) -> dict[tuple[str, str | None], Submitted]:
+        """The live jobs that have these jobs' unique keys."""
+        keys = [(place, job.kind, job.unique_key) for place, job in enumerate(jobs)]
+        return {
+            keys[row.place][1:]: Submitted(UUID(hex=row.id), row.number, existing=True)
+            for row in HOLDERS.find(self._tx.connection, keys)
+        }
+
+    def store(
+        self,
+        jobs: Sequence[Submission],
+        bodies: Sequence[int | str],
+        slots: Sequence[Slot | None],
+    ) -> bool:
+        """Takes all of them and writes those that are new; False if some were there after all."""
+        self._answers = [
+            self._take(job, body, slot) for job, body, slot in zip_longest(jobs, bodies, slots)
+        ]
+        return self._write()
+
+    def _take(self, job: Submission, body: int | str, slot: Slot | None) -> Submitted | Refused:
+        """The answer to one job, as if those before it had been stored already."""
+        if isinstance(body, str):
+            return not_accepted(job.id, body)
+        known = self._known.get(job.id.int)
+        if known is not None:
+            number, known_body = known
+            return Submitted(job.id, number) if body == known_body else in_conflict(job.id)
+        key = (job.kind, job.unique_key)
+        if key in self._holders:
+            return self._holders[key]
+        number = self._tx.next_number()
+        self._known[job.id.int] = (number, body)
+        if job.unique_key is not None:
+            self._holders[key] = Submitted(job.id, number, existing=True)
+        self._add(job, body, number, slot)
+        return Submitted(job.id, number)
+
+    def _add(self, job: Submission, body: int, number: int, slot: Slot | None) -> None:
+        """A new job as `INSERT` takes it."""
+        now = self._tx.now
+        options = job.options
+        run_at = due_at(job, now)
+        state = JobState.READY if run_at is None or run_at <= now else JobState.DELAYED
+        history = history_entry(state, now)
+        start: Row = (0, None, None)
+        attempt: tuple[int, int | None, int | None] = (0, None, None)
+        if slot is not None and state is JobState.READY:
+            state = JobState.RUNNING
+            owner, entry = self._tx.owner(slot.worker)
+            history = f"{history},{entry}"
+            start = (self._slot(job, number, slot), owner, slot.session)
+            attempt = (1, now, self._expires_at(options.timeout_s))
+        lane = lane_of(job.queue, job.kind, job.target)
+        self._lanes[lane.hash] = lane
+        shared: _Shared = (
+            lane.hash,
+            state,
+            job.priority,
+            now,
+            run_at,
+            options.timeout_s,
+            job.kind,
+            job.queue,
+            job.target,
+            job.unique_key,
+            pack_options(options),
+            *attempt,
+        )
+        own = (number, job.id.bytes, body, job.args, f"[{history}]", *start)
+        self._rows.setdefault(shared, []).append(own)
+
+    def _slot(self, job: Submission, number: int, slot: Slot) -> int:
+        """The first attempt begins with the job; its token."""
+        token = self._tx.next_token()
+        started = Attempt(
+            job.id,
+            number,
+            token,
+            job.kind,
+            job.args,
+            job.options,
+            slot.worker,
+            slot.session,
+            1,
+            0,
+            0,
+        )
+        self._started.append(started)
+        return token
+
+    def _expires_at(self, timeout_s: float | None) -> int | None:
+        return None if timeout_s is None else later(self._tx.now, timeout_s + self._expiry_margin_s)
+
+    def _write(self) -> bool:
+        count = sum(map(len, self._rows.values()))
+        if len(self._rows) == 1 or len(self._rows) * _ALIKE <= count:
+            written = sum(
+                self._insert(INSERT_ALIKE, rows, shared) for shared, rows in self._rows.items()
+            )
+        else:
+            rows = [(*own, *shared) for shared, group in self._rows.items() for own in group]
+            written = self._insert(INSERT, rows)
+        return written + len(self._refused) == count
+
+    def _insert(self, statement: Bulk, rows: list[Row], shared: Row = ()) -> int:
+        """One statement for all; if it fails, which undoes it, one for each half.
+
+        Answers how many were written. What the database refuses is written down with the reason.
+        """
+        if len(rows) <= LARGEST:
+            try:
+                return statement.run(self._tx.connection, rows, shared)
+            except _DATA_ERRORS as error:
+                if len(rows) == 1:
+                    self._refused[rows[0][0]] = str(error)
+                    return 0
+        middle = len(rows) // 2
+        return self._insert(statement, rows[:middle], shared) + self._insert(
+            statement, rows[middle:], shared
+        )
+
+    def settle(self) -> Accepted:
+        """Counts what was written, and tells it."""
+        ready: Counter[int] = Counter()
+        for (lane, state, *_), rows in self._rows.items():
+            count = sum(row[0] not in self._refused for row in rows)
+            if count:
+                self._tx.add_lane(self._lanes[lane])
+                self._tx.count(lane, None, state, count)
+                if state is JobState.READY:
+                    ready[lane] += count
+        if self._refused:
+            self._answers = [self._or_refused(answer) for answer in self._answers]
+            self._started = [one for one in self._started if one.number not in self._refused]
+        return self._answers, ready, self._started
+
+    def _or_refused(self, answer: Submitted | Refused) -> Submitted | Refused:
+        if isinstance(answer, Submitted) and answer.number in self._refused:
+            return not_accepted(answer.id, self._refused[answer.number])
+        return answer

@@ -1,0 +1,186 @@
+"""One write transaction: what all verbs that change jobs do in the same way.
+
+Every change of a job's state goes through here, so that its history, the tally of its lane and the
+sequences are always changed with it.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+from uuid import UUID
+
+import msgspec
+
+from longshore.core.effects import Change
+from longshore.model.job import JobState
+from longshore.model.worker import Lane
+from longshore.store.rows import history_entry, later, pack_error
+from longshore.store.sqlite.sql import (
+    ADD_LANES,
+    CHANGE,
+    HELD_BY_ID,
+    HELD_BY_NUMBER,
+    LARGEST_INT,
+    NEW_ROUND,
+    TALLY,
+    UNDO_INSERT,
+    Held,
+    Row,
+)
+
+_held = msgspec.json.Decoder(list[Held])
+
+
+class Changed(NamedTuple):
+    """A change of a job, as `CHANGE` takes it."""
+
+    number: int
+    state: JobState
+    token: int
+    failures: int
+    crashes: int
+    run_at: int | None
+    ended_at: int | None
+    keeps_owner: bool
+    result: bytes | None
+    keep_error: bool
+    error: bytes | None
+    entry: str
+
+
+class Transaction:
+    """Everything between BEGIN and COMMIT happens at one moment, `now`."""
+
+    def __init__(
+        self, connection: sqlite3.Connection, now: int, known_lanes: Collection[int] = ()
+    ) -> None:
+        self.connection = connection
+        self.now = now
+        self.new_lanes: dict[int, Lane] = {}
+        self._written_lanes: set[int] = set()
+        self._known_lanes = known_lanes
+        self._sequences: tuple[int, int] = connection.execute(
+            "SELECT number, token FROM sequence"
+        ).fetchone()
+        self._number: int = self._sequences[0]
+        self._token: int = self._sequences[1]
+        self._tally: defaultdict[tuple[int, str], int] = defaultdict(int)
+        self._changes: list[Changed] = []
+        self._owners: dict[int, tuple[bytes, str]] = {}
+
+    @property
+    def last_number(self) -> int:
+        """The highest number that a job had so far."""
+        return self._number
+
+    def next_number(self) -> int:
+        """A number that no job had before."""
+        self._number += 1
+        return self._number
+
+    def undo_jobs(self, after: int) -> None:
+        """Removes the jobs that were written after this number, which is the last one again."""
+        self.connection.execute(UNDO_INSERT, (after,))
+        self._number = after
+
+    def next_token(self) -> int:
+        """A token that no attempt had before."""
+        self._token += 1
+        return self._token
+
+    def count(self, lane: int, before: str | None, after: str | None, number: int = 1) -> None:
+        """Some jobs of a lane go from one state to another, or appear, or disappear."""
+        if before is not None:
+            self._tally[lane, before] -= number
+        if after is not None:
+            self._tally[lane, after] += number
+
+    def owner(self, worker: UUID) -> tuple[bytes, str]:
+        """A worker that begins attempts: its id as it is stored, and the entry of a history."""
+        # A UUID's own hash, bytes and text are slow, and thousands of jobs go to a few workers.
+        key = worker.int
+        if key not in self._owners:
+            entry = history_entry(JobState.RUNNING, self.now, str(worker))
+            self._owners[key] = (worker.bytes, entry)
+        return self._owners[key]
+
+    def add_lane(self, lane: Lane) -> None:
+        """A lane that this store has not seen is written down with its first job."""
+        if lane.hash not in self._known_lanes:
+            self.new_lanes[lane.hash] = lane
+
+    def held(self, refs: Sequence[UUID | int]) -> list[Held | None]:
+        """These jobs, as far as they exist. One that is named twice is one value in two places."""
+        ids: list[Row] = []
+        numbers: list[Row] = []
+        for place, ref in enumerate(refs):
+            if isinstance(ref, UUID):
+                ids.append((place, ref.bytes))
+            elif 0 < ref <= LARGEST_INT:
+                numbers.append((place, ref))
+        rows = HELD_BY_ID.find(self.connection, ids)
+        rows += HELD_BY_NUMBER.find(self.connection, numbers)
+        by_number: dict[int, Held] = {}
+        found: list[Held | None] = [None] * len(refs)
+        for row in rows:
+            found[row.place] = by_number.setdefault(row.number, row)
+        return found
+
+    def held_where(self, query: str, values: Row) -> list[Held]:
+        """The jobs that a query of held ones finds, in the order of their numbers."""
+        found = _held.decode(self.connection.execute(query, values).fetchone()[0])
+        return sorted(found, key=lambda row: row.number)
+
+    def apply(
+        self, row: Held, change: Change, *, by: str = "", result: bytes | None = None
+    ) -> None:
+        """The change is made when `flush` is next called; `row` says so at once."""
+        now, state, delay_s = self.now, change.state, change.delay_s
+        self.count(row.lane, row.state, state)
+        row.state = state
+        if change.new_token:
+            row.token = self.next_token()
+        if change.new_round:
+            row.failures = row.crashes = 0
+            self.connection.execute(NEW_ROUND, (row.number,))
+        row.failures += change.failures
+        row.crashes += change.crashes
+        self._changes.append(
+            Changed(
+                row.number,
+                state,
+                row.token,
+                row.failures,
+                row.crashes,
+                None if delay_s is None else later(now, delay_s),
+                now if change.ends else None,
+                change.keeps_owner,
+                result,
+                change.keeps_error,
+                pack_error(change.error),
+                history_entry(state, now, by, change.info, change.request),
+            )
+        )
+
+    def flush(self) -> None:
+        """Writes changes and new lanes, so that the statements that follow see them."""
+        CHANGE.run(self.connection, self._changes)
+        self._changes = []
+        unwritten = sorted(self.new_lanes.keys() - self._written_lanes)
+        lanes = [self.new_lanes[hash] for hash in unwritten]
+        ADD_LANES.run(
+            self.connection, [(lane.hash, lane.queue, lane.kind, lane.target) for lane in lanes]
+        )
+        self._written_lanes.update(unwritten)
+
+    def settle(self) -> None:
+        """Writes what is still to be written, before the commit."""
+        self.flush()
+        changed = [(lane, state, n) for (lane, state), n in self._tally.items() if n]
+        TALLY.run(self.connection, changed)
+        if (self._number, self._token) != self._sequences:
+            values = (self._number, self._token)
+            self.connection.execute("UPDATE sequence SET number = ?, token = ?", values)

@@ -1,0 +1,241 @@
+"""What a dispatcher and its store do for a test kit, in one process and without waiting.
+
+The store is the model that the real ones are checked against. The dispatcher's own service answers
+clients, and its own code decides what a report means for its job. Only time is different: it stands
+still until it is moved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from datetime import UTC, datetime, timedelta
+from random import Random
+from threading import RLock
+from typing import Any, Final, TypeVar
+from uuid import UUID, uuid4
+
+from msgspec import structs
+
+from longshore.config import DispatcherSettings
+from longshore.dispatcher.ends import Decisions
+from longshore.dispatcher.requests import failed, perform
+from longshore.dispatcher.service import Answer, Caller, Service
+from longshore.dispatcher.waiters import Waiter, Waiters
+from longshore.errors import LongshoreError, NotFinished, WrongState
+from longshore.model.attempt import Attempt, Report
+from longshore.model.ends import End
+from longshore.model.job import ANY_TARGET, Job, JobState, LogEntry, Submission
+from longshore.model.worker import (
+    Attended,
+    DispatcherView,
+    Facts,
+    KindInfo,
+    Slot,
+    Want,
+    WorkerInfo,
+    WorkerView,
+)
+from longshore.ports import Batch, BatchResult, Handlers
+from longshore.testing.memory import MemoryStore
+from longshore.wire import codec
+from longshore.wire import messages as m
+
+T = TypeVar("T")
+
+WORKER: Final = "kit.drain()"
+"""What runs jobs, as `why` names it."""
+
+_CALLER: Final = Caller(b"")
+_FLEET: Final = (m.ListWorkers, m.Drain, m.ListDispatchers, m.ShowCapacity, m.Hello)
+
+
+class StillClock:
+    """Begins with the wall clock, and stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self._began = datetime.now(UTC)
+        self.ahead = timedelta()
+        """By how much it was moved."""
+
+    def utc(self) -> datetime:
+        """The time now."""
+        return self._began + self.ahead
+
+    def catch_up(self) -> None:
+        """What was computed from the wall clock is not later here than it is there."""
+        self._began = max(self._began, datetime.now(UTC))
+
+
+class _NoLuck(Random):
+    """Leaves a backoff as it is, without jitter."""
+
+    def random(self) -> float:
+        return 0.5
+
+
+class InlineService(Service):
+    """The dispatcher's own service, for jobs that any process may run."""
+
+    async def explain(self, job: Job) -> str:
+        """Why a job is where it is. A kit runs jobs for any target."""
+        return await super().explain(structs.replace(job, target=ANY_TARGET))
+
+
+class InlineDispatcher:
+    """Answers clients and hands out attempts. `on_cancel` hears of running jobs to be stopped."""
+
+    def __init__(self, handlers: Callable[[], Handlers], on_cancel: Callable[[UUID], None]) -> None:
+        self.clock = StillClock()
+        self.store = MemoryStore(self.clock.utc)
+        self._handlers = handlers
+        self._on_cancel = on_cancel
+        self._settings = DispatcherSettings()
+        self._decisions = Decisions(self._settings, _NoLuck())
+        self._id, self._worker = uuid4(), uuid4()
+        self._service = InlineService(
+            self.store, self._settings, self._id, self.clock.utc, self, Waiters()
+        )
+        self._attended: tuple[frozenset[str], Slot] | None = None
+        self._lock = RLock()
+
+    # for clients
+
+    def answer(self, frames: Sequence[bytes]) -> list[bytes]:
+        """The frames that answer a client's request."""
+        request = codec.from_client.decode(frames)
+        try:
+            if isinstance(request, _FLEET):
+                wanted = type(request).__name__
+                raise WrongState(f"a test kit has no fleet, and so no answer to {wanted}")
+            with self._lock:
+                self._slot()
+                return codec.ok(request.rid, _at_once(perform(self._service, request, _CALLER)))
+        except LongshoreError as error:
+            return failed(request.rid, error)
+
+    # for the service (see `service.Runtime`)
+
+    def check_room(self, jobs: int, size: int) -> None:
+        """There is always room."""
+
+    def check_lane(self, job: Submission, caller: Caller) -> None:
+        """There may be any number of lanes."""
+
+    def kinds(self) -> dict[str, KindInfo]:
+        """What the apps have by now."""
+        return {kind: handler.info for kind, handler in self._handlers().items()}
+
+    async def submit(self, jobs: Sequence[Submission]) -> list[Answer]:
+        """Has jobs accepted at once."""
+        if any(job.run_at is not None for job in jobs):
+            self.clock.catch_up()
+        return (await self.store.pump(self._id, Batch(submits=jobs))).submitted
+
+    async def wait(self, waiter: Waiter, wait_s: float) -> None:
+        """Waiting would be for ever, so it says why the job has not ended."""
+        if wait_s > 0:
+            job = await self._service.job(min(waiter.missing))
+            raise NotFinished(
+                f"job {job.number} ({job.kind}) has not ended: {await self._service.explain(job)}. "
+                "In a test kit jobs run only in kit.drain(), and time passes only in "
+                "kit.advance(seconds)"
+            )
+
+    def cancels_made(self, cancelled: Sequence[UUID], cancelling: Sequence[UUID]) -> None:
+        """Those that run are stopped."""
+        for job in cancelling:
+            self._on_cancel(job)
+
+    def drains_made(self) -> None:
+        """Nothing: there is no fleet."""
+
+    def jobs_appeared(self) -> None:
+        """Nothing: the next drain finds them."""
+
+    def seen(self, worker: WorkerView) -> WorkerView:
+        """As the store knows it."""
+        return worker
+
+    def silent_s(self, other: DispatcherView) -> float:
+        """None ever is."""
+        return 0.0
+
+    def explained(self, job: Job, facts: Facts) -> Facts:
+        """As the store knows them."""
+        return facts
+
+    # for the kit
+
+    def job(self, ref: UUID | int) -> Job:
+        """One job, whole."""
+        return _at_once(self._service.job(ref))
+
+    def submissions(self) -> list[Submission]:
+        """What was submitted, by clients and by jobs, in the order of the jobs' numbers."""
+        return [row.submission for row in self.store._jobs.values()]
+
+    def claim(self, queue: str | None) -> Attempt | None:
+        """The next attempt, best first; None if nothing is ready."""
+        with self._lock:
+            _at_once(self.store.promote())
+            slot = self._slot()
+            handlers = self._handlers()
+            lanes = tuple(
+                lane.hash
+                for lane in _at_once(self.store.lanes())
+                if lane.kind in handlers and queue in (None, lane.queue)
+            )
+            claimed = self._pump(wants=[Want(lanes, (slot,))]).claimed
+            return claimed[0] if claimed else None
+
+    def end(self, report: Report, claimed: Attempt, said: Sequence[LogEntry]) -> Job:
+        """Records how an attempt ended, as a dispatcher would; answers the job after it."""
+        with self._lock:
+            _at_once(self.store.log(said))
+            finish = self._decisions.decide(report, claimed, WORKER)
+            self._pump(finishes=[finish])
+            return self.job(claimed.id)
+
+    def next_retry_at(self, queue: str | None) -> datetime | None:
+        """When the next job that was begun already, and failed or snoozed, is tried again."""
+        jobs = [row.job for row in self.store._jobs.values()]
+        return min(
+            (
+                job.run_at
+                for job in jobs
+                if job.state is JobState.DELAYED and job.attempt and job.run_at is not None
+                if queue in (None, job.queue)
+            ),
+            default=None,
+        )
+
+    def _pump(
+        self,
+        finishes: Sequence[End] = (),
+        wants: Sequence[Want] = (),
+    ) -> BatchResult:
+        return _at_once(self.store.pump(self._id, Batch(finishes, wants=wants)))
+
+    def _slot(self) -> Slot:
+        """A place on the one worker there is, which serves whatever the apps have by now."""
+        kinds = frozenset(self._handlers())
+        if self._attended is None or self._attended[0] != kinds:
+            answer = _at_once(self.store.attend(self._id, self._info()))
+            assert isinstance(answer, Attended), answer
+            self._attended = kinds, Slot(self._worker, answer.session)
+        return self._attended[1]
+
+    def _info(self) -> WorkerInfo:
+        kinds = self.kinds()
+        pools = dict.fromkeys((info.pool for info in kinds.values()), 1000)
+        return WorkerInfo(id=self._worker, name=WORKER, host="test", kinds=kinds, pools=pools)
+
+
+def _at_once(verb: Coroutine[Any, Any, T]) -> T:
+    """What a verb of the store in memory answers: none of them ever waits."""
+    try:
+        verb.send(None)
+    except StopIteration as done:
+        answer: T = done.value
+        return answer
+    raise AssertionError("a verb of the store in memory waited")

@@ -1,0 +1,152 @@
+"""What one batch did: finishes first, then submits, then claims; each verdict and each change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+from uuid import UUID
+
+from longshore.core.lifecycle import MOVES, OWNED, Event
+from longshore.model.attempt import Attempt
+from longshore.model.ends import (
+    Cancelled,
+    Crashed,
+    End,
+    Failed,
+    Released,
+    Retried,
+    Snoozed,
+    Succeeded,
+)
+from longshore.model.job import Finished, JobState, Verdict
+from longshore.ports import Batch, BatchResult
+from longshore.testing.simulation.promises import BrokenPromise, Promise
+from longshore.testing.simulation.running_bodies import RunningBodies
+from longshore.testing.simulation.snapshots import Change, Snapshot
+
+
+class BatchCheck:
+    """A batch and its answers, over the jobs as they were before it."""
+
+    def __init__(
+        self,
+        batch: Batch,
+        pumped: BatchResult,
+        known: Mapping[UUID, Snapshot],
+        bodies: RunningBodies,
+    ) -> None:
+        self._batch = batch
+        self._pumped = pumped
+        self._known = known
+        self._bodies = bodies
+        self._begun = [*pumped.started, *pumped.claimed]
+        self._claimed = {one.id: one for one in self._begun}
+        self._recorded: dict[UUID, End] = {}
+
+    def check(self, changes: Sequence[Change], fresh: Sequence[UUID]) -> None:
+        """Every verdict is right, and every difference follows from the batch."""
+        for finish, answer in zip(self._batch.finishes, self._pumped.finished, strict=True):
+            self._check_verdict(finish, answer)
+        for change in changes:
+            self._check_change(change)
+        for job in fresh:
+            self._check_fresh(job)
+        for claimed in self._begun:
+            self._check_claim(claimed)
+        if len(self._claimed) < len(self._begun):
+            raise BrokenPromise(Promise.ONE_OWNER, "a batch claimed a job twice")
+
+    def _check_verdict(self, finish: End, answer: Finished) -> None:
+        """Only the owner's finish counts, and only the first."""
+        shot = self._known.get(finish.job)
+        if answer.verdict not in self._right_verdicts(finish, shot):
+            owner = shot.token if shot else None
+            text = (
+                f"a finish under token {finish.token} was {answer.verdict}; its token was {owner}"
+            )
+            raise BrokenPromise(Promise.ONE_OWNER, text, finish.job)
+        if answer.verdict is Verdict.RECORDED:
+            self._recorded[finish.job] = finish
+            self._bodies.check_recorded(finish)
+        elif answer.verdict is Verdict.STALE:
+            self._bodies.check_refused(finish)
+
+    def _right_verdicts(self, finish: End, shot: Snapshot | None) -> set[Verdict]:
+        if shot is None or finish.token != shot.token:
+            return {Verdict.STALE}
+        if finish.job in self._recorded:
+            return {Verdict.ALREADY_RECORDED, Verdict.STALE}
+        if shot.state not in OWNED:
+            return {Verdict.ALREADY_RECORDED}
+        # A worker that came back under a new id still has the token, but owns the job no more.
+        return {Verdict.RECORDED if finish.worker in (None, shot.worker) else Verdict.STALE}
+
+    def _check_change(self, change: Change) -> None:
+        job, before, after = change
+        finish, claimed = self._recorded.get(job), self._claimed.get(job)
+        if finish is None and claimed is None:
+            text = f"a batch changed it that had nothing to say about it: {before} → {after}"
+            raise BrokenPromise(Promise.ONE_OWNER, text, job)
+        state = MOVES[before.state][_event(finish)] if finish else before.state
+        if state is JobState.CANCELLED and before.state is not JobState.CANCELLING:
+            raise BrokenPromise(Promise.ONE_OUTCOME, "cancelled, but nobody asked for it", job)
+        if claimed is not None:
+            if state is not JobState.READY:
+                raise BrokenPromise(Promise.ONE_OWNER, f"claimed while it was {state}", job)
+            state = JobState.RUNNING
+        if after.state is not state or after.round != before.round:
+            text = f"it is {after.state} where {state} follows"
+            raise BrokenPromise(Promise.ONE_OUTCOME, text, job)
+        if finish is not None:
+            _check_outcome(change, finish)
+
+    def _check_fresh(self, job: UUID) -> None:
+        submitted = {one.id for one in self._batch.submits}
+        for finish in self._recorded.values():
+            if isinstance(finish, Succeeded):
+                submitted.update(one.id for one in finish.outbox)
+        if job not in submitted:
+            raise BrokenPromise(Promise.DURABLE, "it appeared though nobody submitted it", job)
+
+    def _check_claim(self, claimed: Attempt) -> None:
+        known = self._known.get(claimed.id)
+        if known is not None and claimed.token <= known.token:
+            text = f"it was claimed under token {claimed.token}, which is not new"
+            raise BrokenPromise(Promise.ONE_OWNER, text, claimed.id)
+
+
+def _check_outcome(change: Change, finish: End) -> None:
+    job, before, after = change
+    sent = finish.result if isinstance(finish, Succeeded) else None
+    if after.state is JobState.SUCCEEDED and after.result != sent:
+        raise BrokenPromise(Promise.ONE_OWNER, "its result is not the one that was sent", job)
+    if _revokes(finish) and after.token == before.token:
+        text = f"its owner was revoked, but it still has token {before.token}"
+        raise BrokenPromise(Promise.ONE_OWNER, text, job)
+
+
+_EVENTS: Final = {
+    Succeeded: Event.SUCCEEDED,
+    Failed: Event.FAILED,
+    Retried: Event.RETRIED,
+    Snoozed: Event.SNOOZED,
+    Released: Event.RELEASED,
+    Cancelled: Event.ABORTED,
+    Crashed: Event.LOST,
+}
+
+
+def _event(finish: End) -> Event:
+    if isinstance(finish, Crashed) and finish.crashes + 1 >= finish.limit:
+        return Event.POISONED
+    return _EVENTS[type(finish)]
+
+
+def _revokes(finish: End) -> bool:
+    """Whether its worker has nothing more to say, whatever it sends later."""
+    match finish:
+        case Released() | Crashed() | Failed(forced=True) | Retried(forced=True):
+            return True
+        case Cancelled(forced=forced):
+            return forced
+    return False

@@ -1,0 +1,51 @@
+"""Jobs as they were at one moment, so that two moments can be compared."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from longshore.model.job import JobState
+from longshore.testing.memory_rows import JobRow
+
+
+class Snapshot(NamedTuple):
+    """A job as it was at one moment."""
+
+    state: JobState
+    token: int
+    worker: UUID | None
+    session: int
+    round: int
+    attempt: int
+    failures: int
+    crashes: int
+    result: bytes | None
+
+
+NOWHERE: Final = Snapshot(JobState.WAITING, 0, None, 0, 0, 0, 0, 0, None)
+"""A job that is not there yet."""
+
+
+class Change(NamedTuple):
+    """What one commit did to one job."""
+
+    job: UUID
+    before: Snapshot
+    after: Snapshot
+
+
+def shot_of(row: JobRow) -> Snapshot:
+    """A job as it is now."""
+    job = row.job
+    return Snapshot(
+        job.state,
+        job.token,
+        job.worker,
+        row.session,
+        job.round,
+        job.attempt,
+        job.failures,
+        job.crashes,
+        job.result,
+    )
