@@ -1,1 +1,1 @@
-"""The command line, and the composition root."""
+"""The command line: `commands/` says what each does, `view/` how it looks."""
