@@ -35,6 +35,7 @@ from longshore.core.urls import redacted
 from longshore.dispatcher.engine import Dispatcher
 from longshore.errors import AppError, ConfigError, LongshoreError
 from longshore.executors.coroutine import CoroutineExecutor
+from longshore.executors.hosted import Hosting
 from longshore.executors.process import ProcessExecutor
 from longshore.executors.scratch import room
 from longshore.links.credentials import calling_with, dispatcher_keys, key_advice, own_keys
@@ -374,28 +375,16 @@ def _executors(
 ) -> dict[str, Executor]:
     settings = config.worker
     processes = settings.processes or machine.cpu_count()
-    app, grace_s, limits = config.app or "", settings.abort_grace_s, _log_limits(settings)
+    hosting = Hosting(
+        config.app or "",
+        abort_grace_s=settings.abort_grace_s,
+        start_timeout_s=settings.start_timeout_s,
+        scratch=scratch,
+        log_limits=_log_limits(settings),
+    )
     return {
-        Pool.COROUTINE: CoroutineExecutor(
-            app,
-            settings.slots,
-            on_report,
-            on_log,
-            abort_grace_s=grace_s,
-            start_timeout_s=settings.start_timeout_s,
-            scratch=scratch,
-            log_limits=limits,
-        ),
-        Pool.PROCESS: ProcessExecutor(
-            app,
-            processes,
-            on_report,
-            on_log,
-            abort_grace_s=grace_s,
-            start_timeout_s=settings.start_timeout_s,
-            scratch=scratch,
-            log_limits=limits,
-        ),
+        Pool.COROUTINE: CoroutineExecutor(hosting, settings.slots, on_report, on_log),
+        Pool.PROCESS: ProcessExecutor(hosting, processes, on_report, on_log),
     }
 
 

@@ -11,6 +11,7 @@ from uuid import uuid4
 import msgspec
 
 from longshore.executors.coroutine import CoroutineExecutor
+from longshore.executors.hosted import Hosting
 from longshore.executors.process import ProcessExecutor
 from longshore.model.job import JobError, LogEntry, LogKind, Progress, Reason
 from longshore.payload.values import pack, unpack
@@ -33,7 +34,7 @@ class Stand:
         self, slots: int = 100, app: str = APP, **options: Any
     ) -> CoroutineExecutor:
         """A coroutine executor, open."""
-        executor = CoroutineExecutor(app, slots, self._on_report, self._on_log, **options)
+        executor = CoroutineExecutor(Hosting(app, **options), slots, self._on_report, self._on_log)
         await executor.open()
         self.executor = executor
         return executor
@@ -42,7 +43,9 @@ class Stand:
         self, processes: int = 1, app: str = APP, **options: Any
     ) -> ProcessExecutor:
         """A child executor, open."""
-        executor = ProcessExecutor(app, processes, self._on_report, self._on_log, **options)
+        executor = ProcessExecutor(
+            Hosting(app, **options), processes, self._on_report, self._on_log
+        )
         await executor.open()
         self.executor = executor
         return executor

@@ -14,6 +14,7 @@ import uvloop
 from longshore.errors import AppError
 from longshore.executors.coroutine import CoroutineExecutor
 from longshore.executors.frames import ITEMS_PER_FRAME
+from longshore.executors.hosted import Hosting
 from longshore.model.ids import derive_id
 from longshore.model.job import LogKind, Reason
 from longshore.model.worker import KindInfo, Parameter, Pool
@@ -421,7 +422,7 @@ async def test_close_while_the_host_restarts_leaves_nothing(stand: Stand) -> Non
 
 
 async def test_an_app_that_cannot_be_imported_makes_open_fail(stand: Stand) -> None:
-    executor = CoroutineExecutor("nonesuch:app", 1, print, print)
+    executor = CoroutineExecutor(Hosting("nonesuch:app"), 1, print, print)
     with pytest.raises(AppError, match="there is no module 'nonesuch'"):
         await executor.open()
     await executor.close()
@@ -432,7 +433,7 @@ async def test_an_app_that_hangs_on_import_makes_open_fail(
 ) -> None:
     (tmp_path / "hanging.py").write_text("import time; time.sleep(1000)")
     monkeypatch.chdir(tmp_path)
-    executor = CoroutineExecutor("hanging:app", 1, print, print, start_timeout_s=0.5)
+    executor = CoroutineExecutor(Hosting("hanging:app", start_timeout_s=0.5), 1, print, print)
     with pytest.raises(AppError, match="took longer than start_timeout_s"):
         await executor.open()
     await executor.close()
@@ -443,7 +444,7 @@ async def test_an_app_that_kills_its_process_makes_open_fail(
 ) -> None:
     (tmp_path / "dying.py").write_text("import os; os._exit(7)")
     monkeypatch.chdir(tmp_path)
-    executor = CoroutineExecutor("dying:app", 1, print, print)
+    executor = CoroutineExecutor(Hosting("dying:app"), 1, print, print)
     with pytest.raises(AppError, match="imports 'dying:app' exited with code 7"):
         await executor.open()
     await executor.close()

@@ -17,6 +17,7 @@ import uvloop
 from msgspec import structs
 
 from longshore.errors import AppError
+from longshore.executors.hosted import Hosting
 from longshore.executors.process import ProcessExecutor
 from longshore.model.job import LogKind, Reason
 from longshore.wire.messages import ReportKind
@@ -462,6 +463,7 @@ def test_hosts_die_with_their_agent() -> None:
 
 AGENT = """
 import asyncio
+from longshore.executors.hosted import Hosting
 from longshore.executors.process import ProcessExecutor
 from longshore.wire.messages import Assignment
 from uuid import uuid4
@@ -470,7 +472,7 @@ def tell(entry):
     print(entry.data.decode().removeprefix("pid "), flush=True)
 
 async def main():
-    executor = ProcessExecutor("jobs_app:app", 2, print, tell)
+    executor = ProcessExecutor(Hosting("jobs_app:app"), 2, print, tell)
     await executor.open()
     for token in (1, 2):
         executor.start(Assignment(uuid4(), token, token, "say_and_sleep", b"\\x80"))
@@ -488,7 +490,7 @@ async def test_close_may_be_followed_by_open(stand: Stand) -> None:
 
 
 async def test_an_app_that_cannot_be_imported_makes_open_fail(stand: Stand) -> None:
-    executor = ProcessExecutor("nonesuch:app", 1, print, print)
+    executor = ProcessExecutor(Hosting("nonesuch:app"), 1, print, print)
     with pytest.raises(AppError, match="there is no module 'nonesuch'"):
         await executor.open()
     await executor.close()
