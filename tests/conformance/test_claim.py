@@ -95,7 +95,7 @@ async def test_only_the_lanes_asked_for_are_served(scene: Scene) -> None:
     assert await scene.states([jobs[0].id, jobs[1].id]) == [JobState.READY] * 2
 
 
-async def test_never_more_than_the_seats(scene: Scene) -> None:
+async def test_never_more_than_the_slots(scene: Scene) -> None:
     await scene.accepted(*some_jobs(5))
     slot = await scene.attend()
     assert len(await scene.claim(slot, most=2)) == 2

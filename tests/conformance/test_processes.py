@@ -19,7 +19,7 @@ from longshore.testing.builders import Scene, a_worker, done, some_jobs, want
 
 PROCESSES = 4
 JOBS_EACH = 500
-SEATS = 10
+SLOTS = 10
 S = JobState
 
 spawn = multiprocessing.get_context("spawn")
@@ -52,11 +52,11 @@ async def _run_jobs(backend: SqlBackend) -> list[UUID]:
         await scene.accepted(*some_jobs(JOBS_EACH))
         slot = await scene.attend()
         _start.wait()
-        running = await scene.claim(slot, most=SEATS)
+        running = await scene.claim(slot, most=SLOTS)
         ran: list[UUID] = []
         while running or await _some_are_ready(scene):
             ran += [attempt.id for attempt in running]
-            pumped = await scene.pump([done(one) for one in running], wants=[want([slot] * SEATS)])
+            pumped = await scene.pump([done(one) for one in running], wants=[want([slot] * SLOTS)])
             assert all(answer.verdict is Verdict.RECORDED for answer in pumped.finished)
             running = pumped.claimed
         return ran

@@ -70,7 +70,7 @@ async def test_slot_that_may_not_have_a_job_leave_it_ready(scene: Scene) -> None
     assert len(await scene.claim(slot, *lanes_of(jobs), most=9)) == len(jobs)
 
 
-async def test_delayed_jobs_and_jobs_of_paused_queues_take_no_seat(scene: Scene) -> None:
+async def test_delayed_jobs_and_jobs_of_paused_queues_take_no_slot(scene: Scene) -> None:
     slot = await scene.attend()
     await scene.store.set_paused("held", True)
     jobs = [a_job(delay_s=60.0), a_job(queue="held"), a_job()]

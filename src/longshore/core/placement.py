@@ -61,7 +61,7 @@ class Profile:
 
 
 def slot(places: Sequence[Place], most: int) -> list[Slot]:
-    """Seats in the order to fill them: most free first, least given breaks ties."""
+    """The free slots in the order to fill them: most free first, least given breaks ties."""
     heap = [(-place.free, place.given, index) for index, place in enumerate(places)]
     heapify(heap)
     slots: list[Slot] = []

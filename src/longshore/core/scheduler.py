@@ -81,15 +81,15 @@ class Scheduler:
         key = Profile.key(one.info)
         if key not in self._profiles:
             self._profiles[key] = Profile(one.info, self.lanes), {}
-        self._profiles[key][1][_seat_of(one)] = one
+        self._profiles[key][1][_slot_of(one)] = one
         self.lanes.mark_all()
 
     def left(self, one: Candidate) -> None:
         """A session is over."""
-        self._uncertain.discard(_seat_of(one))
+        self._uncertain.discard(_slot_of(one))
         key = Profile.key(one.info)
         members = self._profiles[key][1]
-        del members[_seat_of(one)]
+        del members[_slot_of(one)]
         if not members:
             del self._profiles[key]
 
@@ -355,7 +355,7 @@ class Lanes:
         return not self._ready.keys().isdisjoint(lanes)
 
 
-def _seat_of(one: Candidate) -> Slot:
+def _slot_of(one: Candidate) -> Slot:
     return Slot(one.info.id, one.session)
 
 

@@ -1,15 +1,15 @@
-"""The pump: finishes, submits and claims go to the store in one transaction after the other.
+"""The loop of commits: ends, submits and claims go to the store, one transaction after the other.
 
 Each batch takes what arrived while the one before it was under way, so a busy store sees few large
 transactions, and an idle one sees a single job at once. Only one batch at a time gives jobs to
-workers, whether it claims them or slots them as they are submitted (see `core.intake`): two would
-reach for the same slots. But when much has piled up behind it, a second one takes finishes, and
-submits that must wait anyway, so that neither the store nor this process waits for the other;
+workers, whether it claims them or starts them as they are submitted (see `core.scheduler`): two
+would reach for the same slots. But when much has piled up behind it, a second one takes finishes,
+and submits that must wait anyway, so that neither the store nor this process waits for the other;
 unless the store is a file, which would only commit twice what it can commit at once.
 
 A batch whose answer got lost is simply sent again: submits are known by their id, finishes by their
 token. What was given to workers cannot be repeated, so after a lost answer their sessions are
-`doubted`, and what the store has placed on them is read back. But not before the submits were sent
+uncertain, and what the store has placed on them is read back. But not before the submits were sent
 again and answered: until then the first batch may still be on its way, and begin them. Afterwards
 it cannot, because it will find them known.
 """

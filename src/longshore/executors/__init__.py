@@ -4,10 +4,11 @@ A worker's agent process never imports an app: nothing that a job does can stop 
 app lives in *host* processes, which the agent starts and, when need be, kills:
 
     agent                                  host (`python -m longshore.executors.host.main`)
-    coroutine.CoroutineExecutor ─ frames ─ coroutine_host   one, many `async def` jobs at once
-    child.ProcessExecutor         ─ frames ─ child_host       several, one plain `def` job at a time
+    coroutine.CoroutineExecutor ─ frames ─ host/coroutine   one, many `async def` jobs at once
+    process.ProcessExecutor     ─ frames ─ host/child       several, one plain `def` job at a time
 
-`frames` is what they say to each other, `process` starts and ends a host, `channel` carries frames
-on an event loop, `loading` finds the apps, `lifespan` opens and closes what they want open,
-`context` is what a job's code sees of Longshore, `scratch` its folders.
+`hosted` is what both executors share. `frames` is what agent and host say to each other,
+`host_process` starts and ends a host, `channel` carries frames on an event loop. `host/apps` finds
+the apps, `host/lifespan` opens and closes what they want open, `host/context` is what a job's code
+sees of Longshore, `scratch` its folders.
 """

@@ -1,7 +1,7 @@
 """A job as it is submitted, claimed, finished and shown.
 
 All of these are values: frozen, comparable, safe to hand around. Arguments and results are bytes
-here (msgpack of builtins, see `core.values`); only the submitter and the job's own process look
+here (msgpack of builtins, see `payload.values`); only the submitter and the job's own process look
 inside.
 """
 

@@ -153,7 +153,7 @@ def test_the_most_urgent_submits_are_started_first() -> None:
     assert started(scheduler.plan(jobs)) == [False, False, True, True]
 
 
-def test_submits_for_later_and_of_unknown_kinds_are_not_seated() -> None:
+def test_submits_for_later_and_of_unknown_kinds_do_not_start() -> None:
     scheduler = a_scheduler(FETCH)
     jobs = [a_job(kind="fetch", delay_s=5.0), a_job(kind="strange"), a_job(kind="fetch")]
     plan = scheduler.plan(jobs)

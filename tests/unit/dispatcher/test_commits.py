@@ -199,11 +199,11 @@ async def test_what_two_failed_transactions_held_is_committed_once() -> None:
         assert sorted(one.job for one in ended) == sorted(one.job for one in ends)
 
 
-SEAT = Slot(new_id(), 1)
+SLOT = Slot(new_id(), 1)
 
 
 def all_started(submits: Sequence[Submission]) -> Plan:
-    return Plan([], [SEAT] * len(submits))
+    return Plan([], [SLOT] * len(submits))
 
 
 async def test_while_slot_come_free_as_many_submits_are_taken_as_there_are() -> None:
@@ -275,7 +275,7 @@ async def test_slot_of_a_transaction_whose_answer_got_lost_are_doubted() -> None
         await store.until(1)
         store.fail(0)
         await store.until(2)
-        assert doubted == [SEAT]
+        assert doubted == [SLOT]
         store.commit(1)
         assert len(await order) == 1
 

@@ -139,7 +139,7 @@ async def test_attend_waits_for_a_claim_under_way_and_finds_it_placed(
 
 
 @pytest.mark.parametrize("started", [True, False])
-async def test_what_is_placed_is_read_after_what_is_under_way_for_those_seats(
+async def test_what_is_placed_is_read_after_what_is_under_way_for_those_slots(
     scene: Scene, outside: Connection, started: bool
 ) -> None:
     """G1: whoever asks may have given up on that pump, and will not ask again."""

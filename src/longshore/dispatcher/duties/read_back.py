@@ -11,7 +11,7 @@ from longshore.ports import Store
 
 
 class ReadBack:
-    """Clears up doubts about what was given to whom (see `pump.py`)."""
+    """Clears up what was given to whom, after a lost answer (see `commits.py`)."""
 
     def __init__(
         self, store: Store, scheduler: Scheduler, pump: Commits, attendant: Attendant
@@ -23,8 +23,8 @@ class ReadBack:
         self._lock = asyncio.Lock()
 
     async def read(self) -> None:
-        """Reads what doubted sessions own, and gives it to their workers."""
-        # One at a time: what was read before a slot was doubted must not clear that doubt up.
+        """Reads what uncertain sessions own, and gives it to their workers."""
+        # One at a time: what was read before a session became uncertain must not confirm it.
         if self._lock.locked():
             return
         async with self._lock:

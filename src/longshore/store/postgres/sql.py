@@ -6,7 +6,7 @@ Theory of the claim. One statement does five things; what it reads depends only 
    attended by this dispatcher. Their rows are held FOR KEY SHARE until the commit, so that nobody
    can declare such a worker lost, or adopt it, under the claim. A row that harvest or attend holds
    right now is skipped, not waited for: they may be waiting for a job that this transaction holds.
-2. `front`: from each stretch of each lane (see `postgres_marks`) the first n jobs, n being the
+2. `front`: from each stretch of each lane (see `cursors`) the first n jobs, n being the
    number of slots, straight from the index `job_ready` without any lock; all ranges merged, the
    first n of them kept. Lanes of paused queues are left out here. If a lane is not stored, because
    it was forgotten at the moment its job came, one of its jobs names the queue. `best` counts, for
@@ -259,19 +259,19 @@ tallied AS (
     SELECT lane, state, count(*) FROM new GROUP BY lane, state
 )"""
 _ACCEPTED: Final = _inserted(started=False)
-_SEATED: Final = _inserted(started=True)
+_STARTED: Final = _inserted(started=True)
 
 SUBMIT: Final = f"""{_ACCEPTED}
 SELECT id, number, state, lane, token FROM new
 """
 """Arrays that nothing is known of may be shorter: the rest is NULL."""
 
-SUBMIT_SEATED: Final = f"""{_SEATED}
+SUBMIT_STARTED: Final = f"""{_STARTED}
 SELECT id, number, state, lane, token FROM new
 """
 """The same, and what can run at once is running at once, on the slots that may have it."""
 
-SUBMIT_ALONE: Final = f"""{_SEATED},{_TALLIED}
+SUBMIT_ALONE: Final = f"""{_STARTED},{_TALLIED}
 SELECT id, number, state, lane, token FROM new
 """
 """The same as a transaction of its own, that needs neither BEGIN nor COMMIT."""

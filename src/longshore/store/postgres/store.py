@@ -1,8 +1,8 @@
 """A store on PostgreSQL, for a fleet: many dispatchers on one database.
 
-The verbs live in three parts: the pump (`postgres_pump`), the keeper (`postgres_keeper`) and the
-reads (`postgres_reads`), each with connections of its own. Behind a pgbouncer in transaction mode
-give a URL with `?prepared=off`, and as `listen_url` the server's own address.
+The verbs live in three parts: `pump`, `keeper` and `reads`, each with connections of its own.
+Behind a pgbouncer in transaction mode give a URL with `?prepared=off`, and as `listen_url` the
+server's own address.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from longshore.store.postgres.columns import (
     runs,
 )
 from longshore.store.postgres.connections import TURNS, Transaction, is_data_error, is_held
-from longshore.store.postgres.sql import ADD_LANES, HOLDERS, KNOWN, SUBMIT, SUBMIT_SEATED
+from longshore.store.postgres.sql import ADD_LANES, HOLDERS, KNOWN, SUBMIT, SUBMIT_STARTED
 from longshore.store.postgres.states import READY, RUNNING
 from longshore.store.rows import body_or_why, micros, not_accepted, utc_now
 
@@ -38,7 +38,7 @@ class StartColumns(Struct, frozen=True):
     """By the ids of their jobs, as integers: to hash a UUID takes longer."""
 
     def columns(self, items: list[Item]) -> list[object]:
-        """What `SUBMIT_SEATED` takes beyond what `SUBMIT` does."""
+        """What `SUBMIT_STARTED` takes beyond what `SUBMIT` does."""
         known: dict[Slot, int] = {}
         places = []
         for job, _ in items:
@@ -172,7 +172,7 @@ class SubmitBatch:
             rows = await self._tx.fetch(SUBMIT, *columns(items))
         else:
             slots = self._start_columns.columns(items)
-            rows = await self._tx.fetch(SUBMIT_SEATED, *columns(items), *slots)
+            rows = await self._tx.fetch(SUBMIT_STARTED, *columns(items), *slots)
             self.started += self._start_columns.began(items, rows)
         counts = Counter((row["lane"], row["state"]) for row in rows)
         unknown = {lane for lane, _ in counts} - self._lanes - self.new_lanes

@@ -177,7 +177,7 @@ ORPHANED: Final = """
 NEXT_DUE: Final = """
     SELECT run_at FROM job INDEXED BY job_due WHERE state = 'delayed' ORDER BY run_at LIMIT 1"""
 
-# The columns are those of `sqlite_transaction.Changed`. A run_at of NULL keeps what is there.
+# The columns are those of `transaction.Changed`. A run_at of NULL keeps what is there.
 CHANGE: Final = Bulk(
     f"""UPDATE job SET
         state = v.column2,

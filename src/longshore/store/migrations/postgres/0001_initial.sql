@@ -1,4 +1,4 @@
--- States are small numbers; the one list of them is in store/postgres_states.py. Wide rows are copied
+-- States are small numbers; the one list of them is in store/postgres/states.py. Wide rows are copied
 -- by every change of state, so fixed columns come first, by falling alignment, without padding.
 
 CREATE SCHEMA IF NOT EXISTS longshore;

@@ -1,5 +1,5 @@
 -- The codes of states get room between them, for more live ones; all that is over comes from 100 on.
--- The one list of them is in store/postgres_states.py.
+-- The one list of them is in store/postgres/states.py.
 DROP INDEX longshore.job_ready, longshore.job_due, longshore.job_owned, longshore.job_cancelling,
     longshore.job_expiring, longshore.job_unique, longshore.job_listed;
 
