@@ -44,7 +44,7 @@ async def test_a_sqlite_url_names_a_file_from_here_or_from_the_root(tmp_path: Pa
 def test_postgres_without_its_driver_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for name in [name for name in sys.modules if name.startswith("longshore.store.postgres.store")]:
+    for name in [name for name in sys.modules if name.startswith("longshore.store.postgres")]:
         monkeypatch.delitem(sys.modules, name)
     for name in [name for name in sys.modules if name.partition(".")[0] == "asyncpg"]:
         monkeypatch.delitem(sys.modules, name)
