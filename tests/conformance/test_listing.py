@@ -40,6 +40,13 @@ async def pages(scene: Scene, wanted: JobFilter) -> list[JobPage]:
             return found
 
 
+async def test_jobs_of_every_state_can_be_asked_for(scene: Scene) -> None:
+    ready = a_job()
+    await scene.accepted(ready)
+    found = {state: await ids(scene, JobFilter(states=(state,))) for state in S}
+    assert found == {state: [ready.id] if state is S.READY else [] for state in S}
+
+
 async def test_jobs_are_listed_by_their_labels(scene: Scene) -> None:
     red, both, big = a_job(labels=("red",)), a_job(labels=("red", "big")), a_job(labels=("big",))
     other = a_job(labels=("redder", "bigred", "ãred", "re", ""), timeout_s=9)

@@ -11,7 +11,18 @@ from longshore.store.postgres.store import PostgresStore
 from longshore.testing.builders import Scene, a_job, new_id
 
 S = JobState
-OLD_CODES = {state: code for code, state in enumerate(JobState)}
+OLD_CODES = {
+    S.WAITING: 0,
+    S.DELAYED: 1,
+    S.READY: 2,
+    S.RUNNING: 3,
+    S.CANCELLING: 4,
+    S.SUCCEEDED: 5,
+    S.FAILED: 6,
+    S.DEPENDENCY_FAILED: 7,
+    S.SKIPPED: 8,
+    S.CANCELLED: 9,
+}
 """Codes had no gaps up to version 2 of the schema."""
 
 INDEXES = {

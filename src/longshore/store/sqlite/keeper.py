@@ -16,6 +16,7 @@ from longshore.ports import Harvested, Promoted
 from longshore.store.rows import clean, entry_end, pack_info, unpack_info
 from longshore.store.sqlite.reads import claimed_by, next_due_s
 from longshore.store.sqlite.sql import BEAT, HELD_AND_DUE, HELD_BY_WORKER, LOG, ORPHANED, Held, Row
+from longshore.store.sqlite.states import LIVE_LIST, OWNED_LIST
 from longshore.store.sqlite.transaction import Transaction
 
 _MAX_SWEPT: Final = 1000
@@ -80,8 +81,8 @@ def attend(
         (dispatcher.bytes, session, draining, tx.now, pack_info(info), info.id.bytes),
     )
     tx.connection.execute(
-        """UPDATE job INDEXED BY job_owned SET session = ?
-        WHERE worker = ? AND state IN ('running', 'cancelling')""",
+        f"""UPDATE job INDEXED BY job_owned SET session = ?
+        WHERE worker = ? AND state IN {OWNED_LIST}""",
         (session, info.id.bytes),
     )
     return Attended(session, tuple(claimed_by(tx.connection, info.id)))
@@ -231,10 +232,10 @@ def _retry(
 
 def _key_is_taken(tx: Transaction, row: Held) -> bool:
     holder = tx.connection.execute(
-        """SELECT 1 FROM job AS mine CROSS JOIN job AS other INDEXED BY job_unique
+        f"""SELECT 1 FROM job AS mine CROSS JOIN job AS other INDEXED BY job_unique
         ON other.kind = mine.kind AND other.unique_key = mine.unique_key
         WHERE mine.number = ? AND other.unique_key IS NOT NULL
-            AND other.state IN ('waiting', 'delayed', 'ready', 'running', 'cancelling')""",
+            AND other.state IN {LIVE_LIST}""",
         (row.number,),
     )
     return holder.fetchone() is not None

@@ -18,6 +18,7 @@ from longshore.core.retention import Seen, Walk
 from longshore.model.job import JobState
 from longshore.model.retention import Pruned, Retention
 from longshore.store.sqlite.sql import Bulk, Row
+from longshore.store.sqlite.states import OWNED_LIST
 from longshore.store.sqlite.transaction import Transaction
 
 STEP: Final = 100
@@ -65,11 +66,11 @@ _EMPTY_LANES: Final = """
         SELECT 1 FROM tally WHERE tally.lane = lane.hash AND tally.n > 0)
     LIMIT ?"""
 
-_GONE_WORKERS: Final = """
+_GONE_WORKERS: Final = f"""
     SELECT id FROM worker INDEXED BY worker_ended
     WHERE alive = 0 AND ended_at <= ? AND NOT EXISTS (
         SELECT 1 FROM job INDEXED BY job_owned
-        WHERE job.state IN ('running', 'cancelling') AND job.worker = worker.id)
+        WHERE job.state IN {OWNED_LIST} AND job.worker = worker.id)
     ORDER BY ended_at LIMIT ?"""
 
 

@@ -37,6 +37,7 @@ from longshore.store.rows import (
     unpack_step,
 )
 from longshore.store.sqlite.sql import NEXT_DUE, ORPHANED, Bulk
+from longshore.store.sqlite.states import OWNED_LIST
 
 _MAX_AHEAD: Final = 1000
 _SHOWN_ENDED_WORKERS: Final = 20
@@ -50,7 +51,7 @@ _SHOWN: Final = """id, number, kind, queue, target, priority, state, options, un
 
 # Which index lists the jobs of a state, with the condition that it is made with. Jobs that went
 # well are in none: they are found by going back from the newest.
-_OWNED: Final = "INDEXED BY job_owned WHERE state IN ('running', 'cancelling')"
+_OWNED: Final = f"INDEXED BY job_owned WHERE state IN {OWNED_LIST}"
 _BAD: Final = "INDEXED BY job_ended_badly WHERE"
 _BY_STATE: Final = {
     JobState.WAITING: "INDEXED BY job_waiting WHERE state = 'waiting'",
@@ -91,7 +92,7 @@ def placed(connection: sqlite3.Connection, slots: Sequence[Slot]) -> list[Attemp
 def claimed_by(connection: sqlite3.Connection, worker: UUID) -> list[Attempt]:
     """The attempts a worker owns, in the order of their jobs' numbers."""
     query = f"""SELECT {_CLAIMED} FROM job INDEXED BY job_owned
-        WHERE state IN ('running', 'cancelling') AND worker = ? ORDER BY number"""
+        WHERE state IN {OWNED_LIST} AND worker = ? ORDER BY number"""
     return [_claimed(row) for row in connection.execute(query, (worker.bytes,))]
 
 
@@ -350,13 +351,13 @@ def workers(connection: sqlite3.Connection) -> list[WorkerView]:
     return [*_alive(connection), *(_worker(row) for row in ended)]
 
 
-_WORKER: Final = """SELECT info, session, dispatcher, alive, draining,
+_WORKER: Final = f"""SELECT info, session, dispatcher, alive, draining,
     (SELECT json_group_object(kind, n) FROM (
         SELECT kind, count(*) AS n FROM job INDEXED BY job_owned
-        WHERE job.state IN ('running', 'cancelling') AND job.worker = worker.id GROUP BY kind)),
+        WHERE job.state IN {OWNED_LIST} AND job.worker = worker.id GROUP BY kind)),
     started_at, attended_at, ended_at, ended_why,
     max(attended_at, coalesce(h.seen_at, 0)), h.cpu_percent, h.memory_percent
-    FROM {source} LEFT JOIN heartbeat AS h ON h.worker = worker.id"""
+    FROM {{source}} LEFT JOIN heartbeat AS h ON h.worker = worker.id"""
 
 
 def _alive(connection: sqlite3.Connection) -> list[WorkerView]:

@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from longshore.core.lifecycle import HISTORY_FIRST, HISTORY_LAST
 from longshore.model.job import JobState
+from longshore.store.sqlite.states import LIVE_LIST, OWNED_LIST
 
 Value = int | float | str | bytes | None
 Row = tuple[Value, ...]
@@ -163,16 +164,16 @@ HELD_BY_NUMBER: Final = Lookup(
 )
 HELD_BY_WORKER: Final = f"""
     SELECT json_group_array({_HELD.format(place="0")}) FROM job INDEXED BY job_owned
-    WHERE state IN ('running', 'cancelling') AND worker = ?"""
+    WHERE state IN {OWNED_LIST} AND worker = ?"""
 HELD_AND_DUE: Final = f"""
     SELECT json_group_array({_HELD.format(place="0")}) FROM (
         SELECT number FROM job INDEXED BY job_due
         WHERE state = 'delayed' AND run_at <= ? ORDER BY run_at, number LIMIT ?) AS due
     CROSS JOIN job ON job.number = due.number"""
-ORPHANED: Final = """
+ORPHANED: Final = f"""
     SELECT worker FROM (
         SELECT DISTINCT worker FROM job INDEXED BY job_owned
-        WHERE state IN ('running', 'cancelling'))
+        WHERE state IN {OWNED_LIST})
     WHERE NOT EXISTS (SELECT 1 FROM worker AS w WHERE w.id = worker AND w.alive = 1)"""
 NEXT_DUE: Final = """
     SELECT run_at FROM job INDEXED BY job_due WHERE state = 'delayed' ORDER BY run_at LIMIT 1"""
@@ -227,11 +228,11 @@ KNOWN: Final = Lookup(
     Known,
 )
 HOLDERS: Final = Lookup(
-    """SELECT json_group_array(json_array(v.column1, job.number, hex(job.id)))
-    FROM {rows} AS v CROSS JOIN job INDEXED BY job_unique
+    f"""SELECT json_group_array(json_array(v.column1, job.number, hex(job.id)))
+    FROM {{rows}} AS v CROSS JOIN job INDEXED BY job_unique
     ON job.kind = v.column2 AND job.unique_key = v.column3
     WHERE job.unique_key IS NOT NULL
-        AND job.state IN ('waiting', 'delayed', 'ready', 'running', 'cancelling')""",
+        AND job.state IN {LIVE_LIST}""",
     3,
     Holder,
 )
