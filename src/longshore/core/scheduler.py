@@ -31,7 +31,7 @@ from longshore.model.worker import Lane, Slot, Want, WorkerInfo
 ANY_NUMBER: Final = float("inf")
 
 
-class Candidate(Protocol):
+class SessionSlots(Protocol):
     """One session of a worker, as far as the scheduler must know it."""
 
     info: WorkerInfo
@@ -59,7 +59,7 @@ class Again(Enum):
     NEVER = "never"
 
 
-_Members = dict[Slot, Candidate]
+_Members = dict[Slot, SessionSlots]
 _Taker = tuple[Profile, str]
 
 
@@ -67,7 +67,7 @@ class Scheduler:
     """Plans the transactions of one dispatcher."""
 
     def __init__(self, max_batch: int, patience: Patience) -> None:
-        self.lanes = Lanes()
+        self.lanes = LaneEstimates()
         self._max_batch = max_batch
         self._admission = Admission(max_batch, patience)
         self._profiles: dict[object, tuple[Profile, _Members]] = {}
@@ -76,7 +76,7 @@ class Scheduler:
 
     # sessions
 
-    def joined(self, one: Candidate) -> None:
+    def joined(self, one: SessionSlots) -> None:
         """A session begins. Its worker may serve lanes that nobody served before."""
         key = Profile.key(one.info)
         if key not in self._profiles:
@@ -84,7 +84,7 @@ class Scheduler:
         self._profiles[key][1][_slot_of(one)] = one
         self.lanes.mark_all()
 
-    def left(self, one: Candidate) -> None:
+    def left(self, one: SessionSlots) -> None:
         """A session is over."""
         self._uncertain.discard(_slot_of(one))
         key = Profile.key(one.info)
@@ -250,7 +250,7 @@ class Scheduler:
         ]
 
 
-class Lanes:
+class LaneEstimates:
     """The lanes that exist, and how many ready jobs each may hold, as far as is known here."""
 
     def __init__(self) -> None:
@@ -355,7 +355,7 @@ class Lanes:
         return not self._ready.keys().isdisjoint(lanes)
 
 
-def _slot_of(one: Candidate) -> Slot:
+def _slot_of(one: SessionSlots) -> Slot:
     return Slot(one.info.id, one.session)
 
 

@@ -64,7 +64,7 @@ class Attendant:
         dispatcher: UUID,
         clock: Clock,
         roster: Roster,
-        pump: Commits,
+        commits: Commits,
         own_lease: OwnLease,
         losses: Losses,
         plain: PlainAttendant,
@@ -74,7 +74,7 @@ class Attendant:
         self._dispatcher = dispatcher
         self._clock = clock
         self._roster = roster
-        self._pump = pump
+        self._commits = commits
         self._own_lease = own_lease
         self._losses = losses
         self._plain = plain
@@ -214,7 +214,7 @@ class Attendant:
         if not self._tell(attendance, welcome):
             attendance.unsent()
         log.info("worker %s attends, session %d", info.name or info.id, attendance.session)
-        self._pump.wake()
+        self._commits.wake()
         for previous in plain:
             await self._losses.lose(previous, "it came back as another worker", crash=False)
 
@@ -240,7 +240,7 @@ class Attendant:
         for ack in unheard:
             self.acknowledge(attendance, ack)
         if was_choked and not attendance.is_choked:
-            self._pump.wake()
+            self._commits.wake()
         if ping.draining and not was_draining:
             self._start(self._mark_draining(attendance.info.id))
 

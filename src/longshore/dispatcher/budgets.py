@@ -77,16 +77,16 @@ def _verb(request: m.Request) -> str:
     return type(request).__name__.upper()
 
 
-def check_room(settings: DispatcherSettings, pump: Commits, jobs: int, size: int) -> None:
+def check_room(settings: DispatcherSettings, commits: Commits, jobs: int, size: int) -> None:
     """Raises `Unavailable` if so many submits more, of so many bytes, are too many for now."""
     most, most_bytes = settings.max_queued_submits, settings.max_queued_bytes
-    if pump.queued_submits + jobs > most:
+    if commits.queued_submits + jobs > most:
         raise Unavailable(
             f"{most:,} submits are waiting for the store (max_queued_submits); try again"
         )
-    if pump.queued_bytes and pump.queued_bytes + size > most_bytes:
+    if commits.queued_bytes and commits.queued_bytes + size > most_bytes:
         raise Unavailable(
-            f"submits of {pump.queued_bytes:,} bytes are waiting for the store "
+            f"submits of {commits.queued_bytes:,} bytes are waiting for the store "
             f"(max_queued_bytes: {most_bytes:,}); try again"
         )
 

@@ -133,12 +133,12 @@ class Ends:
         self,
         settings: DispatcherSettings,
         random: Random,
-        pump: Commits,
+        commits: Commits,
         due: Alarm,
         acknowledge: Acknowledge,
     ) -> None:
         self._decisions = Decisions(settings, random)
-        self._pump = pump
+        self._commits = commits
         self._due = due
         self._acknowledge = acknowledge
         self._acks: dict[Attendance, tuple[list[AttemptKey], list[AttemptKey]]] = {}
@@ -156,11 +156,13 @@ class Ends:
                 return
             attendance.ended(sent)
             end = self._decisions.decide(report, sent.claimed, attendance.by)
-        self._pump.finish(end, lambda end, done: self._recorded(end, done, attendance))
+        self._commits.finish(end, lambda end, done: self._recorded(end, done, attendance))
 
     def end(self, end: End, attendance: Attendance | None) -> None:
         """An attempt is over, though its worker did not say so."""
-        self._pump.finish(end, lambda end, done: self._recorded(end, done, attendance, ack=False))
+        self._commits.finish(
+            end, lambda end, done: self._recorded(end, done, attendance, ack=False)
+        )
 
     def _recorded(
         self, end: End, done: Finished, attendance: Attendance | None, *, ack: bool = True

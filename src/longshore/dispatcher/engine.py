@@ -1,8 +1,8 @@
 """The dispatcher: stateless, one of many equals.
 
-Three things run side by side. The *pump* moves jobs: finishes, submits and claims, one transaction
-after the other. The *keeper* runs the duties, what is done because time passed: leases, losses,
-cancels, delays. The *attendant* and the *requests* answer what workers and clients say. They share
+Three things run side by side. The *commits* move jobs: ends, submits and claims, one transaction
+after the other. The *duties* are what is done because time passed: leases, losses, cancels,
+delays. The *attendant* and the *requests* answer what workers and clients say. They share
 a roster, which is memory only; whatever must survive is in the store before anybody is told of it.
 """
 
@@ -33,9 +33,9 @@ from longshore.dispatcher.duties.renewal import renew
 from longshore.dispatcher.duties.sweep import sweep
 from longshore.dispatcher.duties.takeover import Takeover
 from longshore.dispatcher.duties.timeouts import end_overdue
+from longshore.dispatcher.duty_runner import Always, Duty, DutyRunner, Every, WhenRung, in_turn
 from longshore.dispatcher.ends import Ends
-from longshore.dispatcher.keeper import Always, Duty, Every, Keeper, WhenRung, in_turn
-from longshore.dispatcher.lanes import LaneLimits
+from longshore.dispatcher.lane_limits import LaneLimits
 from longshore.dispatcher.losses import Losses
 from longshore.dispatcher.own_lease import Alarms, OwnLease
 from longshore.dispatcher.plain import PlainAttendant
@@ -82,12 +82,12 @@ class Dispatcher:
         self._tasks: list[asyncio.Task[None]] = []
         own_lease = OwnLease(settings, clock, self._lose_store)
         self._waiters, self._alarms = Waiters(), Alarms(clock)
-        self._pump = self._make_pump(own_lease)
-        self._losses = Losses(store, settings, self._roster, self._pump, own_lease, on_lost)
+        self._commits = self._make_commits(own_lease)
+        self._losses = Losses(store, settings, self._roster, self._commits, own_lease, on_lost)
         self._plain = self._make_plain(own_lease)
         self._attendant = self._make_attendant(own_lease)
         self._attendant.ends = self._plain.ends = Ends(
-            settings, random, self._pump, self._alarms.due, self._attendant.acknowledge
+            settings, random, self._commits, self._alarms.due, self._attendant.acknowledge
         )
         self._takeover = Takeover(
             store,
@@ -99,22 +99,22 @@ class Dispatcher:
             has_ended=has_ended,
         )
         self._lane_limits = LaneLimits(settings, self._scheduler, lambda: self._takeover.elsewhere)
-        self._keeper = Keeper(random, own_lease)
+        self._duty_runner = DutyRunner(random, own_lease)
         self._renew = partial(renew, store, id, name, clock, own_lease, self._roster, self._plain)
         self._find_lost = partial(
             find_lost, settings.lease_s, clock, self._roster, self._attendant, has_ended
         )
-        self._lanes = LaneUpkeep(store, settings, self._scheduler, self._pump, self._lane_limits)
+        self._lanes = LaneUpkeep(store, settings, self._scheduler, self._commits, self._lane_limits)
         self._look_around = in_turn(
-            self._lanes.look, ReadBack(store, self._scheduler, self._pump, self._attendant).read
+            self._lanes.look, ReadBack(store, self._scheduler, self._commits, self._attendant).read
         )
         self._duties = self._make_duties(own_lease)
-        self._plain_clients = PlainClients(settings, self._new_id, self._pump, self._waiters)
+        self._plain_clients = PlainClients(settings, self._new_id, self._commits, self._waiters)
         self._runtime = self._make_runtime()
         service = Service(store, settings, id, clock.utc, self._runtime, self._waiters)
         self._requests = Requests(service, settings, clock, own_lease, self._plain_clients)
 
-    def _make_pump(self, own_lease: OwnLease) -> Commits:
+    def _make_commits(self, own_lease: OwnLease) -> Commits:
         return Commits(
             self._store,
             self.id,
@@ -137,7 +137,7 @@ class Dispatcher:
             clock=self._clock,
             new_id=self._new_id,
             roster=self._roster,
-            pump=self._pump,
+            commits=self._commits,
             own_lease=own_lease,
             losses=self._losses,
         )
@@ -149,7 +149,7 @@ class Dispatcher:
             self.id,
             self._clock,
             self._roster,
-            self._pump,
+            self._commits,
             own_lease,
             self._losses,
             self._plain,
@@ -159,7 +159,7 @@ class Dispatcher:
         return DispatcherRuntime(
             self._settings,
             self._roster,
-            self._pump,
+            self._commits,
             self._waiters,
             self._takeover,
             self._lane_limits,
@@ -169,16 +169,21 @@ class Dispatcher:
     def _make_duties(self, own_lease: OwnLease) -> list[Duty]:
         store, settings, alarms, id = self._store, self._settings, self._alarms, self.id
         scheduler = self._scheduler
-        clock, roster, pump, attendant = self._clock, self._roster, self._pump, self._attendant
+        clock, roster, commits, attendant = (
+            self._clock,
+            self._roster,
+            self._commits,
+            self._attendant,
+        )
         expire = partial(
             end_overdue, store, settings.timeout_margin_s, clock, self._random, roster, attendant
         )
         cancels = partial(
             heed_cancels, store, id, settings.cancel_grace_s, clock, roster, attendant
         )
-        drains = partial(heed_drains, store, id, roster, pump, attendant)
-        sweeping = partial(sweep, store, settings.crash_limit, scheduler, pump)
-        promoting = partial(promote, store, scheduler, pump, alarms.due)
+        drains = partial(heed_drains, store, id, roster, commits, attendant)
+        sweeping = partial(sweep, store, settings.crash_limit, scheduler, commits)
+        promoting = partial(promote, store, scheduler, commits, alarms.due)
         outcomes = partial(find_outcomes, store, self._waiters)
         return [
             Every(settings.renew_s, self._renew),
@@ -209,9 +214,9 @@ class Dispatcher:
         except BaseException:
             self._attendant.link.close()
             raise
-        self._spawn(self._pump.run())
+        self._spawn(self._commits.run())
         for duty in self._duties:
-            self._spawn(self._keeper.run(duty))
+            self._spawn(self._duty_runner.run(duty))
         return self._attendant.link, self._frontend
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
@@ -243,7 +248,7 @@ class Dispatcher:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         try:
             await self._attendant.log_writer.close()
-            await self._pump.drain()
+            await self._commits.drain()
             await self._attendant.close()
             await self._plain.close()
             await self._retire()

@@ -37,7 +37,7 @@ class Losses:
         store: Store,
         settings: DispatcherSettings,
         roster: Roster,
-        pump: Commits,
+        commits: Commits,
         own_lease: OwnLease,
         on_lost: OnLost,
     ) -> None:
@@ -45,7 +45,7 @@ class Losses:
         self._settings = settings
         self._roster = roster
         self._scheduler = roster.scheduler
-        self._pump = pump
+        self._commits = commits
         self._own_lease = own_lease
         self._on_lost = on_lost
         self._untold: list[Loss] = []
@@ -98,7 +98,7 @@ class Losses:
             undelivered=loss.undelivered,
         )
         self._scheduler.lanes.mark_ready(harvested.lanes)
-        self._pump.wake()
+        self._commits.wake()
         if harvested.lost and loss.info is not None:
             # The user is told of a session that this dispatcher declared lost.
             self._on_lost(LostWorker(loss.info, loss.session, loss.why))

@@ -39,7 +39,7 @@ class PlainAttendant:
         clock: Clock,
         new_id: Callable[[], UUID],
         roster: Roster,
-        pump: Commits,
+        commits: Commits,
         own_lease: OwnLease,
         losses: Losses,
     ) -> None:
@@ -49,7 +49,7 @@ class PlainAttendant:
         self._clock = clock
         self._new_id = new_id
         self._roster = roster
-        self._pump = pump
+        self._commits = commits
         self._own_lease = own_lease
         self._losses = losses
         self._tasks: set[asyncio.Task[None]] = set()
@@ -87,7 +87,7 @@ class PlainAttendant:
         match event:
             case plain.Pinged():
                 if attendance.pinged():
-                    self._pump.wake()
+                    self._commits.wake()
             case plain.Answered():
                 self.ends.report(attendance, attendance.answered(event.result))
             case plain.Restarted():
@@ -121,7 +121,7 @@ class PlainAttendant:
             attendance.follow(earlier)
         self._roster.add(attendance)
         log.info("plain worker %s attends", info.name)
-        self._pump.wake()
+        self._commits.wake()
 
     async def _attend(self, info: WorkerInfo) -> Attended | None:
         """The store's answer; None if there was none, or too late for it to be true still."""

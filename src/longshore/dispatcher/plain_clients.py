@@ -29,12 +29,12 @@ class PlainClients:
         self,
         settings: DispatcherSettings,
         new_id: Callable[[], UUID],
-        pump: Commits,
+        commits: Commits,
         waiters: Waiters,
     ) -> None:
         self._settings = settings
         self._new_id = new_id
-        self._pump = pump
+        self._commits = commits
         self._waiters = waiters
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -57,7 +57,7 @@ class PlainClients:
         self._waiters.add(waiter)
         submission = Submission(id, plain.KIND, job, options=Options(raw=True))
         # The task must not hold the job's bytes: it may have to wait for days.
-        work = self._answer(link, peer, id, waiter, self._pump.submit([submission]))
+        work = self._answer(link, peer, id, waiter, self._commits.submit([submission]))
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -68,7 +68,7 @@ class PlainClients:
             raise Unavailable(
                 f"{limit:,} jobs of plain clients have not ended (max_plain_requests); try again"
             )
-        check_room(self._settings, self._pump, 1, len(job))
+        check_room(self._settings, self._commits, 1, len(job))
         within(job, "the job", self._settings.max_value_bytes)
         if job == plain.PONG:
             raise InvalidInput("a job that reads PONG would be taken for a PONG by its worker")

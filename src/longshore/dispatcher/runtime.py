@@ -14,7 +14,7 @@ from longshore.core.lanes import lane_of
 from longshore.dispatcher.budgets import check_room
 from longshore.dispatcher.commits import Commits
 from longshore.dispatcher.duties.takeover import Takeover
-from longshore.dispatcher.lanes import LaneLimits
+from longshore.dispatcher.lane_limits import LaneLimits
 from longshore.dispatcher.own_lease import Alarms
 from longshore.dispatcher.roster import Roster
 from longshore.dispatcher.service import Answer, Caller
@@ -30,7 +30,7 @@ class DispatcherRuntime:
         self,
         settings: DispatcherSettings,
         roster: Roster,
-        pump: Commits,
+        commits: Commits,
         waiters: Waiters,
         takeover: Takeover,
         lane_limits: LaneLimits,
@@ -39,14 +39,14 @@ class DispatcherRuntime:
         self.supervisor_trouble = ""
         self._settings = settings
         self._roster = roster
-        self._pump = pump
+        self._commits = commits
         self._waiters = waiters
         self._takeover = takeover
         self._lane_limits = lane_limits
         self._alarms = alarms
 
     def check_room(self, jobs: int, size: int) -> None:
-        check_room(self._settings, self._pump, jobs, size)
+        check_room(self._settings, self._commits, jobs, size)
 
     def check_lane(self, job: Submission, caller: Caller) -> None:
         self._lane_limits.check(job, caller)
@@ -55,7 +55,7 @@ class DispatcherRuntime:
         return self._roster.kinds()
 
     async def submit(self, jobs: Sequence[Submission]) -> list[Answer]:
-        answers = await self._pump.submit(jobs)
+        answers = await self._commits.submit(jobs)
         self._alarms.due.set_for(jobs)
         return answers
 
@@ -73,7 +73,7 @@ class DispatcherRuntime:
 
     def jobs_appeared(self) -> None:
         self._roster.scheduler.lanes.mark_all()
-        self._pump.wake()
+        self._commits.wake()
 
     def seen(self, worker: WorkerView) -> WorkerView:
         return self._takeover.seen(worker)

@@ -116,7 +116,7 @@ def test_reports_of_nothing_do_not_pile_up_before_the_store(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def story(stage: Stage) -> None:
-        pump, lengths = (await stage.dispatcher())._pump, list[int]()
+        pump, lengths = (await stage.dispatcher())._commits, list[int]()
         finish = pump.finish
 
         def counted(end: End, on_finished: OnFinished) -> None:

@@ -141,7 +141,7 @@ def test_jobs_that_somebody_else_holds_are_not_reached_for_without_a_pause() -> 
         await stage.worker()
         dispatcher._scheduler.learn([contested.lane])
         dispatcher._scheduler.lanes.mark_ready([contested.lane.hash])
-        dispatcher._pump.wake()
+        dispatcher._commits.wake()
         await pass_time(stage, 1.0)
         assert 10 < contested.claims < 220
 

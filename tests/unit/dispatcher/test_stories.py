@@ -9,7 +9,7 @@ import pytest
 from msgspec import structs
 
 from longshore.core.lanes import lane_of
-from longshore.core.scheduler import Lanes
+from longshore.core.scheduler import LaneEstimates
 from longshore.errors import InvalidArguments, TooLarge, UnknownKind
 from longshore.model.job import CancelVerdict, JobState, Options, RetryPolicy
 from longshore.model.worker import Lane, Pool
@@ -483,9 +483,9 @@ def test_jobs_past_the_limit_of_lanes_take_no_memory_when_their_time_comes(
 ) -> None:
     """An application enqueued them by itself, with delays, each in a lane of its own."""
     heated: set[int] = set()
-    mark_ready = Lanes.mark_ready
+    mark_ready = LaneEstimates.mark_ready
 
-    def note(known: Lanes, lanes: Iterable[int]) -> None:
+    def note(known: LaneEstimates, lanes: Iterable[int]) -> None:
         some = list(lanes)
         heated.update(some)
         mark_ready(known, some)
@@ -495,7 +495,7 @@ def test_jobs_past_the_limit_of_lanes_take_no_memory_when_their_time_comes(
 
     async def story(stage: Stage) -> None:
         monkeypatch.setattr(stage.model, "lanes", lanes)
-        monkeypatch.setattr(Lanes, "mark_ready", note)
+        monkeypatch.setattr(LaneEstimates, "mark_ready", note)
         await stage.dispatcher(max_lanes=1)
         await stage.client().submit(a_job(kind="a"))
         enqueued = [a_job(kind=f"c{place}", delay_s=1) for place in range(20)]

@@ -11,7 +11,7 @@ from longshore.ports import Store
 
 
 async def heed_drains(
-    store: Store, dispatcher: UUID, roster: Roster, pump: Commits, attendant: Attendant
+    store: Store, dispatcher: UUID, roster: Roster, commits: Commits, attendant: Attendant
 ) -> None:
     """Tells workers to leave that are to drain, and writes down who drains by itself."""
     if not len(roster):
@@ -19,7 +19,7 @@ async def heed_drains(
     draining = frozenset(await store.draining(dispatcher))
     if attendant.heed_drains(draining):
         roster.scheduler.lanes.mark_all()
-        pump.wake()
+        commits.wake()
     for attendance in roster:
         # One that drains by itself said so, and the store may have been away just then.
         if attendance.draining and attendance.info.id not in draining:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from longshore.dispatcher.keeper import Work
+from longshore.dispatcher.duty_runner import Work
 from longshore.dispatcher.own_lease import Alarms, OwnLease
 from longshore.ports import Hint, Store
 

@@ -7,7 +7,7 @@ import logging
 from longshore.config import DispatcherSettings
 from longshore.core.scheduler import Scheduler
 from longshore.dispatcher.commits import Commits
-from longshore.dispatcher.lanes import LaneLimits
+from longshore.dispatcher.lane_limits import LaneLimits
 from longshore.model.worker import Lane
 from longshore.ports import Store
 
@@ -22,13 +22,13 @@ class LaneUpkeep:
         store: Store,
         settings: DispatcherSettings,
         scheduler: Scheduler,
-        pump: Commits,
+        commits: Commits,
         limits: LaneLimits,
     ) -> None:
         self._store = store
         self._settings = settings
         self._scheduler = scheduler
-        self._pump = pump
+        self._commits = commits
         self._limits = limits
         self._is_full = False
 
@@ -37,7 +37,7 @@ class LaneUpkeep:
         self._scheduler.learn(await self._lanes())
         self._warn_if_full()
         self._scheduler.lanes.mark_all()
-        self._pump.wake()
+        self._commits.wake()
 
     async def forget(self) -> None:
         """Lanes that hold no job any more are forgotten: by the store, by this dispatcher."""

@@ -8,12 +8,12 @@ from longshore.dispatcher.own_lease import Alarm
 from longshore.ports import Store
 
 
-async def promote(store: Store, scheduler: Scheduler, pump: Commits, due: Alarm) -> None:
+async def promote(store: Store, scheduler: Scheduler, commits: Commits, due: Alarm) -> None:
     """Makes delayed jobs ready whose time has come, and sets the alarm for the next ones."""
     promoted = await store.promote()
     if promoted.count:
         # Of lanes past the limit there may be any number: nothing of them is remembered here.
         scheduler.lanes.mark_ready(scheduler.lanes.known(promoted.lanes))
-        pump.wake()
+        commits.wake()
     if promoted.next_s is not None:
         due.set_in(max(0.0, promoted.next_s))

@@ -14,11 +14,11 @@ class ReadBack:
     """Clears up what was given to whom, after a lost answer (see `commits.py`)."""
 
     def __init__(
-        self, store: Store, scheduler: Scheduler, pump: Commits, attendant: Attendant
+        self, store: Store, scheduler: Scheduler, commits: Commits, attendant: Attendant
     ) -> None:
         self._store = store
         self._scheduler = scheduler
-        self._pump = pump
+        self._commits = commits
         self._attendant = attendant
         self._lock = asyncio.Lock()
 
@@ -29,10 +29,10 @@ class ReadBack:
             return
         async with self._lock:
             slots = self._scheduler.uncertain()
-            if not slots or not self._pump.is_certain:
+            if not slots or not self._commits.is_certain:
                 return
             placed = by_session(await self._store.placed(slots))
             self._scheduler.confirm(slots)
         for slot, claimed in placed.items():
             self._attendant.give(slot, claimed)
-        self._pump.wake()
+        self._commits.wake()

@@ -1,7 +1,7 @@
-"""The keeper: runs a dispatcher's duties, which are what it does because time passed.
+"""Runs a dispatcher's duties, which are what it does because time passed.
 
-The duties' verbs have a connection of their own in the store and never wait behind the pump. Each
-duty is a loop of its own that survives an outage. Intervals are varied a little, so that many
+The duties' verbs have a connection of their own in the store and never wait behind the commits.
+Each duty is a loop of its own that survives an outage. Intervals are varied a little, so that many
 dispatchers do not do the same at the same moment.
 """
 
@@ -44,7 +44,7 @@ class Always(Struct, frozen=True):
 Duty = Every | WhenRung | Always
 
 
-class Keeper:
+class DutyRunner:
     """Runs duties."""
 
     def __init__(self, random: Random, own_lease: OwnLease) -> None:
