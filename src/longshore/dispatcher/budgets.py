@@ -7,7 +7,7 @@ own, counted in the jobs that are waited for: whoever waits for many keeps nobod
 from __future__ import annotations
 
 from collections import Counter
-from typing import Final
+from typing import Final, assert_never
 
 from longshore.config import DispatcherSettings
 from longshore.core.introductions import MAX_TEXT_CHARS
@@ -46,6 +46,12 @@ def check_request(request: m.Request) -> None:
             _check_length(request, "the kind", request.kind, MAX_NAME_CHARS)
         case m.Pause():
             check_name("queue", request.queue)
+        case m.Show() | m.Why() | m.ReadLogs() | m.Hello():
+            pass
+        case m.ListWorkers() | m.ListDispatchers() | m.ListQueues() | m.ShowCapacity():
+            pass
+        case _:
+            assert_never(request)
 
 
 def _check_filter(request: m.ListJobs, wanted: JobFilter) -> None:

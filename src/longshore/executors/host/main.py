@@ -18,7 +18,7 @@ import socket
 import sys
 from collections.abc import Callable
 from types import FrameType
-from typing import NoReturn
+from typing import NoReturn, assert_never
 
 from longshore.errors import AppError
 from longshore.executors import scratch
@@ -54,9 +54,14 @@ def main(fd: int, pool: Pool, agent_pid: int) -> NoReturn:
     # In a child the standard loop: there a signal's handler ends what runs on it by raising.
     handlers, lifespan = _load(sock, load, pool, lambda: loop or asyncio.new_event_loop())
     gc.freeze()
-    if loop is not None:
-        CoroutineHost(sock, handlers, loop, lifespan, load.limits).serve()
-    ChildHost(sock, handlers, lifespan, load.limits, set_streams).serve()
+    match pool:
+        case Pool.COROUTINE:
+            assert loop is not None
+            CoroutineHost(sock, handlers, loop, lifespan, load.limits).serve()
+        case Pool.PROCESS:
+            ChildHost(sock, handlers, lifespan, load.limits, set_streams).serve()
+        case _:
+            assert_never(pool)
 
 
 def _die_with(agent_pid: int) -> None:
