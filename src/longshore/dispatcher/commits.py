@@ -97,7 +97,7 @@ class Commits:
         self._give = give
         self._tell = tell
         self._on_outage = on_outage
-        self._orders: deque[tuple[SubmitRequest, int, int]] = deque()
+        self._submits: deque[tuple[SubmitRequest, int, int]] = deque()
         self._finishes: deque[tuple[End, OnFinished]] = deque()
         self._wake = asyncio.Event()
         self._is_claiming = False
@@ -105,18 +105,18 @@ class Commits:
         self._missed = False
         self._outages = 0
         self._uncertain: set[tuple[SubmitRequest, int, int]] = set()
-        self._holding: asyncio.TimerHandle | None = None
+        self._admission_timer: asyncio.TimerHandle | None = None
         self.queued_submits = 0
         self.queued_bytes = 0
 
     def submit(self, jobs: Sequence[Submission]) -> asyncio.Future[list[Answer]]:
         """Queues submits; the future gives their answers once they are committed."""
-        order = SubmitRequest(jobs)
+        request = SubmitRequest(jobs)
         for start in range(0, len(jobs), self._max_batch):
-            self._orders.append((order, start, min(start + self._max_batch, len(jobs))))
+            self._submits.append((request, start, min(start + self._max_batch, len(jobs))))
         self._queued(jobs)
         self._wake.set()
-        return order.done
+        return request.done
 
     def _queued(self, jobs: Sequence[Submission], sign: int = 1) -> None:
         self.queued_submits += sign * len(jobs)
@@ -151,7 +151,7 @@ class Commits:
         if self._store.is_serial:
             return False
         much, most = len(self._finishes), len(self._finishes) + self.queued_submits
-        if much < self._overlap_from <= most and self._is_claiming and self._orders:
+        if much < self._overlap_from <= most and self._is_claiming and self._submits:
             much = most if self._scheduler.free_slots().are_taken else much
         return much >= self._overlap_from
 
@@ -179,7 +179,9 @@ class Commits:
         self._missed = True
 
     def _has_more(self) -> bool:
-        return bool(self._missed or self._finishes or (self._orders and self._holding is None))
+        return bool(
+            self._missed or self._finishes or (self._submits and self._admission_timer is None)
+        )
 
     @property
     def is_certain(self) -> bool:
@@ -188,39 +190,39 @@ class Commits:
 
     async def drain(self) -> None:
         """Commits what is queued, without claiming anything more."""
-        while self._orders or self._finishes:
+        while self._submits or self._finishes:
             if not await self._commit_batch(claims=False, room=self._max_batch):
                 return
 
     async def _commit_batch(self, claims: bool, room: int) -> bool:
         """One transaction with so many submits; False if the store was away."""
-        orders = self._take_orders(room)
+        requests = self._take_submits(room)
         finishes = self._take_finishes()
-        submits = [job for order, start, end in orders for job in order.jobs[start:end]]
+        submits = [job for request, start, end in requests for job in request.jobs[start:end]]
         wants, slots = self._scheduler.plan(submits) if claims else NO_PLAN
         batch = Batch([finish for finish, _ in finishes], submits, wants, slots, self._max_bytes)
         if not (batch.finishes or batch.submits or batch.wants):
             return True
         self._queued(submits, -1)
         try:
-            pumped = await self._store.pump(self._dispatcher, batch)
+            result = await self._store.pump(self._dispatcher, batch)
         except StoreLost as error:
             # It does not come back: whoever submitted is told.
-            for order, _, _ in orders:
-                order.fail(error)
+            for request, _, _ in requests:
+                request.fail(error)
             self._finishes.extendleft(reversed(finishes))
             self._on_outage(error)
             return False
         except StoreUnavailable as error:
             self._queued(submits)
-            self._orders.extendleft(reversed(orders))
+            self._submits.extendleft(reversed(requests))
             self._finishes.extendleft(reversed(finishes))
-            self._uncertain.update(orders)
+            self._uncertain.update(requests)
             wanted = [slot for want in wants for slot in want.slots]
             self._scheduler.mark_uncertain([*wanted, *filter(None, slots)])
             self._on_outage(error)
             return False
-        self._deliver(batch, pumped, orders, finishes)
+        self._deliver(batch, result, requests, finishes)
         if submits and not claims:
             self._scheduler.submitted(submits)
             self._wake.set()
@@ -229,33 +231,33 @@ class Commits:
     def _deliver(
         self,
         batch: Batch,
-        pumped: BatchResult,
-        orders: list[tuple[SubmitRequest, int, int]],
+        result: BatchResult,
+        requests: list[tuple[SubmitRequest, int, int]],
         finishes: list[tuple[End, OnFinished]],
     ) -> None:
-        for slot, attempts in by_session([*pumped.started, *pumped.claimed]).items():
+        for slot, attempts in by_session([*result.started, *result.claimed]).items():
             self._give(slot, attempts)
-        for ended in pumped.ended:
+        for ended in result.ended:
             self._tell(ended)
-        self._plan_again(batch, pumped)
+        self._plan_again(batch, result)
         answered = 0
-        for order, start, end in orders:
-            order.take(start, pumped.submitted[answered : answered + end - start])
+        for request, start, end in requests:
+            request.take(start, result.submitted[answered : answered + end - start])
             answered += end - start
         if self._uncertain:
             self._uncertain = {one for one in self._uncertain if one[0].lacks(*one[1:])}
-        for (finish, on_finished), finished in zip(finishes, pumped.finished, strict=True):
+        for (finish, on_finished), finished in zip(finishes, result.finished, strict=True):
             on_finished(finish, finished)
 
-    def _plan_again(self, batch: Batch, pumped: BatchResult) -> None:
-        self._scheduler.learn(_sent_lanes(batch, pumped))
+    def _plan_again(self, batch: Batch, result: BatchResult) -> None:
+        self._scheduler.learn(_sent_lanes(batch, result))
         again = self._scheduler.answered(
             batch.wants,
-            pumped.taken,
-            pumped.contested,
-            _not_started(batch, pumped),
-            pumped.ready_by_ends,
-            any_ready=bool(pumped.ready),
+            result.taken,
+            result.contested,
+            _not_started(batch, result),
+            result.ready_by_ends,
+            any_ready=bool(result.ready),
         )
         if again is Again.SOON:
             asyncio.get_running_loop().call_later(CONTESTED_S, self._wake.set)
@@ -264,32 +266,32 @@ class Commits:
 
     def _room(self, claims: bool) -> int:
         """How many submits to take. If none, since they wait for slots, it is asked again soon."""
-        if not self._orders or not (claims or self._scheduler.free_slots().are_taken):
+        if not self._submits or not (claims or self._scheduler.free_slots().are_taken):
             return 0
         loop = asyncio.get_running_loop()
-        found = self._scheduler.admit(loop.time(), self._orders[0][0].at)
-        if not found and self._holding is None:
-            self._holding = loop.call_later(self._slot_wait_s, self._held)
+        found = self._scheduler.admit(loop.time(), self._submits[0][0].at)
+        if not found and self._admission_timer is None:
+            self._admission_timer = loop.call_later(self._slot_wait_s, self._ask_again)
         return found
 
-    def _held(self) -> None:
-        self._holding = None
+    def _ask_again(self) -> None:
+        self._admission_timer = None
         self._wake.set()
 
-    def _take_orders(self, room: int) -> list[tuple[SubmitRequest, int, int]]:
+    def _take_submits(self, room: int) -> list[tuple[SubmitRequest, int, int]]:
         taken: list[tuple[SubmitRequest, int, int]] = []
         room_bytes = self._max_bytes
-        while self._orders and room > 0 and room_bytes > 0:
-            order, start, end = self._orders.popleft()
-            jobs = order.jobs[start : min(end, start + room)]
+        while self._submits and room > 0 and room_bytes > 0:
+            request, start, end = self._submits.popleft()
+            jobs = request.jobs[start : min(end, start + room)]
             if (size := _bytes_of(jobs)) > room_bytes:
                 jobs = first_bytes(jobs, _job_bytes, room_bytes)
             middle = start + len(jobs)
-            taken.append((order, start, middle))
+            taken.append((request, start, middle))
             room -= len(jobs)
             room_bytes -= size
             if middle < end:
-                self._orders.appendleft((order, middle, end))
+                self._submits.appendleft((request, middle, end))
         return taken
 
     def _take_finishes(self) -> list[tuple[End, OnFinished]]:
@@ -324,24 +326,24 @@ def by_session(claimed: Sequence[Attempt]) -> dict[Slot, list[Attempt]]:
     return placed
 
 
-def _sent_lanes(batch: Batch, pumped: BatchResult) -> set[Lane]:
+def _sent_lanes(batch: Batch, result: BatchResult) -> set[Lane]:
     """The lanes of the jobs that finished ones submitted: some may be new to this dispatcher."""
     return {
         lane_of(job.queue, job.kind, job.target)
-        for end, finished in zip(batch.finishes, pumped.finished, strict=True)
+        for end, finished in zip(batch.finishes, result.finished, strict=True)
         if isinstance(end, Succeeded) and end.outbox and finished.verdict is not Verdict.STALE
         for job in end.outbox
     }
 
 
-def _not_started(batch: Batch, pumped: BatchResult) -> list[Submission]:
+def _not_started(batch: Batch, result: BatchResult) -> list[Submission]:
     """Submits that did not begin on the slots they were given.
 
     They are ready: since just now, or since their batch was sent before and its answer got lost.
     """
-    if len(pumped.started) == sum(slot is not None for slot in batch.slots):
+    if len(result.started) == sum(slot is not None for slot in batch.slots):
         return []
-    started = {one.id.int for one in pumped.started}
+    started = {one.id.int for one in result.started}
     return [
         job
         for job, slot in zip(batch.submits, batch.slots, strict=True)

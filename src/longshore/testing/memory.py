@@ -74,8 +74,7 @@ class MemoryStore(MemoryReads):
 
     async def pump(self, dispatcher: UUID, batch: Batch) -> BatchResult:
         self._now = self._utc()
-        ready: Counter[int] = Counter()
-        ended: list[Ended] = []
+        ready, ended = Counter[int](), list[Ended]()
         finished = [self._finish(end, ready, ended) for end in batch.finishes]
         for end, answer in zip(batch.finishes, finished, strict=True):
             if isinstance(end, Succeeded) and answer.verdict is Verdict.RECORDED:
@@ -94,14 +93,14 @@ class MemoryStore(MemoryReads):
         )
 
     def _finish(self, end: End, ready: Counter[int], ended: list[Ended]) -> Finished:
-        row = self._jobs.get(end.job)
-        if row is None:
-            return Finished(end.job, end.token, Verdict.STALE)
-        verdict = effects.judge(row.state, row.job.token, row.job.worker, end)
+        row, verdict = self._jobs.get(end.job), Verdict.STALE
+        if row is not None:
+            verdict = effects.judge(row.state, row.job.token, row.job.worker, end)
+        if row is None or verdict is Verdict.STALE:
+            return Finished(end.job, end.token, verdict)
         if verdict is Verdict.RECORDED:
             self._record(row, end, ready, ended)
-        state = row.state if verdict is not Verdict.STALE else None
-        return Finished(end.job, end.token, verdict, state)
+        return Finished(end.job, end.token, verdict, row.state)
 
     def _record(self, row: JobRow, end: End, ready: Counter[int], ended: list[Ended]) -> None:
         change = effects.of_end(end)[row.state]
@@ -146,8 +145,7 @@ class MemoryStore(MemoryReads):
 
     def _holder(self, row: JobRow) -> JobRow | None:
         """The live job that has this one's unique key."""
-        held = self._where(lambda one: one.holds_its_key and one.key == row.key)
-        return held[0] if held else None
+        return next(iter(self._where(lambda one: one.holds_its_key and one.key == row.key)), None)
 
     def _claim_all(self, dispatcher: UUID, batch: Batch) -> tuple[list[Attempt], frozenset[int]]:
         """Serves the wants; answers also the lanes that were left because they have many bytes."""
@@ -325,15 +323,14 @@ class MemoryStore(MemoryReads):
         self._now = self._utc()
         answers: list[tuple[UUID | None, RetryVerdict]] = []
         for row in map(self._find, refs):
-            verdict, taken = RetryVerdict.NOT_FOUND, row is not None and self._holder(row)
-            if row is not None:
-                verdict = effects.retry_verdict(row.state, key_is_taken=bool(taken))
-            if row is not None and request is not None and request in row.requests:
-                verdict = RetryVerdict.RETRIED
-            elif row is not None and verdict is RetryVerdict.RETRIED:
-                row.requests.add(request)
+            if row is None:
+                answers.append((None, RetryVerdict.NOT_FOUND))
+                continue
+            verdict = effects.retry_verdict(row.state, key_is_taken=bool(self._holder(row)))
+            is_repeat = request is not None and request in row.opened_by
+            if verdict is RetryVerdict.RETRIED and not is_repeat:
                 self._apply(row, effects.of_retry(row.job.round, by, request)[row.state], by)
-            answers.append((None if row is None else row.job.id, verdict))
+            answers.append((row.job.id, RetryVerdict.RETRIED if is_repeat else verdict))
         self._hint(Hint.WORK)
         return answers
 

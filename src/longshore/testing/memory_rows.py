@@ -33,8 +33,7 @@ class JobRow:
     lane: Lane
     session: int = 0
     expires_at: datetime | None = None
-    requests: set[UUID | None] = field(default_factory=set)
-    """Which requests opened its rounds."""
+    opened_by: set[UUID | None] = field(default_factory=set)
 
     @property
     def state(self) -> JobState:
@@ -69,6 +68,7 @@ class JobRow:
         self.expires_at = None
         job = self.job
         if change.new_round:
+            self.opened_by.add(change.request)
             job = structs.replace(
                 job, round=job.round + 1, failures=0, crashes=0, result=None, started_at=None
             )

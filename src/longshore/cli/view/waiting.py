@@ -10,7 +10,6 @@ import asyncio
 import re
 import sys
 from collections.abc import AsyncIterator
-from types import TracebackType
 from typing import Self
 from uuid import UUID
 
@@ -119,12 +118,7 @@ class _Lines:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         if kind is not None:
             number = self._number
             note(
@@ -169,14 +163,9 @@ class _Live(_Lines):
         self._rich.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         self._rich.stop()
-        super().__exit__(kind, error, traceback)
+        super().__exit__(kind)
 
     def say(self, words: str) -> None:
         """Shows a line of the job's log, above the bar."""
