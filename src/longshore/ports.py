@@ -17,7 +17,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from longshore.core.limits import BATCH_BYTES
-from longshore.model.attempt import Assignment, Attempt, AttemptKey, Report
+from longshore.model.attempt import Assignment, Attempt, AttemptKey
 from longshore.model.ends import End
 from longshore.model.job import (
     CancelVerdict,
@@ -33,6 +33,7 @@ from longshore.model.job import (
     Submitted,
 )
 from longshore.model.log import KeptEntry
+from longshore.model.reports import Report
 from longshore.model.retention import Pruned, Retention
 from longshore.model.worker import (
     Attended,
@@ -99,12 +100,12 @@ class Promoted(Struct, frozen=True):
 
 
 class Harvested(Struct, frozen=True):
-    """What a lost worker left: how many jobs are ready again, or ended, and in which lanes."""
+    """What a lost worker left: how many jobs are ready again and in which lanes, and what ended."""
 
     lost: bool
-    requeued: int
-    ended: int
+    requeued: int = 0
     lanes: frozenset[int] = frozenset()
+    ended: tuple[Ended, ...] = ()
 
 
 class Hint(StrEnum):

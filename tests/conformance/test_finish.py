@@ -17,12 +17,14 @@ from longshore.model.ends import (
     Crashed,
     End,
     Failed,
+    NotBegun,
     Released,
     Retried,
     Snoozed,
     Succeeded,
 )
 from longshore.model.job import Ended, Finished, Job, JobError, JobState, Reason, Verdict
+from longshore.ports import Batch
 from longshore.testing.builders import (
     ENDS,
     RAISED,
@@ -62,7 +64,7 @@ async def test_a_worker_ends_its_own_attempts_and_no_others(
     [answer] = await scene.finish(own)
     assert answer.verdict is Verdict.RECORDED
     [again] = await scene.finish(own)
-    revoked = outcome in (Released, Crashed)
+    revoked = outcome in (Released, NotBegun, Crashed)
     assert again.verdict is (Verdict.STALE if revoked else Verdict.ALREADY_RECORDED)
 
 
@@ -84,9 +86,9 @@ async def test_every_outcome_leads_where_the_lifecycle_says_and_only_once(
     assert job.failures == failed
     assert (job.ended_at is not None) == (expected in TERMINAL)
     assert job.worker == (attempt.worker if expected in TERMINAL else None)
-    assert job.attempt == 1
+    assert job.attempt == (0 if (outcome, state) == (NotBegun, S.RUNNING) else 1)
     [again] = await scene.finish(finish)
-    revoked = outcome in (Released, Crashed)
+    revoked = outcome in (Released, NotBegun, Crashed)
     assert again.verdict is (Verdict.STALE if revoked else Verdict.ALREADY_RECORDED)
     assert await scene.job(attempt.id) == job
 
@@ -159,7 +161,49 @@ async def test_twice_in_one_batch_counts_once(scene: Scene, outcome: type[End]) 
         change.failures,
         change.crashes,
     )
-    assert len(job.history) == 3
+    assert len(job.history) == (1 if outcome is NotBegun else 3)
+
+
+async def test_an_attempt_that_was_not_begun_leaves_no_trace_but_its_token(scene: Scene) -> None:
+    """A job that a worker held ahead is as it was before the claim, and first in line again."""
+    first, second = some_jobs(2)
+    await scene.accepted(first, second)
+    before = await scene.job(first.id)
+    [attempt] = await scene.claim(slot := await scene.attend())
+    result = await scene.store.pump(scene.dispatcher, Batch([done(attempt, NotBegun)]))
+    assert result.ready == result.ready_by_ends == {lane(): 1}
+    after = await scene.job(first.id)
+    assert after == structs.replace(before, token=after.token)
+    assert after.token > attempt.token
+    [again] = await scene.claim(slot)
+    assert (again.id, again.attempt, again.crashes, again.failures) == (first.id, 1, 0, 0)
+
+
+async def test_an_attempt_that_was_not_begun_leaves_earlier_attempts_as_they_were(
+    scene: Scene,
+) -> None:
+    attempt = await scene.running()
+    await scene.finish(done(attempt, Retried, delay_s=0.0))
+    await scene.store.promote()
+    before = await scene.job(attempt.id)
+    [second] = await scene.claim(await scene.attend())
+    await scene.finish(done(second, NotBegun))
+    after = await scene.job(attempt.id)
+    assert (after.history, after.attempt, after.failures) == (before.history, 1, 1)
+    assert (after.error, after.state, after.worker) == (RAISED, S.READY, None)
+
+
+async def test_a_full_history_loses_only_the_claim_that_came_to_nothing(scene: Scene) -> None:
+    job = a_job()
+    await scene.accepted(job)
+    slot = await scene.attend()
+    for _ in range(30):
+        [attempt] = await scene.claim(slot)
+        await scene.finish(done(attempt, Released))
+    before = (await scene.job(job.id)).history
+    [attempt] = await scene.claim(slot)
+    await scene.finish(done(attempt, NotBegun))
+    assert (await scene.job(job.id)).history == (*before[:5], *before[6:])
 
 
 async def test_answers_are_in_the_order_given(scene: Scene) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from longshore.model.job import JobState, Reason
+from longshore.model.job import Ended, JobState, Reason
 from longshore.model.worker import Attended, Gone, Late, Slot
 from longshore.ports import Harvested
 from longshore.testing.builders import Scene, a_worker, lane, new_id, some_jobs
@@ -78,8 +78,9 @@ async def test_loss_costs_nothing_for_what_never_reached_the_worker(scene: Scene
         crash_limit=1,
         undelivered=[second.token, third.token, 10**15],
     )
-    assert answer == Harvested(True, 2, 1, frozenset({lane()}))
     blamed, *spared = [await scene.job(one.id) for one in (first, second, third)]
+    ended = Ended(first.id, S.FAILED, None, blamed.error)
+    assert answer == Harvested(True, 2, frozenset({lane()}), (ended,))
     assert (blamed.state, blamed.crashes) == (S.FAILED, 1)
     assert blamed.error is not None
     assert blamed.error.reason is Reason.POISONOUS
@@ -98,7 +99,7 @@ async def test_undelivered_attempt_that_is_being_cancelled_is_cancelled(scene: S
         crash_limit=3,
         undelivered=[attempt.token],
     )
-    assert (answer.requeued, answer.ended) == (0, 1)
+    assert answer == Harvested(True, ended=(Ended(attempt.id, S.CANCELLED),))
     assert await scene.state(attempt.id) is S.CANCELLED
 
 

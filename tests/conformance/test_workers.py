@@ -8,7 +8,7 @@ from math import inf, nan
 import pytest
 
 from longshore.model.ends import Released, Retried
-from longshore.model.job import JobState, Reason, Verdict
+from longshore.model.job import Ended, JobState, Reason, Verdict
 from longshore.model.worker import Attended, Gone, KindInfo, Parameter, Pool, Slot, WorkerInfo
 from longshore.ports import Harvested, Store
 from longshore.testing.backends import Backend
@@ -16,7 +16,7 @@ from longshore.testing.builders import RAISED, Scene, a_job, a_worker, done, lan
 from longshore.wire.messages import Stats
 
 S = JobState
-NOTHING = Harvested(False, 0, 0)
+NOTHING = Harvested(False)
 
 
 async def crash(store: Store, slot: Slot, *, limit: int = 3, why: str = "silent") -> Harvested:
@@ -130,7 +130,7 @@ async def test_crash_frees_the_jobs_and_counts(scene: Scene) -> None:
     other = await scene.running(a_job(kind="b"), slot)
     untouched = await scene.running()
     answer = await crash(scene.store, slot)
-    assert answer == Harvested(True, 2, 0, frozenset({lane(kind="a"), lane(kind="b")}))
+    assert answer == Harvested(True, 2, frozenset({lane(kind="a"), lane(kind="b")}))
     for lost in (attempt, other):
         job = await scene.job(lost.id)
         assert (job.state, job.crashes, job.failures) == (S.READY, 1, 0)
@@ -143,7 +143,7 @@ async def test_crash_frees_the_jobs_and_counts(scene: Scene) -> None:
 async def test_goodbye_costs_nothing(scene: Scene) -> None:
     attempt = await scene.running()
     answer = await goodbye(scene.store, Slot(attempt.worker, attempt.session))
-    assert answer == Harvested(True, 1, 0, frozenset({lane()}))
+    assert answer == Harvested(True, 1, frozenset({lane()}))
     job = await scene.job(attempt.id)
     assert (job.state, job.crashes, job.failures) == (S.READY, 0, 0)
     assert job.token > attempt.token
@@ -158,13 +158,10 @@ async def test_job_that_crashes_too_often_is_poisonous(scene: Scene) -> None:
     for slot in slots:
         await scene.claim(slot)
         answers.append(await crash(scene.store, slot, why="segfault"))
-    freed = frozenset({lane()})
-    assert answers == [
-        Harvested(True, 1, 0, freed),
-        Harvested(True, 1, 0, freed),
-        Harvested(True, 0, 1),
-    ]
+    freed = Harvested(True, 1, frozenset({lane()}))
     seen = await scene.job(job.id)
+    poisoned = Ended(job.id, S.FAILED, None, seen.error)
+    assert answers == [freed, freed, Harvested(True, ended=(poisoned,))]
     assert (seen.state, seen.crashes) == (S.FAILED, 3)
     assert seen.error is not None
     assert seen.error.reason is Reason.POISONOUS
@@ -191,7 +188,7 @@ async def test_cancelling_job_of_a_lost_worker_is_cancelled(scene: Scene, is_cra
     answer = await scene.store.harvest(
         attempt.worker, attempt.session, "lost", crash=is_crash, crash_limit=1
     )
-    assert answer == Harvested(True, 0, 1)
+    assert answer == Harvested(True, ended=(Ended(attempt.id, S.CANCELLED),))
     job = await scene.job(attempt.id)
     assert (job.state, job.result, job.error) == (S.CANCELLED, None, None)
     assert job.ended_at is not None
@@ -240,15 +237,15 @@ async def test_two_harvests_at_once_free_a_job_once(scene: Scene, backend: Backe
 
 async def test_harvest_of_an_idle_worker(scene: Scene) -> None:
     slot = await scene.attend()
-    assert await crash(scene.store, slot) == Harvested(True, 0, 0)
+    assert await crash(scene.store, slot) == Harvested(True)
 
 
 async def test_odd_words_never_fail_a_harvest(scene: Scene) -> None:
     attempt = await scene.running()
     slot = Slot(attempt.worker, attempt.session)
     answer = await crash(scene.store, slot, limit=1, why="nul \0 and \ud800 end")
-    assert answer == Harvested(True, 0, 1)
     error = (await scene.job(attempt.id)).error
+    assert answer == Harvested(True, ended=(Ended(attempt.id, S.FAILED, None, error),))
     assert error is not None
     assert error.message.endswith("end")
 
@@ -270,14 +267,14 @@ async def test_sweep_finishes_a_harvest_that_died_half_way(scene: Scene, backend
     await backend.half_harvest(lost.worker)
     await backend.half_harvest(cancelling.worker)
     answer = await scene.store.sweep(3)
-    assert (answer.requeued, answer.ended, answer.lanes) == (1, 1, frozenset({lane()}))
+    ended = Ended(cancelling.id, S.CANCELLED)
+    assert answer == Harvested(False, 1, frozenset({lane()}), (ended,))
     jobs = [await scene.job(one.id) for one in (lost, kept, cancelling)]
     assert [job.state for job in jobs] == [S.READY, S.RUNNING, S.CANCELLED]
     assert [job.crashes for job in jobs] == [1, 0, 0]
     assert jobs[0].token > lost.token
     assert jobs[0].history[-1].info
-    again = await scene.store.sweep(3)
-    assert (again.requeued, again.ended) == (0, 0)
+    assert await scene.store.sweep(3) == NOTHING
     [late] = await scene.finish(done(lost))
     assert late.verdict is Verdict.STALE
 
@@ -286,8 +283,8 @@ async def test_sweep_poisons_at_the_limit(scene: Scene, backend: Backend) -> Non
     attempt = await scene.running()
     await backend.half_harvest(attempt.worker)
     answer = await scene.store.sweep(1)
-    assert (answer.requeued, answer.ended) == (0, 1)
     job = await scene.job(attempt.id)
+    assert answer == Harvested(False, ended=(Ended(attempt.id, S.FAILED, None, job.error),))
     assert job.error is not None
     assert job.error.reason is Reason.POISONOUS
 
@@ -297,8 +294,7 @@ async def test_sweep_of_a_sound_store_does_nothing(scene: Scene) -> None:
     await scene.being_cancelled()
     gone = await scene.attend()
     await crash(scene.store, gone)
-    answer = await scene.store.sweep(1)
-    assert (answer.requeued, answer.ended, answer.lanes) == (0, 0, frozenset())
+    assert await scene.store.sweep(1) == NOTHING
     assert await scene.state(attempt.id) is S.RUNNING
 
 

@@ -30,6 +30,7 @@ from longshore.model.ends import (
     Crashed,
     End,
     Failed,
+    NotBegun,
     Released,
     Retried,
     Snoozed,
@@ -48,10 +49,19 @@ from longshore.model.job import (
 FARTHEST_S: Final = 2.5e11
 """No delay leads past what a calendar can show."""
 
-_REVOKES: Final = frozenset({Event.RELEASED, Event.LOST, Event.POISONED, Event.REOPENED})
+_REVOKES: Final = frozenset(
+    {Event.RELEASED, Event.NOT_BEGUN, Event.LOST, Event.POISONED, Event.REOPENED}
+)
 _FAILURES: Final = frozenset({Event.FAILED, Event.RETRIED})
 _FAILED_AT_NOTHING: Final = frozenset(
-    {Event.LOST, Event.RELEASED, Event.SNOOZED, Event.CAME_DUE, Event.CANCEL_ASKED}
+    {
+        Event.LOST,
+        Event.RELEASED,
+        Event.NOT_BEGUN,
+        Event.SNOOZED,
+        Event.CAME_DUE,
+        Event.CANCEL_ASKED,
+    }
 )
 _WAYS: Final = {
     event: [(before, moves[event]) for before, moves in MOVES.items() if event in moves]
@@ -74,6 +84,8 @@ class Change(Struct, frozen=True):
     error: JobError | None = None
     delay_s: float | None = None
     info: str = ""
+    undoes_claim: bool = False
+    """The attempt is not counted, and the history forgets its start instead of growing."""
     new_round: bool = False
     request: UUID | None = None
     """Which request opened the round: the history tells it, so that a repeat is known."""
@@ -116,6 +128,7 @@ def _effect(
             error=None if aborted else error,
             delay_s=delay_s if state is JobState.DELAYED else None,
             info=info,
+            undoes_claim=event is Event.NOT_BEGUN and state is JobState.READY,
             new_round=event is Event.REOPENED,
             request=request,
         )
@@ -148,6 +161,8 @@ def of_end(end: End) -> Effect:
             return _effect(Event.SNOOZED, info=info, delay_s=_bounded(delay_s))
         case Released(info=info):
             return _effect(Event.RELEASED, info=info)
+        case NotBegun(info=info):
+            return _effect(Event.NOT_BEGUN, info=info)
         case Cancelled(info=info, forced=forced):
             return _effect(Event.ABORTED, info=info, forced=forced)
         case Crashed(info=info, error=error, crashes=crashes, limit=limit):
@@ -173,6 +188,11 @@ def refused_item(index: int, why: str) -> str:
 
 
 # the loss of an attempt
+
+
+def lost_outcome(job: UUID, change: Change) -> Ended:
+    """What those hear who wait for a job that the loss of its worker has ended."""
+    return Ended(job, change.state, None, change.error)
 
 
 def of_loss(crashes: int, crash_limit: int | None, why: str) -> Effect:

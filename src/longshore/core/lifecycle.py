@@ -30,6 +30,7 @@ class Event(StrEnum):
     RETRIED = "its attempt failed and is tried again"
     SNOOZED = "it asked to be run later"
     RELEASED = "its attempt was handed back"
+    NOT_BEGUN = "its attempt was handed back before it began"
     ABORTED = "its attempt was aborted"
     LOST = "its worker was lost"
     POISONED = "it crashed too many workers"
@@ -58,6 +59,7 @@ _MOVES: Final[dict[JobState, dict[Event, JobState]]] = {
         Event.RETRIED: S.DELAYED,
         Event.SNOOZED: S.DELAYED,
         Event.RELEASED: S.READY,
+        Event.NOT_BEGUN: S.READY,
         Event.ABORTED: S.CANCELLED,
         Event.LOST: S.READY,
         Event.POISONED: S.FAILED,
@@ -69,6 +71,7 @@ _MOVES: Final[dict[JobState, dict[Event, JobState]]] = {
         Event.RETRIED: S.CANCELLED,
         Event.SNOOZED: S.CANCELLED,
         Event.RELEASED: S.CANCELLED,
+        Event.NOT_BEGUN: S.CANCELLED,
         Event.ABORTED: S.CANCELLED,
         Event.LOST: S.CANCELLED,
         Event.POISONED: S.CANCELLED,

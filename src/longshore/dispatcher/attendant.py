@@ -26,7 +26,8 @@ from longshore.dispatcher.own_lease import OwnLease
 from longshore.dispatcher.plain import PlainAttendant
 from longshore.dispatcher.roster import Roster
 from longshore.errors import InvalidInput, ProtocolError, StoreUnavailable
-from longshore.model.attempt import Attempt, AttemptKey, Report
+from longshore.model.attempt import Attempt, AttemptKey
+from longshore.model.reports import Report
 from longshore.model.worker import Attended, Gone, Slot, WorkerInfo
 from longshore.ports import Clock, Link, Store
 from longshore.wire import messages as m

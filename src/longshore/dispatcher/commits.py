@@ -31,7 +31,7 @@ from longshore.model.attempt import Attempt
 from longshore.model.ends import End, Succeeded
 from longshore.model.job import Ended, Finished, Refused, Submission, Submitted, Verdict
 from longshore.model.worker import Lane, Slot
-from longshore.ports import Batch, BatchResult, Store
+from longshore.ports import Batch, BatchResult, Harvested, Store
 
 OnFinished = Callable[[End, Finished], None]
 Give = Callable[[Slot, Sequence[Attempt]], None]
@@ -126,6 +126,14 @@ class Commits:
         """Queues the end of an attempt; the callback comes once it is committed."""
         self._finishes.append((finish, on_finished))
         self._wake.set()
+
+    def harvested(self, answer: Harvested) -> None:
+        """A loss made jobs ready, or ended them: claims and waiters go by its answer."""
+        for ended in answer.ended:
+            self._tell(ended)
+        if answer.lanes:
+            self._scheduler.lanes.mark_ready(answer.lanes)
+            self._wake.set()
 
     def wake(self) -> None:
         """There may be something to claim."""
@@ -315,7 +323,7 @@ def _finish_bytes(finish: End) -> int:
     if not isinstance(finish, Succeeded):
         return 0
     size = 0 if finish.result is None else len(finish.result)
-    return size + _bytes_of(finish.outbox) if finish.outbox else size
+    return size + sum([len(item.job.args) for item in finish.outbox]) if finish.outbox else size
 
 
 def by_session(claimed: Sequence[Attempt]) -> dict[Slot, list[Attempt]]:
@@ -329,10 +337,10 @@ def by_session(claimed: Sequence[Attempt]) -> dict[Slot, list[Attempt]]:
 def _sent_lanes(batch: Batch, result: BatchResult) -> set[Lane]:
     """The lanes of the jobs that finished ones submitted: some may be new to this dispatcher."""
     return {
-        lane_of(job.queue, job.kind, job.target)
+        lane_of(item.job.queue, item.job.kind, item.job.target)
         for end, finished in zip(batch.finishes, result.finished, strict=True)
         if isinstance(end, Succeeded) and end.outbox and finished.verdict is not Verdict.STALE
-        for job in end.outbox
+        for item in end.outbox
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from random import Random
+from typing import assert_never
 from uuid import UUID
 
 from msgspec import structs
@@ -21,22 +22,35 @@ from longshore.model.ends import (
     Cancelled,
     End,
     Failed,
-    OutboxItem,
+    NotBegun,
     Released,
     Retried,
     Snoozed,
     Succeeded,
 )
 from longshore.model.job import Finished, JobError, JobState, Reason, Verdict
+from longshore.model.reports import (
+    CancelReport,
+    CrashReport,
+    FailureReport,
+    NotBegunReport,
+    OutboxItem,
+    ReleaseReport,
+    Report,
+    SnoozeReport,
+    SuccessReport,
+)
 from longshore.payload.values import within
 from longshore.wire.dispatcher_side import Attendance
-from longshore.wire.messages import Ack, AttemptKey, Report, ReportKind
+from longshore.wire.messages import Ack, AttemptKey
 
+Unsuccessful = (
+    FailureReport | CrashReport | CancelReport | ReleaseReport | SnoozeReport | NotBegunReport
+)
 Acknowledge = Callable[[Attendance, Ack], None]
 
 MAX_ERROR_CHARS = 64 * 1024
 MAX_NOTES = 10
-_UNEXPLAINED = JobError(Reason.RAISED, "the worker gave no reason")
 _ASKED = "longshore.Retry"
 
 
@@ -54,28 +68,32 @@ class Decisions:
 
         An attempt that is not placed here can only be too late, or another's.
         """
-        if report.kind is ReportKind.SUCCEEDED:
+        if isinstance(report, SuccessReport):
             return self._succeeded(report, by, worker)
         return structs.replace(self._unsuccessful(report, claimed), by=by, worker=worker)
 
-    def _unsuccessful(self, report: Report, claimed: Attempt | None) -> End:
-        match report.kind:
-            case ReportKind.CANCELLED:
+    def _unsuccessful(self, report: Unsuccessful, claimed: Attempt | None) -> End:
+        match report:
+            case CancelReport():
                 return Cancelled(report.job, report.token)
-            case ReportKind.RELEASED if claimed and report.retry_after_s is not None:
-                note = report.note[:MAX_ERROR_CHARS]
-                return settle_snooze(claimed, report.retry_after_s, note)
-            case ReportKind.RELEASED:
+            case NotBegunReport():
+                return NotBegun(report.job, report.token)
+            case ReleaseReport():
                 return Released(report.job, report.token, info="handed back by its worker")
+            case SnoozeReport() if claimed:
+                return settle_snooze(claimed, report.after_s, report.note[:MAX_ERROR_CHARS])
+            case SnoozeReport():
+                return Snoozed(report.job, report.token)
+            case FailureReport() | CrashReport() if claimed is None:
+                return Failed(report.job, report.token, _bounded(report.error))
+            case CrashReport(error=error):
+                return settle_crash(claimed, _bounded(error), self._settings.crash_limit)
+            case FailureReport(error=error):
+                return self._failed(claimed, _bounded(error), report)
             case _:
-                error = _bounded(report.error) if report.error else _UNEXPLAINED
-                if claimed is None:
-                    return Failed(report.job, report.token, error)
-                if report.kind is ReportKind.CRASHED:
-                    return settle_crash(claimed, error, self._settings.crash_limit)
-                return self._failed(claimed, error, report)
+                assert_never(report)
 
-    def _succeeded(self, report: Report, by: str, worker: UUID | None) -> Succeeded | Failed:
+    def _succeeded(self, report: SuccessReport, by: str, worker: UUID | None) -> Succeeded | Failed:
         which, limit = (report.job, report.token), self._settings.max_value_bytes
         if report.result is not None and len(report.result) > limit:
             message = f"the result takes {len(report.result):,} bytes, more than max_value_bytes"
@@ -87,19 +105,20 @@ class Decisions:
     def _sound(self, outbox: tuple[OutboxItem, ...]) -> tuple[tuple[OutboxItem, ...], str]:
         """Those jobs of an outbox that a client might submit; and of the others, what is wrong."""
         sound, notes = [], []
-        for index, job in enumerate(outbox):
+        for index, item in enumerate(outbox):
+            job = item.job
             try:
                 check_submission(job)
                 what = f"the arguments of job '{job.kind}'"
                 within(job.args, what, self._settings.max_value_bytes)
-                sound.append(job)
+                sound.append(item)
             except LongshoreError as error:
                 notes.append(refused_item(index, str(error)))
         if len(notes) > MAX_NOTES:
             notes[MAX_NOTES:] = [f"and {len(notes) - MAX_NOTES:,} more"]
         return tuple(sound), "; ".join(notes)
 
-    def _failed(self, claimed: Attempt, error: JobError, report: Report) -> Failed | Retried:
+    def _failed(self, claimed: Attempt, error: JobError, report: FailureReport) -> Failed | Retried:
         luck, after_s = self._random.random(), report.retry_after_s
         end = settle_failure(claimed, error, luck, final=report.final, after_s=after_s)
         if isinstance(end, Failed) and _asks_for_a_retry(error, report):
@@ -119,7 +138,7 @@ def _bounded(error: JobError) -> JobError:
     )
 
 
-def _asks_for_a_retry(error: JobError, report: Report) -> bool:
+def _asks_for_a_retry(error: JobError, report: FailureReport) -> bool:
     """Whether the job's code itself said that it is to be tried again."""
     if report.final or error.reason is not Reason.RAISED:
         return False
@@ -179,7 +198,7 @@ class Ends:
         """What comes due because of this end is looked for at its time."""
         match end:
             case Succeeded(outbox=outbox):
-                self._due.set_for(outbox)
+                self._due.set_for(item.job for item in outbox)
             case Retried(delay_s=delay_s) | Snoozed(delay_s=delay_s) if state is JobState.DELAYED:
                 self._due.set_in(delay_s)
 

@@ -182,7 +182,7 @@ class Dispatcher:
             heed_cancels, store, id, settings.cancel_grace_s, clock, roster, attendant
         )
         drains = partial(heed_drains, store, id, roster, commits, attendant)
-        sweeping = partial(sweep, store, settings.crash_limit, scheduler, commits)
+        sweeping = partial(sweep, store, settings.crash_limit, commits)
         promoting = partial(promote, store, scheduler, commits, alarms.due)
         outcomes = partial(find_outcomes, store, self._waiters)
         return [

@@ -44,7 +44,6 @@ class Losses:
         self._store = store
         self._settings = settings
         self._roster = roster
-        self._scheduler = roster.scheduler
         self._commits = commits
         self._own_lease = own_lease
         self._on_lost = on_lost
@@ -97,8 +96,7 @@ class Losses:
             crash_limit=self._settings.crash_limit,
             undelivered=loss.undelivered,
         )
-        self._scheduler.lanes.mark_ready(harvested.lanes)
-        self._commits.wake()
+        self._commits.harvested(harvested)
         if harvested.lost and loss.info is not None:
             # The user is told of a session that this dispatcher declared lost.
             self._on_lost(LostWorker(loss.info, loss.session, loss.why))

@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Callable
 
 from longshore.executors.host_process import HostProcess
-from longshore.model.attempt import Assignment, AttemptKey, Report, ReportKind
+from longshore.model.attempt import Assignment, AttemptKey
 from longshore.model.job import JobError, LogEntry, Reason
+from longshore.model.reports import CrashReport, FailureReport, ReleaseReport, Report
 from longshore.ports import OnLog, OnReport
 
 
@@ -86,18 +87,14 @@ class Attempts:
 def timed_out(assignment: Assignment, timeout_s: float) -> Report:
     """The report of an attempt that took too long."""
     message = f"took longer than its timeout of {timeout_s:g} s"
-    return _report(assignment, ReportKind.FAILED, JobError(Reason.TIMED_OUT, message))
+    return FailureReport(*assignment.key, JobError(Reason.TIMED_OUT, message))
 
 
 def crashed(assignment: Assignment, message: str) -> Report:
     """The report of an attempt whose process died."""
-    return _report(assignment, ReportKind.CRASHED, JobError(Reason.CRASHED, message))
+    return CrashReport(*assignment.key, JobError(Reason.CRASHED, message))
 
 
 def released(assignment: Assignment) -> Report:
     """The report of an attempt that is handed back through no fault of its own."""
-    return _report(assignment, ReportKind.RELEASED, None)
-
-
-def _report(assignment: Assignment, kind: ReportKind, error: JobError | None) -> Report:
-    return Report(assignment.job, assignment.token, kind, error=error)
+    return ReleaseReport(*assignment.key)

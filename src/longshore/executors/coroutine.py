@@ -16,7 +16,8 @@ from longshore.executors.frames import (
 from longshore.executors.host_process import HostProcess
 from longshore.executors.hosted import HostedExecutor, Hosting
 from longshore.executors.scratch import discard
-from longshore.model.attempt import AttemptKey, Report
+from longshore.model.attempt import AttemptKey
+from longshore.model.reports import Report
 from longshore.model.worker import Pool
 from longshore.ports import OnLog, OnReport
 

@@ -23,9 +23,10 @@ import msgspec
 from msgspec import Struct
 
 from longshore.errors import ProtocolError
-from longshore.model.attempt import Assignment, AttemptKey, Report
+from longshore.model.attempt import Assignment, AttemptKey
 from longshore.model.job import LogEntry
 from longshore.model.log import LogLimits
+from longshore.model.reports import Report
 from longshore.model.worker import KindInfo
 
 MAX_FRAME_BYTES = 1024 * 1024 * 1024

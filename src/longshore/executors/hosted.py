@@ -13,8 +13,9 @@ from longshore.executors.attempts import Attempts, Running, released
 from longshore.executors.frames import Abort, Ended, FromHost, Loaded, LoadFailed, Said, Stopped
 from longshore.executors.host_process import HostProcess
 from longshore.executors.restarts import Restarts
-from longshore.model.attempt import Assignment, AttemptKey, Report
+from longshore.model.attempt import Assignment, AttemptKey
 from longshore.model.log import LogLimits
+from longshore.model.reports import Report
 from longshore.model.worker import KindInfo, Pool
 from longshore.ports import OnLog, OnReport
 

@@ -13,10 +13,8 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from longshore.model.job import JobError, Submission
-
-OutboxItem = Submission
-"""What an outbox may hold: jobs, so far. The type check finds who must handle another variant."""
+from longshore.model.job import JobError
+from longshore.model.reports import OutboxItem
 
 
 class _OfAttempt(Struct, frozen=True, gc=False):
@@ -62,6 +60,10 @@ class Released(_End, frozen=True, gc=False):
     """Its worker handed it back: it is ready at once, and that costs nothing."""
 
 
+class NotBegun(_End, frozen=True, gc=False):
+    """Its worker handed it back before it began: the claim counts as if it had never been."""
+
+
 class Cancelled(_End, frozen=True, gc=False):
     """It was stopped because somebody cancelled the job."""
 
@@ -76,4 +78,4 @@ class Crashed(_End, frozen=True, gc=False):
     limit: int
 
 
-End = Succeeded | Failed | Retried | Snoozed | Released | Cancelled | Crashed
+End = Succeeded | Failed | Retried | Snoozed | Released | NotBegun | Cancelled | Crashed

@@ -12,7 +12,8 @@ from longshore.executors.attempts import timed_out
 from longshore.executors.host.call import Call, prepare, succeeded
 from longshore.executors.host.context import Cancelled, RunningContext, enter
 from longshore.executors.host.failures import raised
-from longshore.model.attempt import Attempt, Report, ReportKind
+from longshore.model.attempt import Attempt
+from longshore.model.reports import CancelReport, Report
 from longshore.ports import Handlers
 from longshore.testing.inline_dispatcher import StillClock
 from longshore.wire.dispatcher_side import assignment
@@ -46,7 +47,7 @@ class InlineAttempt:
     def run(self) -> Report:
         """The report of a plain function, which runs here and now."""
         call = self._enter()
-        if isinstance(call, Report):
+        if not isinstance(call, Call):
             return call
         try:
             value = call.begin()
@@ -71,7 +72,7 @@ class InlineAttempt:
 
     async def _perform(self) -> Report:
         call = self._enter()
-        if isinstance(call, Report):
+        if not isinstance(call, Call):
             return call
         try:
             value = await cast(Awaitable[object], call.begin())
@@ -93,7 +94,7 @@ class InlineAttempt:
     def _judged(self, report: Report) -> Report:
         """The report, unless the attempt was told to stop or took too long."""
         if self.context.cancelled:
-            return Report(self.claimed.id, self.claimed.token, ReportKind.CANCELLED)
+            return CancelReport(self.claimed.id, self.claimed.token)
         timeout_s = self._assignment.timeout_s
         if timeout_s is not None and self._took_s() > timeout_s:
             return self._timed_out()

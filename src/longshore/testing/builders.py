@@ -24,7 +24,7 @@ from longshore.model.ends import (
     Crashed,
     End,
     Failed,
-    OutboxItem,
+    NotBegun,
     Released,
     Retried,
     Snoozed,
@@ -42,6 +42,7 @@ from longshore.model.job import (
     Submission,
     Submitted,
 )
+from longshore.model.reports import OutboxJob
 from longshore.model.worker import Attended, KindInfo, Slot, Want, WorkerInfo
 from longshore.ports import Batch, BatchResult, Store
 
@@ -129,7 +130,7 @@ def done(
     crash_limit: int = 3,
     by: str | None = None,
     info: str = "",
-    outbox: Sequence[OutboxItem] = (),
+    outbox: Sequence[Submission] = (),
 ) -> End:
     """The end of an attempt, told by its worker unless `by` says who tells it.
 
@@ -137,11 +138,12 @@ def done(
     """
     which = attempt.id, attempt.token
     ends: dict[type[End], End] = {
-        Succeeded: Succeeded(*which, result, tuple(outbox)),
+        Succeeded: Succeeded(*which, result, tuple(map(OutboxJob, outbox))),
         Failed: Failed(*which, error, forced),
         Retried: Retried(*which, error, delay_s, forced),
         Snoozed: Snoozed(*which, delay_s),
         Released: Released(*which),
+        NotBegun: NotBegun(*which),
         Cancelled: Cancelled(*which, forced),
         Crashed: Crashed(*which, error, attempt.crashes, crash_limit),
     }

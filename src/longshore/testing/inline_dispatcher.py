@@ -22,9 +22,10 @@ from longshore.dispatcher.requests import failed, perform
 from longshore.dispatcher.service import Answer, Caller, Service
 from longshore.dispatcher.waiters import Waiter, Waiters
 from longshore.errors import LongshoreError, NotFinished, WrongState
-from longshore.model.attempt import Attempt, Report
+from longshore.model.attempt import Attempt
 from longshore.model.ends import End
 from longshore.model.job import ANY_TARGET, Job, JobState, LogEntry, Submission
+from longshore.model.reports import Report
 from longshore.model.worker import (
     Attended,
     DispatcherView,

@@ -30,8 +30,8 @@ from longshore.errors import InvalidInput, WouldBlock, WrongState
 from longshore.executors import scratch
 from longshore.executors.attempts import released
 from longshore.executors.output.capture import Hearing
-from longshore.model.attempt import Report
 from longshore.model.job import Ended, JobState, Options, Submission
+from longshore.model.reports import Report
 from longshore.payload import values
 from longshore.ports import Handlers
 from longshore.testing.attempt import InlineAttempt

@@ -117,8 +117,8 @@ class MemoryStore(MemoryReads):
 
     def _send(self, end: Succeeded, ready: Counter[int]) -> None:
         """Submits what an attempt caused; what is not accepted is noted with its end."""
-        for index, job in enumerate(end.outbox):
-            answer = self._submit(job, ready, None, [])
+        for index, item in enumerate(end.outbox):
+            answer = self._submit(item.job, ready, None, [])
             if isinstance(answer, Refused):
                 self._jobs[end.job].note(effects.refused_item(index, answer.message))
 
@@ -256,30 +256,33 @@ class MemoryStore(MemoryReads):
     ) -> Harvested:
         row = self._workers.get(worker)
         if row is None or not row.alive or row.session != session:
-            return Harvested(False, 0, 0)
+            return Harvested(False)
         self._now = now = self._utc()
         lost = structs.replace(row, alive=False, ended_at=now, ended_why=clean(why))
         self._workers[worker], owned = lost, self._owned_by(worker)
-        for job in owned:
-            counts = crash and job.job.token not in undelivered
-            self._lose(job, why, crash_limit if counts else None)
-        return self._freed(owned, lost=True)
+        blamed = [crash and job.job.token not in undelivered for job in owned]
+        limits = [crash_limit if is_blamed else None for is_blamed in blamed]
+        return self._lose(owned, why, limits, lost=True)
 
     async def sweep(self, crash_limit: int) -> Harvested:
         self._now = self._utc()
         alive = {worker for worker, row in self._workers.items() if row.alive}
         orphans = self._where(lambda row: row.state in OWNED and row.job.worker not in alive)
-        for row in orphans[:MAX_SWEPT]:
-            self._lose(row, "its worker is not alive", crash_limit)
-        return self._freed(orphans[:MAX_SWEPT], lost=False)
+        swept = orphans[:MAX_SWEPT]
+        return self._lose(swept, "its worker is not alive", [crash_limit] * len(swept), lost=False)
 
-    def _lose(self, row: JobRow, why: str, crash_limit: int | None) -> None:
-        self._apply(row, effects.of_loss(row.job.crashes, crash_limit, clean(why))[row.state])
-
-    def _freed(self, rows: list[JobRow], *, lost: bool) -> Harvested:
+    def _lose(
+        self, rows: list[JobRow], why: str, crash_limits: Sequence[int | None], *, lost: bool
+    ) -> Harvested:
+        ended = []
+        for row, limit in zip(rows, crash_limits, strict=True):
+            change = effects.of_loss(row.job.crashes, limit, clean(why))[row.state]
+            self._apply(row, change)
+            if change.ends:
+                ended.append(effects.lost_outcome(row.job.id, change))
         requeued = [row.lane.hash for row in rows if row.state is JobState.READY]
         self._hint(Hint.WORK, Hint.ENDED)
-        return Harvested(lost, len(requeued), len(rows) - len(requeued), frozenset(requeued))
+        return Harvested(lost, len(requeued), frozenset(requeued), tuple(ended))
 
     async def promote(self, most: int = 1000) -> Promoted:
         self._now = now = self._utc()

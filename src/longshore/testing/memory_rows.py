@@ -62,9 +62,22 @@ class JobRow:
             del history[HISTORY_FIRST]
         self.job = structs.replace(self.job, state=state, history=tuple(history))
 
+    def unclaim(self, state: JobState) -> None:
+        """The job is in this state, as if its last attempt had never been."""
+        self.job = structs.replace(
+            self.job,
+            state=state,
+            history=self.job.history[:-1],
+            attempt=self.job.attempt - 1,
+            started_at=None,
+        )
+
     def apply(self, change: Change, now: datetime, token: int, by: str = "") -> None:
         """The change is made, with this token."""
-        self.enter(change.state, now, by, change.info)
+        if change.undoes_claim:
+            self.unclaim(change.state)
+        else:
+            self.enter(change.state, now, by, change.info)
         self.expires_at = None
         job = self.job
         if change.new_round:

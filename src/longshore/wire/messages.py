@@ -33,8 +33,6 @@ from msgspec import Meta, Raw, Struct
 
 from longshore.model.attempt import Assignment as Assignment
 from longshore.model.attempt import AttemptKey as AttemptKey
-from longshore.model.attempt import Report as Report
-from longshore.model.attempt import ReportKind as ReportKind
 from longshore.model.job import (
     CancelVerdict,
     Ended,
@@ -47,6 +45,7 @@ from longshore.model.job import (
     Submission,
 )
 from longshore.model.log import LogPage
+from longshore.model.reports import Report as Report
 from longshore.model.retention import Pruned
 from longshore.model.worker import Capacity, DrainVerdict, KindInfo, QueueView, WorkerView
 from longshore.model.worker import Stats as Stats

@@ -29,8 +29,9 @@ from uuid import UUID
 
 from msgspec import Struct, json
 
-from longshore.model.attempt import Attempt, AttemptKey, Report, ReportKind
+from longshore.model.attempt import Attempt, AttemptKey
 from longshore.model.job import Ended, JobError, JobState, Reason
+from longshore.model.reports import SuccessReport
 from longshore.model.worker import Attended, KindInfo, Pool, WorkerInfo
 from longshore.wire import messages as m
 from longshore.wire.dispatcher_side import Attendance
@@ -222,10 +223,10 @@ class PlainAttendance(Attendance):
         self._owing.clear()
         return True
 
-    def answered(self, result: bytes) -> Report:
+    def answered(self, result: bytes) -> SuccessReport:
         """The report of its oldest job."""
         job, token = self._owing.popleft()
-        return Report(job, token, ReportKind.SUCCEEDED, result=result)
+        return SuccessReport(job, token, result)
 
 
 # clients

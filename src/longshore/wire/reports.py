@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from longshore.model.attempt import AttemptKey, Report
+from longshore.model.attempt import AttemptKey
 from longshore.model.job import JobError
+from longshore.model.reports import CrashReport, FailureReport, Report, SuccessReport
 from longshore.wire.portions import MESSAGE_BYTES, portions
 
 WINDOW_BYTES: Final = 16 * 1024 * 1024
@@ -27,14 +28,16 @@ _FIELDS_BYTES: Final = 256
 
 def report_bytes(report: Report) -> int:
     """About as many bytes as a report takes in a message."""
-    size = _FIELDS_BYTES
-    if report.result is not None:
-        size += len(report.result)
-    if report.error is not None:
-        size += error_bytes(report.error)
-    for job in report.outbox:
-        size += _FIELDS_BYTES + len(job.args)
-    return size
+    match report:
+        case SuccessReport(result=result, outbox=outbox):
+            size = _FIELDS_BYTES + (len(result) if result else 0)
+            for item in outbox:
+                size += _FIELDS_BYTES + len(item.job.args)
+            return size
+        case FailureReport(error=error) | CrashReport(error=error):
+            return _FIELDS_BYTES + error_bytes(error)
+        case _:
+            return _FIELDS_BYTES
 
 
 def error_bytes(error: JobError) -> int:

@@ -27,8 +27,9 @@ from uuid import UUID
 from msgspec import Struct, structs
 
 from longshore.core.leases import Lease
-from longshore.model.attempt import Assignment, AttemptKey, Report
+from longshore.model.attempt import Assignment, AttemptKey
 from longshore.model.job import LogEntry
+from longshore.model.reports import Report
 from longshore.model.worker import Stats
 from longshore.wire import messages as m
 from longshore.wire.logs import Said

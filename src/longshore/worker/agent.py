@@ -18,8 +18,9 @@ from msgspec import Struct
 
 from longshore.config import WorkerSettings
 from longshore.errors import ProtocolError
-from longshore.model.attempt import Assignment, AttemptKey, Report, ReportKind
+from longshore.model.attempt import Assignment, AttemptKey
 from longshore.model.job import LogEntry
+from longshore.model.reports import CancelReport, NotBegunReport, ReleaseReport, Report
 from longshore.model.worker import Stats
 from longshore.ports import Clock, Executor, Link, OnLog, OnMessages, OnReport
 from longshore.wire import worker_side as w
@@ -182,7 +183,7 @@ class Worker:
             running = len(self._session.running)
             log.info("handing back %d running job%s", running, "" if running == 1 else "s")
             for attempt in self._session.running:
-                self._abort(attempt, ReportKind.RELEASED)
+                self._abort(ReleaseReport(*attempt))
             if not await self._settles(self._settings.abort_grace_s + LEAVE_S):
                 log.warning("left before a dispatcher took note of what was handed back")
         self._session.bye("drained")
@@ -267,7 +268,7 @@ class Worker:
                 case w.Start(assignment):
                     self._begin(assignment)
                 case w.Stop(attempt):
-                    self._abort(attempt, ReportKind.CANCELLED)
+                    self._abort(CancelReport(*attempt))
                 case w.StopAll(reason, kill):
                     self._stop_all(reason, kill)
                 case w.Joined(session):
@@ -325,20 +326,19 @@ class Worker:
             self._names[assignment.token] = name
             executor.start(assignment)
 
-    def _abort(self, attempt: AttemptKey, kind: ReportKind) -> None:
-        report = Report(*attempt, kind)
-        pool = self._pool_of.get(attempt[1])
+    def _abort(self, report: Report) -> None:
+        pool = self._pool_of.get(report.token)
         if pool is not None:
-            self._executors[pool].abort(attempt, report)
+            self._executors[pool].abort(report.key, report)
             return
         for backlog in self._backlog.values():
-            for assignment in [one for one in backlog if one.key == attempt]:
+            for assignment in [one for one in backlog if one.token == report.token]:
                 backlog.remove(assignment)
         self._session.ended(report)
         self._flush_soon()
 
     def _hand_back(self, attempt: AttemptKey) -> None:
-        self._session.ended(Report(*attempt, ReportKind.RELEASED))
+        self._session.ended(NotBegunReport(*attempt))
         self._flush_soon()
 
     def _stop_all(self, reason: str, kill: bool) -> None:
@@ -350,7 +350,7 @@ class Worker:
                 executor.kill()
         else:
             for attempt in self._session.running:
-                self._abort(attempt, ReportKind.RELEASED)
+                self._abort(ReleaseReport(*attempt))
 
     def _reported(self, report: Report) -> None:
         pool = self._pool_of.pop(report.token, None)

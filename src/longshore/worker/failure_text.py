@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from longshore.model.attempt import Report, ReportKind
 from longshore.model.job import JobError
+from longshore.model.reports import CrashReport, FailureReport, Report
 
-_FAILURES = frozenset({ReportKind.FAILED, ReportKind.CRASHED})
 _SHOWN = 500
 
 
@@ -16,9 +15,7 @@ def called(number: int, kind: str, attempt: int) -> str:
 
 def failure(report: Report) -> str:
     """Why an attempt failed, in one line; empty if it did not."""
-    if report.kind not in _FAILURES:
-        return ""
-    return _one_line(report.error) if report.error is not None else report.kind.value
+    return _one_line(report.error) if isinstance(report, FailureReport | CrashReport) else ""
 
 
 def _one_line(error: JobError) -> str:

@@ -15,6 +15,7 @@ from msgspec import structs
 from longshore.config import DispatcherSettings, WorkerSettings
 from longshore.dispatcher.engine import Dispatcher
 from longshore.model.job import Ended, JobError, JobState, Reason, Submission
+from longshore.model.reports import CrashReport, FailureReport, ReleaseReport, SuccessReport
 from longshore.model.worker import KindInfo, Parameter, Pool
 from longshore.ports import OnLost, OnReport
 from longshore.testing.builders import new_id
@@ -58,7 +59,7 @@ class ScriptedExecutor:
 
     def kill(self) -> None:
         for job, token in list(self.running):
-            self.end(m.Report(job, token, m.ReportKind.RELEASED))
+            self.end(ReleaseReport(job, token))
 
     async def close(self) -> None:
         self.running.clear()
@@ -70,13 +71,13 @@ class ScriptedExecutor:
     def succeed(self) -> None:
         """All that run end well."""
         for job, token in list(self.running):
-            self.end(m.Report(job, token, m.ReportKind.SUCCEEDED, result=b"\x2a"))
+            self.end(SuccessReport(job, token, result=b"\x2a"))
 
-    def fail(self, kind: m.ReportKind = m.ReportKind.FAILED) -> None:
+    def fail(self, report: type[FailureReport | CrashReport] = FailureReport) -> None:
         """All that run end badly."""
         error = JobError(Reason.RAISED, "it did not work", "ValueError")
         for job, token in list(self.running):
-            self.end(m.Report(job, token, kind, error=error))
+            self.end(report(job, token, error))
 
 
 class StagedWorker:

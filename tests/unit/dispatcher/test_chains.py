@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from longshore.model.job import JobState, Submission
+from longshore.model.reports import OutboxJob, SuccessReport
 from longshore.model.worker import Pool
 from longshore.testing.builders import a_job
-from longshore.wire import messages as m
 
 from .stage import ScriptedExecutor, Stage
 from .test_stories import tell
@@ -21,7 +21,7 @@ NEVER_S = 1e6
 def succeed_with(executor: ScriptedExecutor, *outbox: Submission) -> None:
     """The one attempt that runs ends well, and submits these jobs."""
     ((job, token),) = executor.running
-    executor.end(m.Report(job, token, m.ReportKind.SUCCEEDED, outbox=outbox))
+    executor.end(SuccessReport(job, token, outbox=tuple(map(OutboxJob, outbox))))
 
 
 async def alone(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from longshore.dispatcher.commits import Commits
 from longshore.errors import StoreUnavailable
 from longshore.model.ends import Succeeded
 from longshore.model.job import Finished, JobState, Submission, Submitted, Verdict
+from longshore.model.reports import OutboxJob
 from longshore.model.worker import Slot, Want
 from longshore.ports import Batch, BatchResult
 from longshore.testing.builders import a_job, new_id
@@ -311,7 +312,7 @@ async def test_a_transaction_takes_ends_up_to_the_one_that_fills_it_with_bytes()
     async with pumping(store) as pump:
         sent = a_job(args=bytes(400))
         for _ in range(3):
-            one = Succeeded(new_id(), 1, bytes(400), (sent,))
+            one = Succeeded(new_id(), 1, bytes(400), (OutboxJob(sent),))
             pump.finish(one, lambda _finish, end: ends.append(end))
         for which in range(2):
             await store.until(which + 1)

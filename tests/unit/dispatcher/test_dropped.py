@@ -16,6 +16,7 @@ from longshore.dispatcher.ends import Ends
 from longshore.dispatcher.engine import Dispatcher
 from longshore.errors import ProtocolError, TooLarge
 from longshore.model.job import JobState, Submission
+from longshore.model.reports import SuccessReport
 from longshore.testing.builders import a_job, new_id
 from longshore.testing.virtual import VirtualClock, run_virtually
 from longshore.wire import messages as m
@@ -111,7 +112,7 @@ async def begun(
 
 
 def succeeded(job: UUID, token: int) -> m.Report:
-    return m.Report(job, token, m.ReportKind.SUCCEEDED, result=b"\x2a")
+    return SuccessReport(job, token, result=b"\x2a")
 
 
 def test_an_answer_that_no_message_can_carry_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,29 +5,34 @@ from __future__ import annotations
 import pytest
 
 from longshore.model.job import JobError, Reason
+from longshore.model.reports import (
+    CancelReport,
+    CrashReport,
+    FailureReport,
+    NotBegunReport,
+    ReleaseReport,
+    SuccessReport,
+)
 from longshore.testing.builders import a_job, new_id
 from longshore.testing.virtual import run_virtually
-from longshore.wire.messages import Report, ReportKind
 from longshore.worker.failure_text import called, failure
 
 from .stage import Stage
 
-
-def report(kind: ReportKind, error: JobError | None = None) -> Report:
-    return Report(new_id(), 7, kind, error=error)
+ATTEMPT = (new_id(), 7)
 
 
 def test_a_failure_is_one_line_that_cannot_steer_a_terminal() -> None:
     error = JobError(Reason.RAISED, "no\nroute \x1b[31mto host", "OSError", "Traceback …")
-    said = failure(report(ReportKind.FAILED, error))
+    said = failure(FailureReport(*ATTEMPT, error))
     assert said == "raised: OSError: no route \\x1b[31mto host"
-    assert len(failure(report(ReportKind.FAILED, JobError(Reason.RAISED, "x" * 9999)))) == 500
+    assert len(failure(FailureReport(*ATTEMPT, JobError(Reason.RAISED, "x" * 9999)))) == 500
 
 
 def test_a_crash_is_a_failure_and_the_rest_is_none() -> None:
-    assert failure(report(ReportKind.CRASHED)) == "crashed"
-    for kind in (ReportKind.SUCCEEDED, ReportKind.CANCELLED, ReportKind.RELEASED):
-        assert failure(report(kind)) == ""
+    assert failure(CrashReport(*ATTEMPT)) == "raised: the worker gave no reason"
+    for kind in (SuccessReport, CancelReport, ReleaseReport, NotBegunReport):
+        assert failure(kind(*ATTEMPT)) == ""
 
 
 @pytest.mark.parametrize("attempt", [1, 3])

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from typing import get_args
 from uuid import UUID
 
 import pytest
-from msgspec import structs
+from msgspec import convert, structs
 
 from longshore.core.introductions import (
     MAX_HELD,
@@ -19,6 +20,7 @@ from longshore.core.logs import MOST_LINE_BYTES, MOST_STEP_BYTES
 from longshore.dispatcher.commits import OnFinished
 from longshore.model.ends import End
 from longshore.model.job import JobError, JobState, LogEntry, LogKind, Reason, RetryPolicy
+from longshore.model.reports import FailureReport, OutboxJob, ReleaseReport, Report, SuccessReport
 from longshore.model.worker import KindInfo, KindTerms, Parameter, Pool
 from longshore.testing.builders import a_job, new_id
 from longshore.wire import messages as m
@@ -71,8 +73,8 @@ async def attended(stage: Stage) -> Stranger:
     return stranger
 
 
-@pytest.mark.parametrize("kind", sorted(m.ReportKind))
-def test_a_worker_cannot_end_another_ones_job(kind: m.ReportKind) -> None:
+@pytest.mark.parametrize("report", get_args(Report))
+def test_a_worker_cannot_end_another_ones_job(report: type[Report]) -> None:
     async def story(stage: Stage) -> None:
         await stage.dispatcher()
         worker, client = await stage.worker(), stage.client()
@@ -81,7 +83,8 @@ def test_a_worker_cannot_end_another_ones_job(kind: m.ReportKind) -> None:
         await stage.until(lambda: bool(worker.jobs.running))
         [(id, token)] = worker.jobs.running
         stranger = await attended(stage)
-        stranger.say(m.Done(stranger.worker, (m.Report(id, token, kind, result=b"\x01"),)))
+        wire = {"kind": report.__struct_config__.tag, "after_s": 0.0, "job": id, "token": token}
+        stranger.say(m.Done(stranger.worker, (convert(wire, report),)))
         assert await stranger.told(m.Ack) == m.Ack(stranger.worker, (), ((id, token),)), (
             "it may forget it"
         )
@@ -129,7 +132,7 @@ def test_reports_of_nothing_do_not_pile_up_before_the_store(
         await client.submit(job)
         await stage.until(lambda: bool(worker.jobs.running))
         stranger = await attended(stage)
-        made_up = [m.Report(new_id(), n, m.ReportKind.RELEASED) for n in range(3 * MAX_STRAYS)]
+        made_up = [ReleaseReport(new_id(), n) for n in range(3 * MAX_STRAYS)]
         stranger.say(m.Done(stranger.worker, tuple(made_up)))
         worker.jobs.succeed()
         assert [one.state for one in await client.wait(job)] == [JobState.SUCCEEDED]
@@ -144,17 +147,15 @@ def test_of_many_late_reports_all_are_answered_in_the_end() -> None:
     async def story(stage: Stage) -> None:
         await stage.dispatcher()
         stranger = await attended(stage)
-        late = {(new_id(), n): m.ReportKind.SUCCEEDED for n in range(2 * MAX_STRAYS)}
-        stranger.say(
-            m.Done(stranger.worker, tuple(m.Report(*one, kind) for one, kind in late.items()))
-        )
+        late = [(new_id(), n) for n in range(2 * MAX_STRAYS)]
+        stranger.say(m.Done(stranger.worker, tuple(SuccessReport(*one) for one in late)))
         for no in range(20):
             for told in stranger.heard:
                 if isinstance(told, m.Resend):
-                    reports = [m.Report(*one, m.ReportKind.SUCCEEDED) for one in told.attempts]
+                    reports = [SuccessReport(*one) for one in told.attempts]
                     stranger.say(m.Done(stranger.worker, tuple(reports)))
                 elif isinstance(told, m.Ack):
-                    late = {one: kind for one, kind in late.items() if one not in told.stale}
+                    late = [one for one in late if one not in told.stale]
             stranger.heard.clear()
             stranger.say(m.Ping(stranger.worker, no, unacknowledged=tuple(late)))
             await stranger.told(m.Pong)
@@ -292,7 +293,7 @@ def test_an_error_of_many_megabytes_is_cut() -> None:
         await stage.until(lambda: bool(worker.jobs.running))
         [(id, token)] = worker.jobs.running
         error = JobError(Reason.RAISED, "m" * 10**6, "t" * 10**6, "tb" * 10**6)
-        worker.jobs.end(m.Report(id, token, m.ReportKind.FAILED, error=error))
+        worker.jobs.end(FailureReport(id, token, error=error))
         (ended,) = await client.wait(job)
         assert ended.error is not None
         told = ended.error
@@ -343,7 +344,7 @@ def test_a_worker_submits_nothing_that_a_client_could_not() -> None:
         await stage.until(lambda: bool(worker.jobs.running))
         [(id, token)] = worker.jobs.running
         bad = [a_job(kind="x\x1b[2J"), large, *(a_job(priority=2**15) for _ in range(10))]
-        report = m.Report(id, token, m.ReportKind.SUCCEEDED, b"\x2a", outbox=(*bad, good))
+        report = SuccessReport(id, token, b"\x2a", outbox=tuple(map(OutboxJob, [*bad, good])))
         worker.jobs.end(report)
         (ended,) = await client.wait(job)
         assert ended.state is JobState.SUCCEEDED

@@ -12,6 +12,7 @@ from msgspec import structs
 from longshore.core.limits import MAX_SNOOZE_S
 from longshore.errors import InvalidInput
 from longshore.model.job import JobError, JobFilter, JobState, Options, Reason, RetryPolicy
+from longshore.model.reports import FailureReport
 from longshore.testing.builders import a_job
 from longshore.wire import messages as m
 
@@ -70,7 +71,7 @@ def test_a_retry_asked_for_in_a_thousand_years_comes_no_later_than_a_snooze(afte
         await stage.until(lambda: bool(worker.jobs.running))
         ((job, token),) = worker.jobs.running
         error = JobError(Reason.RAISED, "later", "longshore.Retry")
-        report = m.Report(job, token, m.ReportKind.FAILED, error=error, retry_after_s=after_s)
+        report = FailureReport(job, token, error=error, retry_after_s=after_s)
         worker.jobs.end(report)
         assert await client.wait(retried, wait_s=5.0) == []
         view = await stage.model.job(job)

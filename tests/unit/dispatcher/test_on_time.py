@@ -10,6 +10,7 @@ from msgspec import structs
 
 from longshore.config import DispatcherSettings
 from longshore.model.job import JobError, JobState, Options, Reason, RetryPolicy, Submission
+from longshore.model.reports import FailureReport, SnoozeReport
 from longshore.testing.builders import a_job, new_id
 from longshore.wire import messages as m
 
@@ -55,7 +56,7 @@ def test_a_retry_that_said_when_begins_then() -> None:
         await started_after(stage, worker.jobs, 1)
         [(id, token)] = worker.jobs.running
         error = JobError(Reason.RAISED, "later", "longshore.Retry")
-        failed = m.Report(id, token, m.ReportKind.FAILED, error=error, retry_after_s=7.0)
+        failed = FailureReport(id, token, error=error, retry_after_s=7.0)
         worker.jobs.end(failed)
         assert await started_after(stage, worker.jobs, 2) == pytest.approx(7.0, abs=0.1)
 
@@ -70,7 +71,7 @@ def test_a_job_that_snoozed_begins_when_it_said() -> None:
         await stage.client().submit(a_job())
         await started_after(stage, worker.jobs, 1)
         [(id, token)] = worker.jobs.running
-        worker.jobs.end(m.Report(id, token, m.ReportKind.RELEASED, retry_after_s=7.0))
+        worker.jobs.end(SnoozeReport(id, token, 7.0))
         assert await started_after(stage, worker.jobs, 2) == pytest.approx(7.0, abs=0.1)
 
     tell(story)

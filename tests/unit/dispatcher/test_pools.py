@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from longshore.model.reports import SuccessReport
 from longshore.model.worker import Capacity, KindInfo
 from longshore.testing.builders import a_job
 from longshore.wire import messages as m
@@ -47,7 +48,7 @@ def test_a_slot_of_a_pool_is_free_again_when_its_attempt_ends() -> None:
         await worker.told(m.Welcome)
         await client.submit(*(a_job(kind="train", args=b"\x80") for _ in range(2)))
         [first] = [one for one in await first_jobs(worker) if one.kind == "train"]
-        report = m.Report(first.job, first.token, m.ReportKind.SUCCEEDED, result=b"\xc0")
+        report = SuccessReport(first.job, first.token, result=b"\xc0")
         worker.say(m.Done(worker.worker, (report,)))
         await stage.until(lambda: len(given(worker)) == 2)
 

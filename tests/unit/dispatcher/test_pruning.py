@@ -8,6 +8,7 @@ from longshore.config import DispatcherSettings
 from longshore.dispatcher.pruner import Pruner
 from longshore.errors import InvalidInput
 from longshore.model.job import JobState, Submission
+from longshore.model.reports import SuccessReport
 from longshore.model.retention import Pruned
 from longshore.testing.builders import Scene, a_job, new_id, some_jobs
 from longshore.testing.faults import Fault, scripted
@@ -96,7 +97,7 @@ def test_a_job_that_was_passed_while_it_ran_goes_later() -> None:
         await client.submit(long, short)
         await stage.until(lambda: len(worker.jobs.running) == 2)
         attempt = next(held for held in worker.jobs.running if held[0] == short.id)
-        worker.jobs.end(m.Report(*attempt, m.ReportKind.SUCCEEDED))
+        worker.jobs.end(SuccessReport(*attempt))
         await stage.until(lambda: short.id not in stage.model._jobs)
         worker.jobs.succeed()
         await client.wait(long)

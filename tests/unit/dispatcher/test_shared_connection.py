@@ -8,6 +8,7 @@ import pytest
 
 from longshore.dispatcher import attendant
 from longshore.model.job import JobState, LogEntry, LogKind, Submission
+from longshore.model.reports import SuccessReport
 from longshore.model.worker import KindInfo, Parameter
 from longshore.testing.builders import a_job, new_id
 from longshore.wire import messages as m
@@ -39,7 +40,7 @@ def given(connection: Stranger, worker: UUID) -> list[m.Assignment]:
 
 
 def succeed(connection: Stranger, worker: UUID, job: m.Assignment) -> None:
-    report = m.Report(job.job, job.token, m.ReportKind.SUCCEEDED, result=b"\x2a")
+    report = SuccessReport(job.job, job.token, result=b"\x2a")
     connection.say(m.Done(worker, (report,)))
 
 

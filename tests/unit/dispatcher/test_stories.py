@@ -12,6 +12,7 @@ from longshore.core.lanes import lane_of
 from longshore.core.scheduler import LaneEstimates
 from longshore.errors import InvalidArguments, TooLarge, UnknownKind
 from longshore.model.job import CancelVerdict, JobState, Options, RetryPolicy
+from longshore.model.reports import CrashReport, SuccessReport
 from longshore.model.worker import Lane, Pool
 from longshore.payload.values import pack
 from longshore.ports import Batch
@@ -88,7 +89,7 @@ def test_a_silent_workers_job_goes_to_another_and_its_late_result_is_refused() -
         assert 13.0 < waited < 20.0
         (again,) = second.jobs.running.values()
         assert again.token > late.token
-        report = m.Report(late.job, late.token, m.ReportKind.SUCCEEDED, result=b"\x01")
+        report = SuccessReport(late.job, late.token, result=b"\x01")
         ghost = m.Done(worker_id(second), (report,))
         second.worker._session._outgoing.append(ghost)
         second.worker._flush()
@@ -107,7 +108,7 @@ def test_a_job_that_takes_three_workers_down_is_failed_as_poisonous() -> None:
         await client.submit(job)
         for _ in range(3):
             await stage.until(lambda: bool(worker.jobs.running))
-            worker.jobs.fail(m.ReportKind.CRASHED)
+            worker.jobs.fail(CrashReport)
         (ended,) = await client.wait(job)
         assert ended.state is JobState.FAILED
         assert ended.error is not None

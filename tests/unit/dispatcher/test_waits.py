@@ -7,6 +7,7 @@ import pytest
 from longshore.dispatcher.ends import MAX_ERROR_CHARS
 from longshore.dispatcher.requests import MAX_ANSWER_BYTES as MAX_BYTES
 from longshore.model.job import JobError, JobState, Reason
+from longshore.model.reports import FailureReport
 from longshore.testing.builders import a_job, some_jobs
 from longshore.testing.faults import Fault, scripted
 from longshore.wire import messages as m
@@ -65,7 +66,7 @@ def test_outcomes_that_are_too_large_for_one_message_for_their_errors_come_in_se
         await stage.until(lambda: len(worker.jobs.running) == len(jobs))
         error = JobError(Reason.RAISED, "\N{SNOWMAN}" * MAX_ERROR_CHARS)
         for id, token in list(worker.jobs.running):
-            worker.jobs.end(m.Report(id, token, m.ReportKind.FAILED, error=error))
+            worker.jobs.end(FailureReport(id, token, error=error))
         left = {job.id: job for job in jobs}
         while left:
             some = await client.wait(*left.values())

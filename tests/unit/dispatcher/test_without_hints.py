@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator
 from msgspec import structs
 
 from longshore.config import DispatcherSettings
-from longshore.model.job import JobState, Options, RetryPolicy
+from longshore.model.job import JobState, Options, Reason, RetryPolicy
+from longshore.model.reports import OutboxJob, SuccessReport
 from longshore.ports import Hint
 from longshore.testing.builders import a_job, new_id
 from longshore.testing.faults import FaultyStore
@@ -75,6 +76,25 @@ def test_what_a_lost_worker_had_goes_to_another_as_soon_as_it_is_declared_lost()
     tell_without_hints(story)
 
 
+def test_who_waits_for_a_job_hears_at_once_that_the_loss_of_its_worker_ended_it() -> None:
+    async def story(stage: Stage) -> None:
+        stage.settings = structs.replace(RARELY, crash_limit=1)
+        await stage.dispatcher()
+        doomed = await stage.worker("w1")
+        job = a_job()
+        await stage.client().submit(job)
+        await stage.until(lambda: bool(doomed.jobs.running))
+        waiting = asyncio.create_task(stage.client().wait(job))
+        await pass_time(stage, 2.0)
+        await doomed.die()
+        assert await stage.until(waiting.done) < 17.0
+        [ended] = waiting.result()
+        assert ended.error is not None
+        assert (ended.state, ended.error.reason) == (JobState.FAILED, Reason.POISONOUS)
+
+    tell_without_hints(story)
+
+
 def test_what_the_workers_of_a_silent_dispatcher_had_goes_to_others_as_soon_as_they_are_lost() -> (
     None
 ):
@@ -137,7 +157,7 @@ def test_what_a_job_submits_begins_at_once() -> None:
         await client.submit(first)
         await stage.until(lambda: bool(worker.jobs.running))
         [(id, token)] = worker.jobs.running
-        worker.jobs.end(m.Report(id, token, m.ReportKind.SUCCEEDED, b"\xc0", outbox=(child,)))
+        worker.jobs.end(SuccessReport(id, token, b"\xc0", outbox=(OutboxJob(child),)))
         assert await stage.until(lambda: bool(worker.jobs.running)) < 0.2
 
     tell_without_hints(story)

@@ -13,9 +13,10 @@ import msgspec
 from longshore.executors.coroutine import CoroutineExecutor
 from longshore.executors.hosted import Hosting
 from longshore.executors.process import ProcessExecutor
-from longshore.model.job import JobError, LogEntry, LogKind, Progress, Reason
+from longshore.model.job import JobError, LogEntry, LogKind, Progress
+from longshore.model.reports import CancelReport, CrashReport, FailureReport, Report, SuccessReport
 from longshore.payload.values import pack, unpack
-from longshore.wire.messages import Assignment, Report, ReportKind
+from longshore.wire.messages import Assignment
 
 APP = "jobs_app:app"
 
@@ -111,8 +112,7 @@ class Stand:
 
     def abort(self, assignment: Assignment) -> Report:
         """Aborts an attempt, with the report that is answered here."""
-        error = JobError(Reason.CANCELLED, "cancelled by a test")
-        report = Report(assignment.job, assignment.token, ReportKind.CANCELLED, error=error)
+        report = CancelReport(*assignment.key)
         self.executor.abort(assignment.key, report)
         return report
 
@@ -131,15 +131,21 @@ class Stand:
 
 def result_of(report: Report) -> Any:
     """The value in a report of success."""
-    assert report.kind is ReportKind.SUCCEEDED, report.error
+    assert isinstance(report, SuccessReport), report
     assert report.result is not None
     return unpack(report.result)
 
 
 def error_of(report: Report) -> JobError:
-    """The error in a report."""
-    assert report.error is not None
+    """The error in a report of a failure or a crash."""
+    assert isinstance(report, FailureReport | CrashReport), report
     return report.error
+
+
+def failure_in(report: Report) -> FailureReport:
+    """A report that is one of a failure."""
+    assert isinstance(report, FailureReport), report
+    return report
 
 
 not_ours: set[int] = set()

@@ -88,7 +88,7 @@ def test_a_call_has_the_id_of_the_job_that_it_becomes() -> None:
     for context in (first, second):
         call = send.call("a")
         assert context.submit(call) == call.id == derive_id(JOB, 0)
-        assert [one.id for one in context.outbox()] == [call.id]
+        assert [item.job.id for item in context.outbox()] == [call.id]
     assert first.outbox() == second.outbox()
 
 
@@ -99,7 +99,7 @@ def test_an_id_that_was_given_is_kept() -> None:
     assert context.submit(call) == call.id == given
     assert context.submit(plain) == plain.id
     assert context.submit(send.call("b")) == derive_id(JOB, 2)
-    assert [one.id for one in context.outbox()] == [given, plain.id, derive_id(JOB, 2)]
+    assert [item.job.id for item in context.outbox()] == [given, plain.id, derive_id(JOB, 2)]
 
 
 def test_the_same_call_submitted_twice_is_one_job() -> None:

@@ -17,10 +17,10 @@ from longshore.executors.frames import ITEMS_PER_FRAME
 from longshore.executors.hosted import Hosting
 from longshore.model.ids import derive_id
 from longshore.model.job import LogKind, Reason
+from longshore.model.reports import CrashReport, FailureReport, ReleaseReport, SuccessReport
 from longshore.model.worker import KindInfo, Parameter, Pool
-from longshore.wire.messages import ReportKind
 
-from .stand import Stand, children, error_of, result_of, wait_gone
+from .stand import Stand, children, error_of, failure_in, result_of, wait_gone
 
 
 async def test_a_result_comes_back(stand: Stand) -> None:
@@ -57,7 +57,7 @@ async def _run_abort_and_crash() -> None:
     await stand.step_of(waiting)
     given = stand.abort(waiting)
     assert await stand.report_of(waiting) == given
-    assert (await stand.run("segfault_async")).kind is ReportKind.CRASHED
+    assert isinstance(await stand.run("segfault_async"), CrashReport)
     assert await stand.result("add_async", a=2) == 2
     await stand.executor.close()
 
@@ -66,8 +66,7 @@ async def test_an_exception_is_told_with_the_jobs_own_frames_only(stand: Stand) 
     await stand.open_coroutine()
     report = await stand.run("raise_async")
     error = error_of(report)
-    assert report.kind is ReportKind.FAILED
-    assert not report.final
+    assert not failure_in(report).final
     assert (error.reason, error.type, error.message) == (Reason.RAISED, "LookupError", "outer")
     assert "jobs_app.py" in error.traceback
     assert "KeyError: 'inner'" in error.traceback
@@ -77,14 +76,14 @@ async def test_an_exception_is_told_with_the_jobs_own_frames_only(stand: Stand) 
 async def test_fail_forbids_a_retry(stand: Stand) -> None:
     await stand.open_coroutine()
     report = await stand.run("ask_fail")
-    assert report.final
+    assert failure_in(report).final
     assert (error_of(report).type, error_of(report).message) == ("longshore.Fail", "never")
 
 
 async def test_a_result_that_cannot_be_stored_names_job_and_place(stand: Stand) -> None:
     await stand.open_coroutine()
     report = await stand.run("unpackable_async")
-    assert report.final
+    assert failure_in(report).final
     assert error_of(report).reason is Reason.INVALID_RESULT
     assert "the result of job 'unpackable_async'" in error_of(report).message
     assert "Unpackable" in error_of(report).message
@@ -93,7 +92,7 @@ async def test_a_result_that_cannot_be_stored_names_job_and_place(stand: Stand) 
 async def test_arguments_that_do_not_fit_fail_for_good(stand: Stand) -> None:
     await stand.open_coroutine()
     report = await stand.run("add_async", c=1)
-    assert report.final
+    assert failure_in(report).final
     assert error_of(report).reason is Reason.INVALID_ARGUMENTS
     assert "job 'add_async'" in error_of(report).message
 
@@ -101,7 +100,7 @@ async def test_arguments_that_do_not_fit_fail_for_good(stand: Stand) -> None:
 async def test_arguments_that_are_no_msgpack_fail_for_good(stand: Stand) -> None:
     await stand.open_coroutine()
     report = await stand.report_of(stand.start_packed("add_async", b"\xc1"))
-    assert report.final
+    assert failure_in(report).final
     assert error_of(report).reason is Reason.INVALID_ARGUMENTS
 
 
@@ -116,7 +115,7 @@ async def test_an_unknown_kind_lists_what_there_is(stand: Stand) -> None:
 async def test_a_raw_job_gets_bytes_and_answers_bytes(stand: Stand) -> None:
     await stand.open_coroutine()
     report = await stand.report_of(stand.start_packed("shout", b"abc", raw=True))
-    assert (report.kind, report.result) == (ReportKind.SUCCEEDED, b"ABC")
+    assert report == SuccessReport(report.job, report.token, b"ABC")
 
 
 async def test_a_raw_job_that_answers_no_bytes_fails(stand: Stand) -> None:
@@ -161,14 +160,14 @@ async def test_attempts_that_another_job_cancels_are_reported_as_failed(stand: S
     assert result_of(await stand.report_of(culprit)) == 2
     for victim in (begun, not_begun):
         report = await stand.report_of(victim)
-        assert report.kind is ReportKind.FAILED
+        assert isinstance(report, FailureReport)
         assert error_of(report).type == "asyncio.exceptions.CancelledError"
 
 
 async def test_a_timeout_stops_the_coroutine(stand: Stand) -> None:
     await stand.open_coroutine()
     report = await stand.run("wait_forever", timeout_s=0.1)
-    assert report.kind is ReportKind.FAILED
+    assert isinstance(report, FailureReport)
     assert error_of(report).reason is Reason.TIMED_OUT
     assert error_of(report).message == "took longer than its timeout of 0.1 s"
 
@@ -224,7 +223,7 @@ async def test_the_first_abort_decides_what_is_reported(stand: Stand) -> None:
     assignment = stand.start("wait_forever", timeout_s=1000)
     await stand.step_of(assignment)
     given = stand.abort(assignment)
-    stand.executor.abort(assignment.key, type(given)(given.job, given.token, ReportKind.RELEASED))
+    stand.executor.abort(assignment.key, ReleaseReport(*assignment.key))
     assert await stand.report_of(assignment) == given
 
 
@@ -251,7 +250,7 @@ async def test_what_does_not_stop_is_killed_and_its_neighbours_are_handed_back(
     assert error_of(await stand.report_of(culprit)).reason is Reason.TIMED_OUT
     for neighbour in neighbours:
         report = await stand.report_of(neighbour)
-        assert (report.kind, report.error) == (ReportKind.RELEASED, None)
+        assert report == ReleaseReport(*neighbour.key)
     assert before not in children()
     assert await stand.result("pid_async") != before
 
@@ -285,7 +284,7 @@ async def test_large_values_pass_both_ways(stand: Stand) -> None:
     """They are larger than what a socket takes at once."""
     await stand.open_coroutine()
     report = await stand.report_of(stand.start_packed("shout", b"a" * 1_000_000, raw=True))
-    assert report.result == b"A" * 1_000_000
+    assert report == SuccessReport(report.job, report.token, b"A" * 1_000_000)
 
 
 async def test_a_host_that_dies_takes_all_its_jobs_with_it(stand: Stand) -> None:
@@ -295,7 +294,7 @@ async def test_a_host_that_dies_takes_all_its_jobs_with_it(stand: Stand) -> None
     culprit = stand.start("segfault_async")
     for assignment in (neighbour, culprit):
         report = await stand.report_of(assignment)
-        assert report.kind is ReportKind.CRASHED
+        assert isinstance(report, CrashReport)
         error = error_of(report)
         assert error.reason is Reason.CRASHED
         assert "was killed by signal 11 (SIGSEGV)" in error.message
@@ -342,12 +341,13 @@ async def test_what_a_job_submits_goes_with_its_success(stand: Stand) -> None:
     report = await stand.report_of(assignment)
     expected = [derive_id(assignment.job, index) for index in (0, 1)]
     assert [UUID(text) for text in result_of(report)] == expected
-    assert [submission.id for submission in report.outbox] == expected
+    assert isinstance(report, SuccessReport)
+    assert [item.job.id for item in report.outbox] == expected
 
 
 async def test_what_a_failed_job_submitted_is_dropped(stand: Stand) -> None:
     await stand.open_coroutine()
-    assert (await stand.run("submit_and_raise")).outbox == ()
+    assert isinstance(await stand.run("submit_and_raise"), FailureReport)
 
 
 async def test_a_job_that_submits_too_much_gets_the_limit_named(stand: Stand) -> None:
@@ -364,8 +364,8 @@ async def test_kill_hands_everything_back(stand: Stand) -> None:
     given = stand.abort(aborted)
     waiting = stand.start("add_async", a=1)
     stand.executor.kill()
-    assert (await stand.report_of(running)).kind is ReportKind.RELEASED
-    assert (await stand.report_of(waiting)).kind is ReportKind.RELEASED
+    assert isinstance(await stand.report_of(running), ReleaseReport)
+    assert isinstance(await stand.report_of(waiting), ReleaseReport)
     assert await stand.report_of(aborted) == given
     assert await stand.result("add_async", a=1) == 1
 
@@ -459,8 +459,8 @@ async def test_attempts_are_handed_back_while_the_app_cannot_be_imported_again(
     await stand.open_coroutine()
     (tmp_path / "jobs_app.py").write_text("broken")
     await stand.run("segfault_async")
-    assert (await stand.run("add_async", a=1)).kind is ReportKind.RELEASED
+    assert isinstance(await stand.run("add_async", a=1), ReleaseReport)
     (tmp_path / "jobs_app.py").write_text(source)
-    while (report := await stand.run("add_async", a=1)).kind is ReportKind.RELEASED:
+    while isinstance(report := await stand.run("add_async", a=1), ReleaseReport):
         pass
     assert result_of(report) == 1

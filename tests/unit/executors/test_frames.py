@@ -26,8 +26,9 @@ from longshore.executors.frames import (
     to_host,
 )
 from longshore.model.job import JobError, LogEntry, LogKind, Reason, Submission
+from longshore.model.reports import FailureReport, OutboxJob, SuccessReport
 from longshore.model.worker import KindInfo, Parameter, Pool
-from longshore.wire.messages import Assignment, Report, ReportKind
+from longshore.wire.messages import Assignment
 
 JOB = UUID(int=7)
 
@@ -41,14 +42,13 @@ FROM_HOST: list[FromHost] = [
     LoadFailed("no"),
     Ended(
         [
-            Report(
+            SuccessReport(
                 JOB,
                 1,
-                ReportKind.SUCCEEDED,
                 b"\xc0",
-                outbox=(Submission(JOB, "next", b"\x80", delay_s=2.0),),
+                outbox=(OutboxJob(Submission(JOB, "next", b"\x80", delay_s=2.0)),),
             ),
-            Report(JOB, 2, ReportKind.FAILED, error=JobError(Reason.RAISED, "é", "T", "t")),
+            FailureReport(JOB, 2, error=JobError(Reason.RAISED, "é", "T", "t")),
         ]
     ),
     Stopped([(JOB, 1)]),

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from longshore.errors import AppError
-from longshore.wire.messages import ReportKind
+from longshore.model.reports import CrashReport
 
-from .stand import Stand, error_of
+from .stand import Stand, error_of, failure_in
 
 APP = "hooks_app:app"
 
@@ -48,7 +48,7 @@ async def test_a_child_opens_what_its_own_jobs_ask_for(stand: Stand, notes: Path
 
 async def test_the_process_after_a_crash_opens_its_own(stand: Stand, notes: Path) -> None:
     await stand.open_child(app=APP)
-    assert (await stand.run("die")).kind is ReportKind.CRASHED
+    assert isinstance(await stand.run("die"), CrashReport)
     assert await stand.result("read", name="a") == "plain(a from files read 1)"
     assert noted(notes).count("files opened") == 2
 
@@ -56,7 +56,7 @@ async def test_the_process_after_a_crash_opens_its_own(stand: Stand, notes: Path
 async def test_middleware_may_turn_one_exception_into_another(stand: Stand, notes: Path) -> None:
     await stand.open_coroutine(app=APP)
     report = await stand.run("refuse")
-    assert report.final
+    assert failure_in(report).final
     assert error_of(report).message == "caught on the way"
     assert "ValueError: refuse" in (error_of(report).traceback or "")
 

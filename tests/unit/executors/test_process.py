@@ -14,15 +14,14 @@ from typing import Any
 
 import pytest
 import uvloop
-from msgspec import structs
 
 from longshore.errors import AppError
 from longshore.executors.hosted import Hosting
 from longshore.executors.process import ProcessExecutor
 from longshore.model.job import LogKind, Reason
-from longshore.wire.messages import ReportKind
+from longshore.model.reports import CrashReport, FailureReport, ReleaseReport, SuccessReport
 
-from .stand import Stand, children, error_of, is_alive, result_of, wait_gone
+from .stand import Stand, children, error_of, failure_in, is_alive, result_of, wait_gone
 
 
 async def test_a_result_comes_back_from_the_same_process_every_time(stand: Stand) -> None:
@@ -61,7 +60,7 @@ async def _run_abort_and_crash() -> None:
     await stand.step_of(waiting)
     given = stand.abort(waiting)
     assert await stand.report_of(waiting) == given
-    assert (await stand.run("segfault")).kind is ReportKind.CRASHED
+    assert isinstance(await stand.run("segfault"), CrashReport)
     assert await stand.result("add", a=2) == 2
     await stand.executor.close()
 
@@ -107,7 +106,7 @@ async def test_endless_recursion_is_an_exception_like_any_other(stand: Stand) ->
 async def test_retry_says_when(stand: Stand, after_s: float | None) -> None:
     await stand.open_child()
     report = await stand.run("ask_retry", after_s=after_s)
-    assert (report.kind, report.retry_after_s, report.final) == (ReportKind.FAILED, after_s, False)
+    assert (failure_in(report).retry_after_s, failure_in(report).final) == (after_s, False)
     assert (error_of(report).type, error_of(report).message) == ("longshore.Retry", "not yet")
 
 
@@ -115,14 +114,14 @@ async def test_a_retry_before_now_is_the_jobs_own_mistake(stand: Stand) -> None:
     await stand.open_child()
     report = await stand.run("ask_retry", after_s=-1)
     assert error_of(report).type == "longshore.errors.InvalidInput"
-    assert report.retry_after_s is None
+    assert failure_in(report).retry_after_s is None
 
 
 @pytest.mark.parametrize("kind", ["unpackable", "too_large"])
 async def test_a_result_that_cannot_be_stored_names_the_job(stand: Stand, kind: str) -> None:
     await stand.open_child()
     report = await stand.run(kind)
-    assert report.final
+    assert failure_in(report).final
     assert error_of(report).reason is Reason.INVALID_RESULT
     assert f"the result of job '{kind}'" in error_of(report).message
 
@@ -130,7 +129,7 @@ async def test_a_result_that_cannot_be_stored_names_the_job(stand: Stand, kind: 
 async def test_arguments_that_do_not_fit_fail_for_good(stand: Stand) -> None:
     await stand.open_child()
     report = await stand.run("add", b=1)
-    assert report.final
+    assert failure_in(report).final
     assert error_of(report).reason is Reason.INVALID_ARGUMENTS
 
 
@@ -181,7 +180,7 @@ async def test_an_async_job_may_run_in_a_child(stand: Stand) -> None:
 async def test_a_timeout_stops_a_plain_job_at_once(stand: Stand, kind: str) -> None:
     await stand.open_child(abort_grace_s=1000)
     report = await stand.run(kind, timeout_s=0.1)
-    assert report.kind is ReportKind.FAILED
+    assert isinstance(report, FailureReport)
     assert error_of(report).reason is Reason.TIMED_OUT
     assert error_of(report).message == "took longer than its timeout of 0.1 s"
     assert await stand.result("add", a=1) == 1
@@ -253,7 +252,7 @@ async def test_the_first_abort_decides_what_is_reported(stand: Stand) -> None:
     assignment = stand.start("say_and_sleep")
     await stand.step_of(assignment)
     first = stand.abort(assignment)
-    stand.executor.abort(assignment.key, structs.replace(first, kind=ReportKind.RELEASED))
+    stand.executor.abort(assignment.key, ReleaseReport(*assignment.key))
     assert await stand.report_of(assignment) == first
 
 
@@ -309,7 +308,7 @@ async def test_a_job_whose_process_dies_is_reported_as_crashed(
 ) -> None:
     await stand.open_child()
     report = await stand.run(kind, **args)
-    assert report.kind is ReportKind.CRASHED
+    assert isinstance(report, CrashReport)
     assert error_of(report).reason is Reason.CRASHED
     assert error_of(report).message.startswith(ending)
     assert await stand.result("add", a=1) == 1
@@ -319,7 +318,7 @@ async def test_a_crash_leaves_other_processes_alone(stand: Stand) -> None:
     await stand.open_child(2)
     neighbour = stand.start("say_and_sleep")
     await stand.step_of(neighbour)
-    assert (await stand.run("segfault")).kind is ReportKind.CRASHED
+    assert isinstance(await stand.run("segfault"), CrashReport)
     given = stand.abort(neighbour)
     assert await stand.report_of(neighbour) == given
 
@@ -366,7 +365,7 @@ async def test_started_programs_inherit_neither_socket_nor_signals(stand: Stand)
 async def test_ctrl_c_in_the_group_does_not_end_the_process(stand: Stand) -> None:
     await stand.open_child()
     before = await stand.result("pid")
-    assert (await stand.run("kill_by_group")).kind is ReportKind.SUCCEEDED
+    assert isinstance(await stand.run("kill_by_group"), SuccessReport)
     assert await stand.result("pid") == before
 
 
@@ -403,8 +402,8 @@ async def test_kill_hands_everything_back(stand: Stand) -> None:
     await stand.step_of(running)
     given = stand.abort(aborted)
     stand.executor.kill()
-    assert (await stand.report_of(running)).kind is ReportKind.RELEASED
-    assert (await stand.report_of(waiting)).kind is ReportKind.RELEASED
+    assert isinstance(await stand.report_of(running), ReleaseReport)
+    assert isinstance(await stand.report_of(waiting), ReleaseReport)
     assert await stand.report_of(aborted) == given
     assert await stand.result("add", a=1) == 1
 
@@ -505,8 +504,8 @@ async def test_attempts_are_handed_back_while_the_app_cannot_be_imported_again(
     await stand.open_child()
     (tmp_path / "jobs_app.py").write_text("broken")
     await stand.run("segfault")
-    assert (await stand.run("add", a=1)).kind is ReportKind.RELEASED
+    assert isinstance(await stand.run("add", a=1), ReleaseReport)
     (tmp_path / "jobs_app.py").write_text(source)
-    while (report := await stand.run("add", a=1)).kind is ReportKind.RELEASED:
+    while isinstance(report := await stand.run("add", a=1), ReleaseReport):
         pass
     assert result_of(report) == 1

@@ -14,8 +14,8 @@ import pytest
 
 from longshore.errors import ConfigError
 from longshore.executors import scratch
+from longshore.model.reports import CrashReport, FailureReport, SuccessReport
 from longshore.testing.processes import await_true
-from longshore.wire.messages import ReportKind
 
 from .stand import Stand
 
@@ -37,9 +37,9 @@ def await_empty(room: Path) -> None:
 async def test_it_is_gone_after_an_end(stand: Stand, tmp_path: Path, kind: str, how: str) -> None:
     await opened(stand, kind, tmp_path)
     report = await stand.run(kind, how=how)
-    assert report.kind is (ReportKind.FAILED if how == "raise" else ReportKind.SUCCEEDED)
+    assert isinstance(report, FailureReport if how == "raise" else SuccessReport)
     folder = f"{tmp_path}/{report.job}-{report.token}"
-    assert folder in str(report.result or report.error)
+    assert folder in str(report)
     await_empty(tmp_path)
 
 
@@ -56,7 +56,7 @@ async def test_it_is_gone_after_an_abort(stand: Stand, tmp_path: Path, kind: str
 @POOLS
 async def test_it_is_gone_after_a_crash(stand: Stand, tmp_path: Path, kind: str) -> None:
     await opened(stand, kind, tmp_path)
-    assert (await stand.run(kind, how="die")).kind is ReportKind.CRASHED
+    assert isinstance(await stand.run(kind, how="die"), CrashReport)
     await_empty(tmp_path)
 
 
@@ -64,7 +64,7 @@ async def test_an_end_is_told_even_if_the_folder_cannot_be_removed(
     stand: Stand, tmp_path: Path
 ) -> None:
     await opened(stand, "keep_async", tmp_path)
-    assert (await stand.run("keep_async", how="no threads")).kind is ReportKind.SUCCEEDED
+    assert isinstance(await stand.run("keep_async", how="no threads"), SuccessReport)
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def mine(tmp_path: Path) -> Iterator[Path]:
 
 async def test_folders_may_be_nested_as_deep_as_a_job_likes(stand: Stand, mine: Path) -> None:
     await opened(stand, "keep", mine)
-    assert (await stand.run("keep", how="deep")).kind is ReportKind.SUCCEEDED
+    assert isinstance(await stand.run("keep", how="deep"), SuccessReport)
     await_empty(mine)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, get_args
 
@@ -72,7 +72,8 @@ def rows_of(kind: type) -> list[Row]:
     """The rows of a message's table, apart from the last column."""
     info = inspect.type_info(kind)
     assert isinstance(info, inspect.StructType)
-    return [(field.name, type_name(field.type), _default(field)) for field in info.fields]
+    tag = [(info.tag_field, "text", f'always `"{info.tag}"`')] if info.tag_field else []
+    return tag + [(field.name, type_name(field.type), _default(field)) for field in info.fields]
 
 
 def type_name(info: inspect.Type) -> str:
@@ -86,10 +87,18 @@ def type_name(info: inspect.Type) -> str:
             return "attempt"
         case inspect.DictType(value_type=value):
             return f"map of {type_name(value)}"
+        case inspect.UnionType(types=types) if _is_report(types):
+            return "[report](#reports)"
         case inspect.UnionType(types=types):
             return " or ".join(type_name(one) for one in types)
         case _:
             return _PLAIN_NAMES[type(info)]
+
+
+def _is_report(types: Iterable[inspect.Type]) -> bool:
+    return {one.cls for one in types if isinstance(one, inspect.StructType)} == {
+        *get_args(m.Report)
+    }
 
 
 def _default(field: inspect.Field) -> str:
@@ -100,9 +109,16 @@ def _default(field: inspect.Field) -> str:
         return "required"
     if isinstance(value, msgspec.Raw):
         return "`nil`"
-    if isinstance(value, msgspec.Struct):
+    if isinstance(value, msgspec.Struct) and value == _made_of_nothing(type(value)):
         return "`{}`"
     return "`nil`" if value is None else f"`{msgspec.json.encode(value).decode()}`"
+
+
+def _made_of_nothing(kind: type[msgspec.Struct]) -> msgspec.Struct | None:
+    try:
+        return kind()
+    except TypeError:
+        return None
 
 
 # the page

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from longshore.errors import ProtocolError
 from longshore.model.job import Ended, JobState, LogEntry, LogKind, Submission
+from longshore.model.reports import SuccessReport
 from longshore.model.worker import KindInfo
 from longshore.wire import messages as m
 from longshore.wire.codec import (
@@ -30,7 +31,7 @@ JOB = UUID(int=1)
     [
         m.Ready(v=2, worker=JOB, kinds={"fetch": KindInfo()}, held=((JOB, 3),)),
         m.Ping(JOB, 4, 2, ((JOB, 3),)),
-        m.Done(JOB, (m.Report(JOB, 3, m.ReportKind.SUCCEEDED, result=b"\x01"),)),
+        m.Done(JOB, (SuccessReport(JOB, 3, result=b"\x01"),)),
         m.Bye(JOB, "drained"),
     ],
 )
@@ -93,7 +94,7 @@ def test_results_logs_and_submits_may_be_large() -> None:
     data = bytes(MESSAGE_BYTES + 1)
     entry = LogEntry(UUID(int=1), 1, 1, LogKind.TEXT, data)
     job = Submission(UUID(int=1), "work", data)
-    report = m.Report(UUID(int=1), 1, m.ReportKind.SUCCEEDED, data)
+    report = SuccessReport(UUID(int=1), 1, data)
     for said in (m.Done(JOB, (report,)), m.Logs(JOB, (entry,))):
         assert from_worker.decode(encode(said)) == said
     assert from_client.decode(encode(m.Submit(1, (job,)))) == m.Submit(1, (job,))

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from longshore.model.attempt import Attempt
 from longshore.model.job import Ended, JobError, JobState, Options, Reason
+from longshore.model.reports import SuccessReport
 from longshore.model.worker import Attended, Pool
 from longshore.wire import messages as m
 from longshore.wire import plain
@@ -124,7 +125,7 @@ def test_a_job_goes_out_as_its_bytes_and_the_answer_is_its_report(worker: PlainA
     assert worker.busy
     assert worker.open_slots == {}
     report = worker.answered(b"done")
-    assert report == m.Report(one.id, one.token, m.ReportKind.SUCCEEDED, result=b"done")
+    assert report == SuccessReport(one.id, one.token, result=b"done")
     sent = worker.sent(*report.key)
     assert sent is not None
     worker.ended(sent)

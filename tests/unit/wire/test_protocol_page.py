@@ -11,6 +11,7 @@ import pytest
 from tests.unit.wire import protocol_page as page
 
 from longshore.model.job import Submission
+from longshore.model.reports import SuccessReport
 from longshore.model.worker import KindInfo
 from longshore.payload.values import pack
 from longshore.wire import messages as m
@@ -35,9 +36,7 @@ EXAMPLES = {
     "ping": encode(m.Ping(WORKER, 1, 1, ((JOB, 7),))),
     "pong": encode(m.Pong(WORKER, 1, 1.0, 15.0)),
     "jobs": encode(m.Jobs(WORKER, 1, (m.Assignment(JOB, 7, 42, "double", ARGS, 30.0),))),
-    "done": encode(
-        m.Done(WORKER, (m.Report(JOB, 7, m.ReportKind.SUCCEEDED, result=pack(42, "the result")),))
-    ),
+    "done": encode(m.Done(WORKER, (SuccessReport(JOB, 7, result=pack(42, "the result")),))),
     "ack": encode(m.Ack(WORKER, ((JOB, 7),))),
     "submit": encode(m.Submit(1, (Submission(JOB, "double", ARGS),))),
     "ok": ok(1, [m.SubmitAnswer(JOB, 42)]),

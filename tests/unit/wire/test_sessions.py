@@ -10,6 +10,7 @@ from msgspec import structs
 
 from longshore.model.attempt import Attempt
 from longshore.model.job import LogEntry, LogKind, Options
+from longshore.model.reports import SuccessReport
 from longshore.model.worker import Attended, KindInfo, Pool, WorkerInfo
 from longshore.wire import messages as m
 from longshore.wire import worker_side as w
@@ -36,7 +37,7 @@ def claimed(number: int, token: int, kind: str = "fetch") -> Attempt:
 
 
 def success(attempt: Attempt) -> m.Report:
-    return m.Report(attempt.id, attempt.token, m.ReportKind.SUCCEEDED, result=b"\xc0")
+    return SuccessReport(attempt.id, attempt.token, result=b"\xc0")
 
 
 class Pair:

@@ -12,6 +12,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from longshore.config import WorkerSettings
+from longshore.model.reports import ReleaseReport, SuccessReport
 from longshore.model.worker import KindInfo, Pool
 from longshore.ports import OnLog, OnMessages, OnReport
 from longshore.testing.builders import new_id
@@ -93,7 +94,7 @@ class PlayedExecutor:
 
     def kill(self) -> None:
         for one in list(self.running.values()):
-            self.end(m.Report(one.job, one.token, m.ReportKind.RELEASED))
+            self.end(ReleaseReport(one.job, one.token))
 
     async def close(self) -> None:
         self.is_closed = True
@@ -108,7 +109,7 @@ class PlayedExecutor:
 
     def succeed(self, token: int) -> None:
         """An attempt ends well."""
-        self.end(m.Report(self.running[token].job, token, m.ReportKind.SUCCEEDED, result=b"\xc0"))
+        self.end(SuccessReport(self.running[token].job, token, result=b"\xc0"))
 
 
 class Bench:
@@ -200,9 +201,9 @@ class Bench:
         """What it said of this kind on its last connection."""
         return [message for message in self.link.said if isinstance(message, kind)]
 
-    def reports(self) -> list[tuple[int, m.ReportKind]]:
+    def reports(self) -> list[tuple[int, type[m.Report]]]:
         """Which attempts it said have ended, on its last connection, and how; repeats are one."""
-        ends = [(one.token, one.kind) for done in self.said(m.Done) for one in done.reports]
+        ends = [(one.token, type(one)) for done in self.said(m.Done) for one in done.reports]
         return list(dict.fromkeys(ends))
 
     def acknowledge(self) -> None:

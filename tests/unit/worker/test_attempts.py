@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from longshore.model.job import LogEntry, LogKind
+from longshore.model.reports import CancelReport, SuccessReport
 from longshore.model.worker import Pool
 from longshore.wire import messages as m
 from longshore.wire.codec import encode
@@ -24,7 +25,7 @@ def test_what_comes_while_every_slot_is_taken_waits_for_one_and_starts_in_order(
         bench.jobs.succeed(3)
         await bench.settle()
         assert bench.jobs.started == [1, 2, 3, 4]
-        assert bench.reports() == [(token, m.ReportKind.SUCCEEDED) for token in (2, 1, 3)]
+        assert bench.reports() == [(token, SuccessReport) for token in (2, 1, 3)]
 
     at_bench(story)
 
@@ -56,7 +57,7 @@ def test_an_abort_of_what_still_waits_is_reported_and_it_never_starts() -> None:
         link.tell(m.Jobs(bench.worker, 1, (job(1), job(2), job(3), job(4))))
         link.tell(m.Abort(bench.worker, (job(3).key,), "cancelled"))
         await bench.settle()
-        assert bench.reports() == [(3, m.ReportKind.CANCELLED)]
+        assert bench.reports() == [(3, CancelReport)]
         bench.jobs.succeed(1)
         await bench.settle()
         assert bench.jobs.started == [1, 2, 4]
@@ -72,11 +73,11 @@ def test_an_abort_of_what_runs_is_reported_as_cancelled_once_it_has_stopped() ->
         link.tell(m.Abort(bench.worker, (job(1).key,), "cancelled"))
         await bench.settle()
         [report] = bench.jobs.aborted
-        assert (report.token, report.kind) == (1, m.ReportKind.CANCELLED)
+        assert (report.token, type(report)) == (1, CancelReport)
         assert bench.reports() == []
         bench.jobs.end(report)
         await bench.settle()
-        assert bench.reports() == [(1, m.ReportKind.CANCELLED)]
+        assert bench.reports() == [(1, CancelReport)]
 
     at_bench(story)
 

@@ -6,11 +6,12 @@ import logging
 
 import pytest
 
+from longshore.model.reports import NotBegunReport, ReleaseReport, SuccessReport
 from longshore.wire import messages as m
 
 from .bench import Bench, at_bench, job
 
-RELEASED, SUCCEEDED = m.ReportKind.RELEASED, m.ReportKind.SUCCEEDED
+NOT_BEGUN, RELEASED, SUCCEEDED = NotBegunReport, ReleaseReport, SuccessReport
 
 
 def test_a_drained_agent_says_so_finishes_what_it_runs_and_leaves() -> None:
@@ -43,10 +44,10 @@ def test_a_draining_agent_hands_back_what_waits_and_what_still_comes() -> None:
         link.tell(m.Jobs(bench.worker, 1, (job(1), job(2), job(3))))
         bench.agent.drain()
         await bench.settle()
-        assert bench.reports() == [(3, RELEASED)]
+        assert bench.reports() == [(3, NOT_BEGUN)]
         link.tell(m.Jobs(bench.worker, 2, (job(4),)))
         await bench.settle()
-        assert bench.reports() == [(3, RELEASED), (4, RELEASED)]
+        assert bench.reports() == [(3, NOT_BEGUN), (4, NOT_BEGUN)]
         bench.jobs.succeed(1)
         bench.jobs.succeed(2)
         await bench.settle()

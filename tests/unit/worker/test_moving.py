@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from longshore.model.reports import ReleaseReport, SuccessReport
 from longshore.wire import messages as m
 
 from .bench import PING_S, Bench, at_bench, job
 
-RELEASED, SUCCEEDED = m.ReportKind.RELEASED, m.ReportKind.SUCCEEDED
+RELEASED, SUCCEEDED = ReleaseReport, SuccessReport
 
 
 def test_an_agent_whose_dispatcher_falls_silent_takes_all_it_holds_to_the_next() -> None:
@@ -96,7 +97,7 @@ def test_after_everything_was_killed_the_next_job_waits_for_the_slot_and_no_long
         link.tell(m.Jobs(bench.worker, 1, (job(2),)))
         await bench.settle()
         assert bench.jobs.started == [1]
-        bench.jobs.end(m.Report(killed.job, 1, RELEASED))
+        bench.jobs.end(RELEASED(killed.job, 1))
         await bench.settle()
         assert bench.jobs.started == [1, 2]
         assert bench.reports() == []
@@ -117,7 +118,7 @@ def test_an_agent_that_nobody_renews_stops_its_jobs_first_politely_then_for_good
         await bench.pass_time(9.9, answering=False)
         assert not bench.jobs.aborted
         await bench.pass_time(0.3, answering=False)
-        aborted = {(one.token, one.kind) for one in bench.jobs.aborted}
+        aborted = {(one.token, type(one)) for one in bench.jobs.aborted}
         assert aborted == {(1, RELEASED), (2, RELEASED)}
         assert (*bench.jobs.running,) == (1, 2)
         await bench.pass_time(2.9, answering=False)

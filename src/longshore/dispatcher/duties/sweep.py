@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from longshore.core.scheduler import Scheduler
 from longshore.dispatcher.commits import Commits
 from longshore.ports import Store
 
 
-async def sweep(store: Store, crash_limit: int, scheduler: Scheduler, commits: Commits) -> None:
+async def sweep(store: Store, crash_limit: int, commits: Commits) -> None:
     """Frees jobs that are owned by a worker that is not alive."""
-    harvested = await store.sweep(crash_limit)
-    scheduler.lanes.mark_ready(harvested.lanes)
-    if harvested.requeued:
-        commits.wake()
+    commits.harvested(await store.sweep(crash_limit))

@@ -8,8 +8,9 @@ from typing import NamedTuple
 from longshore.errors import InvalidInput, NotSerialisable
 from longshore.executors.host.context import RunningContext, Snooze
 from longshore.executors.host.failures import one_line, refused, snoozed
-from longshore.model.attempt import Assignment, Report, ReportKind
+from longshore.model.attempt import Assignment
 from longshore.model.job import Reason
+from longshore.model.reports import Report, SuccessReport
 from longshore.payload.values import within
 from longshore.ports import Handler, Handlers
 
@@ -52,13 +53,7 @@ def succeeded(
     except BaseException as error:
         message = f"the result of job {assignment.kind!r} cannot be stored: {one_line(error)}"
         return refused(assignment, Reason.INVALID_RESULT, message, error)
-    return Report(
-        assignment.job,
-        assignment.token,
-        ReportKind.SUCCEEDED,
-        result=result,
-        outbox=context.outbox(),
-    )
+    return SuccessReport(*assignment.key, result, context.outbox())
 
 
 def _raw(assignment: Assignment, value: object) -> bytes:

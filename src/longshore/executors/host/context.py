@@ -23,6 +23,7 @@ from longshore.model.attempt import Assignment
 from longshore.model.ids import derive_id
 from longshore.model.job import LogEntry, Progress, Submission
 from longshore.model.log import LogLimits
+from longshore.model.reports import OutboxItem, OutboxJob
 
 MAX_TEXT_BYTES = 4 * 1024
 MAX_OUTBOX_BYTES = 16 * 1024 * 1024
@@ -263,9 +264,9 @@ class RunningContext(Context):
         """From now on the job's code sees that it is to stop."""
         self._cancelled = True
 
-    def outbox(self) -> tuple[Submission, ...]:
-        """The jobs submitted so far."""
-        return tuple(self._outbox.values())
+    def outbox(self) -> tuple[OutboxItem, ...]:
+        """What to commit with the attempt's success: the jobs submitted so far."""
+        return tuple(map(OutboxJob, self._outbox.values()))
 
     def unsaid(self) -> list[LogEntry]:
         """What was said and not told to anybody yet, at the attempt's end."""

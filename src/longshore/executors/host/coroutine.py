@@ -24,15 +24,16 @@ from longshore.executors.frames import (
     portions,
     to_host,
 )
-from longshore.executors.host.call import prepare, succeeded
+from longshore.executors.host.call import Call, prepare, succeeded
 from longshore.executors.host.context import RunningContext, enter
 from longshore.executors.host.failures import raised
 from longshore.executors.host.forks import leave, leave_if_copy
 from longshore.executors.host.lifespan import Lifespan
 from longshore.executors.output.attempt_log import TELL_EVERY_S, AttemptLog
-from longshore.model.attempt import Assignment, AttemptKey, Report
+from longshore.model.attempt import Assignment, AttemptKey
 from longshore.model.job import LogEntry
 from longshore.model.log import LogLimits
+from longshore.model.reports import Report
 from longshore.ports import Handlers
 
 
@@ -112,7 +113,7 @@ class CoroutineHost:
     async def _perform(self, assignment: Assignment, context: RunningContext) -> Report:
         enter(context)
         call = prepare(assignment, self._handlers)
-        if isinstance(call, Report):
+        if not isinstance(call, Call):
             return call
         try:
             value = call.begin()

@@ -9,8 +9,9 @@ import traceback
 from longshore import _version
 from longshore.executors.host.context import Fail, Retry, Snooze
 from longshore.executors.text import bounded, bounded_middle
-from longshore.model.attempt import Assignment, Report, ReportKind
+from longshore.model.attempt import Assignment
 from longshore.model.job import JobError, Reason
+from longshore.model.reports import FailureReport, Report, SnoozeReport
 
 MAX_MESSAGE_BYTES = 4 * 1024
 MAX_TRACEBACK_BYTES = 16 * 1024
@@ -22,11 +23,9 @@ def raised(assignment: Assignment, error: BaseException) -> Report:
     """The report of an attempt whose code raised; `Retry`, `Fail`, `Snooze` say what is next."""
     if isinstance(error, Snooze):
         return snoozed(assignment, error)
-    return Report(
-        assignment.job,
-        assignment.token,
-        ReportKind.FAILED,
-        error=_described(Reason.RAISED, _message(error), error),
+    return FailureReport(
+        *assignment.key,
+        _described(Reason.RAISED, _message(error), error),
         final=isinstance(error, Fail),
         retry_after_s=error.after_s if isinstance(error, Retry) else None,
     )
@@ -34,26 +33,15 @@ def raised(assignment: Assignment, error: BaseException) -> Report:
 
 def snoozed(assignment: Assignment, wish: Snooze) -> Report:
     """The report of an attempt that asks to be run again later."""
-    return Report(
-        assignment.job,
-        assignment.token,
-        ReportKind.RELEASED,
-        retry_after_s=wish.after_s,
-        note=bounded(_message(wish), MAX_MESSAGE_BYTES),
-    )
+    note = bounded(_message(wish), MAX_MESSAGE_BYTES)
+    return SnoozeReport(*assignment.key, wish.after_s, note)
 
 
 def refused(
     assignment: Assignment, reason: Reason, message: str, error: BaseException | None = None
 ) -> Report:
     """The report of an attempt that fails for good before or after its code ran."""
-    return Report(
-        assignment.job,
-        assignment.token,
-        ReportKind.FAILED,
-        error=_described(reason, message, error),
-        final=True,
-    )
+    return FailureReport(*assignment.key, _described(reason, message, error), final=True)
 
 
 def one_line(error: BaseException) -> str:

@@ -17,8 +17,8 @@ from msgspec import structs
 from longshore.core import effects
 from longshore.core.effects import Change
 from longshore.errors import StoreUnavailable
-from longshore.model.ends import End, OutboxItem, Succeeded
-from longshore.model.job import Ended, Finished, JobState, Refused, Submitted, Verdict
+from longshore.model.ends import End, Succeeded
+from longshore.model.job import Ended, Finished, JobState, Refused, Submission, Submitted, Verdict
 from longshore.store.postgres.connections import TURNS, Transaction
 from longshore.store.postgres.cursors import ClaimCursors
 from longshore.store.postgres.sql import FINISH, JUDGED, NOTE
@@ -31,7 +31,7 @@ _FOUND_IN: Final = (JobState.RUNNING, JobState.CANCELLING)
 
 _json = msgspec.json.Encoder()
 
-Sent = tuple[Succeeded, int, OutboxItem]
+Sent = tuple[Succeeded, int, Submission]
 """What was sent, the end whose outbox it was in, and its index there."""
 
 
@@ -80,7 +80,7 @@ class FinishBatch:
         if isinstance(end, Succeeded):
             self.ended.append(Ended(end.job, state, end.result))
             if end.outbox:
-                self.sent += [(end, index, item) for index, item in enumerate(end.outbox)]
+                self.sent += [(end, index, item.job) for index, item in enumerate(end.outbox)]
         else:
             change = effects.of_end(end)[STATES[was]]
             if change.ends:
@@ -154,6 +154,7 @@ def change_row(change: Change, by: str | None, *, isolate_bad_items: bool) -> tu
         # The request that opened a round comes after the words, as an element of its own.
         quoted(change.info, ascii_only=isolate_bad_items)
         + (f',"{change.request}"' if change.request else ""),
+        change.undoes_claim,
     )
 
 

@@ -174,7 +174,7 @@ class PostgresKeeper(PostgresReads):
         async def work(tx: Transaction) -> tuple[Harvested, Rows]:
             row = next(iter(await tx.fetch(sql.ATTENDED, worker)), None)
             if row is None or not row["alive"] or row["session"] != session:
-                return Harvested(False, 0, 0), []
+                return Harvested(False), []
             await tx.fetch(sql.BURY, worker, clean(why))
             owned = await _owned(tx, worker)
             limit = crash_limit if crash else None
@@ -381,7 +381,8 @@ async def _lose(
     await _apply(tx, changes)
     requeued = [row for row, change in changes if change.state is JobState.READY]
     lanes = frozenset(row["lane"] for row in requeued)
-    return Harvested(lost, len(requeued), len(rows) - len(requeued), lanes), requeued
+    ended = tuple(effects.lost_outcome(row["id"], change) for row, change in changes if change.ends)
+    return Harvested(lost, len(requeued), lanes, ended), requeued
 
 
 async def _apply(

@@ -68,17 +68,24 @@ _FIRST_ENTRY: Final = f"""CASE n.state WHEN {DELAYED} THEN {_FIRST_ENTRIES[S.DEL
 """SQL for the history of a new job, n."""
 
 
-def appended(head: str, by: str, info: str, row: str = "j") -> str:
+def appended(head: str, by: str, info: str, row: str = "j", undo: str = "false") -> str:
     """SQL that adds an entry to a row's history and keeps the first few and the last.
 
-    `head`, `by` and `info` are SQL too: for how the entry begins, and for two JSON texts.
+    `head`, `by` and `info` are SQL too: for how the entry begins, and for two JSON texts. Where
+    `undo` holds, the last entry goes instead.
     """
     entry = f"""{head} || {_AT} || ',' || {by} || ',' || {info} || ']'"""
-    whole = f"(('[' || {row}.history || {entry} || ']')::jsonb - {HISTORY_FIRST})::text"
-    return f"""history = CASE WHEN {row}.history_length < {_MOST}
-        THEN {row}.history || {entry}
-        ELSE substr({whole}, 2, length({whole}) - 2) END,
-    history_length = least({row}.history_length + 1, {_MOST})"""
+    whole = _without(f"{row}.history || {entry}", HISTORY_FIRST)
+    return f"""history = CASE WHEN {undo} THEN {_without(f"{row}.history", -1)}
+        WHEN {row}.history_length < {_MOST} THEN {row}.history || {entry}
+        ELSE {whole} END,
+    history_length = least({row}.history_length + CASE WHEN {undo} THEN -1 ELSE 1 END, {_MOST})"""
+
+
+def _without(history: str, place: int) -> str:
+    """SQL for a history without the entry in this place."""
+    whole = f"(('[' || {history} || ']')::jsonb - ({place}))::text"
+    return f"substr({whole}, 2, length({whole}) - 2)"
 
 
 CHANGE_COLUMNS: Final = {
@@ -94,6 +101,7 @@ CHANGE_COLUMNS: Final = {
     "head": "text",
     "by": "text",
     "info": "text",
+    "undoes_claim": "boolean",
 }
 """The changes of a batch (see `core.effects`), each in its place, as statements take them."""
 
@@ -110,7 +118,13 @@ def changed(first: int, *, new_round: bool = False) -> str:
     }
     by = f"""coalesce({of["by"]}, '"' || j.worker || '"')"""
     failures, crashes = ("0", "0") if new_round else ("j.failures", "j.crashes")
-    also = "round = j.round + 1, started_at = NULL, result = NULL," if new_round else ""
+    undo = of["undoes_claim"]
+    also = (
+        "round = j.round + 1, started_at = NULL, result = NULL,"
+        if new_round
+        else f"""attempt = j.attempt - CASE WHEN {undo} THEN 1 ELSE 0 END,
+    started_at = CASE WHEN NOT {undo} THEN j.started_at END,"""
+    )
     return f"""state = {of["state"]},
     token = CASE WHEN {of["new_token"]} THEN nextval('longshore.token') ELSE j.token END,
     worker = CASE WHEN {of["keeps_owner"]} THEN j.worker END,
@@ -121,7 +135,7 @@ def changed(first: int, *, new_round: bool = False) -> str:
     error = CASE WHEN {of["keeps_error"]} THEN j.error ELSE {of["error"]} END,
     run_at = coalesce(statement_timestamp() + {of["delay_s"]} * interval '1 s', j.run_at),
     expires_at = NULL, {also}
-    {appended(of["head"], by, of["info"])}"""
+    {appended(of["head"], by, of["info"], undo=undo)}"""
 
 
 _CLAIMED: Final = appended(

@@ -144,7 +144,7 @@ def harvest(
         (tx.now, clean(why), worker.bytes, min(session, _MAX)),
     )
     if changed.rowcount == 0:
-        return Harvested(False, 0, 0)
+        return Harvested(False)
     owned = tx.held_where(HELD_BY_WORKER, (worker.bytes,))
     return _free(tx, owned, why, crash_limit, undelivered, lost=True)
 
@@ -168,12 +168,15 @@ def _free(
     *,
     lost: bool,
 ) -> Harvested:
+    ended = []
     for row in rows:
         limit = None if row.token in undelivered else crash_limit
-        tx.apply(row, effects.of_loss(row.crashes, limit, clean(why))[row.state])
-    requeued = [row for row in rows if row.state is JobState.READY]
-    lanes = frozenset(row.lane for row in requeued)
-    return Harvested(lost, len(requeued), len(rows) - len(requeued), lanes)
+        change = effects.of_loss(row.crashes, limit, clean(why))[row.state]
+        tx.apply(row, change)
+        if change.ends:
+            ended.append(effects.lost_outcome(row.uuid, change))
+    requeued = [row.lane for row in rows if row.state is JobState.READY]
+    return Harvested(lost, len(requeued), frozenset(requeued), tuple(ended))
 
 
 # clocks

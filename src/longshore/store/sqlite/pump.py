@@ -131,7 +131,7 @@ class _Finishes:
 
     def _send(self, sent: Sequence[tuple[Held, Succeeded]]) -> None:
         """Submits what successful attempts caused; what is not accepted is noted on its cause."""
-        answers, ready, _ = accept(self._tx, [job for _, end in sent for job in end.outbox])
+        answers, ready, _ = accept(self._tx, [item.job for _, end in sent for item in end.outbox])
         self.ready += ready
         left = iter(answers)
         for row, end in sent:

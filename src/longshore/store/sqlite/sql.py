@@ -192,9 +192,12 @@ CHANGE: Final = Bulk(
         expires_at = NULL,
         result = v.column9,
         error = CASE WHEN v.column10 THEN error ELSE v.column11 END,
-        history = {_appended("v.column12")}
+        history = CASE WHEN v.column13 THEN json_remove(history, '$[#-1]')
+            ELSE {_appended("v.column12")} END,
+        attempt = attempt - v.column13,
+        started_at = CASE WHEN NOT v.column13 THEN started_at END
     FROM {{rows}} AS v WHERE job.number = v.column1""",
-    12,
+    13,
 )
 # Those jobs that still run under these tokens: their keys' places, their numbers and lanes.
 RUNNING: Final = Lookup(

@@ -182,7 +182,7 @@ class SqliteStore:
         """Mostly there is nothing to free: that is seen without taking the write lock."""
         with self._file.used():
             if not reads.has_orphans(self._opened(self._writer)):
-                return Harvested(False, 0, 0)
+                return Harvested(False)
         return self._transact(lambda tx: keeper.sweep(tx, crash_limit))
 
     async def promote(self, most: int = 1000) -> Promoted:

@@ -49,6 +49,7 @@ class Changed(NamedTuple):
     keep_error: bool
     error: bytes | None
     entry: str
+    undoes_claim: bool
 
 
 class Transaction:
@@ -162,6 +163,7 @@ class Transaction:
                 change.keeps_error,
                 pack_error(change.error),
                 history_entry(state, now, by, change.info, change.request),
+                change.undoes_claim,
             )
         )
 

@@ -104,7 +104,7 @@ class BatchCheck:
         submitted = {one.id for one in self._batch.submits}
         for finish in self._recorded.values():
             if isinstance(finish, Succeeded):
-                submitted.update(one.id for one in finish.outbox)
+                submitted.update(item.job.id for item in finish.outbox)
         if job not in submitted:
             raise BrokenPromise(Promise.DURABLE, "it appeared though nobody submitted it", job)
 

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from msgspec import Struct, msgpack
 
-from longshore.model.attempt import Assignment, AttemptKey, Report, ReportKind
+from longshore.model.attempt import Assignment, AttemptKey
 from longshore.model.ids import derive_id
 from longshore.model.job import (
     JobError,
@@ -20,6 +20,14 @@ from longshore.model.job import (
     Reason,
     RetryPolicy,
     Submission,
+)
+from longshore.model.reports import (
+    CrashReport,
+    FailureReport,
+    OutboxJob,
+    ReleaseReport,
+    Report,
+    SuccessReport,
 )
 from longshore.model.worker import KindInfo
 from longshore.ports import OnLog, OnReport
@@ -147,7 +155,7 @@ class SimulatedExecutor:
 
     def _time_out(self, body: _Body) -> None:
         error = JobError(Reason.TIMED_OUT, f"took too long, token {body.assignment.token}")
-        report = Report(*body.assignment.key, ReportKind.FAILED, error=error)
+        report = FailureReport(*body.assignment.key, error=error)
         self.abort(body.assignment.key, report)
 
     def abort(self, attempt: AttemptKey, report: Report) -> None:
@@ -164,7 +172,7 @@ class SimulatedExecutor:
     def kill(self) -> None:
         """Kills everything at once; what was not aborted already is handed back."""
         for body in list(self._bodies.values()):
-            released = Report(*body.assignment.key, ReportKind.RELEASED)
+            released = ReleaseReport(*body.assignment.key)
             self._stop(body, body.last_words or released, "is killed")
 
     async def close(self) -> None:
@@ -210,16 +218,16 @@ def child_of(job: UUID, index: int) -> Submission:
 
 
 def _success(assignment: Assignment, children: int) -> Report:
-    outbox = tuple(child_of(assignment.job, index) for index in range(children))
+    outbox = tuple(OutboxJob(child_of(assignment.job, index)) for index in range(children))
     result = result_of(assignment.token)
-    return Report(*assignment.key, ReportKind.SUCCEEDED, result=result, outbox=outbox)
+    return SuccessReport(*assignment.key, result=result, outbox=outbox)
 
 
 def _failure(assignment: Assignment) -> Report:
     error = JobError(Reason.RAISED, f"by script, token {assignment.token}", "Scripted")
-    return Report(*assignment.key, ReportKind.FAILED, error=error)
+    return FailureReport(*assignment.key, error=error)
 
 
 def _crash(assignment: Assignment) -> Report:
     error = JobError(Reason.CRASHED, f"by script, token {assignment.token}")
-    return Report(*assignment.key, ReportKind.CRASHED, error=error)
+    return CrashReport(*assignment.key, error=error)

@@ -14,7 +14,8 @@ from msgspec import Struct
 
 from longshore.config import DispatcherSettings, WorkerSettings
 from longshore.core.why import why
-from longshore.model.attempt import Assignment, AttemptKey, Report
+from longshore.model.attempt import Assignment, AttemptKey
+from longshore.model.reports import Report
 from longshore.testing.memory import MemoryStore
 from longshore.testing.simulation.agreement import disagreement
 from longshore.testing.simulation.bodies import Script, child_of

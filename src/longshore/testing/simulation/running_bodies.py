@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from uuid import UUID
 
-from longshore.model.attempt import Assignment, AttemptKey, Report, ReportKind
+from longshore.model.attempt import Assignment, AttemptKey
 from longshore.model.ends import End, Succeeded
+from longshore.model.reports import ReleaseReport, Report, SuccessReport
 from longshore.testing.simulation.bodies import token_in
 from longshore.testing.simulation.loop import Process
 from longshore.testing.simulation.promises import BrokenPromise, Promise
@@ -76,7 +77,7 @@ class RunningBodies:
     def reported(self, process: Process, report: Report) -> None:
         """What is said of a body that ran. With nothing amiss nobody hands a job back (G8)."""
         self._reports[report.key] = report
-        if report.kind is ReportKind.RELEASED and self._is_fair():
+        if isinstance(report, ReleaseReport) and self._is_fair():
             text = f"{process.name} gave token {report.token} up, though only dispatchers died"
             raise BrokenPromise(Promise.NO_SPECIAL_PROCESS, text, report.job)
 
@@ -96,7 +97,7 @@ class RunningBodies:
         if finish.result in self._answers.get(finish.job, ()):
             return
         report = self._reports.get((finish.job, finish.token))
-        if report is None or report.kind is not ReportKind.SUCCEEDED:
+        if report is None or not isinstance(report, SuccessReport):
             text = f"a success of token {finish.token} was recorded that nobody reported"
             raise BrokenPromise(Promise.ONE_OWNER, text, finish.job)
         if token_in(finish.result) != finish.token:

@@ -113,7 +113,9 @@ class Trace:
             case m.Jobs(_, seq, jobs):
                 return f"{verb} {seq}: {self._attempts(job.key for job in jobs)}"
             case m.Done(_, reports):
-                said = (f"{self._attempt(one.key)} {one.kind}" for one in reports)
+                said = (
+                    f"{self._attempt(one.key)} {type(one).__struct_config__.tag}" for one in reports
+                )
                 return f"{verb} {', '.join(said)}"
             case m.Abort(_, attempts, reason):
                 return f"{verb} {self._attempts(attempts)}: {reason}"
@@ -182,3 +184,8 @@ def _jobs_of(message: msgspec.Struct | None) -> list[UUID]:
             return [ref for ref in refs if isinstance(ref, UUID)]
         case _:
             return []
+
+
+def _how(report: m.Report) -> object:
+    """How an attempt ended, in the word that goes over the wire."""
+    return type(report).__struct_config__.tag

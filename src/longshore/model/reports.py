@@ -1,0 +1,87 @@
+"""How a worker says that an attempt ended: one struct for each way, told apart by `kind`.
+
+A report is what the worker saw. What it means for the job (`model.ends`) the dispatcher decides.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from uuid import UUID
+
+from msgspec import Struct
+
+from longshore.model.attempt import AttemptKey
+from longshore.model.job import JobError, Reason, Submission
+
+UNEXPLAINED: Final = JobError(Reason.RAISED, "the worker gave no reason")
+
+
+class OutboxJob(Struct, frozen=True, gc=False, tag_field="item", tag="job"):
+    """A job to submit."""
+
+    job: Submission
+
+
+OutboxItem = OutboxJob
+"""What an outbox may hold. Each variant says on the wire what it is."""
+
+
+class _Report(Struct, frozen=True, omit_defaults=True, gc=False, tag_field="kind"):
+    job: UUID
+    token: int
+
+    @property
+    def key(self) -> AttemptKey:
+        """Which attempt ended."""
+        return self.job, self.token
+
+
+class SuccessReport(_Report, frozen=True, gc=False, tag="succeeded"):
+    """The body returned `result`. The store commits the outbox with this end."""
+
+    result: bytes | None = None
+    outbox: tuple[OutboxItem, ...] = ()
+
+
+class FailureReport(_Report, frozen=True, gc=False, tag="failed"):
+    """The body raised or took too long. `final` forbids a retry, `retry_after_s` sets its delay."""
+
+    error: JobError = UNEXPLAINED
+    final: bool = False
+    retry_after_s: float | None = None
+
+
+class CrashReport(_Report, frozen=True, gc=False, tag="crashed"):
+    """The attempt took its process down."""
+
+    error: JobError = UNEXPLAINED
+
+
+class CancelReport(_Report, frozen=True, gc=False, tag="cancelled"):
+    """The worker stopped the attempt because an ABORT said so."""
+
+
+class ReleaseReport(_Report, frozen=True, gc=False, tag="released"):
+    """The worker hands the attempt back, through no fault of the job."""
+
+
+class SnoozeReport(_Report, frozen=True, gc=False, tag="snoozed"):
+    """The job asks to be run again after `after_s`; `note` says why."""
+
+    after_s: float
+    note: str = ""
+
+
+class NotBegunReport(_Report, frozen=True, gc=False, tag="not_begun"):
+    """The worker hands the attempt back before it began: nothing of the job has run."""
+
+
+Report = (
+    SuccessReport
+    | FailureReport
+    | CrashReport
+    | CancelReport
+    | ReleaseReport
+    | SnoozeReport
+    | NotBegunReport
+)
