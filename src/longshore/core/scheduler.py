@@ -35,7 +35,7 @@ class SessionSlots(Protocol):
     """One session of a worker, as far as the scheduler must know it."""
 
     info: WorkerInfo
-    session: int
+    number: int
     given: int
 
     @property
@@ -356,7 +356,7 @@ class LaneEstimates:
 
 
 def _slot_of(one: SessionSlots) -> Slot:
-    return Slot(one.info.id, one.session)
+    return Slot(one.info.id, one.number)
 
 
 def _by_lane(jobs: Sequence[Submission], lanes: Sequence[Lane]) -> dict[int, list[tuple[int, int]]]:

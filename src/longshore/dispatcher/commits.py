@@ -19,19 +19,18 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from random import Random
 from typing import Final
-from uuid import UUID
 
 from longshore.core.lanes import lane_of
 from longshore.core.placement import first_bytes
 from longshore.core.scheduler import Again, Plan, Scheduler
+from longshore.dispatcher.environment import Environment
 from longshore.errors import StoreLost, StoreUnavailable
 from longshore.model.attempt import Attempt
 from longshore.model.ends import End, Succeeded
 from longshore.model.job import Ended, Finished, Refused, Submission, Submitted, Verdict
 from longshore.model.worker import Lane, Slot
-from longshore.ports import Batch, BatchResult, Harvested, Store
+from longshore.ports import Batch, BatchResult, Harvested
 
 OnFinished = Callable[[End, Finished], None]
 Give = Callable[[Slot, Sequence[Attempt]], None]
@@ -73,26 +72,17 @@ class Commits:
 
     def __init__(
         self,
-        store: Store,
-        dispatcher: UUID,
-        *,
-        max_batch: int,
-        max_batch_bytes: int,
-        overlap_from: int,
-        slot_wait_s: float,
-        random: Random,
+        environment: Environment,
         scheduler: Scheduler,
         give: Give,
         tell: Callable[[Ended], None],
         on_outage: Callable[[StoreUnavailable], None],
     ) -> None:
-        self._store = store
-        self._dispatcher = dispatcher
-        self._max_batch = max_batch
-        self._max_bytes = max_batch_bytes
-        self._overlap_from = overlap_from
-        self._slot_wait_s = slot_wait_s
-        self._random = random
+        self._dispatcher, self._store, settings, _, self._random = environment
+        self._max_batch = settings.max_batch
+        self._max_bytes = settings.max_batch_bytes
+        self._overlap_from = settings.overlap_from
+        self._slot_wait_s = settings.slot_wait_s
         self._scheduler = scheduler
         self._give = give
         self._tell = tell

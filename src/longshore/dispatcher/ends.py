@@ -15,6 +15,7 @@ from longshore.core.effects import refused_item
 from longshore.core.limits import MAX_NAME_CHARS, check_submission
 from longshore.core.timing import settle_crash, settle_failure, settle_refused_retry, settle_snooze
 from longshore.dispatcher.commits import Commits
+from longshore.dispatcher.environment import Environment
 from longshore.dispatcher.own_lease import Alarm
 from longshore.errors import LongshoreError
 from longshore.model.attempt import Attempt
@@ -41,13 +42,13 @@ from longshore.model.reports import (
     SuccessReport,
 )
 from longshore.payload.values import within
-from longshore.wire.dispatcher_side import Attendance
+from longshore.wire.dispatcher_side import Session
 from longshore.wire.messages import Ack, AttemptKey
 
 Unsuccessful = (
     FailureReport | CrashReport | CancelReport | ReleaseReport | SnoozeReport | NotBegunReport
 )
-Acknowledge = Callable[[Attendance, Ack], None]
+Acknowledge = Callable[[Session, Ack], None]
 
 MAX_ERROR_CHARS = 64 * 1024
 MAX_NOTES = 10
@@ -150,47 +151,44 @@ class Ends:
 
     def __init__(
         self,
-        settings: DispatcherSettings,
-        random: Random,
+        environment: Environment,
         commits: Commits,
         due: Alarm,
         acknowledge: Acknowledge,
     ) -> None:
-        self._decisions = Decisions(settings, random)
+        self._decisions = Decisions(environment.settings, environment.random)
         self._commits = commits
         self._due = due
         self._acknowledge = acknowledge
-        self._acks: dict[Attendance, tuple[list[AttemptKey], list[AttemptKey]]] = {}
+        self._acks: dict[Session, tuple[list[AttemptKey], list[AttemptKey]]] = {}
 
-    def report(self, attendance: Attendance, report: Report) -> None:
+    def report(self, session: Session, report: Report) -> None:
         """A worker says that an attempt ended. A repeat waits for the commit of the first."""
-        sent = attendance.sent(report.job, report.token)
+        sent = session.sent(report.job, report.token)
         if sent is None:
-            if not attendance.admits_stray(report.token):
+            if not session.admits_stray(report.token):
                 return
             # It is the store that knows whose attempt this is.
-            end = self._decisions.decide(report, None, attendance.by, attendance.info.id)
+            end = self._decisions.decide(report, None, session.by, session.info.id)
         else:
             if sent.reported:
                 return
-            attendance.ended(sent)
-            end = self._decisions.decide(report, sent.claimed, attendance.by)
-        self._commits.finish(end, lambda end, done: self._recorded(end, done, attendance))
+            session.ended(sent)
+            end = self._decisions.decide(report, sent.claimed, session.by)
+        self._commits.finish(end, lambda end, done: self._recorded(end, done, session))
 
-    def end(self, end: End, attendance: Attendance | None) -> None:
+    def end(self, end: End, session: Session | None) -> None:
         """An attempt is over, though its worker did not say so."""
-        self._commits.finish(
-            end, lambda end, done: self._recorded(end, done, attendance, ack=False)
-        )
+        self._commits.finish(end, lambda end, done: self._recorded(end, done, session, ack=False))
 
     def _recorded(
-        self, end: End, done: Finished, attendance: Attendance | None, *, ack: bool = True
+        self, end: End, done: Finished, session: Session | None, *, ack: bool = True
     ) -> None:
         attempt = end.job, end.token
-        if attendance is not None:
-            attendance.settled(attempt)
+        if session is not None:
+            session.settled(attempt)
             if ack:
-                self._ack_later(attendance, attempt, done.verdict)
+                self._ack_later(session, attempt, done.verdict)
         if done.verdict is Verdict.RECORDED:
             self._mind_times(end, done.state)
 
@@ -202,13 +200,13 @@ class Ends:
             case Retried(delay_s=delay_s) | Snoozed(delay_s=delay_s) if state is JobState.DELAYED:
                 self._due.set_in(delay_s)
 
-    def _ack_later(self, attendance: Attendance, attempt: AttemptKey, verdict: Verdict) -> None:
+    def _ack_later(self, session: Session, attempt: AttemptKey, verdict: Verdict) -> None:
         if not self._acks:
             asyncio.get_running_loop().call_soon(self._send_acks)
-        recorded, stale = self._acks.setdefault(attendance, ([], []))
+        recorded, stale = self._acks.setdefault(session, ([], []))
         (stale if verdict is Verdict.STALE else recorded).append(attempt)
 
     def _send_acks(self) -> None:
         acks, self._acks = self._acks, {}
-        for attendance, (recorded, stale) in acks.items():
-            self._acknowledge(attendance, Ack(attendance.info.id, tuple(recorded), tuple(stale)))
+        for session, (recorded, stale) in acks.items():
+            self._acknowledge(session, Ack(session.info.id, tuple(recorded), tuple(stale)))

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 from uuid import UUID
 
 from msgspec import Struct
 
-from longshore.config import DispatcherSettings
 from longshore.dispatcher.commits import Commits
+from longshore.dispatcher.environment import Environment
 from longshore.dispatcher.own_lease import OwnLease
-from longshore.dispatcher.roster import Roster
+from longshore.dispatcher.sessions.roster import Roster
 from longshore.errors import StoreUnavailable
 from longshore.model.worker import LostWorker, WorkerInfo, WorkerView
-from longshore.ports import OnLost, Store
-from longshore.wire.dispatcher_side import Attendance
+from longshore.ports import OnLost
+from longshore.wire.dispatcher_side import Session
+
+log = logging.getLogger("longshore.dispatcher")
 
 
 class Loss(Struct, frozen=True):
@@ -34,16 +37,15 @@ class Losses:
 
     def __init__(
         self,
-        store: Store,
-        settings: DispatcherSettings,
+        environment: Environment,
+        own_lease: OwnLease,
         roster: Roster,
         commits: Commits,
-        own_lease: OwnLease,
         on_lost: OnLost,
     ) -> None:
-        self._store = store
-        self._settings = settings
-        self._roster = roster
+        self.roster = roster
+        self._store = environment.store
+        self._crash_limit = environment.settings.crash_limit
         self._commits = commits
         self._own_lease = own_lease
         self._on_lost = on_lost
@@ -55,17 +57,24 @@ class Losses:
         return not self._untold
 
     async def lose(
-        self, attendance: Attendance, why: str, *, crash: bool, lost: bool | None = None
+        self, session: Session, why: str, *, crash: bool, lost: bool | None = None
     ) -> None:
         """A worker is gone: it is given nothing more, and what it had goes to others.
 
         The user hears of it if it is `lost`, which a crash is unless told otherwise.
         """
-        self._roster.remove(attendance)
-        undelivered = tuple(one.token for one in attendance.undelivered())
-        told = attendance.info if (crash if lost is None else lost) else None
-        worker, session = attendance.info.id, attendance.session
-        await self.declare(Loss(worker, session, why, crash, undelivered, told))
+        self.roster.remove(session)
+        undelivered = tuple(one.token for one in session.undelivered())
+        told = session.info if (crash if lost is None else lost) else None
+        loss = Loss(session.worker, session.number, why, crash, undelivered, told)
+        await self.declare(loss)
+
+    async def lose_silent(self, session: Session, why: str) -> None:
+        """A worker is no more, and did not say so."""
+        self.roster.remove(session)
+        log.warning("worker %s is lost: %s", session.name, why)
+        crash = not self._own_lease.blames_store()
+        await self.lose(session, why, crash=crash, lost=True)
 
     async def declare_worker(self, worker: WorkerView, why: str) -> None:
         """A worker that is not attended here is gone."""
@@ -93,7 +102,7 @@ class Losses:
             loss.session,
             loss.why,
             crash=loss.crash,
-            crash_limit=self._settings.crash_limit,
+            crash_limit=self._crash_limit,
             undelivered=loss.undelivered,
         )
         self._commits.harvested(harvested)

@@ -54,7 +54,7 @@ class OwnLease:
             self._away = True
             log.warning("the store does not answer, trying again: %s", error)
 
-    async def surviving(self, work: Callable[[], Awaitable[None]]) -> None:
+    async def surviving(self, work: Callable[[], Awaitable[object]]) -> None:
         """Does some work; an outage of the store is taken note of, and nothing more."""
         try:
             await work()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from uuid import UUID
 
-from longshore.config import DispatcherSettings
 from longshore.dispatcher.budgets import check_room
 from longshore.dispatcher.commits import Answer, Commits
+from longshore.dispatcher.environment import Environment
+from longshore.dispatcher.tasks import Tasks
 from longshore.dispatcher.waiters import Waiter, Waiters
 from longshore.errors import InvalidInput, LongshoreError, StoreLost, Unavailable
 from longshore.model.job import Options, Refused, Submission
@@ -25,18 +26,12 @@ Answers = asyncio.Future[list[Answer]]
 class PlainClients:
     """Submits what plain clients send, durably, and answers each once with its outcome."""
 
-    def __init__(
-        self,
-        settings: DispatcherSettings,
-        new_id: Callable[[], UUID],
-        commits: Commits,
-        waiters: Waiters,
-    ) -> None:
-        self._settings = settings
-        self._new_id = new_id
+    def __init__(self, environment: Environment, commits: Commits, waiters: Waiters) -> None:
+        self._settings = environment.settings
+        self._new_id = environment.new_id
         self._commits = commits
         self._waiters = waiters
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
 
     def receive(self, link: Link, peer: bytes, frames: Sequence[bytes]) -> None:
         """Two frames came from a client of this link. What is no job is dropped."""
@@ -58,9 +53,7 @@ class PlainClients:
         submission = Submission(id, plain.KIND, job, options=Options(raw=True))
         # The task must not hold the job's bytes: it may have to wait for days.
         work = self._answer(link, peer, id, waiter, self._commits.submit([submission]))
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.start(work)
 
     def _check(self, job: bytes) -> None:
         if len(self._tasks) >= self._settings.max_plain_requests:
@@ -91,9 +84,7 @@ class PlainClients:
 
     async def close(self) -> None:
         """Waits for nothing more: the jobs go on without their clients."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.cancel()
 
 
 def _send(link: Link, peer: bytes, frames: list[bytes]) -> None:

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Callable
 
-from longshore.config import DispatcherSettings
 from longshore.dispatcher.budgets import RequestBudgets
 from longshore.dispatcher.dropped import DroppedMessages
+from longshore.dispatcher.environment import Environment
 from longshore.dispatcher.own_lease import OwnLease
 from longshore.dispatcher.plain_clients import PlainClients
 from longshore.dispatcher.service import Answer, Caller, DispatcherSeen, Service
+from longshore.dispatcher.sessions.link import Listen
+from longshore.dispatcher.tasks import Tasks
 from longshore.errors import LongshoreError, ProtocolError, StoreUnavailable, TooLarge
 from longshore.model.job import Ended, Refused
 from longshore.model.worker import DrainVerdict, WorkerView
-from longshore.ports import Clock, Link, OnMessages
+from longshore.ports import Link
 from longshore.wire import messages as m
 from longshore.wire.codec import encode, from_client, ok, request_number
 from longshore.wire.portions import MAX_MESSAGE_BYTES
 from longshore.wire.reports import error_bytes
 
 log = logging.getLogger("longshore.dispatcher")
-
-Listen = Callable[[str, OnMessages], Link]
 
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
 
@@ -33,18 +31,17 @@ class Requests:
 
     def __init__(
         self,
-        service: Service,
-        settings: DispatcherSettings,
-        clock: Clock,
+        environment: Environment,
         own_lease: OwnLease,
+        service: Service,
         plain: PlainClients,
     ) -> None:
         self._service = service
         self._own_lease = own_lease
         self._plain = plain
-        self._junk = DroppedMessages(clock, "clients")
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._underway = RequestBudgets(settings)
+        self._junk = DroppedMessages(environment.clock, "clients")
+        self._tasks = Tasks()
+        self._underway = RequestBudgets(environment.settings)
         self._link: Link
 
     def listen(self, listen: Listen, address: str) -> Link:
@@ -71,9 +68,7 @@ class Requests:
         if refusal is not None:
             self._send(peer, failed(request.rid, refusal))
             return
-        task = asyncio.create_task(self._answer(peer, request))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.start(self._answer(peer, request))
 
     def _refuse_junk(self, peer: bytes, frames: list[bytes], error: ProtocolError) -> None:
         # Somebody who numbers requests learns what was wrong; anybody else is ignored.
@@ -105,9 +100,7 @@ class Requests:
 
     async def close(self) -> None:
         """Ends what still waits; clients ask another dispatcher."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.cancel()
 
 
 async def perform(service: Service, request: m.Request, caller: Caller) -> object:

@@ -16,8 +16,8 @@ from longshore.dispatcher.commits import Commits
 from longshore.dispatcher.duties.takeover import Takeover
 from longshore.dispatcher.lane_limits import LaneLimits
 from longshore.dispatcher.own_lease import Alarms
-from longshore.dispatcher.roster import Roster
 from longshore.dispatcher.service import Answer, Caller
+from longshore.dispatcher.sessions.roster import Roster
 from longshore.dispatcher.waiters import Waiter, Waiters
 from longshore.model.job import Job, Submission
 from longshore.model.worker import DispatcherView, Facts, KindInfo, WorkerView

@@ -1,7 +1,7 @@
 """The dispatcher's side of the dialogue with one worker, without sockets, clock or store.
 
-Theory. An `Attendance` is one session of one worker: what the store has placed there, and how many
-slots are left. A `FullAttendance` also knows in which JOBS message each attempt was sent. A PING
+Theory. A `Session` is one session of one worker: what the store has placed there, and how many
+slots are left. A `FullSession` also knows in which JOBS message each attempt was sent. A PING
 says the highest JOBS the worker has seen and what it holds, so no guess by time is ever needed:
 
 - placed, sent at or below what was seen, and neither held nor awaiting acknowledgement: it got lost
@@ -76,7 +76,7 @@ def assignment(claimed: Attempt) -> Assignment:
     )
 
 
-class Attendance(ABC):
+class Session(ABC):
     """One session of one worker, whichever dialogue it speaks."""
 
     def __init__(
@@ -87,7 +87,9 @@ class Attendance(ABC):
         self.worker = info.id
         self.by = str(info.id)
         """How histories name it."""
-        self.session = attended.session
+        self.name = info.name or self.by
+        """How logs name it."""
+        self.number = attended.session
         self.heard_at = now
         self.draining = draining
         self.given = 0
@@ -213,7 +215,7 @@ class Attendance(ABC):
         return [sent.claimed for sent in self.placed.values() if sent.undeliverable]
 
 
-class FullAttendance(Attendance):
+class FullSession(Session):
     """A worker that speaks the whole protocol: leased, numbered, reconciled at every PING."""
 
     def __init__(
@@ -245,7 +247,7 @@ class FullAttendance(Attendance):
         self._noted(ready.held, self.heard_at)
         held = _tokens(ready.held, ready.unacknowledged)
         lacking = [sent.claimed for token, sent in self.placed.items() if token not in held]
-        welcome = m.Welcome(self.worker, self.session, ping_s, lease_s)
+        welcome = m.Welcome(self.worker, self.number, ping_s, lease_s)
         return [welcome, *self._jobs(lacking), *self._aborts(ready.held)]
 
     def assign(self, claimed: Sequence[Attempt]) -> list[m.DispatcherMessage]:

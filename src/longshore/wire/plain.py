@@ -34,7 +34,7 @@ from longshore.model.job import Ended, JobError, JobState, Reason
 from longshore.model.reports import SuccessReport
 from longshore.model.worker import Attended, KindInfo, Pool, WorkerInfo
 from longshore.wire import messages as m
-from longshore.wire.dispatcher_side import Attendance
+from longshore.wire.dispatcher_side import Session
 
 READY: Final = b"READY"
 PING: Final = b"PING"
@@ -141,7 +141,7 @@ def describe(id: UUID, identity: bytes) -> WorkerInfo:
     )
 
 
-class PlainAttendance(Attendance):
+class PlainSession(Session):
     """One session of a plain worker: it has no lease, and is told nothing but jobs."""
 
     def __init__(self, peer: bytes, info: WorkerInfo, attended: Attended, now: float) -> None:
@@ -153,7 +153,7 @@ class PlainAttendance(Attendance):
         self._pings_at_work = 0
         self._must_answer = False
 
-    def follow(self, earlier: PlainAttendance) -> None:
+    def follow(self, earlier: PlainSession) -> None:
         """The same worker, in a session after that one: it still owes what it owed there.
 
         Nobody listened for a while, so it is not known whether it PINGs at work: it must answer.

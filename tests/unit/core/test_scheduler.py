@@ -21,7 +21,7 @@ class Worker(Struct):
     """A worker in its first session, all of whose slots are free."""
 
     info: WorkerInfo
-    session: int = 1
+    number: int = 1
     given: int = 0
 
     @property

@@ -186,7 +186,7 @@ class Stage:
     async def kill(self, dispatcher: Dispatcher) -> None:
         """As by kill -9: it says nothing more, to nobody."""
         self._dispatchers.remove(dispatcher)
-        for link in (dispatcher._attendant.link, dispatcher._frontend):
+        for link in (dispatcher._link.socket, dispatcher._frontend):
             link.close()
         for task in dispatcher._tasks:
             task.cancel()

@@ -7,9 +7,11 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from random import Random
 
+from longshore.config import DispatcherSettings
 from longshore.core.admission import FreeSlots, Patience
 from longshore.core.scheduler import Again, Plan, Scheduler
 from longshore.dispatcher.commits import Commits
+from longshore.dispatcher.environment import Environment
 from longshore.errors import StoreUnavailable
 from longshore.model.ends import Succeeded
 from longshore.model.job import Finished, JobState, Submission, Submitted, Verdict
@@ -17,6 +19,7 @@ from longshore.model.reports import OutboxJob
 from longshore.model.worker import Slot, Want
 from longshore.ports import Batch, BatchResult
 from longshore.testing.builders import a_job, new_id
+from longshore.testing.virtual import VirtualClock
 
 UNHURRIED = Patience(60.0, 60.0)
 WANT = Want((1,), (Slot(new_id(), 1),))
@@ -94,15 +97,15 @@ async def pumping(
     on_doubt: Callable[[Iterable[Slot]], None] = lambda _slots: None,
     patience: Patience = UNHURRIED,
 ) -> AsyncIterator[Commits]:
-    pump = Commits(
-        store,  # type: ignore[arg-type]
-        new_id(),
+    settings = DispatcherSettings(
         max_batch=100,
         max_batch_bytes=1000,
         overlap_from=overlap_from,
-        random=Random(1),
         slot_wait_s=patience.none_free_s,
-        scheduler=Scripted(slots, plan, on_doubt, patience),
+    )
+    pump = Commits(
+        Environment(new_id(), store, settings, VirtualClock(), Random(1)),  # type: ignore[arg-type]
+        Scripted(slots, plan, on_doubt, patience),
         give=lambda _slot, _attempts: None,
         tell=lambda _ended: None,
         on_outage=lambda _error: None,

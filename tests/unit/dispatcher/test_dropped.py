@@ -21,7 +21,7 @@ from longshore.testing.builders import a_job, new_id
 from longshore.testing.virtual import VirtualClock, run_virtually
 from longshore.wire import messages as m
 from longshore.wire.codec import encode, to_client
-from longshore.wire.dispatcher_side import Attendance
+from longshore.wire.dispatcher_side import Session
 
 from .stage import Stage
 from .test_stories import tell
@@ -68,7 +68,7 @@ def test_junk_among_workers_messages_loses_no_report(junk: list[bytes]) -> None:
         dispatcher = await stage.dispatcher()
         peer, worker, attempt, job = await begun(stage, dispatcher)
         done = encode(m.Done(worker, (succeeded(*attempt),)))
-        dispatcher._attendant.receive([(b"stranger", junk), (peer, junk), (peer, done)])
+        dispatcher._full.receive([(b"stranger", junk), (peer, junk), (peer, done)])
         (ended,) = await stage.client().wait(job, wait_s=1.0)
         assert ended.state is JobState.SUCCEEDED
 
@@ -85,14 +85,14 @@ def test_a_report_that_breaks_its_handler_loses_none_of_its_neighbours(
         peer, worker, attempt, job = await begun(stage, dispatcher)
         report, bad = Ends.report, new_id()
 
-        def broken(self: Ends, attendance: Attendance, one: m.Report) -> None:
+        def broken(self: Ends, session: Session, one: m.Report) -> None:
             if one.job == bad:
                 raise RuntimeError("nobody foresaw this")
-            report(self, attendance, one)
+            report(self, session, one)
 
         monkeypatch.setattr(Ends, "report", broken)
         done = encode(m.Done(worker, (succeeded(bad, 7), succeeded(*attempt))))
-        dispatcher._attendant.receive([(peer, done)])
+        dispatcher._full.receive([(peer, done)])
         (ended,) = await stage.client().wait(job, wait_s=1.0)
         assert ended.state is JobState.SUCCEEDED
 
@@ -107,8 +107,8 @@ async def begun(
     await stage.client().submit(job)
     await stage.until(lambda: bool(worker.jobs.running))
     (attempt,) = worker.jobs.running
-    (attendance,) = dispatcher._roster
-    return attendance.peer, attendance.worker, attempt, job
+    (session,) = dispatcher._roster
+    return session.peer, session.worker, attempt, job
 
 
 def succeeded(job: UUID, token: int) -> m.Report:

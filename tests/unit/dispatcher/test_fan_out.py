@@ -17,7 +17,7 @@ def test_workers_ping_less_often_the_more_of_them_there_are() -> None:
         for n in range(25):
             await stage.worker(f"w{n}")
         pings: Counter[bytes] = Counter()
-        receive = dispatcher._attendant.receive
+        receive = dispatcher._full.receive
 
         def count(arrived: list[tuple[bytes, list[bytes]]]) -> None:
             pings.update(p for p, f in arrived if isinstance(from_worker.decode(f), Ping))

@@ -2,6 +2,7 @@
 
 import asyncio
 
+from longshore.dispatcher.duties.lost_workers import find_lost
 from longshore.model.job import JobState
 from longshore.model.worker import Capacity, WorkerView
 from longshore.testing.builders import a_job, new_id
@@ -118,7 +119,7 @@ def test_a_dispatcher_that_was_held_up_reads_what_came_before_it_declares_anybod
         worker = await stage.worker()
         hold_up(16.0)
         worker.worker._link.send(b"", encode(m.Ping(worker_id(worker), 99)))
-        await dispatcher._find_lost()
+        await find_lost(dispatcher._here, dispatcher._losses, lambda process: False)
         assert len(alive(stage)) == len(dispatcher._roster) == 1
 
     tell(story)

@@ -59,11 +59,11 @@ class NoRoom:
     """A dispatcher's link to its workers that has no room for messages of one verb."""
 
     def __init__(self, dispatcher: Dispatcher, verb: str) -> None:
-        self._link = dispatcher._attendant.link
+        self._link = dispatcher._link.socket
         self.verb: bytes | None = verb.encode()
         self.sent: list[bytes] = []
         """The verbs of what was to be sent."""
-        dispatcher._attendant.link = self
+        dispatcher._link.socket = self
 
     def key_of(self, peer: bytes) -> str:
         return ""
@@ -334,8 +334,8 @@ def test_a_worker_that_comes_back_as_another_gives_up_what_it_had_at_once() -> N
         [attempt] = worker.jobs.running
         before, peer = worker_id(worker), worker.worker._link
         gone = m.Gone(before, "by a story")
-        for attendance in dispatcher._roster:
-            dispatcher._attendant.link.send(attendance.peer, encode(gone))
+        for session in dispatcher._roster:
+            dispatcher._link.send(session.peer, encode(gone))
         await stage.until(lambda: bool(worker.jobs.running) and attempt not in worker.jobs.running)
         assert worker.worker._link is peer
         assert stage.clock.now() < 1.0

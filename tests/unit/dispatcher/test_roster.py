@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from longshore.core.admission import Patience
 from longshore.core.scheduler import Scheduler
-from longshore.dispatcher.roster import Roster
+from longshore.dispatcher.sessions.roster import Roster
 from longshore.model.worker import Attended, KindInfo, WorkerInfo
 from longshore.testing.builders import new_id
-from longshore.wire.dispatcher_side import FullAttendance
+from longshore.wire.dispatcher_side import FullSession
 
 
-def attended(peer: bytes) -> FullAttendance:
+def attended(peer: bytes) -> FullSession:
     info = WorkerInfo(id=new_id(), kinds={"fetch": KindInfo()})
-    return FullAttendance(peer, info, Attended(1), 0.0, draining=False)
+    return FullSession(peer, info, Attended(1), 0.0, draining=False)
 
 
 def a_roster() -> Roster:
@@ -35,7 +35,7 @@ def test_a_worker_that_comes_by_another_connection_is_known_by_that_one_only() -
     roster = a_roster()
     before = attended(b"peer")
     roster.add(before)
-    now = FullAttendance(b"another", before.info, Attended(2), 0.0, draining=False)
+    now = FullSession(b"another", before.info, Attended(2), 0.0, draining=False)
     roster.add(now)
     assert roster.of_peer(b"peer") == {}
     assert roster.of_peer(b"another") == {now.worker: now}

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from longshore.dispatcher import attendant
+from longshore.dispatcher.sessions import joining
 from longshore.model.job import JobState, LogEntry, LogKind, Submission
 from longshore.model.reports import SuccessReport
 from longshore.model.worker import KindInfo, Parameter
@@ -91,8 +91,8 @@ def test_a_stranger_that_names_another_connections_worker_changes_nothing() -> N
         client, job = stage.client(), a_job()
         worker = await attended(stage, connection)
         await attended(stage, stranger)
-        [attendance] = dispatcher._roster.of_peer(connection._link.identity).values()
-        attendance.draining = False
+        [session] = dispatcher._roster.of_peer(connection._link.identity).values()
+        session.draining = False
         await client.submit(job, a_job())
         await stage.until(lambda: bool(given(connection, worker)))
         [mine] = given(connection, worker)
@@ -103,9 +103,9 @@ def test_a_stranger_that_names_another_connections_worker_changes_nothing() -> N
         sent_at = stage.clock.now()
         await stage.until(lambda: stage.clock.now() > sent_at + 1.0)
         assert worker not in {one.worker for one in stranger.heard}
-        assert attendance in dispatcher._roster
-        assert not attendance.draining
-        assert attendance.holds(mine.key)
+        assert session in dispatcher._roster
+        assert not session.draining
+        assert session.holds(mine.key)
         assert await stage.model.logs(mine.job) == []
 
     tell(story)
@@ -129,7 +129,7 @@ def test_what_one_of_them_says_keeps_only_itself_alive() -> None:
 
 
 def test_a_connection_carries_so_many_workers_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attendant, "MAX_CONNECTION_WORKERS", 2)
+    monkeypatch.setattr(joining, "MAX_CONNECTION_WORKERS", 2)
 
     async def story(stage: Stage) -> None:
         dispatcher = await stage.dispatcher()

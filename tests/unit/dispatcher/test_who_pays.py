@@ -179,9 +179,9 @@ def test_a_job_that_arrived_although_its_dispatcher_doubted_it_pays_once_it_ran(
         job = a_job()
         await stage.client().submit(job)
         await stage.until(lambda: bool(worker.jobs.running))
-        [attendance] = dispatcher._roster
-        attendance.unsent()  # type: ignore[attr-defined]
-        assert [one.id for one in attendance.undelivered()] == [job.id]
+        [session] = dispatcher._roster
+        session.unsent()  # type: ignore[attr-defined]
+        assert [one.id for one in session.undelivered()] == [job.id]
         await pass_time(stage, 1.5)
         await worker.die()
         assert await crashes(stage, job) == 1
@@ -231,10 +231,8 @@ def test_what_a_worker_still_held_when_it_left_in_good_order_costs_nothing() -> 
 
 def say_gone(dispatcher: Dispatcher) -> None:
     """Tells its workers that they were declared lost."""
-    for attendance in dispatcher._roster:
-        dispatcher._attendant.link.send(
-            attendance.peer, encode(m.Gone(attendance.worker, "by a story"))
-        )
+    for session in dispatcher._roster:
+        dispatcher._link.send(session.peer, encode(m.Gone(session.worker, "by a story")))
 
 
 async def crashes_so_far(stage: Stage, job: Submission) -> int:
@@ -261,8 +259,8 @@ def test_a_worker_that_says_ready_again_on_its_connection_keeps_what_it_runs() -
         other = await stage.worker("w2")
         await pass_time(stage, 30.0)
         assert worker_id(worker) in await alive(stage)
-        [attendance] = [one for one in dispatcher._roster if one.info.id == before.info.id]
-        assert (attendance.peer, attendance.session) == (before.peer, 2)
+        [session] = [one for one in dispatcher._roster if one.info.id == before.info.id]
+        assert (session.peer, session.number) == (before.peer, 2)
         assert agent._session.session == 2
         assert len(worker.jobs.started) == len(worker.jobs.running) == 1
         assert not other.jobs.started

@@ -13,7 +13,7 @@ from longshore.model.reports import SuccessReport
 from longshore.model.worker import Attended, Pool
 from longshore.wire import messages as m
 from longshore.wire import plain
-from longshore.wire.plain import Answered, Came, Event, Pinged, PlainAttendance, Restarted
+from longshore.wire.plain import Answered, Came, Event, Pinged, PlainSession, Restarted
 
 WORKER = UUID(int=100)
 AUTOMATIC = b"\x00\x6b\x8b\x45\x67"
@@ -31,8 +31,8 @@ def attempt(one: Attempt) -> m.AttemptKey:
 
 
 @pytest.fixture
-def worker() -> PlainAttendance:
-    return PlainAttendance(AUTOMATIC, plain.describe(WORKER, AUTOMATIC), Attended(1), 0.0)
+def worker() -> PlainSession:
+    return PlainSession(AUTOMATIC, plain.describe(WORKER, AUTOMATIC), Attended(1), 0.0)
 
 
 # what a frame means
@@ -109,7 +109,7 @@ def test_a_name_that_the_library_made_is_not_shown_because_it_could_be_taken_ove
     assert plain.describe(id, bytes.fromhex("006b8b4567")).name == "plain-00abcdef12"
 
 
-def test_a_plain_worker_has_one_slot_for_raw_jobs(worker: PlainAttendance) -> None:
+def test_a_plain_worker_has_one_slot_for_raw_jobs(worker: PlainSession) -> None:
     assert list(worker.info.kinds) == ["raw"]
     assert worker.open_slots == {Pool.COROUTINE: 1}
 
@@ -118,7 +118,7 @@ def test_the_longest_name_is_cut() -> None:
     assert len(plain.describe(WORKER, b"x" * 255).name) < 50
 
 
-def test_a_job_goes_out_as_its_bytes_and_the_answer_is_its_report(worker: PlainAttendance) -> None:
+def test_a_job_goes_out_as_its_bytes_and_the_answer_is_its_report(worker: PlainSession) -> None:
     one = claimed(1, b"\x00\xffbytes")
     [work] = worker.assign([one])
     assert plain.encode(work) == [b"", b"\x00\xffbytes"]
@@ -132,13 +132,13 @@ def test_a_job_goes_out_as_its_bytes_and_the_answer_is_its_report(worker: PlainA
     assert worker.open_slots[Pool.COROUTINE] == 1
 
 
-def test_a_ping_in_flight_does_not_make_a_busy_worker_ready(worker: PlainAttendance) -> None:
+def test_a_ping_in_flight_does_not_make_a_busy_worker_ready(worker: PlainSession) -> None:
     worker.assign([claimed(1)])
     assert not worker.pinged()
     assert worker.open_slots == {}
 
 
-def test_a_job_that_was_sent_is_never_sent_again(worker: PlainAttendance) -> None:
+def test_a_job_that_was_sent_is_never_sent_again(worker: PlainSession) -> None:
     """A plain worker cannot know that it has had it."""
     one = claimed(1)
     worker.assign([one])
@@ -148,7 +148,7 @@ def test_a_job_that_was_sent_is_never_sent_again(worker: PlainAttendance) -> Non
     assert not worker.busy
 
 
-def test_a_drained_worker_is_given_nothing_and_told_nothing(worker: PlainAttendance) -> None:
+def test_a_drained_worker_is_given_nothing_and_told_nothing(worker: PlainSession) -> None:
     worker.draining = True
     assert worker.open_slots == {}
     assert worker.abort([(WORKER, 1)], "cancelled") == []
@@ -158,7 +158,7 @@ def test_a_drained_worker_is_given_nothing_and_told_nothing(worker: PlainAttenda
 # a job that was taken away
 
 
-def test_a_worker_whose_job_was_taken_away_owes_its_answer(worker: PlainAttendance) -> None:
+def test_a_worker_whose_job_was_taken_away_owes_its_answer(worker: PlainSession) -> None:
     one = claimed(1)
     worker.assign([one])
     worker.settled(attempt(one))
@@ -169,7 +169,7 @@ def test_a_worker_whose_job_was_taken_away_owes_its_answer(worker: PlainAttendan
     assert worker.open_slots[Pool.COROUTINE] == 1
 
 
-def test_a_ping_after_its_job_was_taken_away_says_that_it_is_idle(worker: PlainAttendance) -> None:
+def test_a_ping_after_its_job_was_taken_away_says_that_it_is_idle(worker: PlainSession) -> None:
     one = claimed(1)
     worker.assign([one])
     for _ in range(plain.PINGS_IN_FLIGHT):
@@ -181,7 +181,7 @@ def test_a_ping_after_its_job_was_taken_away_says_that_it_is_idle(worker: PlainA
 
 
 def test_one_that_pings_at_work_must_answer_before_it_is_given_more(
-    worker: PlainAttendance,
+    worker: PlainSession,
 ) -> None:
     """Its late result would be taken for that of its next job."""
     one = claimed(1)
@@ -202,7 +202,7 @@ def test_one_that_pings_at_work_must_answer_before_it_is_given_more(
 # silence
 
 
-def test_only_an_idle_worker_expires(worker: PlainAttendance) -> None:
+def test_only_an_idle_worker_expires(worker: PlainSession) -> None:
     assert not worker.is_expired(2.9, 3.0)
     assert worker.is_expired(3.0, 3.0)
     worker.assign([claimed(1)])
@@ -210,13 +210,13 @@ def test_only_an_idle_worker_expires(worker: PlainAttendance) -> None:
     assert not worker.is_lost(1e9, 15.0)
 
 
-def test_what_was_heard_last_counts(worker: PlainAttendance) -> None:
+def test_what_was_heard_last_counts(worker: PlainSession) -> None:
     worker.heard_at = 2.0
     assert not worker.is_expired(4.9, 3.0)
     assert worker.is_expired(5.0, 3.0)
 
 
-def test_a_long_job_is_probed_less_often(worker: PlainAttendance) -> None:
+def test_a_long_job_is_probed_less_often(worker: PlainSession) -> None:
     worker.assign([claimed(1)])
     worker.probe_from(100.0, 5.0)
     assert worker.probe_at == 105.0

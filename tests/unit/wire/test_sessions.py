@@ -15,14 +15,14 @@ from longshore.model.worker import Attended, KindInfo, Pool, WorkerInfo
 from longshore.wire import messages as m
 from longshore.wire import worker_side as w
 from longshore.wire.codec import encode
-from longshore.wire.dispatcher_side import SENT_AGAIN_S, FullAttendance
+from longshore.wire.dispatcher_side import SENT_AGAIN_S, FullSession
 
 WORKER = UUID(int=100)
 LEASE_S, PING_S = 15.0, 1.0
 POOLS: dict[str, int] = {Pool.COROUTINE: 3, Pool.PROCESS: 2}
 
 
-def reported(attended: FullAttendance, one: Attempt) -> Attempt | None:
+def reported(attended: FullSession, one: Attempt) -> Attempt | None:
     """The end of an attempt is heard; what it was, if it is placed there."""
     sent = attended.sent(one.id, one.token)
     if sent is None:
@@ -41,14 +41,14 @@ def success(attempt: Attempt) -> m.Report:
 
 
 class Pair:
-    """A worker's session, and the attendance of whoever attends it."""
+    """A worker's session, and the session of whoever attends it."""
 
     def __init__(self) -> None:
         kinds = {"fetch": KindInfo(Pool.COROUTINE), "resize": KindInfo(Pool.PROCESS)}
         self.ready = m.Ready(v=2, worker=WORKER, kinds=kinds, pools=POOLS)
         self.worker = w.WorkerSession(self.ready, w.Patience())
         self.events: list[w.Event] = []
-        self.attendance: FullAttendance | None = None
+        self.session: FullSession | None = None
 
     def said(self) -> list[m.WorkerMessage]:
         return self.worker.flush()
@@ -65,13 +65,13 @@ class Pair:
         assert isinstance(ready, m.Ready)
         info = WorkerInfo(id=ready.worker, kinds=ready.kinds, pools=ready.pools)
         attended = Attended(session, placed)
-        self.attendance = FullAttendance(b"peer", info, attended, now, ready.draining)
-        return self.tell(now, *self.attendance.welcome(ready, PING_S, LEASE_S))
+        self.session = FullSession(b"peer", info, attended, now, ready.draining)
+        return self.tell(now, *self.session.welcome(ready, PING_S, LEASE_S))
 
     @property
-    def attended(self) -> FullAttendance:
-        assert self.attendance is not None
-        return self.attendance
+    def attended(self) -> FullSession:
+        assert self.session is not None
+        return self.session
 
     def ping(self, now: float, lease_s: float | None = LEASE_S) -> list[w.Event]:
         """The worker's next PING, answered."""

@@ -1,37 +1,32 @@
-"""Cancels: attempts on this dispatcher's workers that somebody, anywhere, cancelled."""
+"""Cancels: attempts on this dispatcher's workers that a client of any dispatcher cancelled."""
 
 from __future__ import annotations
 
-from uuid import UUID
-
-from longshore.dispatcher.attendant import Attendant
-from longshore.dispatcher.roster import Roster
+from longshore.dispatcher.ends import Ends
+from longshore.dispatcher.environment import Environment
+from longshore.dispatcher.sessions.link import WorkerLink
+from longshore.dispatcher.sessions.roster import Roster
 from longshore.model.attempt import Attempt
 from longshore.model.ends import Cancelled
 from longshore.model.worker import Slot
-from longshore.ports import Clock, Store
 
 
 async def heed_cancels(
-    store: Store,
-    dispatcher: UUID,
-    grace_s: float,
-    clock: Clock,
-    roster: Roster,
-    attendant: Attendant,
+    environment: Environment, roster: Roster, link: WorkerLink, ends: Ends
 ) -> None:
-    """Has cancelled attempts stopped, and ends those that do not stop within `grace_s`."""
+    """Has cancelled attempts stopped, and ends those that do not stop within `cancel_grace_s`."""
+    id, store, settings, clock, _ = environment
     if not len(roster):
         return
-    for claimed in await store.cancelling(dispatcher):
-        attendance = roster.of_session(Slot(claimed.worker, claimed.session))
-        # Without an attendance the worker is on its way to another session, or to be lost.
-        if attendance is None:
+    for claimed in await store.cancelling(id):
+        session = roster.of_session(Slot(claimed.worker, claimed.session))
+        # Without a session here the worker is on its way to another one, or to be lost.
+        if session is None:
             continue
         attempt = claimed.id, claimed.token
-        if attendance.stopping_s(attempt, clock.now()) >= grace_s:
-            attendant.ends.end(_forced(claimed), attendance)
-        attendant.abort(attendance, [attempt], "cancelled")
+        if session.stopping_s(attempt, clock.now()) >= settings.cancel_grace_s:
+            ends.end(_forced(claimed), session)
+        link.abort(session, attempt, "cancelled")
 
 
 def _forced(claimed: Attempt) -> Cancelled:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import logging
 
-from longshore.config import DispatcherSettings
 from longshore.core.scheduler import Scheduler
 from longshore.dispatcher.commits import Commits
+from longshore.dispatcher.environment import Environment
 from longshore.dispatcher.lane_limits import LaneLimits
 from longshore.model.worker import Lane
-from longshore.ports import Store
 
 log = logging.getLogger("longshore.dispatcher")
 
@@ -18,15 +17,9 @@ class LaneUpkeep:
     """Keeps what the dispatcher knows of lanes as the store has it."""
 
     def __init__(
-        self,
-        store: Store,
-        settings: DispatcherSettings,
-        scheduler: Scheduler,
-        commits: Commits,
-        limits: LaneLimits,
+        self, environment: Environment, scheduler: Scheduler, commits: Commits, limits: LaneLimits
     ) -> None:
-        self._store = store
-        self._settings = settings
+        self._store, self._settings = environment.store, environment.settings
         self._scheduler = scheduler
         self._commits = commits
         self._limits = limits

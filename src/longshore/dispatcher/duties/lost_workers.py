@@ -5,23 +5,21 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from longshore.dispatcher.attendant import Attendant
-from longshore.dispatcher.roster import Roster
-from longshore.ports import Clock, HasEnded
+from longshore.dispatcher.environment import Environment
+from longshore.dispatcher.losses import Losses
+from longshore.ports import HasEnded
 
 ENDED: Final = "its process ended"
 
 
-async def find_lost(
-    lease_s: float, clock: Clock, roster: Roster, attendant: Attendant, has_ended: HasEnded
-) -> None:
+async def find_lost(environment: Environment, losses: Losses, has_ended: HasEnded) -> None:
     """Declares those attended workers lost that are."""
-    asked_at = clock.now()
+    asked_at, lease_s = environment.clock.now(), environment.settings.lease_s
     # A dispatcher that was itself held up must first read what its workers sent meanwhile.
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    for attendance in roster:
-        if attendance.is_lost(asked_at, lease_s):
-            await attendant.lose(attendance, f"not heard of for {lease_s:g} s")
-        elif has_ended(attendance.info.process):
-            await attendant.lose(attendance, ENDED)
+    for session in losses.roster:
+        if session.is_lost(asked_at, lease_s):
+            await losses.lose_silent(session, f"not heard of for {lease_s:g} s")
+        elif has_ended(session.info.process):
+            await losses.lose_silent(session, ENDED)

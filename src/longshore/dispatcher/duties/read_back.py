@@ -1,25 +1,22 @@
-"""Read back: what the store has placed on sessions whose claim was answered by nobody."""
+"""Read back: what the store has placed on sessions after the answer to a claim got lost."""
 
 from __future__ import annotations
 
 import asyncio
 
 from longshore.core.scheduler import Scheduler
-from longshore.dispatcher.attendant import Attendant
-from longshore.dispatcher.commits import Commits, by_session
+from longshore.dispatcher.commits import Commits, Give, by_session
 from longshore.ports import Store
 
 
 class ReadBack:
     """Clears up what was given to whom, after a lost answer (see `commits.py`)."""
 
-    def __init__(
-        self, store: Store, scheduler: Scheduler, commits: Commits, attendant: Attendant
-    ) -> None:
+    def __init__(self, store: Store, scheduler: Scheduler, commits: Commits, give: Give) -> None:
         self._store = store
         self._scheduler = scheduler
         self._commits = commits
-        self._attendant = attendant
+        self._give = give
         self._lock = asyncio.Lock()
 
     async def read(self) -> None:
@@ -34,5 +31,5 @@ class ReadBack:
             placed = by_session(await self._store.placed(slots))
             self._scheduler.confirm(slots)
         for slot, claimed in placed.items():
-            self._attendant.give(slot, claimed)
+            self._give(slot, claimed)
         self._commits.wake()

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from uuid import UUID
-
+from longshore.dispatcher.environment import Environment
 from longshore.dispatcher.own_lease import OwnLease
-from longshore.dispatcher.plain import PlainAttendant
-from longshore.dispatcher.roster import Roster
-from longshore.ports import Clock, Store
+from longshore.dispatcher.sessions.plain import PlainSessions
+from longshore.dispatcher.sessions.roster import Roster
 
 
 async def renew(
-    store: Store,
-    dispatcher: UUID,
-    name: str,
-    clock: Clock,
-    own_lease: OwnLease,
-    roster: Roster,
-    plain: PlainAttendant,
+    environment: Environment, name: str, own_lease: OwnLease, roster: Roster, plain: PlainSessions
 ) -> None:
     """Renews the dispatcher's own lease; if it came too late, nobody is attended any more."""
-    sent_at = clock.now()
-    await store.renew(dispatcher, name)
+    sent_at = environment.clock.now()
+    await environment.store.renew(environment.id, name)
     if own_lease.has_lapsed():
         # They come back by themselves, in sessions that nobody has declared lost.
         plain.start_over()

@@ -14,14 +14,13 @@ from uuid import UUID
 
 from msgspec import structs
 
-from longshore.config import DispatcherSettings
 from longshore.core.leases import is_lost, is_silent
 from longshore.core.placement import Profile
 from longshore.dispatcher.duties.lost_workers import ENDED
+from longshore.dispatcher.environment import Environment
 from longshore.dispatcher.losses import Losses
-from longshore.dispatcher.roster import Roster
 from longshore.model.worker import DispatcherView, Slot, WorkerInfo, WorkerView
-from longshore.ports import Clock, HasEnded, Store
+from longshore.ports import HasEnded
 
 log = logging.getLogger("longshore.dispatcher")
 
@@ -32,23 +31,10 @@ Sign = tuple[datetime, int] | None
 class Takeover:
     """Watches the other dispatchers. `elsewhere` are live workers of all, of those alike one."""
 
-    def __init__(
-        self,
-        store: Store,
-        settings: DispatcherSettings,
-        dispatcher: UUID,
-        *,
-        clock: Clock,
-        roster: Roster,
-        losses: Losses,
-        has_ended: HasEnded,
-    ) -> None:
+    def __init__(self, environment: Environment, losses: Losses, has_ended: HasEnded) -> None:
         self.elsewhere: Sequence[WorkerInfo] = ()
-        self._store = store
-        self._settings = settings
-        self._dispatcher = dispatcher
-        self._clock = clock
-        self._roster = roster
+        self._id, self._store, self._settings, self._clock, _ = environment
+        self._roster = losses.roster
         self._losses = losses
         self._has_ended = has_ended
         self._others: dict[UUID, tuple[Sign, float]] = {}
@@ -64,14 +50,14 @@ class Takeover:
         for worker in workers:
             # One that has retired, or was forgotten, cannot look after its workers any more.
             signs.setdefault(worker.dispatcher, None)
-        signs.pop(self._dispatcher, None)
+        signs.pop(self._id, None)
         silent = self._silent(signs, asked_at)
         if silent:
             await self._harvest_workers_of(silent, workers)
         for worker in self._neglected(workers, asked_at):
             await self._losses.declare_worker(worker, "its dispatcher never heard of it again")
         for worker in workers:
-            if worker.dispatcher != self._dispatcher and self._has_ended(worker.info.process):
+            if worker.dispatcher != self._id and self._has_ended(worker.info.process):
                 await self._losses.declare_worker(worker, ENDED)
 
     def silent_s(self, other: DispatcherView) -> float:
@@ -112,7 +98,7 @@ class Takeover:
         found: list[WorkerView] = []
         for worker in workers:
             slot = Slot(worker.info.id, worker.session)
-            if worker.dispatcher != self._dispatcher or self._roster.of_session(slot):
+            if worker.dispatcher != self._id or self._roster.of_session(slot):
                 continue
             since = self._missed[slot] = before.get(slot, heard_at)
             if is_lost(since, asked_at, self._settings.lease_s):

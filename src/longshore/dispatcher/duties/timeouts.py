@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-from random import Random
-
 from longshore.core.timing import settle_failure
-from longshore.dispatcher.attendant import Attendant
-from longshore.dispatcher.roster import Roster
+from longshore.dispatcher.ends import Ends
+from longshore.dispatcher.environment import Environment
+from longshore.dispatcher.sessions.link import WorkerLink
+from longshore.dispatcher.sessions.roster import Roster
 from longshore.model.attempt import Attempt
 from longshore.model.ends import Failed, Retried
 from longshore.model.job import JobError, Reason
 from longshore.model.worker import Slot
-from longshore.ports import Clock, Store
 
 
 async def end_overdue(
-    store: Store,
-    margin_s: float,
-    clock: Clock,
-    random: Random,
-    roster: Roster,
-    attendant: Attendant,
+    environment: Environment, roster: Roster, link: WorkerLink, ends: Ends
 ) -> None:
-    """Ends attempts `margin_s` after their time: the backstop behind the workers' own timeouts."""
+    """Ends attempts that are past their time: the backstop behind the workers' own timeouts."""
+    _, store, settings, clock, random = environment
     now = clock.now()
     for claimed in await store.overdue():
-        attendance = roster.of_session(Slot(claimed.worker, claimed.session))
-        if attendance is not None and attendance.is_overdue(claimed, now, margin_s):
-            attendant.ends.end(_timed_out(claimed, random.random()), attendance)
-            attendant.abort(attendance, [(claimed.id, claimed.token)], "timed out")
+        session = roster.of_session(Slot(claimed.worker, claimed.session))
+        if session is not None and session.is_overdue(claimed, now, settings.timeout_margin_s):
+            ends.end(_timed_out(claimed, random.random()), session)
+            link.abort(session, (claimed.id, claimed.token), "timed out")
 
 
 def _timed_out(claimed: Attempt, luck: float) -> Failed | Retried:

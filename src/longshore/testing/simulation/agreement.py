@@ -9,8 +9,8 @@ from longshore.model.worker import DispatcherView, Slot, WorkerView
 from longshore.ports import Store
 from longshore.testing.simulation.cluster import DispatcherNode, WorkerNode
 from longshore.testing.simulation.database import at_once
-from longshore.wire.dispatcher_side import Attendance
-from longshore.wire.plain import KIND, PlainAttendance
+from longshore.wire.dispatcher_side import Session
+from longshore.wire.plain import KIND, PlainSession
 
 Views = Mapping[UUID, WorkerView]
 """The live workers, as the store knows them."""
@@ -45,24 +45,24 @@ def _worker(views: Views, dispatchers: Sequence[DispatcherNode], node: WorkerNod
         return f"{node.name} holds what has ended: {sorted(session.running)}"
     slot = Slot(session.worker, session.session)
     for dispatcher in dispatchers:
-        attendance = _attendance(dispatcher, slot)
-        if attendance is not None and dispatcher.dispatcher is not None:
+        attending = _session(dispatcher, slot)
+        if attending is not None and dispatcher.dispatcher is not None:
             if view.dispatcher != dispatcher.dispatcher.id:
                 return f"{dispatcher.name} attends {node.name}, the store says somebody else"
-            return _slots(dispatcher, node, attendance)
+            return _slots(dispatcher, node, attending)
     return f"no dispatcher attends {node.name} in session {session.session}"
 
 
-def _attendance(node: DispatcherNode, slot: Slot) -> Attendance | None:
+def _session(node: DispatcherNode, slot: Slot) -> Session | None:
     if node.process is None or node.dispatcher is None:
         return None
     return node.dispatcher._roster.of_session(slot)
 
 
-def _slots(dispatcher: DispatcherNode, node: WorkerNode, attendance: Attendance) -> str | None:
-    if attendance.placed or attendance.free != attendance.info.pools:
-        placed = sorted(attendance.placed)
-        return f"{dispatcher.name} believes that {node.name} runs {placed}: {attendance.free} free"
+def _slots(dispatcher: DispatcherNode, node: WorkerNode, session: Session) -> str | None:
+    if session.placed or session.free != session.info.pools:
+        placed = sorted(session.placed)
+        return f"{dispatcher.name} believes that {node.name} runs {placed}: {session.free} free"
     return None
 
 
@@ -70,9 +70,9 @@ def _dispatcher(node: DispatcherNode, workers: Sequence[WorkerNode]) -> str | No
     if node.dispatcher is None or node.up_since is None:
         return f"{node.name} is down"
     ids = {worker.id for worker in workers}
-    for attendance in node.dispatcher._roster:
-        if attendance.info.id not in ids and not isinstance(attendance, PlainAttendance):
-            return f"{node.name} attends {attendance.info.name}, which is gone"
+    for session in node.dispatcher._roster:
+        if session.info.id not in ids and not isinstance(session, PlainSession):
+            return f"{node.name} attends {session.info.name}, which is gone"
     return None
 
 

@@ -13,6 +13,7 @@ from longshore.model.ends import (
     Crashed,
     End,
     Failed,
+    NotBegun,
     Released,
     Retried,
     Snoozed,
@@ -131,6 +132,7 @@ _EVENTS: Final = {
     Retried: Event.RETRIED,
     Snoozed: Event.SNOOZED,
     Released: Event.RELEASED,
+    NotBegun: Event.NOT_BEGUN,
     Cancelled: Event.ABORTED,
     Crashed: Event.LOST,
 }
@@ -145,7 +147,7 @@ def _event(finish: End) -> Event:
 def _revokes(finish: End) -> bool:
     """Whether its worker has nothing more to say, whatever it sends later."""
     match finish:
-        case Released() | Crashed() | Failed(forced=True) | Retried(forced=True):
+        case Released() | NotBegun() | Crashed() | Failed(forced=True) | Retried(forced=True):
             return True
         case Cancelled(forced=forced):
             return forced

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from uuid import UUID
 
 from longshore.model.attempt import Assignment, AttemptKey
-from longshore.model.ends import End, Succeeded
+from longshore.model.ends import End, NotBegun, Succeeded
 from longshore.model.reports import ReleaseReport, Report, SuccessReport
 from longshore.testing.simulation.bodies import token_in
 from longshore.testing.simulation.loop import Process
@@ -91,7 +91,13 @@ class RunningBodies:
     # what the store did
 
     def check_recorded(self, finish: End) -> None:
-        """A success that is recorded was reported, by the very attempt that owns the job."""
+        """A success that is recorded was reported, by the very attempt that owns the job.
+
+        No body ran under the token of an attempt that is recorded as not begun.
+        """
+        if isinstance(finish, NotBegun) and (finish.job, finish.token) in self._attempts:
+            text = f"token {finish.token} was recorded as not begun, but its body ran"
+            raise BrokenPromise(Promise.ONE_OUTCOME, text, finish.job)
         if not isinstance(finish, Succeeded):
             return
         if finish.result in self._answers.get(finish.job, ()):

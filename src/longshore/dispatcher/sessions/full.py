@@ -1,0 +1,172 @@
+"""Sessions of the full dialogue: talks to workers, on behalf of the store."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence, Set
+from uuid import UUID
+
+from longshore.core.introductions import MAX_HELD, MAX_REASON_CHARS
+from longshore.core.leases import ping_every_s
+from longshore.core.logs import fits
+from longshore.dispatcher.commits import Commits
+from longshore.dispatcher.dropped import DroppedMessages
+from longshore.dispatcher.ends import Ends
+from longshore.dispatcher.environment import Environment
+from longshore.dispatcher.log_writer import LogWriter
+from longshore.dispatcher.losses import Losses
+from longshore.dispatcher.own_lease import OwnLease
+from longshore.dispatcher.sessions.joining import Joining
+from longshore.dispatcher.sessions.link import WorkerLink
+from longshore.dispatcher.sessions.plain import PlainSessions
+from longshore.dispatcher.tasks import Tasks
+from longshore.errors import ProtocolError
+from longshore.model.attempt import Attempt
+from longshore.model.reports import Report
+from longshore.model.worker import Slot
+from longshore.wire import messages as m
+from longshore.wire.codec import from_worker
+from longshore.wire.dispatcher_side import FullSession
+from longshore.wire.plain import PlainSession
+
+log = logging.getLogger("longshore.dispatcher")
+
+
+class FullSessions:
+    """Hears everything that workers say; passes two frames on to the plain dialogue."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        own_lease: OwnLease,
+        link: WorkerLink,
+        commits: Commits,
+        ends: Ends,
+        losses: Losses,
+        plain: PlainSessions,
+    ) -> None:
+        _, self._store, self._settings, self._clock, _ = environment
+        self._own_lease = own_lease
+        self._link = link
+        self._roster = losses.roster
+        self._commits = commits
+        self._ends = ends
+        self._losses = losses
+        self._plain = plain
+        self._tasks = Tasks()
+        self._joining = Joining(environment, own_lease, link, self._roster, self._welcome)
+        self._junk = DroppedMessages(self._clock, "workers")
+        self.log_writer = LogWriter(self._store, own_lease.saw_outage)
+
+    # receiving
+
+    def receive(self, arrived: list[tuple[bytes, list[bytes]]]) -> None:
+        """Messages came from workers. Junk is dropped: a stranger can do no harm."""
+        for peer, frames in arrived:
+            # Each by itself: what one peer sends must not cost the others their messages.
+            try:
+                if len(frames) == 2:
+                    self._plain.receive(peer, frames)
+                else:
+                    self._hear(peer, from_worker.decode(frames))
+            except ProtocolError as error:
+                self._junk.dropped(peer, error)
+            except Exception:
+                self._junk.failed(peer)
+
+    def _hear(self, peer: bytes, message: m.WorkerMessage) -> None:
+        if isinstance(message, m.Ready):
+            self._joining.asked(peer, message)
+            return
+        session = self._roster.of_peer(peer).get(message.worker)
+        if not isinstance(session, FullSession):
+            return
+        if session.info.key != self._link.key_of(peer):
+            return
+        session.heard_at = self._clock.now()
+        match message:
+            case m.Ping() if len(message.held) + len(message.unacknowledged) <= 2 * MAX_HELD:
+                self._pinged(session, message)
+            case m.Done():
+                self._done(session, message)
+            case m.Logs():
+                own = [one for one in message.entries if session.holds((one.job, one.token))]
+                self.log_writer.add([one for one in own if fits(one)])
+            case m.Bye():
+                reason = message.reason[:MAX_REASON_CHARS] or "left"
+                self._tasks.start(self._losses.lose(session, reason, crash=False))
+
+    def _done(self, session: FullSession, done: m.Done) -> None:
+        for report in done.reports:
+            try:
+                self._ended(session, report)
+            except Exception:
+                self._junk.failed(session.peer)
+
+    def _ended(self, session: FullSession, report: Report) -> None:
+        """What an attempt said is in the store no later than its end."""
+        if report.token in self.log_writer.unwritten:
+            self.log_writer.after(report.token, lambda: self._ends.report(session, report))
+        else:
+            self._ends.report(session, report)
+
+    # while a session lasts
+
+    async def _welcome(self, session: FullSession, ready: m.Ready) -> None:
+        through = self._roster.of_peer(session.peer).values()
+        plain = [one for one in through if isinstance(one, PlainSession)]
+        self._roster.add(session)
+        welcome = session.welcome(ready, self._ping_s(), self._settings.lease_s)
+        if not self._link.tell(session, welcome):
+            session.unsent()
+        log.info("worker %s attends, session %d", session.name, session.number)
+        self._commits.wake()
+        for previous in plain:
+            await self._losses.lose(previous, "it came back as another worker", crash=False)
+
+    def _pinged(self, session: FullSession, ping: m.Ping) -> None:
+        lease_s = self._own_lease.lease_s()
+        was_draining, was_choked = session.draining, session.is_choked
+        answers = session.pinged(self._clock.now(), ping, self._ping_s(), lease_s)
+        if not self._link.tell(session, answers):
+            session.unsent()
+        unheard, session.unheard = session.unheard, []
+        for ack in unheard:
+            self._link.acknowledge(session, ack)
+        if was_choked and not session.is_choked:
+            self._commits.wake()
+        if ping.draining and not was_draining:
+            self._tasks.start(self._mark_draining(session.worker))
+
+    def _ping_s(self) -> float:
+        settings = self._settings
+        return ping_every_s(
+            len(self._roster), settings.ping_s, settings.max_pings_per_s, settings.lease_s
+        )
+
+    async def _mark_draining(self, worker: UUID) -> None:
+        await self._own_lease.surviving(lambda: self._store.set_draining(worker, True))
+
+    def give(self, slot: Slot, claimed: Sequence[Attempt]) -> None:
+        """Attempts were claimed for a session. If it is over, its next one has them already."""
+        session = self._roster.of_session(slot)
+        if isinstance(session, PlainSession):
+            self._plain.give(session, claimed)
+        elif isinstance(session, FullSession) and not self._link.tell(
+            session, session.assign(claimed)
+        ):
+            session.undeliverable(claimed)
+
+    def heed_drains(self, draining: Set[UUID]) -> bool:
+        """Tells those workers to leave that are to drain; answers whether any changed."""
+        changed = False
+        for session in self._roster:
+            before = session.draining
+            self._link.tell(session, session.heed(session.worker in draining))
+            changed = changed or session.draining is not before
+        return changed
+
+    async def close(self) -> None:
+        """Waits for what it has begun."""
+        await self._joining.close()
+        await self._tasks.ended()
