@@ -1,8 +1,8 @@
-"""Sees Longshore at work: `make demo`, or `python examples/demo.py` where longshore is installed.
+"""Shows Longshore at work: `make demo`, or `python examples/demo.py` where longshore is installed.
 
 Starts `longshore up` with two workers on a temporary store, submits some thirty jobs, kills one of
-the workers under its jobs, cancels a job, asks why another one waits, and shows what became of them
-all. Exits with 0 only if each job ended as it should.
+the workers while it runs jobs, cancels a job, asks why another one waits, and shows how each job
+ended. Exits with 0 only if each job ended as it should.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def main() -> int:
             out.print("[bold]$ longshore up --app demo_app:app --workers 2[/]")
             with longshore_up(Path(folder)) as ready:
                 out.print(f"ready: clients {ready['frontend']}, store {ready['store']}\n")
-                # Where apps and commands find a dispatcher, unless they are told otherwise.
+                # Apps and commands find a dispatcher by this variable.
                 os.environ["LONGSHORE_CONNECT"] = ready["frontend"]
                 asyncio.run(show(ready["frontend"]))
             out.print("stopped in good order")
@@ -67,9 +67,9 @@ def main() -> int:
 
 @contextmanager
 def longshore_up(folder: Path) -> Iterator[dict[str, str]]:
-    """Runs a dispatcher and two workers on ports of their own; yields what they say of themselves.
+    """Runs a dispatcher and two workers on free ports; yields the addresses that they print.
 
-    `--ready-fd` gives one byte as soon as everything serves, so there is nothing to sleep for.
+    `--ready-fd` gives one byte as soon as everything is ready, so the demo need not sleep.
     """
     ready, tell_ready = os.pipe()
     options = ["--app", "demo_app:app", "--workers", "2", "--processes", "2"]
@@ -96,7 +96,7 @@ def longshore_up(folder: Path) -> Iterator[dict[str, str]]:
 
 
 async def command(*arguments: str) -> None:
-    """Runs one `longshore` command, as you would."""
+    """Runs one `longshore` command, as you would type it."""
     out.print(f"[bold]$ longshore {' '.join(arguments)}[/]")
     process = await asyncio.create_subprocess_exec(*LONGSHORE, *arguments)
     if await process.wait() != 0:
@@ -108,7 +108,7 @@ async def command(*arguments: str) -> None:
 
 
 async def show(address: str) -> None:
-    """Submits jobs, disturbs some, waits for all, and says what became of them."""
+    """Submits jobs, disturbs some, waits for all, and shows how they ended."""
     async with asyncio.timeout(LONGEST_S), demo_app.app, Connection(address) as dispatcher:
         handles = await submit()
         await kill_a_worker(dispatcher, handles)
@@ -119,7 +119,7 @@ async def show(address: str) -> None:
 
 
 async def submit() -> Handles:
-    """Submits many jobs at once: when this returns, all are safe in the store."""
+    """Submits many jobs at once: when this returns, the store has all of them."""
     calls: list[Any] = [demo_app.steady.call(1.5) for _ in range(8)]
     calls += [demo_app.greet.call(name) for name in ("Ada", "Grace", "Edsger", "Barbara")]
     calls += [demo_app.count_primes.call(below) for below in range(100_000, 1_000_000, 100_000)]
@@ -131,13 +131,13 @@ async def submit() -> Handles:
 
 
 async def kill_a_worker(dispatcher: Connection, handles: Handles) -> None:
-    """Kills a worker under its jobs, as a machine that loses its power would."""
+    """Kills a worker while it runs jobs, like a power cut."""
     await running(handles[0])
     victim = (await handles[0].job_async()).worker
     pid = next(view.info.pid for view in await dispatcher.workers() if view.info.id == victim)
     os.kill(pid, signal.SIGKILL)
     out.print(f"killed worker process {pid} (SIGKILL) while it ran job {handles[0].number}:")
-    out.print("its jobs run again on the other worker, as soon as its lease (3 s) is over\n")
+    out.print("its jobs run again on another worker, once the dispatcher sees that it ended\n")
 
 
 async def cancel_one() -> Handle[str]:
@@ -167,7 +167,7 @@ async def running(handle: Handle[Any]) -> None:
         await asyncio.sleep(0.02)
 
 
-# what is seen of them
+# showing them
 
 
 async def watch(handles: Handles) -> None:
@@ -185,7 +185,7 @@ async def watch(handles: Handles) -> None:
 
 
 async def follow(bars: Progress, handle: Handle[Any]) -> None:
-    """Shows how far one job says it is."""
+    """Shows the progress that one job reports."""
     bar: TaskID = bars.add_task(f"job {handle.number}, {handle.kind}", total=None)
     while True:
         job = await handle.job_async()
@@ -197,7 +197,7 @@ async def follow(bars: Progress, handle: Handle[Any]) -> None:
 
 
 async def sum_up(handles: Handles) -> None:
-    """Prints a line for each kind, and looks whether each job ended as it should."""
+    """Prints a line for each kind, and checks that each job ended as it should."""
     jobs = [await handle.job_async() for handle in handles]
     table = Table("kind", "states", "most attempts", "for example")
     for kind in dict.fromkeys(job.kind for job in jobs):

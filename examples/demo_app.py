@@ -1,4 +1,4 @@
-"""The jobs of the demo: an app is a module with an `App` and functions made jobs by `@app.job`.
+"""The jobs of the demo. An app is a module with an `App`; `@app.job` makes its functions jobs.
 
 Run it by hand from this folder:
 
@@ -18,14 +18,14 @@ app = App("demo")
 
 @app.job
 async def greet(name: str) -> str:
-    """An `async def` job: hundreds of these run at once in one process."""
+    """An `async def` job: one process runs a hundred of these at once."""
     await asyncio.sleep(0.05)
     return f"hello, {name}"
 
 
 @app.job
 def count_primes(below: int) -> int:
-    """A plain `def` job has a process to itself, so it may burn CPU, block, even crash."""
+    """A plain `def` job has a process to itself, so it may use all CPU, block, even crash."""
     sieve = bytearray([1]) * below
     sieve[:2] = bytes(2)
     for n in range(2, int(below**0.5) + 1):
@@ -36,7 +36,7 @@ def count_primes(below: int) -> int:
 
 @app.job(retries=3, backoff_s=0.2)
 async def flaky(name: str) -> str:
-    """Fails twice, then succeeds: its retries, and the pauses between them, are declared above."""
+    """Fails twice, then succeeds: the decorator declares its retries and the first pause."""
     attempt = current().attempt
     if attempt < 3:
         raise ConnectionError(f"{name} did not answer attempt {attempt}")
@@ -45,7 +45,7 @@ async def flaky(name: str) -> str:
 
 @app.job
 def report(pages: int) -> str:
-    """Says what it does and how far it is, for whoever looks at it while it runs."""
+    """Reports what it does and how far it is while it runs."""
     job = current()
     job.step("writing")
     for page in range(pages):
@@ -57,14 +57,14 @@ def report(pages: int) -> str:
 
 @app.job
 async def steady(seconds: float) -> str:
-    """Takes its time: long enough for its worker to be killed under it."""
+    """Runs long enough for the demo to kill its worker."""
     await asyncio.sleep(seconds)
     return f"done, on attempt {current().attempt}"
 
 
 @app.job
 async def nap(seconds: float) -> str:
-    """Sleeps for long; a cancel ends it wherever it is."""
+    """Sleeps for long; a cancel ends it at any moment."""
     await asyncio.sleep(seconds)
     return "slept well"
 

@@ -1,4 +1,4 @@
-"""The README, walked through as a newcomer would."""
+"""The README, walked through as a newcomer would, and the fleet of docs/operations.md."""
 
 from __future__ import annotations
 
@@ -86,24 +86,12 @@ def test_the_python_does_what_the_readme_says(up: tuple[Path, dict[str, str]]) -
     assert (done.returncode, done.stdout) == (0, "19\n"), done.stderr
 
 
-def test_the_page_on_operations_types_the_same_commands_for_a_fleet() -> None:
-    """What follows runs those of the README."""
-    page = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
-    section = page.partition("## From one machine to several")[2].partition("\n## ")[0]
-    fleet = README.partition("## From one machine to a fleet")[2].partition("\n## ")[0]
-    assert section
-    assert _typed(section) == _typed(fleet)
-
-
-def _typed(section: str) -> list[str]:
-    return [line for line in section.splitlines() if line.startswith("$ ")]
-
-
-def test_the_fleet_of_the_readme_survives_a_killed_dispatcher(
+def test_the_fleet_of_the_page_on_operations_survives_a_killed_dispatcher(
     place: tuple[Path, dict[str, str]], postgres_url: str
 ) -> None:
     folder, _ = place
-    section = README.partition("## From one machine to a fleet")[2].partition("\n## ")[0]
+    page = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
+    section = page.partition("## From one machine to several")[2].partition("\n## ")[0]
     section = section.replace("postgresql://user@localhost/jobs", postgres_url).replace(
         " &\n", "\n"
     )
