@@ -20,8 +20,8 @@ from longshore.model.worker import Lane, Slot, Want, WorkerInfo
 T = TypeVar("T")
 
 
-class Place(Struct, frozen=True):
-    """A worker with free slots, as placement sees it. `given` counts what it was ever given."""
+class FreeWorker(Struct, frozen=True):
+    """A session with free slots. `given` counts what it was ever given."""
 
     slot: Slot
     free: int
@@ -35,7 +35,7 @@ class Profile:
         self._info = info
         self.lanes: dict[str, set[int]] = {}
         for lane in lanes:
-            self.learn(lane)
+            self.add_lane(lane)
 
     @staticmethod
     def key(info: WorkerInfo) -> object:
@@ -43,32 +43,32 @@ class Profile:
         kinds = frozenset((kind, known.pool) for kind, known in info.kinds.items())
         return kinds, frozenset(info.queues), info.target
 
-    def learn(self, lane: Lane) -> None:
+    def add_lane(self, lane: Lane) -> None:
         """There is a lane that was not there before."""
         if serves(self._info, lane):
             pool = self._info.kinds[lane.kind].pool
             self.lanes.setdefault(pool, set()).add(lane.hash)
 
-    def forget(self, lane: Lane) -> None:
+    def drop_lane(self, lane: Lane) -> None:
         """A lane is there no more."""
         for lanes in self.lanes.values():
             lanes.discard(lane.hash)
 
-    def want(self, lanes: Set[int], places: Sequence[Place], most: int) -> Want | None:
+    def want(self, lanes: Set[int], free: Sequence[FreeWorker], most: int) -> Want | None:
         """What to claim for these workers from these lanes."""
-        slots = slot(places, most) if lanes else []
+        slots = slots_in_order(free, most) if lanes else []
         return Want(tuple(sorted(lanes)), tuple(slots)) if slots else None
 
 
-def slot(places: Sequence[Place], most: int) -> list[Slot]:
+def slots_in_order(free: Sequence[FreeWorker], most: int) -> list[Slot]:
     """The free slots in the order to fill them: most free first, least given breaks ties."""
-    heap = [(-place.free, place.given, index) for index, place in enumerate(places)]
+    heap = [(-one.free, one.given, index) for index, one in enumerate(free)]
     heapify(heap)
     slots: list[Slot] = []
     while len(slots) < most and heap and heap[0][0] < 0:
-        free, given, index = heap[0]
-        slots.append(places[index].slot)
-        heapreplace(heap, (free + 1, given + 1, index))
+        left, given, index = heap[0]
+        slots.append(free[index].slot)
+        heapreplace(heap, (left + 1, given + 1, index))
     return slots
 
 

@@ -34,13 +34,13 @@ def retention(
     )
 
 
-def asked(
-    usual: Retention,
+def requested(
+    configured: Retention,
     states: Collection[JobState] = (),
     older_than_s: float | None = None,
     keep: int | None = None,
 ) -> Retention:
-    """What somebody asked to have pruned; without a bound of their own the usual ones hold."""
+    """What a client asks to have pruned; without bounds of its own the configured ones hold."""
     live = sorted(set(states) - TERMINAL)
     if live:
         ended = ", ".join(sorted(TERMINAL))
@@ -51,7 +51,7 @@ def asked(
         raise InvalidInput(f"keep is {keep}; give a number of jobs, 0 or more")
     wanted = sorted(states) or sorted(TERMINAL)
     if older_than_s is None and keep is None:
-        return only(usual, wanted)
+        return only(configured, wanted)
     return Retention(
         seconds={} if older_than_s is None else dict.fromkeys(wanted, older_than_s),
         most={} if keep is None else dict.fromkeys(wanted, keep),
@@ -66,7 +66,7 @@ def only(kept: Retention, states: Collection[JobState]) -> Retention:
     )
 
 
-def raised(kept: Retention, counted: Mapping[JobState, int]) -> Retention:
+def continued(kept: Retention, counted: Mapping[JobState, int]) -> Retention:
     """The bounds for going on after so many were counted that a real pruning had removed."""
     most = {state: n + counted.get(state, 0) for state, n in kept.most.items()}
     return Retention(seconds=kept.seconds, most=most)

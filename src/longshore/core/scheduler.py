@@ -19,16 +19,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from enum import Enum
 from typing import Final, NamedTuple, Protocol
 
 from longshore.core.admission import Admission, FreeSlots, Patience
 from longshore.core.lanes import lane_of
-from longshore.core.placement import Place, Profile, slot
+from longshore.core.placement import FreeWorker, Profile, slots_in_order
 from longshore.model.job import Submission
 from longshore.model.worker import Lane, Slot, Want, WorkerInfo
 
 ANY_NUMBER: Final = float("inf")
+
+CONTESTED_S: Final = 0.005
+"""Until then another dispatcher has let go of the rows that both reached for."""
 
 
 class SessionSlots(Protocol):
@@ -48,15 +50,6 @@ class Plan(NamedTuple):
 
     wants: list[Want]
     slots: Sequence[Slot | None]
-
-
-class Again(Enum):
-    """When to plan the next transaction, though nothing else has happened."""
-
-    NOW = "now"
-    SOON = "soon"
-    """Once another dispatcher has let go of the rows that both reached for."""
-    NEVER = "never"
 
 
 _Members = dict[Slot, SessionSlots]
@@ -112,24 +105,24 @@ class Scheduler:
 
     # lanes
 
-    def learn(self, lanes: Iterable[Lane]) -> None:
+    def add_lanes(self, lanes: Iterable[Lane]) -> None:
         """These lanes exist."""
-        for lane in self.lanes.learn(lanes):
+        for lane in self.lanes.add(lanes):
             for profile, _ in self._profiles.values():
-                profile.learn(lane)
+                profile.add_lane(lane)
 
-    def settle(self, lanes: Collection[Lane]) -> None:
+    def sync_lanes(self, lanes: Collection[Lane]) -> None:
         """These lanes exist; of the others only those that were heard of since the last time."""
-        for lane in self.lanes.forget_others(lanes):
+        for lane in self.lanes.drop_others(lanes):
             for profile, _ in self._profiles.values():
-                profile.forget(lane)
-        self.learn(lanes)
-        self.lanes.settled()
+                profile.drop_lane(lane)
+        self.add_lanes(lanes)
+        self.lanes.synced()
 
     def submitted(self, jobs: Iterable[Submission]) -> None:
         """These jobs are stored, and ready unless they are for later."""
         lanes = Counter(lane_of(job.queue, job.kind, job.target) for job in jobs)
-        self.learn(lanes)
+        self.add_lanes(lanes)
         self.lanes.expect({lane.hash: count for lane, count in lanes.items()})
 
     # plans
@@ -154,7 +147,7 @@ class Scheduler:
     def plan(self, submits: Sequence[Submission]) -> Plan:
         """Slots for submits that can start at once, and what to claim for the others' slots."""
         lanes = [lane_of(job.queue, job.kind, job.target) for job in submits]
-        self.learn(dict.fromkeys(lanes))
+        self.add_lanes(dict.fromkeys(lanes))
         slots: list[Slot | None] = [None] * len(submits)
         starters = self._start(submits, lanes, slots)
         if None in slots:
@@ -173,21 +166,22 @@ class Scheduler:
         ready: Mapping[int, int],
         *,
         any_ready: bool,
-    ) -> Again:
+    ) -> float | None:
         """A transaction was answered: what it took, left to others, and how many it made ready.
 
         `waiting` are submits that did not start on their slots. `any_ready` says whether the
-        transaction made jobs ready at all.
+        transaction made jobs ready at all. Answers in how many seconds to plan again though
+        nothing else happens; None if that is not needed.
         """
-        self.lanes.took(wants, taken)
+        self.lanes.claimed(wants, taken)
         self.lanes.mark_ready(contested)
         self.lanes.expect({lane: ready[lane] for lane in self.lanes.known(ready)})
         if waiting:
             self.submitted(waiting)
         if contested and not taken:
-            return Again.SOON
+            return CONTESTED_S
         # A batch has room for some lanes only. Those that gave nothing are not looked into again.
-        return Again.NOW if wants or any_ready or waiting else Again.NEVER
+        return 0.0 if wants or any_ready or waiting else None
 
     def _start(
         self, jobs: Sequence[Submission], lanes: Sequence[Lane], slots: list[Slot | None]
@@ -199,10 +193,10 @@ class Scheduler:
             served = profile.lanes[pool] & waiting.keys()
             if not served or self.lanes.is_any_ready(profile.lanes[pool]):
                 continue
-            places = self._places(members, pool)
-            most = sum(place.free for place in places)
+            free = self._free(members, pool)
+            most = sum(one.free for one in free)
             first = sorted(turn for lane in served for turn in waiting[lane][:most])
-            for (_, job), one in zip(first, slot(places, len(first)), strict=False):
+            for (_, job), one in zip(first, slots_in_order(free, len(first)), strict=False):
                 slots[job] = one
                 starters.add((profile, pool))
             for lane in served:
@@ -218,7 +212,7 @@ class Scheduler:
         The profile that came last this time is first in turn, so that none is left out for good.
         Those whose slots were given to submits must wait for the next time.
         """
-        self.lanes.asked()
+        self.lanes.claim_sent()
         self._turn += 1
         found: list[Want] = []
         most = self._max_batch
@@ -227,7 +221,7 @@ class Scheduler:
             if most <= 0 or not lanes or (profile, pool) in starters:
                 continue
             some = int(min(most, sum(lanes.values())))
-            want = profile.want(lanes.keys(), self._places(members, pool), some)
+            want = profile.want(lanes.keys(), self._free(members, pool), some)
             if want is not None:
                 most -= len(want.slots)
                 found.append(want)
@@ -242,9 +236,9 @@ class Scheduler:
         first = self._turn % len(takers) if takers else 0
         return takers[first:] + takers[:first]
 
-    def _places(self, members: _Members, pool: str) -> list[Place]:
+    def _free(self, members: _Members, pool: str) -> list[FreeWorker]:
         return [
-            Place(slot, free, one.given)
+            FreeWorker(slot, free, one.given)
             for slot, one in members.items()
             if (free := one.open_slots.get(pool, 0)) > 0 and slot not in self._uncertain
         ]
@@ -256,13 +250,13 @@ class LaneEstimates:
     def __init__(self) -> None:
         self._lanes: dict[int, Lane] = {}
         self._queues: Counter[str] = Counter()
-        self._learned: set[int] = set()
-        """The lanes that were heard of since it was last settled which there are."""
+        self._added: set[int] = set()
+        """The lanes that were added since the store last said which there are."""
         self._ready: dict[int, float] = {}
         self._marked: dict[int, int] = {}
         """For each lane in `_ready`, the number of the mark that raised it last."""
         self._marks = 0
-        self._asked = 0
+        self._sent_at_mark = 0
 
     def __iter__(self) -> Iterator[Lane]:
         return iter(self._lanes.values())
@@ -281,28 +275,28 @@ class LaneEstimates:
         """Those of these lanes that exist."""
         return [lane for lane in lanes if lane in self._lanes]
 
-    def learn(self, lanes: Iterable[Lane]) -> list[Lane]:
+    def add(self, lanes: Iterable[Lane]) -> list[Lane]:
         """These lanes exist; answers those that were not known."""
         new = [lane for lane in lanes if lane.hash not in self._lanes]
         for lane in new:
             self._lanes[lane.hash] = lane
-            self._learned.add(lane.hash)
+            self._added.add(lane.hash)
             self._queues[lane.queue] += 1
         return new
 
-    def forget_others(self, lanes: Iterable[Lane]) -> list[Lane]:
-        """No lanes exist but these, and those learned since `settled`; answers the forgotten."""
+    def drop_others(self, lanes: Iterable[Lane]) -> list[Lane]:
+        """No lanes exist but these, and those added since `synced`; answers those that go."""
         kept = {lane.hash for lane in lanes}
-        gone = [self._lanes.pop(hash) for hash in self._lanes.keys() - kept - self._learned]
+        gone = [self._lanes.pop(hash) for hash in self._lanes.keys() - kept - self._added]
         for lane in gone:
             self._ready.pop(lane.hash, None)
             self._marked.pop(lane.hash, None)
             self._queues[lane.queue] -= 1
         return gone
 
-    def settled(self) -> None:
+    def synced(self) -> None:
         """What is known is what the store knows."""
-        self._learned = set()
+        self._added = set()
 
     # how many ready jobs they hold
 
@@ -325,11 +319,11 @@ class LaneEstimates:
         self._ready[lane] = self._ready.get(lane, 0) + count
         self._marked[lane] = self._marks
 
-    def asked(self) -> None:
+    def claim_sent(self) -> None:
         """A claim is made of what is known now."""
-        self._asked = self._marks
+        self._sent_at_mark = self._marks
 
-    def took(self, wants: Sequence[Want], taken: Mapping[int, int]) -> None:
+    def claimed(self, wants: Sequence[Want], taken: Mapping[int, int]) -> None:
         """A claim took so many; lanes that gave less than was wanted are empty.
 
         Except for those that were marked since the claim was made.
@@ -340,7 +334,7 @@ class LaneEstimates:
         for want in wants:
             if sum(taken.get(lane, 0) for lane in want.lanes) < len(want.slots):
                 empty.update(
-                    lane for lane in want.lanes if self._marked.get(lane, 0) <= self._asked
+                    lane for lane in want.lanes if self._marked.get(lane, 0) <= self._sent_at_mark
                 )
         for lane in empty & self._ready.keys():
             del self._ready[lane]

@@ -23,7 +23,7 @@ from typing import Final
 
 from longshore.core.lanes import lane_of
 from longshore.core.placement import first_bytes
-from longshore.core.scheduler import Again, Plan, Scheduler
+from longshore.core.scheduler import Plan, Scheduler
 from longshore.dispatcher.environment import Environment
 from longshore.errors import StoreLost, StoreUnavailable
 from longshore.model.attempt import Attempt
@@ -63,7 +63,6 @@ class SubmitRequest:
         return not all(place in self._answers for place in range(start, end))
 
 
-CONTESTED_S: Final = 0.005
 NO_PLAN: Final = Plan([], ())
 
 
@@ -248,8 +247,8 @@ class Commits:
             on_finished(finish, finished)
 
     def _plan_again(self, batch: Batch, result: BatchResult) -> None:
-        self._scheduler.learn(_sent_lanes(batch, result))
-        again = self._scheduler.answered(
+        self._scheduler.add_lanes(_sent_lanes(batch, result))
+        again_s = self._scheduler.answered(
             batch.wants,
             result.taken,
             result.contested,
@@ -257,9 +256,9 @@ class Commits:
             result.ready_by_ends,
             any_ready=bool(result.ready),
         )
-        if again is Again.SOON:
-            asyncio.get_running_loop().call_later(CONTESTED_S, self._wake.set)
-        elif again is Again.NOW:
+        if again_s:
+            asyncio.get_running_loop().call_later(again_s, self._wake.set)
+        elif again_s is not None:
             self._wake.set()
 
     def _room(self, claims: bool) -> int:

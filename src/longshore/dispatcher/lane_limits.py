@@ -65,7 +65,7 @@ class LaneLimits:
             for target in {ANY_TARGET, worker.target}
         }
 
-    def settle(self) -> None:
+    def lanes_changed(self) -> None:
         """Clients are not charged with lanes that are forgotten, or served by now."""
         for peer, brought in list(self._brought.items()):
             left = {lane for lane in brought if self._is_charged(lane)}

@@ -24,7 +24,7 @@ WORKERS_PER_STEP: Final = 1000
 _GOOD_ENDS: Final = frozenset({JobState.SUCCEEDED})
 
 
-def usual(settings: DispatcherSettings) -> Retention:
+def configured(settings: DispatcherSettings) -> Retention:
     """What these settings say is kept."""
     return retention(settings.keep_succeeded_s, settings.keep_failed_s, settings.keep_most)
 
@@ -33,7 +33,7 @@ class Pruner:
     """Walks along the jobs of a store: once for good ends, once for bad ones, which are indexed."""
 
     def __init__(self, store: Store, settings: DispatcherSettings) -> None:
-        kept = usual(settings)
+        kept = configured(settings)
         self._store = store
         self._keep_workers_s = settings.keep_workers_s
         self._walks = [

@@ -22,9 +22,9 @@ from longshore.core.capacity import capacity
 from longshore.core.limits import check_submission
 from longshore.core.logs import MOST_ENTRIES, page
 from longshore.core.naming import workers_named
-from longshore.core.retention import asked, raised
+from longshore.core.retention import continued, requested
 from longshore.core.why import why
-from longshore.dispatcher.pruner import usual
+from longshore.dispatcher.pruner import configured
 from longshore.dispatcher.waiters import Waiter, Waiters
 from longshore.errors import InvalidInput, LongshoreError, NotFound, UnknownKind
 from longshore.model.job import (
@@ -344,9 +344,9 @@ class Service:
         Without `older_than_s` and `keep` the dispatcher's own bounds hold. A dry run only counts,
         and is told how many were `counted` before.
         """
-        kept = asked(usual(self._settings), states, older_than_s, keep)
+        kept = requested(configured(self._settings), states, older_than_s, keep)
         if dry_run:
-            kept = raised(kept, counted)
+            kept = continued(kept, counted)
         return await self._store.prune(kept, after=max(0, after), dry_run=dry_run)
 
 

@@ -3,11 +3,15 @@
 from uuid import UUID
 
 from longshore.core.lanes import body_hash, lane_of, serves
-from longshore.core.placement import Place, Profile, slot
+from longshore.core.placement import FreeWorker, Profile, slots_in_order
 from longshore.model.job import Submission
 from longshore.model.worker import KindInfo, Pool, Slot, WorkerInfo
 
 A, B, C = UUID(int=1), UUID(int=2), UUID(int=3)
+
+
+def free(worker: UUID, slots: int, given: int) -> FreeWorker:
+    return FreeWorker(Slot(worker, 1), slots, given)
 
 
 def worker(**known: object) -> WorkerInfo:
@@ -42,38 +46,38 @@ def test_two_bodies_under_one_id_are_told_apart() -> None:
 
 
 def test_the_worker_with_most_free_slots_comes_first_then_they_alternate() -> None:
-    places = [Place(Slot(A, 1), 1, 0), Place(Slot(B, 1), 3, 9)]
-    assert [place.worker for place in slot(places, 10)] == [B, B, A, B]
+    workers = [free(A, 1, 0), free(B, 3, 9)]
+    assert [slot.worker for slot in slots_in_order(workers, 10)] == [B, B, A, B]
 
 
 def test_least_given_breaks_ties() -> None:
-    places = [Place(Slot(A, 1), 2, 5), Place(Slot(B, 1), 2, 4)]
-    assert [place.worker for place in slot(places, 2)] == [B, A]
+    workers = [free(A, 2, 5), free(B, 2, 4)]
+    assert [slot.worker for slot in slots_in_order(workers, 2)] == [B, A]
 
 
 def test_least_given_breaks_ties_of_three_and_counts_what_is_given_now() -> None:
-    places = [Place(Slot(A, 1), 2, 5), Place(Slot(B, 1), 2, 3), Place(Slot(C, 1), 2, 4)]
-    assert [place.worker for place in slot(places, 10)] == [B, C, A, B, C, A]
-    places = [Place(Slot(A, 1), 2, 0), Place(Slot(B, 1), 1, 0), Place(Slot(C, 1), 1, 2)]
-    assert [place.worker for place in slot(places, 10)] == [A, B, A, C]
+    workers = [free(A, 2, 5), free(B, 2, 3), free(C, 2, 4)]
+    assert [slot.worker for slot in slots_in_order(workers, 10)] == [B, C, A, B, C, A]
+    workers = [free(A, 2, 0), free(B, 1, 0), free(C, 1, 2)]
+    assert [slot.worker for slot in slots_in_order(workers, 10)] == [A, B, A, C]
 
 
-def test_never_more_slot_than_free_slots_or_than_wanted() -> None:
-    places = [Place(Slot(A, 1), 2, 0), Place(Slot(B, 1), 0, 0)]
-    assert len(slot(places, 10)) == 2
-    assert len(slot(places, 1)) == 1
+def test_never_more_slots_than_free_slots_or_than_wanted() -> None:
+    workers = [free(A, 2, 0), free(B, 0, 0)]
+    assert len(slots_in_order(workers, 10)) == 2
+    assert len(slots_in_order(workers, 1)) == 1
 
 
 def test_a_profile_wants_only_lanes_of_the_pool() -> None:
     info = worker(kinds={"fetch": KindInfo(Pool.COROUTINE), "resize": KindInfo(Pool.PROCESS)})
     fetch, resize = lane_of("default", "fetch", ""), lane_of("default", "resize", "")
     profile = Profile(info, [fetch])
-    profile.learn(resize)
-    places = [Place(Slot(A, 1), 1, 0)]
-    want = profile.want(profile.lanes[Pool.COROUTINE], places, 10)
+    profile.add_lane(resize)
+    workers = [free(A, 1, 0)]
+    want = profile.want(profile.lanes[Pool.COROUTINE], workers, 10)
     assert want is not None
     assert want.lanes == (fetch.hash,)
-    assert profile.want(set(), places, 10) is None
+    assert profile.want(set(), workers, 10) is None
 
 
 def test_alike_workers_share_a_profile() -> None:

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from longshore.core.admission import FreeSlots, Patience
 from longshore.core.lanes import lane_of
-from longshore.core.scheduler import Again, Plan, Scheduler
+from longshore.core.scheduler import CONTESTED_S, Plan, Scheduler
 from longshore.model.job import Submission
 from longshore.model.worker import KindInfo, Lane, Pool, Slot, Want, WorkerInfo
 from longshore.testing.builders import a_job, new_id
@@ -40,7 +40,7 @@ def a_scheduler(*lanes: Lane, slots: int = 100, most: int = 1000) -> Scheduler:
     """One worker that serves these lanes, each of which was found empty."""
     scheduler = Scheduler(most, Patience(1.0, 1.0))
     scheduler.joined(a_worker(*(lane.kind for lane in lanes), slots=slots))
-    scheduler.learn(lanes)
+    scheduler.add_lanes(lanes)
     return scheduler
 
 
@@ -57,18 +57,18 @@ def test_no_more_is_asked_for_than_was_submitted() -> None:
     assert asked(scheduler) == []
     scheduler.lanes.expect({FETCH.hash: 3})
     assert asked(scheduler) == [3]
-    scheduler.lanes.took(wants(scheduler), {FETCH.hash: 3})
+    scheduler.lanes.claimed(wants(scheduler), {FETCH.hash: 3})
     assert asked(scheduler) == []
 
 
 def test_what_could_not_be_taken_yet_is_asked_for_again() -> None:
     scheduler = a_scheduler(FETCH, slots=2)
     scheduler.lanes.expect({FETCH.hash: 5})
-    scheduler.lanes.took(wants(scheduler), {FETCH.hash: 2})
+    scheduler.lanes.claimed(wants(scheduler), {FETCH.hash: 2})
     scheduler.lanes.expect({FETCH.hash: 1})
     assert asked(scheduler) == [2]
-    scheduler.lanes.took(wants(scheduler), {FETCH.hash: 2})
-    scheduler.lanes.took(wants(scheduler), {FETCH.hash: 2})
+    scheduler.lanes.claimed(wants(scheduler), {FETCH.hash: 2})
+    scheduler.lanes.claimed(wants(scheduler), {FETCH.hash: 2})
     assert asked(scheduler) == []
 
 
@@ -89,9 +89,9 @@ def test_a_lane_of_which_nothing_is_known_is_asked_for_all_there_is_room_for() -
     scheduler = a_scheduler(FETCH)
     scheduler.lanes.mark_ready([FETCH.hash])
     assert asked(scheduler) == [100]
-    scheduler.lanes.took(wants(scheduler), {FETCH.hash: 100})
+    scheduler.lanes.claimed(wants(scheduler), {FETCH.hash: 100})
     assert asked(scheduler) == [100]
-    scheduler.lanes.took(wants(scheduler), {FETCH.hash: 99})
+    scheduler.lanes.claimed(wants(scheduler), {FETCH.hash: 99})
     assert asked(scheduler) == []
 
 
@@ -100,7 +100,7 @@ def test_one_lane_that_gives_nothing_leaves_the_others_as_they_are() -> None:
     scheduler.lanes.expect({FETCH.hash: 2})
     made = wants(scheduler)
     scheduler.lanes.expect({RESIZE.hash: 1})
-    scheduler.lanes.took(made, {})
+    scheduler.lanes.claimed(made, {})
     (want,) = wants(scheduler)
     assert (want.lanes, len(want.slots)) == ((RESIZE.hash,), 1)
 
@@ -110,14 +110,14 @@ def test_a_lane_that_was_filled_while_it_was_looked_into_is_looked_into_again() 
     scheduler.lanes.expect({FETCH.hash: 1})
     made = wants(scheduler)
     scheduler.lanes.expect({FETCH.hash: 4})
-    scheduler.lanes.took(made, {})
+    scheduler.lanes.claimed(made, {})
     assert asked(scheduler) == [5]
 
 
 def test_when_a_batch_has_no_room_for_all_each_kind_of_worker_is_served_in_turn() -> None:
     scheduler = a_scheduler(FETCH, most=10)
     scheduler.joined(a_worker("resize"))
-    scheduler.learn([RESIZE])
+    scheduler.add_lanes([RESIZE])
     scheduler.lanes.mark_ready([FETCH.hash, RESIZE.hash])
     served = [want.lanes for _ in range(4) for want in wants(scheduler)]
     assert sorted(served) == sorted([(FETCH.hash,), (RESIZE.hash,)] * 2)
@@ -164,7 +164,7 @@ def test_what_one_kind_of_worker_has_no_room_for_goes_to_another() -> None:
     scheduler = a_scheduler(FETCH, slots=1)
     scheduler.joined(a_worker("fetch", "resize", slots=1))
     for want in [*wants(scheduler), *wants(scheduler)]:
-        scheduler.lanes.took([want], {})
+        scheduler.lanes.claimed([want], {})
     assert started(scheduler.plan(some("fetch", 3))).count(True) == 2
 
 
@@ -172,8 +172,8 @@ def test_free_slot_are_those_that_somebody_waits_for_if_anybody_does() -> None:
     scheduler = a_scheduler(FETCH, slots=3)
     assert scheduler.free_slots() == FreeSlots(3, False)
     scheduler.joined(a_worker("resize", slots=4))
-    scheduler.learn([RESIZE])
-    scheduler.lanes.took(wants(scheduler), {})
+    scheduler.add_lanes([RESIZE])
+    scheduler.lanes.claimed(wants(scheduler), {})
     assert scheduler.free_slots() == FreeSlots(7, False)
     scheduler.lanes.expect({RESIZE.hash: 1})
     assert scheduler.free_slots() == FreeSlots(4, True)
@@ -182,7 +182,7 @@ def test_free_slot_are_those_that_somebody_waits_for_if_anybody_does() -> None:
 def test_submits_in_every_batch_do_not_keep_the_same_kind_of_worker_first() -> None:
     scheduler = a_scheduler(FETCH, most=1)
     scheduler.joined(a_worker("resize"))
-    scheduler.learn([RESIZE])
+    scheduler.add_lanes([RESIZE])
     scheduler.lanes.mark_ready([FETCH.hash, RESIZE.hash])
     plans = [scheduler.plan(some("fetch", 1)) for _ in range(4)]
     served = [want.lanes for plan in plans for want in plan.wants]
@@ -207,7 +207,7 @@ def test_slot_of_many_kinds_of_workers_are_filled_by_urgency() -> None:
     scheduler = a_scheduler(FETCH, slots=1)
     for number in range(3):
         scheduler.joined(a_worker("fetch", slots=1, target=f"{number}"))
-    scheduler.lanes.took(wants(scheduler), {})
+    scheduler.lanes.claimed(wants(scheduler), {})
     jobs = [a_job(kind="fetch", priority=priority) for priority in (1, 0, 2, 0, 3, 1)]
     plan = scheduler.plan(jobs)
     assert started(plan) == [True, False, True, False, True, True]
@@ -222,7 +222,7 @@ def answer(
     taken: int = 0,
     waiting: Sequence[Submission] = (),
     contested: bool = False,
-) -> Again:
+) -> float | None:
     """A transaction with a claim from `FETCH` was answered."""
     made = wants(scheduler)
     lanes = {FETCH.hash} if contested else set()
@@ -233,31 +233,31 @@ def answer(
 def test_after_a_claim_the_next_one_is_planned_at_once() -> None:
     scheduler = a_scheduler(FETCH, slots=2)
     scheduler.lanes.expect({FETCH.hash: 3})
-    assert answer(scheduler, taken=2) is Again.NOW
+    assert answer(scheduler, taken=2) == 0.0
     assert asked(scheduler) == [1]
-    scheduler.lanes.took(wants(scheduler), {FETCH.hash: 1})
-    assert answer(scheduler) is Again.NEVER
+    scheduler.lanes.claimed(wants(scheduler), {FETCH.hash: 1})
+    assert answer(scheduler) is None
 
 
 def test_what_another_dispatcher_reached_for_is_looked_for_again_soon() -> None:
     scheduler = a_scheduler(FETCH)
     scheduler.lanes.expect({FETCH.hash: 3})
-    assert answer(scheduler, contested=True) is Again.SOON
+    assert answer(scheduler, contested=True) == CONTESTED_S
     assert asked(scheduler) == [100]
 
 
 def test_a_submit_that_did_not_start_on_its_slot_is_claimed() -> None:
     scheduler = a_scheduler(FETCH)
-    assert answer(scheduler, waiting=some("fetch", 1)) is Again.NOW
+    assert answer(scheduler, waiting=some("fetch", 1)) == 0.0
     assert asked(scheduler) == [1]
 
 
 def test_a_lane_that_is_heard_of_while_lanes_are_settled_is_kept_until_the_next_time() -> None:
     scheduler = Scheduler(10, Patience(1.0, 1.0))
-    scheduler.settle([FETCH])
-    scheduler.learn([RESIZE])
-    scheduler.settle([])
+    scheduler.sync_lanes([FETCH])
+    scheduler.add_lanes([RESIZE])
+    scheduler.sync_lanes([])
     assert (FETCH in scheduler.lanes, RESIZE in scheduler.lanes) == (False, True)
-    scheduler.settle([])
+    scheduler.sync_lanes([])
     assert RESIZE not in scheduler.lanes
     assert not scheduler.lanes.has_queue("default")

@@ -9,7 +9,7 @@ from random import Random
 
 from longshore.config import DispatcherSettings
 from longshore.core.admission import FreeSlots, Patience
-from longshore.core.scheduler import Again, Plan, Scheduler
+from longshore.core.scheduler import Plan, Scheduler
 from longshore.dispatcher.commits import Commits
 from longshore.dispatcher.environment import Environment
 from longshore.errors import StoreUnavailable
@@ -84,8 +84,8 @@ class Scripted(Scheduler):
     def mark_uncertain(self, slots: Iterable[Slot]) -> None:
         self._scripted[2](slots)
 
-    def answered(self, *_: object, **__: object) -> Again:
-        return Again.NEVER
+    def answered(self, *_: object, **__: object) -> None:
+        return None
 
 
 @asynccontextmanager

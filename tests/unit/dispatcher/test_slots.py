@@ -139,7 +139,7 @@ def test_jobs_that_somebody_else_holds_are_not_reached_for_without_a_pause() -> 
         stage.store = contested = ContestedStore(stage.model)
         dispatcher = await stage.dispatcher()
         await stage.worker()
-        dispatcher._scheduler.learn([contested.lane])
+        dispatcher._scheduler.add_lanes([contested.lane])
         dispatcher._scheduler.lanes.mark_ready([contested.lane.hash])
         dispatcher._commits.wake()
         await pass_time(stage, 1.0)

@@ -27,7 +27,7 @@ class LaneUpkeep:
 
     async def look(self) -> None:
         """Looks at every lane, whatever the hints said."""
-        self._scheduler.learn(await self._lanes())
+        self._scheduler.add_lanes(await self._lanes())
         self._warn_if_full()
         self._scheduler.lanes.mark_all()
         self._commits.wake()
@@ -35,8 +35,8 @@ class LaneUpkeep:
     async def forget(self) -> None:
         """Lanes that hold no job any more are forgotten: by the store, by this dispatcher."""
         await self._store.forget_lanes()
-        self._scheduler.settle(await self._lanes())
-        self._limits.settle()
+        self._scheduler.sync_lanes(await self._lanes())
+        self._limits.lanes_changed()
         self._warn_if_full()
 
     async def _lanes(self) -> list[Lane]:
