@@ -210,7 +210,7 @@ class WorkerNode(Node):
         slots = {Pool.COROUTINE: self._plan.slots, Pool.PROCESS: self._plan.processes}
         return {
             pool: SimulatedExecutor(
-                slots[pool],
+                count,
                 {kind: KINDS[kind] for kind in self._plan.kinds if KINDS[kind].pool == pool},
                 on_report,
                 on_log,
@@ -218,7 +218,7 @@ class WorkerNode(Node):
                 witness=self._witness,
                 abort_grace_s=self._settings.abort_grace_s,
             )
-            for pool in Pool
+            for pool, count in slots.items()
         }
 
     async def leave(self) -> None:
