@@ -96,14 +96,14 @@ class View(Struct, frozen=True):
         return not any(part.rows if isinstance(part, Table) else part for part in self.parts)
 
 
-class Unheard(Exception):
-    """Nobody reads our output any more."""
+class OutputClosed(Exception):
+    """Nothing reads our output any more."""
 
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """Says so instead of ending the process here."""
-        raise Unheard
+        """Raises instead of ending the process here."""
+        raise OutputClosed
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -116,7 +116,7 @@ def _write(text: str) -> None:
         sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:
-        raise Unheard from None
+        raise OutputClosed from None
 
 
 def print_json(value: Any) -> None:
@@ -133,6 +133,14 @@ def print_json_line(value: Any) -> None:
 def print_text(text: str) -> None:
     """Prints lines of text, control characters made visible."""
     _write(visible(text) + "\n")
+
+
+def print_answer(as_json: bool, document: Any, words: str) -> None:
+    """Prints an answer as one JSON document, or in words."""
+    if as_json:
+        print_json(document)
+    else:
+        print_text(words)
 
 
 def print_view(view: View) -> None:
