@@ -9,7 +9,7 @@ from uuid import UUID
 
 from longshore import config
 from longshore.client.adapters import Dialler
-from longshore.client.clients import Clients
+from longshore.client.clients import Clients, blocking
 from longshore.client.connection import Connection, Ref
 from longshore.client.decorator import Decorator
 from longshore.client.enqueue import enqueue_calls, enqueue_calls_async
@@ -156,9 +156,7 @@ class App:
         pairs = zip(calls, answers, strict=True)
         return [call.accepted(answer, self._access) for call, answer in pairs]
 
-    def submit_many(self, calls: Iterable[Call[R]], *, strict: bool = False) -> list[Handle[R]]:
-        """Submits many jobs at once; raises as `submit_many_async` does."""
-        return self._access.run(self.submit_many_async(calls, strict=strict))
+    submit_many = blocking(submit_many_async)
 
     async def submit_by_name_async(
         self,
@@ -176,17 +174,7 @@ class App:
         call = await self._call_by_name(kind, arguments, options)
         return await call.submit_async(strict=strict)
 
-    def submit_by_name(
-        self,
-        kind: str,
-        arguments: Mapping[str, object] | None = None,
-        *,
-        strict: bool = False,
-        **options: Unpack[SubmitOptions],
-    ) -> Handle[Any]:
-        """Submits a job of a kind whose function is elsewhere; see `submit_by_name_async`."""
-        submitting = self.submit_by_name_async(kind, arguments, strict=strict, **options)
-        return self._access.run(submitting)
+    submit_by_name = blocking(submit_by_name_async)
 
     async def _call_by_name(
         self, kind: str, arguments: Mapping[str, object] | None, options: SubmitOptions
@@ -270,11 +258,7 @@ class App:
         """The states the jobs ended in, once all have; `NotFinished` if that takes too long."""
         return await all_ended_async(self._access, handles_of(handles), timeout_s)
 
-    def wait_all(
-        self, handles: Iterable[Handle[Any]], timeout_s: float | None = None
-    ) -> list[JobState]:
-        """The states the jobs ended in, once all have; `NotFinished` if that takes too long."""
-        return self._access.run(self.wait_all_async(handles, timeout_s))
+    wait_all = blocking(wait_all_async)
 
     def as_ended_async(
         self, handles: Iterable[Handle[R]], timeout_s: float | None = None
@@ -300,11 +284,7 @@ class App:
             yield await handle.result_async()
 
     def results(self, handles: Iterable[Handle[R]], timeout_s: float | None = None) -> Iterator[R]:
-        """The results in the order in which the jobs end, if all of them succeed.
-
-        Raises at the first that did not, and then is over: the rest is not to be had from it.
-        Where jobs may fail, go through `as_ended` and ask each handle for its result.
-        """
+        """The results in the order in which the jobs end; raises as `results_async` does."""
         return self._access.iterate(self.results_async(handles, timeout_s))
 
     # closing

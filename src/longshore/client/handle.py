@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequenc
 from typing import Any, Generic, NoReturn, TypeVar
 from uuid import UUID
 
-from longshore.client.clients import Clients
+from longshore.client.clients import Clients, blocking
 from longshore.client.connection import all_of
 from longshore.client.logs import read_logs
 from longshore.client.outcomes import MAX_IDS, REQUESTS_IN_FLIGHT, look_for, pruned
@@ -95,33 +95,25 @@ class Handle(Generic[R]):
             self._unpacker = None
         return job
 
-    def job(self) -> Job:
-        """Everything the store knows of the job."""
-        return self._access.run(self.job_async())
+    job = blocking(job_async)
 
     async def status_async(self) -> JobState:
         """Where the job is in its life."""
         return (await self.job_async()).state
 
-    def status(self) -> JobState:
-        """Where the job is in its life."""
-        return self._access.run(self.status_async())
+    status = blocking(status_async)
 
     async def why_async(self) -> str:
         """Why the job is where it is, in words."""
         return (await self._access.connection().why(self.id)).why
 
-    def why(self) -> str:
-        """Why the job is where it is, in words."""
-        return self._access.run(self.why_async())
+    why = blocking(why_async)
 
     async def logs_async(self, attempt: int | None = None) -> list[LogLine]:
         """What the job printed and logged so far, in all its attempts or in one."""
         return [line async for line in read_logs(self._access.connection(), self.id, attempt)]
 
-    def logs(self, attempt: int | None = None) -> list[LogLine]:
-        """What the job printed and logged so far, in all its attempts or in one."""
-        return self._access.run(self.logs_async(attempt))
+    logs = blocking(logs_async)
 
     # waiting
 
@@ -129,9 +121,7 @@ class Handle(Generic[R]):
         """The state the job ended in, however it did; `NotFinished` if it takes too long."""
         return (await self._end(timeout_s)).state
 
-    def wait(self, timeout_s: float | None = None) -> JobState:
-        """The state the job ended in, however it did; `NotFinished` if it takes too long."""
-        return self._access.run(self.wait_async(timeout_s))
+    wait = blocking(wait_async)
 
     async def result_async(self, timeout_s: float | None = None) -> R:
         """What the job returned.
@@ -144,9 +134,7 @@ class Handle(Generic[R]):
             raise unsuccessful(self._name, ended)
         return self._unpack(ended.result)
 
-    def result(self, timeout_s: float | None = None) -> R:
-        """What the job returned; raises as `result_async` does."""
-        return self._access.run(self.result_async(timeout_s))
+    result = blocking(result_async)
 
     async def _end(self, timeout_s: float | None) -> Ended:
         check_timeout("timeout_s", timeout_s)
@@ -193,9 +181,7 @@ class Handle(Generic[R]):
             raise self._not_found()
         return answer.verdict
 
-    def cancel(self) -> CancelVerdict:
-        """Cancels the job; says what that did."""
-        return self._access.run(self.cancel_async())
+    cancel = blocking(cancel_async)
 
     async def retry_async(self) -> RetryVerdict:
         """Runs the job again if it ended without success; says what that did."""
@@ -205,9 +191,7 @@ class Handle(Generic[R]):
         self._ended = None
         return answer.verdict
 
-    def retry(self) -> RetryVerdict:
-        """Runs the job again if it ended without success; says what that did."""
-        return self._access.run(self.retry_async())
+    retry = blocking(retry_async)
 
     def _not_found(self) -> NotFound:
         return NotFound(f"there is no job {self.id} (any more)")

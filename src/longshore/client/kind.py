@@ -11,7 +11,7 @@ from uuid import UUID
 
 from msgspec import UNSET, Struct, structs
 
-from longshore.client.clients import Clients
+from longshore.client.clients import Clients, blocking
 from longshore.client.handle import Handle
 from longshore.client.handler import FunctionHandler
 from longshore.core.limits import check_submission
@@ -189,9 +189,7 @@ class Call(Generic[R]):
         answers = await self._access.connection().submit((self.submission,), strict)
         return self.accepted(answers[0], self._access)
 
-    def submit(self, *, strict: bool = False) -> Handle[R]:
-        """Submits the job; with `strict` only if some live worker serves its kind."""
-        return self._access.run(self.submit_async(strict=strict))
+    submit = blocking(submit_async)
 
     def accepted(self, answer: SubmitAnswer, access: Clients) -> Handle[R]:
         """The handle of the job that the answer names; raises if it was refused."""
