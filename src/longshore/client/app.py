@@ -1,4 +1,4 @@
-"""An app: the kinds of job a program has, and its way to the dispatchers."""
+"""`App`: the kinds of job that a program has, and its way to the dispatchers."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from typing import Any, Self, TypeVar, Unpack
 from uuid import UUID
 
 from longshore import config
-from longshore.client.adapters import Dialler
+from longshore.client.adapters import Dialler, enqueue_in, enqueue_in_async
 from longshore.client.clients import Clients, blocking
 from longshore.client.connection import Connection, Ref
 from longshore.client.decorator import Decorator
-from longshore.client.enqueue import enqueue_calls, enqueue_calls_async
 from longshore.client.handle import Handle, all_ended_async, as_ended_async, handles_of
 from longshore.client.handler import FunctionHandler, Isolation
 from longshore.client.hooks import Hooks, without_brackets
@@ -21,7 +20,7 @@ from longshore.client.kind import AnyKind, Call, Kind, SubmitOptions, Terms, cal
 from longshore.core.limits import check_name
 from longshore.errors import AppError, InvalidArguments, InvalidInput, from_code
 from longshore.model.ids import parse_ref
-from longshore.model.job import Job, JobState
+from longshore.model.job import Job, JobState, Refused, Submitted
 from longshore.model.worker import Pool
 from longshore.payload import values
 from longshore.ports import Handler
@@ -212,13 +211,33 @@ class App:
         self, connection: object, calls: Iterable[Call[R]], *, notify: bool = False
     ) -> list[Handle[R]]:
         """Enqueues many jobs as `enqueue_async` does one."""
-        return await enqueue_calls_async(self._access, connection, calls_of(calls), notify=notify)
+        calls = calls_of(calls)
+        if self._access.stand_in is not None:  # a test kit, which has no transactions
+            return await self.submit_many_async(calls)
+        jobs = [call.submission for call in calls]
+        return self._enqueued(calls, await enqueue_in_async(connection, jobs, notify=notify))
 
     def enqueue_many(
         self, connection: object, calls: Iterable[Call[R]], *, notify: bool = False
     ) -> list[Handle[R]]:
         """Enqueues many jobs as `enqueue` does one."""
-        return enqueue_calls(self._access, connection, calls_of(calls), notify=notify)
+        calls = calls_of(calls)
+        if self._access.stand_in is not None:  # a test kit, which has no transactions
+            return self.submit_many(calls)
+        jobs = [call.submission for call in calls]
+        return self._enqueued(calls, enqueue_in(connection, jobs, notify=notify))
+
+    def _enqueued(
+        self, calls: Sequence[Call[R]], answers: Sequence[Submitted | Refused]
+    ) -> list[Handle[R]]:
+        """The handles of the jobs; raises if one was refused, and so ends the transaction."""
+        accepted = []
+        for answer in answers:
+            if isinstance(answer, Refused):
+                raise from_code(answer.code, f"{answer.message}; roll this transaction back")
+            accepted.append(SubmitAnswer(answer.id, answer.number, answer.existing))
+        pairs = zip(calls, accepted, strict=True)
+        return [call.accepted(answer, self._access, stored=False) for call, answer in pairs]
 
     async def handle_async(self, ref: Ref | str) -> Handle[Any]:
         """The handle of a job submitted elsewhere, by its id or number, as text too.

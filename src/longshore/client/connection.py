@@ -1,11 +1,11 @@
-"""A client's conversation with whichever dispatcher answers.
+"""A client's conversation with the first dispatcher that answers.
 
 Every request may be repeated: a submit is known by its jobs' ids, the others only read, or ask for
-a state that asking again does not change. So a request that gets no answer within `try_s` is simply
-sent again, with the same `rid`, to the next address, until `timeout_s` has passed; whichever answer
-comes first counts. One socket, the current one, carries all requests at once. One that was left is
-kept only as long as it owes somebody an answer, and closing it drops what it could not send, so
-that nothing is delivered after its sender has given up on it.
+a state that asking again does not change. So the connection sends a request that gets no answer
+within `try_s` again, with the same `rid`, to the next address, until `timeout_s` has passed. The
+first answer counts. One socket, the current one, carries all requests at once. A socket that was
+left stays open only while a request waits for its answer. Closing it drops what it could not send,
+so that nothing is delivered after its sender has given up.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
-from typing import Any, Self, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 from uuid import UUID
 
 from longshore.client.adapters import Dialler
@@ -58,6 +57,7 @@ MAX_CHUNK_BYTES = 16 * 1024 * 1024
 CHUNKS_IN_FLIGHT = 8
 LOOK_AGAIN_S = 0.5
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -153,7 +153,7 @@ class Connection:
 
         async def send(chunk: tuple[Submission, ...]) -> tuple[SubmitAnswer, ...]:
             async with room:
-                answers = await self._ask(lambda rid: messages.Submit(rid, chunk, strict))
+                answers = await self._ask(messages.Submit, chunk, strict)
             return _one_each(chunk, answers)
 
         chunks = list(chunked(jobs))
@@ -185,11 +185,8 @@ class Connection:
         parts = in_parts(jobs, MAX_REQUEST_JOBS)
         if len(parts) == 1:
             return await self._wait_for(jobs, slice_s, every)
-        return await (self._wait_for_all(parts, slice_s) if every else self._any(parts, slice_s))
-
-    async def _wait_for_all(
-        self, parts: Sequence[tuple[UUID, ...]], slice_s: float
-    ) -> tuple[Ended, ...]:
+        if not every:
+            return await self._any(parts, slice_s)
         loop = asyncio.get_running_loop()
         until = loop.time() + slice_s
         found: list[Ended] = []
@@ -213,26 +210,25 @@ class Connection:
     async def _wait_for(
         self, jobs: tuple[UUID, ...], slice_s: float, every: bool
     ) -> tuple[Ended, ...]:
-        answer: tuple[Ended, ...] = await self._ask(
-            lambda rid: messages.Wait(rid, jobs, slice_s, every), within_s=slice_s
-        )
+        request = messages.Wait(next(self._rids), jobs, slice_s, every)
+        answer: tuple[Ended, ...] = await self._exchange(request, within_s=slice_s)
         return answer
 
     async def job(self, ref: Ref) -> Job:
         """One job, whole; `NotFound` if there is none."""
-        answer: Job = await self._ask(lambda rid: messages.Show(rid, ref))
+        answer: Job = await self._ask(messages.Show, ref)
         return answer
 
     async def why(self, ref: Ref) -> WhyAnswer:
         """Why a job is where it is, in words."""
-        answer: WhyAnswer = await self._ask(lambda rid: messages.Why(rid, ref))
+        answer: WhyAnswer = await self._ask(messages.Why, ref)
         return answer
 
     async def logs(
         self, ref: Ref, *, attempt: int | None = None, after: tuple[int, int] = (0, 0)
     ) -> LogPage:
         """A page of what a job's attempts said; the next is `after` this one's end."""
-        answer: LogPage = await self._ask(lambda rid: messages.ReadLogs(rid, ref, attempt, after))
+        answer: LogPage = await self._ask(messages.ReadLogs, ref, attempt, after)
         return answer
 
     async def jobs(self, wanted: JobFilter | None = None) -> JobPage:
@@ -240,7 +236,7 @@ class Connection:
 
         Those that run have their progress and step.
         """
-        answer: JobPage = await self._ask(lambda rid: messages.ListJobs(rid, wanted or JobFilter()))
+        answer: JobPage = await self._ask(messages.ListJobs, wanted or JobFilter())
         return answer
 
     async def cancel(self, refs: Sequence[Ref]) -> tuple[CancelAnswer, ...]:
@@ -272,7 +268,7 @@ class Connection:
 
     async def kind(self, kind: str) -> KindInfo | None:
         """What workers advertise of a kind, if none is alive those that ended lately, or None."""
-        answer: KindInfo | None = await self._ask(lambda rid: messages.ShowKind(rid, kind))
+        answer: KindInfo | None = await self._ask(messages.ShowKind, kind)
         return answer
 
     async def queues(self) -> tuple[QueueView, ...]:
@@ -282,7 +278,7 @@ class Connection:
 
     async def pause(self, queue: str, paused: bool = True) -> None:
         """Pauses a queue, or lets it go on."""
-        await self._ask(lambda rid: messages.Pause(rid, self._new_id(), queue, paused))
+        await self._ask(messages.Pause, self._new_id(), queue, paused)
 
     async def prune(
         self,
@@ -299,27 +295,13 @@ class Connection:
         removed: Counter[JobState] = Counter()
         step = Pruned({}, 0, False)
         while not step.done:
-            step = await self._prune_on(
-                step.up_to, tuple(states), older_than_s, keep, removed if dry_run else None
+            so_far = dict(removed) if dry_run else {}
+            bounds = (tuple(states), older_than_s, keep)
+            step = await self._ask(
+                messages.Prune, self._new_id(), *bounds, step.up_to, dry_run, so_far
             )
             removed.update(step.removed)
         return removed
-
-    async def _prune_on(
-        self,
-        after: int,
-        states: tuple[JobState, ...],
-        older_than_s: float | None,
-        keep: int | None,
-        counted: Mapping[JobState, int] | None,
-    ) -> Pruned:
-        dry_run, so_far = counted is not None, dict(counted or {})
-        answer: Pruned = await self._ask(
-            lambda rid: messages.Prune(
-                rid, self._new_id(), states, older_than_s, keep, after, dry_run, so_far
-            )
-        )
-        return answer
 
     async def hello(self) -> HelloAnswer:
         """Who answers."""
@@ -345,15 +327,20 @@ class Connection:
         """The answers for all items, asked for in as many requests as it takes."""
         answers: list[Any] = []
         for part in in_parts(items, most):
-            answers += await self._ask(partial(_about, make, self._new_id(), part))
+            answers += await self._ask(make, self._new_id(), part)
         return tuple(answers)
 
-    async def _ask(self, make: Callable[[int], Request], within_s: float = 0.0) -> Any:
-        """The answer to a request that may take the other side `within_s` to give."""
+    async def _ask(
+        self, make: Callable[Concatenate[int, P], Request], *args: P.args, **kwargs: P.kwargs
+    ) -> Any:
+        """The answer to a request of these fields."""
+        return await self._exchange(make(next(self._rids), *args, **kwargs))
+
+    async def _exchange(self, request: Request, within_s: float = 0.0) -> Any:
+        """The answer to a request that may take the dispatcher `within_s` to give."""
         if self._closed:
             raise DispatcherUnavailable("the connection is closed; make a new one")
         loop = asyncio.get_running_loop()
-        request = make(next(self._rids))
         exchange = _Exchange(
             request,
             loop.create_future(),
@@ -483,12 +470,6 @@ def in_parts(items: Sequence[T], most: int) -> list[tuple[T, ...]]:
     """The items in order, so many at a time; one empty part if there are none."""
     starts = range(0, max(len(items), 1), most)
     return [tuple(items[start : start + most]) for start in starts]
-
-
-def _about(
-    make: Callable[[int, UUID, tuple[T, ...]], Request], id: UUID, part: tuple[T, ...], rid: int
-) -> Request:
-    return make(rid, id, part)
 
 
 async def all_of(coroutines: Iterable[Any]) -> list[Any]:

@@ -53,6 +53,7 @@ class Handle(Generic[R]):
         unpack: Unpack[R],
         *,
         existing: bool = False,
+        stored: bool = True,
     ) -> None:
         self.id = id
         self.number = number
@@ -63,7 +64,7 @@ class Handle(Generic[R]):
         self._unpacker: Callable[[Job], Unpack[R]] | None = None
         self._ended: Ended | None = None
         # A job that is enqueued in a transaction may be missing until that is committed.
-        self._stored = True
+        self._stored = stored
 
     @classmethod
     def of_id(cls, access: Clients, id: UUID, unpacker: Callable[[Job], Unpack[R]]) -> Handle[R]:

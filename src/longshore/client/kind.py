@@ -191,8 +191,8 @@ class Call(Generic[R]):
 
     submit = blocking(submit_async)
 
-    def accepted(self, answer: SubmitAnswer, access: Clients) -> Handle[R]:
-        """The handle of the job that the answer names; raises if it was refused."""
+    def accepted(self, answer: SubmitAnswer, access: Clients, *, stored: bool = True) -> Handle[R]:
+        """The handle of the job that the answer names; raises if the job was refused."""
         if answer.code:
             raise from_code(answer.code, answer.message)
         self._keeps_id = True
@@ -203,6 +203,7 @@ class Call(Generic[R]):
             self.submission.kind,
             self._unpack,
             existing=answer.existing,
+            stored=stored,
         )
 
 
