@@ -14,7 +14,7 @@ from longshore.client.connection import Connection, Ref
 from longshore.client.decorator import Decorator
 from longshore.client.handle import Handle, all_ended_async, as_ended_async, handles_of
 from longshore.client.handler import FunctionHandler, Isolation
-from longshore.client.hooks import Hooks, without_brackets
+from longshore.client.hooks import Hooks, hook, without_brackets
 from longshore.client.ids import fresh_id
 from longshore.client.kind import AnyKind, Call, Kind, SubmitOptions, Terms, calls_of
 from longshore.core.limits import check_name
@@ -111,13 +111,13 @@ class App:
     @without_brackets
     def on_start(self, function: F) -> F:
         """Declares what a worker process does once before its first job; async or not."""
-        self._hooks.add_start(function)
+        self._hooks.starts.append(hook("start-up hook", function))
         return function
 
     @without_brackets
     def on_stop(self, function: F) -> F:
         """Declares what a worker process does at its orderly end; async or not."""
-        self._hooks.add_stop(function)
+        self._hooks.stops.append(hook("stop hook", function))
         return function
 
     @without_brackets
@@ -126,7 +126,7 @@ class App:
 
         It is given the job's context and what to call next, and gives the result.
         """
-        self._hooks.add_middleware(function)
+        self._hooks.middleware.append(hook("middleware", function, places=2))
         return function
 
     def given(self, **resources: object) -> AbstractContextManager[None]:

@@ -120,12 +120,10 @@ def _refuse_unknown(options: Collection[str], known: Collection[str]) -> None:
     for name in options:
         if name not in known:
             near = get_close_matches(name, known, n=1)
-            advice = f"did you mean '{near[0]}'?" if near else f"there are {_listed(known)}"
+            advice = (
+                f"did you mean '{near[0]}'?" if near else f"there are {', '.join(sorted(known))}"
+            )
             raise AppError(f"job option '{name}' is unknown; {advice}")
-
-
-def _listed(names: Collection[str]) -> str:
-    return ", ".join(sorted(names))
 
 
 def _attempts(retries: object) -> object:

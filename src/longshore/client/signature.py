@@ -1,8 +1,8 @@
-"""What a job takes and gives, read from its function's signature.
+"""The parameters and the result of a job, read from its function's signature.
 
-Arguments travel as a map by parameter name. They are checked twice against the annotations, as far
-as msgspec knows these: when a job is submitted, so that the mistake is found where it was made, and
-when it is run, where they also become what was annotated (a dataclass, an enum, a UUID) again.
+Arguments travel as a map by parameter name. Longshore checks them twice against the annotations, as
+far as msgspec knows these: at the submit, so that a mistake is found where it was made, and at the
+run, where they also become the annotated types (a dataclass, an enum, a UUID) again.
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ from __future__ import annotations
 import inspect
 import typing
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import msgspec
 
-from longshore.client.given import GIVEN
 from longshore.errors import AppError, InvalidArguments, InvalidInput
 from longshore.executors.host.context import Context
 from longshore.model.worker import Parameter
@@ -25,6 +24,23 @@ from longshore.payload.schemas import explain, nearest
 
 CONTEXT_PARAMETER: Final = "ctx"
 _UNCHECKED: Final = Any
+
+
+class _Given:
+    """Stands where a resource will be; used as one, it says what is missing."""
+
+    def __repr__(self) -> str:
+        return "longshore.GIVEN"
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AttributeError(
+            f"there is no resource here to take '{name}' from: a worker gives it to the jobs it "
+            "runs; in a call of your own pass it by name"
+        )
+
+
+GIVEN: Final[Any] = _Given()
+"""The default of a job's parameter that is the app's resource of the same name."""
 
 
 class Signature:
@@ -66,13 +82,8 @@ class Signature:
         if self._rest is not None:
             return None
         return tuple(
-            Parameter(
-                name,
-                p.default is inspect.Parameter.empty,
-                self._shown[name],
-                schema_of(self._types[name]),
-            )
-            for name, p in self._named.items()
+            Parameter(name, name in self._needed, self._shown[name], schema_of(self._types[name]))
+            for name in self._named
         )
 
     # where it is submitted
@@ -134,8 +145,8 @@ class Signature:
         return self._convert_all(given)
 
     def _check_names(self, given: Mapping[str, object]) -> None:
-        for name, parameter in self._named.items():
-            if parameter.default is inspect.Parameter.empty and name not in given:
+        for name in self._named:
+            if name in self._needed and name not in given:
                 raise InvalidArguments(
                     f"job '{self.kind}': missing a required argument: '{name}'; {self._usage()}"
                 )
@@ -162,9 +173,9 @@ class Signature:
             ) from None
 
     def _unexpected(self, kwargs: Mapping[str, object]) -> str:
-        """What to say of the first unknown name, with the parameter it was probably meant for.
+        """The error for the first unknown name, with the parameter it was probably meant for.
 
-        `inspect` would first complain of the parameter that is missing instead.
+        `inspect` would complain of the missing parameter instead.
         """
         unknown = next((name for name in kwargs if name not in self._named), None)
         if unknown is None or self._rest is not None:
@@ -230,7 +241,7 @@ def _hints_one_by_one(target: Callable[..., object]) -> dict[str, Any]:
             found |= typing.get_type_hints(
                 alone, globalns=getattr(target, "__globals__", {}), include_extras=True
             )
-        except Exception:  # the same
+        except Exception:  # as above
             found[name] = annotation
     return found
 

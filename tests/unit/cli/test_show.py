@@ -107,8 +107,9 @@ def test_a_narrow_terminal_loses_what_matters_least_first() -> None:
 
 def test_a_terminal_is_shown_what_is_made_for_it() -> None:
     table = show.Table(("name",), [("in full",)])
-    assert show.rich_parts(show.View([table], screen=[Text("in brief")])) == [Text("in brief")]
-    assert len(show.rich_parts(show.View([table]))) == 1
+    view = show.View([table], screen=[Text("in brief")])
+    assert show.rich_parts(view, 80) == [Text("in brief")]
+    assert len(show.rich_parts(show.View([table]), 80)) == 1
 
 
 def test_room_that_one_long_column_does_not_need_goes_to_the_other() -> None:

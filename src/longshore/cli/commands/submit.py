@@ -19,7 +19,7 @@ from longshore.cli.view.show import error_line, print_answer, print_json
 from longshore.cli.view.waiting import wait_for
 from longshore.client.connection import Connection
 from longshore.client.ids import fresh_id
-from longshore.client.kind import Terms
+from longshore.client.kind import SubmitOptions, Terms
 from longshore.core.limits import MAX_ATTEMPTS
 from longshore.errors import (
     InvalidInput,
@@ -36,20 +36,6 @@ from longshore.run.ready import note
 from longshore.wire.messages import SubmitAnswer
 
 _NO_NUMBER = re.compile("[+-]?(nan|NaN|inf|Infinity)")
-
-
-_TERMS = (
-    "queue",
-    "target",
-    "priority",
-    "run_at",
-    "delay_s",
-    "timeout_s",
-    "retries",
-    "backoff_s",
-    "unique_key",
-)
-"""The terms of a job that an option of the command can set."""
 
 
 @click.command(
@@ -219,9 +205,9 @@ async def _submission(connection: Connection, given: dict[str, Any], args: bytes
 
 
 def _job(given: dict[str, Any], args: bytes, declared: Terms) -> Submission:
-    chosen = {name: given[name] for name in _TERMS if given[name] is not None}
-    terms = declared.but(**chosen, labels=given["labels"])
-    job = terms.submission(given["id"] or fresh_id(), given["kind"], args)
+    chosen = {name: given[name] for name in SubmitOptions.__annotations__ if name in given}
+    terms = declared.but(**{name: value for name, value in chosen.items() if value is not None})
+    job = terms.submission(terms.id or fresh_id(), given["kind"], args)
     if given["data"] is None:
         return job
     return structs.replace(job, options=structs.replace(job.options, raw=True))

@@ -1,15 +1,16 @@
-"""How answers look: tables in colour on a terminal, plain and stable columns in a pipe.
+"""How answers are printed: tables in colour on a terminal, plain and stable columns in a pipe.
 
-Whatever came from a job is text of somebody else's: control characters in it are made visible, so
-that they cannot steer the terminal.
+A job chooses its own texts. Control characters in them are made visible, so that they cannot steer
+the terminal.
 """
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from math import isfinite, nan
 from typing import Any
 from uuid import UUID
@@ -18,13 +19,7 @@ import msgspec
 from msgspec import Struct, structs
 from rich import box
 from rich.cells import cell_len, set_cell_size
-from rich.console import (
-    Console,
-    ConsoleOptions,
-    JustifyMethod,
-    RenderableType,
-    RenderResult,
-)
+from rich.console import Console, JustifyMethod, RenderableType
 from rich.table import Table as RichTable
 from rich.text import Text
 
@@ -69,8 +64,8 @@ _LEAST = 12
 class Table(Struct, frozen=True):
     """Rows of text under headings. Columns named in `right` hold numbers.
 
-    On a terminal too narrow for all of them, those in `optional` go, the first named first. Texts
-    in `wrapped` columns go on in the next line, other long ones are cut.
+    On a terminal too narrow for all columns, those in `optional` go, the first named first. Texts
+    in `wrapped` columns continue in the next line; other long texts are cut.
     """
 
     columns: tuple[str, ...]
@@ -83,7 +78,7 @@ class Table(Struct, frozen=True):
 class View(Struct, frozen=True):
     """An answer as a person sees it: lines and tables, or words if there is nothing to show.
 
-    `screen` is what a terminal shows, if that is not the same as what a pipe gets.
+    A terminal shows `screen` instead of `parts`, if there is one.
     """
 
     parts: Sequence[Text | Table]
@@ -149,35 +144,21 @@ def print_view(view: View) -> None:
         note(view.empty)
     elif sys.stdout.isatty():
         out = console()
-        for part in rich_parts(view):
+        for part in rich_parts(view, out.width):
             out.print(part)
     else:
-        _write("".join(_for_pipe(part) for part in view.parts))
+        parts = (aligned(one) if isinstance(one, Table) else f"{one.plain}\n" for one in view.parts)
+        _write("".join(parts))
 
 
-def rich_parts(view: View) -> list[RenderableType]:
-    """The parts of an answer, to be drawn on a terminal."""
+def rich_parts(view: View, width: int) -> list[RenderableType]:
+    """The parts of an answer, as a terminal of this width draws them."""
     if view.is_empty:
         return [Text(view.empty)]
-    return [_for_terminal(part) for part in view.screen or view.parts]
-
-
-def _for_terminal(part: Text | Table) -> RenderableType:
-    return _Fitting(part) if isinstance(part, Table) else part
-
-
-def _for_pipe(part: Text | Table) -> str:
-    return aligned(part) if isinstance(part, Table) else part.plain + "\n"
-
-
-class _Fitting:
-    """A table that takes no more room than the terminal has."""
-
-    def __init__(self, table: Table) -> None:
-        self._table = table
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield as_rich(fitted(on_one_line(with_bars(self._table)), console.width))
+    return [
+        as_rich(fitted(on_one_line(with_bars(one)), width)) if isinstance(one, Table) else one
+        for one in view.screen or view.parts
+    ]
 
 
 def aligned(table: Table) -> str:
@@ -197,10 +178,9 @@ def _line(row: Sequence[str], widths: Sequence[int], table: Table) -> str:
 
 
 def fitted(table: Table, width: int) -> Table:
-    """The table as a terminal so wide can show it.
+    """The table in so many columns of a terminal.
 
-    Columns without a text are left out, then optional ones that have no room, then long texts are
-    cut.
+    Empty columns go first, then optional ones that have no room, then long texts are cut.
     """
     for column in [one for one in table.columns if not _has_text(table, one)]:
         table = _without(table, column)
@@ -211,12 +191,12 @@ def fitted(table: Table, width: int) -> Table:
             table = _without(table, column)
     for column, most in _long_columns(table, width - _width(table)).items():
         if column not in table.wrapped:
-            table = _cut(table, column, most)
+            table = _changed(table, column, partial(_shortened, width=most))
     return table
 
 
 def _long_columns(table: Table, spare: int) -> dict[str, int]:
-    """How wide each column of long texts may be; what one does not need the others may have."""
+    """How wide each column of long texts may be; the room that one leaves goes to the others."""
     long = [column for column in table.columns if column in _LONG]
     more = {column: max(0, _longest(table, column) - _LONG[column]) for column in long}
     widths = {}
@@ -231,9 +211,7 @@ def with_bars(table: Table) -> Table:
     """The table with a bar before each percentage in its column of progress, if it has one."""
     if "progress" not in table.columns:
         return table
-    index = table.columns.index("progress")
-    rows = [(*row[:index], _barred(row[index]), *row[index + 1 :]) for row in table.rows]
-    return structs.replace(table, rows=rows)
+    return _changed(table, "progress", _barred)
 
 
 def _barred(cell: str) -> str:
@@ -245,7 +223,7 @@ def _barred(cell: str) -> str:
 
 
 def on_one_line(table: Table) -> Table:
-    """The table with one column for progress and error: who runs has one, who failed the other."""
+    """The table with one column for progress and error: no job of a list needs both."""
     names = ("progress", "error")
     if not all(name in table.columns and _has_text(table, name) for name in names):
         return table
@@ -260,9 +238,9 @@ def _has_text(table: Table, column: str) -> bool:
     return any(row[index] for row in table.rows)
 
 
-def _cut(table: Table, column: str, width: int) -> Table:
+def _changed(table: Table, column: str, change: Callable[[str], str]) -> Table:
     index = table.columns.index(column)
-    rows = [(*row[:index], _shortened(row[index], width), *row[index + 1 :]) for row in table.rows]
+    rows = [(*row[:index], change(row[index]), *row[index + 1 :]) for row in table.rows]
     return structs.replace(table, rows=rows)
 
 
@@ -272,7 +250,7 @@ def _shortened(cell: str, width: int) -> str:
 
 
 def _width(table: Table) -> int:
-    # Of a long text some is shown in any case: it needs no more than that.
+    # A long text needs no more room than the part of it that is always shown.
     widths = [min(_longest(table, one), _LONG.get(one, sys.maxsize)) for one in table.columns]
     return sum(widths) + 2 * (len(widths) - 1)
 
@@ -339,7 +317,7 @@ def progress(said: Progress | None) -> str:
 
 
 def how_far(job: Job) -> str:
-    """How far a job that runs says it is, as briefly as a table has room: percent, then words."""
+    """The progress and step of a job that runs, for a cell of a table: percent, then words."""
     said = job.progress
     words = [job.step or "", said.text if said else ""]
     if said is not None:
@@ -350,7 +328,7 @@ def how_far(job: Job) -> str:
 
 
 def percent(value: float | None) -> str:
-    """A share of a hundred, if it is known."""
+    """A percentage, if it is known."""
     return "" if value is None else f"{value:.0f} %"
 
 
@@ -389,17 +367,8 @@ def jobs_table(jobs: Sequence[Job]) -> Table:
         )
         for job in jobs
     ]
-    columns = (
-        "number",
-        "state",
-        "kind",
-        "queue",
-        "attempt",
-        "created",
-        "took",
-        "progress",
-        "error",
-    )
+    first = ("number", "state", "kind", "queue", "attempt")
+    columns = (*first, "created", "took", "progress", "error")
     return Table(columns, rows, frozenset({"number", "attempt"}))
 
 
@@ -422,6 +391,7 @@ def job_view(job: Job, names: Mapping[UUID, str]) -> View:
 def _job_lines(job: Job, worker: str) -> list[tuple[str, str]]:
     raw = job.options.raw
     result = jsonable.payload(job.result, raw=raw)
+    ran_for = f" (took {took(job)})" if took(job) else ""
     return [
         ("id", str(job.id)),
         ("kind", job.kind),
@@ -441,12 +411,8 @@ def _job_lines(job: Job, worker: str) -> list[tuple[str, str]]:
         ("created", time(job.created_at)),
         ("run at", time(job.run_at)),
         ("started", time(job.started_at)),
-        ("ended", " ".join(filter(None, (time(job.ended_at), _in_brackets(took(job)))))),
+        ("ended", f"{time(job.ended_at)}{ran_for}"),
     ]
-
-
-def _in_brackets(text: str) -> str:
-    return f"(took {text})" if text else ""
 
 
 def _attempts(job: Job) -> str:

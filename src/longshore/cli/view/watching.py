@@ -168,6 +168,7 @@ class _Screen(_Lines[T]):
 
     def _redraw(self, heading: Text) -> None:
         self._live.start()
-        parts = rich_parts(self._view) if self._view is not None else []
+        width = self._live.console.width
+        parts = rich_parts(self._view, width) if self._view is not None else []
         remark = [Text(self._remark, style="dim")] if self._remark else []
         self._live.update(Group(heading, *remark, Text(), *parts), refresh=True)
