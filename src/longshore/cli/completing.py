@@ -18,7 +18,7 @@ from longshore.cli.options import Connect, examples, json_option
 from longshore.cli.view.show import print_answer
 from longshore.client.connection import Connection
 from longshore.config import load
-from longshore.errors import InvalidInput, LongshoreError
+from longshore.errors import LongshoreError
 
 SHELLS = ("bash", "zsh", "fish")
 PATIENCE_S = 0.5
@@ -53,8 +53,7 @@ def completion(context: click.Context, /, shell: str, as_json: bool) -> None:
 
 def _script(command: click.Command, shell: str) -> str:
     found = get_completion_class(shell)
-    if found is None:
-        raise InvalidInput(f"there is no completion for {shell}; there is for {', '.join(SHELLS)}")
+    assert found is not None, f"click completes {', '.join(SHELLS)}"
     completes = found(command, {}, "longshore", _VARIABLE)
     return completes.source_template % completes.source_vars()
 

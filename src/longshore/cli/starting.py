@@ -71,9 +71,10 @@ def init(folder: Path, as_json: bool) -> None:
     texts = _texts(folder)
     _refuse_overwriting(folder, texts)
     written = [str(_write(folder, name, text)) for name, text in texts.items()]
+    first = "" if folder == Path() else f" (cd {folder} first)"
     words = [
         *(f"wrote {path}" for path in written),
-        f"\nRun it{_from(folder)}, and a job of it in another terminal:",
+        f"\nRun it{first}, and a job of it in another terminal:",
         "  longshore up\n  longshore submit greet name=Ada --wait",
     ]
     print_answer(as_json, {"folder": str(folder), "files": written}, "\n".join(words))
@@ -107,7 +108,3 @@ def _write(folder: Path, name: str, text: str) -> Path:
     except OSError as error:
         raise InvalidInput(f"cannot write {path}: {error.strerror}; name another folder") from None
     return path
-
-
-def _from(folder: Path) -> str:
-    return "" if folder == Path() else f" (cd {folder} first)"

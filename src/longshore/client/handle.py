@@ -12,7 +12,7 @@ from typing import Any, Generic, NoReturn, TypeVar
 from uuid import UUID
 
 from longshore.client.clients import Clients, blocking
-from longshore.client.connection import all_of
+from longshore.client.connection import all_of, in_parts
 from longshore.client.logs import read_logs
 from longshore.client.outcomes import MAX_IDS, REQUESTS_IN_FLIGHT, look_for, pruned
 from longshore.core.limits import check_timeout
@@ -169,10 +169,6 @@ class Handle(Generic[R]):
             "again, and if it was rolled back, enqueue the job again"
         )
 
-    def remember(self, ended: Ended) -> None:
-        """Keeps an outcome that somebody else heard of."""
-        self._ended = ended
-
     # changing
 
     async def cancel_async(self) -> CancelVerdict:
@@ -254,7 +250,7 @@ async def as_ended_async(
         while waiting:
             for ended in await _next_ended(arrived, until) or await _last_look(access, waiting):
                 for handle in waiting.pop(ended.id, ()):
-                    handle.remember(ended)
+                    handle._ended = ended
                     yield handle
     finally:
         for job, outcome in expected.items():
@@ -287,13 +283,12 @@ async def all_ended_async(
                         await look_for(connection, job)
         return found
 
-    parts = (jobs[start : start + MAX_IDS] for start in range(0, len(jobs), MAX_IDS))
-    found = await all_of(ask(part) for part in parts)
+    found = await all_of(ask(part) for part in in_parts(jobs, MAX_IDS))
     ended = {one.id: one for part in found for one in part}
     if len(ended) < len(jobs):
         raise _not_finished([handle for handle in handles if handle.id not in ended])
     for handle in handles:
-        handle.remember(ended[handle.id])
+        handle._ended = ended[handle.id]
     return [ended[handle.id].state for handle in handles]
 
 

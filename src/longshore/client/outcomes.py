@@ -42,7 +42,7 @@ def pruned(job: UUID) -> NotFound:
 
 
 class _Expected:
-    """A job that somebody waits for, and how many do."""
+    """A job that is waited for, and by how many waiters."""
 
     def __init__(self, outcome: asyncio.Future[Ended], stored: bool) -> None:
         self.outcome = outcome

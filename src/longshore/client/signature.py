@@ -58,10 +58,11 @@ class Signature:
             elif parameter.default is GIVEN:
                 self.given += (parameter.name,)
             else:
-                kept.append(_annotated(parameter, hints))
+                hint = hints.get(parameter.name, parameter.empty)
+                kept.append(parameter.replace(annotation=hint))
         self._reserved = {*self.given, *([CONTEXT_PARAMETER] if self.takes_context else [])}
         self._signature = inspect.Signature(kept)
-        self._rest = _rest(kept)
+        self._rest = next((p.name for p in kept if p.kind is p.VAR_KEYWORD), None)
         self._named = {p.name: p for p in kept if p.name != self._rest}
         self._places = tuple(p.name for p in kept if p.kind is p.POSITIONAL_OR_KEYWORD)
         self._needed = {name for name, p in self._named.items() if p.default is p.empty}
@@ -210,16 +211,6 @@ def _parameters(kind: str, function: Callable[..., object]) -> list[inspect.Para
                 "given by name; leave the '/' out"
             )
     return found
-
-
-def _annotated(parameter: inspect.Parameter, hints: Mapping[str, Any]) -> inspect.Parameter:
-    return parameter.replace(annotation=hints.get(parameter.name, inspect.Parameter.empty))
-
-
-def _rest(parameters: list[inspect.Parameter]) -> str | None:
-    """The name of `**kwargs`, if there is one."""
-    names = [p.name for p in parameters if p.kind is inspect.Parameter.VAR_KEYWORD]
-    return names[0] if names else None
 
 
 def _hints(function: Callable[..., object]) -> dict[str, Any]:

@@ -75,19 +75,13 @@ _URLS = (
 
 def make_store(url: str, listen_url: str | None = None, prepared: bool = True) -> Store:
     """The store that a URL names; it is not open yet."""
-    if url.startswith(_SQLITE):
-        return _sqlite(url)
     if url.startswith(_POSTGRES):
         return _postgres(url, listen_url, prepared)
-    raise ConfigError(f"'{redacted(url)}' is not the URL of a store; {_URLS}")
-
-
-def _sqlite(url: str) -> Store:
+    path = url.removeprefix(_SQLITE)
+    if path in (url, "", ":memory:"):
+        raise ConfigError(f"'{redacted(url)}' is not the URL of a store; {_URLS}")
     from longshore.store.sqlite.store import SqliteStore
 
-    path = url.removeprefix(_SQLITE)
-    if not path or path == ":memory:":
-        raise ConfigError(f"'{url}' names no file; {_URLS}")
     return SqliteStore(Path(path))
 
 
@@ -303,12 +297,27 @@ async def run_worker(config: Config, announce: Announce) -> None:
             joined.append(_at_work(config))
             announce(joined[0])
 
-    with _sockets() as sockets:
-        connect = _dialling(config, sockets, lambda: bool(joined))
-        with room(config.worker.scratch) as scratch:
-            worker = _worker(config, connect, on_joined, scratch)
-            with stop_signals(worker.drain, worker.hurry):
-                await worker.run()
+    with _sockets() as sockets, room(config.worker.scratch) as scratch:
+        worker = Worker(
+            Identity(
+                name=machine.process_name(),
+                host=socket.gethostname(),
+                pid=os.getpid(),
+                process=machine.process_mark(),
+                target=config.target or machine.machine_target(),
+                queues=config.queues,
+            ),
+            config.worker,
+            config.worker_addresses(),
+            connect=_dialling(config, sockets, lambda: bool(joined)),
+            make_executors=lambda on_report, on_log: _executors(config, on_report, on_log, scratch),
+            clock=machine.SystemClock(),
+            new_id=fresh_id,
+            measure=lambda: Stats(psutil.cpu_percent(), psutil.virtual_memory().percent),
+            on_joined=on_joined,
+        )
+        with stop_signals(worker.drain, worker.hurry):
+            await worker.run()
 
 
 def _dialling(config: Config, sockets: Sockets, has_joined: Callable[[], bool]) -> Connect:
@@ -336,29 +345,6 @@ def port_advice(config: Config) -> str:
     return (
         f" Port {min(ports & clients)} is where clients connect; workers connect to the port that "
         f"its --backend names, like {config.backend.rpartition(':')[2]}."
-    )
-
-
-def _worker(
-    config: Config, connect: Connect, on_joined: Callable[[], None], scratch: str
-) -> Worker:
-    return Worker(
-        Identity(
-            name=machine.process_name(),
-            host=socket.gethostname(),
-            pid=os.getpid(),
-            process=machine.process_mark(),
-            target=config.target or machine.machine_target(),
-            queues=config.queues,
-        ),
-        config.worker,
-        config.worker_addresses(),
-        connect=connect,
-        make_executors=lambda on_report, on_log: _executors(config, on_report, on_log, scratch),
-        clock=machine.SystemClock(),
-        new_id=fresh_id,
-        measure=lambda: Stats(psutil.cpu_percent(), psutil.virtual_memory().percent),
-        on_joined=on_joined,
     )
 
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 from tests.unit.cli.test_commands import job
 
-from longshore.cli.view import jsonable, show
+from longshore.cli.view import jsonable, lists, show
 from longshore.core.text import visible
 from longshore.model.job import JobState, Progress, RetryPolicy
 from longshore.model.worker import QueueView
@@ -166,7 +166,7 @@ def test_progress_and_error_share_a_column_on_a_terminal_if_there_are_both() -> 
 
 
 def test_a_narrow_list_of_queues_keeps_the_states_that_hold_jobs() -> None:
-    table = show.queues_table([QueueView("mail", False, {"delayed": 3, "succeeded": 1})])
+    table = lists.queues_table([QueueView("mail", False, {"delayed": 3, "succeeded": 1})])
     shown = show.fitted(table, 60).columns
     assert {"delayed", "succeeded", "ready", "running", "failed"} <= set(shown)
     assert "cancelling" not in shown

@@ -12,11 +12,10 @@ import click
 from longshore.cli import completing
 from longshore.cli.options import Whole, ask, client_options, examples, moment, ref_argument
 from longshore.cli.view import jsonable
-from longshore.cli.view.screens import jobs_screen
+from longshore.cli.view.lists import jobs_screen, jobs_table
 from longshore.cli.view.show import (
     View,
     job_view,
-    jobs_table,
     print_answer,
     print_json,
     print_text,

@@ -9,15 +9,19 @@ from typing import Any
 import click
 
 from longshore.cli import completing
-from longshore.cli.commands.fleet import capacity_view, dispatchers_table, workers_table
 from longshore.cli.options import ask, client_options, examples
 from longshore.cli.view import jsonable
-from longshore.cli.view.screens import workers_screen
+from longshore.cli.view.lists import (
+    capacity_view,
+    dispatchers_table,
+    workers_screen,
+    workers_table,
+)
 from longshore.cli.view.show import View, print_json, print_text
 from longshore.cli.view.watching import Shown, refuse_watch, show, watch_options
 from longshore.client.connection import Connection
 from longshore.errors import InvalidInput, NotFound
-from longshore.model.worker import Capacity, DrainVerdict, WorkerView
+from longshore.model.worker import DrainVerdict, WorkerView
 from longshore.run.ready import note
 from longshore.wire.messages import DispatcherAnswer, DrainAnswer
 
@@ -156,10 +160,4 @@ def show_capacity(context: click.Context, /, **given: Any) -> None:
 
     Kinds that share a pool share its free slots. Workers that drain do not count.
     """
-    show(context, Shown(Connection.capacity, jsonable.plain, _capacity_view))
-
-
-def _capacity_view(found: Capacity) -> View:
-    if not found.kinds:
-        return View([], "no worker takes jobs; `longshore workers` says more")
-    return capacity_view(found)
+    show(context, Shown(Connection.capacity, jsonable.plain, capacity_view))

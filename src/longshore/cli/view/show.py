@@ -24,10 +24,8 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from longshore.cli.view import jsonable
-from longshore.core.lifecycle import REACHED
 from longshore.core.text import visible, visible_json
 from longshore.model.job import Job, JobError, JobState, Progress
-from longshore.model.worker import QueueView
 from longshore.run.ready import note
 from longshore.wire.messages import WhyAnswer
 
@@ -351,27 +349,6 @@ def json_line(value: Any) -> str:
 # jobs
 
 
-def jobs_table(jobs: Sequence[Job]) -> Table:
-    """Jobs, one a row, in full."""
-    rows = [
-        (
-            str(job.number),
-            job.state.value,
-            job.kind,
-            job.queue,
-            str(job.attempt),
-            time(job.created_at),
-            took(job),
-            how_far(job),
-            error_line(job.error) if job.error else "",
-        )
-        for job in jobs
-    ]
-    first = ("number", "state", "kind", "queue", "attempt")
-    columns = (*first, "created", "took", "progress", "error")
-    return Table(columns, rows, frozenset({"number", "attempt"}))
-
-
 def job_view(job: Job, names: Mapping[UUID, str]) -> View:
     """Everything there is to know of a job; `names` are those of the workers that had it."""
     worker = names.get(job.worker, str(job.worker)) if job.worker else ""
@@ -439,24 +416,3 @@ def history_table(job: Job, names: Mapping[UUID, str]) -> Table:
         for entry in job.history
     ]
     return Table(("at", "state", "by", "info"), rows)
-
-
-# queues
-
-
-def queues_table(queues: Sequence[QueueView]) -> Table:
-    """Queues, one a row, and how many jobs each holds by state."""
-    rows = [
-        (
-            queue.name,
-            "paused" if queue.paused else "open",
-            *(str(queue.counts.get(state.value, 0)) for state in REACHED),
-        )
-        for queue in queues
-    ]
-    states = tuple(state.value for state in REACHED)
-    always = {"ready", "running", "failed"}
-    spare = [state for state in states if state not in always]
-    held = {state for state in states if any(queue.counts.get(state) for queue in queues)}
-    optional = tuple(sorted(spare, key=lambda state: state in held))
-    return Table(("queue", "is", *states), rows, frozenset(states), optional)
