@@ -444,7 +444,7 @@ def supervisor_trouble(config: Config, error: LongshoreError | None) -> str:
 def _supervisor(
     config: Config, backend: str, environ: Mapping[str, str], count: int, reload: bool
 ) -> Supervisor:
-    """Starts and keeps so many workers of the dispatcher at `backend`."""
+    """Keeps `count` workers running for the dispatcher at `backend`."""
     return Supervisor(
         worker_command(config, backend),
         {**os.environ, **(_UNCACHED if reload else {}), **environ},

@@ -1,4 +1,4 @@
-"""How a process says that it has begun to serve."""
+"""How a process tells that it has begun to serve."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ _DONE = {CancelVerdict.CANCELLED, CancelVerdict.CANCELLING, RetryVerdict.RETRIED
 
 
 def _since(text: str) -> datetime:
-    """The time so long ago, as in 2h, or the time that the text names."""
+    """The time that a text names, or 2h ago for 2h."""
     seconds = parse_seconds(text)
     try:
         if seconds is None or seconds < 0:

@@ -1,4 +1,4 @@
-"""`longshore keys`: makes key pairs, and shows what is in a key file."""
+"""`longshore keys`: makes key pairs, and shows key files."""
 
 from __future__ import annotations
 

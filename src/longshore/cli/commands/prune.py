@@ -1,4 +1,4 @@
-"""`longshore prune`: removes ended jobs."""
+"""`longshore prune`: removes jobs that have ended."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def _rough(seconds: int) -> str:
 
 
 def brief_took(job: Job) -> str:
-    """How long the last attempt of an ended job ran, in one unit."""
+    """How long the last attempt of an ended job took, in one unit."""
     if job.started_at is None or job.ended_at is None:
         return ""
     seconds = max(0.0, (job.ended_at - job.started_at).total_seconds())
@@ -55,7 +55,7 @@ def brief_took(job: Job) -> str:
 
 
 def brief_error(error: JobError) -> str:
-    """What went wrong, the most telling part first: what was raised, without its module."""
+    """An error in brief: the name of the exception, without its module, then its message."""
     kind = error.type.rpartition(".")[2]
     words = ": ".join(filter(None, (kind, error.message)))
     return (words or error.reason.value).split("\n", 1)[0]
@@ -173,7 +173,7 @@ def _brief_worker(
 
 
 def _taken(view: WorkerView, pool: str) -> str:
-    """How many of a worker's slots are taken, of how many."""
+    """A worker's busy slots of all its slots."""
     return f"{pool_busy(view, pool)}/{pool_slots(view, pool)}" if view.alive else ""
 
 

@@ -100,7 +100,7 @@ class _Console(Console):
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console that takes text as it is, coloured only on a terminal."""
+    """A console without markup, coloured only on a terminal."""
     return _Console(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 
@@ -176,7 +176,7 @@ def _line(row: Sequence[str], widths: Sequence[int], table: Table) -> str:
 
 
 def fitted(table: Table, width: int) -> Table:
-    """The table in so many columns of a terminal.
+    """The table, fitted to the width of a terminal.
 
     Empty columns go first, then optional ones that have no room, then long texts are cut.
     """
@@ -307,7 +307,7 @@ def took(job: Job) -> str:
 
 
 def progress(said: Progress | None) -> str:
-    """How far a job says it is, in one line."""
+    """A job's progress in one line."""
     if said is None:
         return ""
     of = f"/{said.total:g} ({said.done / said.total:.0%})" if said.total else ""
@@ -350,7 +350,7 @@ def json_line(value: Any) -> str:
 
 
 def job_view(job: Job, names: Mapping[UUID, str]) -> View:
-    """Everything there is to know of a job; `names` are those of the workers that had it."""
+    """Everything about a job; `names` are those of the workers that had it."""
     worker = names.get(job.worker, str(job.worker)) if job.worker else ""
     title = Text(f"job {job.number} ").append(job.state.value, style=_STYLES.get(job.state, ""))
     lines = [(name, text) for name, text in _job_lines(job, worker) if text]
