@@ -31,7 +31,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class App:
-    """A program's jobs. Nothing is connected, and no thread started, before it is needed."""
+    """The jobs of a program. It connects, and starts a thread, only when it needs to."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class App:
         return declared
 
     def handlers(self) -> Mapping[str, Handler]:
-        """The functions by kind, as workers run them."""
+        """The handlers that workers run, by kind."""
         for name, kind in self._kinds.items():
             self._hooks.check(name, kind.handler.signature.given)
         return {name: kind.handler for name, kind in self._kinds.items()}
@@ -102,8 +102,8 @@ class App:
     def resource(self, function: F) -> F:
         """Declares what worker processes open once and give to jobs; see docs/workers.md.
 
-        A function or a generator, async or not, without parameters; what it returns or yields goes
-        to the jobs that have a parameter of its name with the default `longshore.GIVEN`.
+        It is a function or a generator, async or not, without parameters. A job gets what it
+        returns or yields by a parameter of its name with the default `longshore.GIVEN`.
         """
         self._hooks.add_resource(function)
         return function
@@ -124,17 +124,17 @@ class App:
     def middleware(self, function: F) -> F:
         """Declares what goes around every job: `async def` around async jobs, `def` around others.
 
-        It is given the job's context and what to call next, and gives the result.
+        It takes the job's context and the next function to call, and returns the result.
         """
         self._hooks.middleware.append(hook("middleware", function, places=2))
         return function
 
     def given(self, **resources: object) -> AbstractContextManager[None]:
-        """While the block runs, these are the resources of jobs that run in this process."""
+        """While the block runs, jobs that run in this process get these resources."""
         return self._hooks.given(resources)
 
     def lifespan(self, pool: Pool) -> AbstractAsyncContextManager[None] | None:
-        """What a worker process does around all jobs it runs; None if it is nothing."""
+        """What a worker process does around all its jobs; None if nothing."""
         handlers = [k.handler for k in self._kinds.values() if k.handler.info.pool == pool]
         names = {name for handler in handlers for name in handler.signature.given}
         return self._hooks.lifespan(names) if handlers else None
@@ -146,7 +146,7 @@ class App:
     ) -> list[Handle[R]]:
         """Submits many jobs at once.
 
-        Raises if any is refused, and says how many were: the others are accepted all the same.
+        If some are refused, it raises and says how many; the others are accepted nevertheless.
         """
         calls = calls_of(calls)
         jobs = [call.submission for call in calls]
@@ -167,8 +167,8 @@ class App:
     ) -> Handle[Any]:
         """Submits a job of a kind whose function is elsewhere, with its arguments by name.
 
-        What the app that has the function declares for the kind (queue, retries, timeout …) holds
-        unless an option says otherwise, as long as a live worker serves it.
+        The queue, retries, timeout and so on are those that the app with the function declares, as
+        long as a live worker serves the kind. Options replace them.
         """
         call = await self._call_by_name(kind, arguments, options)
         return await call.submit_async(strict=strict)
@@ -195,9 +195,8 @@ class App:
     ) -> Handle[R]:
         """Enqueues a job in the transaction of a PostgreSQL connection that is awaited.
 
-        The job is there once that is committed, and runs within `poll_s`; rolled back, it never
-        was. With `notify`, dispatchers hear of it at the commit, which then takes its turn with
-        every other commit that notifies.
+        Committed, the job starts within `poll_s`; rolled back, it never existed. With `notify`,
+        dispatchers hear of it at the commit, but commits that notify wait for one another.
         """
         [handle] = await self.enqueue_many_async(connection, [call], notify=notify)
         return handle
@@ -242,8 +241,8 @@ class App:
     async def handle_async(self, ref: Ref | str) -> Handle[Any]:
         """The handle of a job submitted elsewhere, by its id or number, as text too.
 
-        An id needs no request: whether there is such a job turns out once something is asked of
-        the handle. A number is looked up, and is `NotFound` if there is none.
+        An id needs no request: a job that does not exist is an error only once you ask something
+        of the handle. A number is looked up, and raises `NotFound` if there is no such job.
         """
         known = _known(ref)
         if isinstance(known, UUID):
@@ -254,7 +253,7 @@ class App:
     def handle(self, ref: Ref | str) -> Handle[Any]:
         """The handle of a job submitted elsewhere; see `handle_async`.
 
-        In a coroutine too, if it is an id.
+        With an id, a coroutine may call it too.
         """
         known = _known(ref)
         if isinstance(known, UUID):
@@ -274,7 +273,7 @@ class App:
     async def wait_all_async(
         self, handles: Iterable[Handle[Any]], timeout_s: float | None = None
     ) -> list[JobState]:
-        """The states the jobs ended in, once all have; `NotFinished` if that takes too long."""
+        """The states of the jobs once all have ended; raises `NotFinished` if it takes too long."""
         return await all_ended_async(self._access, handles_of(handles), timeout_s)
 
     wait_all = blocking(wait_all_async)
@@ -282,13 +281,13 @@ class App:
     def as_ended_async(
         self, handles: Iterable[Handle[R]], timeout_s: float | None = None
     ) -> AsyncGenerator[Handle[R], None]:
-        """The handles in the order in which their jobs end; their results are there at once."""
+        """The handles in the order in which their jobs end, each with its result."""
         return as_ended_async(self._access, handles_of(handles), timeout_s)
 
     def as_ended(
         self, handles: Iterable[Handle[R]], timeout_s: float | None = None
     ) -> Iterator[Handle[R]]:
-        """The handles in the order in which their jobs end; their results are there at once."""
+        """The handles in the order in which their jobs end, each with its result."""
         return self._access.iterate(self.as_ended_async(handles, timeout_s))
 
     async def results_async(
@@ -296,8 +295,8 @@ class App:
     ) -> AsyncGenerator[R, None]:
         """The results in the order in which the jobs end, if all of them succeed.
 
-        Raises at the first that did not, and then is over: the rest is not to be had from it.
-        Where jobs may fail, go through `as_ended_async` and ask each handle for its result.
+        It raises at the first that did not, and then gives no further results. If jobs may fail,
+        use `as_ended_async` and ask each handle for its result.
         """
         async for handle in as_ended_async(self._access, handles_of(handles), timeout_s):
             yield await handle.result_async()
@@ -309,11 +308,11 @@ class App:
     # closing
 
     def close(self) -> None:
-        """Lets go of every socket and thread. The app can be used again: it opens new ones."""
+        """Closes every socket and thread. You can use the app again: it opens new ones."""
         self._access.close()
 
     async def close_async(self) -> None:
-        """Lets go of every socket and thread. The app can be used again: it opens new ones."""
+        """Closes every socket and thread. You can use the app again: it opens new ones."""
         await self._access.close_async()
 
     def __enter__(self) -> Self:
@@ -341,7 +340,7 @@ def _known(ref: Ref | str) -> Ref:
 
 
 def unpack_any(data: bytes | None) -> Any:
-    """A stored result as builtins, for who does not know what the function says it gives."""
+    """A stored result as builtins, where the function's annotation is not known."""
     return None if data is None else values.unpack(data)
 
 

@@ -74,7 +74,7 @@ def parse_addresses(connect: str | Iterable[str]) -> tuple[str, ...]:
 
 
 class _Line:
-    """One socket, who waits for an answer from it, and when it last said anything."""
+    """One socket, the requests that wait for its answer, and when it last sent a message."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -107,7 +107,7 @@ class _Exchange:
 
 
 class Connection:
-    """Speaks to one dispatcher of several at a time, on the event loop it is first used on."""
+    """Asks one dispatcher of several at a time, on the event loop of its first use."""
 
     def __init__(
         self,
@@ -148,7 +148,7 @@ class Connection:
     async def submit(
         self, jobs: Sequence[Submission], strict: bool = False
     ) -> tuple[SubmitAnswer, ...]:
-        """What became of each job, in the order given. Large lists go in several messages."""
+        """Submits jobs; one answer for each, in order. Large lists go in several messages."""
         room = asyncio.Semaphore(CHUNKS_IN_FLIGHT)
 
         async def send(chunk: tuple[Submission, ...]) -> tuple[SubmitAnswer, ...]:
@@ -164,7 +164,7 @@ class Connection:
     async def wait(
         self, ids: Sequence[UUID], wait_s: float, every: bool = False
     ) -> tuple[Ended, ...]:
-        """The outcomes of those that ended: once any has, or `every` one, or `wait_s` passed."""
+        """The outcomes of jobs that ended: once any has, or `every` one, or `wait_s` passed."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_s
         missing = dict.fromkeys(ids)
@@ -195,7 +195,7 @@ class Connection:
         return tuple(found)
 
     async def _any(self, parts: Sequence[tuple[UUID, ...]], slice_s: float) -> tuple[Ended, ...]:
-        """Looks at all of them again and again, and waits for the first thousand in between."""
+        """Looks at all jobs again and again, and waits for the first thousand in between."""
         loop = asyncio.get_running_loop()
         until = loop.time() + slice_s
         while True:
@@ -215,7 +215,7 @@ class Connection:
         return answer
 
     async def job(self, ref: Ref) -> Job:
-        """One job, whole; `NotFound` if there is none."""
+        """One whole job; raises `NotFound` if there is none."""
         answer: Job = await self._ask(messages.Show, ref)
         return answer
 
@@ -227,7 +227,7 @@ class Connection:
     async def logs(
         self, ref: Ref, *, attempt: int | None = None, after: tuple[int, int] = (0, 0)
     ) -> LogPage:
-        """A page of what a job's attempts said; the next is `after` this one's end."""
+        """A page of a job's log; the next page is `after` the end of this one."""
         answer: LogPage = await self._ask(messages.ReadLogs, ref, attempt, after)
         return answer
 
@@ -240,39 +240,39 @@ class Connection:
         return answer
 
     async def cancel(self, refs: Sequence[Ref]) -> tuple[CancelAnswer, ...]:
-        """Cancels jobs; says of each what that did."""
+        """Cancels jobs; each verdict says what that did."""
         return await self._ask_in_parts(messages.Cancel, refs, MAX_REQUEST_JOBS)
 
     async def retry(self, refs: Sequence[Ref]) -> tuple[RetryAnswer, ...]:
-        """Runs jobs again that ended without success; says of each what that did."""
+        """Runs jobs again that ended without success; each verdict says what that did."""
         return await self._ask_in_parts(messages.Retry, refs, MAX_REQUEST_JOBS)
 
     async def workers(self) -> tuple[WorkerView, ...]:
-        """Who works, and who did until lately."""
+        """The workers, and those that ended lately."""
         answer: tuple[WorkerView, ...] = await self._ask(messages.ListWorkers)
         return answer
 
     async def drain(self, workers: Sequence[str]) -> tuple[DrainAnswer, ...]:
-        """Has workers finish what they run and leave; says of each what that did."""
+        """Makes workers finish their jobs and leave; each verdict says what that did."""
         return await self._ask_in_parts(messages.Drain, workers, MAX_DRAINED)
 
     async def dispatchers(self) -> tuple[DispatcherAnswer, ...]:
-        """Who dispatches."""
+        """The dispatchers."""
         answer: tuple[DispatcherAnswer, ...] = await self._ask(messages.ListDispatchers)
         return answer
 
     async def capacity(self) -> Capacity:
-        """What the fleet can take."""
+        """How many more jobs the workers can take."""
         answer: Capacity = await self._ask(messages.ShowCapacity)
         return answer
 
     async def kind(self, kind: str) -> KindInfo | None:
-        """What workers advertise of a kind, if none is alive those that ended lately, or None."""
+        """What live workers advertise of a kind, or else those that ended lately, or None."""
         answer: KindInfo | None = await self._ask(messages.ShowKind, kind)
         return answer
 
     async def queues(self) -> tuple[QueueView, ...]:
-        """Which queues there are, and what they hold."""
+        """The queues, and how many jobs they hold."""
         answer: tuple[QueueView, ...] = await self._ask(messages.ListQueues)
         return answer
 
@@ -288,9 +288,9 @@ class Connection:
         keep: int | None = None,
         dry_run: bool = False,
     ) -> Counter[JobState]:
-        """Removes ended jobs past these bounds, or the dispatcher's own; says how many, by state.
+        """Removes ended jobs past these bounds, or the dispatcher's own; counts them by state.
 
-        A part whose answer got lost is removed all the same, and not counted.
+        A part whose answer got lost is removed too, but not counted.
         """
         removed: Counter[JobState] = Counter()
         step = Pruned({}, 0, False)
@@ -304,12 +304,12 @@ class Connection:
         return removed
 
     async def hello(self) -> HelloAnswer:
-        """Who answers."""
+        """The dispatcher that answers."""
         answer: HelloAnswer = await self._ask(messages.Hello)
         return answer
 
     def close(self) -> None:
-        """Lets go of every socket; requests under way fail as unavailable."""
+        """Closes every socket; requests under way fail as unavailable."""
         self._closed = True
         for exchange in list(self._pending.values()):
             exchange.fail(DispatcherUnavailable("the connection was closed before an answer came"))
@@ -324,7 +324,7 @@ class Connection:
     async def _ask_in_parts(
         self, make: Callable[[int, UUID, tuple[T, ...]], Request], items: Sequence[T], most: int
     ) -> tuple[Any, ...]:
-        """The answers for all items, asked for in as many requests as it takes."""
+        """The answers for all items, in as many requests as it takes."""
         answers: list[Any] = []
         for part in in_parts(items, most):
             answers += await self._ask(make, self._new_id(), part)
@@ -371,7 +371,7 @@ class Connection:
         exchange.timer = loop.call_later(due_s, self._again, exchange)
 
     def _again(self, exchange: _Exchange) -> None:
-        """Repeats a request that got no answer, elsewhere if its dispatcher says nothing at all."""
+        """Repeats a request without an answer, elsewhere if its dispatcher is silent."""
         if exchange.answer.done():
             return
         if asyncio.get_running_loop().time() >= exchange.deadline:
@@ -429,7 +429,7 @@ class Connection:
             exchange.fail(error)
 
     def _postpone(self, exchange: _Exchange, error: Unavailable) -> None:
-        """Asks again after a pause, and elsewhere: a dispatcher may be cut off from its store."""
+        """Asks again after a pause, elsewhere: this dispatcher may be cut off from its store."""
         if exchange.refusal is None:
             until = asyncio.get_running_loop().time() + self.timeout_s
             exchange.deadline = min(exchange.deadline, until)
@@ -438,7 +438,7 @@ class Connection:
         self._look_again(exchange, self._pause_s)
 
     def _forget(self, exchange: _Exchange) -> None:
-        """Closes lines that nobody waits for, unless it is the current one and it answers."""
+        """Closes lines that no request waits for, except the current one if it answers."""
         rid = exchange.request.rid
         self._pending.pop(rid, None)
         if exchange.timer is not None:
@@ -467,7 +467,7 @@ class Connection:
 
 
 def in_parts(items: Sequence[T], most: int) -> list[tuple[T, ...]]:
-    """The items in order, so many at a time; one empty part if there are none."""
+    """The items in order, at most `most` in a part; one empty part if there are none."""
     starts = range(0, max(len(items), 1), most)
     return [tuple(items[start : start + most]) for start in starts]
 
@@ -491,7 +491,7 @@ def _one_each(
 
 
 def _size(job: Submission) -> int:
-    """A little more than the bytes a job takes on the wire."""
+    """A little more than a job's bytes on the wire."""
     text = len(job.kind) + len(job.queue) + len(job.target) + len(job.unique_key or "")
     return 512 + len(job.args) + 4 * (text + sum(map(len, job.options.labels)))
 

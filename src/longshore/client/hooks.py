@@ -186,7 +186,7 @@ def _surrounded(function: Function, layers: list[Function]) -> Function:
 
 
 def _checked(role: str, function: Function, places: int) -> str:
-    """The function's name, if it is a function that takes so many arguments."""
+    """The function's name, if it is a function with `places` parameters."""
     name = getattr(function, "__name__", None)
     if not inspect.isroutine(function) or name is None:
         raise AppError(f"a {role} is a function, not {function!r}")

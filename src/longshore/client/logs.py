@@ -1,4 +1,4 @@
-"""Reading a job's log, page by page."""
+"""Reads a job's log, page by page."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from longshore.core.lifecycle import TERMINAL
 from longshore.model.log import LogLine, LogPage
 
 FOLLOW_S = 0.3
-"""How often it is looked whether a job that is followed said more."""
+"""How often a log that is followed is read again."""
 
 
 async def read_logs(
     connection: Connection, ref: Ref, attempt: int | None = None, *, follow: bool = False
 ) -> AsyncGenerator[LogLine, None]:
-    """The lines there are; with `follow` also those that come until the job, or attempt, ended."""
+    """The lines so far; with `follow` also later ones, until the job or the attempt ends."""
     after = (0, 0)
     while True:
         page = await connection.logs(ref, attempt=attempt, after=after)

@@ -27,7 +27,7 @@ _UNCHECKED: Final = Any
 
 
 class _Given:
-    """Stands where a resource will be; used as one, it says what is missing."""
+    """Stands for a resource; used as one, it raises an error that says so."""
 
     def __repr__(self) -> str:
         return "longshore.GIVEN"
@@ -40,7 +40,7 @@ class _Given:
 
 
 GIVEN: Final[Any] = _Given()
-"""The default of a job's parameter that is the app's resource of the same name."""
+"""The default of a job's parameter for which the worker gives the resource of that name."""
 
 
 class Signature:
@@ -97,7 +97,7 @@ class Signature:
         return data
 
     def _bind(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
-        # `inspect` explains what is wrong, but takes its time when nothing is.
+        # `inspect` explains errors well, but is slow where there is none.
         given = dict(zip(self._places, args, strict=False))
         given.update(kwargs)
         fits = len(given) == len(args) + len(kwargs) and given.keys() <= self._named.keys()
@@ -118,7 +118,7 @@ class Signature:
         return bound
 
     def unpack_result(self, data: bytes | None) -> Any:
-        """A stored result as what the function's annotation says it is."""
+        """A stored result as the type that the function's annotation names."""
         value = None if data is None else values.unpack(data)
         try:
             return _convert(value, self._result)
@@ -131,7 +131,7 @@ class Signature:
     # where it is run
 
     def bind(self, args: bytes) -> dict[str, object]:
-        """The keyword arguments for the function, each as its annotation says."""
+        """The keyword arguments for the function, each in its annotated type."""
         try:
             given = values.unpack(args)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -245,7 +245,7 @@ def _is_context(annotation: Any) -> bool:
 
 
 def _checkable(annotation: Any) -> Any:
-    """The annotation, if msgspec knows all of it; otherwise what lets anything pass."""
+    """The annotation if msgspec knows all of it, or else `Any`."""
     if annotation is None or isinstance(annotation, str):
         return _UNCHECKED
     try:
