@@ -20,7 +20,6 @@ from longshore.client.connection import Connection
 from longshore.config import load
 from longshore.errors import LongshoreError
 
-SHELLS = ("bash", "zsh", "fish")
 PATIENCE_S = 0.5
 _VARIABLE = "_LONGSHORE_COMPLETE"
 _WHERE = {
@@ -37,7 +36,7 @@ _WHERE = {
         "longshore completion fish > ~/.config/fish/completions/longshore.fish",
     )
 )
-@click.argument("shell", type=click.Choice(SHELLS))
+@click.argument("shell", type=click.Choice([*_WHERE]))
 @json_option
 @click.pass_context
 def completion(context: click.Context, /, shell: str, as_json: bool) -> None:
@@ -53,7 +52,7 @@ def completion(context: click.Context, /, shell: str, as_json: bool) -> None:
 
 def _script(command: click.Command, shell: str) -> str:
     found = get_completion_class(shell)
-    assert found is not None, f"click completes {', '.join(SHELLS)}"
+    assert found is not None, f"click does not complete {shell}"
     completes = found(command, {}, "longshore", _VARIABLE)
     return completes.source_template % completes.source_vars()
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 from uuid import UUID
 
@@ -44,6 +44,7 @@ from longshore.wire.messages import (
     SubmitAnswer,
     WhyAnswer,
 )
+from longshore.wire.portions import portions
 
 Ref = UUID | int
 """What names a job: its id, or its number."""
@@ -156,7 +157,7 @@ class Connection:
                 answers = await self._ask(messages.Submit, chunk, strict)
             return _one_each(chunk, answers)
 
-        chunks = list(chunked(jobs))
+        chunks = list(portions(jobs, wire_size, MAX_CHUNK_BYTES, MAX_CHUNK_JOBS))
         if len(chunks) == 1:
             return await send(chunks[0])
         return tuple(itertools.chain.from_iterable(await all_of(send(chunk) for chunk in chunks)))
@@ -490,26 +491,7 @@ def _one_each(
     return answers
 
 
-def _size(job: Submission) -> int:
+def wire_size(job: Submission) -> int:
     """A little more than a job's bytes on the wire."""
     text = len(job.kind) + len(job.queue) + len(job.target) + len(job.unique_key or "")
     return 512 + len(job.args) + 4 * (text + sum(map(len, job.options.labels)))
-
-
-def chunked(
-    jobs: Iterable[Submission],
-    most_jobs: int = MAX_CHUNK_JOBS,
-    most_bytes: int = MAX_CHUNK_BYTES,
-) -> Iterator[tuple[Submission, ...]]:
-    """The jobs in order, in pieces that fit into one message each."""
-    chunk: list[Submission] = []
-    size = 0
-    for job in jobs:
-        more = _size(job)
-        if chunk and (len(chunk) >= most_jobs or size + more > most_bytes):
-            yield tuple(chunk)
-            chunk, size = [], 0
-        chunk.append(job)
-        size += more
-    if chunk:
-        yield tuple(chunk)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack
@@ -68,8 +68,9 @@ class Terms(Struct, frozen=True, kw_only=True):
             policy["attempts"] = _attempts(given.pop("retries"))
         if "labels" in given:
             given["labels"] = _labels(given["labels"])
-        _check_id(given.get("id"))
-        _check_run_at(given.get("run_at"))
+        _check_type(given, "id", UUID, "a uuid.UUID, like uuid.uuid4(), or leave it out")
+        later = "datetime.now(UTC) + timedelta(hours=1)"
+        _check_type(given, "run_at", datetime, f"an aware datetime, like {later}, or delay_s=…")
         return structs.replace(self, retry=structs.replace(self.retry, **policy), **given)
 
     def for_submit(self, given: SubmitOptions) -> Terms:
@@ -139,17 +140,9 @@ def _labels(labels: object) -> tuple[object, ...]:
     return tuple(labels)
 
 
-def _check_id(id: object) -> None:
-    if not isinstance(id, UUID | None):
-        raise InvalidInput(f"id is {id!r}; give a uuid.UUID, like uuid.uuid4(), or leave it out")
-
-
-def _check_run_at(run_at: object) -> None:
-    if not isinstance(run_at, datetime | None):
-        raise InvalidInput(
-            f"run_at is {run_at!r}; give an aware datetime, like "
-            "datetime.now(UTC) + timedelta(hours=1), or delay_s=…"
-        )
+def _check_type(given: Mapping[str, object], name: str, kind: type, wanted: str) -> None:
+    if not isinstance(given.get(name), kind | None):
+        raise InvalidInput(f"{name} is {given[name]!r}; give {wanted}")
 
 
 class Call(Generic[R]):

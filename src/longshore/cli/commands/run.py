@@ -49,13 +49,13 @@ def _dispatcher_options(command: Decorated) -> Decorated:
 
 
 def _worker_options(command: Decorated) -> Decorated:
-    """Adds what a worker runs, and how much of it at once."""
+    """Adds which jobs a worker runs, and how many at once."""
     for flag, metavar, text in (
         ("--queues", "NAME[,…]", "Serve only these queues (all)."),
         (
             "--target",
             "NAME",
-            "The name of this machine's kind (its system and processor: linux-x86_64).",
+            "The kind of this machine (its system and processor: linux-x86_64).",
         ),
         ("--processes", "N", "How many jobs run in processes at once (the number of CPUs)."),
         ("--slots", "N", "How many async def jobs run at once (100)."),

@@ -162,7 +162,12 @@ def _end_with(given: dict[str, Any], answer: SubmitAnswer, ended: Ended | None) 
             f"`longshore why {answer.number}` says where it is"
         )
     _print_outcome(given, answer, ended, raw=given["data"] is not None)
-    _raise_for(answer, ended)
+    if ended.state is JobState.CANCELLED:
+        raise JobCancelled(f"job {answer.number} was cancelled")
+    if ended.state is not JobState.SUCCEEDED:
+        what = error_line(ended.error) if ended.error else ended.state.value
+        more = f"`longshore job {answer.number}` shows more"
+        raise JobFailed(f"job {answer.number} failed, {what}; {more}")
 
 
 def _print_outcome(given: dict[str, Any], answer: SubmitAnswer, ended: Ended, *, raw: bool) -> None:
@@ -173,17 +178,6 @@ def _print_outcome(given: dict[str, Any], answer: SubmitAnswer, ended: Ended, *,
         sys.stdout.buffer.flush()
     elif ended.state is JobState.SUCCEEDED:
         print_json(jsonable.payload(ended.result))
-
-
-def _raise_for(answer: SubmitAnswer, ended: Ended) -> None:
-    """Raises unless the job succeeded."""
-    if ended.state is JobState.SUCCEEDED:
-        return
-    if ended.state is JobState.CANCELLED:
-        raise JobCancelled(f"job {answer.number} was cancelled")
-    what = error_line(ended.error) if ended.error else ended.state.value
-    more = f"`longshore job {answer.number}` shows more"
-    raise JobFailed(f"job {answer.number} failed, {what}; {more}")
 
 
 # the job
