@@ -8,10 +8,9 @@ import click
 
 from longshore.cli.options import Whole, ask, client_options, examples, ref_argument
 from longshore.cli.view import jsonable
-from longshore.cli.view.show import print_json, print_json_line, print_text, time
+from longshore.cli.view.show import Telling, print_json, print_json_line, print_text
 from longshore.client.connection import Connection, Ref
 from longshore.client.logs import read_logs
-from longshore.model.log import LOGGED, LogLine
 from longshore.run.ready import note
 
 
@@ -73,26 +72,3 @@ async def _print(
         else:
             print_text(telling.in_words(line))
     return count
-
-
-class Telling:
-    """A job's log as a person reads it, with a heading where the next attempt begins."""
-
-    def __init__(self) -> None:
-        self._token: int | None = None
-
-    def in_words(self, line: LogLine) -> str:
-        """The next line of the log, under a heading if it needs one."""
-        is_new = line.token != self._token
-        heading = is_new and (self._token is not None or (line.attempt or 1) > 1)
-        self._token = line.token
-        words = in_words(line)
-        return f"--- attempt {line.attempt or 'unknown'}\n{words}" if heading else words
-
-
-def in_words(line: LogLine) -> str:
-    """A line of the log as a person reads it; further lines of its text are indented."""
-    label = line.level.lower() if line.stream == LOGGED else line.stream
-    head = f"{time(line.at, 'milliseconds')} {label:<8} "
-    logger = f"{line.logger}: " if line.logger else ""
-    return (head + logger + line.text.replace("\n", "\n" + " " * len(head))).rstrip(" ")

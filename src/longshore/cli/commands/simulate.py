@@ -87,8 +87,7 @@ def _tell(verdict: Verdict, store: str) -> None:
     assert broken is not None
     print_text(f"\nbroken: {broken}")
     if broken.job is not None:
-        print_text(f"\nthe story of {verdict.trace.name(broken.job)} ({broken.job}):\n")
-        for line in verdict.trace.story(broken.job):
-            print_text(line)
+        story = "\n".join(verdict.trace.story(broken.job))
+        print_text(f"\nthe story of {verdict.trace.name(broken.job)} ({broken.job}):\n\n{story}")
     seed = verdict.scenario.seed
     print_text(f"\nto see it again: longshore simulate --seed {seed} --store {store}")

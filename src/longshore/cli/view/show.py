@@ -26,6 +26,7 @@ from rich.text import Text
 from longshore.cli.view import jsonable
 from longshore.core.text import visible, visible_json
 from longshore.model.job import Job, JobError, JobState, Progress
+from longshore.model.log import LOGGED, LogLine
 from longshore.run.ready import note
 from longshore.wire.messages import WhyAnswer
 
@@ -344,6 +345,29 @@ def why_line(answer: WhyAnswer) -> str:
 def json_line(value: Any) -> str:
     """A value as JSON on one line."""
     return visible_json(msgspec.json.encode(value).decode())
+
+
+class Telling:
+    """A job's log as a person reads it, with a heading where the next attempt begins."""
+
+    def __init__(self) -> None:
+        self._token: int | None = None
+
+    def in_words(self, line: LogLine) -> str:
+        """The next line of the log, under a heading if it needs one."""
+        is_new = line.token != self._token
+        heading = is_new and (self._token is not None or (line.attempt or 1) > 1)
+        self._token = line.token
+        words = _log_line(line)
+        return f"--- attempt {line.attempt or 'unknown'}\n{words}" if heading else words
+
+
+def _log_line(line: LogLine) -> str:
+    """A line of the log as a person reads it; further lines of its text are indented."""
+    label = line.level.lower() if line.stream == LOGGED else line.stream
+    head = f"{time(line.at, 'milliseconds')} {label:<8} "
+    logger = f"{line.logger}: " if line.logger else ""
+    return (head + logger + line.text.replace("\n", "\n" + " " * len(head))).rstrip(" ")
 
 
 # jobs

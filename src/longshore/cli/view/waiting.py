@@ -8,18 +8,16 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
-from collections.abc import AsyncIterator
 from typing import Self
-from uuid import UUID
 
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as RichProgress
 from rich.table import Column
 from rich.text import Text
 
-from longshore.cli.commands.logs import Telling
-from longshore.cli.view.show import console, progress, why_line
+from longshore.cli.view.show import Telling, console, progress, why_line
 from longshore.client.connection import Connection
+from longshore.client.logs import LogReader
 from longshore.core.text import visible
 from longshore.model.job import Ended, Job, JobState
 from longshore.model.log import STEP
@@ -41,40 +39,21 @@ async def wait_for(
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + (float("inf") if within_s is None else within_s)
-    log, reason = _Log(connection, answer.id), _Reason(connection)
+    log, telling, reason = LogReader(connection, answer.id), Telling(), _Reason(connection)
     with (_Live if sys.stderr.isatty() else _Lines)(answer.number, kind) as view:
         while True:
             left_s = max(0.0, deadline - loop.time())
             ended = await connection.wait([answer.id], min(left_s, LOOK_S))
-            async for words in log.news():
-                view.say(words)
+            async for line in log.news():
+                # Steps may be many: only the last is shown, with the job.
+                if line.stream != STEP:
+                    view.say(telling.in_words(line))
             if ended or left_s <= LOOK_S:
                 return ended[0] if ended else None
             job = await connection.job(answer.id)
             view.show(job)
             if words := await reason.news(job):
                 view.say(words)
-
-
-class _Log:
-    """The log of a job, read from where the last reading ended."""
-
-    def __init__(self, connection: Connection, job: UUID) -> None:
-        self._connection = connection
-        self._job = job
-        self._after = (0, 0)
-        self._telling = Telling()
-
-    async def news(self) -> AsyncIterator[str]:
-        """The new lines, in words."""
-        more = True
-        while more:
-            page = await self._connection.logs(self._job, after=self._after)
-            self._after, more = page.after, page.more
-            for line in page.lines:
-                # Steps may be many: only the last is shown, with the job.
-                if line.stream != STEP:
-                    yield self._telling.in_words(line)
 
 
 class _Reason:
