@@ -128,7 +128,9 @@ def execute(arguments: Sequence[str], connect: Connect = connect) -> int:
     except (KeyboardInterrupt, click.Abort, asyncio.CancelledError):
         return INTERRUPTED
     except OutputClosed:
-        return _output_closed()
+        # So that the interpreter does not complain of the closed output when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
     return code if isinstance(code, int) else 0
 
 
@@ -150,13 +152,6 @@ def _begun(error: click.NoSuchOption) -> list[str]:
     parameters = error.ctx.command.params if error.ctx else []
     names = [name for parameter in parameters for name in parameter.opts]
     return [name for name in names if name.startswith(error.option_name)]
-
-
-def _output_closed() -> int:
-    """Keeps the interpreter from complaining of the closed output when it ends."""
-    devnull = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(devnull, sys.stdout.fileno())
-    return BROKEN_PIPE
 
 
 def main() -> None:

@@ -134,7 +134,7 @@ def _where_it_stopped(found: JobPage) -> str:
     if found.stopped_at is None:
         return ""
     number = found.stopped_at
-    return f"only jobs from {number} on were looked at; `--before {number}` goes on from there"
+    return f"the search stopped at job {number}; `--before {number}` goes on from there"
 
 
 async def _wanted(connection: Connection, given: dict[str, Any]) -> JobFilter:
