@@ -3,9 +3,9 @@
 from longshore import errors
 from longshore._version import __version__
 from longshore.client.app import App
-from longshore.client.given import GIVEN
 from longshore.client.handle import Handle
 from longshore.client.kind import Call, Kind
+from longshore.client.signature import GIVEN
 from longshore.executors.host.context import Cancelled, Context, Fail, Retry, Snooze, current
 from longshore.model.job import JobState, RetryPolicy
 

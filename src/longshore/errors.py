@@ -1,7 +1,7 @@
 """The errors Longshore raises, and who is at fault.
 
     LongshoreError
-    ├── InvalidInput            the caller's: what was given cannot be accepted
+    ├── InvalidInput            the caller's: an input that cannot be accepted
     │   ├── InvalidArguments    a job's arguments do not fit its parameters
     │   ├── NotSerialisable     a value that cannot be stored
     │   ├── TooLarge            a value past a named limit
@@ -18,9 +18,9 @@
     │   └── DispatcherUnavailable   no dispatcher answers
     ├── SchemaMismatch          the database was made by another version
     ├── AddressInUse            a port is taken
-    ├── ProtocolError           a peer sent what the wire does not allow
+    ├── ProtocolError           a peer sent a message that the protocol does not allow
     ├── NotFinished             waiting for an outcome took too long
-    └── JobUnsuccessful         the job ended, but not well (carries its JobError)
+    └── JobUnsuccessful         the job ended without success
         ├── JobFailed
         └── JobCancelled
 
@@ -41,7 +41,7 @@ class LongshoreError(Exception):
 
 
 class InvalidInput(LongshoreError, ValueError):
-    """What was given cannot be accepted; giving it again will not help.
+    """An input that cannot be accepted; giving it again will not help.
 
     Change what the message names.
     """
@@ -60,7 +60,7 @@ class InvalidArguments(InvalidInput):
 
 
 class NotSerialisable(InvalidInput):
-    """A value is not made of what can be stored.
+    """A value cannot be stored.
 
     Use builtin types, dataclasses or msgspec Structs, and annotate the parameter with them.
     """
@@ -89,7 +89,7 @@ class ConfigError(InvalidInput):
 class AppError(InvalidInput):
     """The app module cannot be loaded.
 
-    Mend the module, or name another: `--app module:app`, as seen from the current folder.
+    Correct the module, or name another: `--app module:app`, as seen from the current folder.
     """
 
     code = "app"
@@ -98,14 +98,14 @@ class AppError(InvalidInput):
 class UnknownKind(InvalidInput):
     """No known worker serves this kind, and the submit was strict.
 
-    Start a worker that has it, or submit without `strict`: then it waits for one.
+    Start a worker that has it, or submit without `strict`: then the job waits for one.
     """
 
     code = "unknown_kind"
 
 
 class WouldBlock(LongshoreError, RuntimeError):
-    """A blocking call was made where an event loop runs, which it would have stopped.
+    """A blocking call was made in an event loop, which it would stop.
 
     Await the method of the same name that ends in `_async`.
     """
@@ -114,7 +114,7 @@ class WouldBlock(LongshoreError, RuntimeError):
 
 
 class Conflict(LongshoreError):
-    """The id is taken by a job with another body.
+    """Another job has this id already.
 
     Use another id; to repeat a submit, submit the same call again.
     """
@@ -144,9 +144,9 @@ class WrongState(LongshoreError):
 
 
 class Unavailable(LongshoreError, ConnectionError):
-    """Nothing is wrong with the request: the same one may succeed later.
+    """The request is sound, and may succeed later.
 
-    Try again; a submit with the same id, or the same call, is still one job.
+    Try again; a repeated submit of one id, or of one call, is still one job.
     """
 
     code = "unavailable"
@@ -154,7 +154,7 @@ class Unavailable(LongshoreError, ConnectionError):
 
 
 class StoreUnavailable(Unavailable):
-    """The database does not answer; what was under way may or may not have been committed.
+    """The database does not answer; it may or may not have committed the last request.
 
     Try again once it does. Every request may be repeated.
     """
@@ -165,7 +165,7 @@ class StoreUnavailable(Unavailable):
 class StoreLost(StoreUnavailable):
     """The store's file was deleted, replaced or damaged, or has become read-only.
 
-    The dispatcher ends, and has accepted nothing since. See to the file, then start it again.
+    The dispatcher ends, and has accepted nothing since. Restore the file, then start it again.
     """
 
     code = "store_lost"
@@ -174,7 +174,7 @@ class StoreLost(StoreUnavailable):
 class DispatcherUnavailable(Unavailable):
     """No dispatcher answers.
 
-    Start one, or mend the address (`connect`) or the keys; then try again.
+    Start one, or correct the address (`connect`) or the keys; then try again.
     """
 
     code = "dispatcher_unavailable"
@@ -191,7 +191,7 @@ class SchemaMismatch(LongshoreError):
 
 
 class AddressInUse(LongshoreError):
-    """A port or address is taken by another process.
+    """Another process has this port or address.
 
     Stop that process, or listen elsewhere; port 0 is any that is free.
     """
@@ -201,7 +201,7 @@ class AddressInUse(LongshoreError):
 
 
 class ProtocolError(LongshoreError):
-    """A peer sent what the wire does not allow.
+    """A peer sent a message that the protocol does not allow.
 
     Check that both sides run versions that fit, and that the port is the right one.
     """
@@ -210,7 +210,7 @@ class ProtocolError(LongshoreError):
 
 
 class NotFinished(LongshoreError, TimeoutError):
-    """The outcome did not come within the time allowed.
+    """The job did not end within the time allowed.
 
     Wait again: the job goes on.
     """
@@ -220,7 +220,7 @@ class NotFinished(LongshoreError, TimeoutError):
 
 
 class JobUnsuccessful(LongshoreError):
-    """The job ended, but not well.
+    """The job ended without success.
 
     `longshore why JOB` says how; `longshore retry JOB` runs it again.
     """
@@ -231,7 +231,7 @@ class JobUnsuccessful(LongshoreError):
 class JobFailed(JobUnsuccessful):
     """The job failed; `type`, `reason` and `traceback` say how.
 
-    Mend the cause, then run it again: `handle.retry()`.
+    Remove the cause, then run it again: `handle.retry()`.
     """
 
     code = "job_failed"
@@ -262,5 +262,5 @@ def _tree(root: type[LongshoreError]) -> dict[str, type[LongshoreError]]:
 
 
 def from_code(code: str, message: str) -> LongshoreError:
-    """An error that crossed the wire is raised again as the class its code names."""
+    """The error of the class that a code names, for an error that came over the wire."""
     return _tree(LongshoreError).get(code, LongshoreError)(message)

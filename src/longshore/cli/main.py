@@ -1,8 +1,8 @@
-"""`longshore`: every command, and how each of them ends.
+"""The `longshore` command: its list of commands, and how each of them ends.
 
-An error is one line on standard error, `error: what happened; what to do`, and an exit code that
-`longshore.errors` gives; under it, if an app cannot be loaded, are the lines of the app that led
-there. A traceback means a bug in Longshore.
+An error is one line on standard error, `error: what happened; what to do`, and the exit code that
+`longshore.errors` gives it. If an app cannot be loaded, the lines of the app that led there follow.
+A traceback means a bug in Longshore.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from longshore.cli.commands import (
     submit,
     workers,
 )
-from longshore.cli.options import EXIT_CODES, Shell, examples, json_option
-from longshore.cli.view.show import Unheard, print_json, print_text
+from longshore.cli.options import EXIT_CODES, Connect, connect, examples, json_option
+from longshore.cli.view.show import OutputClosed, print_answer
 from longshore.errors import AppError, InvalidInput, LongshoreError
 from longshore.run.ready import note
 
@@ -48,7 +48,7 @@ class InOrder(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that is meant; if there is none such, which one comes near."""
+        """The command of this name; the error for an unknown one names the nearest."""
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
@@ -66,7 +66,7 @@ class InOrder(click.Group):
 )
 @click.version_option(__version__, message="longshore %(version)s")
 def cli() -> None:
-    """Longshore runs jobs: one accepted is one finished, its outcome recorded once.
+    """Longshore runs jobs: a job accepted is a job finished, its outcome recorded once.
 
     \b
     Start here:
@@ -81,10 +81,7 @@ def cli() -> None:
 @json_option
 def version(as_json: bool) -> None:
     """Print the version."""
-    if as_json:
-        print_json({"version": __version__})
-    else:
-        print_text(f"longshore {__version__}")
+    print_answer(as_json, {"version": __version__}, f"longshore {__version__}")
 
 
 for _command in (
@@ -113,17 +110,12 @@ for _command in (
     cli.add_command(_command)
 
 
-def execute(arguments: Sequence[str], shell: Shell | None = None) -> int:
-    """Runs one command and answers its exit code; whatever goes wrong is said in one line."""
+def execute(arguments: Sequence[str], connect: Connect = connect) -> int:
+    """Runs one command and returns its exit code; an error is one line on standard error."""
     if list(arguments[:1]) in ([], ["help"]):
         arguments = [*arguments[1:], "--help"]
     try:
-        code = cli.main(
-            list(arguments),
-            prog_name="longshore",
-            standalone_mode=False,
-            obj=shell or Shell(),
-        )
+        code = cli.main(list(arguments), prog_name="longshore", standalone_mode=False, obj=connect)
     except click.ClickException as error:
         note(f"error: {_usage(error, arguments)}")
         return InvalidInput.exit_code
@@ -135,36 +127,31 @@ def execute(arguments: Sequence[str], shell: Shell | None = None) -> int:
         return error.exit_code
     except (KeyboardInterrupt, click.Abort, asyncio.CancelledError):
         return INTERRUPTED
-    except Unheard:
-        return _unheard()
+    except OutputClosed:
+        # So that the interpreter does not complain of the closed output when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
     return code if isinstance(code, int) else 0
 
 
 def _usage(error: click.ClickException, arguments: Sequence[str]) -> str:
-    """What is wrong with a command line, and which help to read."""
+    """Says what is wrong with a command line, and which help to read."""
     said = " ".join(error.format_message().split()).rstrip(".")
     context = error.ctx if isinstance(error, click.UsageError) else None
     if isinstance(error, click.NoSuchOption) and (meant := _begun(error) or error.possibilities):
         said = f"{error.message.rstrip('.')} (nearest: {', '.join(map(repr, meant))})"
     if context is not None:
         path = context.command_path
-    else:  # an option without its value: then the error does not say of which command
+    else:  # an option without its value: the error does not name the command
         path = " ".join(["longshore", *(word for word in arguments[:1] if word in cli.commands)])
     return f"{said}; see `{path} --help`"
 
 
 def _begun(error: click.NoSuchOption) -> list[str]:
-    """The options that begin as the one which is not there."""
+    """The options of the command that begin with the unknown one."""
     parameters = error.ctx.command.params if error.ctx else []
     names = [name for parameter in parameters for name in parameter.opts]
     return [name for name in names if name.startswith(error.option_name)]
-
-
-def _unheard() -> int:
-    """Nobody reads our output any more: be silent about it, in the interpreter's end too."""
-    devnull = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(devnull, sys.stdout.fileno())
-    return BROKEN_PIPE
 
 
 def main() -> None:

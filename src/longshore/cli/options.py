@@ -1,20 +1,25 @@
-"""Flags that several commands share, and how a command talks to a dispatcher."""
+"""The options that commands share, the values they take, and how a command asks a dispatcher."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import click
-from msgspec import Struct
 
 from longshore.client.adapters import Dialler
 from longshore.client.connection import Connection
-from longshore.config import Config, load
+from longshore.config import Config, load, parse_seconds
+from longshore.model.ids import parse_ref
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 T = TypeVar("T")
+
+Connect = Callable[[Config], Connection]
+"""Makes a connection. It is the `obj` of every context, so that a test can give another."""
 
 
 def connect(config: Config) -> Connection:
@@ -26,33 +31,33 @@ def connect(config: Config) -> Connection:
     )
 
 
-class Shell(Struct, frozen=True):
-    """What commands need of the world around them; a test gives another."""
-
-    connect: Callable[[Config], Connection] = connect
-
-
 def settings(given: dict[str, Any], *keys: str) -> Config:
-    """The settings, as the command's flags named by `keys` and everything else say."""
-    overrides: Sequence[str] = given["overrides"]
-    return load({key: given[key] for key in keys}, overrides, file=given["config"])
+    """The settings, with the command's own flags for `keys`."""
+    flags = {key: given[key] for key in keys}
+    return load(flags, given["overrides"], file=given["config"])
 
 
-def ask(
-    context: click.Context, given: dict[str, Any], talk: Callable[[Connection], Awaitable[T]]
-) -> T:
-    """The answer that `talk` gets out of a connection."""
-    shell = context.ensure_object(Shell)
+def connected(context: click.Context) -> Connection:
+    """A connection to the dispatchers that the command is to ask."""
+    dial: Connect = context.obj
+    return dial(settings(context.params, "connect"))
+
+
+def ask(context: click.Context, talk: Callable[[Connection], Awaitable[T]]) -> T:
+    """Connects, and returns what `talk` returns."""
 
     async def conversation() -> T:
-        async with shell.connect(settings(given, "connect")) as connection:
+        async with connected(context) as connection:
             return await talk(connection)
 
     return asyncio.run(conversation())
 
 
+# values
+
+
 class Whole(click.IntRange):
-    """A whole number between bounds; any other text is told what they are."""
+    """A whole number between bounds; the error for any other text names the bounds."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """The number."""
@@ -65,6 +70,30 @@ class Whole(click.IntRange):
             self.fail(f"'{value}' is not a whole number{bounds}", param, ctx)
 
 
+def duration(text: str, least_s: float = 0.0) -> float:
+    """The seconds in a text like 1.5, 500ms, 2s, 5m or 1h."""
+    seconds = parse_seconds(text)
+    if seconds is None or not least_s <= seconds < float("inf"):
+        least = f" of at least {least_s:g} s" if least_s else ""
+        raise click.BadParameter(f"'{text}' is not a duration{least}, like 1.5, 500ms, 5m or 1h")
+    return seconds
+
+
+def moment(text: str) -> datetime:
+    """The time that a text names, which must name its zone too."""
+    with suppress(ValueError, OverflowError):
+        at = datetime.fromisoformat(text)
+        if at.tzinfo is not None:
+            return at.astimezone(UTC)
+    raise click.BadParameter(f"'{text}' is not a time with its zone, like 2026-01-31T12:00:00Z")
+
+
+# options and arguments
+
+
+ref_argument = click.argument("ref", callback=lambda context, parameter, text: parse_ref(text))
+
+
 def config_options(command: Decorated) -> Decorated:
     """Adds --config and --set."""
     command = click.option(
@@ -72,10 +101,10 @@ def config_options(command: Decorated) -> Decorated:
         "overrides",
         multiple=True,
         metavar="KEY=VALUE",
-        help="Any setting by its name, like lease_s=30; may be repeated.",
+        help="Any setting by its name, like lease_s=30; repeatable.",
     )(command)
     return click.option(
-        "--config", metavar="FILE", help="Settings; without it longshore.toml, if there is one."
+        "--config", metavar="FILE", help="The file of settings (longshore.toml, if it exists)."
     )(command)
 
 
@@ -86,26 +115,25 @@ def json_option(command: Decorated) -> Decorated:
     )
 
 
-def client_options(command: Decorated) -> Decorated:
-    """Adds what every command has that asks a dispatcher."""
-    command = json_option(config_options(command))
+def client_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds the options of every command that asks a dispatcher, and gives it the context."""
     return click.option(
         "--connect",
         metavar="ADDRESS[,…]",
         help="Dispatchers to ask, like tcp://127.0.0.1:7702; the first that answers.",
-    )(command)
+    )(json_option(config_options(click.pass_context(command))))
 
 
 EXIT_CODES = """\b
 Exit codes of every command:
   0    done; with submit --wait, the job succeeded
   1    the job did not succeed, or something unexpected went wrong
-  2    what was given cannot be accepted: arguments, settings, state, port
+  2    what you gave cannot be accepted: arguments, settings, state, port
   3    there is no such job or worker
   4    no dispatcher, or no store, answers: try again
-  5    the outcome did not come within --within
+  5    the job did not end within --within
   130  interrupted (Ctrl-C)
-  141  nobody reads the output any more"""
+  141  the output was closed: nothing reads it any more"""
 
 
 def examples(*lines: str) -> str:

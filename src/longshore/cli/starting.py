@@ -1,4 +1,4 @@
-"""`longshore init`: a small app that runs, to begin with."""
+"""`longshore init`: writes a small app to begin with."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from longshore.cli.options import examples, json_option
-from longshore.cli.view.show import print_json, print_text
+from longshore.cli.view.show import print_answer
 from longshore.errors import InvalidInput
 
 _APP = '''"""The jobs of this app. Run them with `longshore up`, in this folder."""
@@ -63,21 +63,21 @@ def test_greet_says_hello() -> None:
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False), default=Path())
 @json_option
 def init(folder: Path, as_json: bool) -> None:
-    """Write a small app that runs into FOLDER, to begin with.
+    """Write a small app to begin with.
 
-    It is app.py with two jobs, longshore.toml with settings, and test_app.py. FOLDER is made if
-    it is not there; without it, it is the current one. No file is ever overwritten.
+    FOLDER, or the current folder, gets app.py with two jobs, longshore.toml with settings, and
+    test_app.py. A FOLDER that does not exist is made. No file is ever overwritten.
     """
     texts = _texts(folder)
     _refuse_overwriting(folder, texts)
     written = [str(_write(folder, name, text)) for name, text in texts.items()]
-    if as_json:
-        print_json({"folder": str(folder), "files": written})
-        return
-    for path in written:
-        print_text(f"wrote {path}")
-    print_text(f"\nRun it{_from(folder)}, and a job of it in another terminal:")
-    print_text("  longshore up\n  longshore submit greet name=Ada --wait")
+    first = "" if folder == Path() else f" (cd {folder} first)"
+    words = [
+        *(f"wrote {path}" for path in written),
+        f"\nRun it{first}, and a job of it in another terminal:",
+        "  longshore up\n  longshore submit greet name=Ada --wait",
+    ]
+    print_answer(as_json, {"folder": str(folder), "files": written}, "\n".join(words))
 
 
 def _texts(folder: Path) -> dict[str, str]:
@@ -94,7 +94,7 @@ def _refuse_overwriting(folder: Path, texts: dict[str, str]) -> None:
     there = [name for name in texts if (folder / name).exists()]
     if there:
         raise InvalidInput(
-            f"{folder.resolve()} has {', '.join(there)} already, and nothing was written; "
+            f"{folder.resolve()} has {', '.join(there)} already, so nothing was written; "
             "name another folder: longshore init FOLDER"
         )
 
@@ -108,7 +108,3 @@ def _write(folder: Path, name: str, text: str) -> Path:
     except OSError as error:
         raise InvalidInput(f"cannot write {path}: {error.strerror}; name another folder") from None
     return path
-
-
-def _from(folder: Path) -> str:
-    return "" if folder == Path() else f" (cd {folder} first)"

@@ -18,7 +18,7 @@ Answer = Submitted | Refused
 
 
 class Dialler:
-    """Opens sockets to dispatchers; they end with it."""
+    """Opens sockets to dispatchers."""
 
     def __init__(self, secure: Secure | None = None) -> None:
         self._secure = secure
@@ -26,7 +26,7 @@ class Dialler:
 
     @classmethod
     def of(cls, settings: Config) -> Dialler:
-        """One that has the keys which the settings name."""
+        """A dialler with the keys that the settings name."""
         return cls(calling_with(settings))
 
     def connect(self, address: str, on_messages: OnMessages) -> Link:
@@ -40,19 +40,19 @@ class Dialler:
         return key_advice(self._secure, addresses, "client")
 
     def close(self) -> None:
-        """Lets go of everything. All its links must be closed by then."""
+        """Frees the sockets. All its links must be closed before."""
         if self._context is not None:
             self._context.term()
             self._context = None
 
 
 def enqueue_in(connection: object, jobs: Sequence[Submission], *, notify: bool) -> list[Answer]:
-    """Takes jobs into the transaction of an application's connection, one that blocks."""
+    """Enqueues jobs in the transaction of an application's blocking connection."""
     return talk(connection, enqueue(jobs, notify=notify))
 
 
 async def enqueue_in_async(
     connection: object, jobs: Sequence[Submission], *, notify: bool
 ) -> list[Answer]:
-    """Takes jobs into the transaction of an application's connection, one that is awaited."""
+    """Enqueues jobs in the transaction of an application's asynchronous connection."""
     return await talk_async(connection, enqueue(jobs, notify=notify))

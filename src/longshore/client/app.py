@@ -1,4 +1,4 @@
-"""An app: the kinds of job a program has, and its way to the dispatchers."""
+"""`App`: the kinds of job that a program has, and its way to the dispatchers."""
 
 from __future__ import annotations
 
@@ -8,20 +8,19 @@ from typing import Any, Self, TypeVar, Unpack
 from uuid import UUID
 
 from longshore import config
-from longshore.client.adapters import Dialler
-from longshore.client.clients import Clients
+from longshore.client.adapters import Dialler, enqueue_in, enqueue_in_async
+from longshore.client.clients import Clients, blocking
 from longshore.client.connection import Connection, Ref
 from longshore.client.decorator import Decorator
-from longshore.client.enqueue import enqueue_calls, enqueue_calls_async
 from longshore.client.handle import Handle, all_ended_async, as_ended_async, handles_of
 from longshore.client.handler import FunctionHandler, Isolation
-from longshore.client.hooks import Hooks, without_brackets
+from longshore.client.hooks import Hooks, hook, without_brackets
 from longshore.client.ids import fresh_id
 from longshore.client.kind import AnyKind, Call, Kind, SubmitOptions, Terms, calls_of
 from longshore.core.limits import check_name
 from longshore.errors import AppError, InvalidArguments, InvalidInput, from_code
 from longshore.model.ids import parse_ref
-from longshore.model.job import Job, JobState
+from longshore.model.job import Job, JobState, Refused, Submitted
 from longshore.model.worker import Pool
 from longshore.payload import values
 from longshore.ports import Handler
@@ -32,7 +31,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class App:
-    """A program's jobs. Nothing is connected, and no thread started, before it is needed."""
+    """The jobs of a program. It connects, and starts a thread, only when it needs to."""
 
     def __init__(
         self,
@@ -92,7 +91,7 @@ class App:
         return declared
 
     def handlers(self) -> Mapping[str, Handler]:
-        """The functions by kind, as workers run them."""
+        """The handlers that workers run, by kind."""
         for name, kind in self._kinds.items():
             self._hooks.check(name, kind.handler.signature.given)
         return {name: kind.handler for name, kind in self._kinds.items()}
@@ -103,8 +102,8 @@ class App:
     def resource(self, function: F) -> F:
         """Declares what worker processes open once and give to jobs; see docs/workers.md.
 
-        A function or a generator, async or not, without parameters; what it returns or yields goes
-        to the jobs that have a parameter of its name with the default `longshore.GIVEN`.
+        It is a function or a generator, async or not, without parameters. A job gets what it
+        returns or yields by a parameter of its name with the default `longshore.GIVEN`.
         """
         self._hooks.add_resource(function)
         return function
@@ -112,30 +111,30 @@ class App:
     @without_brackets
     def on_start(self, function: F) -> F:
         """Declares what a worker process does once before its first job; async or not."""
-        self._hooks.add_start(function)
+        self._hooks.starts.append(hook("start-up hook", function))
         return function
 
     @without_brackets
     def on_stop(self, function: F) -> F:
         """Declares what a worker process does at its orderly end; async or not."""
-        self._hooks.add_stop(function)
+        self._hooks.stops.append(hook("stop hook", function))
         return function
 
     @without_brackets
     def middleware(self, function: F) -> F:
         """Declares what goes around every job: `async def` around async jobs, `def` around others.
 
-        It is given the job's context and what to call next, and gives the result.
+        It takes the job's context and the next function to call, and returns the result.
         """
-        self._hooks.add_middleware(function)
+        self._hooks.middleware.append(hook("middleware", function, places=2))
         return function
 
     def given(self, **resources: object) -> AbstractContextManager[None]:
-        """While the block runs, these are the resources of jobs that run in this process."""
+        """While the block runs, jobs that run in this process get these resources."""
         return self._hooks.given(resources)
 
     def lifespan(self, pool: Pool) -> AbstractAsyncContextManager[None] | None:
-        """What a worker process does around all jobs it runs; None if it is nothing."""
+        """What a worker process does around all its jobs; None if nothing."""
         handlers = [k.handler for k in self._kinds.values() if k.handler.info.pool == pool]
         names = {name for handler in handlers for name in handler.signature.given}
         return self._hooks.lifespan(names) if handlers else None
@@ -147,7 +146,7 @@ class App:
     ) -> list[Handle[R]]:
         """Submits many jobs at once.
 
-        Raises if any is refused, and says how many were: the others are accepted all the same.
+        If some are refused, it raises and says how many; the others are accepted nevertheless.
         """
         calls = calls_of(calls)
         jobs = [call.submission for call in calls]
@@ -156,9 +155,7 @@ class App:
         pairs = zip(calls, answers, strict=True)
         return [call.accepted(answer, self._access) for call, answer in pairs]
 
-    def submit_many(self, calls: Iterable[Call[R]], *, strict: bool = False) -> list[Handle[R]]:
-        """Submits many jobs at once; raises as `submit_many_async` does."""
-        return self._access.run(self.submit_many_async(calls, strict=strict))
+    submit_many = blocking(submit_many_async)
 
     async def submit_by_name_async(
         self,
@@ -170,23 +167,13 @@ class App:
     ) -> Handle[Any]:
         """Submits a job of a kind whose function is elsewhere, with its arguments by name.
 
-        What the app that has the function declares for the kind (queue, retries, timeout …) holds
-        unless an option says otherwise, as long as a live worker serves it.
+        The queue, retries, timeout and so on are those that the app with the function declares, as
+        long as a live worker serves the kind. Options replace them.
         """
         call = await self._call_by_name(kind, arguments, options)
         return await call.submit_async(strict=strict)
 
-    def submit_by_name(
-        self,
-        kind: str,
-        arguments: Mapping[str, object] | None = None,
-        *,
-        strict: bool = False,
-        **options: Unpack[SubmitOptions],
-    ) -> Handle[Any]:
-        """Submits a job of a kind whose function is elsewhere; see `submit_by_name_async`."""
-        submitting = self.submit_by_name_async(kind, arguments, strict=strict, **options)
-        return self._access.run(submitting)
+    submit_by_name = blocking(submit_by_name_async)
 
     async def _call_by_name(
         self, kind: str, arguments: Mapping[str, object] | None, options: SubmitOptions
@@ -208,9 +195,8 @@ class App:
     ) -> Handle[R]:
         """Enqueues a job in the transaction of a PostgreSQL connection that is awaited.
 
-        The job is there once that is committed, and runs within `poll_s`; rolled back, it never
-        was. With `notify`, dispatchers hear of it at the commit, which then takes its turn with
-        every other commit that notifies.
+        Committed, the job starts within `poll_s`; rolled back, it never existed. With `notify`,
+        dispatchers hear of it at the commit, but commits that notify wait for one another.
         """
         [handle] = await self.enqueue_many_async(connection, [call], notify=notify)
         return handle
@@ -224,19 +210,39 @@ class App:
         self, connection: object, calls: Iterable[Call[R]], *, notify: bool = False
     ) -> list[Handle[R]]:
         """Enqueues many jobs as `enqueue_async` does one."""
-        return await enqueue_calls_async(self._access, connection, calls_of(calls), notify=notify)
+        calls = calls_of(calls)
+        if self._access.stand_in is not None:  # a test kit, which has no transactions
+            return await self.submit_many_async(calls)
+        jobs = [call.submission for call in calls]
+        return self._enqueued(calls, await enqueue_in_async(connection, jobs, notify=notify))
 
     def enqueue_many(
         self, connection: object, calls: Iterable[Call[R]], *, notify: bool = False
     ) -> list[Handle[R]]:
         """Enqueues many jobs as `enqueue` does one."""
-        return enqueue_calls(self._access, connection, calls_of(calls), notify=notify)
+        calls = calls_of(calls)
+        if self._access.stand_in is not None:  # a test kit, which has no transactions
+            return self.submit_many(calls)
+        jobs = [call.submission for call in calls]
+        return self._enqueued(calls, enqueue_in(connection, jobs, notify=notify))
+
+    def _enqueued(
+        self, calls: Sequence[Call[R]], answers: Sequence[Submitted | Refused]
+    ) -> list[Handle[R]]:
+        """The handles of the jobs; raises if one was refused, and so ends the transaction."""
+        accepted = []
+        for answer in answers:
+            if isinstance(answer, Refused):
+                raise from_code(answer.code, f"{answer.message}; roll this transaction back")
+            accepted.append(SubmitAnswer(answer.id, answer.number, answer.existing))
+        pairs = zip(calls, accepted, strict=True)
+        return [call.accepted(answer, self._access, stored=False) for call, answer in pairs]
 
     async def handle_async(self, ref: Ref | str) -> Handle[Any]:
         """The handle of a job submitted elsewhere, by its id or number, as text too.
 
-        An id needs no request: whether there is such a job turns out once something is asked of
-        the handle. A number is looked up, and is `NotFound` if there is none.
+        An id needs no request: a job that does not exist is an error only once you ask something
+        of the handle. A number is looked up, and raises `NotFound` if there is no such job.
         """
         known = _known(ref)
         if isinstance(known, UUID):
@@ -247,7 +253,7 @@ class App:
     def handle(self, ref: Ref | str) -> Handle[Any]:
         """The handle of a job submitted elsewhere; see `handle_async`.
 
-        In a coroutine too, if it is an id.
+        With an id, a coroutine may call it too.
         """
         known = _known(ref)
         if isinstance(known, UUID):
@@ -267,25 +273,21 @@ class App:
     async def wait_all_async(
         self, handles: Iterable[Handle[Any]], timeout_s: float | None = None
     ) -> list[JobState]:
-        """The states the jobs ended in, once all have; `NotFinished` if that takes too long."""
+        """The states of the jobs once all have ended; raises `NotFinished` if it takes too long."""
         return await all_ended_async(self._access, handles_of(handles), timeout_s)
 
-    def wait_all(
-        self, handles: Iterable[Handle[Any]], timeout_s: float | None = None
-    ) -> list[JobState]:
-        """The states the jobs ended in, once all have; `NotFinished` if that takes too long."""
-        return self._access.run(self.wait_all_async(handles, timeout_s))
+    wait_all = blocking(wait_all_async)
 
     def as_ended_async(
         self, handles: Iterable[Handle[R]], timeout_s: float | None = None
     ) -> AsyncGenerator[Handle[R], None]:
-        """The handles in the order in which their jobs end; their results are there at once."""
+        """The handles in the order in which their jobs end, each with its result."""
         return as_ended_async(self._access, handles_of(handles), timeout_s)
 
     def as_ended(
         self, handles: Iterable[Handle[R]], timeout_s: float | None = None
     ) -> Iterator[Handle[R]]:
-        """The handles in the order in which their jobs end; their results are there at once."""
+        """The handles in the order in which their jobs end, each with its result."""
         return self._access.iterate(self.as_ended_async(handles, timeout_s))
 
     async def results_async(
@@ -293,28 +295,24 @@ class App:
     ) -> AsyncGenerator[R, None]:
         """The results in the order in which the jobs end, if all of them succeed.
 
-        Raises at the first that did not, and then is over: the rest is not to be had from it.
-        Where jobs may fail, go through `as_ended_async` and ask each handle for its result.
+        It raises at the first that did not, and then gives no further results. If jobs may fail,
+        use `as_ended_async` and ask each handle for its result.
         """
         async for handle in as_ended_async(self._access, handles_of(handles), timeout_s):
             yield await handle.result_async()
 
     def results(self, handles: Iterable[Handle[R]], timeout_s: float | None = None) -> Iterator[R]:
-        """The results in the order in which the jobs end, if all of them succeed.
-
-        Raises at the first that did not, and then is over: the rest is not to be had from it.
-        Where jobs may fail, go through `as_ended` and ask each handle for its result.
-        """
+        """The results in the order in which the jobs end; raises as `results_async` does."""
         return self._access.iterate(self.results_async(handles, timeout_s))
 
     # closing
 
     def close(self) -> None:
-        """Lets go of every socket and thread. The app can be used again: it opens new ones."""
+        """Closes every socket and thread. You can use the app again: it opens new ones."""
         self._access.close()
 
     async def close_async(self) -> None:
-        """Lets go of every socket and thread. The app can be used again: it opens new ones."""
+        """Closes every socket and thread. You can use the app again: it opens new ones."""
         await self._access.close_async()
 
     def __enter__(self) -> Self:
@@ -342,7 +340,7 @@ def _known(ref: Ref | str) -> Ref:
 
 
 def unpack_any(data: bytes | None) -> Any:
-    """A stored result as builtins, for who does not know what the function says it gives."""
+    """A stored result as builtins, where the function's annotation is not known."""
     return None if data is None else values.unpack(data)
 
 

@@ -1,30 +1,32 @@
-"""How an app reaches its dispatchers, from wherever it is called.
+"""How an app reaches its dispatchers, from coroutines and from callers without an event loop.
 
-All work is asynchronous. A coroutine uses a connection of its own event loop; a caller without an
-event loop hands its coroutine to one loop that runs on a background thread, started at the first
-such call. After a fork the child has neither the thread nor the sockets: it forgets both, untouched
-(they are the parent's), and makes its own when it needs them.
+All work is asynchronous. A coroutine uses a connection of its own event loop. A caller without an
+event loop hands its coroutine to one loop on a background thread, which the first such call starts.
+After a fork the thread and the sockets are still the parent's: the child forgets them without
+touching them, and makes its own when it needs them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import functools
 import os
 import threading
 import weakref
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
 
 from longshore.client.connection import Connection
 from longshore.client.outcomes import Outcomes
 from longshore.errors import Unavailable, WouldBlock
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
 class LoopClient(NamedTuple):
-    """What one event loop has: a connection, and who waits for what over it."""
+    """What one event loop has: a connection, and the outcomes it waits for."""
 
     connection: Connection
     outcomes: Outcomes
@@ -34,12 +36,12 @@ _Reaches = dict[asyncio.AbstractEventLoop, LoopClient]
 
 
 class Clients:
-    """One connection for each event loop that asks, and a background loop for whoever has none."""
+    """One connection for each event loop, and a background loop for callers that have none."""
 
     def __init__(self, connect: Callable[[], Connection]) -> None:
         self._connect = connect
         self.stand_in: Clients | None = None
-        """Who acts in its place for a while; how tests have jobs run where they are submitted."""
+        """Acts in its place for a while: a test kit, which runs jobs where they are submitted."""
         self._left_behind: list[object] = []
         self._start_over()
         itself = weakref.ref(self)
@@ -58,7 +60,7 @@ class Clients:
         self._start_over()
 
     def acting(self) -> Clients:
-        """This one, or who stands in for it."""
+        """This one, or the one that stands in for it."""
         return self.stand_in or self
 
     def connection(self) -> Connection:
@@ -66,7 +68,7 @@ class Clients:
         return self.acting()._reach().connection
 
     def outcomes(self) -> Outcomes:
-        """What the running event loop waits for."""
+        """The outcomes that the running event loop waits for."""
         return self.acting()._reach().outcomes
 
     def _reach(self) -> LoopClient:
@@ -85,14 +87,14 @@ class Clients:
             self._reaches.pop(loop).connection.close()
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """What a coroutine answers, to a caller without an event loop."""
+        """Runs a coroutine for a caller without an event loop, and returns its result."""
         if _is_in_loop():
             coroutine.close()
             raise _would_block(coroutine, "await {}() instead")
         return self.acting()._wait_for(coroutine)
 
     def iterate(self, items: AsyncGenerator[T, None]) -> Iterator[T]:
-        """What an asynchronous generator yields, to a caller without an event loop."""
+        """Yields from an asynchronous generator, to a caller without an event loop."""
         if _is_in_loop():
             raise _would_block(items, "use `async for … in {}()` instead")
         return self.acting()._iterate(items)
@@ -134,19 +136,40 @@ class Clients:
             background.stop()
 
     async def close_async(self) -> None:
-        """The same for a caller with an event loop, which goes on meanwhile."""
+        """Does what `close` does, for a coroutine; its event loop goes on meanwhile."""
         own = self._reaches.pop(asyncio.get_running_loop(), None)
         if own is not None:
             own.connection.close()
         await asyncio.to_thread(self.close)
 
 
+class _HasClients(Protocol):
+    _access: Clients
+
+
+S = TypeVar("S", bound=_HasClients)
+
+
+def blocking(
+    method: Callable[Concatenate[S, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[S, P], T]:
+    """Makes of `…_async` the method without the suffix, for callers without an event loop."""
+
+    @functools.wraps(method)
+    def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._access.run(method(self, *args, **kwargs))
+
+    call.__name__ = method.__name__.removesuffix("_async")
+    call.__qualname__ = method.__qualname__.removesuffix("_async")
+    return call
+
+
 class _End:
-    """Says that a generator has nothing more to yield."""
+    """Marks the end of a generator."""
 
 
 class _Background:
-    """An event loop on a daemon thread, which ends with whoever owns it."""
+    """An event loop on a daemon thread, which ends with its owner."""
 
     def __init__(self, owner: Clients, reaches: _Reaches) -> None:
         self.loop = asyncio.new_event_loop()
@@ -161,7 +184,7 @@ class _Background:
         self._ending()
 
     def disown(self) -> None:
-        """Leaves it running when its owner goes: it is another process's."""
+        """Leaves the thread alone when its owner goes: it belongs to another process."""
         self._ending.detach()
 
 

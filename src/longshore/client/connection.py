@@ -1,11 +1,11 @@
-"""A client's conversation with whichever dispatcher answers.
+"""A client's conversation with the first dispatcher that answers.
 
 Every request may be repeated: a submit is known by its jobs' ids, the others only read, or ask for
-a state that asking again does not change. So a request that gets no answer within `try_s` is simply
-sent again, with the same `rid`, to the next address, until `timeout_s` has passed; whichever answer
-comes first counts. One socket, the current one, carries all requests at once. One that was left is
-kept only as long as it owes somebody an answer, and closing it drops what it could not send, so
-that nothing is delivered after its sender has given up on it.
+a state that asking again does not change. So the connection sends a request that gets no answer
+within `try_s` again, with the same `rid`, to the next address, until `timeout_s` has passed. The
+first answer counts. One socket, the current one, carries all requests at once. A socket that was
+left stays open only while a request waits for its answer. Closing it drops what it could not send,
+so that nothing is delivered after its sender has given up.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
-from typing import Any, Self, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 from uuid import UUID
 
 from longshore.client.adapters import Dialler
@@ -45,6 +44,7 @@ from longshore.wire.messages import (
     SubmitAnswer,
     WhyAnswer,
 )
+from longshore.wire.portions import portions
 
 Ref = UUID | int
 """What names a job: its id, or its number."""
@@ -58,6 +58,7 @@ MAX_CHUNK_BYTES = 16 * 1024 * 1024
 CHUNKS_IN_FLIGHT = 8
 LOOK_AGAIN_S = 0.5
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -74,7 +75,7 @@ def parse_addresses(connect: str | Iterable[str]) -> tuple[str, ...]:
 
 
 class _Line:
-    """One socket, who waits for an answer from it, and when it last said anything."""
+    """One socket, the requests that wait for its answer, and when it last sent a message."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -107,7 +108,7 @@ class _Exchange:
 
 
 class Connection:
-    """Speaks to one dispatcher of several at a time, on the event loop it is first used on."""
+    """Asks one dispatcher of several at a time, on the event loop of its first use."""
 
     def __init__(
         self,
@@ -148,15 +149,15 @@ class Connection:
     async def submit(
         self, jobs: Sequence[Submission], strict: bool = False
     ) -> tuple[SubmitAnswer, ...]:
-        """What became of each job, in the order given. Large lists go in several messages."""
+        """Submits jobs; one answer for each, in order. Large lists go in several messages."""
         room = asyncio.Semaphore(CHUNKS_IN_FLIGHT)
 
         async def send(chunk: tuple[Submission, ...]) -> tuple[SubmitAnswer, ...]:
             async with room:
-                answers = await self._ask(lambda rid: messages.Submit(rid, chunk, strict))
+                answers = await self._ask(messages.Submit, chunk, strict)
             return _one_each(chunk, answers)
 
-        chunks = list(chunked(jobs))
+        chunks = list(portions(jobs, wire_size, MAX_CHUNK_BYTES, MAX_CHUNK_JOBS))
         if len(chunks) == 1:
             return await send(chunks[0])
         return tuple(itertools.chain.from_iterable(await all_of(send(chunk) for chunk in chunks)))
@@ -164,7 +165,7 @@ class Connection:
     async def wait(
         self, ids: Sequence[UUID], wait_s: float, every: bool = False
     ) -> tuple[Ended, ...]:
-        """The outcomes of those that ended: once any has, or `every` one, or `wait_s` passed."""
+        """The outcomes of jobs that ended: once any has, or `every` one, or `wait_s` passed."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_s
         missing = dict.fromkeys(ids)
@@ -185,11 +186,8 @@ class Connection:
         parts = in_parts(jobs, MAX_REQUEST_JOBS)
         if len(parts) == 1:
             return await self._wait_for(jobs, slice_s, every)
-        return await (self._wait_for_all(parts, slice_s) if every else self._any(parts, slice_s))
-
-    async def _wait_for_all(
-        self, parts: Sequence[tuple[UUID, ...]], slice_s: float
-    ) -> tuple[Ended, ...]:
+        if not every:
+            return await self._any(parts, slice_s)
         loop = asyncio.get_running_loop()
         until = loop.time() + slice_s
         found: list[Ended] = []
@@ -198,7 +196,7 @@ class Connection:
         return tuple(found)
 
     async def _any(self, parts: Sequence[tuple[UUID, ...]], slice_s: float) -> tuple[Ended, ...]:
-        """Looks at all of them again and again, and waits for the first thousand in between."""
+        """Looks at all jobs again and again, and waits for the first thousand in between."""
         loop = asyncio.get_running_loop()
         until = loop.time() + slice_s
         while True:
@@ -213,26 +211,25 @@ class Connection:
     async def _wait_for(
         self, jobs: tuple[UUID, ...], slice_s: float, every: bool
     ) -> tuple[Ended, ...]:
-        answer: tuple[Ended, ...] = await self._ask(
-            lambda rid: messages.Wait(rid, jobs, slice_s, every), within_s=slice_s
-        )
+        request = messages.Wait(next(self._rids), jobs, slice_s, every)
+        answer: tuple[Ended, ...] = await self._exchange(request, within_s=slice_s)
         return answer
 
     async def job(self, ref: Ref) -> Job:
-        """One job, whole; `NotFound` if there is none."""
-        answer: Job = await self._ask(lambda rid: messages.Show(rid, ref))
+        """One whole job; raises `NotFound` if there is none."""
+        answer: Job = await self._ask(messages.Show, ref)
         return answer
 
     async def why(self, ref: Ref) -> WhyAnswer:
         """Why a job is where it is, in words."""
-        answer: WhyAnswer = await self._ask(lambda rid: messages.Why(rid, ref))
+        answer: WhyAnswer = await self._ask(messages.Why, ref)
         return answer
 
     async def logs(
         self, ref: Ref, *, attempt: int | None = None, after: tuple[int, int] = (0, 0)
     ) -> LogPage:
-        """A page of what a job's attempts said; the next is `after` this one's end."""
-        answer: LogPage = await self._ask(lambda rid: messages.ReadLogs(rid, ref, attempt, after))
+        """A page of a job's log; the next page is `after` the end of this one."""
+        answer: LogPage = await self._ask(messages.ReadLogs, ref, attempt, after)
         return answer
 
     async def jobs(self, wanted: JobFilter | None = None) -> JobPage:
@@ -240,49 +237,49 @@ class Connection:
 
         Those that run have their progress and step.
         """
-        answer: JobPage = await self._ask(lambda rid: messages.ListJobs(rid, wanted or JobFilter()))
+        answer: JobPage = await self._ask(messages.ListJobs, wanted or JobFilter())
         return answer
 
     async def cancel(self, refs: Sequence[Ref]) -> tuple[CancelAnswer, ...]:
-        """Cancels jobs; says of each what that did."""
+        """Cancels jobs; each verdict says what that did."""
         return await self._ask_in_parts(messages.Cancel, refs, MAX_REQUEST_JOBS)
 
     async def retry(self, refs: Sequence[Ref]) -> tuple[RetryAnswer, ...]:
-        """Runs jobs again that ended without success; says of each what that did."""
+        """Runs jobs again that ended without success; each verdict says what that did."""
         return await self._ask_in_parts(messages.Retry, refs, MAX_REQUEST_JOBS)
 
     async def workers(self) -> tuple[WorkerView, ...]:
-        """Who works, and who did until lately."""
+        """The workers, and those that ended lately."""
         answer: tuple[WorkerView, ...] = await self._ask(messages.ListWorkers)
         return answer
 
     async def drain(self, workers: Sequence[str]) -> tuple[DrainAnswer, ...]:
-        """Has workers finish what they run and leave; says of each what that did."""
+        """Makes workers finish their jobs and leave; each verdict says what that did."""
         return await self._ask_in_parts(messages.Drain, workers, MAX_DRAINED)
 
     async def dispatchers(self) -> tuple[DispatcherAnswer, ...]:
-        """Who dispatches."""
+        """The dispatchers."""
         answer: tuple[DispatcherAnswer, ...] = await self._ask(messages.ListDispatchers)
         return answer
 
     async def capacity(self) -> Capacity:
-        """What the fleet can take."""
+        """How many more jobs the workers can take."""
         answer: Capacity = await self._ask(messages.ShowCapacity)
         return answer
 
     async def kind(self, kind: str) -> KindInfo | None:
-        """What workers advertise of a kind, if none is alive those that ended lately, or None."""
-        answer: KindInfo | None = await self._ask(lambda rid: messages.ShowKind(rid, kind))
+        """What live workers advertise of a kind, or else those that ended lately, or None."""
+        answer: KindInfo | None = await self._ask(messages.ShowKind, kind)
         return answer
 
     async def queues(self) -> tuple[QueueView, ...]:
-        """Which queues there are, and what they hold."""
+        """The queues, and how many jobs they hold."""
         answer: tuple[QueueView, ...] = await self._ask(messages.ListQueues)
         return answer
 
     async def pause(self, queue: str, paused: bool = True) -> None:
         """Pauses a queue, or lets it go on."""
-        await self._ask(lambda rid: messages.Pause(rid, self._new_id(), queue, paused))
+        await self._ask(messages.Pause, self._new_id(), queue, paused)
 
     async def prune(
         self,
@@ -292,42 +289,28 @@ class Connection:
         keep: int | None = None,
         dry_run: bool = False,
     ) -> Counter[JobState]:
-        """Removes ended jobs past these bounds, or the dispatcher's own; says how many, by state.
+        """Removes ended jobs past these bounds, or the dispatcher's own; counts them by state.
 
-        A part whose answer got lost is removed all the same, and not counted.
+        A part whose answer got lost is removed too, but not counted.
         """
         removed: Counter[JobState] = Counter()
         step = Pruned({}, 0, False)
         while not step.done:
-            step = await self._prune_on(
-                step.up_to, tuple(states), older_than_s, keep, removed if dry_run else None
+            so_far = dict(removed) if dry_run else {}
+            bounds = (tuple(states), older_than_s, keep)
+            step = await self._ask(
+                messages.Prune, self._new_id(), *bounds, step.up_to, dry_run, so_far
             )
             removed.update(step.removed)
         return removed
 
-    async def _prune_on(
-        self,
-        after: int,
-        states: tuple[JobState, ...],
-        older_than_s: float | None,
-        keep: int | None,
-        counted: Mapping[JobState, int] | None,
-    ) -> Pruned:
-        dry_run, so_far = counted is not None, dict(counted or {})
-        answer: Pruned = await self._ask(
-            lambda rid: messages.Prune(
-                rid, self._new_id(), states, older_than_s, keep, after, dry_run, so_far
-            )
-        )
-        return answer
-
     async def hello(self) -> HelloAnswer:
-        """Who answers."""
+        """The dispatcher that answers."""
         answer: HelloAnswer = await self._ask(messages.Hello)
         return answer
 
     def close(self) -> None:
-        """Lets go of every socket; requests under way fail as unavailable."""
+        """Closes every socket; requests under way fail as unavailable."""
         self._closed = True
         for exchange in list(self._pending.values()):
             exchange.fail(DispatcherUnavailable("the connection was closed before an answer came"))
@@ -342,18 +325,23 @@ class Connection:
     async def _ask_in_parts(
         self, make: Callable[[int, UUID, tuple[T, ...]], Request], items: Sequence[T], most: int
     ) -> tuple[Any, ...]:
-        """The answers for all items, asked for in as many requests as it takes."""
+        """The answers for all items, in as many requests as it takes."""
         answers: list[Any] = []
         for part in in_parts(items, most):
-            answers += await self._ask(partial(_about, make, self._new_id(), part))
+            answers += await self._ask(make, self._new_id(), part)
         return tuple(answers)
 
-    async def _ask(self, make: Callable[[int], Request], within_s: float = 0.0) -> Any:
-        """The answer to a request that may take the other side `within_s` to give."""
+    async def _ask(
+        self, make: Callable[Concatenate[int, P], Request], *args: P.args, **kwargs: P.kwargs
+    ) -> Any:
+        """The answer to a request of these fields."""
+        return await self._exchange(make(next(self._rids), *args, **kwargs))
+
+    async def _exchange(self, request: Request, within_s: float = 0.0) -> Any:
+        """The answer to a request that may take the dispatcher `within_s` to give."""
         if self._closed:
             raise DispatcherUnavailable("the connection is closed; make a new one")
         loop = asyncio.get_running_loop()
-        request = make(next(self._rids))
         exchange = _Exchange(
             request,
             loop.create_future(),
@@ -384,7 +372,7 @@ class Connection:
         exchange.timer = loop.call_later(due_s, self._again, exchange)
 
     def _again(self, exchange: _Exchange) -> None:
-        """Repeats a request that got no answer, elsewhere if its dispatcher says nothing at all."""
+        """Repeats a request without an answer, elsewhere if its dispatcher is silent."""
         if exchange.answer.done():
             return
         if asyncio.get_running_loop().time() >= exchange.deadline:
@@ -442,7 +430,7 @@ class Connection:
             exchange.fail(error)
 
     def _postpone(self, exchange: _Exchange, error: Unavailable) -> None:
-        """Asks again after a pause, and elsewhere: a dispatcher may be cut off from its store."""
+        """Asks again after a pause, elsewhere: this dispatcher may be cut off from its store."""
         if exchange.refusal is None:
             until = asyncio.get_running_loop().time() + self.timeout_s
             exchange.deadline = min(exchange.deadline, until)
@@ -451,7 +439,7 @@ class Connection:
         self._look_again(exchange, self._pause_s)
 
     def _forget(self, exchange: _Exchange) -> None:
-        """Closes lines that nobody waits for, unless it is the current one and it answers."""
+        """Closes lines that no request waits for, except the current one if it answers."""
         rid = exchange.request.rid
         self._pending.pop(rid, None)
         if exchange.timer is not None:
@@ -480,15 +468,9 @@ class Connection:
 
 
 def in_parts(items: Sequence[T], most: int) -> list[tuple[T, ...]]:
-    """The items in order, so many at a time; one empty part if there are none."""
+    """The items in order, at most `most` in a part; one empty part if there are none."""
     starts = range(0, max(len(items), 1), most)
     return [tuple(items[start : start + most]) for start in starts]
-
-
-def _about(
-    make: Callable[[int, UUID, tuple[T, ...]], Request], id: UUID, part: tuple[T, ...], rid: int
-) -> Request:
-    return make(rid, id, part)
 
 
 async def all_of(coroutines: Iterable[Any]) -> list[Any]:
@@ -509,26 +491,7 @@ def _one_each(
     return answers
 
 
-def _size(job: Submission) -> int:
-    """A little more than the bytes a job takes on the wire."""
+def wire_size(job: Submission) -> int:
+    """A little more than a job's bytes on the wire."""
     text = len(job.kind) + len(job.queue) + len(job.target) + len(job.unique_key or "")
     return 512 + len(job.args) + 4 * (text + sum(map(len, job.options.labels)))
-
-
-def chunked(
-    jobs: Iterable[Submission],
-    most_jobs: int = MAX_CHUNK_JOBS,
-    most_bytes: int = MAX_CHUNK_BYTES,
-) -> Iterator[tuple[Submission, ...]]:
-    """The jobs in order, in pieces that fit into one message each."""
-    chunk: list[Submission] = []
-    size = 0
-    for job in jobs:
-        more = _size(job)
-        if chunk and (len(chunk) >= most_jobs or size + more > most_bytes):
-            yield tuple(chunk)
-            chunk, size = [], 0
-        chunk.append(job)
-        size += more
-    if chunk:
-        yield tuple(chunk)

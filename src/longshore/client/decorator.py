@@ -17,14 +17,14 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 Declare = Callable[[Callable[..., Any], str | None, Isolation | None, Terms], AnyKind]
-"""Takes a function, its kind and its isolation if given, and its terms; gives what replaces it."""
+"""Takes a function, its kind and isolation if given, and its terms; returns its replacement."""
 
 
 class Decorator:
-    """Given a function, declares it; given options, is a decorator with these.
+    """Declares the function it is called with; called with options, returns a decorator.
 
-    A job gives what its function does once awaited. A context as the first parameter is given by
-    the worker, so that a submit does not take it.
+    The result of a job is that of its function, awaited if need be. The worker gives a context that
+    is the first parameter, so a submit does not take it.
     """
 
     def __init__(

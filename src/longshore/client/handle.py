@@ -1,7 +1,7 @@
-"""A job that was submitted, and what can be asked of it.
+"""`Handle`: a submitted job, and what can be asked of it.
 
-Each question has two faces: `…_async` for a caller with an event loop, which is where the work is
-done, and one without the suffix that waits for it.
+The work is done in methods that end in `_async`, for coroutines. `blocking` makes of each the
+method without the suffix.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequenc
 from typing import Any, Generic, NoReturn, TypeVar
 from uuid import UUID
 
-from longshore.client.clients import Clients
-from longshore.client.connection import all_of
+from longshore.client.clients import Clients, blocking
+from longshore.client.connection import all_of, in_parts
 from longshore.client.logs import read_logs
 from longshore.client.outcomes import MAX_IDS, REQUESTS_IN_FLIGHT, look_for, pruned
 from longshore.core.limits import check_timeout
@@ -31,17 +31,17 @@ from longshore.model.log import LogLine
 R = TypeVar("R")
 
 Unpack = Callable[[bytes | None], R]
-"""Makes what the function returned of what is stored."""
+"""Turns a stored result into what the function returned."""
 
 _WHY_WITHIN_S = 1.0
 LOOK_EVERY_S = 5.0
-"""How often it is looked whether one of the jobs that all are waited for is still there."""
+"""How often a wait for many jobs checks that one of them still exists."""
 
 
 class Handle(Generic[R]):
-    """One job. `existing` says that a unique key led to a job that was already there.
+    """One job. `existing` says that its unique key led to a job submitted earlier.
 
-    Made from an id alone, it has no `number` (0) and no `kind` ("") until the job is looked at.
+    Made from an id alone, it has no `number` (0) and no `kind` ("") until something is asked of it.
     """
 
     def __init__(
@@ -53,6 +53,7 @@ class Handle(Generic[R]):
         unpack: Unpack[R],
         *,
         existing: bool = False,
+        stored: bool = True,
     ) -> None:
         self.id = id
         self.number = number
@@ -62,12 +63,12 @@ class Handle(Generic[R]):
         self._unpack = unpack
         self._unpacker: Callable[[Job], Unpack[R]] | None = None
         self._ended: Ended | None = None
-        # A job that is enqueued in a transaction may be missing until that is committed.
-        self._stored = True
+        # An enqueued job may be missing until its transaction is committed.
+        self._stored = stored
 
     @classmethod
     def of_id(cls, access: Clients, id: UUID, unpacker: Callable[[Job], Unpack[R]]) -> Handle[R]:
-        """The handle of a job of which only the id is known."""
+        """The handle of a job known only by its id."""
         handle = cls(access, id, 0, "", _not_looked_at)
         handle._unpacker = unpacker
         return handle
@@ -88,65 +89,53 @@ class Handle(Generic[R]):
     # looking
 
     async def job_async(self) -> Job:
-        """Everything the store knows of the job."""
+        """Everything that the store knows of the job."""
         job = await self._access.connection().job(self.id)
         if self._unpacker is not None:
             self.number, self.kind, self._unpack = job.number, job.kind, self._unpacker(job)
             self._unpacker = None
         return job
 
-    def job(self) -> Job:
-        """Everything the store knows of the job."""
-        return self._access.run(self.job_async())
+    job = blocking(job_async)
 
     async def status_async(self) -> JobState:
-        """Where the job is in its life."""
+        """The state of the job."""
         return (await self.job_async()).state
 
-    def status(self) -> JobState:
-        """Where the job is in its life."""
-        return self._access.run(self.status_async())
+    status = blocking(status_async)
 
     async def why_async(self) -> str:
         """Why the job is where it is, in words."""
         return (await self._access.connection().why(self.id)).why
 
-    def why(self) -> str:
-        """Why the job is where it is, in words."""
-        return self._access.run(self.why_async())
+    why = blocking(why_async)
 
     async def logs_async(self, attempt: int | None = None) -> list[LogLine]:
-        """What the job printed and logged so far, in all its attempts or in one."""
+        """The lines that the job printed and logged so far, in all its attempts or in one."""
         return [line async for line in read_logs(self._access.connection(), self.id, attempt)]
 
-    def logs(self, attempt: int | None = None) -> list[LogLine]:
-        """What the job printed and logged so far, in all its attempts or in one."""
-        return self._access.run(self.logs_async(attempt))
+    logs = blocking(logs_async)
 
     # waiting
 
     async def wait_async(self, timeout_s: float | None = None) -> JobState:
-        """The state the job ended in, however it did; `NotFinished` if it takes too long."""
+        """Waits for the state in which the job ends; raises `NotFinished` if it takes too long."""
         return (await self._end(timeout_s)).state
 
-    def wait(self, timeout_s: float | None = None) -> JobState:
-        """The state the job ended in, however it did; `NotFinished` if it takes too long."""
-        return self._access.run(self.wait_async(timeout_s))
+    wait = blocking(wait_async)
 
     async def result_async(self, timeout_s: float | None = None) -> R:
-        """What the job returned.
+        """Waits for what the job returns.
 
-        Raises `JobFailed` or `JobCancelled` if it ended otherwise, `NotFinished` if it has not
-        ended within `timeout_s`.
+        Raises `JobFailed` or `JobCancelled` if it ends otherwise, `NotFinished` if it does not end
+        within `timeout_s`.
         """
         ended = await self._end(timeout_s)
         if ended.state is not JobState.SUCCEEDED:
             raise unsuccessful(self._name, ended)
         return self._unpack(ended.result)
 
-    def result(self, timeout_s: float | None = None) -> R:
-        """What the job returned; raises as `result_async` does."""
-        return self._access.run(self.result_async(timeout_s))
+    result = blocking(result_async)
 
     async def _end(self, timeout_s: float | None) -> Ended:
         check_timeout("timeout_s", timeout_s)
@@ -161,7 +150,7 @@ class Handle(Generic[R]):
         return self._ended
 
     async def _not_finished(self, timeout_s: float | None) -> LongshoreError:
-        """What to raise if the job has not ended in time; with why, if that can be told quickly."""
+        """The error for a job that has not ended in time; it says why, if that is known quickly."""
         try:
             reason = f": {await asyncio.wait_for(self.why_async(), _WHY_WITHIN_S)}"
         except NotFound:
@@ -180,34 +169,26 @@ class Handle(Generic[R]):
             "again, and if it was rolled back, enqueue the job again"
         )
 
-    def remember(self, ended: Ended) -> None:
-        """Keeps an outcome that somebody else heard of."""
-        self._ended = ended
-
     # changing
 
     async def cancel_async(self) -> CancelVerdict:
-        """Cancels the job; says what that did."""
+        """Cancels the job; the verdict says what that did."""
         answer = (await self._access.connection().cancel((self.id,)))[0]
         if answer.verdict is CancelVerdict.NOT_FOUND:
             raise self._not_found()
         return answer.verdict
 
-    def cancel(self) -> CancelVerdict:
-        """Cancels the job; says what that did."""
-        return self._access.run(self.cancel_async())
+    cancel = blocking(cancel_async)
 
     async def retry_async(self) -> RetryVerdict:
-        """Runs the job again if it ended without success; says what that did."""
+        """Runs the job again if it ended without success; the verdict says what that did."""
         answer = (await self._access.connection().retry((self.id,)))[0]
         if answer.verdict is RetryVerdict.NOT_FOUND:
             raise self._not_found()
         self._ended = None
         return answer.verdict
 
-    def retry(self) -> RetryVerdict:
-        """Runs the job again if it ended without success; says what that did."""
-        return self._access.run(self.retry_async())
+    retry = blocking(retry_async)
 
     def _not_found(self) -> NotFound:
         return NotFound(f"there is no job {self.id} (any more)")
@@ -218,7 +199,7 @@ def _not_looked_at(data: bytes | None) -> NoReturn:
 
 
 def unsuccessful(who: str, ended: Ended) -> JobUnsuccessful:
-    """What to raise for a job that ended, but not well."""
+    """The error for a job that ended without success."""
     error = ended.error
     what = "" if error is None else f": {f'{error.type}: ' if error.type else ''}{error.message}"
     if ended.state is JobState.CANCELLED:
@@ -235,7 +216,7 @@ def unsuccessful(who: str, ended: Ended) -> JobUnsuccessful:
 
 
 def handles_of(handles: Iterable[Handle[R]]) -> list[Handle[R]]:
-    """The handles, if that is what was given; `InvalidInput` says what to give instead."""
+    """A list of the handles; raises `InvalidInput` for anything else."""
     if not isinstance(handles, Iterable):
         raise InvalidInput(f"{handles!r} is not a list of handles; give a list, like [handle]")
     found = list(handles)
@@ -269,7 +250,7 @@ async def as_ended_async(
         while waiting:
             for ended in await _next_ended(arrived, until) or await _last_look(access, waiting):
                 for handle in waiting.pop(ended.id, ()):
-                    handle.remember(ended)
+                    handle._ended = ended
                     yield handle
     finally:
         for job, outcome in expected.items():
@@ -302,13 +283,12 @@ async def all_ended_async(
                         await look_for(connection, job)
         return found
 
-    parts = (jobs[start : start + MAX_IDS] for start in range(0, len(jobs), MAX_IDS))
-    found = await all_of(ask(part) for part in parts)
+    found = await all_of(ask(part) for part in in_parts(jobs, MAX_IDS))
     ended = {one.id: one for part in found for one in part}
     if len(ended) < len(jobs):
         raise _not_finished([handle for handle in handles if handle.id not in ended])
     for handle in handles:
-        handle.remember(ended[handle.id])
+        handle._ended = ended[handle.id]
     return [ended[handle.id].state for handle in handles]
 
 
@@ -326,7 +306,7 @@ async def _next_ended(
 async def _last_look(
     access: Clients, waiting: Mapping[UUID, Sequence[Handle[Any]]]
 ) -> tuple[Ended, ...]:
-    """What has ended by now, when the time is up; `NotFinished` if nothing has."""
+    """When the time is up, the jobs that have ended; raises `NotFinished` if none has."""
     found = await access.connection().wait(tuple(waiting), 0)
     if not found:
         raise _not_finished([handle for same in waiting.values() for handle in same])
@@ -341,7 +321,7 @@ def _not_finished(handles: Iterable[Handle[Any]]) -> NotFinished:
         who, rest = f"{len(stored):,} jobs have", "they go on, and can be waited for again"
     enqueued = sum(not known for known in stored.values())
     if enqueued:
-        # Which of them, is not asked: there may be many.
+        # It does not ask which of them: there may be many.
         rest = (
             f"what was enqueued ({enqueued:,} of {len(stored):,}) is not there if its transaction "
             f"was rolled back or has not been committed; otherwise {rest}"

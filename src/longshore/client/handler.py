@@ -1,4 +1,4 @@
-"""A job's function as workers run it."""
+"""A job's function in the form in which workers run it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from longshore.model.worker import KindInfo, KindTerms, Pool
 from longshore.payload import values
 
 Isolation = Literal["coroutine", "process"]
-"""What a job's code is kept apart by; a container is to be the third."""
+"""What keeps a job's code apart from the code of others."""
 
 _KNOWN: Final = get_args(Isolation)
 
@@ -44,7 +44,7 @@ class FunctionHandler:
 
     @property
     def function(self) -> Callable[..., object]:
-        """The job's body: the function, given what the worker gives, within the middleware."""
+        """The job's body: the function with what the worker gives it, within the middleware."""
         return self._hooks.around(self._function, self.is_async)
 
     def bind(self, args: bytes) -> dict[str, object]:
@@ -56,17 +56,13 @@ class FunctionHandler:
         return values.pack(value, f"the result of job '{self.kind}'")
 
     def _completed(self, function: Callable[..., Any]) -> Callable[..., object]:
-        """The function with what the worker gives, looked up when it is called."""
-
-        @functools.wraps(function)
-        async def run_async(*args: object, **kwargs: object) -> object:
-            return await function(*args, **kwargs, **self._from_worker())
+        """The function with what the worker gives it, looked up at each call."""
 
         @functools.wraps(function)
         def run(*args: object, **kwargs: object) -> object:
             return function(*args, **kwargs, **self._from_worker())
 
-        return run_async if self.is_async else run
+        return run
 
     def _from_worker(self) -> dict[str, object]:
         given = {name: self._hooks.resource(name) for name in self.signature.given}
@@ -81,7 +77,7 @@ def _is_async(function: Callable[..., object]) -> bool:
 
 
 def _pool(kind: str, isolation: Isolation | None, is_async: bool) -> Pool:
-    """Where the jobs run: as asked for, else as the function is."""
+    """Where the jobs run: as declared, or else as the function is, async or not."""
     if isolation is None:
         return Pool.COROUTINE if is_async else Pool.PROCESS
     if isolation not in _KNOWN:

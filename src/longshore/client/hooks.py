@@ -1,4 +1,4 @@
-"""What an app wants done in the processes that run its jobs.
+"""What an app does in the processes that run its jobs.
 
     resources   opened before the first job, in the order declared
     on_start    called then
@@ -6,8 +6,8 @@
     on_stop     called at the process's orderly end, the last declared first
     resources   closed, the last opened first
 
-A process opens only the resources that the jobs it may run ask for, and does nothing of all this
-for an app that has no jobs for it.
+A process opens only the resources that its jobs ask for. For an app that has no jobs for it, it
+does none of this.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _PLACES: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONA
 
 
 def without_brackets(declare: D) -> D:
-    """The same decorator; with brackets it says that it takes none."""
+    """Makes a decorator refuse brackets with an error that says so."""
 
     @functools.wraps(declare)
     def checked(*args: Any, **options: Any) -> Any:
@@ -54,34 +54,20 @@ class Hooks:
     def __init__(self, app: str) -> None:
         self._app = app
         self._resources: dict[str, Function] = {}
-        self._starts: list[Function] = []
-        self._stops: list[Function] = []
-        self._middleware: list[Function] = []
+        self.starts: list[Function] = []
+        self.stops: list[Function] = []
+        self.middleware: list[Function] = []
+        """Goes around jobs; the first is the outermost."""
         self._open: dict[str, object] = {}
 
     # declaring
 
     def add_resource(self, function: Function) -> None:
-        """Takes in a resource, which goes by its function's name."""
+        """Adds a resource under the name of its function."""
         name = _checked("resource", function, places=0)
         if name in self._resources:
             raise AppError(f"the app '{self._app}' already has a resource '{name}'; rename one")
         self._resources[name] = function
-
-    def add_start(self, function: Function) -> None:
-        """Takes in a hook for the beginning."""
-        _checked("start-up hook", _no_generator("start-up hook", function), places=0)
-        self._starts.append(function)
-
-    def add_stop(self, function: Function) -> None:
-        """Takes in a hook for the end."""
-        _checked("stop hook", _no_generator("stop hook", function), places=0)
-        self._stops.append(function)
-
-    def add_middleware(self, function: Function) -> None:
-        """Takes in what goes around jobs; the first declared is the outermost."""
-        _checked("middleware", _no_generator("middleware", function), places=2)
-        self._middleware.append(function)
 
     def check(self, kind: str, names: Iterable[str]) -> None:
         """Raises `AppError` unless there is a resource for each of the names a job asks for."""
@@ -119,17 +105,17 @@ class Hooks:
 
     def around(self, function: Function, is_async: bool) -> Function:
         """A job's function within the middleware for functions of its colour."""
-        layers = [m for m in self._middleware if inspect.iscoroutinefunction(m) == is_async]
+        layers = [m for m in self.middleware if inspect.iscoroutinefunction(m) == is_async]
         return _surrounded(function, layers) if layers else function
 
     def lifespan(self, names: Iterable[str]) -> AbstractAsyncContextManager[None] | None:
-        """What to do around all jobs of a process that asks for these; None if it is nothing."""
+        """What to do around all jobs of a process that asks for these; None if nothing."""
         wanted = [name for name in self._resources if name in set(names)]
-        return self._span(wanted) if wanted or self._starts or self._stops else None
+        return self._span(wanted) if wanted or self.starts or self.stops else None
 
     @asynccontextmanager
     async def _span(self, names: list[str]) -> AsyncIterator[None]:
-        # Closed by hand: what others failed at is not raised inside what was opened here.
+        # Closed by hand, so that an error of the jobs is not raised inside the resources.
         stack = AsyncExitStack()
         try:
             await self._begin(stack, names)
@@ -138,7 +124,7 @@ class Hooks:
             await self._close(stack)
 
     async def _close(self, stack: AsyncExitStack) -> None:
-        # Only told: what went wrong before is what counts.
+        # Only logged: an earlier error counts more.
         try:
             await stack.aclose()
         except BaseException as error:
@@ -149,11 +135,11 @@ class Hooks:
             what = f"the resource '{name}' of the app '{self._app}' could not be opened"
             with _explained(what):
                 self._open[name] = await _opened(stack, self._resources[name])
-        for function in self._starts:
+        for function in self.starts:
             name = function.__name__
             with _explained(f"the start-up hook '{name}' of the app '{self._app}' failed"):
                 await _called(function)
-        for function in self._stops:
+        for function in self.stops:
             stack.push_async_callback(self._stop, function)
 
     async def _stop(self, function: Function) -> None:
@@ -200,7 +186,7 @@ def _surrounded(function: Function, layers: list[Function]) -> Function:
 
 
 def _checked(role: str, function: Function, places: int) -> str:
-    """The function's name, if it is a function that takes so many arguments."""
+    """The function's name, if it is a function with `places` parameters."""
     name = getattr(function, "__name__", None)
     if not inspect.isroutine(function) or name is None:
         raise AppError(f"a {role} is a function, not {function!r}")
@@ -212,9 +198,11 @@ def _checked(role: str, function: Function, places: int) -> str:
     return str(name)
 
 
-def _no_generator(role: str, function: Function) -> Function:
+def hook(role: str, function: Function, places: int = 0) -> Function:
+    """The function, if it can be called as this hook; raises `AppError` if not."""
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise AppError(
             f"the {role} '{function.__name__}' is a generator; only a resource may be one"
         )
+    _checked(role, function, places)
     return function

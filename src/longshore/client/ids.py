@@ -13,7 +13,7 @@ _BYTES: Final = 10
 _AT_ONCE: Final = 256
 
 _noise: list[bytes] = []
-# A copy of this process must not make the ids that this one is going to make.
+# A fork of this process must not make the ids that this one is going to make.
 os.register_at_fork(after_in_child=_noise.clear)
 
 
@@ -23,7 +23,7 @@ def fresh_id() -> UUID:
 
 
 def _random() -> bytes:
-    """The system is asked for many random bytes at once: it takes no longer than for a few."""
+    """Asks the system for many random bytes at once: that takes no longer than a few."""
     try:
         return _noise.pop()
     except IndexError:

@@ -1,9 +1,9 @@
-"""A kind of job: a function, and the terms on which its jobs are submitted."""
+"""`Kind`: a function, and the terms on which its jobs are submitted. `Call`: one such job."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack
@@ -11,7 +11,7 @@ from uuid import UUID
 
 from msgspec import UNSET, Struct, structs
 
-from longshore.client.clients import Clients
+from longshore.client.clients import Clients, blocking
 from longshore.client.handle import Handle
 from longshore.client.handler import FunctionHandler
 from longshore.core.limits import check_submission
@@ -27,7 +27,7 @@ C = TypeVar("C", covariant=True)
 
 
 class SubmitOptions(TypedDict, total=False):
-    """What can be said of a submit beside its arguments, all of it optional."""
+    """The options of a submit, beside its arguments."""
 
     delay_s: float | None
     run_at: datetime | None
@@ -60,7 +60,7 @@ class Terms(Struct, frozen=True, kw_only=True):
     id: UUID | None = None
 
     def but(self, **changes: object) -> Terms:
-        """The same, except for what is given; retries and backoff change the retry policy."""
+        """A copy with these changes; retries and backoff change the retry policy."""
         _refuse_unknown(changes, _DECLARED)
         given = {name: value for name, value in changes.items() if value is not UNSET}
         policy = {field: given.pop(name) for name, field in _POLICY_FIELDS.items() if name in given}
@@ -68,27 +68,28 @@ class Terms(Struct, frozen=True, kw_only=True):
             policy["attempts"] = _attempts(given.pop("retries"))
         if "labels" in given:
             given["labels"] = _labels(given["labels"])
-        _check_id(given.get("id"))
-        _check_run_at(given.get("run_at"))
+        _check_type(given, "id", UUID, "a uuid.UUID, like uuid.uuid4(), or leave it out")
+        later = "datetime.now(UTC) + timedelta(hours=1)"
+        _check_type(given, "run_at", datetime, f"an aware datetime, like {later}, or delay_s=…")
         return structs.replace(self, retry=structs.replace(self.retry, **policy), **given)
 
     def for_submit(self, given: SubmitOptions) -> Terms:
-        """The same, except for what is given for a single submit."""
+        """A copy with the changes for a single submit."""
         _refuse_unknown(given, SubmitOptions.__annotations__)
         return self.but(**given)
 
     def advertised(self) -> KindTerms:
-        """What workers tell of these terms to whoever submits by name."""
+        """The terms that workers advertise, for submits by name."""
         return KindTerms(self.queue, self.target, self.priority, self.timeout_s, self.retry)
 
     @classmethod
     def of_kind(cls, info: KindInfo | None) -> Terms:
-        """The terms that a worker told of; plain ones if none did."""
+        """The terms that a worker advertised; the defaults if none did."""
         told = info.terms if info is not None else KindTerms()
         return cls(**structs.asdict(told))
 
     def submission(self, id: UUID, kind: str, args: bytes) -> Submission:
-        """A job on these terms; `InvalidInput` if a limit is not kept."""
+        """A job on these terms; raises `InvalidInput` if it breaks a limit."""
         submission = Submission(
             id,
             kind,
@@ -120,16 +121,14 @@ def _refuse_unknown(options: Collection[str], known: Collection[str]) -> None:
     for name in options:
         if name not in known:
             near = get_close_matches(name, known, n=1)
-            advice = f"did you mean '{near[0]}'?" if near else f"there are {_listed(known)}"
+            advice = (
+                f"did you mean '{near[0]}'?" if near else f"there are {', '.join(sorted(known))}"
+            )
             raise AppError(f"job option '{name}' is unknown; {advice}")
 
 
-def _listed(names: Collection[str]) -> str:
-    return ", ".join(sorted(names))
-
-
 def _attempts(retries: object) -> object:
-    """A job that may be retried n times is attempted once more than that."""
+    """A job with n retries has n + 1 attempts."""
     if isinstance(retries, bool):  # which Python takes for 0 or 1
         raise InvalidInput(f"retries is {retries}; give a whole number, like retries=3")
     return retries + 1 if isinstance(retries, int) else retries
@@ -141,21 +140,13 @@ def _labels(labels: object) -> tuple[object, ...]:
     return tuple(labels)
 
 
-def _check_id(id: object) -> None:
-    if not isinstance(id, UUID | None):
-        raise InvalidInput(f"id is {id!r}; give a uuid.UUID, like uuid.uuid4(), or leave it out")
-
-
-def _check_run_at(run_at: object) -> None:
-    if not isinstance(run_at, datetime | None):
-        raise InvalidInput(
-            f"run_at is {run_at!r}; give an aware datetime, like "
-            "datetime.now(UTC) + timedelta(hours=1), or delay_s=…"
-        )
+def _check_type(given: Mapping[str, object], name: str, kind: type, wanted: str) -> None:
+    if not isinstance(given.get(name), kind | None):
+        raise InvalidInput(f"{name} is {given[name]!r}; give {wanted}")
 
 
 class Call(Generic[R]):
-    """One job, described but not yet submitted. Submitting it again is the same job again."""
+    """One job, described but not yet submitted. Submitted twice, it is still one job."""
 
     def __init__(
         self,
@@ -172,11 +163,11 @@ class Call(Generic[R]):
 
     @property
     def id(self) -> UUID:
-        """The id the job has, or will have; `ctx.submit` changes one that was not given."""
+        """The id of the job; `ctx.submit` replaces an id that you did not give."""
         return self.submission.id
 
     def take_id(self, id: UUID) -> Submission:
-        """The job under this id from now on, unless its id was given or it was submitted before."""
+        """Gives the job this id, unless the user gave one or it was submitted before."""
         if not self._keeps_id:
             self.submission = structs.replace(self.submission, id=id)
         return self.submission
@@ -189,12 +180,10 @@ class Call(Generic[R]):
         answers = await self._access.connection().submit((self.submission,), strict)
         return self.accepted(answers[0], self._access)
 
-    def submit(self, *, strict: bool = False) -> Handle[R]:
-        """Submits the job; with `strict` only if some live worker serves its kind."""
-        return self._access.run(self.submit_async(strict=strict))
+    submit = blocking(submit_async)
 
-    def accepted(self, answer: SubmitAnswer, access: Clients) -> Handle[R]:
-        """The handle of the job that the answer names; raises if it was refused."""
+    def accepted(self, answer: SubmitAnswer, access: Clients, *, stored: bool = True) -> Handle[R]:
+        """The handle of the job that the answer names; raises if the job was refused."""
         if answer.code:
             raise from_code(answer.code, answer.message)
         self._keeps_id = True
@@ -205,10 +194,11 @@ class Call(Generic[R]):
             self.submission.kind,
             self._unpack,
             existing=answer.existing,
+            stored=stored,
         )
 
 
-# As Celery and Dramatiq call it.
+# The names in Celery and Dramatiq.
 _NAMES_ELSEWHERE = {
     "delay": "submit(…)",
     "apply_async": "options(…).submit(…)",
@@ -223,8 +213,8 @@ _NAMES_ELSEWHERE = {
 class Kind(Generic[P, R, Q, C]):
     """A function whose calls can be submitted as jobs. Called directly, it is the function.
 
-    P is what a submit takes and R what the job's result is; Q and C are the same of a direct call,
-    which is also given the context, and may be a coroutine.
+    A submit takes P, and R is the job's result. A direct call takes Q, which includes the context,
+    and returns C, which may be a coroutine.
     """
 
     __name__: str
@@ -252,10 +242,10 @@ class Kind(Generic[P, R, Q, C]):
         """Runs the function here and now, without any job."""
         return self.__wrapped__(*args, **kwargs)
 
-    if not TYPE_CHECKING:  # to a type checker, what is not there stays unknown
+    if not TYPE_CHECKING:  # a type checker must still refuse unknown names
 
         def __getattr__(self, name: str) -> object:
-            """Says what it is called here, to whoever knows it from elsewhere."""
+            """Names the method here that users of other libraries look for."""
             kind = self.__dict__.get("kind", "?")
             here = _NAMES_ELSEWHERE.get(name)
             advice = f"; here it is {self.__dict__.get('__name__', kind)}.{here}" if here else ""
@@ -264,7 +254,7 @@ class Kind(Generic[P, R, Q, C]):
             )
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
-        """Describes a job, whose arguments are checked, without submitting it."""
+        """Describes a job and checks its arguments, without submitting it."""
         signature = self.handler.signature
         packed = signature.pack(args, kwargs)
         given = self._terms.id
@@ -281,7 +271,7 @@ class Kind(Generic[P, R, Q, C]):
         return self.call(*args, **kwargs).submit()
 
     def options(self, **given: Unpack[SubmitOptions]) -> Kind[P, R, Q, C]:
-        """The same function on other terms (`SubmitOptions`); what is not given stays as it was."""
+        """This kind with other options (`SubmitOptions`); those not given stay."""
         terms = self._terms.for_submit(given)
         return Kind(self._access, self.handler, self.__wrapped__, terms, self._new_id)
 
@@ -290,7 +280,7 @@ AnyKind = Kind[..., Any, ..., Any]
 
 
 def calls_of(calls: Iterable[Call[R]]) -> list[Call[R]]:
-    """The calls, if that is what was given; `InvalidInput` says what to give instead."""
+    """A list of the calls; raises `InvalidInput` for anything else."""
     if not isinstance(calls, Iterable):
         raise InvalidInput(f"{calls!r} is not a list of calls; give a list, like [job.call(…)]")
     found = list(calls)

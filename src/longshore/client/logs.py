@@ -1,4 +1,4 @@
-"""Reading a job's log, page by page."""
+"""Reads a job's log, page by page."""
 
 from __future__ import annotations
 
@@ -7,27 +7,42 @@ from collections.abc import AsyncGenerator
 
 from longshore.client.connection import Connection, Ref
 from longshore.core.lifecycle import TERMINAL
-from longshore.model.log import LogLine, LogPage
+from longshore.model.log import LogLine
 
 FOLLOW_S = 0.3
-"""How often it is looked whether a job that is followed said more."""
+"""How often a log that is followed is read again."""
+
+
+class LogReader:
+    """Reads the log of a job, or of one attempt, from where the last reading ended."""
+
+    def __init__(self, connection: Connection, ref: Ref, attempt: int | None = None) -> None:
+        self._connection = connection
+        self._ref = ref
+        self._attempt = attempt
+        self._after = (0, 0)
+        self.is_over = False
+
+    async def news(self) -> AsyncGenerator[LogLine, None]:
+        """The lines since the last reading."""
+        more = True
+        while more:
+            page = await self._connection.logs(self._ref, attempt=self._attempt, after=self._after)
+            self._after, more = page.after, page.more
+            for line in page.lines:
+                yield line
+            is_past = self._attempt is not None and page.attempt > self._attempt
+            self.is_over = page.state in TERMINAL or is_past
 
 
 async def read_logs(
     connection: Connection, ref: Ref, attempt: int | None = None, *, follow: bool = False
 ) -> AsyncGenerator[LogLine, None]:
-    """The lines there are; with `follow` also those that come until the job, or attempt, ended."""
-    after = (0, 0)
+    """The lines so far; with `follow` also later ones, until the job or the attempt ends."""
+    reader = LogReader(connection, ref, attempt)
     while True:
-        page = await connection.logs(ref, attempt=attempt, after=after)
-        after = page.after
-        for line in page.lines:
+        async for line in reader.news():
             yield line
-        if not page.more:
-            if not follow or _is_over(page, attempt):
-                return
-            await asyncio.sleep(FOLLOW_S)
-
-
-def _is_over(page: LogPage, attempt: int | None) -> bool:
-    return page.state in TERMINAL or (attempt is not None and page.attempt > attempt)
+        if reader.is_over or not follow:
+            return
+        await asyncio.sleep(FOLLOW_S)

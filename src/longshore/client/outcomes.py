@@ -1,10 +1,10 @@
-"""The outcomes that an event loop waits for, asked for together.
+"""Waits for the outcomes of many jobs in few requests.
 
-Many tasks may wait for a job each. Their ids are asked for in few requests, and after an answer
-what is left of a request joins the others for the next one. How soon that is sent grows with the
-number of ids, so that a dispatcher is asked for at most 20,000 ids a second: a single waiter hears
-at once, one of 10,000 within half a second. A dispatcher lets a client wait for so many jobs at a
-time only; past `MOST_ASKED` the others take turns.
+Many tasks may wait for a job each. One request asks for many ids, and after its answer the ids that
+are left join the next request. The pause before that grows with the number of ids, so that a
+dispatcher is asked for at most 20,000 ids a second: a single waiter hears at once, one of 10,000
+within half a second. A dispatcher limits how many jobs a client may wait for; past `MOST_ASKED` the
+ids take turns.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from longshore.model.job import Ended
 PACE_S = 1 / 20_000
 MAX_IDS = 500
 MOST_ASKED = 50_000
-"""Half of what a dispatcher allows, unless it was set otherwise (`max_peer_waited_jobs`)."""
+"""Half of what a dispatcher allows by default (`max_peer_waited_jobs`)."""
 REQUESTS_IN_FLIGHT = 4
 
 
 async def look_for(connection: Connection, job: UUID) -> None:
-    """Raises `NotFound` if a job that was stored is not there any more."""
+    """Raises `NotFound` if a stored job no longer exists."""
     try:
         await connection.job(job)
     except NotFound:
@@ -34,15 +34,15 @@ async def look_for(connection: Connection, job: UUID) -> None:
 
 
 def pruned(job: UUID) -> NotFound:
-    """What to raise for a job that was stored, and is not there any more."""
+    """The error for a stored job that no longer exists."""
     return NotFound(
-        f"there is no job {job} any more: it was pruned before anybody asked for its outcome; "
-        "have jobs kept for longer (keep_succeeded_s, keep_failed_s, keep_most)"
+        f"there is no job {job} any more: it was pruned before its outcome was asked for; "
+        "keep jobs for longer (keep_succeeded_s, keep_failed_s, keep_most)"
     )
 
 
 class _Expected:
-    """A job that somebody waits for, and how many do."""
+    """A job that is waited for, and by how many waiters."""
 
     def __init__(self, outcome: asyncio.Future[Ended], stored: bool) -> None:
         self.outcome = outcome
@@ -51,7 +51,7 @@ class _Expected:
 
 
 class Outcomes:
-    """Waits for jobs on behalf of everybody on one event loop."""
+    """Waits for jobs on behalf of all tasks of one event loop."""
 
     def __init__(
         self, connection: Connection, *, pace_s: float = PACE_S, slice_s: float = 5.0
@@ -70,7 +70,7 @@ class Outcomes:
     async def ended(
         self, job: UUID, timeout_s: float | None, *, stored: bool = True
     ) -> Ended | None:
-        """A job's outcome, or None if it has none within the time."""
+        """A job's outcome, or None if it does not end in time."""
         outcome = self.expect(job, stored=stored)
         try:
             await asyncio.wait((outcome,), timeout=timeout_s)
@@ -78,14 +78,14 @@ class Outcomes:
                 return outcome.result()
         finally:
             self.release(job, outcome)
-        # A last look: what was asked for lately may be older than what is known by now.
+        # A last look: the job may have ended since the last request.
         found = await self._connection.wait((job,), 0)
         return found[0] if found else None
 
     def expect(self, job: UUID, *, stored: bool = True) -> asyncio.Future[Ended]:
-        """A job's outcome to come. It is shared: do not cancel it, but `release` it.
+        """The future outcome of a job. Waiters share it: do not cancel it, but `release` it.
 
-        A job that was `stored` and is there no more was pruned: then this is `NotFound`.
+        It raises `NotFound` for a job that was `stored` and has been pruned.
         """
         expected = self._expected.get(job)
         if expected is None:
@@ -96,7 +96,7 @@ class Outcomes:
         return expected.outcome
 
     def release(self, job: UUID, outcome: asyncio.Future[Ended]) -> None:
-        """Somebody who expected this outcome does not wait any longer."""
+        """Ends the wait of one caller of `expect`."""
         expected = self._expected.get(job)
         if expected is not None and expected.outcome is outcome:
             expected.waiters -= 1
@@ -124,7 +124,7 @@ class Outcomes:
             task.add_done_callback(self._requests.discard)
 
     async def _hear_of(self, jobs: Sequence[UUID]) -> None:
-        """Asks once; whatever has not ended is asked for again with the next request."""
+        """Asks once; jobs that have not ended join the next request."""
         try:
             ended = await self._connection.wait(jobs, self._slice_s)
         except Exception as error:
@@ -141,7 +141,7 @@ class Outcomes:
         self._queue([job for job in jobs if job in self._expected])
 
     async def _look_for_one(self, jobs: Sequence[UUID]) -> None:
-        """Whether one of them, another one each time, is still there to be waited for."""
+        """Checks that one of the jobs, another one each time, still exists."""
         stored = [job for job in jobs if job in self._expected and self._expected[job].stored]
         if not stored:
             return
@@ -152,7 +152,7 @@ class Outcomes:
         except NotFound as error:
             self._fail(job, error)
         except LongshoreError:
-            return  # the next request meets the same, and says so
+            return  # the next request meets this error too, and raises it
 
     def _tell(self, outcome: Ended) -> None:
         expected = self._expected.pop(outcome.id, None)
@@ -163,4 +163,4 @@ class Outcomes:
         expected = self._expected.pop(job, None)
         if expected is not None:
             expected.outcome.set_exception(error)
-            expected.outcome.exception()  # one waiter may raise it for many: none of it is unheard
+            expected.outcome.exception()  # marks it as retrieved: there may be no waiter left

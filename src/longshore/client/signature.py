@@ -1,8 +1,8 @@
-"""What a job takes and gives, read from its function's signature.
+"""The parameters and the result of a job, read from its function's signature.
 
-Arguments travel as a map by parameter name. They are checked twice against the annotations, as far
-as msgspec knows these: when a job is submitted, so that the mistake is found where it was made, and
-when it is run, where they also become what was annotated (a dataclass, an enum, a UUID) again.
+Arguments travel as a map by parameter name. Longshore checks them twice against the annotations, as
+far as msgspec knows these: at the submit, so that a mistake is found where it was made, and at the
+run, where they also become the annotated types (a dataclass, an enum, a UUID) again.
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ from __future__ import annotations
 import inspect
 import typing
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import msgspec
 
-from longshore.client.given import GIVEN
 from longshore.errors import AppError, InvalidArguments, InvalidInput
 from longshore.executors.host.context import Context
 from longshore.model.worker import Parameter
@@ -25,6 +24,23 @@ from longshore.payload.schemas import explain, nearest
 
 CONTEXT_PARAMETER: Final = "ctx"
 _UNCHECKED: Final = Any
+
+
+class _Given:
+    """Stands for a resource; used as one, it raises an error that says so."""
+
+    def __repr__(self) -> str:
+        return "longshore.GIVEN"
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AttributeError(
+            f"there is no resource here to take '{name}' from: a worker gives it to the jobs it "
+            "runs; in a call of your own pass it by name"
+        )
+
+
+GIVEN: Final[Any] = _Given()
+"""The default of a job's parameter for which the worker gives the resource of that name."""
 
 
 class Signature:
@@ -42,10 +58,11 @@ class Signature:
             elif parameter.default is GIVEN:
                 self.given += (parameter.name,)
             else:
-                kept.append(_annotated(parameter, hints))
+                hint = hints.get(parameter.name, parameter.empty)
+                kept.append(parameter.replace(annotation=hint))
         self._reserved = {*self.given, *([CONTEXT_PARAMETER] if self.takes_context else [])}
         self._signature = inspect.Signature(kept)
-        self._rest = _rest(kept)
+        self._rest = next((p.name for p in kept if p.kind is p.VAR_KEYWORD), None)
         self._named = {p.name: p for p in kept if p.name != self._rest}
         self._places = tuple(p.name for p in kept if p.kind is p.POSITIONAL_OR_KEYWORD)
         self._needed = {name for name, p in self._named.items() if p.default is p.empty}
@@ -66,13 +83,8 @@ class Signature:
         if self._rest is not None:
             return None
         return tuple(
-            Parameter(
-                name,
-                p.default is inspect.Parameter.empty,
-                self._shown[name],
-                schema_of(self._types[name]),
-            )
-            for name, p in self._named.items()
+            Parameter(name, name in self._needed, self._shown[name], schema_of(self._types[name]))
+            for name in self._named
         )
 
     # where it is submitted
@@ -85,7 +97,7 @@ class Signature:
         return data
 
     def _bind(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
-        # `inspect` explains what is wrong, but takes its time when nothing is.
+        # `inspect` explains errors well, but is slow where there is none.
         given = dict(zip(self._places, args, strict=False))
         given.update(kwargs)
         fits = len(given) == len(args) + len(kwargs) and given.keys() <= self._named.keys()
@@ -106,7 +118,7 @@ class Signature:
         return bound
 
     def unpack_result(self, data: bytes | None) -> Any:
-        """A stored result as what the function's annotation says it is."""
+        """A stored result as the type that the function's annotation names."""
         value = None if data is None else values.unpack(data)
         try:
             return _convert(value, self._result)
@@ -119,7 +131,7 @@ class Signature:
     # where it is run
 
     def bind(self, args: bytes) -> dict[str, object]:
-        """The keyword arguments for the function, each as its annotation says."""
+        """The keyword arguments for the function, each in its annotated type."""
         try:
             given = values.unpack(args)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -134,8 +146,8 @@ class Signature:
         return self._convert_all(given)
 
     def _check_names(self, given: Mapping[str, object]) -> None:
-        for name, parameter in self._named.items():
-            if parameter.default is inspect.Parameter.empty and name not in given:
+        for name in self._named:
+            if name in self._needed and name not in given:
                 raise InvalidArguments(
                     f"job '{self.kind}': missing a required argument: '{name}'; {self._usage()}"
                 )
@@ -162,9 +174,9 @@ class Signature:
             ) from None
 
     def _unexpected(self, kwargs: Mapping[str, object]) -> str:
-        """What to say of the first unknown name, with the parameter it was probably meant for.
+        """The error for the first unknown name, with the parameter it was probably meant for.
 
-        `inspect` would first complain of the parameter that is missing instead.
+        `inspect` would complain of the missing parameter instead.
         """
         unknown = next((name for name in kwargs if name not in self._named), None)
         if unknown is None or self._rest is not None:
@@ -201,16 +213,6 @@ def _parameters(kind: str, function: Callable[..., object]) -> list[inspect.Para
     return found
 
 
-def _annotated(parameter: inspect.Parameter, hints: Mapping[str, Any]) -> inspect.Parameter:
-    return parameter.replace(annotation=hints.get(parameter.name, inspect.Parameter.empty))
-
-
-def _rest(parameters: list[inspect.Parameter]) -> str | None:
-    """The name of `**kwargs`, if there is one."""
-    names = [p.name for p in parameters if p.kind is inspect.Parameter.VAR_KEYWORD]
-    return names[0] if names else None
-
-
 def _hints(function: Callable[..., object]) -> dict[str, Any]:
     """The annotations by name, those that can be resolved; text where they cannot."""
     target = inspect.unwrap(function)
@@ -230,7 +232,7 @@ def _hints_one_by_one(target: Callable[..., object]) -> dict[str, Any]:
             found |= typing.get_type_hints(
                 alone, globalns=getattr(target, "__globals__", {}), include_extras=True
             )
-        except Exception:  # the same
+        except Exception:  # as above
             found[name] = annotation
     return found
 
@@ -243,7 +245,7 @@ def _is_context(annotation: Any) -> bool:
 
 
 def _checkable(annotation: Any) -> Any:
-    """The annotation, if msgspec knows all of it; otherwise what lets anything pass."""
+    """The annotation if msgspec knows all of it, or else `Any`."""
     if annotation is None or isinstance(annotation, str):
         return _UNCHECKED
     try:

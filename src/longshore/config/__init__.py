@@ -1,4 +1,4 @@
-"""The settings of every process: what they are (`settings`), and how they are read (`loading`)."""
+"""The settings of every process (`settings`), and how they are read (`loading`)."""
 
 from longshore.config.loading import KEYS, as_text, load, parse_seconds, value_of
 from longshore.config.settings import (

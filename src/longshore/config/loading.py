@@ -1,8 +1,8 @@
-"""Every setting in one value: a flag beats a variable beats `longshore.toml` beats the default.
+"""How settings are read: a flag beats a variable beats `longshore.toml` beats the default.
 
-Keys are flat and the same everywhere: `lease_s` in the file, `LONGSHORE_LEASE_S` in the
-environment, `--set lease_s=1` on the command line. The fields of `DispatcherSettings` and
-`WorkerSettings` are keys too: adding one there is all it takes.
+A key has one name everywhere: `lease_s` in the file, `LONGSHORE_LEASE_S` in the environment,
+`--set lease_s=1` on the command line. Every field of `Config`, `DispatcherSettings` and
+`WorkerSettings` is a key: to add one, add a field.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from longshore.wire.portions import LARGEST_VALUE_BYTES
 FILE_NAME: Final = "longshore.toml"
 FILE_VARIABLE: Final = "LONGSHORE_CONFIG"
 
-
 _NESTED: Final[dict[str, type[Struct]]] = {
     "dispatcher": DispatcherSettings,
     "worker": WorkerSettings,
 }
+_KINDS: Final[tuple[type[Struct], ...]] = (Config, *_NESTED.values())
 _AT_MOST: Final = {
     "max_value_bytes": LARGEST_VALUE_BYTES,
     "max_batch_bytes": 256 * 1024 * 1024,
@@ -82,20 +82,17 @@ _NOT_SETTINGS: Final = frozenset({FILE_VARIABLE, *LOST_VARIABLES})
 _SERVICE_LINK: Final = re.compile(r"_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP)\w*)?)$")
 
 
-def _find_keys() -> dict[str, Any]:
-    not_keys = {"file", *_NESTED}
-    own = {f.name: f.type for f in structs.fields(Config) if f.name not in not_keys}
-    for nested in _NESTED.values():
-        own.update((f.name, f.type) for f in structs.fields(nested))
-    return own
-
-
-KEYS: Final[Mapping[str, Any]] = _find_keys()
+KEYS: Final[Mapping[str, Any]] = {
+    field.name: field.type
+    for kind in _KINDS
+    for field in structs.fields(kind)
+    if field.name not in {"file", *_NESTED}
+}
 """Every key and its type."""
 
 
 class _Given(Struct, frozen=True):
-    """One value somebody gave. `where` is how they would call it: a flag, a variable, a line."""
+    """One value that the user gave. `where` names its place: a flag, a variable, a line."""
 
     key: str
     value: object
@@ -110,7 +107,7 @@ def value_of(config: Config, key: str) -> Any:
 
 
 def as_text(value: object) -> str:
-    """A key's value as a variable or `--set` would give it."""
+    """A key's value as text for a variable or `--set`."""
     if isinstance(value, tuple):
         return ",".join(value)
     return str(value).lower() if isinstance(value, bool) else str(value)
@@ -124,10 +121,10 @@ def load(
     environ: Mapping[str, str] | None = None,
     folder: Path | None = None,
 ) -> Config:
-    """The settings as the flags, the environment and the file together say.
+    """The settings from the flags, the environment and the file together.
 
-    `flags` are by key, None where not given; `overrides` are `key=value` texts, and win. `file`
-    must exist if it is given, here or in the environment; `longshore.toml` in `folder` need not.
+    `flags` are by key, None where not given; `overrides` are `key=value` texts, and win. A `file`
+    that is given, here or in the environment, must exist; `longshore.toml` in `folder` need not.
     """
     environ = os.environ if environ is None else environ
     path = _find_file(file or environ.get(FILE_VARIABLE) or None, folder or Path())
@@ -142,15 +139,12 @@ def load(
     return _build(chosen)
 
 
-def _build(chosen: Mapping[str, object]) -> Config:
-    nested: dict[str, Any] = {
-        name: kind(**{f.name: chosen[f.name] for f in structs.fields(kind) if f.name in chosen})
-        for name, kind in _NESTED.items()
-    }
-    own: dict[str, Any] = {
-        f.name: chosen[f.name] for f in structs.fields(Config) if f.name in chosen
-    }
-    return Config(**own, **nested)
+def _build(chosen: Mapping[str, Any]) -> Config:
+    def of(kind: type[Struct]) -> dict[str, Any]:
+        return {name: chosen[name] for name in kind.__struct_fields__ if name in chosen}
+
+    nested: dict[str, Any] = {name: kind(**of(kind)) for name, kind in _NESTED.items()}
+    return Config(**of(Config), **nested)
 
 
 # sources
@@ -220,7 +214,7 @@ def _given(key: str, value: object, where: str, *, is_text: bool) -> _Given:
 
 
 def _convert(given: _Given) -> object:
-    """The value as its key's type wants it, or an error that says what it should be."""
+    """The value in its key's type; the error says what it must be."""
     kind = KEYS[given.key]
     if kind is bool:
         return _boolean(given)
@@ -318,7 +312,7 @@ def _texts(given: _Given) -> list[str]:
 
 
 def _address(given: _Given, text: str) -> str:
-    """A text unchanged, or an address in its one form if the key is one."""
+    """The text of an address in its one form; of any other key, unchanged."""
     default_port = _DEFAULT_PORTS.get(given.key)
     if default_port is None:
         return text

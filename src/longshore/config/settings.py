@@ -1,4 +1,4 @@
-"""Every setting of every process: what there is, what it is unless it is given, what must hold."""
+"""Every setting of every process, with its default and the bounds that must hold."""
 
 from __future__ import annotations
 
@@ -14,151 +14,152 @@ PREFIX: Final = "LONGSHORE_"
 DEFAULT_STORE: Final = "sqlite:///.longshore/longshore.db"
 BACKEND_PORT: Final = 7701
 FRONTEND_PORT: Final = 7702
-# What `on_worker_lost` is run with: a command of ours inside it is not to take them for settings.
+# The variables of an `on_worker_lost` command. A `longshore` command in it must not take them for
+# settings.
 LOST_VARIABLES: Final = tuple(
     f"{PREFIX}WORKER_{word}" for word in ("ID", "NAME", "HOST", "REASON", "SESSION")
 )
 
 
 class DispatcherSettings(Struct, frozen=True, kw_only=True):
-    """Every interval and bound of a dispatcher. Tests use short ones."""
+    """Every interval and bound of a dispatcher."""
 
     lease_s: float = 15.0
-    """A worker that was not heard of for so long is lost, and its jobs are given to others."""
+    """A worker that is silent for this long is lost, and its jobs go to others."""
 
     ping_s: float = 1.0
-    """How often a worker says that it lives; in a large fleet less often, see below."""
+    """How often a worker sends a PING; less often in a large fleet, see `max_pings_per_s`."""
 
     max_pings_per_s: int = 300
-    """So many PINGs a dispatcher wants at most: with more workers each says it less often."""
+    """The most PINGs that a dispatcher wants: with more workers, each sends fewer."""
 
     renew_s: float = 1.5
-    """How often a dispatcher says in the store that it lives."""
+    """How often a dispatcher renews its own lease in the store."""
 
     dispatcher_lease_s: float = 5.0
-    """How long after a renewal was sent a dispatcher may still grant leases."""
+    """How long after it sent a renewal a dispatcher may still grant leases to workers."""
 
     takeover_margin_s: float = 7.0
-    """How long beyond `lease_s` a silent dispatcher's workers are left alone by the others.
+    """How long beyond `lease_s` other dispatchers leave a silent dispatcher's workers alone.
 
-    Not less than `dispatcher_lease_s`: so long after its last renewal it may have granted a lease.
+    At least `dispatcher_lease_s`: until then the silent one may have granted a lease.
     """
 
     poll_s: float = 2.0
-    """How often the store is asked for work that no hint told of."""
+    """How often a dispatcher asks the store for jobs of which no hint told it."""
 
     promote_s: float = 1.0
-    """How often, at the least, delayed jobs are looked at."""
+    """How often, at least, a dispatcher looks for delayed jobs that are due."""
 
     cancel_poll_s: float = 0.5
-    """How often cancels and drains made through other dispatchers are looked for."""
+    """How often a dispatcher looks for cancels and drains made through other dispatchers."""
 
     heartbeat_s: float = 10.0
-    """How often it is written down which workers were heard of, and how busy they are."""
+    """How often a dispatcher stores when it last heard of each worker, and how busy that is."""
 
     cancel_grace_s: float = 30.0
     """How long a cancelled job's worker has to stop it before it counts as cancelled anyway."""
 
     expire_s: float = 5.0
-    """How often jobs past their timeout, whose worker did not stop them, are looked for."""
+    """How often a dispatcher looks for jobs that their worker did not stop at their timeout."""
 
     timeout_margin_s: float = 10.0
-    """How long after its timeout a job is ended that its worker did not stop."""
+    """How long after its timeout a dispatcher ends a job that its worker did not stop."""
 
     sweep_s: float = 5.0
-    """How often jobs owned by no live worker are looked for."""
+    """How often a dispatcher looks for jobs that no live worker owns."""
 
     keep_succeeded_s: float = 7 * 86_400.0
-    """How long after its end a job that succeeded is kept; 0 for ever."""
+    """How long a job that succeeded is kept; 0 is for ever."""
 
     keep_failed_s: float = 30 * 86_400.0
-    """How long after its end any other job is kept; 0 for ever."""
+    """How long any other ended job is kept; 0 is for ever."""
 
     keep_most: int = 1_000_000
-    """The most ended jobs of each state that are kept, the newest; 0 is no bound."""
+    """How many ended jobs of each state are kept, the newest; 0 is no bound."""
 
     keep_workers_s: float = 7 * 86_400.0
-    """How long after its end a worker is remembered; 0 for ever."""
+    """How long a worker that ended is remembered; 0 is for ever."""
 
     prune_s: float = 60.0
-    """How often jobs and workers are looked for that are kept no longer."""
+    """How often a dispatcher removes jobs and workers that are kept no longer."""
 
     plain_expire_s: float = 3.0
-    """An idle worker of the plain dialogue that was not heard of for so long is removed."""
+    """An idle worker of the plain dialogue that is silent for this long is removed."""
 
     plain_probe_s: float = 5.0
-    """How often it is looked whether a busy worker of the plain dialogue is still connected."""
+    """How often a dispatcher checks that a busy plain worker is still connected."""
 
     on_worker_lost: str = ""
-    """What to run when a worker is lost: a command line, or a URL to post to."""
+    """The command to run, or the URL to post to, when a worker is lost."""
 
     on_worker_lost_secret: str = ""
-    """What a post to that URL is signed with."""
+    """The secret that signs a post to that URL."""
 
     crash_limit: int = 3
-    """A job whose process died so often is failed as poisonous."""
+    """A job whose process died this often fails as poisonous."""
 
     max_batch: int = 1_000
     """The most submits, finishes or claims in one transaction."""
 
     max_batch_bytes: int = BATCH_BYTES
-    """The most bytes of arguments or results in one transaction, but for its last item."""
+    """The most bytes of arguments or results in one transaction; its last item may go beyond."""
 
     overlap_from: int = 250
-    """So many submits and finishes, queued behind a transaction, are worth a second beside it.
+    """With so many submits and finishes queued, a second transaction starts beside the first.
 
-    Not on SQLite, where transactions come one after the other anyway.
+    Not on SQLite, which runs one transaction at a time.
     """
 
     slot_wait_s: float = 0.025
-    """How long a submit waits for a worker's slot while none comes free, before it is queued."""
+    """How long a submit waits for a slot while none comes free; then it is queued."""
 
     max_slot_wait_s: float = 0.5
-    """How long submits wait while slots come free one by one, before they are queued."""
+    """How long submits wait while slots come free one by one; then they are queued."""
 
     max_value_bytes: int = 1024 * 1024
     """The largest arguments or result of a job."""
 
     max_unsent_bytes: int = 64 * 1024 * 1024
-    """What is held for a peer that does not read; past it, answers to it are dropped."""
+    """How much is held for a peer that does not read; answers past it are dropped."""
 
     max_queued_submits: int = 200_000
-    """Submits that wait for the store; past it clients are told to try again."""
+    """How many submits may wait for the store; past it clients are told to try again."""
 
     max_requests: int = 10_000
-    """Requests under way, apart from WAITs; past it clients are told to try again."""
+    """How many requests but WAITs may be under way; past it clients are told to try again."""
 
     max_peer_requests: int = 5_000
-    """Requests under way of one connection, apart from WAITs."""
+    """How many requests but WAITs one connection may have under way."""
 
     max_waited_jobs: int = 1_000_000
-    """Jobs that clients wait for; past it WAITs are told to try again, and nothing else is."""
+    """How many jobs clients may wait for; past it only WAITs are told to try again."""
 
     max_peer_waited_jobs: int = 100_000
-    """Jobs that one connection waits for. A WAIT counts for at least 100, here and in all."""
+    """How many jobs one connection may wait for. In both limits a WAIT counts as 100 or more."""
 
     max_queued_bytes: int = 256 * 1024 * 1024
-    """The bytes of arguments of those submits; past it clients are told to try again."""
+    """How many bytes of arguments may wait for the store; past it clients try again."""
 
     max_plain_requests: int = 10_000
-    """Jobs of plain clients that have not ended; past it plain clients are told to try again."""
+    """How many unended jobs plain clients may have; past it they are told to try again."""
 
     max_lanes: int = 10_000
-    """How many different (queue, kind, target) there may be at once; more if workers serve them."""
+    """How many lanes (queue, kind, target) there may be; those that workers serve are free."""
 
     max_client_lanes: int = 1_000
-    """How many of those that no worker serves one client may add."""
+    """How many lanes that no worker serves one client may add."""
 
     max_wait_s: float = 30.0
-    """The longest a dispatcher lets one waiting request wait before it answers with nothing."""
+    """How long a request may wait at a dispatcher; then it gets an empty answer."""
 
     def __post_init__(self) -> None:
-        """Refuses leases under which two workers could run one job, or nobody could run any."""
+        """Refuses leases under which two workers could run one job, or no worker could run any."""
         own_s, margin_s = self.dispatcher_lease_s, self.takeover_margin_s
         if margin_s < own_s:
             raise ConfigError(
-                f"takeover_margin_s is {margin_s:g} and dispatcher_lease_s {own_s:g}: the workers "
-                "of a silent dispatcher could still run jobs that others give away already; "
+                f"takeover_margin_s is {margin_s:g} and dispatcher_lease_s {own_s:g}: other "
+                "dispatchers could give away jobs that a silent one's workers still run; "
                 f"set takeover_margin_s to {own_s:g} or more"
             )
         if self.renew_s >= own_s:
@@ -170,25 +171,25 @@ class DispatcherSettings(Struct, frozen=True, kw_only=True):
 
 
 class WorkerSettings(Struct, frozen=True, kw_only=True):
-    """Every interval and bound of a worker. Tests use short ones."""
+    """Every interval and bound of a worker."""
 
     slots: int = 100
     """How many `async def` jobs run at once."""
 
     processes: int = 0
-    """How many jobs run at once that each have a process of their own; 0 is the CPU count."""
+    """How many jobs with a process of their own run at once; 0 is the number of CPUs."""
 
     broker_timeout_s: float = 1.0
     """How long one period of silence is."""
 
     silent_periods: int = 3
-    """After so many silent periods the worker turns to the next dispatcher on its list."""
+    """How many silent periods make the worker turn to the next dispatcher on its list."""
 
     abort_before_s: float = 5.0
-    """How long before its lease ends a worker that hears of no dispatcher aborts its jobs."""
+    """How long before its lease ends a worker that hears no dispatcher aborts its jobs."""
 
     kill_before_s: float = 2.0
-    """How long before its lease ends it kills what is left of them."""
+    """How long before its lease ends it kills the jobs that did not stop."""
 
     resend_s: float = 5.0
     """How long a report stays unacknowledged before the worker sends it again."""
@@ -203,35 +204,35 @@ class WorkerSettings(Struct, frozen=True, kw_only=True):
     """How long running jobs may go on after SIGTERM before they are handed back."""
 
     scratch: str = ""
-    """Where jobs have their scratch folders; without it, the system's temporary folder."""
+    """Where the scratch folders of jobs are; by default in the system's temporary folder."""
 
     stats_s: float = 5.0
-    """How often CPU and memory are measured."""
+    """How often the worker measures CPU and memory."""
 
     log_entries: int = 10_000
-    """How many lines of what an attempt prints and logs are kept; of the rest, the last 100."""
+    """How many lines of an attempt's log are kept; of further lines only the last 100 are."""
 
     log_bytes: int = 4 * 1024 * 1024
-    """And how many bytes of them."""
+    """How many bytes of an attempt's log are kept."""
 
     log_line_bytes: int = 16 * 1024
-    """A longer line is cut."""
+    """The longest line of a log; a longer one is cut."""
 
     log_echo: bool = True
-    """Whether what jobs print goes to the worker's own output too."""
+    """Whether the output of jobs goes to the worker's own output too."""
 
 
 class Config(Struct, frozen=True, kw_only=True):
-    """Every setting of every process; each reads those that concern it."""
+    """Every setting of every process; each process reads those that it needs."""
 
     store: str = DEFAULT_STORE
     """Where jobs are kept: sqlite:///FILE or postgresql://…"""
 
     listen_url: str | None = None
-    """A direct address of the PostgreSQL behind `store`, for LISTEN, if `store` is a pooler's."""
+    """If `store` is a pooler: the address of PostgreSQL itself, for LISTEN."""
 
     prepared_statements: bool = True
-    """Whether PostgreSQL may be asked to keep statements; off behind an old pgbouncer."""
+    """Whether to use prepared statements in PostgreSQL; turn it off behind an old pgbouncer."""
 
     backend: str = f"127.0.0.1:{BACKEND_PORT}"
     """Where a dispatcher listens for workers."""
@@ -240,46 +241,46 @@ class Config(Struct, frozen=True, kw_only=True):
     """Where a dispatcher listens for clients."""
 
     curve_secret: str | None = None
-    """The file with this process's own secret key. With it, all that is said is encrypted."""
+    """The file with this process's own secret key. With it, all messages are encrypted."""
 
     curve_server_key: str | None = None
     """The dispatchers' public key, for workers and clients: a file, or the key itself."""
 
     curve_workers: tuple[str, ...] = ()
-    """Which workers a dispatcher lets in: folders of public key files, or single files."""
+    """The workers that a dispatcher lets in: folders of public key files, or single files."""
 
     curve_clients: tuple[str, ...] = ()
-    """Which clients a dispatcher lets in: folders of public key files, or single files."""
+    """The clients that a dispatcher lets in: folders of public key files, or single files."""
 
     zeromq_heartbeat_s: float = 2.0
-    """How often a dispatcher's sockets ask whether a connection still leads to anybody; 0: never.
+    """How often a dispatcher's sockets probe a connection; 0 is never.
 
-    One that leaves three of these unanswered is closed.
+    A connection that leaves three probes unanswered is closed.
     """
 
     connect: tuple[str, ...] = ()
-    """The dispatchers that clients talk to; without it, the one at `frontend`."""
+    """The dispatchers that clients talk to; by default the one at `frontend`."""
 
     worker_connect: tuple[str, ...] = ()
-    """The dispatchers that workers talk to; without it, the one at `backend`."""
+    """The dispatchers that workers talk to; by default the one at `backend`."""
 
     request_timeout_s: float = 10.0
-    """How long a client keeps asking before it says that no dispatcher answers."""
+    """How long a client keeps asking before it reports that no dispatcher answers."""
 
     app: str | None = None
-    """What workers run, as module:app; several with commas."""
+    """The app whose jobs workers run, as module:app; several with commas."""
 
     workers: int = 1
     """How many worker processes `longshore up` runs."""
 
     target: str = ""
-    """What machine a worker is; without it, its system and processor, like linux-x86_64."""
+    """The kind of machine a worker is; by default system and processor, like linux-x86_64."""
 
     queues: tuple[str, ...] = ()
-    """The queues a worker serves; without it, all."""
+    """The queues that a worker serves; by default all."""
 
     log_level: str = "info"
-    """How much a process says on standard error: debug, info, warning or error."""
+    """How much a process logs on standard error: debug, info, warning or error."""
 
     file: str | None = None
     """The file that settings were read from. Not a key."""
@@ -288,16 +289,16 @@ class Config(Struct, frozen=True, kw_only=True):
     worker: WorkerSettings = field(default_factory=WorkerSettings)
 
     def client_addresses(self) -> tuple[str, ...]:
-        """Where a client finds dispatchers, the first to be tried first."""
+        """Where a client looks for dispatchers, in this order."""
         return self.connect or (reachable(self.frontend),)
 
     def worker_addresses(self) -> tuple[str, ...]:
-        """Where a worker finds dispatchers, the first to be tried first."""
+        """Where a worker looks for dispatchers, in this order."""
         return self.worker_connect or (reachable(self.backend),)
 
 
 def is_loopback(address: str) -> bool:
-    """Whether only this machine can reach what listens at HOST:PORT."""
+    """Whether only this machine can reach HOST:PORT."""
     host = address.removeprefix("tcp://").rpartition(":")[0]
     try:
         return host == "localhost" or ip_address(host.strip("[]")).is_loopback
@@ -306,6 +307,6 @@ def is_loopback(address: str) -> bool:
 
 
 def reachable(bind: str) -> str:
-    """Where a process on the same machine reaches what listens at an address."""
+    """The address at which a process of this machine reaches a listener."""
     host, _, port = bind.removeprefix("tcp://").rpartition(":")
     return f"tcp://{'127.0.0.1' if host in ('*', '0.0.0.0', '[::]') else host}:{port}"

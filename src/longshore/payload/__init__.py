@@ -1,1 +1,1 @@
-"""What looks inside arguments and results: values, schemas, users' types. Nothing here decides."""
+"""Looks inside arguments and results: values, schemas, users' types. Nothing here decides."""

@@ -1,7 +1,7 @@
-"""What a worker tells of a parameter's type: a JSON schema, of which only types are kept.
+"""Turns a parameter's annotation into the JSON schema that a worker advertises: types only.
 
-It describes values as they are stored, in msgpack: text of the format `date-time` may also be a
-timestamp, and text in base64 is bytes.
+A schema describes values as they are stored, in msgpack: text of the format `date-time` may also be
+a timestamp, and text in base64 is bytes.
 """
 
 from __future__ import annotations
@@ -38,8 +38,7 @@ _PLAIN: Final[dict[type, Schema]] = {
 
 
 def schema_of(annotation: Any) -> str:
-    """The schema of an annotation that msgspec knows; empty if there is nothing to say, or too
-    much."""
+    """The schema of an annotation that msgspec knows; empty if it says nothing, or too much."""
     try:
         described = _described(inspect.type_info(annotation), ())
         text = msgspec.json.encode(described).decode()
@@ -49,7 +48,7 @@ def schema_of(annotation: Any) -> str:
 
 
 def _described(info: inspect.Type, within: tuple[type, ...]) -> Schema:
-    """A type's schema; of one that holds itself, or that JSON has no word for, anything goes."""
+    """A type's schema; empty for a type that holds itself, or that JSON does not know."""
     match info:
         case inspect.Metadata(type=inner):
             return _described(inner, within)

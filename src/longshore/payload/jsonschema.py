@@ -1,7 +1,7 @@
-"""JSON schemas of parameters, as workers advertise them, made into types that values are held to.
+"""Turns the JSON schemas of parameters, as workers advertise them, into types to check values by.
 
-Only what says of which type a value is counts: bounds, patterns and whatever else there may be let
-any value pass, and the worker that runs the job looks again.
+Only types count. Bounds, patterns and the like let any value pass: the worker that runs the job
+checks again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from uuid import UUID
 import msgspec
 
 MAX_SCHEMA_BYTES: Final = 1024
-"""A schema that takes more is not advertised, and not looked at."""
+"""Workers do not advertise a larger schema, and dispatchers ignore it."""
 
 _PLAIN: Final[dict[str, Any]] = {
     "integer": int,
@@ -69,7 +69,7 @@ def _text(schema: dict[str, Any]) -> Any:
 
 
 def _object(schema: dict[str, Any]) -> Any:
-    """A map of whatever keys, or one in which some keys are there, or may be."""
+    """A map of any keys, or one with named keys, required or not."""
     if "properties" not in schema:
         return dict[Any, _type(schema.get("additionalProperties"))]  # type: ignore[misc]
     required = schema.get("required", ())

@@ -1,6 +1,6 @@
 """pydantic models as stored values, and back.
 
-pydantic is never imported here, and need not be there: whoever hands over a model, or annotates
+Longshore never imports pydantic, and does not need it: code that hands over a model, or annotates
 with one, has imported it already.
 """
 
@@ -13,15 +13,12 @@ from typing import Any
 
 def is_model(kind: Any) -> bool:
     """Whether this is a class of pydantic's (version 2) models."""
-    return isinstance(kind, type) and hasattr(kind, "__pydantic_validator__") and _validates(kind)
-
-
-def _validates(kind: type) -> bool:
-    return callable(getattr(kind, "model_validate", None))
+    is_pydantic = isinstance(kind, type) and hasattr(kind, "__pydantic_validator__")
+    return is_pydantic and callable(getattr(kind, "model_validate", None))
 
 
 def to_builtins(value: Any) -> Any:
-    """What a value is stored as that msgspec does not know: a model's fields by their names."""
+    """The builtins for a value that msgspec does not know: a model's fields by their names."""
     if is_model(type(value)):
         return value.model_dump(round_trip=True)
     as_text = getattr(value, "unicode_string", None)
@@ -31,7 +28,7 @@ def to_builtins(value: Any) -> Any:
 
 
 def from_builtins(kind: Any, value: Any) -> Any:
-    """The model that was stored so; `ValueError` says in one line what does not fit."""
+    """The model of a stored value; `ValueError` says in one line what does not fit."""
     if not is_model(kind):
         raise TypeError(f"{kind!r} is no pydantic model")
     try:
@@ -42,7 +39,7 @@ def from_builtins(kind: Any, value: Any) -> Any:
 
 @lru_cache(maxsize=1_024)
 def _by_either_name(kind: Any) -> dict[str, bool]:
-    """Fields are stored by name; who submits from elsewhere may know their aliases only."""
+    """Fields are stored by name; a submit from elsewhere may give them by alias."""
     options = inspect.signature(kind.model_validate).parameters
     return {"by_alias": True, "by_name": True} if "by_name" in options else {}
 

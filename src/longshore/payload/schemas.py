@@ -1,8 +1,8 @@
 """Checking a submit against what workers advertise of its kind.
 
-Names and types are checked by one typed decoder, made once for each list of parameters. Only what
-it refuses is looked at closely: to say what is wrong, and because it is a little stricter than the
-worker that would run the job. What that one would accept is never refused here.
+One typed decoder, made once for each list of parameters, checks names and types. It is a little
+stricter than the worker that would run the job. So arguments that it refuses are checked again one
+by one, which also tells what is wrong. Nothing that the worker would accept is refused here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from longshore.payload import values
 from longshore.payload.jsonschema import record, type_of
 
 MAX_CHECKED_BYTES: Final = 64 * 1024
-"""Of arguments that take more only the names are checked, so that nobody has to wait for it."""
+"""Of larger arguments only the names are checked, so that the check stays fast."""
 
 _names = msgspec.msgpack.Decoder(dict[str, msgspec.Raw])
 _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -108,7 +108,7 @@ def _not_a_map(job: Submission, error: Exception) -> InvalidArguments:
 
 
 def explain(error: msgspec.ValidationError) -> str:
-    """What msgspec says of a value, as the rest of a sentence."""
+    """A message of msgspec as the rest of a sentence."""
     text = str(error)
     path = _PATH.search(text)
     where = f" (at {path[1]})" if path and path[1] else ""
@@ -117,7 +117,7 @@ def explain(error: msgspec.ValidationError) -> str:
 
 
 def nearest(name: str, known: Collection[str]) -> str:
-    """A hint in brackets at the name that was probably meant, if there is one."""
+    """A hint in brackets with the most similar name, if there is one."""
     near = get_close_matches(name, known, n=1)
     return f" (nearest: '{near[0]}')" if near else ""
 

@@ -1,9 +1,9 @@
 """Values as they are stored: msgpack of builtins, so that a payload can never run code.
 
 What a value may hold: None, bool, int (64 bits), float (no NaN or infinity), str, bytes, lists and
-tuples, maps with string keys, what msgspec turns into these by itself (dataclasses, Structs,
-datetimes, UUIDs, enums, sets, decimals), and pydantic models. Whatever else there is gets an error
-that names its place.
+tuples, maps with string keys, types that msgspec turns into these (dataclasses, Structs, datetimes,
+UUIDs, enums, sets, decimals), and pydantic models. Any other value raises an error that names its
+place.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def pack(value: Any, what: str, limit: int = MAX_VALUE_BYTES) -> bytes:
             "maps with text keys), dataclasses, msgspec Structs, pydantic models, datetimes, "
             "dates, times, timedeltas, UUIDs, enums, sets or Decimals"
         ) from None
-    # What came out is checked, not what went in: by now dataclasses and the like are builtins too.
+    # The stored form is checked: in it dataclasses and the like are builtins too.
     if type(value) not in _ALWAYS_SOUND:
         check(_decoder.decode(data), what)
     return within(data, what, limit)
@@ -60,7 +60,7 @@ def pack_arguments(given: Mapping[str, Any], kind: str) -> bytes:
 
 
 def within(data: bytes, what: str, limit: int = MAX_VALUE_BYTES) -> bytes:
-    """The same bytes, if they are not past the limit."""
+    """Returns the bytes, or raises if they are past the limit."""
     if len(data) > limit:
         raise TooLarge(
             f"{what}: {len(data):,} bytes, more than max_value_bytes ({limit:,}); keep large data "
@@ -75,7 +75,7 @@ def unpack(data: bytes) -> Any:
 
 
 def check(value: Any, where: str, depth: int = 0) -> None:
-    """Raises if somewhere in a value is what msgpack would take but other languages would not."""
+    """Raises if a value holds anything that msgpack takes but other languages would not."""
     if depth > MAX_DEPTH:
         raise NotSerialisable(
             f"{where[:80]}… is nested more than {MAX_DEPTH} deep; make it flatter"

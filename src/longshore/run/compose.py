@@ -1,4 +1,4 @@
-"""The composition root: the one place that knows which store, sockets and executors there are."""
+"""The composition root: the one place that knows which store, sockets and executors are used."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from itertools import count
 from pathlib import Path
 from random import Random, SystemRandom
@@ -38,15 +38,15 @@ from longshore.executors.coroutine import CoroutineExecutor
 from longshore.executors.hosted import Hosting
 from longshore.executors.process import ProcessExecutor
 from longshore.executors.scratch import room
+from longshore.links import curve
 from longshore.links.credentials import calling_with, dispatcher_keys, key_advice, own_keys
-from longshore.links.curve import Gate, serving
 from longshore.links.descriptors import raise_limit
 from longshore.links.hook import LostHook
 from longshore.links.keys import KeyRing
 from longshore.links.zeromq import Dealer, Router, Secure
 from longshore.model.log import LogLimits
 from longshore.model.worker import Pool, Stats
-from longshore.ports import Executor, Link, OnLog, OnLost, OnMessages, OnReport, Store
+from longshore.ports import Executor, Link, OnLog, OnMessages, OnReport, Store
 from longshore.run import machine
 from longshore.run.ready import Ready
 from longshore.run.reload import Reloader
@@ -74,20 +74,14 @@ _URLS = (
 
 
 def make_store(url: str, listen_url: str | None = None, prepared: bool = True) -> Store:
-    """The store that a URL names, not yet open."""
-    if url.startswith(_SQLITE):
-        return _sqlite(url)
+    """The store that a URL names; it is not open yet."""
     if url.startswith(_POSTGRES):
         return _postgres(url, listen_url, prepared)
-    raise ConfigError(f"'{redacted(url)}' is not the URL of a store; {_URLS}")
-
-
-def _sqlite(url: str) -> Store:
+    path = url.removeprefix(_SQLITE)
+    if path in (url, "", ":memory:"):
+        raise ConfigError(f"'{redacted(url)}' is not the URL of a store; {_URLS}")
     from longshore.store.sqlite.store import SqliteStore
 
-    path = url.removeprefix(_SQLITE)
-    if not path or path == ":memory:":
-        raise ConfigError(f"'{url}' names no file; {_URLS}")
     return SqliteStore(Path(path))
 
 
@@ -105,7 +99,7 @@ def _postgres(url: str, listen_url: str | None, prepared: bool) -> Store:
 
 
 async def migrate(config: Config) -> tuple[int, int]:
-    """Brings the store's schema forward; answers the version before and after."""
+    """Brings the store's schema forward; returns the version before and after."""
     return await _store(config).migrate()
 
 
@@ -115,7 +109,7 @@ def _store(config: Config) -> Store:
 
 
 async def _make_new_file(config: Config) -> None:
-    """Makes a SQLite file that is not there yet. One that is there is left to `migrate`."""
+    """Makes a SQLite file that does not exist yet. One that exists is left to `migrate`."""
     if _is_new_file(config.store):
         await migrate(config)
         log.info("made a new store, %s", config.store)
@@ -126,7 +120,7 @@ def _is_new_file(url: str) -> bool:
 
 
 def _refuse_missing_folder(url: str) -> None:
-    """Raises if the file's folder is not there: a mistyped path is not to become a new store."""
+    """Raises if the file's folder does not exist: a mistyped path must not become a new store."""
     folder = Path(url.removeprefix(_SQLITE)).parent
     if url.startswith(_SQLITE) and url != DEFAULT_STORE and not folder.is_dir():
         raise ConfigError(
@@ -157,7 +151,7 @@ class Dispatching(Struct, frozen=True):
         return {"backend": self.backend, "frontend": self.frontend, "store": self.store}
 
     async def breaks(self) -> None:
-        """Raises when the store is lost, or a part of it failed in a way that nobody foresaw."""
+        """Raises when the store is lost, or a part of the dispatcher fails unexpectedly."""
         await self.dispatcher.broken.wait()
         if self.dispatcher.lost is not None:
             raise self.dispatcher.lost
@@ -180,48 +174,40 @@ async def _dispatching(config: Config) -> AsyncIterator[Dispatching]:
     _refuse_exposure(config)
     await _make_new_file(config)
     raise_limit()
-    async with _hook(config) as on_lost, _open(_store(config)) as store:
-        with _sockets() as sockets:
-            dispatcher = Dispatcher(
-                store,
-                config.dispatcher,
-                id=fresh_id(),
-                name=machine.process_name(),
-                clock=machine.SystemClock(),
-                random=Random(SystemRandom().getrandbits(64)),
-                on_lost=on_lost,
-                has_ended=machine.has_ended,
-            )
-            async with _serving(dispatcher, store, config, sockets) as (backend, frontend):
-                yield Dispatching(dispatcher, backend, frontend, redacted(config.store))
+    async with AsyncExitStack() as stack:
+        hook = _lost_hook(config)
+        if hook is not None:
+            stack.push_async_callback(hook.close)
+        store = _store(config)
+        await store.open()
+        stack.push_async_callback(store.close)
+        sockets = stack.enter_context(_sockets())
+        dispatcher = Dispatcher(
+            store,
+            config.dispatcher,
+            id=fresh_id(),
+            name=machine.process_name(),
+            clock=machine.SystemClock(),
+            random=Random(SystemRandom().getrandbits(64)),
+            on_lost=hook or (lambda lost: None),
+            has_ended=machine.has_ended,
+        )
+        serving = _serving(dispatcher, store, config, sockets)
+        backend, frontend = await stack.enter_async_context(serving)
+        yield Dispatching(dispatcher, backend, frontend, redacted(config.store))
 
 
-@asynccontextmanager
-async def _hook(config: Config) -> AsyncIterator[OnLost]:
-    """What is called when a worker is lost; what it began is waited for."""
+def _lost_hook(config: Config) -> LostHook | None:
+    """What the dispatcher calls when a worker is lost, if the settings name it."""
     settings = config.dispatcher
     if not settings.on_worker_lost:
-        yield lambda lost: None
-        return
-    hook = LostHook(
+        return None
+    return LostHook(
         settings.on_worker_lost,
         settings.on_worker_lost_secret,
         machine.SystemClock().utc,
         variables=LOST_VARIABLES,
     )
-    try:
-        yield hook
-    finally:
-        await hook.close()
-
-
-@asynccontextmanager
-async def _open(store: Store) -> AsyncIterator[Store]:
-    await store.open()
-    try:
-        yield store
-    finally:
-        await store.close()
 
 
 @asynccontextmanager
@@ -260,7 +246,7 @@ async def _serving(
 
 @contextmanager
 def _gate(config: Config, sockets: Sockets) -> Iterator[Callable[[str], Secure | None]]:
-    """How each of a dispatcher's sockets is secured, while somebody keeps the gate."""
+    """How each of a dispatcher's sockets is secured, while the gate is open."""
     keys = dispatcher_keys(config)
     if keys is None:
         yield lambda domain: None
@@ -271,9 +257,9 @@ def _gate(config: Config, sockets: Sockets) -> Iterator[Callable[[str], Secure |
         domain: KeyRing(paths, keys.public, now=now, on_fault=log.warning)
         for domain, paths in sources
     }
-    gate = Gate(sockets, rings)
+    gate = curve.Gate(sockets, rings)
     try:
-        yield lambda domain: serving(keys, domain)
+        yield lambda domain: curve.serving(keys, domain)
     finally:
         gate.close()
 
@@ -288,7 +274,7 @@ def _sockets() -> Iterator[Sockets]:
 
 
 def _refuse_exposure(config: Config) -> None:
-    """Raises if anybody but this machine could reach a dispatcher that asks for no key."""
+    """Raises if other machines could reach a dispatcher that asks for no key."""
     for key, address in (("backend", config.backend), ("frontend", config.frontend)):
         if config.curve_secret is None and not is_loopback(address):
             raise ConfigError(
@@ -311,16 +297,31 @@ async def run_worker(config: Config, announce: Announce) -> None:
             joined.append(_at_work(config))
             announce(joined[0])
 
-    with _sockets() as sockets:
-        connect = _dialling(config, sockets, lambda: bool(joined))
-        with room(config.worker.scratch) as scratch:
-            worker = _worker(config, connect, on_joined, scratch)
-            with stop_signals(worker.drain, worker.hurry):
-                await worker.run()
+    with _sockets() as sockets, room(config.worker.scratch) as scratch:
+        worker = Worker(
+            Identity(
+                name=machine.process_name(),
+                host=socket.gethostname(),
+                pid=os.getpid(),
+                process=machine.process_mark(),
+                target=config.target or machine.machine_target(),
+                queues=config.queues,
+            ),
+            config.worker,
+            config.worker_addresses(),
+            connect=_dialling(config, sockets, lambda: bool(joined)),
+            make_executors=lambda on_report, on_log: _executors(config, on_report, on_log, scratch),
+            clock=machine.SystemClock(),
+            new_id=fresh_id,
+            measure=lambda: Stats(psutil.cpu_percent(), psutil.virtual_memory().percent),
+            on_joined=on_joined,
+        )
+        with stop_signals(worker.drain, worker.hurry):
+            await worker.run()
 
 
 def _dialling(config: Config, sockets: Sockets, has_joined: Callable[[], bool]) -> Connect:
-    """How a worker connects. One that never got an answer is told once what may be wrong."""
+    """How a worker connects. After the first try without an answer it logs what may be wrong."""
     secure = calling_with(config)
     addresses = config.worker_addresses()
     advice = port_advice(config) + key_advice(secure, addresses, "worker")
@@ -336,7 +337,7 @@ def _dialling(config: Config, sockets: Sockets, has_joined: Callable[[], bool]) 
 
 
 def port_advice(config: Config) -> str:
-    """What a worker should check that connects to where a dispatcher listens for clients."""
+    """Which port a worker should connect to, if no dispatcher answers."""
     clients = {str(FRONTEND_PORT), config.frontend.rpartition(":")[2]}
     ports = {address.rpartition(":")[2] for address in config.worker_addresses()}
     if not ports & clients:
@@ -344,29 +345,6 @@ def port_advice(config: Config) -> str:
     return (
         f" Port {min(ports & clients)} is where clients connect; workers connect to the port that "
         f"its --backend names, like {config.backend.rpartition(':')[2]}."
-    )
-
-
-def _worker(
-    config: Config, connect: Connect, on_joined: Callable[[], None], scratch: str
-) -> Worker:
-    return Worker(
-        Identity(
-            name=machine.process_name(),
-            host=socket.gethostname(),
-            pid=os.getpid(),
-            process=machine.process_mark(),
-            target=config.target or machine.machine_target(),
-            queues=config.queues,
-        ),
-        config.worker,
-        config.worker_addresses(),
-        connect=connect,
-        make_executors=lambda on_report, on_log: _executors(config, on_report, on_log, scratch),
-        clock=machine.SystemClock(),
-        new_id=fresh_id,
-        measure=_measure,
-        on_joined=on_joined,
     )
 
 
@@ -380,25 +358,17 @@ def _executors(
         abort_grace_s=settings.abort_grace_s,
         start_timeout_s=settings.start_timeout_s,
         scratch=scratch,
-        log_limits=_log_limits(settings),
+        log_limits=LogLimits(
+            line_bytes=settings.log_line_bytes,
+            entries=settings.log_entries,
+            bytes=settings.log_bytes,
+            echo=settings.log_echo,
+        ),
     )
     return {
         Pool.COROUTINE: CoroutineExecutor(hosting, settings.slots, on_report, on_log),
         Pool.PROCESS: ProcessExecutor(hosting, processes, on_report, on_log),
     }
-
-
-def _log_limits(settings: WorkerSettings) -> LogLimits:
-    return LogLimits(
-        line_bytes=settings.log_line_bytes,
-        entries=settings.log_entries,
-        bytes=settings.log_bytes,
-        echo=settings.log_echo,
-    )
-
-
-def _measure() -> Stats:
-    return Stats(psutil.cpu_percent(), psutil.virtual_memory().percent)
 
 
 def _at_work(config: Config) -> Ready:
@@ -411,12 +381,18 @@ def _at_work(config: Config) -> Ready:
 
 
 async def run_up(config: Config, announce: Announce, *, reload: bool = False) -> None:
-    """Runs a dispatcher and its workers until it is told to stop: first the workers drain."""
+    """Runs a dispatcher and its workers until it is told to stop; then the workers drain first."""
     stop = asyncio.Event()
     with stop_signals(stop.set):
         await migrate(config)
         async with _dispatching(config) as dispatching:
-            supervisor = _crew(config, dispatching, reload)
+            environ = {
+                f"{PREFIX}CONNECT": ",".join(config.connect) or reachable(dispatching.frontend),
+                **_credentials(config),
+            }
+            count = config.workers if config.app else 0
+            backend = reachable(dispatching.backend)
+            supervisor = _supervisor(config, backend, environ, count, reload)
             working = _working(
                 supervisor,
                 lambda: announce(_all_up(config, dispatching)),
@@ -430,15 +406,10 @@ async def run_up(config: Config, announce: Announce, *, reload: bool = False) ->
 
 
 async def run_reloading(config: Config, announce: Announce) -> None:
-    """Runs a worker in a process of its own, anew at every change, until it is told to stop."""
+    """Runs a worker in its own process, and a new one after each change, until told to stop."""
     keys = {"CURVE_SECRET": config.curve_secret, "CURVE_SERVER_KEY": config.curve_server_key}
     environ = {f"{PREFIX}{key}": value for key, value in keys.items() if value}
-    supervisor = Supervisor(
-        worker_command(config, ",".join(config.worker_addresses())),
-        {**os.environ, **_UNCACHED, **environ},
-        1,
-        patience_s=config.worker.drain_s + config.worker.abort_grace_s,
-    )
+    supervisor = _supervisor(config, ",".join(config.worker_addresses()), environ, 1, reload=True)
     stop = asyncio.Event()
     with stop_signals(stop.set):
         try:
@@ -462,7 +433,7 @@ async def _working(
 
 
 def supervisor_trouble(config: Config, error: LongshoreError | None) -> str:
-    """What `why` says of workers that did not start, for whoever does not see their output."""
+    """What `why` says of workers that did not start: its reader may not see their output."""
     if error is None:
         return ""
     is_app = isinstance(error, AppError)
@@ -470,23 +441,20 @@ def supervisor_trouble(config: Config, error: LongshoreError | None) -> str:
     return f"{what}; the output of `longshore up` says why, and it tries again when a file changes"
 
 
-def _crew(config: Config, dispatching: Dispatching, reload: bool) -> Supervisor:
-    connect = ",".join(config.connect) or reachable(dispatching.frontend)
+def _supervisor(
+    config: Config, backend: str, environ: Mapping[str, str], count: int, reload: bool
+) -> Supervisor:
+    """Keeps `count` workers running for the dispatcher at `backend`."""
     return Supervisor(
-        worker_command(config, reachable(dispatching.backend)),
-        {
-            **os.environ,
-            **(_UNCACHED if reload else {}),
-            f"{PREFIX}CONNECT": connect,
-            **_credentials(config),
-        },
-        config.workers if config.app else 0,
+        worker_command(config, backend),
+        {**os.environ, **(_UNCACHED if reload else {}), **environ},
+        count,
         patience_s=config.worker.drain_s + config.worker.abort_grace_s,
     )
 
 
 def _credentials(config: Config) -> dict[str, str]:
-    """The variables by which workers, and the jobs they run, have the dispatcher's keys."""
+    """The variables that give workers, and the jobs they run, the dispatcher's keys."""
     keys = own_keys(config)
     if keys is None:
         return {}
@@ -497,25 +465,21 @@ def _credentials(config: Config) -> dict[str, str]:
 
 
 def worker_command(config: Config, backend: str) -> list[str]:
-    """How to start a worker that has these settings, whatever it reads by itself."""
+    """The command for a worker with these settings; it sets those that a worker reads otherwise."""
     file = ["--config", config.file] if config.file else []
     inherited = load(file=config.file)
     keys = ("app", "target", "queues", "log_level", *WorkerSettings.__struct_fields__)
     changed = [key for key in keys if value_of(config, key) != value_of(inherited, key)]
-    overrides = [part for key in changed for part in ("--set", _assignment(config, key))]
+    overrides = [f"{key}={as_text(value_of(config, key))}" for key in changed]
     command = [sys.executable, "-m", "longshore", "worker", "--connect", backend]
-    return [*command, "--parent", str(os.getpid()), *file, *overrides]
-
-
-def _assignment(config: Config, key: str) -> str:
-    return f"{key}={as_text(value_of(config, key))}"
+    parent = ["--parent", str(os.getpid())]
+    return [*command, *parent, *file, *(word for one in overrides for word in ("--set", one))]
 
 
 def _all_up(config: Config, dispatching: Dispatching) -> Ready:
-    if config.app is None:
-        supervisor = "no workers, as no --app was given"
-    else:
-        supervisor = f"{config.workers} worker{'' if config.workers == 1 else 's'} of {config.app}"
     count = config.workers if config.app else 0
+    crew = f"{count} worker{'' if count == 1 else 's'} of {config.app}"
+    if config.app is None:
+        crew = "no workers, as no --app was given"
     facts = {**dispatching.facts, "app": config.app, "workers": count}
-    return Ready(f"{dispatching.words}, {supervisor}", facts)
+    return Ready(f"{dispatching.words}, {crew}", facts)

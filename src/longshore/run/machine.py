@@ -1,4 +1,4 @@
-"""What this process runs on: its clock, its name, its event loop, its log, its parent."""
+"""What a process needs of its machine: clock, name, event loop, log, parent."""
 
 from __future__ import annotations
 
@@ -25,17 +25,15 @@ from longshore.errors import Unavailable
 T = TypeVar("T")
 
 _PR_SET_PDEATHSIG = 1
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class SystemClock:
     """The machine's clocks. `now` goes on while the machine sleeps, as leases do."""
 
-    def __init__(self) -> None:
-        self._clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-
     def now(self) -> float:
         """Seconds since the machine started."""
-        return time.clock_gettime(self._clock)
+        return time.clock_gettime(_CLOCK)
 
     def utc(self) -> datetime:
         """The wall clock."""
@@ -43,12 +41,12 @@ class SystemClock:
 
 
 def process_name() -> str:
-    """How this process is called in histories and logs: its machine and its number there."""
+    """The name of this process in histories and logs: its machine and its number there."""
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
 def process_mark(pid: int | None = None) -> str:
-    """Which process this is, of which machine, since when; empty where that cannot be told."""
+    """A text that no other process has: machine, number, start; empty if the system hides them."""
     number = os.getpid() if pid is None else pid
     try:
         return f"{_place()} {number} {_started(number)[0]}"
@@ -57,7 +55,7 @@ def process_mark(pid: int | None = None) -> str:
 
 
 def has_ended(mark: str) -> bool:
-    """Whether a process of this machine, known by its mark, is no more; False if in doubt."""
+    """Whether the process of this mark, on this machine, has ended; False if in doubt."""
     found = re.fullmatch(r"(.+) ([1-9]\d{0,9}) (\d{1,19})", mark)
     try:
         if found is None or found[1] != _place():
@@ -74,20 +72,20 @@ def has_ended(mark: str) -> bool:
 
 @cache
 def _place() -> str:
-    """Where numbers of processes mean what they mean here: this host, boot and namespace."""
+    """Where a process number names one process: this host, boot and namespace."""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return f"{socket.gethostname()} {boot} {os.readlink('/proc/self/ns/pid')}"
 
 
 def _started(pid: int) -> tuple[int, str]:
-    """When a process was started, in ticks since the machine was, and its state."""
+    """When a process started, in ticks since the machine did, and its state."""
     # The second field is the program's name in brackets, and may hold anything.
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
     return int(fields[19]), fields[0]
 
 
 def machine_target() -> str:
-    """What machine this is, like linux-x86_64."""
+    """The system and processor of this machine, like linux-x86_64."""
     return f"{platform.system()}-{platform.machine()}".lower()
 
 
@@ -98,7 +96,7 @@ def cpu_count() -> int:
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Runs a coroutine to its end, on uvloop where there is one."""
+    """Runs a coroutine to its end, on uvloop if it is installed."""
     _collect_less()
     try:
         from uvloop import new_event_loop
@@ -109,13 +107,13 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 def _collect_less() -> None:
-    """Has the collector look for cycles less often: hot objects make none, and there are many."""
+    """Makes garbage collection rarer: the many objects of a busy process form no cycles."""
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
 
 
 class _Entries(logging.Formatter):
-    """Entries of a log in which nothing that came from outside can forge a line."""
+    """Formats entries so that text from outside cannot forge a line of the log."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         record.message = visible_entry(record.message)
@@ -126,7 +124,7 @@ class _Entries(logging.Formatter):
 
 
 def log_to_stderr(level: str) -> None:
-    """Sends what processes log to standard error, a line each, with times in UTC."""
+    """Sends the log to standard error, a line for each entry, with times in UTC."""
     formatter = _Entries(
         "%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%S"
     )
@@ -137,7 +135,7 @@ def log_to_stderr(level: str) -> None:
 
 
 def die_with(parent: int) -> None:
-    """Has the kernel end this process in good order (SIGTERM) when its parent dies."""
+    """Makes the kernel stop this process (SIGTERM) when its parent dies."""
     if sys.platform == "linux":
         libc = ctypes.CDLL(None, use_errno=True)
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)

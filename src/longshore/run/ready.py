@@ -1,4 +1,4 @@
-"""How a process says that it has begun to serve."""
+"""How a process tells that it has begun to serve."""
 
 from __future__ import annotations
 
@@ -15,23 +15,26 @@ from longshore.errors import ConfigError
 
 
 def note(text: str) -> None:
-    """Says one line to the person, on standard error."""
+    """Prints a line for the user, on standard error."""
     with suppress(OSError):
         print(visible(text), file=sys.stderr, flush=True)
 
 
 class Ready(Struct, frozen=True):
-    """A process that has begun to serve, and what to say of it: in words and as JSON."""
+    """How a process that has begun to serve is described, in words and as JSON."""
 
     words: str
     facts: dict[str, Any]
 
 
 class Announcer:
-    """Says that a process is ready: a line, a byte on a descriptor, facts to whoever wants them."""
+    """Says that a process is ready: in a line, as facts for JSON, by a byte on a descriptor."""
 
     def __init__(
-        self, role: str, descriptor: int | None, on_facts: Callable[[dict[str, Any]], None]
+        self,
+        role: str,
+        descriptor: int | None,
+        on_facts: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
         self._role = role
         self._descriptor = _checked(descriptor)
@@ -40,15 +43,16 @@ class Announcer:
     def __call__(self, ready: Ready) -> None:
         """Says it."""
         note(f"longshore {self._role} ready: {ready.words}")
-        self._on_facts({"ready": self._role, "pid": os.getpid(), **ready.facts})
+        if self._on_facts is not None:
+            self._on_facts({"ready": self._role, "pid": os.getpid(), **ready.facts})
         if self._descriptor is not None:
-            with suppress(BrokenPipeError):  # whoever wanted to know has given up waiting
+            with suppress(BrokenPipeError):  # the reader has given up waiting
                 os.write(self._descriptor, b"1")
             os.close(self._descriptor)
 
 
 def _checked(descriptor: int | None) -> int | None:
-    """The descriptor, if it is open and not one that everybody uses."""
+    """The descriptor, if it is open and not a standard one."""
     if descriptor is None:
         return None
     try:

@@ -1,14 +1,15 @@
-"""`--reload`: worker processes are started anew whenever a source file changes.
+"""`--reload`: new worker processes start whenever a source file changes.
 
-The old ones drain while the new ones start: what they run ends, or is handed back after `drain_s`.
-If the new ones cannot start, they say why, and nobody works until the next change.
+The old ones drain while the new ones start: their jobs end, or are handed back after `drain_s`. If
+the new ones cannot start, they say why, and no job runs until the next change.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -25,7 +26,7 @@ Seen = Mapping[str, tuple[int, int]]
 class Reloader:
     """Keeps a supervisor on the newest code of a folder.
 
-    `on_ready` is called at the first start; `on_start` after each, with what went wrong, or None.
+    It calls `on_ready` at the first start, and `on_start` after each, with the error or None.
     """
 
     def __init__(
@@ -84,24 +85,18 @@ class Reloader:
 
 
 def sources(folder: Path) -> Seen:
-    """The Python files under a folder, with what changes when they do.
+    """The Python files under a folder, each with its time and size, which change when it does.
 
     Hidden folders, installed packages and virtual environments are left out.
     """
-    return dict(_sources(folder))
-
-
-def _sources(folder: Path) -> Iterator[tuple[str, tuple[int, int]]]:
+    seen = {}
     for here, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if _is_own(here, name)]
-        for name in names:
-            if name.endswith(".py"):
-                path = os.path.join(here, name)
-                try:
-                    found = os.stat(path)
-                except OSError:  # it is being replaced: the next look finds it
-                    continue
-                yield path, (found.st_mtime_ns, found.st_size)
+        for path in (os.path.join(here, name) for name in names if name.endswith(".py")):
+            with suppress(OSError):  # it is being replaced: the next look finds it
+                found = os.stat(path)
+                seen[path] = found.st_mtime_ns, found.st_size
+    return seen
 
 
 def _is_own(parent: str, name: str) -> bool:

@@ -1,4 +1,4 @@
-"""How a process is asked to stop: the first signal in good order, the second at once."""
+"""How a process stops: at the first signal in good order, at the second at once."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ INTERRUPTED = 130
 def stop_signals(
     in_order: Callable[[], object], at_once: Callable[[], object] | None = None
 ) -> Iterator[None]:
-    """While the block runs, SIGTERM and SIGINT ask for a stop; the third ends the process.
+    """While the block runs, the first SIGTERM or SIGINT calls `in_order`, the second `at_once`.
 
-    Unless told otherwise, the second one cancels the task that entered the block.
+    Without `at_once`, the second cancels the task that entered the block. The third ends the
+    process.
     """
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
@@ -38,7 +39,7 @@ def stop_signals(
 
 
 async def first_of(*events: Awaitable[object]) -> None:
-    """Returns when the first of several happens, and forgets the others. Its error is raised."""
+    """Returns when the first of several is done, and cancels the others. Raises its error."""
     tasks = [asyncio.ensure_future(event) for event in events]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

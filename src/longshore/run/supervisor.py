@@ -1,4 +1,4 @@
-"""The worker processes of `longshore up`: started, replaced when they die, ended in good order."""
+"""Starts the worker processes of `longshore up`, replaces those that die, and stops them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HEALTHY_S = 10.0
 class Supervisor:
     """`count` processes of one command.
 
-    Each may take `patience_s` to end itself, or to end at once `margin_s`, before it is killed.
+    Each has `patience_s` to drain, and `margin_s` to end after that, before it is killed.
     """
 
     def __init__(
@@ -46,8 +46,8 @@ class Supervisor:
     async def start(self, *, first_alone: bool = False) -> None:
         """Returns when every process is ready; raises if one cannot start.
 
-        With `first_alone` the others start once the first is ready, so that what is wrong with all
-        of them is said once.
+        With `first_alone` the others start once the first is ready, so that an error of all of them
+        is reported once.
         """
         first = [await self._launch()] if first_alone and self._count else []
         others = self._count - len(first)
@@ -55,7 +55,7 @@ class Supervisor:
         self._keepers = [asyncio.create_task(self._keep(member)) for member in members]
 
     def pids(self) -> list[int]:
-        """The processes there are."""
+        """The processes that run."""
         return [process.pid for process in self._processes if process.returncode is None]
 
     async def _launch(self) -> Process:
@@ -79,7 +79,7 @@ class Supervisor:
                 stdin=DEVNULL,
                 stdout=sys.stderr,
                 env=dict(self._environ),
-                # A Ctrl-C in the terminal is for us; we tell them.
+                # A Ctrl-C in the terminal is for us; we stop them.
                 start_new_session=True,
             )
         except BaseException:
@@ -91,7 +91,7 @@ class Supervisor:
         return process, await _first_byte(reading)
 
     async def _keep(self, process: Process) -> None:
-        """Replaces a process whenever it dies; one that left in good order is let go."""
+        """Replaces a process whenever it dies, but not one that left in good order."""
         loop = asyncio.get_running_loop()
         pause_s = FIRST_PAUSE_S
         while True:
@@ -130,7 +130,7 @@ class Supervisor:
         del self._leaving[process]
 
     async def stop(self) -> None:
-        """Lets every process drain, and kills what takes too long. Cancelled, it aborts them."""
+        """Lets every process drain, and kills the slow ones. Cancelled, it aborts them."""
         for keeper in self._keepers:
             keeper.cancel()
         await asyncio.gather(*self._keepers, return_exceptions=True)
@@ -158,7 +158,7 @@ class Supervisor:
 
 
 async def _first_byte(descriptor: int) -> bool:
-    """Whether a byte comes before the other end is closed."""
+    """Whether a byte comes before the writer closes."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader()
     transport, _ = await loop.connect_read_pipe(

@@ -10,7 +10,6 @@ import msgspec
 import pytest
 
 from longshore.cli.main import execute
-from longshore.cli.options import Shell
 from longshore.client.connection import Connection
 from longshore.config import Config
 from longshore.errors import LongshoreError
@@ -47,7 +46,7 @@ class ScriptedDispatcher:
 
     def run(self, *arguments: str) -> int:
         """Runs one command against this dispatcher; answers its exit code."""
-        return execute(arguments, Shell(connect=self.connect))
+        return execute(arguments, self.connect)
 
     def connect(self, config: Config) -> Connection:
         self.configs.append(config)

@@ -240,7 +240,7 @@ def test_a_refused_submit_exits_as_its_error_says(
         ("jobs --since 0001-01-01T00:00:00+05:00", "nor a time with its zone"),
         ("jobs --since 9999-12-31T23:59:59-05:00", "nor a time with its zone"),
         ("jobs --since 2026-01-31T12:00:00", "nor a time with its zone"),
-        ("jobs --watch", "--watch draws on a terminal, and this is none; add --json"),
+        ("jobs --watch", "--watch needs a terminal to draw on; add --json"),
         ("queues pause mail --watch", "--watch is for looking; leave it out to change something"),
         ("workers drain h:9 --every 1", "--watch is for looking"),
         ("jobs --every 0", "'0' is not a duration of at least 0.1 s"),

@@ -12,7 +12,6 @@ from tests.unit.cli.conftest import ScriptedDispatcher
 from tests.unit.cli.test_fleet import VIEW
 
 from longshore.cli.main import cli, execute
-from longshore.cli.options import Shell
 from longshore.core.capacity import capacity
 from longshore.errors import Unavailable
 from longshore.model.worker import QueueView
@@ -24,7 +23,7 @@ Captured = pytest.CaptureFixture[str]
 def offered(dispatcher: ScriptedDispatcher, *typed: str) -> list[str]:
     """What a shell offers for the last of the words typed."""
     *before, last = typed
-    shell = ShellComplete(cli, {"obj": Shell(dispatcher.connect)}, "longshore", "_X")
+    shell = ShellComplete(cli, {"obj": dispatcher.connect}, "longshore", "_X")
     return [item.value for item in shell.get_completions(before, last)]
 
 

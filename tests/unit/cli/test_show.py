@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 from tests.unit.cli.test_commands import job
 
-from longshore.cli.view import jsonable, show
+from longshore.cli.view import jsonable, lists, show
 from longshore.core.text import visible
 from longshore.model.job import JobState, Progress, RetryPolicy
 from longshore.model.worker import QueueView
@@ -107,8 +107,9 @@ def test_a_narrow_terminal_loses_what_matters_least_first() -> None:
 
 def test_a_terminal_is_shown_what_is_made_for_it() -> None:
     table = show.Table(("name",), [("in full",)])
-    assert show.rich_parts(show.View([table], screen=[Text("in brief")])) == [Text("in brief")]
-    assert len(show.rich_parts(show.View([table]))) == 1
+    view = show.View([table], screen=[Text("in brief")])
+    assert show.rich_parts(view, 80) == [Text("in brief")]
+    assert len(show.rich_parts(show.View([table]), 80)) == 1
 
 
 def test_room_that_one_long_column_does_not_need_goes_to_the_other() -> None:
@@ -165,7 +166,7 @@ def test_progress_and_error_share_a_column_on_a_terminal_if_there_are_both() -> 
 
 
 def test_a_narrow_list_of_queues_keeps_the_states_that_hold_jobs() -> None:
-    table = show.queues_table([QueueView("mail", False, {"delayed": 3, "succeeded": 1})])
+    table = lists.queues_table([QueueView("mail", False, {"delayed": 3, "succeeded": 1})])
     shown = show.fitted(table, 60).columns
     assert {"delayed", "succeeded", "ready", "running", "failed"} <= set(shown)
     assert "cancelling" not in shown

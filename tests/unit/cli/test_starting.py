@@ -36,7 +36,7 @@ def test_it_overwrites_nothing_and_writes_nothing_beside(
 ) -> None:
     (tmp_path / there).write_text("mine")
     assert execute(["init"]) == 2
-    assert f"has {there} already, and nothing was written" in capsys.readouterr().err
+    assert f"has {there} already, so nothing was written" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == [there]
     assert (tmp_path / there).read_text() == "mine"
 

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from longshore.client.connection import Connection, chunked, parse_addresses
+from longshore.client.connection import Connection, parse_addresses, wire_size
 from longshore.errors import (
     ConfigError,
     Conflict,
@@ -22,6 +22,7 @@ from longshore.model.job import Ended, JobPage, JobState, Submission
 from longshore.testing.loopback import Network
 from longshore.testing.virtual import run_virtually
 from longshore.wire import codec, messages
+from longshore.wire.portions import portions
 
 from .fake import NOW, SILENT, FakeDispatcher
 
@@ -219,7 +220,7 @@ async def test_no_jobs_are_submitted_without_a_word(fake: FakeDispatcher) -> Non
 
 
 def test_chunks_keep_to_their_bytes() -> None:
-    sizes = [len(chunk) for chunk in chunked(jobs(10, bytes(1000)), most_bytes=4_700)]
+    sizes = [len(chunk) for chunk in portions(jobs(10, bytes(1000)), wire_size, 4_700)]
     assert sizes == [3, 3, 3, 1]
 
 

@@ -1,48 +1,68 @@
-"""`longshore jobs`, `job`, `cancel`, `retry` and `why`: what became of jobs."""
+"""`longshore jobs`, `job`, `why`, `cancel` and `retry`: look at jobs, stop them, run them again."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 import click
 
 from longshore.cli import completing
-from longshore.cli.lookups import parse_since, worker_id, worker_names
-from longshore.cli.options import Whole, ask, client_options, examples
+from longshore.cli.options import Whole, ask, client_options, examples, moment, ref_argument
 from longshore.cli.view import jsonable
-from longshore.cli.view.screens import jobs_screen
-from longshore.cli.view.show import View, job_view, jobs_table, print_json, print_text, why_line
+from longshore.cli.view.lists import jobs_screen, jobs_table
+from longshore.cli.view.show import (
+    View,
+    job_view,
+    print_answer,
+    print_json,
+    print_text,
+    why_line,
+)
 from longshore.cli.view.watching import Shown, show, watch_options
 from longshore.client.connection import Connection, Ref
+from longshore.config import parse_seconds
 from longshore.core.lifecycle import REACHED, TERMINAL
+from longshore.core.naming import workers_named
 from longshore.errors import InvalidInput, NotFound, WrongState
 from longshore.model.ids import parse_ref
 from longshore.model.job import CancelVerdict, Job, JobFilter, JobPage, JobState, RetryVerdict
 from longshore.run.ready import note
 from longshore.wire.messages import CancelAnswer, RetryAnswer
 
-_CANCEL_WORDS = {
-    CancelVerdict.CANCELLED: "is cancelled",
-    CancelVerdict.CANCELLING: "is being cancelled: its worker stops it",
-    CancelVerdict.ALREADY_ENDED: "had ended already",
-    CancelVerdict.NOT_FOUND: "does not exist",
-}
-_RETRY_WORDS = {
-    RetryVerdict.RETRIED: "is ready again",
-    RetryVerdict.NOT_ENDED: "has not ended: cancel it first, or wait",
-    RetryVerdict.SUCCEEDED: "succeeded: submit a new one to run it again",
-    RetryVerdict.UNIQUE_KEY_TAKEN: "cannot run: another job with its unique key has not ended",
-    RetryVerdict.NOT_FOUND: "does not exist",
-}
 _Answer = CancelAnswer | RetryAnswer
+_WORDS: dict[type[_Answer], dict[Any, str]] = {
+    CancelAnswer: {
+        CancelVerdict.CANCELLED: "is cancelled",
+        CancelVerdict.CANCELLING: "is being cancelled: its worker stops it",
+        CancelVerdict.ALREADY_ENDED: "had ended already",
+        CancelVerdict.NOT_FOUND: "does not exist",
+    },
+    RetryAnswer: {
+        RetryVerdict.RETRIED: "is ready again",
+        RetryVerdict.NOT_ENDED: "has not ended: cancel it first, or wait",
+        RetryVerdict.SUCCEEDED: "succeeded: submit a new one to run it again",
+        RetryVerdict.UNIQUE_KEY_TAKEN: "cannot run: another job with its unique key has not ended",
+        RetryVerdict.NOT_FOUND: "does not exist",
+    },
+}
 _DONE = {CancelVerdict.CANCELLED, CancelVerdict.CANCELLING, RetryVerdict.RETRIED}
 
 
-def _one(context: click.Context, parameter: click.Parameter, value: str) -> Ref:
-    return parse_ref(value)
+def _since(text: str) -> datetime:
+    """The time that a text names, or 2h ago for 2h."""
+    seconds = parse_seconds(text)
+    try:
+        if seconds is None or seconds < 0:
+            return moment(text)
+        return datetime.now(UTC) - timedelta(seconds=seconds)
+    except (OverflowError, click.BadParameter):
+        raise click.BadParameter(
+            f"'{text}' is neither a duration, like 30m or 2h, nor a time with its zone, like "
+            "2026-01-31T12:00:00Z"
+        ) from None
 
 
 @click.command(
@@ -74,14 +94,14 @@ def _one(context: click.Context, parameter: click.Parameter, value: str) -> Ref:
 @click.option(
     "--since",
     metavar="TIME",
-    callback=parse_since,
+    type=_since,
     help="Only jobs submitted since then: 30m, 2h, or 2026-01-31T12:00:00Z.",
 )
 @click.option(
     "--worker",
     metavar="WORKER",
     shell_complete=completing.workers,
-    help="Only jobs this worker has or had: its name, its id, or how that begins.",
+    help="Only jobs this worker has or had: its name, its id, or the beginning of its id.",
 )
 @click.option("--before", type=int, metavar="NUMBER", help="Only jobs with a lower number.")
 @click.option(
@@ -89,27 +109,20 @@ def _one(context: click.Context, parameter: click.Parameter, value: str) -> Ref:
     type=Whole(1, 1000),
     metavar="N",
     default=50,
-    help="At most so many (50); up to 1000.",
+    help="The most jobs to list (50); up to 1000.",
 )
 @watch_options
 @client_options
-@click.pass_context
 def list_jobs(context: click.Context, /, **given: Any) -> None:
     """List jobs, newest first."""
 
     async def look(connection: Connection) -> JobPage:
         return await connection.jobs(await _wanted(connection, given))
 
-    show(
-        context,
-        given,
-        Shown(
-            look,
-            lambda found: [jsonable.brief(job) for job in found.jobs],
-            _jobs_view,
-            remark=_where_it_stopped,
-        ),
-    )
+    def as_json(found: JobPage) -> list[dict[str, Any]]:
+        return [jsonable.brief(job) for job in found.jobs]
+
+    show(context, Shown(look, as_json, _jobs_view, remark=_where_it_stopped))
 
 
 def _jobs_view(found: JobPage) -> View:
@@ -121,7 +134,7 @@ def _where_it_stopped(found: JobPage) -> str:
     if found.stopped_at is None:
         return ""
     number = found.stopped_at
-    return f"only jobs from {number} on were looked at; `--before {number}` goes on from there"
+    return f"the search stopped at job {number}; `--before {number}` goes on from there"
 
 
 async def _wanted(connection: Connection, given: dict[str, Any]) -> JobFilter:
@@ -138,6 +151,20 @@ async def _wanted(connection: Connection, given: dict[str, Any]) -> JobFilter:
     )
 
 
+async def worker_id(connection: Connection, text: str) -> UUID:
+    """The id of the worker with this id, this name, or an id that begins like this."""
+    try:
+        return UUID(text)
+    except ValueError:
+        found = workers_named(text, await connection.workers())
+    if not found:
+        raise NotFound(f"there is no worker {text}; `longshore workers` lists those there are")
+    if len(found) > 1:
+        ids = ", ".join(str(view.info.id) for view in found)
+        raise InvalidInput(f"several workers go by {text}; give the id of one: {ids}")
+    return found[0].info.id
+
+
 @click.command(
     name="job",
     epilog=examples(
@@ -146,25 +173,21 @@ async def _wanted(connection: Connection, given: dict[str, Any]) -> JobFilter:
         "longshore job 42 --json | jq .result",
     ),
 )
-@click.argument("ref", callback=_one)
+@ref_argument
 @watch_options
 @client_options
-@click.pass_context
 def show_job(context: click.Context, /, ref: Ref, **given: Any) -> None:
-    """Show one job, whole.
-
-    What it is, what became of it, who ran it, its history.
+    """Show one job: its arguments, outcome and history.
 
     REF is the job's number or its id.
     """
 
     async def look(connection: Connection) -> tuple[Job, Mapping[UUID, str]]:
         job = await connection.job(ref)
-        return job, await worker_names(connection, job)
+        return job, await _worker_names(connection, job)
 
     show(
         context,
-        given,
         Shown(
             look,
             lambda found: jsonable.job(*found),
@@ -174,65 +197,67 @@ def show_job(context: click.Context, /, ref: Ref, **given: Any) -> None:
     )
 
 
+async def _worker_names(connection: Connection, job: Job) -> Mapping[UUID, str]:
+    """The names of the workers that had a job, as far as they are known."""
+    if job.worker is None:
+        return {}
+    had = {str(job.worker), *(entry.by for entry in job.history)}
+    infos = [view.info for view in await connection.workers()]
+    return {info.id: info.name for info in infos if info.name and str(info.id) in had}
+
+
 @click.command(epilog=examples("longshore why 42", "longshore why 42 --json"))
-@click.argument("ref", callback=_one)
+@ref_argument
 @client_options
-@click.pass_context
 def why(context: click.Context, /, ref: Ref, **given: Any) -> None:
     """Say in words why a job is where it is.
 
     REF is the job's number or its id.
     """
-    answer = ask(context, given, lambda connection: connection.why(ref))
-    if given["as_json"]:
-        print_json(jsonable.plain(answer))
-    else:
-        print_text(why_line(answer))
+    answer = ask(context, lambda connection: connection.why(ref))
+    print_answer(given["as_json"], jsonable.plain(answer), why_line(answer))
 
 
 @click.command(epilog=examples("longshore cancel 42", "longshore cancel 42 43 44 --json"))
 @click.argument("refs", nargs=-1, required=True, metavar="REF…")
 @client_options
-@click.pass_context
 def cancel(context: click.Context, /, refs: tuple[str, ...], **given: Any) -> int:
-    """Cancel jobs; one that runs is stopped by its worker.
+    """Cancel jobs; a worker stops one that runs.
 
     REF is a job's number or its id.
 
-    Exits with 3 if one does not exist, else with 2 if one had ended already or is no job's name.
+    Exits with 3 if a job does not exist, or else 2 if one had ended already or a REF is malformed.
     """
-    return _do(context, given, refs, Connection.cancel)
+    return _do(context, refs, Connection.cancel)
 
 
 @click.command(epilog=examples("longshore retry 42", "longshore retry 42 43 --json"))
 @click.argument("refs", nargs=-1, required=True, metavar="REF…")
 @client_options
-@click.pass_context
 def retry(context: click.Context, /, refs: tuple[str, ...], **given: Any) -> int:
     """Run jobs again that ended without success.
 
-    Each goes on as the same job, in a new round. REF is a job's number or its id.
+    Each stays the same job, in a new round. REF is a job's number or its id.
 
-    Exits with 3 if one does not exist, else with 2 if one is not to be retried or is no job's name.
+    Exits with 3 if a job does not exist, or else 2 if one cannot be retried or a REF is malformed.
     """
-    return _do(context, given, refs, Connection.retry)
+    return _do(context, refs, Connection.retry)
 
 
 def _do(
     context: click.Context,
-    given: dict[str, Any],
     texts: Sequence[str],
     verb: Callable[[Connection, Sequence[Ref]], Awaitable[Sequence[_Answer]]],
 ) -> int:
-    """Does it to every job that is named, and says which of the texts name none."""
+    """Does it to every job that is named, and reports the texts that name none."""
     refs, faults = _parsed(texts)
-    answers = ask(context, given, lambda connection: verb(connection, refs)) if refs else ()
-    if given["as_json"]:
+    answers = ask(context, lambda connection: verb(connection, refs)) if refs else ()
+    if context.params["as_json"]:
         malformed = [{"job": text, "id": None, "verdict": "malformed"} for text in faults]
         print_json([*map(jsonable.plain, answers), *malformed])
     else:
         for answer in answers:
-            print_text(f"job {answer.job} {_in_words(answer)}")
+            print_text(f"job {answer.job} {_WORDS[type(answer)][answer.verdict]}")
     for fault in faults.values():
         note(f"error: {fault}")
     _raise_for(answers)
@@ -248,12 +273,6 @@ def _parsed(texts: Sequence[str]) -> tuple[list[Ref], dict[str, InvalidInput]]:
         except InvalidInput as error:
             faults[text] = error
     return refs, faults
-
-
-def _in_words(answer: _Answer) -> str:
-    if isinstance(answer, CancelAnswer):
-        return _CANCEL_WORDS[answer.verdict]
-    return _RETRY_WORDS[answer.verdict]
 
 
 def _raise_for(answers: Sequence[_Answer]) -> None:

@@ -1,24 +1,17 @@
-"""`longshore logs`: what a job printed and logged."""
+"""`longshore logs`: shows what a job printed and logged."""
 
 from __future__ import annotations
 
-from datetime import UTC
 from typing import Any
 
 import click
 
-from longshore.cli.options import Whole, ask, client_options, examples
+from longshore.cli.options import Whole, ask, client_options, examples, ref_argument
 from longshore.cli.view import jsonable
-from longshore.cli.view.show import print_json, print_json_line, print_text
+from longshore.cli.view.show import Telling, print_json, print_json_line, print_text
 from longshore.client.connection import Connection, Ref
 from longshore.client.logs import read_logs
-from longshore.model.ids import parse_ref
-from longshore.model.log import LOGGED, LogLine
 from longshore.run.ready import note
-
-
-def _one(context: click.Context, parameter: click.Parameter, value: str) -> Ref:
-    return parse_ref(value)
 
 
 @click.command(
@@ -29,18 +22,17 @@ def _one(context: click.Context, parameter: click.Parameter, value: str) -> Ref:
         "longshore logs 42 --json | jq -r '.[].text'",
     )
 )
-@click.argument("ref", callback=_one)
-@click.option("--follow", "-f", is_flag=True, help="Go on until the job has ended.")
-@click.option("--attempt", type=Whole(min=1), metavar="N", help="Only what this attempt said.")
+@ref_argument
+@click.option("--follow", "-f", is_flag=True, help="Show new lines until the job has ended.")
+@click.option("--attempt", type=Whole(min=1), metavar="N", help="Only the lines of this attempt.")
 @client_options
-@click.pass_context
 def logs(
     context: click.Context, /, ref: Ref, follow: bool, attempt: int | None, **given: Any
 ) -> None:
     """Show what a job printed and logged.
 
-    All its attempts, or one. With --follow the exit code is 0 however the job ends, and with --json
-    each line is a JSON document of its own.
+    Without --attempt, in all its attempts. With --follow the exit code is 0 however the job ends,
+    and with --json each line is a JSON document of its own.
 
     REF is the job's number or its id.
     """
@@ -53,11 +45,11 @@ def logs(
         elif not await _print(connection, ref, attempt, follow=follow, as_json=as_json):
             note(await _why_nothing(connection, ref, attempt))
 
-    ask(context, given, read)
+    ask(context, read)
 
 
 async def _why_nothing(connection: Connection, ref: Ref, attempt: int | None) -> str:
-    """Why there is nothing to show of a job, or of one of its attempts."""
+    """Says why a job, or one of its attempts, has no log."""
     if attempt is None:
         return f"job {ref} has no log: it said nothing that was kept"
     last = (await connection.job(ref)).attempt
@@ -70,7 +62,7 @@ async def _why_nothing(connection: Connection, ref: Ref, attempt: int | None) ->
 async def _print(
     connection: Connection, ref: Ref, attempt: int | None, *, follow: bool, as_json: bool
 ) -> int:
-    """Prints lines as they come; answers how many."""
+    """Prints lines as they come, and counts them."""
     count = 0
     telling = Telling()
     async for line in read_logs(connection, ref, attempt, follow=follow):
@@ -80,27 +72,3 @@ async def _print(
         else:
             print_text(telling.in_words(line))
     return count
-
-
-class Telling:
-    """A job's log as a person reads it, with a heading where another attempt begins to speak."""
-
-    def __init__(self) -> None:
-        self._token: int | None = None
-
-    def in_words(self, line: LogLine) -> str:
-        """The next line of the log, under a heading if it needs one."""
-        is_new = line.token != self._token
-        heading = is_new and (self._token is not None or (line.attempt or 1) > 1)
-        self._token = line.token
-        words = in_words(line)
-        return f"--- attempt {line.attempt or 'unknown'}\n{words}" if heading else words
-
-
-def in_words(line: LogLine) -> str:
-    """A line of the log as a person reads it; what has several lines goes on under its text."""
-    at = line.at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + "Z"
-    label = line.level.lower() if line.stream == LOGGED else line.stream
-    head = f"{at} {label:<8} "
-    logger = f"{line.logger}: " if line.logger else ""
-    return (head + logger + line.text.replace("\n", "\n" + " " * len(head))).rstrip(" ")

@@ -1,4 +1,4 @@
-"""`longshore prune`: removes ended jobs."""
+"""`longshore prune`: removes jobs that have ended."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from longshore.cli.options import Whole, ask, client_options, examples
-from longshore.cli.view.show import print_json, print_text
+from longshore.cli.view.show import print_answer
 from longshore.config import parse_seconds
 from longshore.core.lifecycle import REACHED, TERMINAL
 from longshore.model.job import JobState
@@ -15,21 +15,16 @@ from longshore.model.job import JobState
 _ENDS = [state.value for state in REACHED if state in TERMINAL]
 
 
-def _age(context: click.Context, parameter: click.Parameter, text: str | None) -> float | None:
-    """The seconds in a text like 12h. A bare number is none: 3 may be meant as days."""
-    seconds = parse_seconds(text) if text is not None else None
-    if text is not None and seconds is not None and not text.strip()[-1].isalpha():
-        number = text.strip().rstrip(".")
+def _age(text: str) -> float:
+    """The seconds in a text like 12h. A number needs its unit: 3 could be meant as days."""
+    seconds, number = parse_seconds(text), text.strip()
+    if seconds is not None and not number[-1].isalpha():
         raise click.BadParameter(
             f"'{text}' has no unit; say what it counts: {number}d (days), {number}h (hours), "
-            f"{number}m (minutes) or {number}s (seconds)",
-            context,
-            parameter,
+            f"{number}m (minutes) or {number}s (seconds)"
         )
-    if text is not None and (seconds is None or not 0 <= seconds < float("inf")):
-        raise click.BadParameter(
-            f"'{text}' is not an age, like 90s, 5m, 12h or 7d", context, parameter
-        )
+    if seconds is None or not 0 <= seconds < float("inf"):
+        raise click.BadParameter(f"'{text}' is not an age, like 90s, 5m, 12h or 7d")
     return seconds
 
 
@@ -47,22 +42,25 @@ def _age(context: click.Context, parameter: click.Parameter, text: str | None) -
     multiple=True,
     type=click.Choice(_ENDS),
     metavar="STATE",
-    help=f"Only jobs that ended so: {', '.join(_ENDS)}; may be repeated.",
+    help=f"Only jobs that ended in this state: {', '.join(_ENDS)}; repeatable.",
 )
-@click.option("--older-than", metavar="AGE", callback=_age, help="Those that ended so long ago.")
-@click.option("--keep", type=Whole(0), metavar="N", help="All but the newest N of each state.")
-@click.option("--dry-run", is_flag=True, help="Remove nothing; say what would be removed.")
+@click.option(
+    "--older-than", metavar="AGE", type=_age, help="Remove jobs that ended longer ago, like 12h."
+)
+@click.option(
+    "--keep", type=Whole(0), metavar="N", help="Remove all but the newest N of each state."
+)
+@click.option("--dry-run", is_flag=True, help="Remove nothing; count what it would remove.")
 @client_options
-@click.pass_context
 def prune(context: click.Context, /, **given: Any) -> None:
     """Remove ended jobs, with their results, history and logs.
 
-    Without --older-than and --keep, those that the dispatcher's settings keep no longer; with both,
-    those that either names. Jobs that have not ended are never removed.
+    Without --older-than and --keep, it removes the jobs that the dispatcher's settings keep no
+    longer. With both, it removes the jobs that either of them names. It never removes a job that
+    has not ended.
     """
     removed = ask(
         context,
-        given,
         lambda connection: connection.prune(
             [JobState(state) for state in given["states"]],
             older_than_s=given["older_than"],
@@ -72,9 +70,8 @@ def prune(context: click.Context, /, **given: Any) -> None:
     )
     by_state = {state.value: n for state, n in sorted(removed.items())}
     total = sum(by_state.values())
-    if given["as_json"]:
-        print_json({"removed": total, "states": by_state, "dry_run": given["dry_run"]})
-        return
     parts = ", ".join(f"{n:,} {state}" for state, n in by_state.items())
     verb = "would remove" if given["dry_run"] else "removed"
-    print_text(f"{verb} {total:,} job{'s' if total != 1 else ''}" + (f": {parts}" if parts else ""))
+    words = f"{verb} {total:,} job{'s' if total != 1 else ''}" + (f": {parts}" if parts else "")
+    document = {"removed": total, "states": by_state, "dry_run": given["dry_run"]}
+    print_answer(given["as_json"], document, words)

@@ -1,14 +1,16 @@
-"""`longshore up`, `dispatcher` and `worker`: the processes that stay."""
+"""`longshore up`, `dispatcher` and `worker`: the processes that run until they are told to stop."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 import click
 
 from longshore.cli.options import Decorated, config_options, examples, json_option, settings
 from longshore.cli.view.show import print_json_line
+from longshore.config import Config
 from longshore.errors import InvalidInput
 from longshore.run import machine
 from longshore.run.ready import Announcer
@@ -16,20 +18,20 @@ from longshore.run.ready import Announcer
 _DISPATCHER_KEYS = ("store", "listen_url", "backend", "frontend")
 _WORKER_KEYS = ("app", "slots", "processes", "target", "queues")
 _DRAINS = (
-    "SIGTERM or Ctrl-C ends it in good order: running jobs may finish, for at most drain_s "
-    "(30 s). A second one ends it at once."
+    "SIGTERM or Ctrl-C stops it: running jobs may finish, for at most drain_s (30 s). A second one "
+    "stops it at once."
 )
 _LEAVES = (
-    "SIGTERM or Ctrl-C ends it in good order: what is under way is committed. Its workers go to "
-    "another dispatcher with what they run, or wait for this one to come back. A second one ends "
-    "it at once."
+    "SIGTERM or Ctrl-C stops it: it commits what is under way. Its workers move to another "
+    "dispatcher with the jobs they run, or wait until this one is back. A second one stops it at "
+    "once."
 )
 
 
 def _process_options(command: Decorated) -> Decorated:
-    """Adds what every process that stays has."""
+    """Adds the options of all three."""
     command = click.option(
-        "--ready-fd", type=int, metavar="N", help="Write one byte there when ready."
+        "--ready-fd", type=int, metavar="N", help="Write one byte to this descriptor when ready."
     )(command)
     return json_option(config_options(command))
 
@@ -37,9 +39,9 @@ def _process_options(command: Decorated) -> Decorated:
 def _dispatcher_options(command: Decorated) -> Decorated:
     """Adds where jobs are kept and where to listen."""
     for flag, metavar, text in (
-        ("--frontend", "HOST:PORT", "Listen for clients there (127.0.0.1:7702); port 0 is any."),
-        ("--backend", "HOST:PORT", "Listen for workers there (127.0.0.1:7701); port 0 is any."),
-        ("--listen-url", "URL", "PostgreSQL without its pooler, for LISTEN."),
+        ("--frontend", "HOST:PORT", "Where to listen for clients (127.0.0.1:7702); port 0 is any."),
+        ("--backend", "HOST:PORT", "Where to listen for workers (127.0.0.1:7701); port 0 is any."),
+        ("--listen-url", "URL", "PostgreSQL itself, for LISTEN, if --store is a pooler."),
         ("--store", "URL", "Where jobs are kept (sqlite:///.longshore/longshore.db)."),
     ):
         command = click.option(flag, metavar=metavar, help=text)(command)
@@ -47,23 +49,29 @@ def _dispatcher_options(command: Decorated) -> Decorated:
 
 
 def _worker_options(command: Decorated) -> Decorated:
-    """Adds what a worker runs, and how much of it at once."""
+    """Adds which jobs a worker runs, and how many at once."""
     for flag, metavar, text in (
         ("--queues", "NAME[,…]", "Serve only these queues (all)."),
-        ("--target", "NAME", "What machine this is (its system and processor: linux-x86_64)."),
+        (
+            "--target",
+            "NAME",
+            "The kind of this machine (its system and processor: linux-x86_64).",
+        ),
         ("--processes", "N", "How many jobs run in processes at once (the number of CPUs)."),
         ("--slots", "N", "How many async def jobs run at once (100)."),
     ):
         command = click.option(flag, metavar=metavar, help=text)(command)
     command = click.option(
-        "--reload", is_flag=True, help="Start anew when a .py file here changes; for development."
+        "--reload",
+        is_flag=True,
+        help="Restart workers when a .py file here changes; for development.",
     )(command)
     return click.option(
         "--app",
         metavar="MODULE:APP",
         multiple=True,
         callback=lambda context, option, given: ",".join(given) or None,
-        help="The app whose jobs to run; may be given several times.",
+        help="The app whose jobs to run; repeatable.",
     )(command)
 
 
@@ -87,12 +95,7 @@ def up(**given: Any) -> None:
     from longshore.run import compose
 
     config = settings(given, *_DISPATCHER_KEYS, "workers", *_WORKER_KEYS)
-    _run(
-        given,
-        "up",
-        config.log_level,
-        lambda ready: compose.run_up(config, ready, reload=given["reload"]),
-    )
+    _run(given, "up", config, partial(compose.run_up, reload=given["reload"]))
 
 
 @click.command(
@@ -111,7 +114,7 @@ def dispatcher(**given: Any) -> None:
     from longshore.run import compose
 
     config = settings(given, *_DISPATCHER_KEYS)
-    _run(given, "dispatcher", config.log_level, lambda ready: compose.run_dispatcher(config, ready))
+    _run(given, "dispatcher", config, compose.run_dispatcher)
 
 
 @click.command(
@@ -142,17 +145,15 @@ def worker(**given: Any) -> None:
     if given["parent"] is not None:
         machine.die_with(given["parent"])
     work = compose.run_reloading if given["reload"] else compose.run_worker
-    _run(given, "worker", config.log_level, lambda ready: work(config, ready))
+    _run(given, "worker", config, work)
 
 
 def _run(
-    given: dict[str, Any], role: str, log_level: str, work: Callable[[Announcer], Any]
+    given: dict[str, Any],
+    role: str,
+    config: Config,
+    work: Callable[[Config, Announcer], Coroutine[Any, Any, None]],
 ) -> None:
-    on_facts = print_json_line if given["as_json"] else _unwanted
-    announcer = Announcer(role, given["ready_fd"], on_facts)
-    machine.log_to_stderr(log_level)
-    machine.run(work(announcer))
-
-
-def _unwanted(facts: dict[str, Any]) -> None:
-    """Nobody asked for JSON."""
+    announcer = Announcer(role, given["ready_fd"], print_json_line if given["as_json"] else None)
+    machine.log_to_stderr(config.log_level)
+    machine.run(work(config, announcer))

@@ -1,4 +1,4 @@
-"""`longshore simulate`: whole clusters on virtual time, with faults chosen by seeds."""
+"""`longshore simulate`: runs whole clusters on virtual time, with faults chosen by seeds."""
 
 from __future__ import annotations
 
@@ -24,38 +24,26 @@ BROKEN = 1
         "longshore simulate --store sqlite",
     ),
 )
-@click.option("--seed", type=Whole(0), metavar="N", help="Run this seed alone.")
-@click.option(
-    "--seeds",
-    type=Whole(1),
-    default=100,
-    metavar="COUNT",
-    help="How many; 100 if not said.",
-)
-@click.option(
-    "--from",
-    "first",
-    type=Whole(0),
-    default=1,
-    metavar="N",
-    help="The first one; 1 if not said.",
-)
+@click.option("--seed", type=Whole(0), metavar="N", help="Run only this seed.")
+@click.option("--seeds", type=Whole(1), default=100, metavar="COUNT", help="How many seeds (100).")
+@click.option("--from", "first", type=Whole(0), default=1, metavar="N", help="The first seed (1).")
 @click.option(
     "--store",
     type=click.Choice(["model", "sqlite"]),
-    help="What the cluster stands on: the model in memory, or SQLite, as every fourth seed does.",
+    help="The store of the cluster: the model in memory, or SQLite (SQLite for every fourth seed).",
 )
-@click.option("--verbose", is_flag=True, help="Print everything that happened.")
+@click.option("--verbose", is_flag=True, help="Print every event.")
 @json_option
 def simulate(
     seed: int | None, seeds: int, first: int, store: str | None, verbose: bool, as_json: bool
 ) -> int:
     """Run clusters in this process, on virtual time, through crashes, cuts and outages.
 
-    A seed is a scenario: dispatchers, workers, jobs, and what goes wrong when. The same seed is the
-    same run, to the byte. It stops at the first promise that is broken, with the story of its job.
+    A seed is a scenario: dispatchers, workers, jobs, and what goes wrong when. A seed always gives
+    the same run, to the byte. The command stops at the first broken promise, and tells the story of
+    its job.
     """
-    # It is the whole of Longshore twice over: only this command needs it.
+    # The simulation imports nearly all of Longshore: only this command pays for that.
     from longshore.testing.simulation import run
     from longshore.testing.simulation.scenario import make_scenario
 
@@ -99,8 +87,7 @@ def _tell(verdict: Verdict, store: str) -> None:
     assert broken is not None
     print_text(f"\nbroken: {broken}")
     if broken.job is not None:
-        print_text(f"\nthe story of {verdict.trace.name(broken.job)} ({broken.job}):\n")
-        for line in verdict.trace.story(broken.job):
-            print_text(line)
+        story = "\n".join(verdict.trace.story(broken.job))
+        print_text(f"\nthe story of {verdict.trace.name(broken.job)} ({broken.job}):\n\n{story}")
     seed = verdict.scenario.seed
     print_text(f"\nto see it again: longshore simulate --seed {seed} --store {store}")

@@ -1,4 +1,4 @@
-"""`longshore migrate`: the store's schema."""
+"""`longshore migrate`: brings the store's schema forward."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from longshore.cli.options import config_options, examples, json_option, settings
-from longshore.cli.view.show import print_json, print_text
+from longshore.cli.view.show import print_answer
 
 
 @click.command(
@@ -23,10 +23,9 @@ from longshore.cli.view.show import print_json, print_text
 def migrate(**given: Any) -> None:
     """Bring the store's schema to this version.
 
-    A store that does not exist yet is made.
-
-    Safe to repeat. `longshore up` does this by itself. `longshore dispatcher` only makes a SQLite
-    file that is not there yet: migrate once, then start the new dispatchers.
+    It makes a store that does not exist yet. You can safely repeat it. `longshore up` does this by
+    itself. `longshore dispatcher` only makes a SQLite file that does not exist yet: migrate once,
+    then start the new dispatchers.
     """
     # Adapters take long to import: only the commands that need them do.
     from longshore.core.urls import redacted
@@ -35,9 +34,7 @@ def migrate(**given: Any) -> None:
     config = settings(given, "store")
     before, after = asyncio.run(compose.migrate(config))
     shown = redacted(config.store)
-    if given["as_json"]:
-        print_json({"store": shown, "from": before, "to": after})
-    elif before == after:
-        print_text(f"{shown} has schema version {after} already")
-    else:
-        print_text(f"{shown} now has schema version {after} (was {before})")
+    words = f"{shown} now has schema version {after} (was {before})"
+    if before == after:
+        words = f"{shown} has schema version {after} already"
+    print_answer(given["as_json"], {"store": shown, "from": before, "to": after}, words)

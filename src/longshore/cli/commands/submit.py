@@ -1,11 +1,10 @@
-"""`longshore submit`: one job, and if asked its outcome."""
+"""`longshore submit`: submits one job, and waits for its outcome if asked to."""
 
 from __future__ import annotations
 
 import re
 import sys
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +13,13 @@ import msgspec
 from msgspec import structs
 
 from longshore.cli import completing
-from longshore.cli.options import Whole, ask, client_options, examples
+from longshore.cli.options import Whole, ask, client_options, duration, examples, moment
 from longshore.cli.view import jsonable
-from longshore.cli.view.show import error_line, print_json, print_text
+from longshore.cli.view.show import error_line, print_answer, print_json
 from longshore.cli.view.waiting import wait_for
 from longshore.client.connection import Connection
 from longshore.client.ids import fresh_id
-from longshore.client.kind import Terms
-from longshore.config import parse_seconds
+from longshore.client.kind import SubmitOptions, Terms
 from longshore.core.limits import MAX_ATTEMPTS
 from longshore.errors import (
     InvalidInput,
@@ -40,34 +38,6 @@ from longshore.wire.messages import SubmitAnswer
 _NO_NUMBER = re.compile("[+-]?(nan|NaN|inf|Infinity)")
 
 
-def _seconds(context: click.Context, parameter: click.Parameter, text: str | None) -> float | None:
-    """The seconds in a text like 1.5, 500ms, 2s, 5m or 1h."""
-    seconds = parse_seconds(text) if text is not None else None
-    if text is not None and (seconds is None or not 0 <= seconds < float("inf")):
-        raise click.BadParameter(
-            f"'{text}' is not a duration, like 1.5, 500ms, 2s, 5m or 1h", context, parameter
-        )
-    return seconds
-
-
-def _moment(
-    context: click.Context, parameter: click.Parameter, text: str | None
-) -> datetime | None:
-    """The time in an RFC 3339 text, which names its zone."""
-    if text is None:
-        return None
-    try:
-        at = datetime.fromisoformat(text)
-        moment = None if at.tzinfo is None else at.astimezone(UTC)
-    except (ValueError, OverflowError):
-        moment = None
-    if moment is None:
-        raise click.BadParameter(
-            f"'{text}' is not a time with its zone, like 2026-01-31T12:00:00Z", context, parameter
-        )
-    return moment
-
-
 @click.command(
     epilog=examples(
         "longshore submit add a=1 b=2",
@@ -79,25 +49,31 @@ def _moment(
 )
 @click.argument("kind", shell_complete=completing.kinds)
 @click.argument("pairs", nargs=-1, metavar="[KEY=VALUE…]")
-@click.option("--args", "args", metavar="JSON", help="Arguments as a JSON object, @FILE, or - .")
-@click.option("--data", metavar="TEXT", help="Bytes for a raw job instead: text, @FILE, or - .")
-@click.option("--queue", metavar="NAME", shell_complete=completing.queues, help="Which queue.")
-@click.option("--target", metavar="NAME", help="What machine it needs, like linux-x86_64.")
+@click.option("--args", metavar="JSON", help="Arguments as a JSON object, @FILE, or - .")
+@click.option("--data", metavar="TEXT", help="The bytes of a raw job: text, @FILE, or - .")
+@click.option("--queue", metavar="NAME", shell_complete=completing.queues, help="The job's queue.")
+@click.option("--target", metavar="NAME", help="The machine it needs, like linux-x86_64.")
 @click.option(
     "--priority",
     type=Whole(-32768, 32767),
     metavar="N",
     help="Higher goes first; -32768 to 32767.",
 )
-@click.option("--delay", metavar="SECONDS", callback=_seconds, help="Not before so long from now.")
+@click.option(
+    "--delay", "delay_s", metavar="SECONDS", type=duration, help="Start it this much later."
+)
 @click.option(
     "--run-at",
     metavar="TIME",
-    callback=_moment,
-    help="Not before this time, like 2026-01-31T12:00:00Z.",
+    type=moment,
+    help="Start it not before this time, like 2026-01-31T12:00:00Z.",
 )
 @click.option(
-    "--timeout", metavar="SECONDS", callback=_seconds, help="Stop an attempt that takes longer."
+    "--timeout",
+    "timeout_s",
+    metavar="SECONDS",
+    type=duration,
+    help="Stop an attempt that takes longer.",
 )
 @click.option(
     "--retries",
@@ -107,52 +83,48 @@ def _moment(
 )
 @click.option(
     "--backoff",
+    "backoff_s",
     metavar="SECONDS",
-    callback=_seconds,
-    help="How long before the first retry; then doubling.",
+    type=duration,
+    help="How long before the first retry; it doubles each time.",
 )
-@click.option("--unique-key", help="At most one such job of this kind at a time.")
-@click.option("--label", "labels", multiple=True, help="A tag; may be repeated.")
-@click.option("--id", "id", type=click.UUID, help="The job's id; the same again is the same job.")
+@click.option("--unique-key", help="At most one unended job of this kind has this key.")
+@click.option("--label", "labels", multiple=True, help="A tag; repeatable.")
+@click.option("--id", type=click.UUID, help="The job's id; submitted again, it is the same job.")
 @click.option("--strict", is_flag=True, help="Refuse a kind that no live worker serves.")
 @click.option(
-    "--wait", is_flag=True, help="Wait, show what it says, print its result, exit with its outcome."
+    "--wait", is_flag=True, help="Wait, show its log, print its result, exit with its outcome."
 )
 @click.option(
-    "--within", metavar="SECONDS", callback=_seconds, help="Wait at most so long (exit code 5)."
+    "--within", metavar="SECONDS", type=duration, help="Wait at most this long (exit code 5)."
 )
 @client_options
-@click.pass_context
 def submit(context: click.Context, /, **given: Any) -> None:
     """Submit a job of KIND, with arguments as KEY=VALUE or as JSON.
 
-    A VALUE is JSON if it parses as JSON, else text: n=1 is a number, n='"1"' is text, name=x is
-    text. What the app declares for the kind (queue, target, priority, timeout, retries) holds
-    unless an option says otherwise, if a worker serves it or did until lately.
+    A VALUE that is JSON is taken as JSON, any other as text: n=1 is a number, n='"1"' and name=x
+    are text. The app declares a queue, target, priority, timeout and retries for the kind, and
+    workers that serve the kind, or did lately, tell of them. An option here replaces one of them.
     """
     args = _arguments(given)
-    if given["wait"] or given["within"] is not None:
-        _submit_and_wait(context, given, args)
-        return
+    waits = given["wait"] or given["within"] is not None
 
-    async def talk(connection: Connection) -> None:
+    async def talk(connection: Connection) -> tuple[SubmitAnswer, Ended | None]:
         job = await _submission(connection, given, args)
-        answer = await _accepted(connection, job, given["strict"])
-        if given["as_json"]:
-            print_json(jsonable.submitted(answer))
+        (answer,) = await connection.submit([job], given["strict"])
+        if answer.code:
+            raise from_code(answer.code, answer.message)
+        if waits:
+            note(_in_words(answer))
         else:
-            print_text(_in_words(answer))
+            print_answer(given["as_json"], jsonable.submitted(answer), _in_words(answer))
         await _say_if_nobody_takes_it(connection, job, answer)
+        ended = await wait_for(connection, answer, job.kind, given["within"]) if waits else None
+        return answer, ended
 
-    ask(context, given, talk)
-
-
-async def _accepted(connection: Connection, job: Submission, strict: bool) -> SubmitAnswer:
-    """What the dispatcher says of the job; raises if it was refused."""
-    (answer,) = await connection.submit([job], strict)
-    if answer.code:
-        raise from_code(answer.code, answer.message)
-    return answer
+    answer, ended = ask(context, talk)
+    if waits:
+        _end_with(given, answer, ended)
 
 
 def _in_words(answer: SubmitAnswer) -> str:
@@ -164,7 +136,7 @@ def _in_words(answer: SubmitAnswer) -> str:
 async def _say_if_nobody_takes_it(
     connection: Connection, job: Submission, answer: SubmitAnswer
 ) -> None:
-    """Says so if the job has to wait for a worker. It is accepted, so nothing fails here."""
+    """Tells the user if no worker serves the kind. The job is accepted: nothing fails here."""
     if answer.existing:
         return
     try:
@@ -182,24 +154,20 @@ async def _say_if_nobody_takes_it(
 # waiting
 
 
-def _submit_and_wait(context: click.Context, given: dict[str, Any], args: bytes) -> None:
-    within_s: float | None = given["within"]
-
-    async def talk(connection: Connection) -> tuple[SubmitAnswer, Ended | None]:
-        job = await _submission(connection, given, args)
-        answer = await _accepted(connection, job, given["strict"])
-        note(_in_words(answer))
-        await _say_if_nobody_takes_it(connection, job, answer)
-        return answer, await wait_for(connection, answer, job.kind, within_s)
-
-    answer, ended = ask(context, given, talk)
+def _end_with(given: dict[str, Any], answer: SubmitAnswer, ended: Ended | None) -> None:
+    """Prints the outcome; raises unless the job succeeded in time."""
     if ended is None:
         raise NotFinished(
-            f"job {answer.number} has not ended within {within_s:g} s and goes on; "
+            f"job {answer.number} has not ended within {given['within']:g} s and goes on; "
             f"`longshore why {answer.number}` says where it is"
         )
     _print_outcome(given, answer, ended, raw=given["data"] is not None)
-    _raise_for(answer, ended)
+    if ended.state is JobState.CANCELLED:
+        raise JobCancelled(f"job {answer.number} was cancelled")
+    if ended.state is not JobState.SUCCEEDED:
+        what = error_line(ended.error) if ended.error else ended.state.value
+        more = f"`longshore job {answer.number}` shows more"
+        raise JobFailed(f"job {answer.number} failed, {what}; {more}")
 
 
 def _print_outcome(given: dict[str, Any], answer: SubmitAnswer, ended: Ended, *, raw: bool) -> None:
@@ -212,23 +180,12 @@ def _print_outcome(given: dict[str, Any], answer: SubmitAnswer, ended: Ended, *,
         print_json(jsonable.payload(ended.result))
 
 
-def _raise_for(answer: SubmitAnswer, ended: Ended) -> None:
-    """Raises unless the job succeeded."""
-    if ended.state is JobState.SUCCEEDED:
-        return
-    if ended.state is JobState.CANCELLED:
-        raise JobCancelled(f"job {answer.number} was cancelled")
-    what = error_line(ended.error) if ended.error else ended.state.value
-    more = f"`longshore job {answer.number}` shows more"
-    raise JobFailed(f"job {answer.number} failed, {what}; {more}")
-
-
 # the job
 
 
 def _arguments(given: dict[str, Any]) -> bytes:
-    """The arguments as they are stored; what is wrong with the flags is said before any asking."""
-    if given["delay"] is not None and given["run_at"] is not None:
+    """The arguments as they are stored. Wrong options raise here, before a dispatcher is asked."""
+    if given["delay_s"] is not None and given["run_at"] is not None:
         raise InvalidInput("--delay and --run-at exclude each other; give one of them")
     args = _raw_bytes(given) if given["data"] is not None else _packed(given)
     _job(given, args, Terms())
@@ -236,37 +193,23 @@ def _arguments(given: dict[str, Any]) -> bytes:
 
 
 async def _submission(connection: Connection, given: dict[str, Any], args: bytes) -> Submission:
-    """The job, on the terms that its app declares where no flag says otherwise."""
+    """The job, on the terms that its app declares where no option sets another."""
     told = None if given["data"] is not None else await connection.kind(given["kind"])
     return _job(given, args, Terms.of_kind(told))
 
 
 def _job(given: dict[str, Any], args: bytes, declared: Terms) -> Submission:
-    chosen = {name: given[flag] for name, flag in _FLAGS.items() if given[flag] is not None}
-    terms = declared.but(**chosen, labels=given["labels"])
-    job = terms.submission(given["id"] or fresh_id(), given["kind"], args)
+    chosen = {name: given[name] for name in SubmitOptions.__annotations__ if name in given}
+    terms = declared.but(**{name: value for name, value in chosen.items() if value is not None})
+    job = terms.submission(terms.id or fresh_id(), given["kind"], args)
     if given["data"] is None:
         return job
     return structs.replace(job, options=structs.replace(job.options, raw=True))
 
 
-_FLAGS = {
-    "queue": "queue",
-    "target": "target",
-    "priority": "priority",
-    "run_at": "run_at",
-    "delay_s": "delay",
-    "timeout_s": "timeout",
-    "retries": "retries",
-    "backoff_s": "backoff",
-    "unique_key": "unique_key",
-}
-"""Which flag says which of a job's terms."""
-
-
 def _raw_bytes(given: dict[str, Any]) -> bytes:
     if given["args"] is not None or given["pairs"]:
-        raise InvalidInput("--data is all a raw job has; leave out --args and KEY=VALUE")
+        raise InvalidInput("a raw job has only --data; leave out --args and KEY=VALUE")
     return _read(given["data"], "--data")
 
 
@@ -317,7 +260,7 @@ def _as_text(key: str, value: str) -> str:
 
 
 def _read(text: str, flag: str) -> bytes:
-    """The bytes that a flag gives: its own, a file's or standard input's."""
+    """The bytes that an option names: its own text, a file's or standard input's."""
     if text == "-":
         return sys.stdin.buffer.read()
     if not text.startswith("@"):

@@ -1,4 +1,4 @@
-"""`longshore workers`, `dispatchers` and `capacity`: who works, for whom, and how much more."""
+"""`longshore workers`, `dispatchers` and `capacity`: who is there, and how many jobs they take."""
 
 from __future__ import annotations
 
@@ -9,15 +9,19 @@ from typing import Any
 import click
 
 from longshore.cli import completing
-from longshore.cli.commands.fleet import capacity_view, dispatchers_table, workers_table
 from longshore.cli.options import ask, client_options, examples
 from longshore.cli.view import jsonable
-from longshore.cli.view.screens import workers_screen
+from longshore.cli.view.lists import (
+    capacity_view,
+    dispatchers_table,
+    workers_screen,
+    workers_table,
+)
 from longshore.cli.view.show import View, print_json, print_text
 from longshore.cli.view.watching import Shown, refuse_watch, show, watch_options
 from longshore.client.connection import Connection
 from longshore.errors import InvalidInput, NotFound
-from longshore.model.worker import Capacity, DrainVerdict, WorkerView
+from longshore.model.worker import DrainVerdict, WorkerView
 from longshore.run.ready import note
 from longshore.wire.messages import DispatcherAnswer, DrainAnswer
 
@@ -50,43 +54,37 @@ _Seen = tuple[tuple[WorkerView, ...], tuple[DispatcherAnswer, ...]]
 @click.argument("action", type=click.Choice(["list", "drain"]), metavar="[drain]", default="list")
 @click.argument("names", nargs=-1, metavar="[WORKER…]", shell_complete=completing.workers)
 @click.option(
-    "--all", "with_gone", is_flag=True, help="Those too that are gone; the JSON always has them."
+    "--all",
+    "with_gone",
+    is_flag=True,
+    help="Show workers that are gone too; the JSON always has them.",
 )
 @watch_options
 @client_options
-@click.pass_context
 def list_workers(
     context: click.Context, /, action: str, names: tuple[str, ...], with_gone: bool, **given: Any
 ) -> int:
     """List the workers, or drain some.
 
-    A drained worker is given nothing more, finishes what it runs (for at most drain_s, then hands
-    it back) and leaves. WORKER is its id, the beginning of its id, or its name.
+    A drained worker takes no more jobs, finishes those it runs and leaves. Jobs that run longer
+    than drain_s it hands back. WORKER is its id, the beginning of its id, or its name.
     """
     if action == "drain":
-        return _drain(context, given, names)
-    show(context, given, _all_workers() if with_gone else _live_workers())
+        return _drain(context, names)
+    show(
+        context,
+        Shown(
+            _look,
+            lambda seen: [jsonable.worker(view) for view in seen[0]],
+            lambda seen: _workers_view(seen, with_gone),
+            remark=lambda seen: "" if with_gone else _hidden(seen),
+        ),
+    )
     return 0
 
 
 async def _look(connection: Connection) -> _Seen:
     return await connection.workers(), await connection.dispatchers()
-
-
-def _workers_json(seen: _Seen) -> list[dict[str, Any]]:
-    return [jsonable.worker(view) for view in seen[0]]
-
-
-def _all_workers() -> Shown[_Seen]:
-    return Shown(_look, _workers_json, _workers_view)
-
-
-def _live_workers() -> Shown[_Seen]:
-    def view(seen: _Seen) -> View:
-        live = tuple(worker for worker in seen[0] if worker.alive)
-        return _workers_view((live, seen[1]))
-
-    return Shown(_look, _workers_json, view, remark=_hidden)
 
 
 def _hidden(seen: _Seen) -> str:
@@ -97,9 +95,9 @@ def _hidden(seen: _Seen) -> str:
     return f"{gone} {are} gone; `longshore workers --all` shows them too"
 
 
-def _workers_view(seen: _Seen) -> View:
-    workers, dispatchers = seen
-    names = {one.id: one.name for one in dispatchers}
+def _workers_view(seen: _Seen, with_gone: bool) -> View:
+    workers = [worker for worker in seen[0] if worker.alive or with_gone]
+    names = {one.id: one.name for one in seen[1]}
     return View(
         [workers_table(workers, names)],
         "no workers; start one: longshore worker --app module:app",
@@ -107,12 +105,12 @@ def _workers_view(seen: _Seen) -> View:
     )
 
 
-def _drain(context: click.Context, given: dict[str, Any], names: tuple[str, ...]) -> int:
+def _drain(context: click.Context, names: tuple[str, ...]) -> int:
     if not names:
         raise click.UsageError("name the worker", context)
-    refuse_watch(context, given)
-    answers = ask(context, given, lambda connection: connection.drain(names))
-    if given["as_json"]:
+    refuse_watch(context)
+    answers = ask(context, lambda connection: connection.drain(names))
+    if context.params["as_json"]:
         print_json([jsonable.plain(answer) for answer in answers])
     else:
         _say(answers)
@@ -121,15 +119,12 @@ def _drain(context: click.Context, given: dict[str, Any], names: tuple[str, ...]
 
 def _say(answers: Sequence[DrainAnswer]) -> None:
     for answer in answers:
-        words = _WORDS[answer.verdict].format(_called(answer))
+        name = answer.name or str(answer.id or answer.worker)
+        words = _WORDS[answer.verdict].format(name)
         if answer.verdict in _CODES:
             note(f"error: {words}")
         else:
             print_text(words)
-
-
-def _called(answer: DrainAnswer) -> str:
-    return answer.name or str(answer.id or answer.worker)
 
 
 @click.command(
@@ -138,15 +133,13 @@ def _called(answer: DrainAnswer) -> str:
 )
 @watch_options
 @client_options
-@click.pass_context
 def list_dispatchers(context: click.Context, /, **given: Any) -> None:
     """List the dispatchers, and how many workers each attends.
 
-    One is silent if whoever answers has not seen it renew its lease for longer than that lasts.
+    A dispatcher is silent if it did not renew its lease in time.
     """
     show(
         context,
-        given,
         Shown(
             Connection.dispatchers,
             lambda found: [jsonable.dispatcher(one) for one in found],
@@ -162,16 +155,9 @@ def list_dispatchers(context: click.Context, /, **given: Any) -> None:
 )
 @watch_options
 @client_options
-@click.pass_context
 def show_capacity(context: click.Context, /, **given: Any) -> None:
     """Say how many more jobs of each kind the workers can take at once.
 
-    Kinds that share a pool share its free slots. Workers that drain count for nothing.
+    Kinds that share a pool share its free slots. Workers that drain do not count.
     """
-    show(context, given, Shown(Connection.capacity, jsonable.plain, _capacity_view))
-
-
-def _capacity_view(found: Capacity) -> View:
-    if not found.kinds:
-        return View([], "no worker takes jobs; `longshore workers` says more")
-    return capacity_view(found)
+    show(context, Shown(Connection.capacity, jsonable.plain, capacity_view))

@@ -1,4 +1,4 @@
-"""What `--json` prints: every struct as plain JSON values, each field always there.
+"""Turns every struct into the JSON that `--json` prints, each field always there.
 
 Times are RFC 3339 UTC with microseconds and `Z`, durations seconds, ids lower-case UUID text, bytes
 base64. Arguments and results are shown as the values they hold.
@@ -24,7 +24,7 @@ from longshore.wire.messages import DispatcherAnswer, SubmitAnswer
 
 
 def time_text(at: datetime) -> str:
-    """A time as every part of Longshore writes it; one without a zone is taken for UTC."""
+    """A time as all of Longshore writes it; one without a zone counts as UTC."""
     aware = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
     return aware.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
@@ -52,7 +52,7 @@ def plain(value: Any) -> Any:
 
 
 def payload(data: bytes | None, *, raw: bool = False) -> Any:
-    """What arguments or a result hold, or base64 if they are raw or hold no value we know."""
+    """The value of arguments or of a result; base64 if they are raw, or no value."""
     if data is None:
         return None
     if raw:
@@ -64,7 +64,7 @@ def payload(data: bytes | None, *, raw: bool = False) -> Any:
 
 
 def job(shown: Job, names: Mapping[UUID, str]) -> dict[str, Any]:
-    """A job, whole; `names` are those of the workers that had it."""
+    """A whole job; `names` are those of the workers that had it."""
     options = shown.options
     return {
         **brief(shown),
@@ -76,9 +76,9 @@ def job(shown: Job, names: Mapping[UUID, str]) -> dict[str, Any]:
 
 
 def brief(shown: Job) -> dict[str, Any]:
-    """A job as it is listed: without arguments, result, history and logs.
+    """A job as a list shows it: without arguments, result, history and logs.
 
-    How far it is, in progress and step, is known of those that run.
+    Jobs that run have their progress and step.
     """
     heavy = {"args", "result", "history", "options"}
     fields = {name: value for name, value in structs.asdict(shown).items() if name not in heavy}
@@ -101,13 +101,13 @@ def submitted(answer: SubmitAnswer) -> dict[str, Any]:
 
 
 def worker(view: WorkerView) -> dict[str, Any]:
-    """A worker, with what it says of itself and what is known of it side by side."""
+    """A worker: what it says of itself, and what the dispatcher knows of it."""
     fields = structs.asdict(view)
     return {**plain(fields.pop("info")), "state": worker_state(view), **plain(fields)}
 
 
 def worker_state(view: WorkerView) -> str:
-    """How a worker is, in a word."""
+    """The state of a worker, in a word."""
     if not view.alive:
         return "gone"
     if view.silent_s:
@@ -121,7 +121,7 @@ def dispatcher(answer: DispatcherAnswer) -> dict[str, Any]:
 
 
 def dispatcher_state(answer: DispatcherAnswer) -> str:
-    """How a dispatcher is, in a word."""
+    """The state of a dispatcher, in a word."""
     return "alive" if answer.alive else "silent"
 
 

@@ -1,15 +1,16 @@
-"""How answers look: tables in colour on a terminal, plain and stable columns in a pipe.
+"""How answers are printed: tables in colour on a terminal, plain and stable columns in a pipe.
 
-Whatever came from a job is text of somebody else's: control characters in it are made visible, so
-that they cannot steer the terminal.
+A job chooses its own texts. Control characters in them are made visible, so that they cannot steer
+the terminal.
 """
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from math import isfinite, nan
 from typing import Any
 from uuid import UUID
@@ -18,21 +19,14 @@ import msgspec
 from msgspec import Struct, structs
 from rich import box
 from rich.cells import cell_len, set_cell_size
-from rich.console import (
-    Console,
-    ConsoleOptions,
-    JustifyMethod,
-    RenderableType,
-    RenderResult,
-)
+from rich.console import Console, JustifyMethod, RenderableType
 from rich.table import Table as RichTable
 from rich.text import Text
 
 from longshore.cli.view import jsonable
-from longshore.core.lifecycle import REACHED
 from longshore.core.text import visible, visible_json
 from longshore.model.job import Job, JobError, JobState, Progress
-from longshore.model.worker import QueueView
+from longshore.model.log import LOGGED, LogLine
 from longshore.run.ready import note
 from longshore.wire.messages import WhyAnswer
 
@@ -69,8 +63,8 @@ _LEAST = 12
 class Table(Struct, frozen=True):
     """Rows of text under headings. Columns named in `right` hold numbers.
 
-    On a terminal too narrow for all of them, those in `optional` go, the first named first. Texts
-    in `wrapped` columns go on in the next line, other long ones are cut.
+    On a terminal too narrow for all columns, those in `optional` go, the first named first. Texts
+    in `wrapped` columns continue in the next line; other long texts are cut.
     """
 
     columns: tuple[str, ...]
@@ -83,7 +77,7 @@ class Table(Struct, frozen=True):
 class View(Struct, frozen=True):
     """An answer as a person sees it: lines and tables, or words if there is nothing to show.
 
-    `screen` is what a terminal shows, if that is not the same as what a pipe gets.
+    A terminal shows `screen` instead of `parts`, if there is one.
     """
 
     parts: Sequence[Text | Table]
@@ -96,18 +90,18 @@ class View(Struct, frozen=True):
         return not any(part.rows if isinstance(part, Table) else part for part in self.parts)
 
 
-class Unheard(Exception):
-    """Nobody reads our output any more."""
+class OutputClosed(Exception):
+    """Nothing reads our output any more."""
 
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """Says so instead of ending the process here."""
-        raise Unheard
+        """Raises instead of ending the process here."""
+        raise OutputClosed
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console that takes text as it is, coloured only on a terminal."""
+    """A console without markup, coloured only on a terminal."""
     return _Console(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 
@@ -116,7 +110,7 @@ def _write(text: str) -> None:
         sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:
-        raise Unheard from None
+        raise OutputClosed from None
 
 
 def print_json(value: Any) -> None:
@@ -135,41 +129,35 @@ def print_text(text: str) -> None:
     _write(visible(text) + "\n")
 
 
+def print_answer(as_json: bool, document: Any, words: str) -> None:
+    """Prints an answer as one JSON document, or in words."""
+    if as_json:
+        print_json(document)
+    else:
+        print_text(words)
+
+
 def print_view(view: View) -> None:
     """Prints lines and tables; if there is nothing to show, says so on standard error."""
     if view.is_empty:
         note(view.empty)
     elif sys.stdout.isatty():
         out = console()
-        for part in rich_parts(view):
+        for part in rich_parts(view, out.width):
             out.print(part)
     else:
-        _write("".join(_for_pipe(part) for part in view.parts))
+        parts = (aligned(one) if isinstance(one, Table) else f"{one.plain}\n" for one in view.parts)
+        _write("".join(parts))
 
 
-def rich_parts(view: View) -> list[RenderableType]:
-    """The parts of an answer, to be drawn on a terminal."""
+def rich_parts(view: View, width: int) -> list[RenderableType]:
+    """The parts of an answer, as a terminal of this width draws them."""
     if view.is_empty:
         return [Text(view.empty)]
-    return [_for_terminal(part) for part in view.screen or view.parts]
-
-
-def _for_terminal(part: Text | Table) -> RenderableType:
-    return _Fitting(part) if isinstance(part, Table) else part
-
-
-def _for_pipe(part: Text | Table) -> str:
-    return aligned(part) if isinstance(part, Table) else part.plain + "\n"
-
-
-class _Fitting:
-    """A table that takes no more room than the terminal has."""
-
-    def __init__(self, table: Table) -> None:
-        self._table = table
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield as_rich(fitted(on_one_line(with_bars(self._table)), console.width))
+    return [
+        as_rich(fitted(on_one_line(with_bars(one)), width)) if isinstance(one, Table) else one
+        for one in view.screen or view.parts
+    ]
 
 
 def aligned(table: Table) -> str:
@@ -189,10 +177,9 @@ def _line(row: Sequence[str], widths: Sequence[int], table: Table) -> str:
 
 
 def fitted(table: Table, width: int) -> Table:
-    """The table as a terminal so wide can show it.
+    """The table, fitted to the width of a terminal.
 
-    Columns without a text are left out, then optional ones that have no room, then long texts are
-    cut.
+    Empty columns go first, then optional ones that have no room, then long texts are cut.
     """
     for column in [one for one in table.columns if not _has_text(table, one)]:
         table = _without(table, column)
@@ -203,12 +190,12 @@ def fitted(table: Table, width: int) -> Table:
             table = _without(table, column)
     for column, most in _long_columns(table, width - _width(table)).items():
         if column not in table.wrapped:
-            table = _cut(table, column, most)
+            table = _changed(table, column, partial(_shortened, width=most))
     return table
 
 
 def _long_columns(table: Table, spare: int) -> dict[str, int]:
-    """How wide each column of long texts may be; what one does not need the others may have."""
+    """How wide each column of long texts may be; the room that one leaves goes to the others."""
     long = [column for column in table.columns if column in _LONG]
     more = {column: max(0, _longest(table, column) - _LONG[column]) for column in long}
     widths = {}
@@ -223,9 +210,7 @@ def with_bars(table: Table) -> Table:
     """The table with a bar before each percentage in its column of progress, if it has one."""
     if "progress" not in table.columns:
         return table
-    index = table.columns.index("progress")
-    rows = [(*row[:index], _barred(row[index]), *row[index + 1 :]) for row in table.rows]
-    return structs.replace(table, rows=rows)
+    return _changed(table, "progress", _barred)
 
 
 def _barred(cell: str) -> str:
@@ -237,7 +222,7 @@ def _barred(cell: str) -> str:
 
 
 def on_one_line(table: Table) -> Table:
-    """The table with one column for progress and error: who runs has one, who failed the other."""
+    """The table with one column for progress and error: no job of a list needs both."""
     names = ("progress", "error")
     if not all(name in table.columns and _has_text(table, name) for name in names):
         return table
@@ -252,9 +237,9 @@ def _has_text(table: Table, column: str) -> bool:
     return any(row[index] for row in table.rows)
 
 
-def _cut(table: Table, column: str, width: int) -> Table:
+def _changed(table: Table, column: str, change: Callable[[str], str]) -> Table:
     index = table.columns.index(column)
-    rows = [(*row[:index], _shortened(row[index], width), *row[index + 1 :]) for row in table.rows]
+    rows = [(*row[:index], change(row[index]), *row[index + 1 :]) for row in table.rows]
     return structs.replace(table, rows=rows)
 
 
@@ -264,7 +249,7 @@ def _shortened(cell: str, width: int) -> str:
 
 
 def _width(table: Table) -> int:
-    # Of a long text some is shown in any case: it needs no more than that.
+    # A long text needs no more room than the part of it that is always shown.
     widths = [min(_longest(table, one), _LONG.get(one, sys.maxsize)) for one in table.columns]
     return sum(widths) + 2 * (len(widths) - 1)
 
@@ -323,7 +308,7 @@ def took(job: Job) -> str:
 
 
 def progress(said: Progress | None) -> str:
-    """How far a job says it is, in one line."""
+    """A job's progress in one line."""
     if said is None:
         return ""
     of = f"/{said.total:g} ({said.done / said.total:.0%})" if said.total else ""
@@ -331,7 +316,7 @@ def progress(said: Progress | None) -> str:
 
 
 def how_far(job: Job) -> str:
-    """How far a job that runs says it is, as briefly as a table has room: percent, then words."""
+    """The progress and step of a job that runs, for a cell of a table: percent, then words."""
     said = job.progress
     words = [job.step or "", said.text if said else ""]
     if said is not None:
@@ -342,7 +327,7 @@ def how_far(job: Job) -> str:
 
 
 def percent(value: float | None) -> str:
-    """A share of a hundred, if it is known."""
+    """A percentage, if it is known."""
     return "" if value is None else f"{value:.0f} %"
 
 
@@ -362,41 +347,34 @@ def json_line(value: Any) -> str:
     return visible_json(msgspec.json.encode(value).decode())
 
 
+class Telling:
+    """A job's log as a person reads it, with a heading where the next attempt begins."""
+
+    def __init__(self) -> None:
+        self._token: int | None = None
+
+    def in_words(self, line: LogLine) -> str:
+        """The next line of the log, under a heading if it needs one."""
+        is_new = line.token != self._token
+        heading = is_new and (self._token is not None or (line.attempt or 1) > 1)
+        self._token = line.token
+        words = _log_line(line)
+        return f"--- attempt {line.attempt or 'unknown'}\n{words}" if heading else words
+
+
+def _log_line(line: LogLine) -> str:
+    """A line of the log as a person reads it; further lines of its text are indented."""
+    label = line.level.lower() if line.stream == LOGGED else line.stream
+    head = f"{time(line.at, 'milliseconds')} {label:<8} "
+    logger = f"{line.logger}: " if line.logger else ""
+    return (head + logger + line.text.replace("\n", "\n" + " " * len(head))).rstrip(" ")
+
+
 # jobs
 
 
-def jobs_table(jobs: Sequence[Job]) -> Table:
-    """Jobs, one a row, in full."""
-    rows = [
-        (
-            str(job.number),
-            job.state.value,
-            job.kind,
-            job.queue,
-            str(job.attempt),
-            time(job.created_at),
-            took(job),
-            how_far(job),
-            error_line(job.error) if job.error else "",
-        )
-        for job in jobs
-    ]
-    columns = (
-        "number",
-        "state",
-        "kind",
-        "queue",
-        "attempt",
-        "created",
-        "took",
-        "progress",
-        "error",
-    )
-    return Table(columns, rows, frozenset({"number", "attempt"}))
-
-
 def job_view(job: Job, names: Mapping[UUID, str]) -> View:
-    """Everything there is to know of a job; `names` are those of the workers that had it."""
+    """Everything about a job; `names` are those of the workers that had it."""
     worker = names.get(job.worker, str(job.worker)) if job.worker else ""
     title = Text(f"job {job.number} ").append(job.state.value, style=_STYLES.get(job.state, ""))
     lines = [(name, text) for name, text in _job_lines(job, worker) if text]
@@ -414,6 +392,7 @@ def job_view(job: Job, names: Mapping[UUID, str]) -> View:
 def _job_lines(job: Job, worker: str) -> list[tuple[str, str]]:
     raw = job.options.raw
     result = jsonable.payload(job.result, raw=raw)
+    ran_for = f" (took {took(job)})" if took(job) else ""
     return [
         ("id", str(job.id)),
         ("kind", job.kind),
@@ -433,12 +412,8 @@ def _job_lines(job: Job, worker: str) -> list[tuple[str, str]]:
         ("created", time(job.created_at)),
         ("run at", time(job.run_at)),
         ("started", time(job.started_at)),
-        ("ended", " ".join(filter(None, (time(job.ended_at), _in_brackets(took(job)))))),
+        ("ended", f"{time(job.ended_at)}{ran_for}"),
     ]
-
-
-def _in_brackets(text: str) -> str:
-    return f"(took {text})" if text else ""
 
 
 def _attempts(job: Job) -> str:
@@ -465,24 +440,3 @@ def history_table(job: Job, names: Mapping[UUID, str]) -> Table:
         for entry in job.history
     ]
     return Table(("at", "state", "by", "info"), rows)
-
-
-# queues
-
-
-def queues_table(queues: Sequence[QueueView]) -> Table:
-    """Queues, one a row, and how many jobs each holds by state."""
-    rows = [
-        (
-            queue.name,
-            "paused" if queue.paused else "open",
-            *(str(queue.counts.get(state.value, 0)) for state in REACHED),
-        )
-        for queue in queues
-    ]
-    states = tuple(state.value for state in REACHED)
-    always = {"ready", "running", "failed"}
-    spare = [state for state in states if state not in always]
-    held = {state for state in states if any(queue.counts.get(state) for queue in queues)}
-    optional = tuple(sorted(spare, key=lambda state: state in held))
-    return Table(("queue", "is", *states), rows, frozenset(states), optional)

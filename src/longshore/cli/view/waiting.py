@@ -1,7 +1,6 @@
-"""Waiting for a job, with what it does and says shown meanwhile on standard error.
+"""Waits for a job, and meanwhile shows its state and its log on standard error.
 
-Standard output is left to the result, so that `longshore submit … --wait > result.json` holds the
-result and nothing else.
+Standard output is for the result only, so that `longshore submit … --wait > result.json` works.
 """
 
 from __future__ import annotations
@@ -9,18 +8,16 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
-from collections.abc import AsyncIterator
 from typing import Self
-from uuid import UUID
 
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as RichProgress
 from rich.table import Column
 from rich.text import Text
 
-from longshore.cli.commands.logs import Telling
-from longshore.cli.view.show import console, progress, why_line
+from longshore.cli.view.show import Telling, console, progress, why_line
 from longshore.client.connection import Connection
+from longshore.client.logs import LogReader
 from longshore.core.text import visible
 from longshore.model.job import Ended, Job, JobState
 from longshore.model.log import STEP
@@ -38,17 +35,19 @@ async def wait_for(
 ) -> Ended | None:
     """A job's outcome; None if it did not end within the time allowed.
 
-    What it said by then is shown first: it is kept no later than the outcome.
+    Its log is shown first: the whole log is stored by the time of the outcome.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + (float("inf") if within_s is None else within_s)
-    log, reason = _Log(connection, answer.id), _Reason(connection)
+    log, telling, reason = LogReader(connection, answer.id), Telling(), _Reason(connection)
     with (_Live if sys.stderr.isatty() else _Lines)(answer.number, kind) as view:
         while True:
             left_s = max(0.0, deadline - loop.time())
             ended = await connection.wait([answer.id], min(left_s, LOOK_S))
-            async for words in log.news():
-                view.say(words)
+            async for line in log.news():
+                # Steps may be many: only the last is shown, with the job.
+                if line.stream != STEP:
+                    view.say(telling.in_words(line))
             if ended or left_s <= LOOK_S:
                 return ended[0] if ended else None
             job = await connection.job(answer.id)
@@ -57,29 +56,8 @@ async def wait_for(
                 view.say(words)
 
 
-class _Log:
-    """What a job says, from where it was last read."""
-
-    def __init__(self, connection: Connection, job: UUID) -> None:
-        self._connection = connection
-        self._job = job
-        self._after = (0, 0)
-        self._telling = Telling()
-
-    async def news(self) -> AsyncIterator[str]:
-        """What was said since, in words."""
-        more = True
-        while more:
-            page = await self._connection.logs(self._job, after=self._after)
-            self._after, more = page.after, page.more
-            for line in page.lines:
-                # Of steps the last is shown with the job: there may be as many as in a loop.
-                if line.stream != STEP:
-                    yield self._telling.in_words(line)
-
-
 class _Reason:
-    """Why a job is not given to a worker, once it has been ready for `STUCK_S`."""
+    """Why no worker has a job that has been ready for `STUCK_S`."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -87,7 +65,7 @@ class _Reason:
         self._last = ""
 
     async def news(self, job: Job) -> str:
-        """What `longshore why` says, if that is news; that a number in it changed is none."""
+        """The answer of `longshore why`, if more of it than a number has changed."""
         if job.state is not JobState.READY:
             self._look_at = None
             return ""
@@ -105,10 +83,7 @@ class _Reason:
 
 
 class _Lines:
-    """Says one line when the state changed: for logs and pipes.
-
-    How far the job is and what it does is said now and then, every `SAY_S`.
-    """
+    """Prints a line when the state changes, and every `SAY_S` the progress: for logs and pipes."""
 
     def __init__(self, number: int, kind: str) -> None:
         self._last = ""
@@ -131,7 +106,7 @@ class _Lines:
         note(words)
 
     def show(self, job: Job) -> None:
-        """Says where the job is, if that is news."""
+        """Prints the state and the progress, if they are news."""
         now = asyncio.get_running_loop().time()
         state = job.state.value
         far = " · ".join(filter(None, (progress(job.progress), job.step)))
@@ -141,7 +116,7 @@ class _Lines:
 
 
 class _Live(_Lines):
-    """Redraws one line under the log: a bar if the job says how far it is, a clock in any case."""
+    """Redraws one line under the log: a clock, and a bar if the job reports its progress."""
 
     def __init__(self, number: int, kind: str) -> None:
         super().__init__(number, kind)

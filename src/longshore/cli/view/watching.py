@@ -1,7 +1,7 @@
-"""`--watch`: a command's answer, looked at again and again on one connection.
+"""`--watch`: a command asks again and again on one connection.
 
-On a terminal it is redrawn on a screen of its own, and what it showed last stays when it ends. In a
-pipe there is nothing to redraw: there `--watch` needs `--json`, and prints one line a look.
+On a terminal it redraws a screen of its own, and leaves its last answer there when it ends. A pipe
+cannot be redrawn: there `--watch` needs `--json`, and prints one line for each answer.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from longshore.cli.options import Decorated, Shell, ask, settings
+from longshore.cli.options import Decorated, ask, connected, duration
 from longshore.cli.view.show import (
     View,
     console,
@@ -30,7 +30,6 @@ from longshore.cli.view.show import (
     time,
 )
 from longshore.client.connection import Connection
-from longshore.config import parse_seconds
 from longshore.core.text import visible
 from longshore.errors import InvalidInput, Unavailable
 from longshore.run.ready import note
@@ -44,8 +43,8 @@ T = TypeVar("T")
 class Shown(Struct, Generic[T], frozen=True):
     """What a command asks for, and how the answer looks as JSON and to a person.
 
-    `is_last` says that an answer will not change any more, which ends a watch. `remark` is what a
-    person should know of it, beside the answer itself.
+    A watch ends with an answer that `is_last`: it will not change any more. `remark` is a line for
+    the person beside the answer.
     """
 
     look: Callable[[Connection], Awaitable[T]]
@@ -55,47 +54,37 @@ class Shown(Struct, Generic[T], frozen=True):
     remark: Callable[[T], str] = lambda found: ""
 
 
-def _interval(context: click.Context, parameter: click.Parameter, text: str | None) -> float | None:
-    seconds = parse_seconds(text) if text is not None else None
-    if text is not None and (seconds is None or not SHORTEST_EVERY_S <= seconds < float("inf")):
-        raise click.BadParameter(
-            f"'{text}' is not a duration of at least {SHORTEST_EVERY_S:g} s, like 1.5, 500ms or 1m",
-            context,
-            parameter,
-        )
-    return seconds
-
-
 def watch_options(command: Decorated) -> Decorated:
     """Adds --watch and --every."""
     command = click.option(
         "--every",
         metavar="SECONDS",
-        callback=_interval,
-        help=f"Watch, and look so often ({DEFAULT_EVERY_S:g}).",
+        type=lambda text: duration(text, SHORTEST_EVERY_S),
+        help=f"Watch, and ask this often ({DEFAULT_EVERY_S:g}).",
     )(command)
-    return click.option(
-        "--watch", is_flag=True, help="Look again and again, until Ctrl-C ends it."
-    )(command)
+    return click.option("--watch", is_flag=True, help="Ask again and again, until Ctrl-C ends it.")(
+        command
+    )
 
 
-def refuse_watch(context: click.Context, given: dict[str, Any]) -> None:
-    """Raises if somebody wants to watch what is done only once."""
-    if _is_watched(given):
+def refuse_watch(context: click.Context) -> None:
+    """Raises if the user wants to watch a command that changes something."""
+    if _is_watched(context):
         raise click.UsageError("--watch is for looking; leave it out to change something", context)
 
 
-def _is_watched(given: dict[str, Any]) -> bool:
-    return given["watch"] or given["every"] is not None
+def _is_watched(context: click.Context) -> bool:
+    return context.params["watch"] or context.params["every"] is not None
 
 
-def show(context: click.Context, given: dict[str, Any], shown: Shown[T]) -> None:
+def show(context: click.Context, shown: Shown[T]) -> None:
     """Prints the answer once, or for as long as it is watched."""
-    if _is_watched(given):
-        _watch(context, given, shown)
+    as_json: bool = context.params["as_json"]
+    if _is_watched(context):
+        _watch(context, shown, as_json)
         return
-    found = ask(context, given, shown.look)
-    if given["as_json"]:
+    found = ask(context, shown.look)
+    if as_json:
         print_json(shown.as_json(found))
     else:
         print_view(shown.as_view(found))
@@ -103,28 +92,23 @@ def show(context: click.Context, given: dict[str, Any], shown: Shown[T]) -> None
         note(remark)
 
 
-def _watch(context: click.Context, given: dict[str, Any], shown: Shown[T]) -> None:
-    if not given["as_json"] and not sys.stdout.isatty():
+def _watch(context: click.Context, shown: Shown[T], as_json: bool) -> None:
+    if not as_json and not sys.stdout.isatty():
         raise InvalidInput(
-            "--watch draws on a terminal, and this is none; add --json for one line of JSON a look"
+            "--watch needs a terminal to draw on; add --json for one line of JSON an answer"
         )
-    every_s: float = given["every"] or DEFAULT_EVERY_S
+    every_s: float = context.params["every"] or DEFAULT_EVERY_S
     title = f"{context.command_path}: every {every_s:g} s, Ctrl-C ends it"
-    screen = _Lines(shown) if given["as_json"] else _Screen(shown, title)
-    # The screen's last act is after the loop's: it shows where an interrupt left things.
+    screen = _Lines(shown) if as_json else _Screen(shown, title)
+    # The screen closes after the loop: it shows the last answer before an interrupt.
     with screen, suppress(KeyboardInterrupt):
-        asyncio.run(_keep_looking(context, given, shown, screen, every_s))
+        asyncio.run(_keep_looking(context, shown, screen, every_s))
 
 
 async def _keep_looking(
-    context: click.Context,
-    given: dict[str, Any],
-    shown: Shown[T],
-    screen: _Lines[T] | _Screen[T],
-    every_s: float,
+    context: click.Context, shown: Shown[T], screen: _Lines[T], every_s: float
 ) -> None:
-    shell = context.ensure_object(Shell)
-    async with shell.connect(settings(given, "connect")) as connection:
+    async with connected(context) as connection:
         found = await shown.look(connection)
         screen.draw(found)
         while not shown.is_last(found):
@@ -138,7 +122,7 @@ async def _keep_looking(
 
 
 class _Lines(Generic[T]):
-    """One line of JSON a look. Dispatchers that are out of reach are waited for in silence."""
+    """Prints one line of JSON for each answer, and nothing while no dispatcher answers."""
 
     def __init__(self, shown: Shown[T]) -> None:
         self._shown = shown
@@ -150,25 +134,22 @@ class _Lines(Generic[T]):
         """Nothing is open."""
 
     def draw(self, found: T) -> None:
-        """Prints what was found."""
+        """Prints an answer."""
         print_json_line(self._shown.as_json(found))
 
     def trouble(self, message: str) -> None:
-        """Says nothing: the next line says that it is over."""
+        """Prints nothing: the next line says that it is over."""
 
 
-class _Screen(Generic[T]):
-    """A screen of its own, redrawn at every look; what it showed last is printed at its end."""
+class _Screen(_Lines[T]):
+    """Redraws a screen of its own, and prints the last answer when it closes."""
 
     def __init__(self, shown: Shown[T], title: str) -> None:
-        self._shown = shown
+        super().__init__(shown)
         self._title = title
         self._view: View | None = None
         self._remark = ""
         self._live = Live(console=console(), screen=True, auto_refresh=False)
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._live.stop()
@@ -182,11 +163,12 @@ class _Screen(Generic[T]):
         self._redraw(Text(f"{self._title}, {time(datetime.now(UTC))}", style="dim"))
 
     def trouble(self, message: str) -> None:
-        """Says on top of what was found last that nothing newer is known."""
+        """Says above the last answer why there is no newer one."""
         self._redraw(Text(visible(message), style="red"))
 
     def _redraw(self, heading: Text) -> None:
         self._live.start()
-        parts = rich_parts(self._view) if self._view is not None else []
+        width = self._live.console.width
+        parts = rich_parts(self._view, width) if self._view is not None else []
         remark = [Text(self._remark, style="dim")] if self._remark else []
         self._live.update(Group(heading, *remark, Text(), *parts), refresh=True)

@@ -39,7 +39,7 @@ def test_a_list_that_stopped_early_says_how_to_go_on(
     assert dispatcher.run("jobs", "--label", "red", "--json") == 0
     printed = capsys.readouterr()
     assert [one["number"] for one in json.loads(printed.out)] == [9]
-    remark = "only jobs from 7 on were looked at; `--before 7` goes on from there\n"
+    remark = "the search stopped at job 7; `--before 7` goes on from there\n"
     assert printed.err == remark
     dispatcher.answers[m.ListJobs] = JobPage((), stopped_at=7)
     assert dispatcher.run("jobs", "--label", "red") == 0
