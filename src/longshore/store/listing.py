@@ -20,12 +20,10 @@ from typing import Final
 import msgspec
 
 from longshore.model.job import Job, JobFilter, JobPage, JobState
+from longshore.store.rows import LARGEST_INT
 
 LOOKED_AT = 50_000
 """How many jobs a page looks at, unless it holds more."""
-
-MOST: Final = 2**63 - 1
-"""The largest number that a database holds."""
 
 SLACK: Final = timedelta(hours=1)
 """How much older than the jobs after it a job may be."""
@@ -56,7 +54,13 @@ def most_looked_at(wanted: JobFilter) -> int:
 
 def page_size(wanted: JobFilter) -> int:
     """How many jobs a page holds at most, as a number that any database takes."""
-    return max(0, min(wanted.limit, MOST))
+    return max(0, min(wanted.limit, LARGEST_INT))
+
+
+def last_number(wanted: JobFilter) -> int:
+    """The highest number that may be listed."""
+    last = LARGEST_INT if wanted.before is None else min(wanted.before - 1, LARGEST_INT)
+    return max(last, 0)
 
 
 def packed_labels(wanted: JobFilter) -> list[bytes] | None:

@@ -6,9 +6,10 @@ not be added for each of their fields. A history is JSON, so that the database c
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 import msgspec
@@ -18,6 +19,7 @@ from longshore.core.lanes import body_hash
 from longshore.errors import Conflict, InvalidInput
 from longshore.model.job import (
     HistoryEntry,
+    Job,
     JobError,
     JobState,
     Options,
@@ -25,7 +27,11 @@ from longshore.model.job import (
     Refused,
     Submission,
 )
-from longshore.model.worker import WorkerInfo
+from longshore.model.worker import QueueView, WorkerInfo, WorkerView
+
+LARGEST_INT: Final = 2**63 - 1
+INT64: Final = range(-LARGEST_INT - 1, LARGEST_INT + 1)
+"""The whole numbers that a database holds."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -215,3 +221,65 @@ def unpack_progress(data: bytes | None) -> Progress | None:
 def unpack_step(data: bytes | None) -> str | None:
     """The newest step that was told; None if there is none."""
     return None if data is None else bytes(data).decode(errors="replace")
+
+
+# what is shown
+
+
+def read_job(row: Mapping[str, Any], state: JobState) -> Job:
+    """A job from a row with its columns by name. A row of a list lacks what may be large."""
+    columns: dict[str, Any] = {"args": b"", "result": None, "history": "[]", **row}
+    columns |= {
+        "state": state,
+        "options": unpack_options(columns["options"]),
+        "error": unpack_error(columns["error"]),
+        "history": read_history(columns["history"]),
+        "progress": unpack_progress(columns["progress"]),
+        "step": unpack_step(columns["step"]),
+    }
+    return Job(**columns)
+
+
+def read_worker(row: Mapping[str, Any]) -> WorkerView:
+    """A worker from a row with its columns by name."""
+    columns: dict[str, Any] = {
+        **row,
+        "info": unpack_info(row["info"]),
+        "alive": bool(row["alive"]),
+        "draining": bool(row["draining"]),
+        "running": msgspec.json.decode(row["running"]),
+    }
+    return WorkerView(**columns)
+
+
+def queue_views(
+    totals: Iterable[tuple[str, str | None, int | None]], paused: Mapping[str, bool]
+) -> list[QueueView]:
+    """Queues by name: from their totals by state, and from those that were ever paused."""
+    counts: dict[str, dict[str, int]] = {name: {} for name in paused}
+    for name, state, total in totals:
+        states = counts.setdefault(name, {})
+        if state is not None and total:
+            states[state] = total
+    return [QueueView(name, bool(paused.get(name)), counts[name]) for name in sorted(counts)]
+
+
+def log_bounds(
+    token: int | None, after: tuple[int, int], most: int
+) -> tuple[int, int, int, int, int]:
+    """Which entries of a log to read: first and last token, a token and entry to begin after, most.
+
+    Each is a number that any database takes.
+    """
+    first, last = (after[0], LARGEST_INT) if token is None else (token, token)
+    return (
+        _within(first),
+        _within(last),
+        _within(after[0]),
+        _within(after[1]),
+        max(0, _within(most)),
+    )
+
+
+def _within(number: int) -> int:
+    return max(-1, min(number, LARGEST_INT))

@@ -15,7 +15,14 @@ from typing import Final, NamedTuple
 
 from longshore.core.lifecycle import TERMINAL
 from longshore.model.job import JobFilter, JobState
-from longshore.store.listing import MAY_BE_MANY, most_looked_at, must_walk, packed_labels, page_size
+from longshore.store.listing import (
+    MAY_BE_MANY,
+    last_number,
+    most_looked_at,
+    must_walk,
+    packed_labels,
+    page_size,
+)
 from longshore.store.postgres.states import CODES
 from longshore.store.rows import clean
 
@@ -43,7 +50,6 @@ CROSS JOIN LATERAL (
 """
 """Of jobs near these numbers, the newest that came before a time."""
 
-LAST_NUMBER: Final = 2**63 - 1
 _IN_ORDER: Final = frozenset(
     CODES[state] for state in {JobState.WAITING, *TERMINAL} - {JobState.SUCCEEDED}
 )
@@ -61,12 +67,6 @@ class Listing(NamedTuple):
     stopped: str | None
     values: list[object]
     merged: bool = False
-
-
-def last_number(wanted: JobFilter) -> int:
-    """The highest number that may be listed."""
-    last = LAST_NUMBER if wanted.before is None else min(wanted.before - 1, LAST_NUMBER)
-    return max(last, 0)
 
 
 def listings(wanted: JobFilter, floor: int = 0) -> list[Listing]:

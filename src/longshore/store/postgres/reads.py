@@ -12,9 +12,9 @@ import msgspec
 from longshore.model.attempt import Attempt
 from longshore.model.job import Ended, HistoryEntry, Job, JobFilter, JobPage, Progress
 from longshore.model.worker import DispatcherView, Facts, Lane, QueueView, WorkerView
-from longshore.store.listing import old, page, probes
+from longshore.store.listing import last_number, old, page, probes
 from longshore.store.postgres.connections import ConnectionPool, Transaction
-from longshore.store.postgres.listing import FLOOR, LAST, LISTED, last_number, listings
+from longshore.store.postgres.listing import FLOOR, LAST, LISTED, listings
 from longshore.store.postgres.states import CANCELLING, ENDED, OWNED, OWNED_CODES, READY, STATES
 from longshore.store.rows import (
     read_history,

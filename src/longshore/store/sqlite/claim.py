@@ -81,7 +81,7 @@ def usable_slots(
 ) -> list[Slot | None]:
     """Those of the slots that these jobs may have, each in its place."""
     queues = msgspec.json.encode({job.queue for job in jobs}).decode()
-    paused = _names.decode(tx.connection.execute(PAUSED, (queues,)).fetchone()[0])
+    paused = _names.decode(tx.execute(PAUSED, (queues,)).fetchone()[0])
     attending = _attending(tx, dispatcher, [slot for slot in slots if slot is not None])
     return [
         slot
@@ -104,7 +104,7 @@ def _attending(tx: Transaction, dispatcher: UUID, slots: Sequence[Slot]) -> dict
 def _best(tx: Transaction, lanes: Iterable[int], most: int) -> list[Candidate]:
     """The first jobs of all these lanes together, in the order of claims."""
     wanted = msgspec.json.encode(list(dict.fromkeys(lanes))).decode()
-    lanes = _hashes.decode(tx.connection.execute(OPEN_LANES, (wanted,)).fetchone()[0])
+    lanes = _hashes.decode(tx.execute(OPEN_LANES, (wanted,)).fetchone()[0])
     if not lanes:
         return []
     first = min(most, most // len(lanes) + _FEWEST)
@@ -115,7 +115,7 @@ def _lane(tx: Transaction, lane: int, first: int, most: int) -> Iterator[Candida
     """The first jobs of one lane, read as they are asked for."""
     taken, size = 0, first
     while taken < most:
-        answer = tx.connection.execute(LANE_TOP, (lane, size, taken)).fetchone()[0]
+        answer = tx.execute(LANE_TOP, (lane, size, taken)).fetchone()[0]
         rows = _candidates.decode(answer)
         yield from rows
         if len(rows) < size:
@@ -132,21 +132,9 @@ def _place(
     claimed = []
     for job, slot in zip(jobs, slots[: len(jobs)], strict=True):
         id, options, args = payloads[job.number]
-        claimed.append(
-            Attempt(
-                id,
-                job.number,
-                tx.next_token(),
-                job.kind,
-                args,
-                options,
-                slot.worker,
-                slot.session,
-                job.attempt + 1,
-                job.failures,
-                job.crashes,
-            )
-        )
+        token, owner = tx.next_token(), (slot.worker, slot.session)
+        tries = job.attempt + 1, job.failures, job.crashes
+        claimed.append(Attempt(id, job.number, token, job.kind, args, options, *owner, *tries))
     _store(tx, claimed, expiry_margin_s)
     for lane, number in Counter(job.lane for job in jobs).items():
         tx.count(lane, JobState.READY, JobState.RUNNING, number)
@@ -170,7 +158,7 @@ def _payloads(tx: Transaction, jobs: Sequence[Candidate]) -> dict[int, Payload]:
     found: dict[int, Payload] = {}
     for numbers in _packs(jobs):
         for text, values in PAYLOADS.pieces(numbers):
-            lengths, data = tx.connection.execute(text, values).fetchone()
+            lengths, data = tx.execute(text, values).fetchone()
             found.update(_unpacked(_lengths.decode(lengths), data))
     return found
 

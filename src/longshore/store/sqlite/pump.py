@@ -16,9 +16,9 @@ from longshore.core import effects
 from longshore.model.ends import End, Succeeded
 from longshore.model.job import Ended, Finished, JobState, Refused, Verdict
 from longshore.ports import Batch, BatchResult
-from longshore.store.rows import clean, history_entry
+from longshore.store.rows import LARGEST_INT, clean, history_entry
 from longshore.store.sqlite.claim import claim, usable_slots
-from longshore.store.sqlite.sql import LARGEST_INT, NOTE, RUNNING, SUCCEED, Held, Row
+from longshore.store.sqlite.sql import NOTE, RUNNING, SUCCEED, Held, Row
 from longshore.store.sqlite.submit import Accepted, accept
 from longshore.store.sqlite.transaction import Transaction
 
@@ -142,7 +142,7 @@ class _Finishes:
             ]
             if notes:
                 info = "; ".join(filter(None, [end.info, *notes]))
-                self._tx.connection.execute(NOTE, (row.number, clean(info)))
+                self._tx.execute(NOTE, (row.number, clean(info)))
 
 
 def _is_plain(end: Succeeded) -> bool:

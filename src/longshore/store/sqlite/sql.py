@@ -28,7 +28,6 @@ T = TypeVar("T")
 
 _SIZES: Final = (1, 4, 16, 64, 128, 256, 512, 1024)
 LARGEST: Final = _SIZES[-1]
-LARGEST_INT: Final = 2**63 - 1
 
 
 class Bulk:

@@ -173,20 +173,8 @@ class SubmitBatch:
 
     def _slot(self, job: Submission, number: int, slot: Slot) -> int:
         """The first attempt begins with the job; its token."""
-        token = self._tx.next_token()
-        started = Attempt(
-            job.id,
-            number,
-            token,
-            job.kind,
-            job.args,
-            job.options,
-            slot.worker,
-            slot.session,
-            1,
-            0,
-            0,
-        )
+        token, owner = self._tx.next_token(), (slot.worker, slot.session)
+        started = Attempt(job.id, number, token, job.kind, job.args, job.options, *owner, 1, 0, 0)
         self._started.append(started)
         return token
 

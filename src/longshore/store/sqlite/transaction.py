@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 from uuid import UUID
 
@@ -17,13 +17,12 @@ import msgspec
 from longshore.core.effects import Change
 from longshore.model.job import JobState
 from longshore.model.worker import Lane
-from longshore.store.rows import history_entry, later, pack_error
+from longshore.store.rows import LARGEST_INT, history_entry, later, pack_error
 from longshore.store.sqlite.sql import (
     ADD_LANES,
     CHANGE,
     HELD_BY_ID,
     HELD_BY_NUMBER,
-    LARGEST_INT,
     NEW_ROUND,
     TALLY,
     UNDO_INSERT,
@@ -51,17 +50,25 @@ class Changed(NamedTuple):
     entry: str
 
 
-class Transaction:
-    """Everything between BEGIN and COMMIT happens at one moment, `now`."""
+class Snapshot:
+    """A transaction that reads. Everything in it happens at one moment, `now`."""
+
+    def __init__(self, connection: sqlite3.Connection, now: int) -> None:
+        self.connection = connection
+        self.execute = connection.execute
+        self.now = now
+
+
+class Transaction(Snapshot):
+    """A transaction that writes. It skips the lanes in `known_lanes`: they are stored already."""
 
     def __init__(
-        self, connection: sqlite3.Connection, now: int, known_lanes: Collection[int] = ()
+        self, connection: sqlite3.Connection, now: int, known_lanes: set[int] | None = None
     ) -> None:
-        self.connection = connection
-        self.now = now
+        super().__init__(connection, now)
+        self.known_lanes = set() if known_lanes is None else known_lanes
         self.new_lanes: dict[int, Lane] = {}
         self._written_lanes: set[int] = set()
-        self._known_lanes = known_lanes
         self._sequences: tuple[int, int] = connection.execute(
             "SELECT number, token FROM sequence"
         ).fetchone()
@@ -83,7 +90,7 @@ class Transaction:
 
     def undo_jobs(self, after: int) -> None:
         """Removes the jobs that were written after this number, which is the last one again."""
-        self.connection.execute(UNDO_INSERT, (after,))
+        self.execute(UNDO_INSERT, (after,))
         self._number = after
 
     def next_token(self) -> int:
@@ -109,7 +116,7 @@ class Transaction:
 
     def add_lane(self, lane: Lane) -> None:
         """A lane that this store has not seen is written down with its first job."""
-        if lane.hash not in self._known_lanes:
+        if lane.hash not in self.known_lanes:
             self.new_lanes[lane.hash] = lane
 
     def held(self, refs: Sequence[UUID | int]) -> list[Held | None]:
@@ -131,7 +138,7 @@ class Transaction:
 
     def held_where(self, query: str, values: Row) -> list[Held]:
         """The jobs that a query of held ones finds, in the order of their numbers."""
-        found = _held.decode(self.connection.execute(query, values).fetchone()[0])
+        found = _held.decode(self.execute(query, values).fetchone()[0])
         return sorted(found, key=lambda row: row.number)
 
     def apply(
@@ -145,7 +152,7 @@ class Transaction:
             row.token = self.next_token()
         if change.new_round:
             row.failures = row.crashes = 0
-            self.connection.execute(NEW_ROUND, (row.number,))
+            self.execute(NEW_ROUND, (row.number,))
         row.failures += change.failures
         row.crashes += change.crashes
         self._changes.append(
@@ -183,4 +190,4 @@ class Transaction:
         TALLY.run(self.connection, changed)
         if (self._number, self._token) != self._sequences:
             values = (self._number, self._token)
-            self.connection.execute("UPDATE sequence SET number = ?, token = ?", values)
+            self.execute("UPDATE sequence SET number = ?, token = ?", values)
