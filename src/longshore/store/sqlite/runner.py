@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
+from concurrent.futures import Future
 from enum import IntEnum
+from functools import partial
 from itertools import count
 from queue import PriorityQueue
 from threading import Thread
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 T = TypeVar("T")
 
@@ -64,44 +65,11 @@ class ThreadRunner:
         await asyncio.gather(self._writer.close(), self._reader.close())
 
 
-class _Task(Generic[T]):
-    """A piece of work, and the future of whoever waits for it."""
-
-    def __init__(self, work: Callable[[], T]) -> None:
-        self._work = work
-        self._loop = asyncio.get_running_loop()
-        self.future: Final[asyncio.Future[T]] = self._loop.create_future()
-
-    def do(self) -> None:
-        """Runs on the thread. Work that nobody waits for any more is not begun."""
-        if self.future.cancelled():
-            return
-        try:
-            answer = self._work()
-        except BaseException as error:
-            self._tell(self._fail, error)
-        else:
-            self._tell(self._succeed, answer)
-
-    def _tell(self, settle: Callable[..., None], outcome: object) -> None:
-        # A closed event loop raises RuntimeError: nobody is left to hear it.
-        with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(settle, outcome)
-
-    def _succeed(self, answer: T) -> None:
-        if not self.future.done():
-            self.future.set_result(answer)
-
-    def _fail(self, error: BaseException) -> None:
-        if not self.future.done():
-            self.future.set_exception(error)
-
-
 _LAST: Final = 99
 
 
 class _Worker:
-    """One thread, and what waits for it."""
+    """One thread, and the work that waits for it."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -109,26 +77,30 @@ class _Worker:
         self._waiting: PriorityQueue[tuple[int, int, Callable[[], None] | None]] = PriorityQueue()
         self._thread: Thread | None = None
 
-    async def run(self, turn: Turn, work: Callable[[], T]) -> T:
-        task = _Task(work)
-        self._waiting.put((turn, next(self._serial), task.do))
+    async def run(self, turn: int, work: Callable[[], T]) -> T:
+        future: Future[T] = Future()
+        self._waiting.put((turn, next(self._serial), partial(_do, work, future)))
         if self._thread is None:
             self._thread = Thread(target=self._live, name=self._name, daemon=True)
             self._thread.start()
-        return await task.future
+        return await asyncio.wrap_future(future)
 
     async def close(self) -> None:
         if self._thread is None:
             return
-        ended = _Task(lambda: None)
-        self._waiting.put((_LAST, next(self._serial), ended.do))
+        await self.run(_LAST, lambda: None)
         self._waiting.put((_LAST, next(self._serial), None))
-        await ended.future
         self._thread.join()
 
     def _live(self) -> None:
-        while True:
-            _, _, do = self._waiting.get()
-            if do is None:
-                return
+        while (do := self._waiting.get()[2]) is not None:
             do()
+
+
+def _do(work: Callable[[], T], future: Future[T]) -> None:
+    """Does the work, unless its caller stopped waiting before it began."""
+    if future.set_running_or_notify_cancel():
+        try:
+            future.set_result(work())
+        except BaseException as error:
+            future.set_exception(error)
