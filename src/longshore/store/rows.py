@@ -226,9 +226,9 @@ def unpack_step(data: bytes | None) -> str | None:
 # what is shown
 
 
-def read_job(row: Mapping[str, Any], state: JobState) -> Job:
-    """A job from a row with its columns by name. A row of a list lacks what may be large."""
-    columns: dict[str, Any] = {"args": b"", "result": None, "history": "[]", **row}
+def read_job(state: JobState, /, **columns: Any) -> Job:
+    """A job from its columns. A list leaves out those that may be large."""
+    columns = {"args": b"", "result": None, "history": "[]", **columns}
     columns |= {
         "state": state,
         "options": unpack_options(columns["options"]),
@@ -240,14 +240,13 @@ def read_job(row: Mapping[str, Any], state: JobState) -> Job:
     return Job(**columns)
 
 
-def read_worker(row: Mapping[str, Any]) -> WorkerView:
-    """A worker from a row with its columns by name."""
-    columns: dict[str, Any] = {
-        **row,
-        "info": unpack_info(row["info"]),
-        "alive": bool(row["alive"]),
-        "draining": bool(row["draining"]),
-        "running": msgspec.json.decode(row["running"]),
+def read_worker(**columns: Any) -> WorkerView:
+    """A worker from its columns."""
+    columns |= {
+        "info": unpack_info(columns["info"]),
+        "alive": bool(columns["alive"]),
+        "draining": bool(columns["draining"]),
+        "running": msgspec.json.decode(columns["running"]),
     }
     return WorkerView(**columns)
 

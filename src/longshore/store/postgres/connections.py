@@ -258,6 +258,10 @@ class ConnectionPool:
             f"{self._address.name}: other transactions got in the way {TURNS} times; try again"
         )
 
+    async def fetch(self, sql: str, *values: object) -> list[asyncpg.Record]:
+        """The rows of one statement, run as `run` runs work."""
+        return await self.run(lambda tx: tx.fetch(sql, *values))
+
     async def alone(self, sql: str, *values: object) -> list[asyncpg.Record] | None:
         """The rows of a statement that is a transaction of its own; None if it cannot be.
 

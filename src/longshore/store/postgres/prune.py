@@ -18,10 +18,10 @@ from longshore.model.job import JobState
 from longshore.model.retention import Pruned, Retention
 from longshore.store.postgres.connections import ConnectionPool, Transaction
 from longshore.store.postgres.states import CODES, ENDED, OWNED, STATES
+from longshore.store.rows import LARGEST_INT
 
 STEP: Final = 100
 PRUNING_LOCK: Final = 0x6C6F6E67_7072756E  # "longprun"
-_MAX: Final = 2**63 - 1
 _FARTHEST_S: Final = 1e9
 
 Rows = list[asyncpg.Record]
@@ -108,12 +108,9 @@ class PostgresPruning:
     async def forget_workers(self, older_than_s: float, most: int = 1000) -> int:
         """Removes workers that ended so long ago and own no job; answers how many."""
 
-        async def work(tx: Transaction) -> int:
-            [row] = await tx.fetch(_FORGET, min(older_than_s, _FARTHEST_S), most)
-            count: int = row["n"]
-            return count
-
-        return await self._keeping.run(work)
+        rows = await self._keeping.fetch(_FORGET, min(older_than_s, _FARTHEST_S), most)
+        count: int = rows[0]["n"]
+        return count
 
 
 async def _begin(tx: Transaction, kept: Retention, after: int, dry_run: bool) -> Walk:
@@ -132,7 +129,7 @@ async def _look(tx: Transaction, walk: Walk, query: str, most: int) -> tuple[Row
     done, left = walk.over, most
     while left > 0 and not done:
         size = min(left, STEP)
-        rows = await tx.fetch(query, min(walk.up_to, _MAX), size)
+        rows = await tx.fetch(query, min(walk.up_to, LARGEST_INT), size)
         gone += [rows[place] for place in walk.through([_seen(row) for row in rows])]
         left -= size
         done = walk.over or len(rows) < size

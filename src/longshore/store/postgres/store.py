@@ -18,7 +18,6 @@ from longshore.store.migrations import check, latest, refuse_newer, steps
 from longshore.store.postgres.connections import ConnectionPool, Transaction, parse_address
 from longshore.store.postgres.hints import Listener, Sender
 from longshore.store.postgres.keeper import PostgresKeeper
-from longshore.store.postgres.logs import PostgresLogs
 from longshore.store.postgres.prune import PostgresPruning
 from longshore.store.postgres.pump import Pump, PumpResult
 from longshore.store.postgres.sql import STEADY
@@ -46,7 +45,7 @@ SELECT EXISTS (
 _VERSION: Final = "SELECT max(version) AS version FROM longshore.longshore_schema"
 
 
-class PostgresStore(PostgresPruning, PostgresKeeper, PostgresLogs):
+class PostgresStore(PostgresPruning, PostgresKeeper):
     """The `Store` port on a PostgreSQL database, in its schema `longshore`."""
 
     is_serial = False

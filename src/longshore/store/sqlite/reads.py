@@ -191,7 +191,7 @@ def has_orphans(tx: Snapshot) -> bool:
 def job(tx: Snapshot, ref: UUID | int) -> Job | None:
     """One job, whole, with the newest progress and step of its last attempt."""
     rows = _rows(tx, _WHOLE.format(named=_named(ref)), (_key(ref),))
-    return next((read_job(row, JobState(row["state"])) for row in rows), None)
+    return next((read_job(JobState(row["state"]), **row) for row in rows), None)
 
 
 def _named(ref: UUID | int) -> str:
@@ -225,7 +225,7 @@ def jobs(tx: Snapshot, wanted: JobFilter) -> JobPage:
     """Jobs, newest first, without their arguments, results, history and logs."""
     numbers, stopped_at = _newest_numbers(tx, wanted)
     rows = _rows(tx, _LISTED, (msgspec.json.encode(numbers).decode(),))
-    return page([read_job(row, JobState(row["state"])) for row in rows], wanted, stopped_at)
+    return page([read_job(JobState(row["state"]), **row) for row in rows], wanted, stopped_at)
 
 
 def _newest_numbers(tx: Snapshot, wanted: JobFilter) -> tuple[list[int], int | None]:
@@ -330,7 +330,7 @@ def queues(tx: Snapshot) -> list[QueueView]:
 def workers(tx: Snapshot) -> list[WorkerView]:
     """Live workers, and those that ended lately."""
     rows = [*_rows(tx, _ALIVE), *_rows(tx, _ENDED, (_SHOWN_ENDED_WORKERS,))]
-    return [read_worker(row) for row in rows]
+    return [read_worker(**row) for row in rows]
 
 
 def draining(tx: Snapshot, dispatcher: UUID) -> list[UUID]:
@@ -352,7 +352,7 @@ def explain(tx: Snapshot, job: Job) -> Facts:
     [paused] = tx.execute(query, (job.queue,)).fetchone() or [0]
     return Facts(
         queue_paused=bool(paused),
-        workers=tuple(map(read_worker, _rows(tx, _ALIVE))),
+        workers=tuple(read_worker(**row) for row in _rows(tx, _ALIVE)),
         ahead=_ahead(tx, job),
         now=moment(tx.now),
     )
