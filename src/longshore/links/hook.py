@@ -15,6 +15,7 @@ import shlex
 import signal
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from datetime import datetime
 from typing import Final
@@ -132,23 +133,21 @@ class LostHook:
     # a URL
 
     async def _post(self, lost: LostWorker) -> None:
-        request, loop = self._request(lost), asyncio.get_running_loop()
-        done: asyncio.Future[Exception | None] = loop.create_future()
-
-        def settle(error: Exception | None) -> None:
-            if not done.done():
-                done.set_result(error)
+        request = self._request(lost)
+        posted: Future[None] = Future()
+        posted.set_running_or_notify_cancel()
 
         def work() -> None:
-            error = _sent(request, self._within_s)
-            with suppress(RuntimeError):  # nobody waits any more: the loop is gone
-                loop.call_soon_threadsafe(settle, error)
+            try:
+                _send(request, self._within_s)
+            except Exception as error:
+                posted.set_exception(error)
+            else:
+                posted.set_result(None)
 
         # A daemon, because one that hangs must not keep the process from ending.
         threading.Thread(target=work, name="longshore-hook", daemon=True).start()
-        error = await done
-        if error is not None:
-            raise error
+        await asyncio.wrap_future(posted)
 
     def _request(self, lost: LostWorker) -> Request:
         info = lost.info
@@ -179,18 +178,16 @@ class _NoRedirects(HTTPRedirectHandler):
         """Follows none."""
 
 
-def _sent(request: Request, within_s: float) -> Exception | None:
-    """What went wrong, if anything did."""
+def _send(request: Request, within_s: float) -> None:
     try:
-        with build_opener(_NoRedirects).open(request, timeout=within_s):
-            return None
+        build_opener(_NoRedirects).open(request, timeout=within_s).close()
     except HTTPError as error:
         error.close()
-        return _Refused(f"{request.full_url} answered {error.code}")
-    except (OSError, ValueError) as error:
-        return error
+        raise _Refused(f"{request.full_url} answered {error.code}") from None
+    except (OSError, ValueError):
+        raise
     except Exception as error:
-        return _Refused(f"{request.full_url} did not speak HTTP: {error!r}")
+        raise _Refused(f"{request.full_url} did not speak HTTP: {error!r}") from None
 
 
 def _words(command: str) -> list[str]:
