@@ -8,7 +8,14 @@ from uuid import UUID
 from longshore.core.lanes import lane_of
 from longshore.model.job import Refused, Submission, Submitted
 from longshore.model.worker import Lane
-from longshore.store.rows import body_or_why, in_conflict, micros, pack_options, utc_now
+from longshore.store.rows import (
+    body_or_why,
+    in_conflict,
+    micros,
+    not_accepted,
+    pack_options,
+    utc_now,
+)
 
 Item = tuple[Submission, int]
 """A submission and the hash of its body."""
@@ -16,11 +23,24 @@ Item = tuple[Submission, int]
 Answer = Submitted | Refused
 
 
-def sound_items(jobs: Sequence[Submission]) -> list[Item]:
-    """Those of the jobs that can be stored, as far as that is known without the database."""
-    now = micros(utc_now())
-    bodies = ((job, body_or_why(job, now)) for job in jobs)
-    return [(job, body) for job, body in bodies if isinstance(body, int)]
+class SoundItems:
+    """The `items` among some jobs that can be stored, as far as Python can tell."""
+
+    def __init__(self, jobs: Sequence[Submission]) -> None:
+        now = micros(utc_now())
+        bodies = [(job, body_or_why(job, now)) for job in jobs]
+        self.items = [(job, body) for job, body in bodies if isinstance(body, int)]
+        self._bodies = bodies
+
+    def answers(self, taken: list[Answer]) -> list[Answer]:
+        """An answer for every job, from those for the items; the other jobs are refused."""
+        if len(taken) == len(self._bodies):
+            return taken
+        left = iter(taken)
+        return [
+            next(left) if isinstance(body, int) else not_accepted(job.id, body)
+            for job, body in self._bodies
+        ]
 
 
 def runs(items: list[Item]) -> list[list[Item]]:
@@ -56,16 +76,6 @@ def lane_of_item(item: Item) -> Lane:
     """The lane a job belongs to."""
     job, _ = item
     return lane_of(job.queue, job.kind, job.target)
-
-
-def lane_columns(lanes: list[Lane]) -> tuple[list[int], list[str], list[str], list[str]]:
-    """What `ADD_LANES` takes."""
-    return (
-        [lane.hash for lane in lanes],
-        [lane.queue for lane in lanes],
-        [lane.kind for lane in lanes],
-        [lane.target for lane in lanes],
-    )
 
 
 def columns(items: list[Item]) -> list[Sequence[object]]:

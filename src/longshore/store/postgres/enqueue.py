@@ -18,9 +18,8 @@ from uuid import UUID
 from longshore.errors import StoreUnavailable
 from longshore.model.job import Submission, Submitted
 from longshore.ports import Hint
-from longshore.store.postgres.columns import Answer, Item, answered, columns, runs
+from longshore.store.postgres.columns import Answer, Item, SoundItems, answered, columns, runs
 from longshore.store.postgres.sql import ENQUEUE, HOLDERS, KNOWN, MARK
-from longshore.store.rows import body_or_why, micros, not_accepted, utc_now
 
 TURNS: Final = 5
 _NOTIFY: Final = "SELECT pg_notify('longshore', $1::text)"
@@ -40,19 +39,13 @@ Conversation = Generator[Ask, Rows, list[Answer]]
 
 def enqueue(jobs: Sequence[Submission], *, notify: bool = False) -> Conversation:
     """Takes in what is new; answers item by item. With `notify` others hear of it at the commit."""
-    now = micros(utc_now())
-    bodies = [body_or_why(job, now) for job in jobs]
-    sound = [(job, body) for job, body in zip(jobs, bodies, strict=True) if isinstance(body, int)]
+    sound = SoundItems(jobs)
     taken: list[Answer] = []
-    for run in runs(sound):
+    for run in runs(sound.items):
         taken += yield from _take(run)
     if notify and taken:
         yield Ask(_NOTIFY, [f"{_SENDER} {Hint.WORK.value}"])
-    answers = iter(taken)
-    return [
-        next(answers) if isinstance(body, int) else not_accepted(job.id, body)
-        for job, body in zip(jobs, bodies, strict=True)
-    ]
+    return sound.answers(taken)
 
 
 def _take(items: list[Item]) -> Conversation:

@@ -19,7 +19,7 @@ from longshore.model.attempt import Attempt
 from longshore.model.job import Refused, Submission, Submitted
 from longshore.model.worker import Slot, Want
 from longshore.ports import Batch, BatchResult
-from longshore.store.postgres.columns import columns, lane_of_item, runs, sound_items
+from longshore.store.postgres.columns import SoundItems, columns, lane_of_item, runs
 from longshore.store.postgres.connections import ConnectionPool, Transaction
 from longshore.store.postgres.cursors import ClaimCursors, Place, Reached, ScanPlan
 from longshore.store.postgres.finish import FinishBatch
@@ -100,7 +100,7 @@ class Pump:
         """Runs a batch of nothing but submits as a single statement; None if it takes more."""
         if batch.finishes or batch.wants:
             return None
-        items = sound_items(batch.submits)
+        items = SoundItems(batch.submits).items
         if len(items) < len(batch.submits) or len(runs(items)) > 1:
             return None
         if not self._lanes.issuperset(lane_of_item(item).hash for item in items):
@@ -141,7 +141,7 @@ class Pump:
         slots = {job.id.int: slot for job, slot in pairs}
         if len(slots) < len(pairs):
             # Of those with one id, the first that can be stored decides.
-            sound = {id(job) for job, _ in sound_items(batch.submits)}
+            sound = {id(job) for job, _ in SoundItems(batch.submits).items}
             slots = {job.id.int: slot for job, slot in reversed(pairs) if id(job) in sound}
         return StartColumns(dispatcher, self._expiry_margin_s, slots)
 

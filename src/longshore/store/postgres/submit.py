@@ -9,6 +9,7 @@ from uuid import UUID
 
 import asyncpg
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from longshore.errors import StoreUnavailable
 from longshore.model.attempt import Attempt
@@ -17,16 +18,16 @@ from longshore.model.worker import Slot
 from longshore.store.postgres.columns import (
     Answer,
     Item,
+    SoundItems,
     answered,
     columns,
-    lane_columns,
     lane_of_item,
     runs,
 )
 from longshore.store.postgres.connections import TURNS, Transaction, is_data_error, is_held
 from longshore.store.postgres.sql import ADD_LANES, HOLDERS, KNOWN, SUBMIT, SUBMIT_STARTED
 from longshore.store.postgres.states import READY, RUNNING
-from longshore.store.rows import body_or_why, micros, not_accepted, utc_now
+from longshore.store.rows import not_accepted
 
 
 class StartColumns(Struct, frozen=True):
@@ -87,19 +88,11 @@ class SubmitBatch:
 
     async def accept(self, jobs: Sequence[Submission]) -> list[Answer]:
         """Takes in what is new and can be stored; answers item by item."""
-        now = micros(utc_now())
-        bodies = [body_or_why(job, now) for job in jobs]
-        items = [
-            (job, body) for job, body in zip(jobs, bodies, strict=True) if isinstance(body, int)
-        ]
-        answers: list[Answer] = []
-        for run in runs(items):
-            answers += await self._take(run)
-        taken = iter(answers)
-        return [
-            next(taken) if isinstance(body, int) else not_accepted(job.id, body)
-            for job, body in zip(jobs, bodies, strict=True)
-        ]
+        sound = SoundItems(jobs)
+        taken: list[Answer] = []
+        for run in runs(sound.items):
+            taken += await self._take(run)
+        return sound.answers(taken)
 
     async def _take(self, items: list[Item]) -> list[Answer]:
         rows = await self._insert(items)
@@ -178,7 +171,7 @@ class SubmitBatch:
         unknown = {lane for lane, _ in counts} - self._lanes - self.new_lanes
         if unknown:
             lanes = {lane.hash: lane for lane in map(lane_of_item, items) if lane.hash in unknown}
-            await self._tx.fetch(ADD_LANES, *lane_columns(list(lanes.values())))
+            await self._tx.fetch(ADD_LANES, *zip(*map(astuple, lanes.values()), strict=True))
         for (lane, state), count in counts.items():
             self._tx.count(lane, None, state, count)
             if state == READY:

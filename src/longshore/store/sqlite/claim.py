@@ -98,7 +98,7 @@ def _attending(tx: Transaction, dispatcher: UUID, slots: Sequence[Slot]) -> dict
     # UUIDs as integers: their own hash is slow, and there may be thousands of slots.
     workers = {slot.worker.int for slot in slots}
     keys: list[Row] = [(worker.to_bytes(16, "big"), dispatcher.bytes) for worker in workers]
-    return {int(row.id, 16): row.session for row in SITTING.find(tx.connection, keys)}
+    return {int(id, 16): session for id, session in SITTING.find(tx.connection, keys)}
 
 
 def _best(tx: Transaction, lanes: Iterable[int], most: int) -> list[Candidate]:

@@ -9,7 +9,7 @@ bytes). That is also faster than a statement for each row when nobody else wants
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import chain, repeat
 from typing import Final, Generic, TypeVar
@@ -100,29 +100,6 @@ class Held(Struct, array_like=True):
     def owner(self) -> UUID | None:
         """The worker it is, or was, given to."""
         return UUID(hex=self.worker) if self.worker else None
-
-
-class Known(Struct, array_like=True):
-    """A job that is there already under a submitted id."""
-
-    place: int
-    number: int
-    body: int
-
-
-class Holder(Struct, array_like=True):
-    """A live job that holds a submitted unique key."""
-
-    place: int
-    number: int
-    id: str
-
-
-class Attending(Struct, array_like=True):
-    """A worker that may be given jobs, in its present session."""
-
-    id: str
-    session: int
 
 
 class Candidate(Struct, array_like=True, order=True):
@@ -220,12 +197,14 @@ NEW_ROUND: Final = "UPDATE job SET round = round + 1, started_at = NULL WHERE nu
 NOTE: Final = """
     UPDATE job SET history = json_set(history, '$[#-1][3]', ?2) WHERE number = ?1"""
 
+# Jobs that are stored under these ids: their keys' places, their numbers and body hashes.
 KNOWN: Final = Lookup(
     """SELECT json_group_array(json_array(v.column1, job.number, job.body_hash))
     FROM {rows} AS v CROSS JOIN job ON job.id = v.column2""",
     2,
-    Known,
+    tuple[int, int, int],
 )
+# Live jobs that hold these unique keys: the keys' places, the jobs' numbers and ids.
 HOLDERS: Final = Lookup(
     f"""SELECT json_group_array(json_array(v.column1, job.number, hex(job.id)))
     FROM {{rows}} AS v CROSS JOIN job INDEXED BY job_unique
@@ -233,7 +212,7 @@ HOLDERS: Final = Lookup(
     WHERE job.unique_key IS NOT NULL
         AND job.state IN {LIVE_LIST}""",
     3,
-    Holder,
+    tuple[int, int, str],
 )
 # A new job: what it has alone, and what it has in common with others of its kind.
 _OWN: Final = "number, id, body_hash, args, history, token, worker, session"
@@ -255,12 +234,13 @@ INSERT_ALIKE: Final = Bulk(
 )
 UNDO_INSERT: Final = "DELETE FROM job WHERE number > ?"
 
+# Workers that a dispatcher may give jobs to: their ids and sessions.
 SITTING: Final = Lookup(
     """SELECT json_group_array(json_array(hex(w.id), w.session))
     FROM {rows} AS v CROSS JOIN worker AS w ON w.id = v.column1
     WHERE w.alive = 1 AND w.draining = 0 AND w.dispatcher = v.column2""",
     2,
-    Attending,
+    tuple[str, int],
 )
 PAUSED: Final = """
     SELECT json_group_array(queue.name) FROM json_each(?) AS named
@@ -328,8 +308,3 @@ BEAT: Final = Bulk(
         memory_percent = excluded.memory_percent""",
     5,
 )
-
-
-def placed(values: Iterable[Value]) -> list[Row]:
-    """Keys with their places, as a lookup wants them."""
-    return list(enumerate(values))

@@ -31,7 +31,6 @@ from longshore.store.sqlite.sql import (
     Bulk,
     Row,
     Value,
-    placed,
 )
 from longshore.store.sqlite.transaction import Transaction
 
@@ -96,15 +95,16 @@ class SubmitBatch:
 
     def _find_known(self, jobs: Sequence[Submission]) -> dict[int, tuple[int, int]]:
         """The numbers and bodies of those that are there already, by their ids as integers."""
-        found = KNOWN.find(self._tx.connection, placed(job.id.bytes for job in jobs))
-        return {jobs[row.place].id.int: (row.number, row.body) for row in found}
+        ids = list(enumerate(job.id.bytes for job in jobs))
+        found = KNOWN.find(self._tx.connection, ids)
+        return {jobs[place].id.int: (number, body) for place, number, body in found}
 
     def _find_holders(self, jobs: Sequence[Submission]) -> dict[tuple[str, str | None], Submitted]:
         """The live jobs that have these jobs' unique keys."""
         keys = [(place, job.kind, job.unique_key) for place, job in enumerate(jobs)]
         return {
-            keys[row.place][1:]: Submitted(UUID(hex=row.id), row.number, existing=True)
-            for row in HOLDERS.find(self._tx.connection, keys)
+            keys[place][1:]: Submitted(UUID(hex=id), number, existing=True)
+            for place, number, id in HOLDERS.find(self._tx.connection, keys)
         }
 
     def store(
