@@ -35,16 +35,12 @@ _FIRST_STEP: Final = 1000
 _STEPS: Final = 54
 
 
-def is_choosy(wanted: JobFilter) -> bool:
-    """Whether something is asked for that no index knows."""
-    return bool(wanted.labels) or wanted.since is not None
-
-
 def must_walk(wanted: JobFilter) -> bool:
     """Whether the way is back through all the numbers, not through the indexes of the states."""
     if not wanted.states or JobState.SUCCEEDED in wanted.states:
         return True
-    return is_choosy(wanted) and not MAY_BE_MANY.isdisjoint(wanted.states)
+    asks_beyond_indexes = wanted.labels or wanted.since is not None
+    return bool(asks_beyond_indexes) and not MAY_BE_MANY.isdisjoint(wanted.states)
 
 
 def most_looked_at(wanted: JobFilter) -> int:

@@ -287,16 +287,13 @@ class PostgresKeeper(PostgresReads):
 
     async def log(self, entries: Sequence[LogEntry]) -> None:
         """Keeps what attempts said, if their token is still the job's last; a repeat is dropped."""
-        entries = [one for one in entries if one.token in INT64 and one.seq in INT64]
-        columns = (
-            [entry.job for entry in entries],
-            [entry.token for entry in entries],
-            [entry.seq for entry in entries],
-            [entry.kind for entry in entries],
-            [entry.data for entry in entries],
-        )
-        if entries:
-            await self._keeping.fetch(sql.LOG, *columns)
+        rows = [
+            (entry.job, entry.token, entry.seq, entry.kind, entry.data)
+            for entry in entries
+            if entry.token in INT64 and entry.seq in INT64
+        ]
+        if rows:
+            await self._keeping.fetch(sql.LOG, *zip(*rows, strict=True))
 
     async def set_paused(self, queue: str, paused: bool) -> None:
         """Pauses or resumes a queue. Claims see it at once."""

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from operator import itemgetter
 from typing import NamedTuple
 from uuid import UUID
 
-import asyncpg
 from msgspec import Struct
 
 from longshore.model.attempt import Attempt
-from longshore.model.job import Refused, Submission, Submitted
+from longshore.model.job import Refused, Submitted
 from longshore.model.worker import Slot, Want
 from longshore.ports import Batch, BatchResult
 from longshore.store.postgres.columns import SoundItems, columns, lane_of_item, runs
@@ -123,16 +122,12 @@ class Pump:
             ]
         else:
             # Some were there before. By now all others are too: it is safe to submit them again.
-            rest = await lines.run(partial(self._again, dispatcher, batch.submits))
+            again = Batch(submits=batch.submits)
+            rest = await lines.run(lambda tx: self.run(tx, dispatcher, again))
             submitted, tallied = rest.pumped.submitted, tallied + rest.tallied
             ready.update(rest.pumped.ready)
         pumped = BatchResult([], submitted, started, ready=ready)
         return PumpResult(pumped, bool(ready), set(), [], tallied)
-
-    async def _again(
-        self, dispatcher: UUID, submits: Sequence[Submission], tx: Transaction
-    ) -> PumpResult:
-        return await self.run(tx, dispatcher, Batch(submits=submits))
 
     def _start_columns(self, dispatcher: UUID, batch: Batch) -> StartColumns | None:
         if not batch.slots:
@@ -194,7 +189,7 @@ class Pump:
         contested = rows[0]["seen"] > sum(row["turn"] is not None for row in rows)
         if rows[0]["turn"] is None:
             rows = []
-        rows.sort(key=_turn)
+        rows.sort(key=itemgetter("turn"))
         counts = Counter(row["lane"] for row in rows)
         for lane, count in counts.items():
             tx.count(lane, READY, RUNNING, count)
@@ -231,11 +226,6 @@ def _only(value: object) -> object:
     if isinstance(value, list):
         return value[0] if value else None
     return value
-
-
-def _turn(row: asyncpg.Record) -> int:
-    turn: int = row["turn"]
-    return turn
 
 
 def _slot_columns(slots: Sequence[Slot]) -> tuple[list[UUID], list[int], list[int]]:

@@ -19,7 +19,7 @@ from longshore.store.postgres.connections import ConnectionPool, Transaction, pa
 from longshore.store.postgres.hints import Listener, Sender
 from longshore.store.postgres.keeper import PostgresKeeper
 from longshore.store.postgres.prune import PostgresPruning
-from longshore.store.postgres.pump import Pump, PumpResult
+from longshore.store.postgres.pump import Pump
 from longshore.store.postgres.sql import STEADY
 
 PUMPING_LINES: Final = 2
@@ -119,12 +119,9 @@ class PostgresStore(PostgresPruning, PostgresKeeper):
         if not (batch.finishes or batch.submits or batch.wants):
             return BatchResult()
 
-        async def work(tx: Transaction) -> PumpResult:
-            return await self._pump.run(tx, dispatcher, batch)
-
         drawn = await self._pump.alone(self._pumping, dispatcher, batch)
         if drawn is None:
-            drawn = await self._pumping.run(work)
+            drawn = await self._pumping.run(lambda tx: self._pump.run(tx, dispatcher, batch))
         self._pump.committed(drawn)
         self._tallied += drawn.tallied
         if drawn.left_some:

@@ -75,7 +75,7 @@ class DatabaseFile:
 
         What is written to a file that was deleted is gone with the last process that has it open.
         """
-        if self._found() != self._opened:
+        if (_identity(self.path), _identity(self._wal)) != self._opened:
             raise StoreLost(
                 f"{self} was deleted, moved or replaced, or its WAL was, while this process had it "
                 "open; nothing was accepted since. Put it back, or restore it from a backup, then "
@@ -105,10 +105,6 @@ class DatabaseFile:
             raise InvalidInput(
                 f"{self} holds no number past 64 bits; give a smaller one"
             ) from error
-
-    def _found(self) -> _Identity:
-        """Which files are there now."""
-        return _identity(self.path), _identity(self._wal)
 
     def _remember(self, before: _Inode | None) -> None:
         """Which files were opened; there is a WAL since something was read."""
