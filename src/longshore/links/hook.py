@@ -1,7 +1,7 @@
-"""Tells the user's own world of a lost worker: by a command, or by a signed post to a URL.
+"""Tells the user's own systems of a lost worker: by a command, or by a signed post to a URL.
 
-Whatever the other side does, a dispatcher is not held up: each telling has a bound of time, only a
-few are under way at once, and past a bound of waiting ones the next is dropped and logged.
+The hook never holds up a dispatcher: each run has a time limit, and only a few run at once. If too
+many wait, the hook drops the next one and logs it.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class LostHook:
         task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        """Waits for those that are under way, as long as one may take; drops the rest."""
+        """Waits for the runs that are under way, as long as one may take; drops the rest."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=self._within_s + LEAVE_S)
         left = list(self._tasks)
@@ -105,7 +105,7 @@ class LostHook:
     # a command
 
     async def _run(self, lost: LostWorker) -> None:
-        # It says what it has to say where the dispatcher does, so nothing need be kept of it.
+        # It writes to the dispatcher's own stderr, so that nothing must be kept.
         process = await asyncio.create_subprocess_exec(
             *self._command,
             env={**os.environ, **self._environment(lost)},
@@ -145,7 +145,7 @@ class LostHook:
             else:
                 posted.set_result(None)
 
-        # A daemon, because one that hangs must not keep the process from ending.
+        # A daemon: a post that hangs must not keep the process from ending.
         threading.Thread(target=work, name="longshore-hook", daemon=True).start()
         await asyncio.wrap_future(posted)
 
@@ -168,11 +168,11 @@ class LostHook:
 
 
 class _Refused(Exception):
-    """The other side was reached, and did not do it."""
+    """The other side was reached and did not do what it was asked."""
 
 
 class _NoRedirects(HTTPRedirectHandler):
-    """Goes nowhere else: the signature is for the one who was named."""
+    """Follows no redirect: the signature is for the receiver that the user named."""
 
     def redirect_request(self, *_: object) -> None:
         """Follows none."""

@@ -105,7 +105,7 @@ async def _fetching(connection: Any, in_loop: bool) -> Fetch:
 
 
 def _origin(connection: object) -> tuple[str, str, bool]:
-    """The library a connection is of, what its class is called, and whether it is awaited."""
+    """The library of a connection, the name of its class, and whether it is awaited."""
     kind = type(connection)
     name = f"{kind.__module__.partition('.')[0]}.{kind.__name__}"
     for parent in kind.__mro__:
@@ -202,7 +202,7 @@ def _named(values: Sequence[Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A list whose numbers are all of one type, and whose ids need no adapter."""
+    """A list with numbers of one type, and with ids as text: drivers need no adapter for these."""
     if not isinstance(value, list):
         return value
     if any(isinstance(item, float) for item in value):
@@ -214,7 +214,7 @@ def _plain(value: Any) -> Any:
 
 
 def _explained(error: Exception) -> Exception:
-    """An error of the driver as one that says what to do, where the cause is known."""
+    """The driver's error, or one that says what to do if the cause is known."""
     match _sqlstate(error):
         case state if state in _SCHEMA_MISSING:
             return SchemaMismatch(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from uuid import UUID
 
 from longshore.core.lanes import lane_of
@@ -44,7 +44,7 @@ class SoundItems:
 
 
 def runs(items: list[Item]) -> list[list[Item]]:
-    """The items in ranges that hold no id twice: what became of the first decides."""
+    """The items in runs that hold no id twice: a later run sees what became of the first."""
     if len({job.id.int for job, _ in items}) == len(items):
         return [items] if items else []
     runs: list[dict[UUID, Item]] = [{}]
@@ -55,12 +55,22 @@ def runs(items: list[Item]) -> list[list[Item]]:
     return [list(run.values()) for run in runs]
 
 
+def unique_keys(items: Sequence[Item], known: Container[UUID]) -> list[list[str]]:
+    """The parameters of `HOLDERS` for the unique keys of jobs that are not known; may be empty."""
+    keys = {
+        (job.kind, job.unique_key)
+        for job, _ in items
+        if job.unique_key is not None and job.id not in known
+    }
+    return [list(column) for column in zip(*keys, strict=True)]
+
+
 def answered(
     items: Sequence[Item],
     known: Mapping[UUID, tuple[int, int]],
     holders: Mapping[tuple[str, str | None], Answer],
 ) -> dict[UUID, Answer]:
-    """Answers for those that are there already, by number and body, or whose key a job holds."""
+    """Answers for the jobs that are stored already (`known`), or whose key a job holds."""
     answers: dict[UUID, Answer] = {}
     for job, body in items:
         if job.id in known:
@@ -79,7 +89,7 @@ def lane_of_item(item: Item) -> Lane:
 
 
 def columns(items: list[Item]) -> list[Sequence[object]]:
-    """What `SUBMIT` takes: what differs from job to job in full, what jobs share once per shape."""
+    """The parameters of `SUBMIT`: what differs from job to job in full, what jobs share once."""
     shapes: dict[tuple[int, int, bytes], tuple[int, Submission]] = {}
     places: list[int] = []
     for job, _ in items:
@@ -109,5 +119,5 @@ def columns(items: list[Item]) -> list[Sequence[object]]:
 
 
 def _unless_empty(column: list[object | None]) -> list[object | None]:
-    """A column in which nothing is known is not worth sending."""
+    """The column, or an empty one if it holds no value."""
     return column if any(value is not None for value in column) else []

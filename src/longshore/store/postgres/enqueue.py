@@ -1,12 +1,12 @@
-"""Submits in a transaction that is not ours: the application's own.
+"""Submits in the application's own transaction.
 
-Theory. A job that belongs to a change of the application's data is inserted where that change is
-made, and is there if and only if the change is. What is written is only ever new: the job, its
-number, and a line of the tally. So nobody waits for that transaction, except whoever submits the
-same id, or the same unique key, before it has ended: only then is known which of the two counts.
+Theory. A job that belongs to a change of the application's data is inserted in the transaction of
+that change. It exists if and only if the change does. The insert writes only new rows: the job, its
+number, and a line of the tally. So no other transaction waits for this one, except a submit of the
+same id or unique key: only the end of this transaction decides which of the two counts.
 
-The statements and what follows from their answers are a conversation, a generator that yields what
-to ask and is sent the rows. Whoever holds it speaks with the database in the way its driver does.
+The statements are a conversation: a generator that yields a statement and is sent its rows.
+`app_connection` holds the conversation in the way of each driver.
 """
 
 from __future__ import annotations
@@ -18,7 +18,15 @@ from uuid import UUID
 from longshore.errors import StoreUnavailable
 from longshore.model.job import Submission, Submitted
 from longshore.ports import Hint
-from longshore.store.postgres.columns import Answer, Item, SoundItems, answered, columns, runs
+from longshore.store.postgres.columns import (
+    Answer,
+    Item,
+    SoundItems,
+    answered,
+    columns,
+    runs,
+    unique_keys,
+)
 from longshore.store.postgres.sql import ENQUEUE, HOLDERS, KNOWN, MARK
 
 TURNS: Final = 5
@@ -38,7 +46,7 @@ Conversation = Generator[Ask, Rows, list[Answer]]
 
 
 def enqueue(jobs: Sequence[Submission], *, notify: bool = False) -> Conversation:
-    """Takes in what is new; answers item by item. With `notify` others hear of it at the commit."""
+    """Stores new jobs; answers item by item. With `notify` dispatchers hear of it at the commit."""
     sound = SoundItems(jobs)
     taken: list[Answer] = []
     for run in runs(sound.items):
@@ -58,7 +66,7 @@ def _take(items: list[Item]) -> Conversation:
         left = [item for item in left if item[0].id not in answers]
         if left:
             answers |= yield from _look_up(left)
-            # Whoever held a key has ended in this very moment: now there is room.
+            # A job that held a key has just ended: now the key is free.
             left = [item for item in left if item[0].id not in answers]
         if not left:
             return [answers[job.id] for job, _ in items]
@@ -66,22 +74,17 @@ def _take(items: list[Item]) -> Conversation:
 
 
 def _look_up(items: list[Item]) -> Generator[Ask, Rows, dict[UUID, Answer]]:
-    """Answers for those that are there already, or whose key is taken."""
+    """Answers for the jobs that are stored already, or whose key is taken."""
     rows = yield Ask(KNOWN, [[job.id for job, _ in items]])
     known = {_uuid(id): (number, body) for id, number, body in rows}
-    keys = {
-        (job.kind, job.unique_key) for job, _ in items if job.unique_key and job.id not in known
+    keys = unique_keys(items, known)
+    rows = (yield Ask(HOLDERS, keys)) if keys else []
+    holders: dict[tuple[str, str | None], Answer] = {
+        (kind, key): Submitted(_uuid(id), number, existing=True) for kind, key, id, number in rows
     }
-    holders: dict[tuple[str, str | None], Answer] = {}
-    if keys:
-        rows = yield Ask(HOLDERS, [[kind for kind, _ in keys], [key for _, key in keys]])
-        holders = {
-            (kind, key): Submitted(_uuid(id), number, existing=True)
-            for kind, key, id, number in rows
-        }
     answers = answered(items, known, holders)
     if answers:
-        # What is found may be on this server only; with a mark the commit waits for a standby.
+        # The rows found may be on this server only; with a mark the commit waits for a standby.
         yield Ask(MARK, [])
     return answers
 

@@ -60,9 +60,10 @@ class PostgresKeeper(PostgresReads):
     # lanes
 
     async def lanes(self, most: int | None = None, served: Collection[int] = ()) -> list[Lane]:
-        """Every lane that held a job and was not forgotten, those that submitters brought too.
+        """Every lane that held a job and was not forgotten.
 
-        Of the latter only so many that there are `most` in all, and those that are `served`.
+        It takes in the lanes of jobs that applications enqueued, until there are `most` in all;
+        past that, only those that are `served`.
         """
         began = self._clock()
         if began >= self._adopts_at:
@@ -79,7 +80,8 @@ class PostgresKeeper(PostgresReads):
     async def forget_lanes(self, most: int = 1000) -> int:
         """Removes lanes that hold no job any more; answers how many.
 
-        Whoever does not know of it yet may store a job without its lane: the tally tells of it.
+        A process that has not heard of it may store a job without its lane. The tally tells of
+        that lane, and `lanes` takes it in again.
         """
         gone = {row["hash"] for row in await self._keeping.fetch(sql.FORGET_LANES, most)}
         self._pump.forget_lanes(gone)
@@ -130,7 +132,7 @@ class PostgresKeeper(PostgresReads):
     async def placed(self, slots: Sequence[Slot]) -> list[Attempt]:
         """The attempts these sessions own, whether or not anybody told the workers.
 
-        A pump that was given up may be about to commit: it is waited for.
+        It waits for a pump that was given up: that pump may be about to commit.
         """
         known = list(dict.fromkeys(slots))
         workers, sessions = [slot.worker for slot in known], [slot.session for slot in known]
@@ -307,7 +309,7 @@ class PostgresKeeper(PostgresReads):
             self._sender.tell(Hint.WORK)
 
     def _put_back(self, rows: Iterable[asyncpg.Record]) -> None:
-        """Claims of this process find at once what it made ready again."""
+        """Makes the claims of this process find at once what it made ready again."""
         for row in rows:
             place = (row["rank"], row["number"])
             self._pump.cursors.put_back(row["lane"], row["urgency"], place)
@@ -335,17 +337,17 @@ async def _resolved(tx: Transaction, refs: Sequence[UUID | int]) -> list[UUID | 
 
 
 async def _locked(tx: Transaction, ids: Iterable[UUID | None]) -> Rows:
-    """The rows of these jobs, held until the commit.
+    """Locks these jobs until the commit; answers their rows.
 
-    A lock is written to the log: so the commit waits for a synchronous standby, and what is
-    answered of rows that were only found counts there too.
+    PostgreSQL writes a lock to its log. So the commit waits for a synchronous standby, which then
+    has the rows that the answer rests on.
     """
     wanted = sorted({id for id in ids if id is not None})
     return await tx.fetch(sql.LOCK, wanted) if wanted else []
 
 
 async def _owned(tx: Transaction, worker: UUID) -> Rows:
-    """The jobs that a worker owns, held until the commit."""
+    """Locks the jobs that a worker owns until the commit; answers their rows."""
     rows = await _locked(tx, [row["id"] for row in await tx.fetch(sql.OWNED_BY, worker)])
     return [row for row in rows if row["state"] in OWNED_CODES and row["worker"] == worker]
 
@@ -380,7 +382,7 @@ async def _apply(
     by: str = "",
     statement: str = sql.APPLY,
 ) -> None:
-    """Makes these changes to rows that are held; equal ones are sent once."""
+    """Makes these changes to locked rows; equal changes are sent once."""
     if not changes:
         return
     places: dict[Change, int] = {}
@@ -396,7 +398,7 @@ async def _apply(
 
 
 async def _opened_before(tx: Transaction, rows: Rows, request: UUID | None) -> set[UUID]:
-    """Those of these jobs that this very request has opened a round of."""
+    """The jobs among these for which this request has opened a round before."""
     if request is None or not rows:
         return set()
     ids = [row["id"] for row in rows]
@@ -406,7 +408,7 @@ async def _opened_before(tx: Transaction, rows: Rows, request: UUID | None) -> s
 async def _retry_verdicts(
     tx: Transaction, rows: Rows, ids: Sequence[UUID | None]
 ) -> dict[UUID, RetryVerdict]:
-    """What a retry does to each; of two with one unique key only the first given may come back."""
+    """What a retry does to each job. Of two with one unique key, it takes only the first given."""
     by_id = {row["id"]: row for row in rows}
     taken = await _taken_keys(tx, rows)
     verdicts: dict[UUID, RetryVerdict] = {}

@@ -1,11 +1,11 @@
-"""Which jobs a filter finds, newest first, and by which way to them.
+"""SQL for the jobs that a filter finds, newest first.
 
-Any filter can be answered by walking back through the numbers; that is quick if what is wanted is
-common among the newest jobs. States that jobs leave again, and bad ends, also have indexes. There,
-bad ends are in the order of numbers; what is owned must be sorted, but is never much. What is ready
-or delayed may be much: so for these the walk is tried first, for a bounded stretch, then the index.
+A walk back through the numbers answers any filter. It is quick if the wanted jobs are common among
+the newest. States that jobs leave again, and bad ends, also have indexes. The index of bad ends is
+in the order of numbers. Owned jobs must be sorted, but they are never many. Ready or delayed jobs
+may be many: for these a short walk comes first, then the index.
 
-How far a walk goes, through all numbers or those of a bad end, is bounded as `listing` says.
+`store.listing` bounds how far a walk goes, through all numbers or those of a bad end.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ _IN_ORDER: Final = frozenset(
 
 
 class Listing(NamedTuple):
-    """A statement with its values, and one that says where its walk had to stop, if it walks.
+    """A statement with its values; if it walks, `stopped` asks where the walk had to stop.
 
-    That one takes the first two values. Of several walks, `merged`, one may have stopped although
-    the page is full.
+    `stopped` takes the first two values. Where several walks are `merged`, one may have stopped
+    although the page is full.
     """
 
     sql: str

@@ -1,9 +1,9 @@
-"""Pruning on PostgreSQL: jobs and workers that are over are removed, oldest first.
+"""Pruning on PostgreSQL removes jobs and workers that ended, oldest first.
 
-A walk along `job_number` reads each job that it comes by, and no other. It begins after a number
-that the caller remembers, not at the first: what was removed before stays in the index until a
-vacuum, and would be walked over each time. Rows that somebody holds are left for another time, so
-no claim, finish or retry waits for it, and it waits for none.
+A walk along `job_number` reads each job on its way, and no other. It begins after a number that the
+caller remembers: removed entries stay in the index until a vacuum, and a walk from the first number
+would pass them each time. Pruning skips rows that another transaction holds. So no claim, finish or
+retry waits for pruning, and pruning waits for none.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _IN_STATE: Final = """(
     WHERE state = {code} AND number > $1 ORDER BY number LIMIT $2
 )"""
 
-# Compared by token too: whoever retried it meanwhile gave it another one.
+# The token is compared too: a retry in the meantime gave the job another one.
 _HOLD: Final = f"""
 SELECT l.*
 FROM unnest($1::uuid[], $2::bigint[]) AS i (id, token)
@@ -114,7 +114,7 @@ class PostgresPruning:
 
 
 async def _begin(tx: Transaction, kept: Retention, after: int, dry_run: bool) -> Walk:
-    """Two who count at once would each remove what is too much: so one waits for the other."""
+    """Begins a walk. Two prunings that count at once would remove too much, so one waits."""
     if not kept.most:
         return Walk(kept, {}, after)
     if not dry_run:
@@ -124,7 +124,7 @@ async def _begin(tx: Transaction, kept: Retention, after: int, dry_run: bool) ->
 
 
 async def _look(tx: Transaction, walk: Walk, query: str, most: int) -> tuple[Rows, bool]:
-    """What is to go of the next `most` jobs, looked at a few at a time; whether that is all."""
+    """Finds the jobs to remove among the next `most`, a few at a time; and whether it is done."""
     gone: Rows = []
     done, left = walk.over, most
     while left > 0 and not done:
@@ -137,7 +137,7 @@ async def _look(tx: Transaction, walk: Walk, query: str, most: int) -> tuple[Row
 
 
 async def _drop(tx: Transaction, found: Rows) -> Rows:
-    """Removes those that nobody holds, with all that belongs to them."""
+    """Removes the jobs that no transaction holds, with all that belongs to them."""
     if not found:
         return []
     rows = await tx.fetch(_HOLD, [row["id"] for row in found], [row["token"] for row in found])
@@ -149,7 +149,7 @@ async def _drop(tx: Transaction, found: Rows) -> Rows:
 
 
 def _query(kept: Retention) -> str:
-    """How to find the next jobs: those that ended badly have an index, the others none."""
+    """SQL that finds the next jobs. Only jobs that ended badly have an index."""
     if JobState.SUCCEEDED in kept.states:
         return _ALL
     parts = [_IN_STATE.format(code=CODES[state]) for state in sorted(kept.states)]

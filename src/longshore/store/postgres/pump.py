@@ -1,7 +1,14 @@
 """The pump of the PostgreSQL store: finishes, submits and claims within one transaction.
 
-Each is one statement for the whole batch. What a pump learns (lanes that are stored, how far claims
-came) is kept only once it is committed.
+Theory. One statement ends all attempts of a batch, and one stores its jobs, with those that the
+ended attempts sent. Then each want takes one statement or two: `sql.CLAIM` claims, and `cursors`
+says where it begins to read. If it finds less than was wanted, the lanes that it read only in part
+are read once more, from their start.
+
+A batch of nothing but submits needs no transaction: `alone` runs it as a single statement.
+
+A transaction may fail or be repeated. So the pump remembers what it learnt (which lanes are stored,
+how far claims came) only after the commit, in `committed`.
 """
 
 from __future__ import annotations
@@ -53,7 +60,7 @@ class PumpResult(Struct, frozen=True):
 
 
 class Pump:
-    """Runs batches, one at a time, and remembers between them."""
+    """Runs batches, and remembers between them."""
 
     def __init__(self, expiry_margin_s: float, clock: Callable[[], float]) -> None:
         self.cursors = ClaimCursors()
@@ -121,7 +128,7 @@ class Pump:
                 Submitted(job.id, row["number"]) for (job, _), row in zip(items, rows, strict=True)
             ]
         else:
-            # Some were there before. By now all others are too: it is safe to submit them again.
+            # Some were stored before, and by now all are: it is safe to submit them again.
             again = Batch(submits=batch.submits)
             rest = await lines.run(lambda tx: self.run(tx, dispatcher, again))
             submitted, tallied = rest.pumped.submitted, tallied + rest.tallied
@@ -148,7 +155,7 @@ class Pump:
             self.cursors.claimed(look, took, short=short, cost_s=cost_s, now=now)
 
     def keep_lanes(self, stored: set[int]) -> None:
-        """No lanes but these are stored, as far as is known; what is said twice harms nobody."""
+        """Forgets all lanes but these, which are stored. To store a lane twice does no harm."""
         self._lanes &= stored
         self.cursors.keep(stored)
 
@@ -159,7 +166,7 @@ class Pump:
     async def _claim(
         self, tx: Transaction, dispatcher: UUID, want: Want, room: int, claimed: list[Attempt]
     ) -> list[ClaimScan]:
-        """Serves one want. Lanes that seem to be empty are looked through before they count so."""
+        """Serves one want. A lane that seems empty gets a full look before it counts as empty."""
         lanes, before = dict.fromkeys(want.lanes), len(claimed)
         first = await self._read(tx, dispatcher, lanes, want.slots, room, claimed)
         unseen = self.cursors.unseen(first.look, self._clock()) if first.short else []
@@ -182,9 +189,8 @@ class Pump:
         look = self.cursors.look(lanes, began)
         workers, sessions, places = _slot_columns(slots)
         margin_s = self._expiry_margin_s
-        rows = await tx.fetch(
-            CLAIM, workers, sessions, places, dispatcher, *look.ranges, margin_s, room
-        )
+        ranges = zip(*look.ranges, strict=True)
+        rows = await tx.fetch(CLAIM, workers, sessions, places, dispatcher, *ranges, margin_s, room)
         cost_s = self._clock() - began
         contested = rows[0]["seen"] > sum(row["turn"] is not None for row in rows)
         if rows[0]["turn"] is None:
@@ -222,7 +228,7 @@ async def _accept(
 
 
 def _only(value: object) -> object:
-    """What an array of at most one element has; anything else as it is."""
+    """The element of a list of at most one; any other value as it is."""
     if isinstance(value, list):
         return value[0] if value else None
     return value

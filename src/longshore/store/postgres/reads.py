@@ -128,7 +128,7 @@ SELECT
     ) AS ahead
 """
 
-_NEWS: Final = "SELECT last_value FROM longshore.tally_number"
+_NEWS: Final = "SELECT last_value AS number FROM longshore.tally_number"
 
 
 class PostgresReads:
@@ -226,9 +226,7 @@ class PostgresReads:
 
     async def _news(self) -> int:
         """A number that changes whenever a job does."""
-        [row] = await self._reading.fetch(_NEWS)
-        news: int = row["last_value"]
-        return news
+        return await self._number(_NEWS) or 0
 
 
 def claimed(row: asyncpg.Record) -> Attempt:

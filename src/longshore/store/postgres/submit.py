@@ -23,6 +23,7 @@ from longshore.store.postgres.columns import (
     columns,
     lane_of_item,
     runs,
+    unique_keys,
 )
 from longshore.store.postgres.connections import TURNS, Transaction, is_data_error, is_held
 from longshore.store.postgres.sql import ADD_LANES, HOLDERS, KNOWN, SUBMIT, SUBMIT_STARTED
@@ -31,7 +32,10 @@ from longshore.store.rows import not_accepted
 
 
 class StartColumns(Struct, frozen=True):
-    """Who gives slots to submits, and for how long beyond its timeout an attempt has its own."""
+    """The slots for submitted jobs, the dispatcher that gives them, and an attempt's margin.
+
+    An attempt expires `expiry_margin_s` after its timeout.
+    """
 
     dispatcher: UUID
     expiry_margin_s: float
@@ -108,7 +112,7 @@ class SubmitBatch:
                 break
             await self._look_up(items, missing, answers)
             left = [items[place] for place, answer in enumerate(answers) if answer is None]
-            # Whoever held the key has ended in this very moment: now there is room.
+            # The job that held the key has just ended: now the key is free.
             if left:
                 await self._insert(left)
         settled = [answer for answer in answers if answer is not None]
@@ -119,11 +123,15 @@ class SubmitBatch:
     async def _look_up(
         self, items: list[Item], missing: list[int], answers: list[Answer | None]
     ) -> None:
-        """Answers those that are there, were refused, or whose key is taken."""
+        """Answers the jobs that are stored already, were refused, or whose key is taken."""
         left = [items[place] for place in missing]
         rows = await self._tx.fetch(KNOWN, [job.id for job, _ in left])
         known = {row["id"]: (row["number"], row["body_hash"]) for row in rows}
-        holders = await self._holders([job for job, _ in left if job.id not in known])
+        keys = unique_keys(left, known)
+        rows = await self._tx.fetch(HOLDERS, *keys) if keys else []
+        holders: dict[tuple[str, str | None], Answer] = {
+            (kind, key): Submitted(id, number, existing=True) for kind, key, id, number in rows
+        }
         if known or holders:
             self._tx.rest_on_found()
         found = answered(left, known, holders)
@@ -131,20 +139,8 @@ class SubmitBatch:
             refused = None if job.id in known else self._refused.get(job.id)
             answers[place] = refused or found.get(job.id)
 
-    async def _holders(self, jobs: list[Submission]) -> dict[tuple[str, str | None], Answer]:
-        """The live jobs that have these jobs' unique keys."""
-        keys = {(job.kind, job.unique_key) for job in jobs if job.unique_key is not None}
-        if not keys:
-            return {}
-        kinds, unique_keys = zip(*keys, strict=True)
-        rows = await self._tx.fetch(HOLDERS, kinds, unique_keys)
-        return {
-            (row["kind"], row["unique_key"]): Submitted(row["id"], row["number"], existing=True)
-            for row in rows
-        }
-
     async def _insert(self, items: list[Item]) -> list[asyncpg.Record]:
-        """Stores what neither its id nor its key keeps out; answers the rows that are new."""
+        """Stores the jobs whose id and key are free; answers the new rows."""
         if not self._tx.isolate_bad_items:
             return await self._insert_all(items)
         try:

@@ -1,9 +1,9 @@
 """Claims of the SQLite store.
 
-Theory. A claim reads as many rows as it takes, plus one for each lane that has something ready, and
-never looks at any other: which lanes those are is one probe of `job_ready` each, and the best jobs
-of a lane are the first entries of that index. The lanes are merged lazily; a lane from which more
-is taken than was read is read on from there, twice as far each time.
+Theory. A claim reads little more than it takes, however many jobs the store holds. One probe of
+the index `job_ready` for each wanted lane tells which lanes have ready jobs. The first entries of
+that index are the best jobs of a lane. The claim reads a share of each lane and merges the lanes
+lazily. Where the merge uses up the share of a lane, it reads on from there, twice as far each time.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ def claim(
 ) -> tuple[list[Attempt], Counter[int], set[int]]:
     """Places the best ready jobs on slots that may have them, want by want.
 
-    Answers how many by lane, and the lanes that it left because they have too many bytes.
+    Answers the attempts, how many came from each lane, and the lanes in which it left jobs because
+    of `max_bytes`.
     """
     attending = _attending(tx, dispatcher, [slot for want in wants for slot in want.slots])
     claimed: list[Attempt] = []
@@ -79,7 +80,7 @@ def claim(
 def usable_slots(
     tx: Transaction, dispatcher: UUID, jobs: Sequence[Submission], slots: Sequence[Slot | None]
 ) -> list[Slot | None]:
-    """Those of the slots that these jobs may have, each in its place."""
+    """The slots that these jobs may have, each in its place; None for the others."""
     queues = msgspec.json.encode({job.queue for job in jobs}).decode()
     paused = _names.decode(tx.execute(PAUSED, (queues,)).fetchone()[0])
     attending = _attending(tx, dispatcher, [slot for slot in slots if slot is not None])
@@ -94,7 +95,7 @@ def usable_slots(
 
 
 def _attending(tx: Transaction, dispatcher: UUID, slots: Sequence[Slot]) -> dict[int, int]:
-    """The sessions of those workers that this dispatcher attends and may give jobs to."""
+    """The sessions of the workers that this dispatcher attends and may give jobs to."""
     # UUIDs as integers: their own hash is slow, and there may be thousands of slots.
     workers = {slot.worker.int for slot in slots}
     keys: list[Row] = [(worker.to_bytes(16, "big"), dispatcher.bytes) for worker in workers]
@@ -142,7 +143,7 @@ def _place(
 
 
 def _store(tx: Transaction, claimed: Sequence[Attempt], expiry_margin_s: float) -> None:
-    """Writes down who owns what from now on."""
+    """Writes the new owners of these jobs."""
     now = tx.now
     rows: list[Row] = []
     for one in claimed:
@@ -154,7 +155,7 @@ def _store(tx: Transaction, claimed: Sequence[Attempt], expiry_margin_s: float) 
 
 
 def _payloads(tx: Transaction, jobs: Sequence[Candidate]) -> dict[int, Payload]:
-    """What is large about these jobs, by their numbers."""
+    """The ids, options and arguments of these jobs, by number."""
     found: dict[int, Payload] = {}
     for numbers in _packs(jobs):
         for text, values in PAYLOADS.pieces(numbers):
@@ -166,7 +167,7 @@ def _payloads(tx: Transaction, jobs: Sequence[Candidate]) -> dict[int, Payload]:
 def _unpacked(
     lengths: Sequence[tuple[int, int, int]], data: bytes
 ) -> Iterator[tuple[int, Payload]]:
-    """Takes ids, options and arguments apart that were read as one run of bytes."""
+    """Splits one run of bytes into ids, options and arguments."""
     at = 0
     for number, options_bytes, args_bytes in lengths:
         options_at = at + 16

@@ -122,7 +122,7 @@ def beat(tx: Transaction, dispatcher: UUID, beats: Mapping[UUID, Stats]) -> None
 
 
 def _number(given: float) -> float:
-    """SQLite keeps NaN as NULL, and one worker that says it would cost all others their beat."""
+    """The number, or 0 for NaN: SQLite refuses it, and with it the beats of all other workers."""
     return 0.0 if isnan(given) else given
 
 

@@ -1,8 +1,8 @@
-"""Pruning on SQLite: jobs and workers that are over are removed, oldest first.
+"""Pruning on SQLite removes jobs and workers that ended, oldest first.
 
-A table of numbers is its own index, so a walk reads the beginnings of the rows that it comes by,
-and of no others. What it frees is used again by the rows that come next: the file does not shrink,
-and does not grow while as much goes as comes.
+The table of jobs is its own index of numbers, so a walk reads only the beginnings of the rows on
+its way. New rows use the room that it frees: the file does not shrink, and does not grow while as
+much goes as comes.
 """
 
 from __future__ import annotations
@@ -22,16 +22,10 @@ from longshore.store.sqlite.states import OWNED_LIST
 from longshore.store.sqlite.transaction import Snapshot, Transaction
 
 STEP: Final = 100
-_BAD_ENDS: Final = (
-    JobState.FAILED,
-    JobState.CANCELLED,
-    JobState.DEPENDENCY_FAILED,
-    JobState.SKIPPED,
-)
 
 
 class _Passed(Struct, array_like=True):
-    """A job that a walk comes by; times are microseconds."""
+    """A job on the way of a walk; times are microseconds."""
 
     number: int
     lane: int
@@ -85,7 +79,7 @@ def prune(tx: Transaction, kept: Retention, after: int, most: int) -> Pruned:
 
 
 def look(tx: Snapshot, kept: Retention, after: int, most: int) -> tuple[Pruned, list[_Passed]]:
-    """What goes of the next `most` jobs after a number, looked at a few at a time."""
+    """Finds the jobs to remove among the next `most` after a number, a few at a time."""
     counts = dict(tx.execute(_COUNTS)) if kept.most else {}
     walk = Walk(kept, counts, after)
     query = _query(kept)
@@ -103,11 +97,11 @@ def look(tx: Snapshot, kept: Retention, after: int, most: int) -> tuple[Pruned, 
 
 
 def _query(kept: Retention) -> str:
-    """How to find the next jobs: those that ended badly have an index, the others none."""
+    """SQL that finds the next jobs. Only jobs that ended badly have an index."""
     if JobState.SUCCEEDED in kept.states:
         return _ALL
-    states = [state for state in _BAD_ENDS if state in kept.states]
-    return _ROWS.format(which=" UNION ALL ".join(_IN_STATE.format(state=one) for one in states))
+    parts = [_IN_STATE.format(state=state) for state in sorted(kept.states)]
+    return _ROWS.format(which=" UNION ALL ".join(parts))
 
 
 def empty_lanes(tx: Snapshot, most: int) -> list[tuple[int]]:

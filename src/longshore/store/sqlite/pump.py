@@ -1,8 +1,8 @@
 """The pump of the SQLite store: finishes, submits and claims within one transaction.
 
-The write lock is held from the first read to the commit, so what is read decides: there is nobody
-to race with. Decisions are the core's (`core.effects`), taken in Python; the reads and the writes
-are one statement for many jobs.
+The pump holds the write lock from the first read to the commit, so nothing that it read can change.
+It decides in Python, by the core (`core.effects`). A read or a write is one statement for many
+jobs.
 """
 
 from __future__ import annotations

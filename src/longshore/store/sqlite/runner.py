@@ -1,7 +1,7 @@
 """Where a SQLite store's work runs: on threads of its own, or at once in a simulation.
 
 One thread writes and one reads, each with a connection of its own, so that a long list never delays
-a claim. What waits for the writer goes by turn: the keeper's small, urgent verbs before the pump.
+a claim. The writer takes the keeper's small, urgent verbs before those of the pump.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ class Turn(IntEnum):
 
 
 class Runner(Protocol):
-    """Does pieces of work one at a time; those of `READ` apart from all others."""
+    """Does pieces of work one at a time; those of the turn `READ` apart from all others."""
 
     async def run(self, turn: Turn, work: Callable[[], T]) -> T:
         """Answers what the work answers, or raises what it raises."""
 
     async def close(self) -> None:
-        """Returns when all that was asked for is done. Nothing may be asked for afterwards."""
+        """Returns when all work is done. No work may be given to it afterwards."""
 
 
 class InlineRunner:
-    """Does everything at once where it is asked for: no threads, the same order every time."""
+    """Does work at once, on the thread of its caller: the order is the same every time."""
 
     async def run(self, turn: Turn, work: Callable[[], T]) -> T:
         """Answers what the work answers, or raises what it raises."""
@@ -49,7 +49,7 @@ class InlineRunner:
 
 
 class ThreadRunner:
-    """Two threads, started when there is first something to do."""
+    """Two threads, which start with their first work."""
 
     def __init__(self, name: str = "longshore-sqlite") -> None:
         self._writer = _Worker(f"{name}-writer")

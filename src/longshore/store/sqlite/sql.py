@@ -1,9 +1,9 @@
 """The SQL of the SQLite store's writer, and how a statement takes many rows at once.
 
-Theory. The writer's thread gives up Python's global lock at every step of a statement, and has to
-wait for a busy event loop to get it back. So a batch costs few steps, not few instructions: rows go
-in as one table of values in the statement's text, and come back as one row of JSON (and one of
-bytes). That is also faster than a statement for each row when nobody else wants the lock.
+Theory. The writer's thread gives up Python's global lock at every step of a statement, and may have
+to wait for a busy event loop to get it back. So the number of steps counts: rows go in as one table
+of values in the statement's text, and come back as one row of JSON (and one of bytes). That is also
+faster than a statement for each row when no other thread wants the lock.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class Bulk:
     """A statement over many rows at once.
 
     `{rows}` in its text stands for a table with the columns column1, column2 and so on. There are
-    only a few sizes of that table, so that SQLite's prepared statements can be kept; what is left
-    over in it is NULL, which the statement must pass over. What is the same for all rows stands
-    before `{rows}` as ?1, ?2 and so on, and costs nothing for each.
+    only a few sizes of that table, so that SQLite's prepared statements can be kept. The rows left
+    over in it are NULL, and the statement must pass over them. Values that all rows share stand
+    before `{rows}` as ?1, ?2 and so on, and cost nothing per row.
     """
 
     def __init__(self, text: str, width: int) -> None:
@@ -50,7 +50,7 @@ class Bulk:
         return sum(connection.execute(text, values).rowcount for text, values in pieces)
 
     def pieces(self, rows: Sequence[Row], same: Row = ()) -> Iterator[tuple[str, list[Value]]]:
-        """What to execute to have all rows done."""
+        """The statements and values to execute, so that all rows are done."""
         for start in range(0, len(rows), LARGEST):
             piece = rows[start : start + LARGEST]
             size = next(size for size in _SIZES if size >= len(piece))
@@ -70,7 +70,7 @@ class Lookup(Bulk, Generic[T]):
         self._decoder = msgspec.json.Decoder(list[kind])  # type: ignore[valid-type]
 
     def find(self, connection: sqlite3.Connection, keys: Sequence[Row]) -> list[T]:
-        """What was found, in no order."""
+        """The answers for all keys, in no order."""
         found: list[T] = []
         for text, values in self.pieces(keys):
             found += self._decoder.decode(connection.execute(text, values).fetchone()[0])
@@ -98,7 +98,7 @@ class Held(Struct, array_like=True):
 
     @property
     def owner(self) -> UUID | None:
-        """The worker it is, or was, given to."""
+        """The worker that owns the job, or owned it last."""
         return UUID(hex=self.worker) if self.worker else None
 
 
@@ -126,18 +126,15 @@ def _appended(entry: str) -> str:
 _HELD: Final = """json_array({place}, job.number, hex(job.id), job.lane, job.state,
     job.token, hex(job.worker), job.failures, job.crashes, job.round)"""
 
-HELD_BY_ID: Final = Lookup(
-    f"""SELECT json_group_array({_HELD.format(place="v.column1")})
-    FROM {{rows}} AS v CROSS JOIN job ON job.id = v.column2""",
-    2,
-    Held,
-)
-HELD_BY_NUMBER: Final = Lookup(
-    f"""SELECT json_group_array({_HELD.format(place="v.column1")})
-    FROM {{rows}} AS v CROSS JOIN job ON job.number = v.column2""",
-    2,
-    Held,
-)
+
+def _held_by(key: str) -> Lookup[Held]:
+    query = f"""SELECT json_group_array({_HELD.format(place="v.column1")})
+    FROM {{rows}} AS v CROSS JOIN job ON {key} = v.column2"""
+    return Lookup(query, 2, Held)
+
+
+HELD_BY_ID: Final = _held_by("job.id")
+HELD_BY_NUMBER: Final = _held_by("job.number")
 HELD_BY_WORKER: Final = f"""
     SELECT json_group_array({_HELD.format(place="0")}) FROM job INDEXED BY job_owned
     WHERE state IN {OWNED_LIST} AND worker = ?"""

@@ -63,8 +63,8 @@ def _writes(
 class SqliteStore:
     """The `Store` port over one file.
 
-    An attempt expires `expiry_margin_s` after its timeout. A lock that another process holds is
-    waited for `busy_s`; what other processes did is noticed within `poll_s`.
+    An attempt expires `expiry_margin_s` after its timeout. The store waits `busy_s` for a lock that
+    another process holds, and notices within `poll_s` what other processes did.
     """
 
     is_serial = True
@@ -175,7 +175,7 @@ class SqliteStore:
         return await self._run(Turn.KEEPER, lambda: self._promote(most))
 
     def _promote(self, most: int) -> Promoted:
-        """Mostly nothing is due: that is seen without taking the write lock."""
+        """Mostly nothing is due: the store sees that without taking the write lock."""
         with self._file.used():
             next_s = reads.next_due_s(self._glance())
         if next_s is None or next_s > 0:
@@ -189,7 +189,7 @@ class SqliteStore:
     ) -> Pruned:
         """Removes ended jobs past their bounds, of the next `most` jobs after a number.
 
-        What there is to remove is first looked for without taking the write lock.
+        It first looks without the write lock whether there is anything to remove.
         """
         step = most if dry_run else min(most, pruning.STEP)
         seen = await self._read(lambda tx: pruning.look(tx, kept, after, step)[0])
@@ -224,7 +224,7 @@ class SqliteStore:
     async def watch(self) -> AsyncIterator[Hint]:
         """Hints that another process changed the file since this one opened it.
 
-        What it did is not known, so it may have been anything.
+        SQLite does not say what changed, so each change gives every hint.
         """
         seen = self._opened_version
         while True:
@@ -267,7 +267,7 @@ class SqliteStore:
         return answer
 
     def _mind_other_processes(self) -> None:
-        """Whoever else wrote to the file may have forgotten lanes that this process has seen."""
+        """Another process that wrote to the file may have forgotten lanes that this one knows."""
         version = self._data_version()
         if version != self._written_version:
             self._written_version = version

@@ -1,7 +1,7 @@
-"""One write transaction: what all verbs that change jobs do in the same way.
+"""Transactions, and what all verbs that change jobs do alike.
 
-Every change of a job's state goes through here, so that its history, the tally of its lane and the
-sequences are always changed with it.
+Every change of a job's state goes through `Transaction`, so that the job's history, the tally of
+its lane and the sequences change with it.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Transaction(Snapshot):
         return self._number
 
     def undo_jobs(self, after: int) -> None:
-        """Removes the jobs that were written after this number, which is the last one again."""
+        """Removes the jobs with higher numbers; this number is the last one again."""
         self.execute(UNDO_INSERT, (after,))
         self._number = after
 
@@ -106,7 +106,7 @@ class Transaction(Snapshot):
             self._tally[lane, after] += number
 
     def owner(self, worker: UUID) -> tuple[bytes, str]:
-        """A worker that begins attempts: its id as it is stored, and the entry of a history."""
+        """The id of a worker as it is stored, and the history entry of attempts that it begins."""
         # A UUID's own hash, bytes and text are slow, and thousands of jobs go to a few workers.
         key = worker.int
         if key not in self._owners:
@@ -115,7 +115,7 @@ class Transaction(Snapshot):
         return self._owners[key]
 
     def add_lane(self, lane: Lane) -> None:
-        """A lane that this store has not seen is written down with its first job."""
+        """Notes a lane for `flush`, unless it is stored already."""
         if lane.hash not in self.known_lanes:
             self.new_lanes[lane.hash] = lane
 
@@ -137,7 +137,7 @@ class Transaction(Snapshot):
         return found
 
     def held_where(self, query: str, values: Row) -> list[Held]:
-        """The jobs that a query of held ones finds, in the order of their numbers."""
+        """The jobs that a query finds, in the order of their numbers."""
         found = _held.decode(self.execute(query, values).fetchone()[0])
         return sorted(found, key=lambda row: row.number)
 
@@ -184,7 +184,7 @@ class Transaction(Snapshot):
         self._written_lanes.update(unwritten)
 
     def settle(self) -> None:
-        """Writes what is still to be written, before the commit."""
+        """Writes the rest, before the commit."""
         self.flush()
         changed = [(lane, state, n) for (lane, state), n in self._tally.items() if n]
         TALLY.run(self.connection, changed)
