@@ -1,4 +1,4 @@
-"""How much a list may read, whatever is asked for: the same rules for every store.
+"""How much a list may read, whatever it asks for: rules for every store.
 
 Jobs are numbered in the order they came. A list goes back through the numbers, or through an index
 in their order, and looks at no more than `LOOKED_AT` jobs for one page. A page that is not full by

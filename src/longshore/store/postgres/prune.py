@@ -88,7 +88,7 @@ SELECT count(*) AS n FROM gone
 
 
 class PostgresPruning:
-    """The verbs that remove what is over."""
+    """The verbs that remove jobs and workers that ended."""
 
     _keeping: ConnectionPool
 

@@ -36,11 +36,13 @@ from longshore.store.rows import unpack_options
 
 
 class ClaimScan(NamedTuple):
-    """What one claim read and took."""
+    """What one claim read and took; `size` is the bytes of the arguments it took."""
 
     look: ScanPlan
     took: list[Reached]
+    claimed: list[Attempt]
     counts: Counter[int]
+    size: int
     short: bool
     cost_s: float
     contested: frozenset[int]
@@ -55,7 +57,7 @@ class PumpResult(Struct, frozen=True):
     pumped: BatchResult
     left_some: bool
     new_lanes: set[int]
-    readings: list[ClaimScan]
+    scans: list[ClaimScan]
     tallied: int
 
 
@@ -74,31 +76,30 @@ class Pump:
         finished = await records.record(batch.finishes) if batch.finishes else []
         intake = SubmitBatch(tx, self._lanes, self._start_columns(dispatcher, batch))
         submitted = await _accept(records, intake, batch)
-        claimed: list[Attempt] = []
-        readings: list[ClaimScan] = []
+        scans: list[ClaimScan] = []
         left: set[int] = set()
         room = batch.max_bytes
         for want in batch.wants:
             if room <= 0:
                 left.update(want.lanes)
             elif want.slots and want.lanes:
-                before = len(claimed)
-                readings += await self._claim(tx, dispatcher, want, room, claimed)
-                room -= _bytes(claimed[before:])
+                found = await self._claim(tx, dispatcher, want, room)
+                room -= sum(scan.size for scan in found)
+                scans += found
         ready = records.ready + intake.ready
-        taken = sum((reading.counts for reading in readings), Counter[int]())
+        taken = sum((scan.counts for scan in scans), Counter[int]())
         pumped = BatchResult(
             finished,
             submitted,
             intake.started,
-            claimed,
+            [attempt for scan in scans for attempt in scan.claimed],
             taken,
             ready,
             records.ready + intake.ready_sent,
             records.ended,
-            frozenset(left).union(*(reading.contested for reading in readings)),
+            frozenset(left).union(*(scan.contested for scan in scans)),
         )
-        return PumpResult(pumped, bool(ready - taken), intake.new_lanes, readings, tx.tallied)
+        return PumpResult(pumped, bool(ready - taken), intake.new_lanes, scans, tx.tallied)
 
     async def alone(
         self, lines: ConnectionPool, dispatcher: UUID, batch: Batch
@@ -148,11 +149,13 @@ class Pump:
         return StartColumns(dispatcher, self._expiry_margin_s, slots)
 
     def committed(self, drawn: PumpResult) -> None:
-        """Remembers what is now certain."""
+        """Remembers what a committed batch showed."""
         self._lanes |= drawn.new_lanes
         now = self._clock()
-        for look, took, _, short, cost_s, _ in drawn.readings:
-            self.cursors.claimed(look, took, short=short, cost_s=cost_s, now=now)
+        for scan in drawn.scans:
+            self.cursors.claimed(
+                scan.look, scan.took, short=scan.short, cost_s=scan.cost_s, now=now
+            )
 
     def keep_lanes(self, stored: set[int]) -> None:
         """Forgets all lanes but these, which are stored. To store a lane twice does no harm."""
@@ -164,17 +167,16 @@ class Pump:
         self._lanes -= gone
 
     async def _claim(
-        self, tx: Transaction, dispatcher: UUID, want: Want, room: int, claimed: list[Attempt]
+        self, tx: Transaction, dispatcher: UUID, want: Want, room: int
     ) -> list[ClaimScan]:
         """Serves one want. A lane that seems empty gets a full look before it counts as empty."""
-        lanes, before = dict.fromkeys(want.lanes), len(claimed)
-        first = await self._read(tx, dispatcher, lanes, want.slots, room, claimed)
+        lanes = dict.fromkeys(want.lanes)
+        first = await self._read(tx, dispatcher, lanes, want.slots, room)
         unseen = self.cursors.unseen(first.look, self._clock()) if first.short else []
         if not unseen:
             return [first]
-        left = _left(want.slots, claimed[before:])
-        room -= _bytes(claimed[before:])
-        return [first, await self._read(tx, dispatcher, unseen, left, room, claimed)]
+        left = _left(want.slots, first.claimed)
+        return [first, await self._read(tx, dispatcher, unseen, left, room - first.size)]
 
     async def _read(
         self,
@@ -183,22 +185,20 @@ class Pump:
         lanes: Iterable[int],
         slots: Sequence[Slot],
         room: int,
-        claimed: list[Attempt],
     ) -> ClaimScan:
-        began, before = self._clock(), len(claimed)
+        began = self._clock()
         look = self.cursors.look(lanes, began)
         workers, sessions, places = _slot_columns(slots)
         margin_s = self._expiry_margin_s
         ranges = zip(*look.ranges, strict=True)
         rows = await tx.fetch(CLAIM, workers, sessions, places, dispatcher, *ranges, margin_s, room)
         cost_s = self._clock() - began
-        contested = rows[0]["seen"] > sum(row["turn"] is not None for row in rows)
-        if rows[0]["turn"] is None:
-            rows = []
-        rows.sort(key=itemgetter("turn"))
+        seen = rows[0]["seen"]
+        rows = [] if rows[0]["turn"] is None else sorted(rows, key=itemgetter("turn"))
         counts = Counter(row["lane"] for row in rows)
         for lane, count in counts.items():
             tx.count(lane, READY, RUNNING, count)
+        claimed: list[Attempt] = []
         reached: dict[tuple[int, int], Place] = {}
         for row in rows:
             _, _, place, lane, urgency, rank, id, number, token, kind, args, options, *tries = row
@@ -207,10 +207,11 @@ class Pump:
             slot = workers[place - 1], sessions[place - 1]
             claimed.append(Attempt(id, number, token, kind, args, options, *slot, *tries))
         took = [Reached(*level, place) for level, place in reached.items()]
-        held = frozenset(lanes) if contested else frozenset[int]()
+        size = sum(len(attempt.args) for attempt in claimed)
         # A claim that is full of bytes says nothing of what lies behind it.
-        is_short = len(rows) < len(slots) and _bytes(claimed[before:]) < room
-        return ClaimScan(look, took, counts, is_short, cost_s, held)
+        is_short = len(rows) < len(slots) and size < room
+        contested = frozenset(lanes if seen > len(rows) else ())
+        return ClaimScan(look, took, claimed, counts, size, is_short, cost_s, contested)
 
 
 async def _accept(
@@ -252,7 +253,3 @@ def _left(slots: Sequence[Slot], taken: Sequence[Attempt]) -> list[Slot]:
         else:
             left.append(slot)
     return left
-
-
-def _bytes(claimed: Sequence[Attempt]) -> int:
-    return sum(len(one.args) for one in claimed)

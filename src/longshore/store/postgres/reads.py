@@ -176,7 +176,7 @@ class PostgresReads:
         ]
 
     async def _floor(self, wanted: JobFilter) -> int:
-        """A number below which, and at which, no job came since the time that is wanted."""
+        """A number up to which no job came since the wanted time."""
         if wanted.since is None:
             return 0
         last = await self._number(LAST, last_number(wanted))

@@ -91,7 +91,7 @@ class SubmitBatch:
             self._start_columns.slots.update((job.id.int, None) for job in jobs)
 
     async def accept(self, jobs: Sequence[Submission]) -> list[Answer]:
-        """Takes in what is new and can be stored; answers item by item."""
+        """Stores the jobs that are new and can be stored; answers item by item."""
         sound = SoundItems(jobs)
         taken: list[Answer] = []
         for run in runs(sound.items):

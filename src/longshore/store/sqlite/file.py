@@ -1,4 +1,4 @@
-"""The database file: how it is opened, what is wrong with it, how its schema goes forward."""
+"""The database file: how to open it, what its errors mean, how its schema goes forward."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class DatabaseFile:
     def check_in_place(self) -> None:
         """Raises `StoreLost` if another file, or none, is where the opened one was.
 
-        What is written to a file that was deleted is gone with the last process that has it open.
+        A write to a deleted file is gone with the last process that has the file open.
         """
         if (_identity(self.path), _identity(self._wal)) != self._opened:
             raise StoreLost(

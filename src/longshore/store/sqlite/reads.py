@@ -229,7 +229,7 @@ def jobs(tx: Snapshot, wanted: JobFilter) -> JobPage:
 
 
 def _newest_numbers(tx: Snapshot, wanted: JobFilter) -> tuple[list[int], int | None]:
-    """The numbers of the newest jobs that match, and where it had to stop looking for them."""
+    """The numbers of the newest jobs that match, and where the search had to stop."""
     labels = packed_labels(wanted)
     if labels is None:
         return [], None
@@ -266,7 +266,7 @@ def _number_at(tx: Snapshot, stretch: str, most: int, values: dict[str, Value]) 
 
 
 def _floor(tx: Snapshot, wanted: JobFilter, values: dict[str, Value]) -> int:
-    """A number below which, and at which, no job came since the time that is wanted."""
+    """A number up to which no job came since the wanted time."""
     if wanted.since is None:
         return 0
     [last] = tx.execute("SELECT max(number) FROM job WHERE number <= :last", values)
@@ -280,7 +280,7 @@ def _floor(tx: Snapshot, wanted: JobFilter, values: dict[str, Value]) -> int:
 
 
 def _conditions(wanted: JobFilter, labels: Sequence[bytes]) -> tuple[str, dict[str, Value]]:
-    """What is asked for besides states, as SQL. Kind and queue are those of the lane."""
+    """SQL for the conditions besides states. Kind and queue are those of the lane."""
     also = ""
     values: dict[str, Value] = {"limit": page_size(wanted), "last": last_number(wanted)}
     for place, label in enumerate(labels):
