@@ -102,6 +102,7 @@ class Listener:
         self._address = address
         self._glance = glance
         self._timeout_s = timeout_s
+        self._retry_s = FIRST_RETRY_S
         self._watchers: list[_Watcher] = []
         self._task: asyncio.Task[None] | None = None
 
@@ -137,16 +138,12 @@ class Listener:
             watcher.tell(hints)
 
     async def _run(self) -> None:
-        retry_s = FIRST_RETRY_S
         while True:
             # A hint is not worth an error, whatever is wrong with the connection: try again.
             with suppress(Exception):
-                if self._address is None:
-                    await self._poll()
-                elif await self._listen(self._address):
-                    retry_s = FIRST_RETRY_S
-            await asyncio.sleep(retry_s)
-            retry_s = min(2 * retry_s, LAST_RETRY_S)
+                await (self._listen(self._address) if self._address else self._poll())
+            await asyncio.sleep(self._retry_s)
+            self._retry_s = min(2 * self._retry_s, LAST_RETRY_S)
 
     async def _poll(self) -> None:
         seen = await self._glance()
@@ -157,8 +154,8 @@ class Listener:
                 self._tell(Hint)
             seen = found
 
-    async def _listen(self, address: Address) -> bool:
-        """Listens until the connection is lost; answers that there was one."""
+    async def _listen(self, address: Address) -> None:
+        """Listens until the connection is lost."""
         connection: Connection = await asyncpg.connect(
             address.url, timeout=self._timeout_s, command_timeout=self._timeout_s
         )
@@ -166,12 +163,12 @@ class Listener:
         try:
             connection.add_termination_listener(lambda _: lost.set())
             await connection.add_listener(CHANNEL, self._heard)
+            self._retry_s = FIRST_RETRY_S
             # Something may have been told while nobody listened.
             self._tell(Hint)
             await self._until_lost(connection, lost)
         finally:
             connection.terminate()
-        return True
 
     async def _until_lost(self, connection: Connection, lost: asyncio.Event) -> None:
         while not lost.is_set():

@@ -299,12 +299,7 @@ class PostgresKeeper(PostgresReads):
 
     async def set_paused(self, queue: str, paused: bool) -> None:
         """Pauses or resumes a queue. Claims see it at once."""
-
-        async def work(tx: Transaction) -> None:
-            await tx.fetch(sql.PAUSE, queue, paused)
-            await tx.fetch(sql.NEWS)
-
-        await self._keeping.run(work)
+        await self._keeping.fetch(sql.PAUSE, queue, paused)
         if not paused:
             self._sender.tell(Hint.WORK)
 

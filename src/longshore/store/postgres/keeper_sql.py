@@ -210,8 +210,9 @@ ON CONFLICT DO NOTHING
 PAUSE: Final = """
 INSERT INTO longshore.queue (name, paused) VALUES ($1, $2)
 ON CONFLICT (name) DO UPDATE SET paused = excluded.paused
+RETURNING nextval('longshore.tally_number')
 """
-NEWS: Final = "SELECT nextval('longshore.tally_number')"
+"""The next number of the tally is news for processes that cannot listen (see `hints`)."""
 
 FOLD: Final = """
 WITH old AS (

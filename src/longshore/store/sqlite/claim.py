@@ -22,7 +22,7 @@ from longshore.core.placement import first_bytes
 from longshore.model.attempt import Attempt
 from longshore.model.job import JobState, Options, Submission
 from longshore.model.worker import Slot, Want
-from longshore.store.rows import later, unpack_options
+from longshore.store.rows import unpack_options
 from longshore.store.sqlite.sql import (
     CLAIM,
     LANE_TOP,
@@ -144,13 +144,11 @@ def _place(
 
 def _store(tx: Transaction, claimed: Sequence[Attempt], expiry_margin_s: float) -> None:
     """Writes the new owners of these jobs."""
-    now = tx.now
     rows: list[Row] = []
     for one in claimed:
         owner, entry = tx.owner(one.worker)
-        timeout_s = one.options.timeout_s
-        expires_at = None if timeout_s is None else later(now, timeout_s + expiry_margin_s)
-        rows.append((one.number, one.token, owner, one.session, now, expires_at, entry))
+        expires_at = tx.expires_at(one.options.timeout_s, expiry_margin_s)
+        rows.append((one.number, one.token, owner, one.session, tx.now, expires_at, entry))
     CLAIM.run(tx.connection, rows)
 
 

@@ -18,7 +18,6 @@ from longshore.store.rows import (
     due_at,
     history_entry,
     in_conflict,
-    later,
     not_accepted,
     pack_options,
 )
@@ -151,7 +150,7 @@ class SubmitBatch:
             owner, entry = self._tx.owner(slot.worker)
             history = f"{history},{entry}"
             start = (self._slot(job, number, slot), owner, slot.session)
-            attempt = (1, now, self._expires_at(options.timeout_s))
+            attempt = (1, now, self._tx.expires_at(options.timeout_s, self._expiry_margin_s))
         lane = lane_of(job.queue, job.kind, job.target)
         self._lanes[lane.hash] = lane
         shared: _Shared = (
@@ -177,9 +176,6 @@ class SubmitBatch:
         started = Attempt(job.id, number, token, job.kind, job.args, job.options, *owner, 1, 0, 0)
         self._started.append(started)
         return token
-
-    def _expires_at(self, timeout_s: float | None) -> int | None:
-        return None if timeout_s is None else later(self._tx.now, timeout_s + self._expiry_margin_s)
 
     def _write(self) -> bool:
         count = sum(map(len, self._rows.values()))

@@ -114,6 +114,10 @@ class Transaction(Snapshot):
             self._owners[key] = (worker.bytes, entry)
         return self._owners[key]
 
+    def expires_at(self, timeout_s: float | None, margin_s: float) -> int | None:
+        """When an attempt that begins now expires; None if it never does."""
+        return None if timeout_s is None else later(self.now, timeout_s + margin_s)
+
     def add_lane(self, lane: Lane) -> None:
         """Notes a lane for `flush`, unless it is stored already."""
         if lane.hash not in self.known_lanes:
