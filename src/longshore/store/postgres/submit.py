@@ -105,39 +105,31 @@ class SubmitBatch:
             return [
                 Submitted(job.id, number) for (job, _), number in zip(items, numbers, strict=True)
             ]
-        answers: list[Answer | None] = [None] * len(items)
+        answers: dict[UUID, Answer] = {}
+        left = items
         for _ in range(TURNS):
-            missing = [place for place, answer in enumerate(answers) if answer is None]
-            if not missing:
-                break
-            await self._look_up(items, missing, answers)
-            left = [items[place] for place, answer in enumerate(answers) if answer is None]
+            answers |= await self._look_up(left)
+            left = [item for item in left if item[0].id not in answers]
+            if not left:
+                return [answers[job.id] for job, _ in items]
             # The job that held the key has just ended: now the key is free.
-            if left:
-                await self._insert(left)
-        settled = [answer for answer in answers if answer is not None]
-        if len(settled) < len(items):
-            raise StoreUnavailable("a unique key changed hands too often; try again")
-        return settled
+            await self._insert(left)
+        raise StoreUnavailable("a unique key changed hands too often; try again")
 
-    async def _look_up(
-        self, items: list[Item], missing: list[int], answers: list[Answer | None]
-    ) -> None:
-        """Answers the jobs that are stored already, were refused, or whose key is taken."""
-        left = [items[place] for place in missing]
-        rows = await self._tx.fetch(KNOWN, [job.id for job, _ in left])
+    async def _look_up(self, items: list[Item]) -> dict[UUID, Answer]:
+        """Answers for the jobs that are stored already, were refused, or whose key is taken."""
+        rows = await self._tx.fetch(KNOWN, [job.id for job, _ in items])
         known = {row["id"]: (row["number"], row["body_hash"]) for row in rows}
-        keys = unique_keys(left, known)
+        keys = unique_keys(items, known)
         rows = await self._tx.fetch(HOLDERS, *keys) if keys else []
         holders: dict[tuple[str, str | None], Answer] = {
             (kind, key): Submitted(id, number, existing=True) for kind, key, id, number in rows
         }
         if known or holders:
             self._tx.rest_on_found()
-        found = answered(left, known, holders)
-        for place, (job, _) in zip(missing, left, strict=True):
-            refused = None if job.id in known else self._refused.get(job.id)
-            answers[place] = refused or found.get(job.id)
+        unknown = [job.id for job, _ in items if job.id not in known]
+        refused = {id: self._refused[id] for id in unknown if id in self._refused}
+        return answered(items, known, holders) | refused
 
     async def _insert(self, items: list[Item]) -> list[asyncpg.Record]:
         """Stores the jobs whose id and key are free; answers the new rows."""

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import Future
+from contextlib import suppress
 from enum import IntEnum
 from functools import partial
 from itertools import count
 from queue import PriorityQueue
 from threading import Thread
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 T = TypeVar("T")
 
@@ -78,12 +78,12 @@ class _Worker:
         self._thread: Thread | None = None
 
     async def run(self, turn: int, work: Callable[[], T]) -> T:
-        future: Future[T] = Future()
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._waiting.put((turn, next(self._serial), partial(_do, work, future)))
         if self._thread is None:
             self._thread = Thread(target=self._live, name=self._name, daemon=True)
             self._thread.start()
-        return await asyncio.wrap_future(future)
+        return await future
 
     async def close(self) -> None:
         if self._thread is None:
@@ -97,10 +97,21 @@ class _Worker:
             do()
 
 
-def _do(work: Callable[[], T], future: Future[T]) -> None:
+def _do(work: Callable[[], T], future: asyncio.Future[T]) -> None:
     """Does the work, unless its caller stopped waiting before it began."""
-    if future.set_running_or_notify_cancel():
-        try:
-            future.set_result(work())
-        except BaseException as error:
-            future.set_exception(error)
+    if future.cancelled():
+        return
+    settle: Callable[[Any], None]
+    outcome: object
+    try:
+        settle, outcome = future.set_result, work()
+    except BaseException as error:
+        settle, outcome = future.set_exception, error
+    # A closed event loop raises RuntimeError: no caller is left.
+    with suppress(RuntimeError):
+        future.get_loop().call_soon_threadsafe(_settle, future, settle, outcome)
+
+
+def _settle(future: asyncio.Future[T], settle: Callable[[Any], None], outcome: object) -> None:
+    if not future.done():
+        settle(outcome)

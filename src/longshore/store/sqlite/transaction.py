@@ -60,7 +60,10 @@ class Snapshot:
 
 
 class Transaction(Snapshot):
-    """A transaction that writes. It skips the lanes in `known_lanes`: they are stored already."""
+    """A transaction that writes. It skips the lanes in `known_lanes`: they are stored already.
+
+    `last_number` is the highest number that a job had so far.
+    """
 
     def __init__(
         self, connection: sqlite3.Connection, now: int, known_lanes: set[int] | None = None
@@ -72,26 +75,21 @@ class Transaction(Snapshot):
         self._sequences: tuple[int, int] = connection.execute(
             "SELECT number, token FROM sequence"
         ).fetchone()
-        self._number: int = self._sequences[0]
+        self.last_number: int = self._sequences[0]
         self._token: int = self._sequences[1]
         self._tally: defaultdict[tuple[int, str], int] = defaultdict(int)
         self._changes: list[Changed] = []
         self._owners: dict[int, tuple[bytes, str]] = {}
 
-    @property
-    def last_number(self) -> int:
-        """The highest number that a job had so far."""
-        return self._number
-
     def next_number(self) -> int:
         """A number that no job had before."""
-        self._number += 1
-        return self._number
+        self.last_number += 1
+        return self.last_number
 
     def undo_jobs(self, after: int) -> None:
         """Removes the jobs with higher numbers; this number is the last one again."""
         self.execute(UNDO_INSERT, (after,))
-        self._number = after
+        self.last_number = after
 
     def next_token(self) -> int:
         """A token that no attempt had before."""
@@ -192,6 +190,6 @@ class Transaction(Snapshot):
         self.flush()
         changed = [(lane, state, n) for (lane, state), n in self._tally.items() if n]
         TALLY.run(self.connection, changed)
-        if (self._number, self._token) != self._sequences:
-            values = (self._number, self._token)
+        if (self.last_number, self._token) != self._sequences:
+            values = (self.last_number, self._token)
             self.execute("UPDATE sequence SET number = ?, token = ?", values)
