@@ -1,4 +1,4 @@
-"""From settings to keys: which of them a process needs, and what is wrong if some are missing."""
+"""From settings to keys: which keys a process needs, and what to do if some are missing."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def dispatcher_keys(config: Config) -> Keys | None:
 
 
 def key_advice(secure: Secure | None, addresses: Iterable[str], role: str) -> str:
-    """What a worker or client should check that gets no answer: a failed handshake is silent."""
+    """What to check if a worker or client gets no answer: a failed handshake is silent."""
     if secure is not None:
         return (
             "; or the keys do not fit: check that curve_server_key is the dispatchers' public key, "

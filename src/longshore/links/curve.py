@@ -30,7 +30,7 @@ NAMED_KEYS: Final = 10
 
 
 def serving(keys: Keys, domain: str) -> Secure:
-    """A listening socket that lets in whom the ZAP handler lets into this domain."""
+    """Sets up a listening socket that lets in the keys of this domain, by the ZAP handler."""
 
     def secure(socket: zmq.Socket[bytes]) -> None:
         socket.set(zmq.CURVE_SERVER, 1)
@@ -42,7 +42,7 @@ def serving(keys: Keys, domain: str) -> Secure:
 
 
 def calling(keys: Keys, server_key: str) -> Secure:
-    """A connecting socket that talks to the owner of this key, and to nobody else."""
+    """Sets up a connecting socket that talks to the owner of this key, and to nobody else."""
 
     def secure(socket: zmq.Socket[bytes]) -> None:
         socket.set(zmq.CURVE_SERVERKEY, server_key.encode())
@@ -82,7 +82,7 @@ class Gate(Socket):
         return _NO
 
     def _note(self, domain: str, address: str, key: str) -> None:
-        """Says who was refused, once each: a stranger that keeps knocking fills no disk."""
+        """Logs each refused key once: a stranger that keeps trying must not fill the disk."""
         named = self._refused.setdefault((domain, address), set())
         if len(self._refused) > REMEMBERED:
             self._refused.popitem(last=False)

@@ -1,7 +1,7 @@
 """File descriptors: how many a process may have, and whether it is about to run out of them.
 
-A listening socket that cannot accept for want of a descriptor is told of the waiting connection
-again and again, at once: its thread would spin, and say nothing. So doors are shut before that.
+Without a free descriptor a listening socket cannot accept, and the kernel tells it of the waiting
+connection again and again: its thread spins in silence. So sockets stop listening before that.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import resource
 from typing import Final
 
 WANTED: Final = 65_536
-"""So many a process asks for, if its hard limit allows it."""
+"""A process asks for so many, if its hard limit allows it."""
 MOST_SPARE: Final = 64
 LEAST_SPARE: Final = 4
 MOST_BACKLOG: Final = 100
@@ -33,7 +33,7 @@ def limit() -> int | None:
 
 
 def backlog() -> int:
-    """How many connections may wait to be accepted: fewer than come free at a time, if need be."""
+    """How many connections may wait to be accepted; few, if the limit is low."""
     most = limit()
     return MOST_BACKLOG if most is None else max(LEAST_SPARE, min(MOST_BACKLOG, most // 8))
 

@@ -1,7 +1,7 @@
-"""Tells the user's own world of a lost worker: by a command, or by a signed post to a URL.
+"""Tells the user's own systems of a lost worker: by a command, or by a signed post to a URL.
 
-Whatever the other side does, a dispatcher is not held up: each telling has a bound of time, only a
-few are under way at once, and past a bound of waiting ones the next is dropped and logged.
+The hook never holds up a dispatcher: each run has a time limit, and only a few run at once. If too
+many wait, the hook drops the next one and logs it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import shlex
 import signal
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from datetime import datetime
 from typing import Final
@@ -74,7 +75,7 @@ class LostHook:
         task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        """Waits for those that are under way, as long as one may take; drops the rest."""
+        """Waits for the runs that are under way, as long as one may take; drops the rest."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=self._within_s + LEAVE_S)
         left = list(self._tasks)
@@ -104,7 +105,7 @@ class LostHook:
     # a command
 
     async def _run(self, lost: LostWorker) -> None:
-        # It says what it has to say where the dispatcher does, so nothing need be kept of it.
+        # It writes to the dispatcher's own stderr, so that nothing must be kept.
         process = await asyncio.create_subprocess_exec(
             *self._command,
             env={**os.environ, **self._environment(lost)},
@@ -132,23 +133,21 @@ class LostHook:
     # a URL
 
     async def _post(self, lost: LostWorker) -> None:
-        request, loop = self._request(lost), asyncio.get_running_loop()
-        done: asyncio.Future[Exception | None] = loop.create_future()
-
-        def settle(error: Exception | None) -> None:
-            if not done.done():
-                done.set_result(error)
+        request = self._request(lost)
+        posted: Future[None] = Future()
+        posted.set_running_or_notify_cancel()
 
         def work() -> None:
-            error = _sent(request, self._within_s)
-            with suppress(RuntimeError):  # nobody waits any more: the loop is gone
-                loop.call_soon_threadsafe(settle, error)
+            try:
+                _send(request, self._within_s)
+            except Exception as error:
+                posted.set_exception(error)
+            else:
+                posted.set_result(None)
 
-        # A daemon, because one that hangs must not keep the process from ending.
+        # A daemon: a post that hangs must not keep the process from ending.
         threading.Thread(target=work, name="longshore-hook", daemon=True).start()
-        error = await done
-        if error is not None:
-            raise error
+        await asyncio.wrap_future(posted)
 
     def _request(self, lost: LostWorker) -> Request:
         info = lost.info
@@ -169,28 +168,26 @@ class LostHook:
 
 
 class _Refused(Exception):
-    """The other side was reached, and did not do it."""
+    """The other side was reached and did not do what it was asked."""
 
 
 class _NoRedirects(HTTPRedirectHandler):
-    """Goes nowhere else: the signature is for the one who was named."""
+    """Follows no redirect: the signature is for the receiver that the user named."""
 
     def redirect_request(self, *_: object) -> None:
         """Follows none."""
 
 
-def _sent(request: Request, within_s: float) -> Exception | None:
-    """What went wrong, if anything did."""
+def _send(request: Request, within_s: float) -> None:
     try:
-        with build_opener(_NoRedirects).open(request, timeout=within_s):
-            return None
+        build_opener(_NoRedirects).open(request, timeout=within_s).close()
     except HTTPError as error:
         error.close()
-        return _Refused(f"{request.full_url} answered {error.code}")
-    except (OSError, ValueError) as error:
-        return error
+        raise _Refused(f"{request.full_url} answered {error.code}") from None
+    except (OSError, ValueError):
+        raise
     except Exception as error:
-        return _Refused(f"{request.full_url} did not speak HTTP: {error!r}")
+        raise _Refused(f"{request.full_url} did not speak HTTP: {error!r}") from None
 
 
 def _words(command: str) -> list[str]:

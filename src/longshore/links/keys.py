@@ -1,7 +1,7 @@
-"""CURVE keys: how they are made, written down, read, and who is let in by them.
+"""CURVE keys: how to make, write and read them, and which of them may enter.
 
 A key pair is two small TOML files. `NAME.public.toml` may be given to anybody; `NAME.secret.toml`
-holds both halves, and whoever can read it can pass for its owner. Keys are Z85 text, 40 characters
+holds both halves: anyone who can read it can pose as its owner. Keys are Z85 text, 40 characters
 each.
 """
 
@@ -119,11 +119,10 @@ def _is_pair(public: str, secret: str) -> bool:
 
 
 class KeyRing:
-    """The public keys in some files and folders, and one's own.
+    """The public keys in some files and folders, and the owner's key.
 
-    Changes there count after `LOOK_AGAIN_S` at the latest.
-
-    What cannot be read lets nobody in; `on_fault` is told of it, once for each change.
+    It sees changes there after `LOOK_AGAIN_S` at the latest. A file that cannot be read lets nobody
+    in; `on_fault` is told of it, once for each change.
     """
 
     def __init__(

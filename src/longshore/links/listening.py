@@ -1,10 +1,10 @@
-"""A listening socket of ZeroMQ that can be shut, while whoever came through it stays.
+"""A listening socket of ZeroMQ that can be shut, while the connections that it accepted stay.
 
 Theory. libzmq can stop listening only by closing every connection that it accepted there. Nor does
 it stop by itself when a process has no descriptors left: the kernel tells it of the waiting
-connection again and again, and its thread spins. But the socket is in this process: a packet filter
-on it that lets nothing pass keeps new connections away, and taken off it leaves everything as it
-was. Those that wait already are few, by the backlog, and are accepted as descriptors come free.
+connection again and again, and its thread spins. But the socket is in this process. A packet filter
+on it that lets nothing pass keeps new connections away; without the filter all is as before. Few
+connections wait already, by the backlog, and libzmq accepts them as descriptors come free.
 (To shut the socket down would turn them away, but then accept fails in a way for which libzmq
 aborts the process.) This is so on Linux; elsewhere a door stays open.
 """
@@ -36,7 +36,7 @@ class Listening:
         self.is_open = True
 
     def shut(self) -> None:
-        """No connection comes in from now on, apart from those that wait already."""
+        """Lets no connection in from now on, apart from those that wait already."""
         self.is_open = False
         if sys.platform == "linux":
             program = ctypes.create_string_buffer(_DROP_ALL)
@@ -45,7 +45,7 @@ class Listening:
                 self._listening.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, filter)
 
     def open(self) -> None:
-        """Connections come in again."""
+        """Lets connections in again."""
         self.is_open = True
         with suppress(OSError):
             self._listening.setsockopt(socket.SOL_SOCKET, _DETACH_FILTER, 0)

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 MARK_BYTES: Final = 256 * 1024
 PEERS_IN_ALL: Final = 8
-"""So many times what one peer may leave unread all peers together may."""
+"""All peers together may leave unread so many times what one peer may."""
 MOST_ACCOUNTS: Final = 10_000
 SWEEP_S: Final = 0.1
 
@@ -44,7 +44,7 @@ class Account:
         return size
 
     def settle(self) -> int:
-        """Forgets what has left; answers how many bytes those were."""
+        """Forgets messages that have left; answers how many bytes they had."""
         before = self.marked
         while self.marks and self.marks[0][1].done:
             self.marked -= self.marks.popleft()[0]
@@ -73,7 +73,7 @@ class SendBudget:
     def admits(self, account: Account, size: int) -> bool:
         """Whether a peer may be sent so much more.
 
-        If peers that do not read hold all that there is to hold, others still get what is small.
+        If peers that do not read have used up the whole budget, others still get small messages.
         """
         self._marked -= account.settle()
         if account.marks and account.marked + account.fresh + size > self._most:
@@ -95,7 +95,7 @@ class SendBudget:
             self._marked -= account.marked
 
     def _sweep(self) -> None:
-        """Forgets what has left, of all peers, and peers for which nothing is held."""
+        """Forgets messages that have left, and peers for which none is held."""
         if self._now() - self._swept_at < SWEEP_S:
             return
         self._swept_at = self._now()

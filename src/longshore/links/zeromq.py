@@ -1,16 +1,18 @@
 """ZeroMQ sockets on an asyncio event loop, drained in one go per wake-up.
 
 pyzmq's own asyncio sockets make a future per message, which costs more than the message. Here the
-socket's descriptor is watched, and when it says that something happened all messages there are are
-taken and handed over as one list. The descriptor is edge-triggered: after every receive and every
-send what is left must be asked for again, which `_later` does, once per turn of the loop.
+loop watches the socket's descriptor. When it says that something happened, `_drain` takes all
+messages there are and hands them over as one list. The descriptor is edge-triggered: after every
+receive and every send, the socket must be asked again what is left. `_later` does that, once per
+turn of the loop.
 
 Identities. A listening socket names each peer: by what the peer says in its handshake, or else by a
 zero byte and a counter. A peer that named itself must be able to come back while the router still
-holds its old connection, so a name is handed over to whoever gives it last. But libzmq lets a peer
-give any name: one that the counter made, so that its owner goes deaf, or the one that the counter
-makes next, and two peers of one name abort the process. And it starts the counter at the same value
-in every process. So here it starts where nobody can guess, and no peer is told an automatic name.
+holds its old connection, so the last peer that gives a name gets it. But libzmq lets a peer give
+any name. With one that the counter made, it makes the owner deaf. With one that the counter makes
+next, there are two peers of one name, and libzmq aborts the process. And libzmq starts the counter
+at the same value in every process. So here it starts where nobody can guess, and no peer is told an
+automatic name.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ log = logging.getLogger("longshore.links")
 
 MAX_DRAIN = 2_000
 MAX_DRAIN_BYTES = 1024 * 1024
-"""So much is taken from a socket before everything else has its turn. What is large takes long."""
+"""A drain stops after so many messages or bytes, so that the rest of the loop has its turn."""
 SEND_QUEUE = 10_000
 MISSED_BEATS = 3
 MOST_TTL_MS = 6_553_500
@@ -69,7 +71,7 @@ class Socket:
         self._socket.set(zmq.RCVHWM, SEND_QUEUE)
         self._pending: asyncio.Handle | None = None
         self._routed: dict[bytes, zmq.Frame] | None = None
-        """Who sent what is being delivered, as a frame that knows its key, where keys are asked."""
+        """The senders of what is being delivered, as frames that know their keys; None without."""
         self._closed = False
 
     def _watch(self) -> None:
@@ -137,7 +139,7 @@ class Socket:
         return True
 
     def _unreachable(self, peer: bytes) -> None:
-        """There is no such peer (any more)."""
+        """Called if there is no such peer, or no longer."""
 
     def close(self) -> None:
         """Lets go of the socket at once; what was not sent is dropped."""
@@ -151,14 +153,14 @@ class Socket:
 
 
 class Router(Socket):
-    """A listening socket: many peers, each with an identity. Sending to nobody says so.
+    """A listening socket: many peers, each with an identity. `send` says if there is no such peer.
 
     ZeroMQ itself beats every `heartbeat_s` (0: never), in threads of its own on both sides: a peer
     that is busy answers, and one whose machine is gone or whose process is stopped has its
-    connection closed after three beats without an answer. Then its identity is nobody's.
+    connection closed after three beats without an answer. Then no peer has its identity.
 
-    For a peer that does not read, at most `max_unsent_bytes` are held. While `are_short` says that
-    descriptors are running out nobody new comes in; whoever is connected stays so.
+    For a peer that does not read, the socket holds at most `max_unsent_bytes`. While `are_short`
+    says that descriptors run out, it takes no new connections; those that it has stay.
     """
 
     def __init__(
@@ -286,9 +288,9 @@ class Router(Socket):
 
 
 def _start_anywhere() -> None:
-    """Has the counter of the next socket start where nobody can guess: libzmq takes it from rand.
+    """Makes the counter of the next socket start where nobody can guess.
 
-    Nobody seeds that, so it would be the same in every process.
+    libzmq takes the start from `rand`, which would give every process the same one without a seed.
     """
     ctypes.CDLL(None).srand(ctypes.c_uint(secrets.randbits(32)))
 
@@ -327,5 +329,5 @@ class Dealer(Socket):
         return self._send(frames)
 
     def key_of(self, peer: bytes) -> str:
-        """None: who connects knows whom it has called."""
+        """Always empty: a connecting side knows which server it has called."""
         return ""

@@ -1,14 +1,16 @@
-"""How much a list may read, whatever is asked for: the same rules for every store.
+"""How much a list may read, whatever it asks for: rules for every store.
 
 Jobs are numbered in the order they came. A list goes back through the numbers, or through an index
-that is in their order, and looks at no more than `LOOKED_AT` jobs for one page. A page that is not
-full by then says where it stopped, and the next one goes on from there.
+in their order, and looks at no more than `LOOKED_AT` jobs for one page. A page that is not full by
+then says where it stopped, and the next page goes on from there.
 
-Labels are inside a job's options: the database looks for their bytes among the others, and whoever
-asked it makes sure. Times nearly follow the numbers. They do not where a clock was set, and where
-jobs are stored at the same moment: the time is when a statement began, the number comes
-later. So a list since some time goes back until a job is older by `SLACK`, found by looking at few
-of them, and then leaves out what is older.
+Labels are inside a job's options. The database only searches the options for the bytes of a label,
+so `page` checks the labels again.
+
+Times nearly follow the numbers. They do not where a clock was set, nor where jobs were stored at
+one moment: a job has the time at which its statement began, and gets its number later. So a list
+since some time goes back to a job that is older by `SLACK`, which a few probes find. Then it leaves
+out the jobs that are too old.
 """
 
 from __future__ import annotations
@@ -20,15 +22,13 @@ from typing import Final
 import msgspec
 
 from longshore.model.job import Job, JobFilter, JobPage, JobState
+from longshore.store.rows import LARGEST_INT
 
 LOOKED_AT = 50_000
-"""How many jobs a page looks at, unless it holds more."""
-
-MOST: Final = 2**63 - 1
-"""The largest number that a database holds."""
+"""The most jobs that a page looks at, unless the page itself is larger."""
 
 SLACK: Final = timedelta(hours=1)
-"""How much older than the jobs after it a job may be."""
+"""How far the times of jobs may differ from the order of their numbers."""
 
 MAY_BE_MANY: Final = frozenset({JobState.READY, JobState.DELAYED})
 """States that any number of jobs may be in, and whose indexes are not in the order of numbers."""
@@ -37,16 +37,12 @@ _FIRST_STEP: Final = 1000
 _STEPS: Final = 54
 
 
-def is_choosy(wanted: JobFilter) -> bool:
-    """Whether something is asked for that no index knows."""
-    return bool(wanted.labels) or wanted.since is not None
-
-
 def must_walk(wanted: JobFilter) -> bool:
-    """Whether the way is back through all the numbers, not through the indexes of the states."""
+    """Whether a list goes back through all numbers, not through the indexes of states."""
     if not wanted.states or JobState.SUCCEEDED in wanted.states:
         return True
-    return is_choosy(wanted) and not MAY_BE_MANY.isdisjoint(wanted.states)
+    asks_beyond_indexes = wanted.labels or wanted.since is not None
+    return bool(asks_beyond_indexes) and not MAY_BE_MANY.isdisjoint(wanted.states)
 
 
 def most_looked_at(wanted: JobFilter) -> int:
@@ -56,11 +52,17 @@ def most_looked_at(wanted: JobFilter) -> int:
 
 def page_size(wanted: JobFilter) -> int:
     """How many jobs a page holds at most, as a number that any database takes."""
-    return max(0, min(wanted.limit, MOST))
+    return max(0, min(wanted.limit, LARGEST_INT))
+
+
+def last_number(wanted: JobFilter) -> int:
+    """The highest number that may be listed."""
+    last = LARGEST_INT if wanted.before is None else min(wanted.before - 1, LARGEST_INT)
+    return max(last, 0)
 
 
 def packed_labels(wanted: JobFilter) -> list[bytes] | None:
-    """The bytes by which each label is known among the options; None if no job can have one."""
+    """The bytes of each label as options hold it; None if no job can have one of the labels."""
     try:
         return [msgspec.msgpack.encode(label) for label in wanted.labels]
     except UnicodeEncodeError:
@@ -74,15 +76,16 @@ def probes(last: int) -> list[int]:
 
 
 def old(since: datetime) -> datetime:
-    """Behind a job that came before this time, none is looked for that came since then."""
+    """A list since a time need not go past a job that is older than the answer."""
     earliest = datetime.min.replace(tzinfo=UTC)
     return since - SLACK if since - earliest > SLACK else earliest
 
 
 def page(found: Sequence[Job], wanted: JobFilter, stopped_at: int | None) -> JobPage:
-    """The page of what a database found, newest first.
+    """Makes a page of the jobs that a database found, newest first.
 
-    Below `stopped_at` not everything was looked at, so what was found there is for the next page.
+    The database did not look at every job below `stopped_at`: jobs found there are for the next
+    page.
     """
     looked_at = [job for job in found if job.number >= (stopped_at or 0)]
     if len(looked_at) >= wanted.limit:

@@ -1,14 +1,15 @@
-"""Between values and columns: what every SQL store keeps in the same form.
+"""How values become columns, and rows values: the forms that every SQL store uses.
 
-Times are whole microseconds since 1970, UTC. Options and errors are msgpack, so that a column need
-not be added for each of their fields. A history is JSON, so that the database can append to it.
+Times are whole microseconds since 1970, UTC. Options and errors are msgpack, so that a new field
+needs no new column. A history is JSON, so that the database can append to it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 import msgspec
@@ -18,6 +19,7 @@ from longshore.core.lanes import body_hash
 from longshore.errors import Conflict, InvalidInput
 from longshore.model.job import (
     HistoryEntry,
+    Job,
     JobError,
     JobState,
     Options,
@@ -25,7 +27,11 @@ from longshore.model.job import (
     Refused,
     Submission,
 )
-from longshore.model.worker import WorkerInfo
+from longshore.model.worker import QueueView, WorkerInfo, WorkerView
+
+LARGEST_INT: Final = 2**63 - 1
+INT64: Final = range(-LARGEST_INT - 1, LARGEST_INT + 1)
+"""The whole numbers that a database holds."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -47,7 +53,7 @@ class _Entry(Struct, array_like=True):
     by: str
     info: str
     request: str = ""
-    """Which request opened a round with it."""
+    """The request that opened a round with this entry."""
 
 
 _history = msgspec.json.Decoder(list[_Entry])
@@ -69,21 +75,21 @@ def moment(at: int) -> datetime:
 
 
 def later(now: int, seconds: float) -> int:
-    """The time so many seconds later, as far as there are times; never before now."""
+    """The time this many seconds later; never before now, nor past the last that can be stored."""
     if seconds > 0:
         return min(now + round(seconds * 1e6), _LATEST) if seconds < 1e12 else _LATEST
     return now
 
 
 def due_at(job: Submission, now: int) -> int | None:
-    """When a job may start, if its submitter said so; a delay goes before a time."""
+    """When a job may start, if its submitter said so. A delay wins over a time."""
     if job.delay_s is not None:
         return later(now, job.delay_s)
     return None if job.run_at is None else micros(job.run_at)
 
 
 def unstorable(job: Submission, now: int) -> str | None:
-    """What no database could keep of a submission, in words; None if it is sound."""
+    """Why no database can store a submission, in words; None if it is sound."""
     if (
         "\0" in job.kind
         or "\0" in job.queue
@@ -116,7 +122,7 @@ def _makes_a_time(now: int, seconds: float) -> bool:
 
 
 def body_or_why(job: Submission, now: int) -> int | str:
-    """A submission's body hash, or in words what no database could keep of it."""
+    """A submission's body hash, or why no database can store it."""
     why = unstorable(job, now)
     if why is not None:
         return why
@@ -133,13 +139,13 @@ def not_accepted(id: UUID, why: str) -> Refused:
 
 
 def in_conflict(id: UUID) -> Refused:
-    """The answer to another job under an id that is taken."""
+    """The answer to a submission whose id another job has."""
     message = f"job {id} exists with another body; give a new job a new id"
     return Refused(id, Conflict.code, message)
 
 
 def clean(text: str) -> str:
-    """The text without what a database refuses."""
+    """The text without the characters that a database refuses."""
     return text.replace("\0", "").encode(errors="replace").decode()
 
 
@@ -147,7 +153,7 @@ def clean(text: str) -> str:
 def history_entry(
     state: JobState, at: int, by: str = "", info: str = "", request: UUID | None = None
 ) -> str:
-    """One element of a history, as JSON. A batch mostly has the same one for all its jobs."""
+    """One entry of a history, as JSON. The jobs of a batch mostly share one, so it is cached."""
     if not (by.isascii() and info.isascii()) or "\0" in by or "\0" in info:
         by, info = clean(by), clean(info)
     entry = (state, at, by, info) if request is None else (state, at, by, info, request)
@@ -155,7 +161,7 @@ def history_entry(
 
 
 def entry_end(request: UUID) -> str:
-    """How the entry of a history ends that opened a round for a request, and no other entry."""
+    """The end of the one history entry that opened a round for this request."""
     return f'"{request}"]'
 
 
@@ -174,7 +180,7 @@ def pack_options(options: Options) -> bytes:
 
 @lru_cache(maxsize=1024)
 def unpack_options(data: bytes) -> Options:
-    """Stored options; jobs of a kind mostly share them, so they are remembered."""
+    """Stored options. Jobs of a kind mostly share them, so they are cached."""
     return _options.decode(data)
 
 
@@ -205,7 +211,7 @@ def unpack_info(data: bytes) -> WorkerInfo:
 
 
 def unpack_progress(data: bytes | None) -> Progress | None:
-    """The newest progress that was told; None if there is none, or none that can be read."""
+    """Stored progress; None if there is none, or if it cannot be read."""
     try:
         return None if data is None else _progress.decode(data)
     except msgspec.DecodeError:
@@ -213,5 +219,66 @@ def unpack_progress(data: bytes | None) -> Progress | None:
 
 
 def unpack_step(data: bytes | None) -> str | None:
-    """The newest step that was told; None if there is none."""
+    """A stored step; None if there is none."""
     return None if data is None else bytes(data).decode(errors="replace")
+
+
+# what is shown
+
+
+def read_job(state: JobState, /, **columns: Any) -> Job:
+    """A job from its columns. A list leaves out those that may be large."""
+    columns = {"args": b"", "result": None, "history": "[]", **columns}
+    columns |= {
+        "state": state,
+        "options": unpack_options(columns["options"]),
+        "error": unpack_error(columns["error"]),
+        "history": read_history(columns["history"]),
+        "progress": unpack_progress(columns["progress"]),
+        "step": unpack_step(columns["step"]),
+    }
+    return Job(**columns)
+
+
+def read_worker(**columns: Any) -> WorkerView:
+    """A worker from its columns."""
+    columns |= {
+        "info": unpack_info(columns["info"]),
+        "alive": bool(columns["alive"]),
+        "draining": bool(columns["draining"]),
+        "running": msgspec.json.decode(columns["running"]),
+    }
+    return WorkerView(**columns)
+
+
+def queue_views(
+    totals: Iterable[tuple[str, str | None, int | None]], paused: Mapping[str, bool]
+) -> list[QueueView]:
+    """Queues by name: from their totals by state, and from those that were ever paused."""
+    counts: dict[str, dict[str, int]] = {name: {} for name in paused}
+    for name, state, total in totals:
+        states = counts.setdefault(name, {})
+        if state is not None and total:
+            states[state] = total
+    return [QueueView(name, bool(paused.get(name)), counts[name]) for name in sorted(counts)]
+
+
+def log_bounds(
+    token: int | None, after: tuple[int, int], most: int
+) -> tuple[int, int, int, int, int]:
+    """Which entries of a log to read: first and last token, a token and entry to begin after, most.
+
+    Each is a number that any database takes.
+    """
+    first, last = (after[0], LARGEST_INT) if token is None else (token, token)
+    return (
+        _within(first),
+        _within(last),
+        _within(after[0]),
+        _within(after[1]),
+        max(0, _within(most)),
+    )
+
+
+def _within(number: int) -> int:
+    return max(-1, min(number, LARGEST_INT))

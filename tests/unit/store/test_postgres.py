@@ -22,6 +22,7 @@ from longshore.store.postgres import keeper_sql as postgres_keeper_sql
 from longshore.store.postgres import listing as postgres_listing
 from longshore.store.postgres.columns import columns
 from longshore.store.postgres.connections import Connection
+from longshore.store.postgres.hints import Listener
 from longshore.store.postgres.sql import ENQUEUE
 from longshore.store.postgres.states import CODES
 from longshore.store.postgres.store import PostgresStore
@@ -288,6 +289,24 @@ async def test_own_hints_are_not_heard(scene: Scene, postgres_store: PostgresSto
     postgres_store._listener._heard(None, 1, "longshore", f"{own} work")
     postgres_store._listener._heard(None, 1, "longshore", f"{other} ended work some-later-word")
     assert told == [{Hint.ENDED, Hint.WORK}]
+
+
+async def test_every_watcher_hears_and_no_unknown_word_ends_a_watch() -> None:
+    async def glance() -> int:
+        return 0
+
+    listener = Listener("0" * 32, None, glance, timeout_s=1.0)
+
+    async def collected() -> list[Hint]:
+        return [hint async for hint in listener.watch()]
+
+    watching = [asyncio.create_task(collected()) for _ in range(2)]
+    for words in ("some-later-word", "ended"):
+        await asyncio.sleep(0)
+        listener._heard(None, 1, "longshore", f"{'1' * 32} {words}")
+        await asyncio.sleep(0)
+    await listener.close()
+    assert await asyncio.gather(*watching) == [[Hint.ENDED], [Hint.ENDED]]
 
 
 async def test_watch_ends_when_the_store_is_closed(postgres_url: str, scene: Scene) -> None:

@@ -24,7 +24,7 @@ Stretch = tuple[int, int, int]
 def ranges(marks: ClaimCursors, now: float, *lanes: int) -> list[Stretch]:
     """From which urgency and number to which urgency a claim would read."""
     found = marks.look(lanes or [LANE], now).ranges
-    return list(zip(found.urgencies, found.numbers, found.last_urgencies, strict=True))
+    return [(one.urgency, one.number, one.last_urgency) for one in found]
 
 
 def take(

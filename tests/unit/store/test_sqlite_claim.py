@@ -19,7 +19,7 @@ from longshore.store.sqlite import keeper as sqlite_keeper
 from longshore.store.sqlite import reads as sqlite_reads
 from longshore.store.sqlite.file import DatabaseFile
 from longshore.store.sqlite.pump import pump
-from longshore.store.sqlite.transaction import Transaction
+from longshore.store.sqlite.transaction import Snapshot, Transaction
 from longshore.testing.builders import a_job, a_worker, lane, new_id, want
 
 T = TypeVar("T")
@@ -35,7 +35,7 @@ class InlineDispatcher:
         self.connection = connection
         self.dispatcher = new_id()
         info = a_worker()
-        self.write(lambda tx: sqlite_keeper.attend(tx, self.dispatcher, info, False))
+        self.write(lambda tx: sqlite_keeper.attend(tx, self.dispatcher, info))
         self.slot = Slot(info.id, 1)
 
     def write(self, work: Callable[[Transaction], T]) -> T:
@@ -135,9 +135,9 @@ def test_claim_from_many_lanes_reads_little_more_than_it_takes(desk: InlineDispa
 
 def test_due_jobs_are_found_without_looking_at_the_others(desk: InlineDispatcher) -> None:
     desk.submit(a_job(delay_s=1e-6))
-    alone = desk.steps(lambda: sqlite_reads.next_due_s(desk.connection, NOW + 1))
+    alone = desk.steps(lambda: sqlite_reads.next_due_s(Snapshot(desk.connection, NOW + 1)))
     fill_with_what_no_claim_wants(desk)
-    assert desk.steps(lambda: sqlite_reads.next_due_s(desk.connection, NOW + 1)) == alone
+    assert desk.steps(lambda: sqlite_reads.next_due_s(Snapshot(desk.connection, NOW + 1))) == alone
 
 
 @pytest.mark.parametrize("state", [JobState.RUNNING, JobState.FAILED, JobState.DELAYED])
@@ -146,10 +146,10 @@ def test_list_of_a_rare_state_does_not_look_at_the_others(
 ) -> None:
     desk.fill(state, lane(), 100)
     wanted = JobFilter(states=(state,), limit=20)
-    alone = desk.steps(lambda: sqlite_reads.jobs(desk.connection, wanted))
+    alone = desk.steps(lambda: sqlite_reads.jobs(Snapshot(desk.connection, NOW), wanted))
     desk.fill(JobState.SUCCEEDED, lane())
     desk.fill(JobState.READY, lane())
-    assert desk.steps(lambda: sqlite_reads.jobs(desk.connection, wanted)) == alone
+    assert desk.steps(lambda: sqlite_reads.jobs(Snapshot(desk.connection, NOW), wanted)) == alone
 
 
 def test_best_jobs_of_all_lanes_go_first(desk: InlineDispatcher) -> None:

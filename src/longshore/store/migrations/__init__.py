@@ -1,7 +1,7 @@
 """The schema's history: numbered steps forward, one folder of SQL files for each kind of store.
 
-A file is named `0001_initial.sql`: its number is the version that the schema has after it. Steps
-are never changed once released; a new one is added.
+A file is named `0001_initial.sql`: its number is the version that the schema has after it. A step
+that was released never changes: add a new one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,10 @@
-"""Connections that the application lent us, of whatever driver it uses.
+"""Connections that the application lends to Longshore, of whatever driver it uses.
 
-No driver is imported here: a connection is recognised by where its class comes from, so that none
-needs to be installed that the application does not use anyway.
+No driver is imported here. The class of a connection says which driver it is of, so that only the
+application's own driver must be installed.
+
+The code is written once, for drivers that are awaited. `talk` runs it for drivers that block: as
+nothing in it then waits, its first step is its last.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache
+from inspect import isawaitable
 from typing import Any, Final
 from uuid import UUID
 
@@ -16,8 +20,7 @@ from longshore.errors import ConfigError, InvalidInput, LongshoreError, SchemaMi
 from longshore.store.postgres.columns import Answer
 from longshore.store.postgres.enqueue import Ask, Conversation, Rows
 
-Fetch = Callable[[Ask], Rows]
-FetchAsync = Callable[[Ask], Awaitable[Rows]]
+Fetch = Callable[[Ask], Awaitable[Rows]]
 
 KNOWN_DRIVERS: Final = (
     "a connection of asyncpg, of psycopg 3, or of SQLAlchemy over one of these or psycopg2 "
@@ -45,54 +48,45 @@ _PLACE: Final = re.compile(r"\$(\d+)")
 
 def talk(connection: Any, conversation: Conversation) -> list[Answer]:
     """Holds the conversation over a connection that blocks."""
-    fetch = _fetching(connection)
-    rows: Rows | None = None
-    while True:
-        try:
-            ask = next(conversation) if rows is None else conversation.send(rows)
-        except StopIteration as end:
-            answers: list[Answer] = end.value
-            return answers
-        try:
-            rows = fetch(ask)
-        except Exception as error:
-            raise _explained(error) from error
+    try:
+        _talk(connection, conversation, in_loop=False).send(None)
+    except StopIteration as end:
+        answers: list[Answer] = end.value
+        return answers
+    raise AssertionError(f"{type(connection).__name__} blocks, and was awaited all the same")
 
 
 async def talk_async(connection: Any, conversation: Conversation) -> list[Answer]:
     """Holds the conversation over a connection that is awaited."""
-    fetch = await _fetching_async(connection)
-    rows: Rows | None = None
-    while True:
-        try:
-            ask = next(conversation) if rows is None else conversation.send(rows)
-        except StopIteration as end:
-            answers: list[Answer] = end.value
-            return answers
-        try:
-            rows = await fetch(ask)
-        except Exception as error:
-            raise _explained(error) from error
+    return await _talk(connection, conversation, in_loop=True)
 
 
-def _fetching(connection: Any) -> Fetch:
+async def _talk(connection: Any, conversation: Conversation, *, in_loop: bool) -> list[Answer]:
+    fetch = await _fetching(connection, in_loop)
+    try:
+        ask = next(conversation)
+        while True:
+            ask = conversation.send(await _fetched(fetch, ask))
+    except StopIteration as end:
+        answers: list[Answer] = end.value
+        return answers
+
+
+async def _fetched(fetch: Fetch, ask: Ask) -> Rows:
+    try:
+        return await fetch(ask)
+    except Exception as error:
+        raise _explained(error) from error
+
+
+async def _fetching(connection: Any, in_loop: bool) -> Fetch:
     library, name, is_async = _origin(connection)
-    if is_async:
+    if is_async and not in_loop:
         raise WouldBlock(
             f"{name} is a connection for an event loop; await enqueue_async(…) or "
             "enqueue_many_async(…) instead"
         )
-    if library == "psycopg":
-        return _psycopg(connection)
-    # A session of SQLAlchemy has a connection, or takes one.
-    if not hasattr(connection, "exec_driver_sql"):
-        connection = connection.connection()
-    return _sqlalchemy(connection, name)
-
-
-async def _fetching_async(connection: Any) -> FetchAsync:
-    library, name, is_async = _origin(connection)
-    if not is_async:
+    if in_loop and not is_async:
         raise WouldBlock(
             f"{name} is a connection that blocks, and would stop the event loop; call enqueue(…) "
             "or enqueue_many(…) instead, from a thread"
@@ -100,17 +94,18 @@ async def _fetching_async(connection: Any) -> FetchAsync:
     if library == "asyncpg":
         return _asyncpg(connection)
     if library == "psycopg":
-        return _psycopg_async(connection)
+        return _psycopg(connection, is_async)
+    # A session of SQLAlchemy has a connection, or takes one.
     if not hasattr(connection, "exec_driver_sql"):
-        connection = await connection.connection()
-    return _sqlalchemy_async(connection, name)
+        connection = await _result(connection.connection())
+    return _sqlalchemy(connection, name)
 
 
 # which driver it is
 
 
 def _origin(connection: object) -> tuple[str, str, bool]:
-    """The library a connection is of, what its class is called, and whether it is awaited."""
+    """The library of a connection, the name of its class, and whether it is awaited."""
     kind = type(connection)
     name = f"{kind.__module__.partition('.')[0]}.{kind.__name__}"
     for parent in kind.__mro__:
@@ -137,7 +132,12 @@ def _unsupported(name: str) -> InvalidInput:
 # how each is spoken with
 
 
-def _asyncpg(connection: Any) -> FetchAsync:
+async def _result(call: Any) -> Any:
+    """What a call to a driver answers, whether it blocks or is awaited."""
+    return await call if isawaitable(call) else call
+
+
+def _asyncpg(connection: Any) -> Fetch:
     async def fetch(ask: Ask) -> Rows:
         rows: Rows = await connection.fetch(ask.sql, *ask.values)
         return rows
@@ -145,29 +145,21 @@ def _asyncpg(connection: Any) -> FetchAsync:
     return fetch
 
 
-def _psycopg(connection: Any) -> Fetch:
+def _psycopg(connection: Any, is_async: bool) -> Fetch:
     # Not `connection.cursor()`: the application may have set what cursors and rows are.
-    from psycopg import Cursor
+    from psycopg import AsyncCursor, Cursor
     from psycopg.rows import tuple_row
 
-    def fetch(ask: Ask) -> Rows:
-        with Cursor(connection, row_factory=tuple_row) as cursor:
-            cursor.execute(_formatted(ask.sql), _named(ask.values))
-            rows: Rows = cursor.fetchall()
-            return rows
-
-    return fetch
-
-
-def _psycopg_async(connection: Any) -> FetchAsync:
-    from psycopg import AsyncCursor
-    from psycopg.rows import tuple_row
+    make: Any = AsyncCursor if is_async else Cursor
 
     async def fetch(ask: Ask) -> Rows:
-        async with AsyncCursor(connection, row_factory=tuple_row) as cursor:
-            await cursor.execute(_formatted(ask.sql), _named(ask.values))
-            rows: Rows = await cursor.fetchall()
+        cursor = make(connection, row_factory=tuple_row)
+        try:
+            await _result(cursor.execute(_formatted(ask.sql), _named(ask.values)))
+            rows: Rows = await _result(cursor.fetchall())
             return rows
+        finally:
+            await _result(cursor.close())
 
     return fetch
 
@@ -175,18 +167,8 @@ def _psycopg_async(connection: Any) -> FetchAsync:
 def _sqlalchemy(connection: Any, name: str) -> Fetch:
     adapted = _adapting(connection.dialect, name)
 
-    def fetch(ask: Ask) -> Rows:
-        rows: Rows = connection.exec_driver_sql(*adapted(ask)).fetchall()
-        return rows
-
-    return fetch
-
-
-def _sqlalchemy_async(connection: Any, name: str) -> FetchAsync:
-    adapted = _adapting(connection.dialect, name)
-
     async def fetch(ask: Ask) -> Rows:
-        rows: Rows = (await connection.exec_driver_sql(*adapted(ask))).fetchall()
+        rows: Rows = (await _result(connection.exec_driver_sql(*adapted(ask)))).fetchall()
         return rows
 
     return fetch
@@ -220,7 +202,7 @@ def _named(values: Sequence[Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A list whose numbers are all of one type, and whose ids need no adapter."""
+    """A list with numbers of one type, and with ids as text: drivers need no adapter for these."""
     if not isinstance(value, list):
         return value
     if any(isinstance(item, float) for item in value):
@@ -232,7 +214,7 @@ def _plain(value: Any) -> Any:
 
 
 def _explained(error: Exception) -> Exception:
-    """An error of the driver as one that says what to do, where the cause is known."""
+    """The driver's error, or one that says what to do if the cause is known."""
     match _sqlstate(error):
         case state if state in _SCHEMA_MISSING:
             return SchemaMismatch(

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from uuid import UUID
 
 from longshore.core.lanes import lane_of
 from longshore.model.job import Refused, Submission, Submitted
 from longshore.model.worker import Lane
-from longshore.store.rows import body_or_why, in_conflict, micros, pack_options, utc_now
+from longshore.store.rows import (
+    body_or_why,
+    in_conflict,
+    micros,
+    not_accepted,
+    pack_options,
+    utc_now,
+)
 
 Item = tuple[Submission, int]
 """A submission and the hash of its body."""
@@ -16,15 +23,28 @@ Item = tuple[Submission, int]
 Answer = Submitted | Refused
 
 
-def sound_items(jobs: Sequence[Submission]) -> list[Item]:
-    """Those of the jobs that can be stored, as far as that is known without the database."""
-    now = micros(utc_now())
-    bodies = ((job, body_or_why(job, now)) for job in jobs)
-    return [(job, body) for job, body in bodies if isinstance(body, int)]
+class SoundItems:
+    """The `items` among some jobs that can be stored, as far as Python can tell."""
+
+    def __init__(self, jobs: Sequence[Submission]) -> None:
+        now = micros(utc_now())
+        bodies = [(job, body_or_why(job, now)) for job in jobs]
+        self.items = [(job, body) for job, body in bodies if isinstance(body, int)]
+        self._bodies = bodies
+
+    def answers(self, taken: list[Answer]) -> list[Answer]:
+        """An answer for every job, from those for the items; the other jobs are refused."""
+        if len(taken) == len(self._bodies):
+            return taken
+        left = iter(taken)
+        return [
+            next(left) if isinstance(body, int) else not_accepted(job.id, body)
+            for job, body in self._bodies
+        ]
 
 
 def runs(items: list[Item]) -> list[list[Item]]:
-    """The items in ranges that hold no id twice: what became of the first decides."""
+    """The items in runs that hold no id twice: a later run sees what became of the first."""
     if len({job.id.int for job, _ in items}) == len(items):
         return [items] if items else []
     runs: list[dict[UUID, Item]] = [{}]
@@ -35,12 +55,22 @@ def runs(items: list[Item]) -> list[list[Item]]:
     return [list(run.values()) for run in runs]
 
 
+def unique_keys(items: Sequence[Item], known: Container[UUID]) -> list[list[str]]:
+    """The parameters of `HOLDERS` for the unique keys of jobs that are not known; may be empty."""
+    keys = {
+        (job.kind, job.unique_key)
+        for job, _ in items
+        if job.unique_key is not None and job.id not in known
+    }
+    return [list(column) for column in zip(*keys, strict=True)]
+
+
 def answered(
     items: Sequence[Item],
     known: Mapping[UUID, tuple[int, int]],
     holders: Mapping[tuple[str, str | None], Answer],
 ) -> dict[UUID, Answer]:
-    """Answers for those that are there already, by number and body, or whose key a job holds."""
+    """Answers for the jobs that are stored already (`known`), or whose key a job holds."""
     answers: dict[UUID, Answer] = {}
     for job, body in items:
         if job.id in known:
@@ -58,18 +88,8 @@ def lane_of_item(item: Item) -> Lane:
     return lane_of(job.queue, job.kind, job.target)
 
 
-def lane_columns(lanes: list[Lane]) -> tuple[list[int], list[str], list[str], list[str]]:
-    """What `ADD_LANES` takes."""
-    return (
-        [lane.hash for lane in lanes],
-        [lane.queue for lane in lanes],
-        [lane.kind for lane in lanes],
-        [lane.target for lane in lanes],
-    )
-
-
 def columns(items: list[Item]) -> list[Sequence[object]]:
-    """What `SUBMIT` takes: what differs from job to job in full, what jobs share once per shape."""
+    """The parameters of `SUBMIT`: what differs from job to job in full, what jobs share once."""
     shapes: dict[tuple[int, int, bytes], tuple[int, Submission]] = {}
     places: list[int] = []
     for job, _ in items:
@@ -99,5 +119,5 @@ def columns(items: list[Item]) -> list[Sequence[object]]:
 
 
 def _unless_empty(column: list[object | None]) -> list[object | None]:
-    """A column in which nothing is known is not worth sending."""
+    """The column, or an empty one if it holds no value."""
     return column if any(value is not None for value in column) else []

@@ -1,9 +1,10 @@
 """Connections to PostgreSQL: where to, how many, and what becomes of one that breaks.
 
 A `ConnectionPool` is a handful of connections for one purpose. Work on it runs in a transaction of
-its own. A connection on which anything went wrong half-way is thrown away, and the next call makes
-a new one; so no call ever finds a connection in a state that another call left it in. Nothing is
-kept in the session, so that a pgbouncer in transaction mode may stand in between."""
+its own. If anything goes wrong half-way, the pool drops the connection, and the next call makes a
+new one. So no call ever sees what another call left behind. The session holds no state, so that a
+pgbouncer in transaction mode may stand in between.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ _STATEMENTS: Final = {
     "default_transaction_isolation": "read committed",
     "default_transaction_read_only": "off",
 }
-"""The same for statements outside of a transaction."""
+"""What `_BEGIN` says, for statements outside of a transaction."""
 
 
 class Address(Struct, frozen=True):
@@ -87,8 +88,9 @@ else:
 class _Line(_Driver):
     """A connection that never asks the server to cancel what it is doing.
 
-    A commit that is cancelled while it waits for a synchronous standby is visible all the same, and
-    only here. Whoever stops waiting drops the connection instead, and the commit ends by itself.
+    A commit that is cancelled while it waits for a synchronous standby is visible all the same, but
+    only on this server. So a caller that stops waiting drops the connection, and the commit ends by
+    itself.
     """
 
     def _cancel_current_command(self, *_: object) -> None:
@@ -96,7 +98,7 @@ class _Line(_Driver):
 
 
 class Transaction:
-    """One verb between BEGIN and COMMIT. `isolate_bad_items`: the bad ones are found one by one."""
+    """One verb between BEGIN and COMMIT. With `isolate_bad_items` it finds these one by one."""
 
     def __init__(self, connection: Connection, *, isolate_bad_items: bool = False) -> None:
         self.connection = connection
@@ -117,7 +119,7 @@ class Transaction:
 
     @asynccontextmanager
     async def savepoint(self) -> AsyncIterator[None]:
-        """What fails within is undone, and the transaction goes on. Nobody is waited for in it."""
+        """Undoes what fails within, and goes on. A statement within waits for no lock for long."""
         await self.connection.execute(_SAVEPOINT)
         try:
             yield
@@ -127,11 +129,11 @@ class Transaction:
         await self.connection.execute("RELEASE SAVEPOINT s")
 
     def rest_on_found(self) -> None:
-        """What is answered rests on rows that another transaction wrote.
+        """Says that the answer rests on rows that another transaction wrote.
 
-        They may be on this server only: a commit that waited for a synchronous standby when its
-        backend was ended is visible all the same. A commit that writes nothing waits for nobody,
-        so this one writes a mark, and then it waits for what it found too.
+        Those rows may be on this server only: if a backend ends while its commit waits for a
+        synchronous standby, the commit is visible all the same. A commit that writes nothing waits
+        for no standby. So this one writes a mark, and then waits for the rows that it found too.
         """
         self._rests_on_found = True
 
@@ -160,7 +162,7 @@ DATA_ERRORS: Final = (
     UnicodeEncodeError,
     OverflowError,
 )
-"""What an item causes that the database cannot take; see also `is_data_error`."""
+"""Errors of items that the database cannot store; see also `is_data_error`."""
 
 _REPEATED: Final = (
     asyncpg.TransactionRollbackError,
@@ -168,7 +170,7 @@ _REPEATED: Final = (
     asyncpg.InvalidCachedStatementError,
     asyncpg.OutdatedSchemaCacheError,
 )
-"""What went wrong only because of somebody else, at the same moment."""
+"""Errors that another transaction caused at the same moment: a repeat may succeed."""
 
 _AWAY: Final = (
     asyncpg.PostgresConnectionError,
@@ -192,15 +194,15 @@ def is_data_error(error: Exception) -> bool:
 
 
 def is_held(error: Exception) -> bool:
-    """Whether something had to be waited for that another transaction holds."""
+    """Whether a statement gave up waiting for a lock of another transaction."""
     return isinstance(error, asyncpg.LockNotAvailableError)
 
 
 class ConnectionPool:
-    """At most so many connections to one database, for one purpose.
+    """At most `most` connections to one database, for one purpose.
 
-    `bare` ones read only, one statement at a time. Without `lock_s` other transactions are waited
-    for as long as for anything else.
+    A `bare` pool only reads, one statement at a time. A statement waits for a lock of another
+    transaction for `lock_s`; without it, for `timeout_s`.
     """
 
     def __init__(
@@ -235,10 +237,11 @@ class ConnectionPool:
         self._closed = False
 
     async def run(self, work: Work[T]) -> T:
-        """What `work` answers, in one transaction.
+        """Runs `work` in one transaction; answers what it answers.
 
-        It is repeated if another transaction got in its way, and once, carefully, if an item of it
-        cannot be stored, or is held by a transaction that does not end.
+        The pool repeats it if another transaction got in its way. It repeats it once with
+        `isolate_bad_items` if an item cannot be stored, or if a transaction that does not end
+        holds it.
         """
         isolate_bad_items = False
         for turn in range(TURNS):
@@ -258,10 +261,14 @@ class ConnectionPool:
             f"{self._address.name}: other transactions got in the way {TURNS} times; try again"
         )
 
-    async def alone(self, sql: str, *values: object) -> list[asyncpg.Record] | None:
-        """The rows of a statement that is a transaction of its own; None if it cannot be.
+    async def fetch(self, sql: str, *values: object) -> list[asyncpg.Record]:
+        """The rows of one statement, run as `run` runs work."""
+        return await self.run(lambda tx: tx.fetch(sql, *values))
 
-        It cannot where sessions are shared, or if what stands in its way needs a second look.
+    async def alone(self, sql: str, *values: object) -> list[asyncpg.Record] | None:
+        """The rows of a statement that is a transaction of its own; None if `run` must do it.
+
+        That is so where sessions are shared, and after an error that `run` would handle.
         """
         if not self._address.prepared:
             return None
@@ -295,7 +302,7 @@ class ConnectionPool:
 
     @asynccontextmanager
     async def _connection(self) -> AsyncIterator[Connection]:
-        """A connection for one caller; only if all went well another one is given it."""
+        """A connection for one caller. The pool keeps it only if all went well."""
         async with asyncio.timeout(self._timeout_s), self._room:
             if self._closed:
                 raise StoreUnavailable(f"{self._address.name}: this store is closed")
@@ -308,7 +315,7 @@ class ConnectionPool:
             self._idle.append(connection)
 
     async def connect(self) -> Connection:
-        """A new connection of these lines' kind."""
+        """A new connection with this pool's settings."""
         prepared = self._address.prepared
         try:
             return await asyncpg.connect(

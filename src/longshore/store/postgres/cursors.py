@@ -1,20 +1,23 @@
 """Where claims begin in each lane.
 
-Theory. A claimed job leaves a dead entry at the head of the index of ready jobs. Until a vacuum
-removes it, which an old snapshot held by anybody can put off for hours, every later claim would
-walk over it. So a store remembers, per lane and urgency, how far its claims came, and the next one
-begins there: the lane is read in ranges, each from a mark up to the next urgency that has one.
+Theory. A claimed job leaves a dead entry at the head of the index of ready jobs. Every later claim
+walks over that entry until a vacuum removes it, and an old snapshot can put the vacuum off for
+hours. So the store remembers, for each lane and urgency, how far its claims came: a mark. The next
+claim begins there. It reads the lane in ranges, each from one mark up to the next urgency that has
+a mark.
 
-A job can become ready before a mark: one that was handed back, came due or was retried, or one
-whose submitter committed late. What this process puts back moves the mark back at once. Numbers
-given out by transactions still under way are covered by letting the mark trail what was claimed by
-`TRAIL_S`. For all else there are full looks, without marks: now and then, and whenever a lane gave
-less than was wanted, but with a rest in between that grows with what the last one cost.
+A job can become ready before a mark: a worker handed it back, it came due, a user retried it, or
+its submitter committed late. Three rules find such jobs:
+
+- What this process makes ready moves the mark back at once.
+- A mark trails the claims by `TRAIL_S`, for transactions that have a number and commit late.
+- A full look reads a lane without marks, every `FULL_LOOK_S`, and also when the lane gave less than
+  was wanted. After it the lane rests, for longer if the look cost more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 TRAIL_S: Final = 0.25
@@ -31,19 +34,14 @@ Place = tuple[int, int]
 """Rank and number: a place within one lane and urgency."""
 
 
-class Ranges(NamedTuple):
-    """Parts of lanes, as five columns: each begins after a place and ends with an urgency."""
+class Range(NamedTuple):
+    """A part of a lane: it begins after a place and ends with an urgency."""
 
-    lanes: list[int]
-    urgencies: list[int]
-    ranks: list[int]
-    numbers: list[int]
-    last_urgencies: list[int]
-
-    def add(self, lane: int, urgency: int, place: Place, last_urgency: int) -> None:
-        """One more part."""
-        for column, value in zip(self, (lane, urgency, *place, last_urgency), strict=True):
-            column.append(value)
+    lane: int
+    urgency: int
+    rank: int
+    number: int
+    last_urgency: int
 
 
 class Reached(NamedTuple):
@@ -55,9 +53,9 @@ class Reached(NamedTuple):
 
 
 class ScanPlan(NamedTuple):
-    """What one claim is to read, and what was known of its lanes when it began."""
+    """What one claim reads, and the versions of its lanes when it began."""
 
-    ranges: Ranges
+    ranges: list[Range]
     full: frozenset[int]
     versions: dict[int, int]
 
@@ -77,7 +75,7 @@ class _Level:
             self.mark, self._due, self._due_at = self._due, self._reached, now + TRAIL_S
 
     def fall_back(self, place: Place) -> None:
-        """Whatever was reached, the next claims begin before this place."""
+        """Moves back: the next claims begin before this place."""
         before = (place[0], place[1] - 1)
         self.mark = None if self.mark is None else min(self.mark, before)
         self._due = min(self._due, before)
@@ -111,7 +109,7 @@ class ClaimCursors:
 
     def look(self, lanes: Iterable[int], now: float) -> ScanPlan:
         """What a claim from these lanes should read now."""
-        ranges = Ranges([], [], [], [], [])
+        ranges: list[Range] = []
         full: list[int] = []
         versions: dict[int, int] = {}
         for lane in lanes:
@@ -120,7 +118,7 @@ class ClaimCursors:
             marks = {} if known.wants_full_look(now) else _marks(known)
             if not marks:
                 full.append(lane)
-            _add_stretches(ranges, lane, marks)
+            ranges += _ranges(lane, marks)
         return ScanPlan(ranges, frozenset(full), versions)
 
     def claimed(
@@ -138,7 +136,7 @@ class ClaimCursors:
                 _reach(known, urgency, place, now)
 
     def unseen(self, look: ScanPlan, now: float) -> list[int]:
-        """The lanes that a claim which ran short read from marks only, and may look through now."""
+        """The lanes that a short claim read from marks only, and that may have a full look now."""
         short = [lane for lane in look.versions if lane not in look.full]
         for lane in short:
             self._lane(lane).was_short = True
@@ -152,7 +150,7 @@ class ClaimCursors:
         return self._lanes.setdefault(lane, _Lane())
 
     def put_back(self, lane: int, urgency: int, place: Place) -> None:
-        """A job became ready; if that is before the mark, claims begin before it again."""
+        """A job became ready: if it lies before the mark, the mark moves back before it."""
         known = self._lanes.get(lane)
         if known is None:
             return
@@ -179,11 +177,11 @@ def _marks(lane: _Lane) -> dict[int, Place]:
     }
 
 
-def _add_stretches(ranges: Ranges, lane: int, marks: dict[int, Place]) -> None:
-    """A lane's order, cut so that what lies before each mark is left out."""
+def _ranges(lane: int, marks: dict[int, Place]) -> Iterator[Range]:
+    """The ranges of a lane, which leave out what lies before each mark."""
     urgency, place = FIRST_URGENCY, (_FIRST_RANK, 0)
     for marked, mark in marks.items():
         if marked > FIRST_URGENCY:
-            ranges.add(lane, urgency, place, marked - 1)
+            yield Range(lane, urgency, *place, marked - 1)
         urgency, place = marked, mark
-    ranges.add(lane, urgency, place, LAST_URGENCY)
+    yield Range(lane, urgency, *place, LAST_URGENCY)

@@ -1,12 +1,12 @@
-"""Submits in a transaction that is not ours: the application's own.
+"""Submits in the application's own transaction.
 
-Theory. A job that belongs to a change of the application's data is inserted where that change is
-made, and is there if and only if the change is. What is written is only ever new: the job, its
-number, and a line of the tally. So nobody waits for that transaction, except whoever submits the
-same id, or the same unique key, before it has ended: only then is known which of the two counts.
+Theory. A job that belongs to a change of the application's data is inserted in the transaction of
+that change. It exists if and only if the change does. The insert writes only new rows: the job, its
+number, and a line of the tally. So no other transaction waits for this one, except a submit of the
+same id or unique key: only the end of this transaction decides which of the two counts.
 
-The statements and what follows from their answers are a conversation, a generator that yields what
-to ask and is sent the rows. Whoever holds it speaks with the database in the way its driver does.
+The statements are a conversation: a generator that yields a statement and is sent its rows.
+`app_connection` holds the conversation in the way of each driver.
 """
 
 from __future__ import annotations
@@ -18,9 +18,16 @@ from uuid import UUID
 from longshore.errors import StoreUnavailable
 from longshore.model.job import Submission, Submitted
 from longshore.ports import Hint
-from longshore.store.postgres.columns import Answer, Item, answered, columns, runs
+from longshore.store.postgres.columns import (
+    Answer,
+    Item,
+    SoundItems,
+    answered,
+    columns,
+    runs,
+    unique_keys,
+)
 from longshore.store.postgres.sql import ENQUEUE, HOLDERS, KNOWN, MARK
-from longshore.store.rows import body_or_why, micros, not_accepted, utc_now
 
 TURNS: Final = 5
 _NOTIFY: Final = "SELECT pg_notify('longshore', $1::text)"
@@ -39,20 +46,14 @@ Conversation = Generator[Ask, Rows, list[Answer]]
 
 
 def enqueue(jobs: Sequence[Submission], *, notify: bool = False) -> Conversation:
-    """Takes in what is new; answers item by item. With `notify` others hear of it at the commit."""
-    now = micros(utc_now())
-    bodies = [body_or_why(job, now) for job in jobs]
-    sound = [(job, body) for job, body in zip(jobs, bodies, strict=True) if isinstance(body, int)]
+    """Stores new jobs; answers item by item. With `notify` dispatchers hear of it at the commit."""
+    sound = SoundItems(jobs)
     taken: list[Answer] = []
-    for run in runs(sound):
+    for run in runs(sound.items):
         taken += yield from _take(run)
     if notify and taken:
         yield Ask(_NOTIFY, [f"{_SENDER} {Hint.WORK.value}"])
-    answers = iter(taken)
-    return [
-        next(answers) if isinstance(body, int) else not_accepted(job.id, body)
-        for job, body in zip(jobs, bodies, strict=True)
-    ]
+    return sound.answers(taken)
 
 
 def _take(items: list[Item]) -> Conversation:
@@ -65,7 +66,7 @@ def _take(items: list[Item]) -> Conversation:
         left = [item for item in left if item[0].id not in answers]
         if left:
             answers |= yield from _look_up(left)
-            # Whoever held a key has ended in this very moment: now there is room.
+            # A job that held a key has just ended: now the key is free.
             left = [item for item in left if item[0].id not in answers]
         if not left:
             return [answers[job.id] for job, _ in items]
@@ -73,22 +74,17 @@ def _take(items: list[Item]) -> Conversation:
 
 
 def _look_up(items: list[Item]) -> Generator[Ask, Rows, dict[UUID, Answer]]:
-    """Answers for those that are there already, or whose key is taken."""
+    """Answers for the jobs that are stored already, or whose key is taken."""
     rows = yield Ask(KNOWN, [[job.id for job, _ in items]])
     known = {_uuid(id): (number, body) for id, number, body in rows}
-    keys = {
-        (job.kind, job.unique_key) for job, _ in items if job.unique_key and job.id not in known
+    keys = unique_keys(items, known)
+    rows = (yield Ask(HOLDERS, keys)) if keys else []
+    holders: dict[tuple[str, str | None], Answer] = {
+        (kind, key): Submitted(_uuid(id), number, existing=True) for kind, key, id, number in rows
     }
-    holders: dict[tuple[str, str | None], Answer] = {}
-    if keys:
-        rows = yield Ask(HOLDERS, [[kind for kind, _ in keys], [key for _, key in keys]])
-        holders = {
-            (kind, key): Submitted(_uuid(id), number, existing=True)
-            for kind, key, id, number in rows
-        }
     answers = answered(items, known, holders)
     if answers:
-        # What is found may be on this server only; with a mark the commit waits for a standby.
+        # The rows found may be on this server only; with a mark the commit waits for a standby.
         yield Ask(MARK, [])
     return answers
 

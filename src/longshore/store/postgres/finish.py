@@ -23,9 +23,8 @@ from longshore.store.postgres.connections import TURNS, Transaction
 from longshore.store.postgres.cursors import ClaimCursors
 from longshore.store.postgres.sql import FINISH, JUDGED, NOTE
 from longshore.store.postgres.states import CODES, READY, STATES, head
-from longshore.store.rows import clean, pack_error
+from longshore.store.rows import INT64, clean, pack_error
 
-_INT64: Final = range(-(2**63), 2**63)
 _FOUND_IN: Final = (JobState.RUNNING, JobState.CANCELLING)
 """The states whose changes `FINISH` takes, in this order."""
 
@@ -58,7 +57,7 @@ class FinishBatch:
     async def record(self, ends: Sequence[End]) -> list[Finished]:
         """Ends the attempts that still own their jobs; answers item by item."""
         answers: list[Finished | None] = [None] * len(ends)
-        left = [place for place, end in enumerate(ends) if end.token in _INT64]
+        left = [place for place, end in enumerate(ends) if end.token in INT64]
         for _ in range(TURNS):
             rows = await self._end([ends[place] for place in left])
             for row in rows:

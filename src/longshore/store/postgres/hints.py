@@ -1,8 +1,7 @@
-"""Hints between processes: NOTIFY for those who can listen, a glance at a sequence for those who
-cannot.
+"""Hints between processes: by NOTIFY, or by a glance at a sequence where listening is impossible.
 
-A hint never rides in the transaction it tells of: NOTIFY takes a lock of the whole database until
-the commit. It is sent afterwards, with all others of the same twentieth of a second.
+A hint is never part of the transaction it tells of: NOTIFY locks the whole database until the
+commit. It is sent afterwards, together with the other hints of the same `PAUSE_S`.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ LAST_RETRY_S: Final = 5.0
 
 
 class Sender:
-    """Tells others, at most once in `PAUSE_S`. What cannot be sent is lost: it is only a hint."""
+    """Tells others, at most once in `PAUSE_S`. A hint that cannot be sent is lost."""
 
     def __init__(self, send: Callable[[str], Awaitable[None]]) -> None:
         self.name = uuid4().hex
@@ -57,44 +56,39 @@ class Sender:
             self._task = None
 
     async def close(self) -> None:
-        """What is pending is sent, and nothing more."""
+        """Sends what is pending, and nothing after that."""
         self._closed = True
         if self._task is not None:
             await self._task
 
 
 class _Watcher:
-    """Hints for one who watches; the same twice before it looks is one."""
+    """The hints for one caller of `watch`. One told twice before the caller looks counts once."""
 
     def __init__(self) -> None:
-        self._pending: dict[Hint, None] = {}
+        self._pending: dict[Hint | None, None] = {}
         self._some = asyncio.Event()
-        self._ended = False
 
-    def tell(self, hints: Iterable[Hint]) -> None:
+    def tell(self, hints: Iterable[Hint | None]) -> None:
+        """Hands hints to the caller; None ends its `watch`."""
         self._pending.update(dict.fromkeys(hints))
-        self._some.set()
-
-    def end(self) -> None:
-        self._ended = True
-        self._some.set()
+        if self._pending:
+            self._some.set()
 
     async def next(self) -> Hint | None:
         await self._some.wait()
-        if not self._pending:
-            return None
         hint = next(iter(self._pending))
         del self._pending[hint]
-        if not self._pending and not self._ended:
+        if not self._pending:
             self._some.clear()
         return hint
 
 
 class Listener:
-    """Hears what others tell, for as long as somebody watches.
+    """Hears what others tell, as long as there is a watcher.
 
-    With an address it listens there; without, it asks `glance` for a number that changes with
-    whatever changes.
+    With an address it listens there. Without one it asks `glance` for a number that changes
+    whenever a job does.
     """
 
     def __init__(
@@ -108,6 +102,7 @@ class Listener:
         self._address = address
         self._glance = glance
         self._timeout_s = timeout_s
+        self._retry_s = FIRST_RETRY_S
         self._watchers: list[_Watcher] = []
         self._task: asyncio.Task[None] | None = None
 
@@ -126,9 +121,9 @@ class Listener:
                 await self._stop()
 
     async def close(self) -> None:
-        """Whoever watches sees the end."""
+        """Ends every `watch`."""
         for watcher in self._watchers:
-            watcher.end()
+            watcher.tell([None])
         await self._stop()
 
     async def _stop(self) -> None:
@@ -143,16 +138,12 @@ class Listener:
             watcher.tell(hints)
 
     async def _run(self) -> None:
-        retry_s = FIRST_RETRY_S
         while True:
-            # Whatever is wrong with the connection, hints are not worth an error: polls go on.
+            # A hint is not worth an error, whatever is wrong with the connection: try again.
             with suppress(Exception):
-                if self._address is None:
-                    await self._poll()
-                elif await self._listen(self._address):
-                    retry_s = FIRST_RETRY_S
-            await asyncio.sleep(retry_s)
-            retry_s = min(2 * retry_s, LAST_RETRY_S)
+                await (self._listen(self._address) if self._address else self._poll())
+            await asyncio.sleep(self._retry_s)
+            self._retry_s = min(2 * self._retry_s, LAST_RETRY_S)
 
     async def _poll(self) -> None:
         seen = await self._glance()
@@ -163,8 +154,8 @@ class Listener:
                 self._tell(Hint)
             seen = found
 
-    async def _listen(self, address: Address) -> bool:
-        """Listens until the connection is lost; answers that there was one."""
+    async def _listen(self, address: Address) -> None:
+        """Listens until the connection is lost."""
         connection: Connection = await asyncpg.connect(
             address.url, timeout=self._timeout_s, command_timeout=self._timeout_s
         )
@@ -172,12 +163,12 @@ class Listener:
         try:
             connection.add_termination_listener(lambda _: lost.set())
             await connection.add_listener(CHANNEL, self._heard)
+            self._retry_s = FIRST_RETRY_S
             # Something may have been told while nobody listened.
             self._tell(Hint)
             await self._until_lost(connection, lost)
         finally:
             connection.terminate()
-        return True
 
     async def _until_lost(self, connection: Connection, lost: asyncio.Event) -> None:
         while not lost.is_set():
@@ -190,4 +181,4 @@ class Listener:
     def _heard(self, connection: object, pid: int, channel: str, payload: object) -> None:
         name, *words = str(payload).split()
         if name != self._own_name:
-            self._tell(hint for hint in Hint if hint.value in words)
+            self._tell([hint for hint in Hint if hint.value in words])

@@ -27,7 +27,7 @@ from longshore.store.postgres.pump import Pump
 from longshore.store.postgres.reads import NUMBERS, PostgresReads, claimed
 from longshore.store.postgres.sql import ADOPT_LANES, HOLDERS
 from longshore.store.postgres.states import CODES, DELAYED, OWNED_CODES, READY, STATES
-from longshore.store.rows import clean, entry_end, pack_info, unpack_info
+from longshore.store.rows import INT64, LARGEST_INT, clean, entry_end, pack_info, unpack_info
 
 MOST_SWEPT: Final = 1000
 ADOPT_SHARE: Final = 50.0
@@ -37,7 +37,6 @@ FOLD_AT: Final = 1000
 FOLD_EVERY_S: Final = 60.0
 FOLD_FROM_START_EVERY: Final = 20
 MOST_FOLDED: Final = 10_000
-_INT64: Final = range(-(2**63), 2**63)
 
 Rows = list[asyncpg.Record]
 V = TypeVar("V")
@@ -61,15 +60,16 @@ class PostgresKeeper(PostgresReads):
     # lanes
 
     async def lanes(self, most: int | None = None, served: Collection[int] = ()) -> list[Lane]:
-        """Every lane that held a job and was not forgotten, those that submitters brought too.
+        """Every lane that held a job and was not forgotten.
 
-        Of the latter only so many that there are `most` in all, and those that are `served`.
+        It takes in the lanes of jobs that applications enqueued, until there are `most` in all;
+        past that, only those that are `served`.
         """
         began = self._clock()
         if began >= self._adopts_at:
-            await self._keep(ADOPT_LANES, _INT64.stop - 1 if most is None else most, None)
+            await self._keeping.fetch(ADOPT_LANES, LARGEST_INT if most is None else most, None)
             if served and most is not None:
-                await self._keep(ADOPT_LANES, _INT64.stop - 1, sorted(served))
+                await self._keeping.fetch(ADOPT_LANES, LARGEST_INT, sorted(served))
             now = self._clock()
             rest_s = min(max((now - began) * ADOPT_SHARE, ADOPT_REST_S), ADOPT_LONGEST_REST_S)
             self._adopts_at = now + rest_s
@@ -80,9 +80,10 @@ class PostgresKeeper(PostgresReads):
     async def forget_lanes(self, most: int = 1000) -> int:
         """Removes lanes that hold no job any more; answers how many.
 
-        Whoever does not know of it yet may store a job without its lane: the tally tells of it.
+        A process that has not heard of it may store a job without its lane. The tally tells of
+        that lane, and `lanes` takes it in again.
         """
-        gone = {row["hash"] for row in await self._keep(sql.FORGET_LANES, most)}
+        gone = {row["hash"] for row in await self._keeping.fetch(sql.FORGET_LANES, most)}
         self._pump.forget_lanes(gone)
         return len(gone)
 
@@ -90,15 +91,15 @@ class PostgresKeeper(PostgresReads):
 
     async def renew(self, dispatcher: UUID, name: str) -> None:
         """Says that a dispatcher lives, by changing its `renewed_no`."""
-        await self._keep(sql.RENEW, dispatcher, clean(name))
+        await self._keeping.fetch(sql.RENEW, dispatcher, clean(name))
 
     async def retire(self, dispatcher: UUID) -> None:
         """Removes a dispatcher that stops in good order."""
-        await self._keep(sql.RETIRE, dispatcher)
+        await self._keeping.fetch(sql.RETIRE, dispatcher)
 
     async def forget_dispatcher(self, dispatcher: UUID) -> None:
         """Removes a dispatcher that stopped renewing and attends no worker any more."""
-        await self._keep(sql.FORGET, dispatcher)
+        await self._keeping.fetch(sql.FORGET, dispatcher)
 
     async def attend(
         self,
@@ -131,7 +132,7 @@ class PostgresKeeper(PostgresReads):
     async def placed(self, slots: Sequence[Slot]) -> list[Attempt]:
         """The attempts these sessions own, whether or not anybody told the workers.
 
-        A pump that was given up may be about to commit: it is waited for.
+        It waits for a pump that was given up: that pump may be about to commit.
         """
         known = list(dict.fromkeys(slots))
         workers, sessions = [slot.worker for slot in known], [slot.session for slot in known]
@@ -144,20 +145,20 @@ class PostgresKeeper(PostgresReads):
 
     async def set_draining(self, worker: UUID, draining: bool) -> bool:
         """A draining worker is given nothing more; answers whether there is such a live worker."""
-        found = await self._keep(sql.DRAIN, worker, draining)
+        found = await self._keeping.fetch(sql.DRAIN, worker, draining)
         self._sender.tell(Hint.CANCEL)
         return bool(found)
 
     async def draining(self, dispatcher: UUID) -> list[UUID]:
         """The live workers of this dispatcher that are to be given nothing more."""
-        return [row["id"] for row in await self._keep(sql.DRAINING, dispatcher)]
+        return [row["id"] for row in await self._keeping.fetch(sql.DRAINING, dispatcher)]
 
     async def beat(self, dispatcher: UUID, beats: Mapping[UUID, Stats]) -> None:
         """These workers were heard of, if they are alive and this dispatcher's."""
         if beats:
             cpu = [stats.cpu_percent for stats in beats.values()]
             memory = [stats.memory_percent for stats in beats.values()]
-            await self._keep(sql.BEAT, dispatcher, list(beats), cpu, memory)
+            await self._keeping.fetch(sql.BEAT, dispatcher, list(beats), cpu, memory)
 
     async def harvest(
         self,
@@ -223,7 +224,7 @@ class PostgresKeeper(PostgresReads):
 
     async def overdue(self, most: int = 1000) -> list[Attempt]:
         """Running attempts past their timeout and the backstop's margin after it."""
-        return [claimed(row) for row in await self._keep(sql.OVERDUE, most)]
+        return [claimed(row) for row in await self._keeping.fetch(sql.OVERDUE, most)]
 
     async def _fold_now_and_then(self) -> None:
         """Keeps the tally short, in bounded steps."""
@@ -233,7 +234,7 @@ class PostgresKeeper(PostgresReads):
         self._tallied, self._folded_at = 0, now
         self._folds += 1
         start = self._folded_up_to if self._folds % FOLD_FROM_START_EVERY else 0
-        [row] = await self._keep(sql.FOLD, start, MOST_FOLDED)
+        [row] = await self._keeping.fetch(sql.FOLD, start, MOST_FOLDED)
         self._folded_up_to = row["up_to"]
 
     # what users do
@@ -259,7 +260,7 @@ class PostgresKeeper(PostgresReads):
 
     async def cancelling(self, dispatcher: UUID) -> list[Attempt]:
         """Attempts being cancelled on this dispatcher's live workers."""
-        return [claimed(row) for row in await self._keep(sql.BEING_CANCELLED, dispatcher)]
+        return [claimed(row) for row in await self._keeping.fetch(sql.BEING_CANCELLED, dispatcher)]
 
     async def retry(
         self, refs: Sequence[UUID | int], by: str = "", request: UUID | None = None
@@ -288,36 +289,22 @@ class PostgresKeeper(PostgresReads):
 
     async def log(self, entries: Sequence[LogEntry]) -> None:
         """Keeps what attempts said, if their token is still the job's last; a repeat is dropped."""
-        entries = [one for one in entries if one.token in _INT64 and one.seq in _INT64]
-        columns = (
-            [entry.job for entry in entries],
-            [entry.token for entry in entries],
-            [entry.seq for entry in entries],
-            [entry.kind for entry in entries],
-            [entry.data for entry in entries],
-        )
-        if entries:
-            await self._keep(sql.LOG, *columns)
+        rows = [
+            (entry.job, entry.token, entry.seq, entry.kind, entry.data)
+            for entry in entries
+            if entry.token in INT64 and entry.seq in INT64
+        ]
+        if rows:
+            await self._keeping.fetch(sql.LOG, *zip(*rows, strict=True))
 
     async def set_paused(self, queue: str, paused: bool) -> None:
         """Pauses or resumes a queue. Claims see it at once."""
-
-        async def work(tx: Transaction) -> None:
-            await tx.fetch(sql.PAUSE, queue, paused)
-            await tx.fetch(sql.NEWS)
-
-        await self._keeping.run(work)
+        await self._keeping.fetch(sql.PAUSE, queue, paused)
         if not paused:
             self._sender.tell(Hint.WORK)
 
-    async def _keep(self, statement: str, *values: object) -> Rows:
-        async def fetch(tx: Transaction) -> Rows:
-            return await tx.fetch(statement, *values)
-
-        return await self._keeping.run(fetch)
-
     def _put_back(self, rows: Iterable[asyncpg.Record]) -> None:
-        """Claims of this process find at once what it made ready again."""
+        """Makes the claims of this process find at once what it made ready again."""
         for row in rows:
             place = (row["rank"], row["number"])
             self._pump.cursors.put_back(row["lane"], row["urgency"], place)
@@ -338,24 +325,24 @@ def _in_order_given(
 
 async def _resolved(tx: Transaction, refs: Sequence[UUID | int]) -> list[UUID | None]:
     """The id of each reference, as far as its number is known."""
-    numbers = [ref for ref in refs if isinstance(ref, int) and ref in _INT64]
+    numbers = [ref for ref in refs if isinstance(ref, int) and ref in INT64]
     rows = await tx.fetch(NUMBERS, numbers) if numbers else []
     known = {row["number"]: row["id"] for row in rows}
     return [known.get(ref) if isinstance(ref, int) else ref for ref in refs]
 
 
 async def _locked(tx: Transaction, ids: Iterable[UUID | None]) -> Rows:
-    """The rows of these jobs, held until the commit.
+    """Locks these jobs until the commit; answers their rows.
 
-    A lock is written to the log: so the commit waits for a synchronous standby, and what is
-    answered of rows that were only found counts there too.
+    PostgreSQL writes a lock to its log. So the commit waits for a synchronous standby, which then
+    has the rows that the answer rests on.
     """
     wanted = sorted({id for id in ids if id is not None})
     return await tx.fetch(sql.LOCK, wanted) if wanted else []
 
 
 async def _owned(tx: Transaction, worker: UUID) -> Rows:
-    """The jobs that a worker owns, held until the commit."""
+    """Locks the jobs that a worker owns until the commit; answers their rows."""
     rows = await _locked(tx, [row["id"] for row in await tx.fetch(sql.OWNED_BY, worker)])
     return [row for row in rows if row["state"] in OWNED_CODES and row["worker"] == worker]
 
@@ -391,7 +378,7 @@ async def _apply(
     by: str = "",
     statement: str = sql.APPLY,
 ) -> None:
-    """Makes these changes to rows that are held; equal ones are sent once."""
+    """Makes these changes to locked rows; equal changes are sent once."""
     if not changes:
         return
     places: dict[Change, int] = {}
@@ -407,7 +394,7 @@ async def _apply(
 
 
 async def _opened_before(tx: Transaction, rows: Rows, request: UUID | None) -> set[UUID]:
-    """Those of these jobs that this very request has opened a round of."""
+    """The jobs among these for which this request has opened a round before."""
     if request is None or not rows:
         return set()
     ids = [row["id"] for row in rows]
@@ -417,7 +404,7 @@ async def _opened_before(tx: Transaction, rows: Rows, request: UUID | None) -> s
 async def _retry_verdicts(
     tx: Transaction, rows: Rows, ids: Sequence[UUID | None]
 ) -> dict[UUID, RetryVerdict]:
-    """What a retry does to each; of two with one unique key only the first given may come back."""
+    """What a retry does to each job. Of two with one unique key, it takes only the first given."""
     by_id = {row["id"]: row for row in rows}
     taken = await _taken_keys(tx, rows)
     verdicts: dict[UUID, RetryVerdict] = {}

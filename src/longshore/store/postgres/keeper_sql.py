@@ -1,4 +1,4 @@
-"""The statements of the keeper. What is changed by id is locked first, in the order of ids."""
+"""The statements of the keeper. It locks jobs in the order of ids before it changes them."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ CROSS JOIN LATERAL (
     SELECT w.id FROM longshore.worker AS w WHERE w.id = i.id FOR UPDATE
 ) AS l
 """
-"""Waits for whatever is under way that gives these workers jobs."""
+"""Waits for transactions that are giving these workers jobs."""
 
 PLACED: Final = f"""
 SELECT {CLAIMED_COLUMNS}
@@ -205,13 +205,14 @@ CROSS JOIN LATERAL (
 ) AS l
 ON CONFLICT DO NOTHING
 """
-"""A job that is held so is not pruned before its entries can be seen; finishes do not mind."""
+"""The lock keeps a job from pruning until its entries are visible; finishes do not wait."""
 
 PAUSE: Final = """
 INSERT INTO longshore.queue (name, paused) VALUES ($1, $2)
 ON CONFLICT (name) DO UPDATE SET paused = excluded.paused
+RETURNING nextval('longshore.tally_number')
 """
-NEWS: Final = "SELECT nextval('longshore.tally_number')"
+"""The next number of the tally is news for processes that cannot listen (see `hints`)."""
 
 FOLD: Final = """
 WITH old AS (
@@ -231,4 +232,4 @@ new AS (
 )
 SELECT count(*) AS folded, coalesce(max(number), $1) AS up_to FROM old
 """
-"""Many changes become their sums. Folding starts after what earlier folds have left dead."""
+"""Replaces many changes by their sums. It starts after the dead rows that earlier folds left."""

@@ -1,11 +1,11 @@
-"""Which jobs a filter finds, newest first, and by which way to them.
+"""SQL for the jobs that a filter finds, newest first.
 
-Any filter can be answered by walking back through the numbers; that is quick if what is wanted is
-common among the newest jobs. States that jobs leave again, and bad ends, also have indexes. There,
-bad ends are in the order of numbers; what is owned must be sorted, but is never much. What is ready
-or delayed may be much: so for these the walk is tried first, for a bounded stretch, then the index.
+A walk back through the numbers answers any filter. It is quick if the wanted jobs are common among
+the newest. States that jobs leave again, and bad ends, also have indexes. The index of bad ends is
+in the order of numbers. Owned jobs must be sorted, but they are never many. Ready or delayed jobs
+may be many: for these a short walk comes first, then the index.
 
-How far a walk goes, through all numbers or those of a bad end, is bounded as `listing` says.
+`store.listing` bounds how far a walk goes, through all numbers or those of a bad end.
 """
 
 from __future__ import annotations
@@ -15,7 +15,14 @@ from typing import Final, NamedTuple
 
 from longshore.core.lifecycle import TERMINAL
 from longshore.model.job import JobFilter, JobState
-from longshore.store.listing import MAY_BE_MANY, most_looked_at, must_walk, packed_labels, page_size
+from longshore.store.listing import (
+    MAY_BE_MANY,
+    last_number,
+    most_looked_at,
+    must_walk,
+    packed_labels,
+    page_size,
+)
 from longshore.store.postgres.states import CODES
 from longshore.store.rows import clean
 
@@ -43,7 +50,6 @@ CROSS JOIN LATERAL (
 """
 """Of jobs near these numbers, the newest that came before a time."""
 
-LAST_NUMBER: Final = 2**63 - 1
 _IN_ORDER: Final = frozenset(
     CODES[state] for state in {JobState.WAITING, *TERMINAL} - {JobState.SUCCEEDED}
 )
@@ -51,22 +57,16 @@ _IN_ORDER: Final = frozenset(
 
 
 class Listing(NamedTuple):
-    """A statement with its values, and one that says where its walk had to stop, if it walks.
+    """A statement with its values; if it walks, `stopped` asks where the walk had to stop.
 
-    That one takes the first two values. Of several walks, `merged`, one may have stopped although
-    the page is full.
+    `stopped` takes the first two values. Where several walks are `merged`, one may have stopped
+    although the page is full.
     """
 
     sql: str
     stopped: str | None
     values: list[object]
     merged: bool = False
-
-
-def last_number(wanted: JobFilter) -> int:
-    """The highest number that may be listed."""
-    last = LAST_NUMBER if wanted.before is None else min(wanted.before - 1, LAST_NUMBER)
-    return max(last, 0)
 
 
 def listings(wanted: JobFilter, floor: int = 0) -> list[Listing]:

@@ -1,9 +1,9 @@
-"""Pruning on PostgreSQL: jobs and workers that are over are removed, oldest first.
+"""Pruning on PostgreSQL removes jobs and workers that ended, oldest first.
 
-A walk along `job_number` reads each job that it comes by, and no other. It begins after a number
-that the caller remembers, not at the first: what was removed before stays in the index until a
-vacuum, and would be walked over each time. Rows that somebody holds are left for another time, so
-no claim, finish or retry waits for it, and it waits for none.
+A walk along `job_number` reads each job on its way, and no other. It begins after a number that the
+caller remembers: removed entries stay in the index until a vacuum, and a walk from the first number
+would pass them each time. Pruning skips rows that another transaction holds. So no claim, finish or
+retry waits for pruning, and pruning waits for none.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from longshore.model.job import JobState
 from longshore.model.retention import Pruned, Retention
 from longshore.store.postgres.connections import ConnectionPool, Transaction
 from longshore.store.postgres.states import CODES, ENDED, OWNED, STATES
+from longshore.store.rows import LARGEST_INT
 
 STEP: Final = 100
 PRUNING_LOCK: Final = 0x6C6F6E67_7072756E  # "longprun"
-_MAX: Final = 2**63 - 1
 _FARTHEST_S: Final = 1e9
 
 Rows = list[asyncpg.Record]
@@ -46,7 +46,7 @@ _IN_STATE: Final = """(
     WHERE state = {code} AND number > $1 ORDER BY number LIMIT $2
 )"""
 
-# Compared by token too: whoever retried it meanwhile gave it another one.
+# The token is compared too: a retry in the meantime gave the job another one.
 _HOLD: Final = f"""
 SELECT l.*
 FROM unnest($1::uuid[], $2::bigint[]) AS i (id, token)
@@ -88,7 +88,7 @@ SELECT count(*) AS n FROM gone
 
 
 class PostgresPruning:
-    """The verbs that remove what is over."""
+    """The verbs that remove jobs and workers that ended."""
 
     _keeping: ConnectionPool
 
@@ -108,16 +108,13 @@ class PostgresPruning:
     async def forget_workers(self, older_than_s: float, most: int = 1000) -> int:
         """Removes workers that ended so long ago and own no job; answers how many."""
 
-        async def work(tx: Transaction) -> int:
-            [row] = await tx.fetch(_FORGET, min(older_than_s, _FARTHEST_S), most)
-            count: int = row["n"]
-            return count
-
-        return await self._keeping.run(work)
+        rows = await self._keeping.fetch(_FORGET, min(older_than_s, _FARTHEST_S), most)
+        count: int = rows[0]["n"]
+        return count
 
 
 async def _begin(tx: Transaction, kept: Retention, after: int, dry_run: bool) -> Walk:
-    """Two who count at once would each remove what is too much: so one waits for the other."""
+    """Begins a walk. Two prunings that count at once would remove too much, so one waits."""
     if not kept.most:
         return Walk(kept, {}, after)
     if not dry_run:
@@ -127,12 +124,12 @@ async def _begin(tx: Transaction, kept: Retention, after: int, dry_run: bool) ->
 
 
 async def _look(tx: Transaction, walk: Walk, query: str, most: int) -> tuple[Rows, bool]:
-    """What is to go of the next `most` jobs, looked at a few at a time; whether that is all."""
+    """Finds the jobs to remove among the next `most`, a few at a time; and whether it is done."""
     gone: Rows = []
     done, left = walk.over, most
     while left > 0 and not done:
         size = min(left, STEP)
-        rows = await tx.fetch(query, min(walk.up_to, _MAX), size)
+        rows = await tx.fetch(query, min(walk.up_to, LARGEST_INT), size)
         gone += [rows[place] for place in walk.through([_seen(row) for row in rows])]
         left -= size
         done = walk.over or len(rows) < size
@@ -140,7 +137,7 @@ async def _look(tx: Transaction, walk: Walk, query: str, most: int) -> tuple[Row
 
 
 async def _drop(tx: Transaction, found: Rows) -> Rows:
-    """Removes those that nobody holds, with all that belongs to them."""
+    """Removes the jobs that no transaction holds, with all that belongs to them."""
     if not found:
         return []
     rows = await tx.fetch(_HOLD, [row["id"] for row in found], [row["token"] for row in found])
@@ -152,7 +149,7 @@ async def _drop(tx: Transaction, found: Rows) -> Rows:
 
 
 def _query(kept: Retention) -> str:
-    """How to find the next jobs: those that ended badly have an index, the others none."""
+    """SQL that finds the next jobs. Only jobs that ended badly have an index."""
     if JobState.SUCCEEDED in kept.states:
         return _ALL
     parts = [_IN_STATE.format(code=CODES[state]) for state in sorted(kept.states)]

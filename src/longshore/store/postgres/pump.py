@@ -1,25 +1,31 @@
 """The pump of the PostgreSQL store: finishes, submits and claims within one transaction.
 
-Each is one statement for the whole batch. What a pump learns (lanes that are stored, how far claims
-came) is kept only once it is committed.
+Theory. One statement ends all attempts of a batch, and one stores its jobs, with those that the
+ended attempts sent. Then each want takes one statement or two: `sql.CLAIM` claims, and `cursors`
+says where it begins to read. If it finds less than was wanted, the lanes that it read only in part
+are read once more, from their start.
+
+A batch of nothing but submits needs no transaction: `alone` runs it as a single statement.
+
+A transaction may fail or be repeated. So the pump remembers what it learnt (which lanes are stored,
+how far claims came) only after the commit, in `committed`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from operator import itemgetter
 from typing import NamedTuple
 from uuid import UUID
 
-import asyncpg
 from msgspec import Struct
 
 from longshore.model.attempt import Attempt
-from longshore.model.job import Refused, Submission, Submitted
+from longshore.model.job import Refused, Submitted
 from longshore.model.worker import Slot, Want
 from longshore.ports import Batch, BatchResult
-from longshore.store.postgres.columns import columns, lane_of_item, runs, sound_items
+from longshore.store.postgres.columns import SoundItems, columns, lane_of_item, runs
 from longshore.store.postgres.connections import ConnectionPool, Transaction
 from longshore.store.postgres.cursors import ClaimCursors, Place, Reached, ScanPlan
 from longshore.store.postgres.finish import FinishBatch
@@ -30,11 +36,13 @@ from longshore.store.rows import unpack_options
 
 
 class ClaimScan(NamedTuple):
-    """What one claim read and took."""
+    """What one claim read and took; `size` is the bytes of the arguments it took."""
 
     look: ScanPlan
     took: list[Reached]
+    claimed: list[Attempt]
     counts: Counter[int]
+    size: int
     short: bool
     cost_s: float
     contested: frozenset[int]
@@ -49,12 +57,12 @@ class PumpResult(Struct, frozen=True):
     pumped: BatchResult
     left_some: bool
     new_lanes: set[int]
-    readings: list[ClaimScan]
+    scans: list[ClaimScan]
     tallied: int
 
 
 class Pump:
-    """Runs batches, one at a time, and remembers between them."""
+    """Runs batches, and remembers between them."""
 
     def __init__(self, expiry_margin_s: float, clock: Callable[[], float]) -> None:
         self.cursors = ClaimCursors()
@@ -68,31 +76,30 @@ class Pump:
         finished = await records.record(batch.finishes) if batch.finishes else []
         intake = SubmitBatch(tx, self._lanes, self._start_columns(dispatcher, batch))
         submitted = await _accept(records, intake, batch)
-        claimed: list[Attempt] = []
-        readings: list[ClaimScan] = []
+        scans: list[ClaimScan] = []
         left: set[int] = set()
         room = batch.max_bytes
         for want in batch.wants:
             if room <= 0:
                 left.update(want.lanes)
             elif want.slots and want.lanes:
-                before = len(claimed)
-                readings += await self._claim(tx, dispatcher, want, room, claimed)
-                room -= _bytes(claimed[before:])
+                found = await self._claim(tx, dispatcher, want, room)
+                room -= sum(scan.size for scan in found)
+                scans += found
         ready = records.ready + intake.ready
-        taken = sum((reading.counts for reading in readings), Counter[int]())
+        taken = sum((scan.counts for scan in scans), Counter[int]())
         pumped = BatchResult(
             finished,
             submitted,
             intake.started,
-            claimed,
+            [attempt for scan in scans for attempt in scan.claimed],
             taken,
             ready,
             records.ready + intake.ready_sent,
             records.ended,
-            frozenset(left).union(*(reading.contested for reading in readings)),
+            frozenset(left).union(*(scan.contested for scan in scans)),
         )
-        return PumpResult(pumped, bool(ready - taken), intake.new_lanes, readings, tx.tallied)
+        return PumpResult(pumped, bool(ready - taken), intake.new_lanes, scans, tx.tallied)
 
     async def alone(
         self, lines: ConnectionPool, dispatcher: UUID, batch: Batch
@@ -100,7 +107,7 @@ class Pump:
         """Runs a batch of nothing but submits as a single statement; None if it takes more."""
         if batch.finishes or batch.wants:
             return None
-        items = sound_items(batch.submits)
+        items = SoundItems(batch.submits).items
         if len(items) < len(batch.submits) or len(runs(items)) > 1:
             return None
         if not self._lanes.issuperset(lane_of_item(item).hash for item in items):
@@ -122,17 +129,13 @@ class Pump:
                 Submitted(job.id, row["number"]) for (job, _), row in zip(items, rows, strict=True)
             ]
         else:
-            # Some were there before. By now all others are too: it is safe to submit them again.
-            rest = await lines.run(partial(self._again, dispatcher, batch.submits))
+            # Some were stored before, and by now all are: it is safe to submit them again.
+            again = Batch(submits=batch.submits)
+            rest = await lines.run(lambda tx: self.run(tx, dispatcher, again))
             submitted, tallied = rest.pumped.submitted, tallied + rest.tallied
             ready.update(rest.pumped.ready)
         pumped = BatchResult([], submitted, started, ready=ready)
         return PumpResult(pumped, bool(ready), set(), [], tallied)
-
-    async def _again(
-        self, dispatcher: UUID, submits: Sequence[Submission], tx: Transaction
-    ) -> PumpResult:
-        return await self.run(tx, dispatcher, Batch(submits=submits))
 
     def _start_columns(self, dispatcher: UUID, batch: Batch) -> StartColumns | None:
         if not batch.slots:
@@ -141,19 +144,21 @@ class Pump:
         slots = {job.id.int: slot for job, slot in pairs}
         if len(slots) < len(pairs):
             # Of those with one id, the first that can be stored decides.
-            sound = {id(job) for job, _ in sound_items(batch.submits)}
+            sound = {id(job) for job, _ in SoundItems(batch.submits).items}
             slots = {job.id.int: slot for job, slot in reversed(pairs) if id(job) in sound}
         return StartColumns(dispatcher, self._expiry_margin_s, slots)
 
     def committed(self, drawn: PumpResult) -> None:
-        """Remembers what is now certain."""
+        """Remembers what a committed batch showed."""
         self._lanes |= drawn.new_lanes
         now = self._clock()
-        for look, took, _, short, cost_s, _ in drawn.readings:
-            self.cursors.claimed(look, took, short=short, cost_s=cost_s, now=now)
+        for scan in drawn.scans:
+            self.cursors.claimed(
+                scan.look, scan.took, short=scan.short, cost_s=scan.cost_s, now=now
+            )
 
     def keep_lanes(self, stored: set[int]) -> None:
-        """No lanes but these are stored, as far as is known; what is said twice harms nobody."""
+        """Forgets all lanes but these, which are stored. To store a lane twice does no harm."""
         self._lanes &= stored
         self.cursors.keep(stored)
 
@@ -162,17 +167,16 @@ class Pump:
         self._lanes -= gone
 
     async def _claim(
-        self, tx: Transaction, dispatcher: UUID, want: Want, room: int, claimed: list[Attempt]
+        self, tx: Transaction, dispatcher: UUID, want: Want, room: int
     ) -> list[ClaimScan]:
-        """Serves one want. Lanes that seem to be empty are looked through before they count so."""
-        lanes, before = dict.fromkeys(want.lanes), len(claimed)
-        first = await self._read(tx, dispatcher, lanes, want.slots, room, claimed)
+        """Serves one want. A lane that seems empty gets a full look before it counts as empty."""
+        lanes = dict.fromkeys(want.lanes)
+        first = await self._read(tx, dispatcher, lanes, want.slots, room)
         unseen = self.cursors.unseen(first.look, self._clock()) if first.short else []
         if not unseen:
             return [first]
-        left = _left(want.slots, claimed[before:])
-        room -= _bytes(claimed[before:])
-        return [first, await self._read(tx, dispatcher, unseen, left, room, claimed)]
+        left = _left(want.slots, first.claimed)
+        return [first, await self._read(tx, dispatcher, unseen, left, room - first.size)]
 
     async def _read(
         self,
@@ -181,23 +185,20 @@ class Pump:
         lanes: Iterable[int],
         slots: Sequence[Slot],
         room: int,
-        claimed: list[Attempt],
     ) -> ClaimScan:
-        began, before = self._clock(), len(claimed)
+        began = self._clock()
         look = self.cursors.look(lanes, began)
         workers, sessions, places = _slot_columns(slots)
         margin_s = self._expiry_margin_s
-        rows = await tx.fetch(
-            CLAIM, workers, sessions, places, dispatcher, *look.ranges, margin_s, room
-        )
+        ranges = zip(*look.ranges, strict=True)
+        rows = await tx.fetch(CLAIM, workers, sessions, places, dispatcher, *ranges, margin_s, room)
         cost_s = self._clock() - began
-        contested = rows[0]["seen"] > sum(row["turn"] is not None for row in rows)
-        if rows[0]["turn"] is None:
-            rows = []
-        rows.sort(key=_turn)
+        seen = rows[0]["seen"]
+        rows = [] if rows[0]["turn"] is None else sorted(rows, key=itemgetter("turn"))
         counts = Counter(row["lane"] for row in rows)
         for lane, count in counts.items():
             tx.count(lane, READY, RUNNING, count)
+        claimed: list[Attempt] = []
         reached: dict[tuple[int, int], Place] = {}
         for row in rows:
             _, _, place, lane, urgency, rank, id, number, token, kind, args, options, *tries = row
@@ -206,10 +207,11 @@ class Pump:
             slot = workers[place - 1], sessions[place - 1]
             claimed.append(Attempt(id, number, token, kind, args, options, *slot, *tries))
         took = [Reached(*level, place) for level, place in reached.items()]
-        held = frozenset(lanes) if contested else frozenset[int]()
+        size = sum(len(attempt.args) for attempt in claimed)
         # A claim that is full of bytes says nothing of what lies behind it.
-        is_short = len(rows) < len(slots) and _bytes(claimed[before:]) < room
-        return ClaimScan(look, took, counts, is_short, cost_s, held)
+        is_short = len(rows) < len(slots) and size < room
+        contested = frozenset(lanes if seen > len(rows) else ())
+        return ClaimScan(look, took, claimed, counts, size, is_short, cost_s, contested)
 
 
 async def _accept(
@@ -227,15 +229,10 @@ async def _accept(
 
 
 def _only(value: object) -> object:
-    """What an array of at most one element has; anything else as it is."""
+    """The element of a list of at most one; any other value as it is."""
     if isinstance(value, list):
         return value[0] if value else None
     return value
-
-
-def _turn(row: asyncpg.Record) -> int:
-    turn: int = row["turn"]
-    return turn
 
 
 def _slot_columns(slots: Sequence[Slot]) -> tuple[list[UUID], list[int], list[int]]:
@@ -256,7 +253,3 @@ def _left(slots: Sequence[Slot], taken: Sequence[Attempt]) -> list[Slot]:
         else:
             left.append(slot)
     return left
-
-
-def _bytes(claimed: Sequence[Attempt]) -> int:
-    return sum(len(one.args) for one in claimed)

@@ -4,23 +4,22 @@ Theory of the claim. One statement does five things; what it reads depends only 
 
 1. `slot`: of the slots wanted, those whose worker is alive, not draining, in that session and
    attended by this dispatcher. Their rows are held FOR KEY SHARE until the commit, so that nobody
-   can declare such a worker lost, or adopt it, under the claim. A row that harvest or attend holds
-   right now is skipped, not waited for: they may be waiting for a job that this transaction holds.
-2. `front`: from each stretch of each lane (see `cursors`) the first n jobs, n being the
-   number of slots, straight from the index `job_ready` without any lock; all ranges merged, the
-   first n of them kept. Lanes of paused queues are left out here. If a lane is not stored, because
-   it was forgotten at the moment its job came, one of its jobs names the queue. `best` counts, for
-   each, the bytes of the arguments before it: past $11 nothing is taken. Their lengths are known
-   without reading them, however long they are.
-3. `locked`: those rows FOR UPDATE, skipping what another claim holds, and only if still ready. Only
-   now are they numbered, so that a row that was skipped leaves no slot empty before its last.
+   can declare such a worker lost, or adopt it, under the claim. The claim skips a row that harvest
+   or attend holds right now: they may be waiting for a job that this transaction holds.
+2. `front`: for n slots, the first n jobs of each range of each lane (see `cursors`), straight from
+   the index `job_ready` without any lock; of all these, the first n. It leaves out the lanes of
+   paused queues. If a lane is not stored, because it was forgotten at the moment its job came, one
+   of its jobs names the queue. `best` counts, for each job, the bytes of the arguments before it:
+   past $11 nothing is taken. PostgreSQL knows their lengths without reading them.
+3. `locked`: those rows FOR UPDATE, if they are still ready and no other claim holds them. Only now
+   are they numbered, so that a row that was skipped leaves no slot empty.
 4. The update: the i-th locked row goes to the i-th slot under a new token.
-5. What the workers need of it is returned, and how many rows were seen: if they were more than
-   could be locked, somebody else was at the same lanes, and what lies behind is not known.
+5. The statement returns what the workers need, and how many rows it saw. If it saw more than it
+   could lock, another claim was at these lanes, and there may be more behind.
 
-Plans. A plan is made once and kept, perhaps while the tables are still empty, so no statistics may
-sway it. Every lookup is therefore a LATERAL subquery that has one index to go by, rows found once
-are found again by ctid, small tables travel as arrays that are subscripted, not joined, and the
+Plans. PostgreSQL makes a plan once and keeps it, perhaps while the tables are still empty. So no
+statistics may sway it. Every lookup is a LATERAL subquery that can use only one index. Rows found
+once are found again by ctid. Small tables travel as arrays that are subscripted, not joined. The
 settings in `STEADY` rule out what would still be possible. OFFSET 0 keeps the planner from
 dissolving a subquery; CASE hides conditions from indexes that are not meant.
 
@@ -29,8 +28,8 @@ version under another ctid. Whether PostgreSQL then compares the ctid again depe
 version; so every update by ctid also compares token or state, or follows an explicit lock. A row
 missed in this way is tried again by the caller.
 
-Times. A job's times are of when the statement began, not the transaction, which may have waited
-for others since: so what one transaction did after another committed is later in the histories too.
+Times. A job's times are those of its statement's begin. The transaction may have begun long before
+and waited for another one: then its times would come before those of the other.
 """
 
 from __future__ import annotations
@@ -184,14 +183,14 @@ _OWN: Final = {
     "run_at": "timestamptz",
     "delay_s": "float8",
 }
-"""What each job brings of its own, in the first parameters; `shape` says which of the others."""
+"""The first parameters: what differs from job to job. `shape` is the place of what jobs share."""
 
 
 def _inserted(*, started: bool, one: bool = False) -> str:
-    """SQL that inserts what neither its id nor its unique key keeps out.
+    """SQL that inserts the jobs whose id and unique key are free.
 
-    With `started`, a job that may sit where it is meant to is running from the start. With `one`,
-    the parameters are those of a single job, not arrays, which cost more to take apart.
+    With `started`, a job runs from the start if its slot may take it. With `one`, the parameters
+    are those of a single job, not arrays, which cost more to take apart.
     """
     shared = "${}::{}".format if one else "(${}::{}[])[n.shape]".format
     own = ", ".join(f"${n}::{of}{'' if one else '[]'}" for n, of in enumerate(_OWN.values(), 1))
@@ -278,30 +277,30 @@ _STARTED: Final = _inserted(started=True)
 SUBMIT: Final = f"""{_ACCEPTED}
 SELECT id, number, state, lane, token FROM new
 """
-"""Arrays that nothing is known of may be shorter: the rest is NULL."""
+"""Stores jobs. An empty array stands for a column in which every value is NULL."""
 
 SUBMIT_STARTED: Final = f"""{_STARTED}
 SELECT id, number, state, lane, token FROM new
 """
-"""The same, and what can run at once is running at once, on the slots that may have it."""
+"""Stores jobs as `SUBMIT` does, and starts those that can run now, if their slots allow."""
 
 SUBMIT_ALONE: Final = f"""{_STARTED},{_TALLIED}
 SELECT id, number, state, lane, token FROM new
 """
-"""The same as a transaction of its own, that needs neither BEGIN nor COMMIT."""
+"""`SUBMIT_STARTED` as a transaction of its own, which needs neither BEGIN nor COMMIT."""
 
 SUBMIT_ONE: Final = f"""{_inserted(started=True, one=True)},{_TALLIED}
 SELECT id, number, state, lane, token FROM new
 """
-"""The same of a single job: what a fleet with nothing else to do waits for."""
+"""`SUBMIT_ALONE` for a single job, as a fleet with little to do gets them."""
 
 ENQUEUE: Final = f"""{_ACCEPTED},{_TALLIED}
 SELECT id, number FROM new
 """
-"""The same in the submitter's own transaction; in one statement, should it commit each by itself.
+"""`SUBMIT` in the application's own transaction, and the tally: each statement may be a commit.
 
-It adds no lane. That row would be everybody's, and another submitter of a job in the same new lane
-would have to wait until this transaction, which may take hours, has ended: see `ADOPT_LANES`.
+It adds no lane. Another submitter of a job in the same new lane would wait for that row until this
+transaction ends, which may take hours: see `ADOPT_LANES`.
 """
 
 KNOWN: Final = """
@@ -328,6 +327,13 @@ ORDER BY i.hash
 ON CONFLICT DO NOTHING
 """
 
+_ANY_JOB: Final = """(
+    SELECT queue, kind, target FROM longshore.job
+    WHERE state IN ({states}) AND lane = t.lane LIMIT 1
+)"""
+_BY_INDEX: Final = (READY, DELAYED, OWNED)
+"""The live states, each with those that share its index."""
+
 ADOPT_LANES: Final = f"""
 INSERT INTO longshore.lane (hash, queue, kind, target)
 SELECT t.lane, j.queue, j.kind, j.target
@@ -337,28 +343,18 @@ FROM (
     GROUP BY lane HAVING sum(delta) > 0
     OFFSET 0
 ) AS t
-CROSS JOIN LATERAL (
-    (SELECT queue, kind, target FROM longshore.job
-        WHERE state = {READY} AND lane = t.lane LIMIT 1)
-    UNION ALL
-    (SELECT queue, kind, target FROM longshore.job
-        WHERE state = {DELAYED} AND lane = t.lane LIMIT 1)
-    UNION ALL
-    (SELECT queue, kind, target FROM longshore.job
-        WHERE state IN ({OWNED}) AND lane = t.lane LIMIT 1)
-    LIMIT 1
-) AS j
+CROSS JOIN LATERAL ({" UNION ALL ".join(_ANY_JOB.format(states=n) for n in _BY_INDEX)} LIMIT 1) AS j
 WHERE NOT EXISTS (SELECT FROM longshore.lane AS l WHERE l.hash = t.lane)
     AND ($2::bigint[] IS NULL OR t.lane = ANY ($2))
 ORDER BY t.lane
 LIMIT greatest($1::bigint - (SELECT count(*) FROM longshore.lane), 0)
 ON CONFLICT DO NOTHING
 """
-"""Lanes of which a tally tells, but that nobody has stored: their jobs came by `ENQUEUE`.
+"""Stores lanes that the tally tells of and that are not stored.
 
-Of the lanes $2, or of all if that is NULL, so many that there are $1 in all: whoever puts what
-varies into a kind or a queue fills up neither the table nor the memory of every dispatcher. Also
-lanes that were forgotten at the very moment when a job of theirs came.
+Their jobs came by `ENQUEUE`, or the lane was forgotten at the moment when its job came. $2 names
+the lanes to look at; NULL means all. It stops when there are $1 lanes in all, so that an
+application that makes up kinds or queues fills neither the table nor the dispatchers' memory.
 """
 
 FINISH: Final = f"""
@@ -385,7 +381,7 @@ FROM (
 WHERE j.ctid = n.tid AND j.token = n.token AND j.state = n.was
 RETURNING n.place, n.was, j.state, j.lane, ~j.priority AS urgency, j.rank, j.number
 """
-"""Rows are locked in the order of their ids; of two ends of one attempt the first given counts.
+"""Locks rows in the order of their ids. Of two ends of one attempt the first given counts.
 
 An end names its shape: the place of the change for a running job, after which comes the one for a
 job that is being cancelled.

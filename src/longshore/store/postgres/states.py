@@ -1,7 +1,7 @@
-"""How states are stored on PostgreSQL: small numbers, of which statements speak by name.
+"""How PostgreSQL stores states: as small numbers, for which the statements have names.
 
-The numbers are far apart, so that there is room for more. All live states come before `ENDED`, and
-the indexes of the schema rely on these very numbers (see its migrations): they never change.
+The numbers are far apart, so that new states fit in between. All live states come before `ENDED`.
+The schema's indexes rely on these numbers (see the migrations), so they never change.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from longshore.model.job import JobState
 S = JobState
 
 ENDED: Final = 100
-"""The codes of jobs that are over begin here."""
+"""The codes of jobs that ended begin here."""
 
 CODES: Final = {
     S.WAITING: 10,
@@ -37,9 +37,9 @@ CANCELLING: Final = CODES[S.CANCELLING]
 
 OWNED_CODES: Final = frozenset(CODES[state] for state in OWNED_STATES)
 OWNED: Final = ", ".join(map(str, sorted(OWNED_CODES)))
-"""SQL for the codes of the jobs that a worker has, as the index `job_owned` lists them."""
+"""SQL for the codes of jobs that a worker owns, as the index `job_owned` lists them."""
 
 
 def head(state: JobState) -> str:
-    """How the entry of a history begins that is added for this state."""
+    """The beginning of a history entry for this state."""
     return f',["{state}",'

@@ -18,17 +18,16 @@ from longshore.store.migrations import check, latest, refuse_newer, steps
 from longshore.store.postgres.connections import ConnectionPool, Transaction, parse_address
 from longshore.store.postgres.hints import Listener, Sender
 from longshore.store.postgres.keeper import PostgresKeeper
-from longshore.store.postgres.logs import PostgresLogs
 from longshore.store.postgres.prune import PostgresPruning
-from longshore.store.postgres.pump import Pump, PumpResult
+from longshore.store.postgres.pump import Pump
 from longshore.store.postgres.sql import STEADY
 
 PUMPING_LINES: Final = 2
 LOCK_SHARE: Final = 0.2
-"""For how much of its time a pump waits for another transaction before it goes without.
+"""The share of its timeout that a pump waits for a lock before it goes on without the item.
 
-With the usual timeouts that is 2 s. A server looks for deadlocks after 1 s (deadlock_timeout), and
-must come first: of two pumps that wait for each other it has one begin anew, and none goes without.
+With the usual timeouts it is 2 s. The server looks for deadlocks after 1 s (deadlock_timeout), and
+must come first: of two pumps that wait for each other it makes one begin anew.
 """
 KEEPER_LINES: Final = 2
 READING_LINES: Final = 4
@@ -36,7 +35,7 @@ MIGRATION_S: Final = 3600.0
 MIGRATION_LOCK: Final = 0x6C6F6E67_73686F72  # "longshor"
 
 _DIALECT: Final = "postgres"
-# A look into the catalogue itself: name lookups may answer what they knew before a lock was had.
+# Reads the catalogue itself: a name lookup may answer from before the lock was taken.
 _HAS_VERSION: Final = """
 SELECT EXISTS (
     SELECT FROM pg_catalog.pg_tables
@@ -46,7 +45,7 @@ SELECT EXISTS (
 _VERSION: Final = "SELECT max(version) AS version FROM longshore.longshore_schema"
 
 
-class PostgresStore(PostgresPruning, PostgresKeeper, PostgresLogs):
+class PostgresStore(PostgresPruning, PostgresKeeper):
     """The `Store` port on a PostgreSQL database, in its schema `longshore`."""
 
     is_serial = False
@@ -101,7 +100,7 @@ class PostgresStore(PostgresPruning, PostgresKeeper, PostgresLogs):
     async def migrate(self) -> tuple[int, int]:
         """Brings the schema forward, one transaction a step; answers the version before and after.
 
-        Of several who migrate at once, each step is taken by one.
+        If several processes migrate at once, only one of them takes each step.
         """
         lines = ConnectionPool(
             self._address, most=1, timeout_s=MIGRATION_S, connect_s=self._timeout_s
@@ -120,12 +119,9 @@ class PostgresStore(PostgresPruning, PostgresKeeper, PostgresLogs):
         if not (batch.finishes or batch.submits or batch.wants):
             return BatchResult()
 
-        async def work(tx: Transaction) -> PumpResult:
-            return await self._pump.run(tx, dispatcher, batch)
-
         drawn = await self._pump.alone(self._pumping, dispatcher, batch)
         if drawn is None:
-            drawn = await self._pumping.run(work)
+            drawn = await self._pumping.run(lambda tx: self._pump.run(tx, dispatcher, batch))
         self._pump.committed(drawn)
         self._tallied += drawn.tallied
         if drawn.left_some:
@@ -140,7 +136,7 @@ class PostgresStore(PostgresPruning, PostgresKeeper, PostgresLogs):
 
 
 async def _found_version(tx: Transaction) -> int | None:
-    """The version of the schema; none if there is no schema."""
+    """The version of the schema; None if there is no schema."""
     [row] = await tx.fetch(_HAS_VERSION)
     if not row["found"]:
         return None

@@ -9,6 +9,7 @@ from uuid import UUID
 
 import asyncpg
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from longshore.errors import StoreUnavailable
 from longshore.model.attempt import Attempt
@@ -17,20 +18,24 @@ from longshore.model.worker import Slot
 from longshore.store.postgres.columns import (
     Answer,
     Item,
+    SoundItems,
     answered,
     columns,
-    lane_columns,
     lane_of_item,
     runs,
+    unique_keys,
 )
 from longshore.store.postgres.connections import TURNS, Transaction, is_data_error, is_held
 from longshore.store.postgres.sql import ADD_LANES, HOLDERS, KNOWN, SUBMIT, SUBMIT_STARTED
 from longshore.store.postgres.states import READY, RUNNING
-from longshore.store.rows import body_or_why, micros, not_accepted, utc_now
+from longshore.store.rows import not_accepted
 
 
 class StartColumns(Struct, frozen=True):
-    """Who gives slots to submits, and for how long beyond its timeout an attempt has its own."""
+    """The slots for submitted jobs, the dispatcher that gives them, and an attempt's margin.
+
+    An attempt expires `expiry_margin_s` after its timeout.
+    """
 
     dispatcher: UUID
     expiry_margin_s: float
@@ -86,20 +91,12 @@ class SubmitBatch:
             self._start_columns.slots.update((job.id.int, None) for job in jobs)
 
     async def accept(self, jobs: Sequence[Submission]) -> list[Answer]:
-        """Takes in what is new and can be stored; answers item by item."""
-        now = micros(utc_now())
-        bodies = [body_or_why(job, now) for job in jobs]
-        items = [
-            (job, body) for job, body in zip(jobs, bodies, strict=True) if isinstance(body, int)
-        ]
-        answers: list[Answer] = []
-        for run in runs(items):
-            answers += await self._take(run)
-        taken = iter(answers)
-        return [
-            next(taken) if isinstance(body, int) else not_accepted(job.id, body)
-            for job, body in zip(jobs, bodies, strict=True)
-        ]
+        """Stores the jobs that are new and can be stored; answers item by item."""
+        sound = SoundItems(jobs)
+        taken: list[Answer] = []
+        for run in runs(sound.items):
+            taken += await self._take(run)
+        return sound.answers(taken)
 
     async def _take(self, items: list[Item]) -> list[Answer]:
         rows = await self._insert(items)
@@ -108,50 +105,34 @@ class SubmitBatch:
             return [
                 Submitted(job.id, number) for (job, _), number in zip(items, numbers, strict=True)
             ]
-        answers: list[Answer | None] = [None] * len(items)
+        answers: dict[UUID, Answer] = {}
+        left = items
         for _ in range(TURNS):
-            missing = [place for place, answer in enumerate(answers) if answer is None]
-            if not missing:
-                break
-            await self._look_up(items, missing, answers)
-            left = [items[place] for place, answer in enumerate(answers) if answer is None]
-            # Whoever held the key has ended in this very moment: now there is room.
-            if left:
-                await self._insert(left)
-        settled = [answer for answer in answers if answer is not None]
-        if len(settled) < len(items):
-            raise StoreUnavailable("a unique key changed hands too often; try again")
-        return settled
+            answers |= await self._look_up(left)
+            left = [item for item in left if item[0].id not in answers]
+            if not left:
+                return [answers[job.id] for job, _ in items]
+            # The job that held the key has just ended: now the key is free.
+            await self._insert(left)
+        raise StoreUnavailable("a unique key changed hands too often; try again")
 
-    async def _look_up(
-        self, items: list[Item], missing: list[int], answers: list[Answer | None]
-    ) -> None:
-        """Answers those that are there, were refused, or whose key is taken."""
-        left = [items[place] for place in missing]
-        rows = await self._tx.fetch(KNOWN, [job.id for job, _ in left])
+    async def _look_up(self, items: list[Item]) -> dict[UUID, Answer]:
+        """Answers for the jobs that are stored already, were refused, or whose key is taken."""
+        rows = await self._tx.fetch(KNOWN, [job.id for job, _ in items])
         known = {row["id"]: (row["number"], row["body_hash"]) for row in rows}
-        holders = await self._holders([job for job, _ in left if job.id not in known])
+        keys = unique_keys(items, known)
+        rows = await self._tx.fetch(HOLDERS, *keys) if keys else []
+        holders: dict[tuple[str, str | None], Answer] = {
+            (kind, key): Submitted(id, number, existing=True) for kind, key, id, number in rows
+        }
         if known or holders:
             self._tx.rest_on_found()
-        found = answered(left, known, holders)
-        for place, (job, _) in zip(missing, left, strict=True):
-            refused = None if job.id in known else self._refused.get(job.id)
-            answers[place] = refused or found.get(job.id)
-
-    async def _holders(self, jobs: list[Submission]) -> dict[tuple[str, str | None], Answer]:
-        """The live jobs that have these jobs' unique keys."""
-        keys = {(job.kind, job.unique_key) for job in jobs if job.unique_key is not None}
-        if not keys:
-            return {}
-        kinds, unique_keys = zip(*keys, strict=True)
-        rows = await self._tx.fetch(HOLDERS, kinds, unique_keys)
-        return {
-            (row["kind"], row["unique_key"]): Submitted(row["id"], row["number"], existing=True)
-            for row in rows
-        }
+        unknown = [job.id for job, _ in items if job.id not in known]
+        refused = {id: self._refused[id] for id in unknown if id in self._refused}
+        return answered(items, known, holders) | refused
 
     async def _insert(self, items: list[Item]) -> list[asyncpg.Record]:
-        """Stores what neither its id nor its key keeps out; answers the rows that are new."""
+        """Stores the jobs whose id and key are free; answers the new rows."""
         if not self._tx.isolate_bad_items:
             return await self._insert_all(items)
         try:
@@ -178,7 +159,7 @@ class SubmitBatch:
         unknown = {lane for lane, _ in counts} - self._lanes - self.new_lanes
         if unknown:
             lanes = {lane.hash: lane for lane in map(lane_of_item, items) if lane.hash in unknown}
-            await self._tx.fetch(ADD_LANES, *lane_columns(list(lanes.values())))
+            await self._tx.fetch(ADD_LANES, *zip(*map(astuple, lanes.values()), strict=True))
         for (lane, state), count in counts.items():
             self._tx.count(lane, None, state, count)
             if state == READY:

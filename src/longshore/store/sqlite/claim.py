@@ -1,9 +1,9 @@
 """Claims of the SQLite store.
 
-Theory. A claim reads as many rows as it takes, plus one for each lane that has something ready, and
-never looks at any other: which lanes those are is one probe of `job_ready` each, and the best jobs
-of a lane are the first entries of that index. The lanes are merged lazily; a lane from which more
-is taken than was read is read on from there, twice as far each time.
+Theory. A claim reads little more than it takes, however many jobs the store holds. One probe of
+the index `job_ready` for each wanted lane tells which lanes have ready jobs. The first entries of
+that index are the best jobs of a lane. The claim reads a share of each lane and merges the lanes
+lazily. Where the merge uses up the share of a lane, it reads on from there, twice as far each time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from longshore.core.placement import first_bytes
 from longshore.model.attempt import Attempt
 from longshore.model.job import JobState, Options, Submission
 from longshore.model.worker import Slot, Want
-from longshore.store.rows import later, unpack_options
+from longshore.store.rows import unpack_options
 from longshore.store.sqlite.sql import (
     CLAIM,
     LANE_TOP,
@@ -58,7 +58,8 @@ def claim(
 ) -> tuple[list[Attempt], Counter[int], set[int]]:
     """Places the best ready jobs on slots that may have them, want by want.
 
-    Answers how many by lane, and the lanes that it left because they have too many bytes.
+    Answers the attempts, how many came from each lane, and the lanes in which it left jobs because
+    of `max_bytes`.
     """
     attending = _attending(tx, dispatcher, [slot for want in wants for slot in want.slots])
     claimed: list[Attempt] = []
@@ -79,9 +80,9 @@ def claim(
 def usable_slots(
     tx: Transaction, dispatcher: UUID, jobs: Sequence[Submission], slots: Sequence[Slot | None]
 ) -> list[Slot | None]:
-    """Those of the slots that these jobs may have, each in its place."""
+    """The slots that these jobs may have, each in its place; None for the others."""
     queues = msgspec.json.encode({job.queue for job in jobs}).decode()
-    paused = _names.decode(tx.connection.execute(PAUSED, (queues,)).fetchone()[0])
+    paused = _names.decode(tx.execute(PAUSED, (queues,)).fetchone()[0])
     attending = _attending(tx, dispatcher, [slot for slot in slots if slot is not None])
     return [
         slot
@@ -94,17 +95,17 @@ def usable_slots(
 
 
 def _attending(tx: Transaction, dispatcher: UUID, slots: Sequence[Slot]) -> dict[int, int]:
-    """The sessions of those workers that this dispatcher attends and may give jobs to."""
+    """The sessions of the workers that this dispatcher attends and may give jobs to."""
     # UUIDs as integers: their own hash is slow, and there may be thousands of slots.
     workers = {slot.worker.int for slot in slots}
     keys: list[Row] = [(worker.to_bytes(16, "big"), dispatcher.bytes) for worker in workers]
-    return {int(row.id, 16): row.session for row in SITTING.find(tx.connection, keys)}
+    return {int(id, 16): session for id, session in SITTING.find(tx.connection, keys)}
 
 
 def _best(tx: Transaction, lanes: Iterable[int], most: int) -> list[Candidate]:
     """The first jobs of all these lanes together, in the order of claims."""
     wanted = msgspec.json.encode(list(dict.fromkeys(lanes))).decode()
-    lanes = _hashes.decode(tx.connection.execute(OPEN_LANES, (wanted,)).fetchone()[0])
+    lanes = _hashes.decode(tx.execute(OPEN_LANES, (wanted,)).fetchone()[0])
     if not lanes:
         return []
     first = min(most, most // len(lanes) + _FEWEST)
@@ -115,7 +116,7 @@ def _lane(tx: Transaction, lane: int, first: int, most: int) -> Iterator[Candida
     """The first jobs of one lane, read as they are asked for."""
     taken, size = 0, first
     while taken < most:
-        answer = tx.connection.execute(LANE_TOP, (lane, size, taken)).fetchone()[0]
+        answer = tx.execute(LANE_TOP, (lane, size, taken)).fetchone()[0]
         rows = _candidates.decode(answer)
         yield from rows
         if len(rows) < size:
@@ -132,21 +133,9 @@ def _place(
     claimed = []
     for job, slot in zip(jobs, slots[: len(jobs)], strict=True):
         id, options, args = payloads[job.number]
-        claimed.append(
-            Attempt(
-                id,
-                job.number,
-                tx.next_token(),
-                job.kind,
-                args,
-                options,
-                slot.worker,
-                slot.session,
-                job.attempt + 1,
-                job.failures,
-                job.crashes,
-            )
-        )
+        token, owner = tx.next_token(), (slot.worker, slot.session)
+        tries = job.attempt + 1, job.failures, job.crashes
+        claimed.append(Attempt(id, job.number, token, job.kind, args, options, *owner, *tries))
     _store(tx, claimed, expiry_margin_s)
     for lane, number in Counter(job.lane for job in jobs).items():
         tx.count(lane, JobState.READY, JobState.RUNNING, number)
@@ -154,23 +143,21 @@ def _place(
 
 
 def _store(tx: Transaction, claimed: Sequence[Attempt], expiry_margin_s: float) -> None:
-    """Writes down who owns what from now on."""
-    now = tx.now
+    """Writes the new owners of these jobs."""
     rows: list[Row] = []
     for one in claimed:
         owner, entry = tx.owner(one.worker)
-        timeout_s = one.options.timeout_s
-        expires_at = None if timeout_s is None else later(now, timeout_s + expiry_margin_s)
-        rows.append((one.number, one.token, owner, one.session, now, expires_at, entry))
+        expires_at = tx.expires_at(one.options.timeout_s, expiry_margin_s)
+        rows.append((one.number, one.token, owner, one.session, tx.now, expires_at, entry))
     CLAIM.run(tx.connection, rows)
 
 
 def _payloads(tx: Transaction, jobs: Sequence[Candidate]) -> dict[int, Payload]:
-    """What is large about these jobs, by their numbers."""
+    """The ids, options and arguments of these jobs, by number."""
     found: dict[int, Payload] = {}
     for numbers in _packs(jobs):
         for text, values in PAYLOADS.pieces(numbers):
-            lengths, data = tx.connection.execute(text, values).fetchone()
+            lengths, data = tx.execute(text, values).fetchone()
             found.update(_unpacked(_lengths.decode(lengths), data))
     return found
 
@@ -178,7 +165,7 @@ def _payloads(tx: Transaction, jobs: Sequence[Candidate]) -> dict[int, Payload]:
 def _unpacked(
     lengths: Sequence[tuple[int, int, int]], data: bytes
 ) -> Iterator[tuple[int, Payload]]:
-    """Takes ids, options and arguments apart that were read as one run of bytes."""
+    """Splits one run of bytes into ids, options and arguments."""
     at = 0
     for number, options_bytes, args_bytes in lengths:
         options_at = at + 16

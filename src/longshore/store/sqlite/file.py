@@ -1,4 +1,4 @@
-"""The database file: how it is opened, what is wrong with it, how its schema goes forward."""
+"""The database file: how to open it, what its errors mean, how its schema goes forward."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _HAS_VERSION: Final = "SELECT 1 FROM sqlite_master WHERE name = 'longshore_schem
 
 
 class DatabaseFile:
-    """One SQLite file. A lock that another process holds is waited for `busy_s` seconds."""
+    """One SQLite file. It waits `busy_s` seconds for a lock that another process holds."""
 
     def __init__(self, path: Path, busy_s: float) -> None:
         self.path = path
@@ -73,9 +73,9 @@ class DatabaseFile:
     def check_in_place(self) -> None:
         """Raises `StoreLost` if another file, or none, is where the opened one was.
 
-        What is written to a file that was deleted is gone with the last process that has it open.
+        A write to a deleted file is gone with the last process that has the file open.
         """
-        if self._found() != self._opened:
+        if (_identity(self.path), _identity(self._wal)) != self._opened:
             raise StoreLost(
                 f"{self} was deleted, moved or replaced, or its WAL was, while this process had it "
                 "open; nothing was accepted since. Put it back, or restore it from a backup, then "
@@ -84,7 +84,7 @@ class DatabaseFile:
 
     @contextmanager
     def used(self) -> Iterator[None]:
-        """The same as `errors`, of a file that was sound when it was opened."""
+        """Translates as `errors` does, for a file that was sound when it was opened."""
         try:
             with self.errors():
                 yield
@@ -93,7 +93,7 @@ class DatabaseFile:
 
     @contextmanager
     def errors(self) -> Iterator[None]:
-        """What SQLite raises comes out as an error that names the file and what to do."""
+        """Turns SQLite's errors into ones that name the file and say what to do."""
         try:
             yield
         except sqlite3.Error as error:
@@ -106,12 +106,8 @@ class DatabaseFile:
                 f"{self} holds no number past 64 bits; give a smaller one"
             ) from error
 
-    def _found(self) -> _Identity:
-        """Which files are there now."""
-        return _identity(self.path), _identity(self._wal)
-
     def _remember(self, before: _Inode | None) -> None:
-        """Which files were opened; there is a WAL since something was read."""
+        """Notes which files were opened. A WAL is there since the first read."""
         self._wal = Path(f"{self.path.resolve()}-wal")
         if self._opened is None:
             self._opened = (before, _identity(self._wal))
@@ -138,7 +134,7 @@ class DatabaseFile:
         return connection
 
     def _use_wal(self, connection: sqlite3.Connection) -> None:
-        """Readers never wait for a writer, nor it for them. The file remembers this."""
+        """Switches to a WAL: readers and writers never wait for each other. The file stays so."""
         deadline = time.monotonic() + self._busy_s
         while (mode := _try_wal(connection, time.monotonic() > deadline)) is None:
             time.sleep(0.01)
@@ -215,7 +211,7 @@ class DatabaseFile:
         )
 
     def _explained(self, error: sqlite3.Error) -> LongshoreError | None:
-        """The error in our words; None for what is neither the file's fault nor the user's."""
+        """The error in our words; None if neither the file nor the user caused it."""
         match _code(error):
             case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
                 return StoreUnavailable(
@@ -266,7 +262,7 @@ def _code(error: sqlite3.Error) -> int:
 
 
 def _try_wal(connection: sqlite3.Connection, last_time: bool) -> str | None:
-    """The journal mode afterwards; None if another process is doing the same right now.
+    """The journal mode afterwards; None if another process is switching it right now.
 
     SQLite does not wait by itself here.
     """

@@ -13,22 +13,21 @@ from longshore.errors import InvalidInput
 from longshore.model.job import CancelVerdict, JobState, LogEntry, RetryVerdict
 from longshore.model.worker import Attended, Gone, Late, Stats, WorkerInfo
 from longshore.ports import Harvested, Promoted
-from longshore.store.rows import clean, entry_end, pack_info, unpack_info
+from longshore.store.rows import INT64, LARGEST_INT, clean, entry_end, pack_info, unpack_info
 from longshore.store.sqlite.reads import claimed_by, next_due_s
 from longshore.store.sqlite.sql import BEAT, HELD_AND_DUE, HELD_BY_WORKER, LOG, ORPHANED, Held, Row
 from longshore.store.sqlite.states import LIVE_LIST, OWNED_LIST
 from longshore.store.sqlite.transaction import Transaction
 
 _MAX_SWEPT: Final = 1000
-_MAX: Final = 2**63 - 1
 
 
 # dispatchers
 
 
 def renew(tx: Transaction, dispatcher: UUID, name: str) -> None:
-    """Says that a dispatcher lives."""
-    tx.connection.execute(
+    """Says that a dispatcher lives, by changing its `renewed_no`."""
+    tx.execute(
         """INSERT INTO dispatcher (id, name, renewed_no, started_at) VALUES (?, ?, 1, ?)
         ON CONFLICT DO UPDATE SET name = excluded.name, renewed_no = renewed_no + 1""",
         (dispatcher.bytes, clean(name), tx.now),
@@ -36,13 +35,13 @@ def renew(tx: Transaction, dispatcher: UUID, name: str) -> None:
 
 
 def retire(tx: Transaction, dispatcher: UUID) -> None:
-    """Removes a dispatcher."""
-    tx.connection.execute("DELETE FROM dispatcher WHERE id = ?", (dispatcher.bytes,))
+    """Removes a dispatcher that stops in good order."""
+    tx.execute("DELETE FROM dispatcher WHERE id = ?", (dispatcher.bytes,))
 
 
 def forget_dispatcher(tx: Transaction, dispatcher: UUID) -> None:
-    """Removes a dispatcher that attends no live worker."""
-    tx.connection.execute(
+    """Removes a dispatcher that stopped renewing and attends no worker any more."""
+    tx.execute(
         """DELETE FROM dispatcher WHERE id = ?1
         AND NOT EXISTS (SELECT 1 FROM worker WHERE alive = 1 AND dispatcher = ?1)""",
         (dispatcher.bytes,),
@@ -56,15 +55,16 @@ def attend(
     tx: Transaction,
     dispatcher: UUID,
     info: WorkerInfo,
-    draining: bool,
-    asked: int | None = None,
+    *,
+    draining: bool = False,
+    session: int | None = None,
 ) -> Attended | Gone | Late:
-    """Registers a worker, or adopts it with what is placed on it, in the session asked for."""
-    known = tx.connection.execute(
+    """Registers or adopts a worker: raises its session and says what is placed on it."""
+    known = tx.execute(
         "SELECT alive, session, ended_why, info FROM worker WHERE id = ?", (info.id.bytes,)
     ).fetchone()
     if known is None:
-        first = 1 if asked is None else asked
+        first = 1 if session is None else session
         _register(tx, dispatcher, info, draining, first)
         return Attended(first)
     alive, last, ended_why, known_info = known
@@ -72,26 +72,26 @@ def attend(
         return Gone(ended_why)
     if is_anothers(unpack_info(known_info), info):
         return Gone(ANOTHERS)
-    session = last + 1 if asked is None else asked
+    session = last + 1 if session is None else session
     if session <= last:
         return Late(last)
-    tx.connection.execute(
+    tx.execute(
         """UPDATE worker SET dispatcher = ?, session = ?, draining = draining OR ?,
             attended_at = ?, info = ? WHERE id = ?""",
         (dispatcher.bytes, session, draining, tx.now, pack_info(info), info.id.bytes),
     )
-    tx.connection.execute(
+    tx.execute(
         f"""UPDATE job INDEXED BY job_owned SET session = ?
         WHERE worker = ? AND state IN {OWNED_LIST}""",
         (session, info.id.bytes),
     )
-    return Attended(session, tuple(claimed_by(tx.connection, info.id)))
+    return Attended(session, tuple(claimed_by(tx, info.id)))
 
 
 def _register(
     tx: Transaction, dispatcher: UUID, info: WorkerInfo, draining: bool, session: int
 ) -> None:
-    tx.connection.execute(
+    tx.execute(
         """INSERT INTO worker (id, dispatcher, session, alive, draining, started_at, attended_at,
             info) VALUES (?, ?, ?, 1, ?, ?, ?, ?)""",
         (info.id.bytes, dispatcher.bytes, session, draining, tx.now, tx.now, pack_info(info)),
@@ -99,8 +99,8 @@ def _register(
 
 
 def set_draining(tx: Transaction, worker: UUID, draining: bool) -> bool:
-    """Marks a live worker; answers whether there is one."""
-    changed = tx.connection.execute(
+    """Gives a draining worker nothing more; answers whether there is such a live worker."""
+    changed = tx.execute(
         "UPDATE worker SET draining = ? WHERE id = ? AND alive = 1", (draining, worker.bytes)
     )
     return changed.rowcount > 0
@@ -122,7 +122,7 @@ def beat(tx: Transaction, dispatcher: UUID, beats: Mapping[UUID, Stats]) -> None
 
 
 def _number(given: float) -> float:
-    """SQLite keeps NaN as NULL, and one worker that says it would cost all others their beat."""
+    """The number, or 0 for NaN: SQLite refuses it, and with it the beats of all other workers."""
     return 0.0 if isnan(given) else given
 
 
@@ -141,7 +141,7 @@ def harvest(
     changed = tx.connection.execute(
         """UPDATE worker SET alive = 0, ended_at = ?, ended_why = ?
         WHERE id = ? AND alive = 1 AND session = ?""",
-        (tx.now, clean(why), worker.bytes, min(session, _MAX)),
+        (tx.now, clean(why), worker.bytes, min(session, LARGEST_INT)),
     )
     if changed.rowcount == 0:
         return Harvested(False)
@@ -182,23 +182,23 @@ def _free(
 # clocks
 
 
-def promote(tx: Transaction, most: int) -> Promoted:
+def promote(tx: Transaction, most: int = 1000) -> Promoted:
     """Makes delayed jobs ready whose time has come."""
     due = tx.held_where(HELD_AND_DUE, (tx.now, most))
     for row in due:
         tx.apply(row, effects.DUE[row.state])
     tx.flush()
     lanes = frozenset(row.lane for row in due)
-    return Promoted(len(due), lanes, next_due_s(tx.connection, tx.now))
+    return Promoted(len(due), lanes, next_due_s(tx))
 
 
 # users
 
 
 def cancel(
-    tx: Transaction, refs: Sequence[UUID | int], by: str
+    tx: Transaction, refs: Sequence[UUID | int], by: str = ""
 ) -> list[tuple[UUID | None, CancelVerdict]]:
-    """Cancels what is not running, and marks what is."""
+    """Cancels what is not running, marks what is `cancelling`; answers in the order given."""
     return [_cancel(tx, row, by) for row in tx.held(refs)]
 
 
@@ -212,7 +212,7 @@ def _cancel(tx: Transaction, row: Held | None, by: str) -> tuple[UUID | None, Ca
 
 
 def retry(
-    tx: Transaction, refs: Sequence[UUID | int], by: str, request: UUID | None
+    tx: Transaction, refs: Sequence[UUID | int], by: str = "", request: UUID | None = None
 ) -> list[tuple[UUID | None, RetryVerdict]]:
     """Opens a new round for jobs that ended without success, one for each request."""
     return [_retry(tx, row, by, request) for row in tx.held(refs)]
@@ -234,7 +234,7 @@ def _retry(
 
 
 def _key_is_taken(tx: Transaction, row: Held) -> bool:
-    holder = tx.connection.execute(
+    holder = tx.execute(
         f"""SELECT 1 FROM job AS mine CROSS JOIN job AS other INDEXED BY job_unique
         ON other.kind = mine.kind AND other.unique_key = mine.unique_key
         WHERE mine.number = ? AND other.unique_key IS NOT NULL
@@ -246,25 +246,25 @@ def _key_is_taken(tx: Transaction, row: Held) -> bool:
 
 def _opened_a_round(tx: Transaction, row: Held, request: UUID) -> bool:
     query = "SELECT instr(history, ?) FROM job WHERE number = ?"
-    [found] = tx.connection.execute(query, (entry_end(request), row.number)).fetchone()
+    [found] = tx.execute(query, (entry_end(request), row.number)).fetchone()
     return bool(found)
 
 
 def log(tx: Transaction, entries: Sequence[LogEntry]) -> None:
-    """Keeps what attempts said under their job's last token, once."""
+    """Keeps what attempts said, if their token is still the job's last; a repeat is dropped."""
     rows: list[Row] = [
         (entry.job.bytes, entry.token, entry.seq, entry.kind, tx.now, entry.data)
         for entry in entries
-        if abs(entry.token) <= _MAX and abs(entry.seq) <= _MAX
+        if entry.token in INT64 and entry.seq in INT64
     ]
     LOG.run(tx.connection, rows)
 
 
 def set_paused(tx: Transaction, queue: str, paused: bool) -> None:
-    """Pauses or resumes a queue."""
+    """Pauses or resumes a queue. Claims see it at once."""
     if clean(queue) != queue:
         raise InvalidInput(f"{queue!r} cannot be the name of a queue; leave out what is not text")
-    tx.connection.execute(
+    tx.execute(
         """INSERT INTO queue (name, paused) VALUES (?, ?)
         ON CONFLICT DO UPDATE SET paused = excluded.paused""",
         (queue, paused),

@@ -1,13 +1,12 @@
-"""Pruning on SQLite: jobs and workers that are over are removed, oldest first.
+"""Pruning on SQLite removes jobs and workers that ended, oldest first.
 
-A table of numbers is its own index, so a walk reads the beginnings of the rows that it comes by,
-and of no others. What it frees is used again by the rows that come next: the file does not shrink,
-and does not grow while as much goes as comes.
+The table of jobs is its own index of numbers, so a walk reads only the beginnings of the rows on
+its way. New rows use the room that it frees: the file does not shrink, and does not grow while as
+much goes as comes.
 """
 
 from __future__ import annotations
 
-import sqlite3
 from collections import Counter
 from typing import Final
 
@@ -17,22 +16,16 @@ from msgspec import Struct
 from longshore.core.retention import Seen, Walk
 from longshore.model.job import JobState
 from longshore.model.retention import Pruned, Retention
+from longshore.store.rows import LARGEST_INT
 from longshore.store.sqlite.sql import Bulk, Row
 from longshore.store.sqlite.states import OWNED_LIST
-from longshore.store.sqlite.transaction import Transaction
+from longshore.store.sqlite.transaction import Snapshot, Transaction
 
 STEP: Final = 100
-_MAX: Final = 2**63 - 1
-_BAD_ENDS: Final = (
-    JobState.FAILED,
-    JobState.CANCELLED,
-    JobState.DEPENDENCY_FAILED,
-    JobState.SKIPPED,
-)
 
 
 class _Passed(Struct, array_like=True):
-    """A job that a walk comes by; times are microseconds."""
+    """A job on the way of a walk; times are microseconds."""
 
     number: int
     lane: int
@@ -76,7 +69,7 @@ _GONE_WORKERS: Final = f"""
 
 def prune(tx: Transaction, kept: Retention, after: int, most: int) -> Pruned:
     """Removes ended jobs past their bounds, of the next `most` jobs after a number."""
-    pruned, gone = look(tx.connection, tx.now, kept, after, most)
+    pruned, gone = look(tx, kept, after, most)
     for row in gone:
         tx.count(row.lane, row.state, None)
     numbers: list[Row] = [(row.number,) for row in gone]
@@ -85,11 +78,9 @@ def prune(tx: Transaction, kept: Retention, after: int, most: int) -> Pruned:
     return pruned
 
 
-def look(
-    connection: sqlite3.Connection, now: int, kept: Retention, after: int, most: int
-) -> tuple[Pruned, list[_Passed]]:
-    """What goes of the next `most` jobs after a number, looked at a few at a time."""
-    counts = dict(connection.execute(_COUNTS)) if kept.most else {}
+def look(tx: Snapshot, kept: Retention, after: int, most: int) -> tuple[Pruned, list[_Passed]]:
+    """Finds the jobs to remove among the next `most` after a number, a few at a time."""
+    counts = dict(tx.execute(_COUNTS)) if kept.most else {}
     walk = Walk(kept, counts, after)
     query = _query(kept)
     gone: list[_Passed] = []
@@ -97,48 +88,45 @@ def look(
     left = most
     while left > 0 and not done:
         size = min(left, STEP)
-        values = (min(walk.up_to, _MAX), size)
-        rows = _passed.decode(connection.execute(query, values).fetchone()[0])
-        gone += [rows[place] for place in walk.through([row.seen(now) for row in rows])]
+        values = (min(walk.up_to, LARGEST_INT), size)
+        rows = _passed.decode(tx.execute(query, values).fetchone()[0])
+        gone += [rows[place] for place in walk.through([row.seen(tx.now) for row in rows])]
         left -= size
         done = walk.over or len(rows) < size
     return Pruned(dict(Counter(row.state for row in gone)), walk.up_to, done), gone
 
 
 def _query(kept: Retention) -> str:
-    """How to find the next jobs: those that ended badly have an index, the others none."""
+    """SQL that finds the next jobs. Only jobs that ended badly have an index."""
     if JobState.SUCCEEDED in kept.states:
         return _ALL
-    states = [state for state in _BAD_ENDS if state in kept.states]
-    return _ROWS.format(which=" UNION ALL ".join(_IN_STATE.format(state=one) for one in states))
+    parts = [_IN_STATE.format(state=state) for state in sorted(kept.states)]
+    return _ROWS.format(which=" UNION ALL ".join(parts))
 
 
-def empty_lanes(connection: sqlite3.Connection, most: int) -> list[int]:
-    """The lanes that hold no job."""
-    return [hash for (hash,) in connection.execute(_EMPTY_LANES, (most,))]
+def empty_lanes(tx: Snapshot, most: int) -> list[tuple[int]]:
+    """The hashes of lanes that hold no job, as rows."""
+    return tx.execute(_EMPTY_LANES, (most,)).fetchall()
 
 
-def forget_lanes(tx: Transaction, most: int) -> list[int]:
-    """Removes lanes that hold no job, with the counts of what they held; answers which."""
-    found = empty_lanes(tx.connection, most)
-    rows = [(hash,) for hash in found]
-    tx.connection.executemany("DELETE FROM tally WHERE lane = ?", rows)
-    tx.connection.executemany("DELETE FROM lane WHERE hash = ?", rows)
-    return found
+def forget_lanes(tx: Transaction, most: int) -> int:
+    """Removes lanes that hold no job, with the counts of what they held; answers how many."""
+    found = empty_lanes(tx, most)
+    tx.connection.executemany("DELETE FROM tally WHERE lane = ?", found)
+    tx.connection.executemany("DELETE FROM lane WHERE hash = ?", found)
+    tx.known_lanes.difference_update(hash for (hash,) in found)
+    return len(found)
 
 
-def gone_workers(
-    connection: sqlite3.Connection, now: int, older_than_s: float, most: int
-) -> list[bytes]:
-    """The ids of workers that ended so long ago and own no job."""
-    until = max(-_MAX, now - round(min(older_than_s, 1e12) * 1e6))
-    return [id for (id,) in connection.execute(_GONE_WORKERS, (until, most))]
+def gone_workers(tx: Snapshot, older_than_s: float, most: int) -> list[tuple[bytes]]:
+    """The ids of workers that ended so long ago and own no job, as rows."""
+    until = max(-LARGEST_INT, tx.now - round(min(older_than_s, 1e12) * 1e6))
+    return tx.execute(_GONE_WORKERS, (until, most)).fetchall()
 
 
 def forget_workers(tx: Transaction, older_than_s: float, most: int) -> int:
     """Removes workers that ended so long ago and own no job; answers how many."""
-    found = gone_workers(tx.connection, tx.now, older_than_s, most)
-    rows = [(id,) for id in found]
-    tx.connection.executemany("DELETE FROM heartbeat WHERE worker = ?", rows)
-    tx.connection.executemany("DELETE FROM worker WHERE id = ?", rows)
+    found = gone_workers(tx, older_than_s, most)
+    tx.connection.executemany("DELETE FROM heartbeat WHERE worker = ?", found)
+    tx.connection.executemany("DELETE FROM worker WHERE id = ?", found)
     return len(found)

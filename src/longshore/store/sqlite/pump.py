@@ -1,8 +1,8 @@
 """The pump of the SQLite store: finishes, submits and claims within one transaction.
 
-The write lock is held from the first read to the commit, so what is read decides: there is nobody
-to race with. Decisions are the core's (`core.effects`), taken in Python; the reads and the writes
-are one statement for many jobs.
+The pump holds the write lock from the first read to the commit, so nothing that it read can change.
+It decides in Python, by the core (`core.effects`). A read or a write is one statement for many
+jobs.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from longshore.core import effects
 from longshore.model.ends import End, Succeeded
 from longshore.model.job import Ended, Finished, JobState, Refused, Verdict
 from longshore.ports import Batch, BatchResult
-from longshore.store.rows import clean, history_entry
+from longshore.store.rows import LARGEST_INT, clean, history_entry
 from longshore.store.sqlite.claim import claim, usable_slots
-from longshore.store.sqlite.sql import LARGEST_INT, NOTE, RUNNING, SUCCEED, Held, Row
+from longshore.store.sqlite.sql import NOTE, RUNNING, SUCCEED, Held, Row
 from longshore.store.sqlite.submit import Accepted, accept
 from longshore.store.sqlite.transaction import Transaction
 
@@ -142,7 +142,7 @@ class _Finishes:
             ]
             if notes:
                 info = "; ".join(filter(None, [end.info, *notes]))
-                self._tx.connection.execute(NOTE, (row.number, clean(info)))
+                self._tx.execute(NOTE, (row.number, clean(info)))
 
 
 def _is_plain(end: Succeeded) -> bool:

@@ -1,10 +1,8 @@
-"""What the SQLite store shows: jobs, workers, queues, and why a job is where it is."""
+"""What the SQLite store shows: jobs, logs, workers, queues, and why a job is where it is."""
 
 from __future__ import annotations
 
-import sqlite3
-from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import nlargest
 from typing import Any, Final
 from uuid import UUID
@@ -12,11 +10,13 @@ from uuid import UUID
 import msgspec
 
 from longshore.core.lanes import lane_of
-from longshore.core.lifecycle import OWNED, TERMINAL
+from longshore.core.lifecycle import TERMINAL
 from longshore.model.attempt import Attempt
 from longshore.model.job import Ended, Job, JobFilter, JobPage, JobState, LogKind
+from longshore.model.log import KeptEntry
 from longshore.model.worker import DispatcherView, Facts, Lane, QueueView, Slot, WorkerView
 from longshore.store.listing import (
+    last_number,
     most_looked_at,
     must_walk,
     old,
@@ -26,31 +26,72 @@ from longshore.store.listing import (
     probes,
 )
 from longshore.store.rows import (
+    LARGEST_INT,
     clean,
+    log_bounds,
     micros,
     moment,
-    read_history,
+    queue_views,
+    read_job,
+    read_worker,
     unpack_error,
-    unpack_info,
     unpack_options,
-    unpack_progress,
-    unpack_step,
 )
-from longshore.store.sqlite.sql import NEXT_DUE, ORPHANED, Bulk
+from longshore.store.sqlite.sql import NEXT_DUE, ORPHANED, Bulk, Value
 from longshore.store.sqlite.states import OWNED_LIST
+from longshore.store.sqlite.transaction import Snapshot
 
 _MAX_AHEAD: Final = 1000
 _SHOWN_ENDED_WORKERS: Final = 20
-_MAX: Final = 2**63 - 1
+_IDS: Final = frozenset({"id", "worker", "dispatcher"})
 
-_CLAIMED: Final = """id, number, token, kind, args, options, worker, session, attempt, failures,
-    crashes, state = 'cancelling'"""
+_ATTEMPT: Final = """id, number, token, kind, args, options, worker, session, attempt, failures,
+    crashes, state = 'cancelling' AS cancelling"""
 _SHOWN: Final = """id, number, kind, queue, target, priority, state, options, unique_key,
     created_at, run_at, started_at, ended_at, round, attempt, failures, crashes, token, worker,
     error"""
 
-# Which index lists the jobs of a state, with the condition that it is made with. Jobs that went
-# well are in none: they are found by going back from the newest.
+
+def _newest(kind: LogKind) -> str:
+    """SQL for the newest entry of this kind that the job's last attempt wrote."""
+    return f"""(SELECT data FROM log INDEXED BY log_newest
+        WHERE kind <> 0 AND log.job = job.number AND log.token = job.token AND kind = {kind:d}
+        ORDER BY seq DESC LIMIT 1)"""
+
+
+_PROGRESS: Final = _newest(LogKind.PROGRESS)
+_STEP: Final = _newest(LogKind.STEP)
+_WHOLE: Final = f"""SELECT {_SHOWN}, args, result, history, {_PROGRESS} AS progress, {_STEP} AS step
+    FROM job WHERE {{named}}"""
+_LISTED: Final = f"""SELECT {_SHOWN},
+    CASE WHEN state IN {OWNED_LIST} THEN {_PROGRESS} END AS progress,
+    CASE WHEN state IN {OWNED_LIST} THEN {_STEP} END AS step
+    FROM job WHERE number IN (SELECT value FROM json_each(?)) ORDER BY number DESC"""
+_LOGS: Final = """SELECT token, seq, kind, at, data FROM log
+    WHERE job = (SELECT number FROM job WHERE {named})
+        AND token BETWEEN ? AND ? AND (token, seq) > (?, ?)
+    ORDER BY token, seq LIMIT ?"""
+
+_WORKER: Final = f"""SELECT info, session, dispatcher, alive, draining,
+    (SELECT json_group_object(kind, n) FROM (
+        SELECT kind, count(*) AS n FROM job INDEXED BY job_owned
+        WHERE job.state IN {OWNED_LIST} AND job.worker = worker.id GROUP BY kind)) AS running,
+    started_at, attended_at, ended_at, ended_why,
+    max(attended_at, coalesce(h.seen_at, 0)) AS seen_at, h.cpu_percent, h.memory_percent
+    FROM worker INDEXED BY {{index}} LEFT JOIN heartbeat AS h ON h.worker = worker.id"""
+_ALIVE: Final = _WORKER.format(index="worker_alive") + " WHERE alive = 1 ORDER BY started_at, id"
+_ENDED: Final = (
+    _WORKER.format(index="worker_ended") + " WHERE alive = 0 ORDER BY ended_at DESC LIMIT ?"
+)
+
+_OUTCOMES: Final = Bulk(
+    """SELECT job.id, state, result, error FROM {rows} AS v
+    CROSS JOIN job ON job.id = v.column1""",
+    1,
+)
+
+# Which index lists the jobs of a state, with the condition that the index was made with. No index
+# lists jobs that succeeded: a list finds them by going back from the newest job.
 _OWNED: Final = f"INDEXED BY job_owned WHERE state IN {OWNED_LIST}"
 _BAD: Final = "INDEXED BY job_ended_badly WHERE"
 _BY_STATE: Final = {
@@ -64,105 +105,93 @@ _BY_STATE: Final = {
     JobState.SKIPPED: f"{_BAD} state = 'skipped'",
     JobState.CANCELLED: f"{_BAD} state = 'cancelled'",
 }
-
-
 _WALK: Final = "NOT INDEXED WHERE true"
-_IN_ORDER: Final = {
-    _WALK,
-    *(source for source in _BY_STATE.values() if source.startswith(_BAD)),
-}
-"""Ways on which jobs are met in the order of their numbers."""
+_IN_ORDER: Final = {_WALK, *(source for source in _BY_STATE.values() if source.startswith(_BAD))}
+"""The sources that give jobs in the order of their numbers."""
+
+
+def _rows(
+    tx: Snapshot, query: str, values: Sequence[Value] | Mapping[str, Value] = ()
+) -> Iterator[dict[str, Any]]:
+    """The rows of a query by the names of their columns; ids and times as Python has them."""
+    cursor = tx.execute(query, values)
+    names = [name for name, *_ in cursor.description]
+    for row in cursor:
+        yield {name: _read(name, value) for name, value in zip(names, row, strict=True)}
+
+
+def _read(name: str, value: Any) -> Any:
+    if value is None:
+        return None
+    if name in _IDS:
+        return UUID(bytes=value)
+    return moment(value) if name.endswith("_at") else value
 
 
 # attempts
 
 
-def placed(connection: sqlite3.Connection, slots: Sequence[Slot]) -> list[Attempt]:
-    """The attempts these sessions own."""
+def placed(tx: Snapshot, slots: Sequence[Slot]) -> list[Attempt]:
+    """The attempts these sessions own, whether or not anybody told the workers."""
     wanted = set(slots)
-    owned = (
-        one for worker in {slot.worker for slot in slots} for one in claimed_by(connection, worker)
-    )
+    owned = (one for worker in {slot.worker for slot in slots} for one in claimed_by(tx, worker))
     return sorted(
         (one for one in owned if Slot(one.worker, one.session) in wanted),
         key=lambda one: one.number,
     )
 
 
-def claimed_by(connection: sqlite3.Connection, worker: UUID) -> list[Attempt]:
+def claimed_by(tx: Snapshot, worker: UUID) -> list[Attempt]:
     """The attempts a worker owns, in the order of their jobs' numbers."""
-    query = f"""SELECT {_CLAIMED} FROM job INDEXED BY job_owned
+    query = f"""SELECT {_ATTEMPT} FROM job INDEXED BY job_owned
         WHERE state IN {OWNED_LIST} AND worker = ? ORDER BY number"""
-    return [_claimed(row) for row in connection.execute(query, (worker.bytes,))]
+    return _attempts(_rows(tx, query, (worker.bytes,)))
 
 
-def overdue(connection: sqlite3.Connection, now: int, most: int) -> list[Attempt]:
-    """Running attempts whose expiry has passed."""
-    query = f"""SELECT {_CLAIMED} FROM job INDEXED BY job_expiring
+def overdue(tx: Snapshot, most: int = 1000) -> list[Attempt]:
+    """Running attempts past their timeout and the backstop's margin after it."""
+    query = f"""SELECT {_ATTEMPT} FROM job INDEXED BY job_expiring
         WHERE state = 'running' AND expires_at IS NOT NULL AND expires_at <= ?
         ORDER BY expires_at LIMIT ?"""
-    return [_claimed(row) for row in connection.execute(query, (now, most))]
+    return _attempts(_rows(tx, query, (tx.now, most)))
 
 
-def cancelling(connection: sqlite3.Connection, dispatcher: UUID) -> list[Attempt]:
-    """Attempts being cancelled on a dispatcher's live workers."""
-    query = f"""SELECT {_CLAIMED} FROM job INDEXED BY job_cancelling
+def cancelling(tx: Snapshot, dispatcher: UUID) -> list[Attempt]:
+    """Attempts being cancelled on this dispatcher's live workers."""
+    query = f"""SELECT {_ATTEMPT} FROM job INDEXED BY job_cancelling
         WHERE state = 'cancelling' AND worker IN (
             SELECT id FROM worker WHERE alive = 1 AND dispatcher = ?)
         ORDER BY number"""
-    return [_claimed(row) for row in connection.execute(query, (dispatcher.bytes,))]
+    return _attempts(_rows(tx, query, (dispatcher.bytes,)))
 
 
-def _claimed(row: Sequence[Any]) -> Attempt:
-    id, number, token, kind, args, options, worker, session, attempt, failures, crashes, state = (
-        row[:12]
-    )
-    return Attempt(
-        UUID(bytes=id),
-        number,
-        token,
-        kind,
-        args,
-        unpack_options(options),
-        UUID(bytes=worker),
-        session,
-        attempt,
-        failures,
-        crashes,
-        bool(state),
-    )
+def _attempts(rows: Iterable[dict[str, Any]]) -> list[Attempt]:
+    found = []
+    for row in rows:
+        row["options"] = unpack_options(row["options"])
+        row["cancelling"] = bool(row["cancelling"])
+        found.append(Attempt(**row))
+    return found
 
 
-def next_due_s(connection: sqlite3.Connection, now: int) -> float | None:
+def next_due_s(tx: Snapshot) -> float | None:
     """In how many seconds the next delayed job comes due; None if there is none."""
-    row = connection.execute(NEXT_DUE).fetchone()
-    return None if row is None else max(0.0, (row[0] - now) / 1e6)
+    row = tx.execute(NEXT_DUE).fetchone()
+    return None if row is None else max(0.0, (row[0] - tx.now) / 1e6)
 
 
-def has_orphans(connection: sqlite3.Connection) -> bool:
+def has_orphans(tx: Snapshot) -> bool:
     """Whether any job is owned by a worker that is not alive."""
-    return connection.execute(ORPHANED).fetchone() is not None
+    return tx.execute(ORPHANED).fetchone() is not None
 
 
 # jobs
 
 
-def job(connection: sqlite3.Connection, ref: UUID | int) -> Job | None:
-    """One job, whole, with the newest that its last attempt said."""
-    query = f"SELECT {_SHOWN}, args, result, history FROM job WHERE {_named(ref)}"
-    row = connection.execute(query, (_key(ref),)).fetchone()
-    if row is None:
-        return None
-    return _with_its_words(connection, _shown(row, *row[-3:]))
-
-
-def _with_its_words(connection: sqlite3.Connection, job: Job) -> Job:
-    """A job with the newest progress and step of its last attempt."""
-    return msgspec.structs.replace(
-        job,
-        progress=unpack_progress(_newest(connection, job, LogKind.PROGRESS)),
-        step=unpack_step(_newest(connection, job, LogKind.STEP)),
-    )
+def job(tx: Snapshot, ref: UUID | int) -> Job | None:
+    """One job, whole, with the newest progress and step of its last attempt."""
+    rows = _rows(tx, _WHOLE.format(named=_named(ref)), (_key(ref),))
+    return next((read_job(JobState(row["state"]), **row) for row in rows), None)
 
 
 def _named(ref: UUID | int) -> str:
@@ -172,46 +201,50 @@ def _named(ref: UUID | int) -> str:
 def _key(ref: UUID | int) -> bytes | int:
     if isinstance(ref, UUID):
         return ref.bytes
-    return ref if 0 < ref <= _MAX else 0
+    return ref if 0 < ref <= LARGEST_INT else 0
 
 
-def _newest(connection: sqlite3.Connection, job: Job, kind: LogKind) -> bytes | None:
-    query = """SELECT data FROM log INDEXED BY log_newest
-        WHERE kind <> 0 AND job = ? AND token = ? AND kind = ? ORDER BY seq DESC LIMIT 1"""
-    row = connection.execute(query, (job.number, job.token, kind)).fetchone()
-    return None if row is None else bytes(row[0])
+def logs(
+    tx: Snapshot,
+    ref: UUID | int,
+    *,
+    token: int | None = None,
+    after: tuple[int, int] = (0, 0),
+    most: int = 1000,
+) -> list[KeptEntry]:
+    """What a job's attempts said after a place, in the order of tokens and entries."""
+    values = (_key(ref), *log_bounds(token, after, most))
+    rows = tx.execute(_LOGS.format(named=_named(ref)), values)
+    return [
+        KeptEntry(token, seq, LogKind(kind), moment(at), bytes(data))
+        for token, seq, kind, at, data in rows
+    ]
 
 
-def jobs(connection: sqlite3.Connection, wanted: JobFilter) -> JobPage:
-    """Jobs, newest first, without what may be large."""
-    numbers, stopped_at = _newest_numbers(connection, wanted)
-    query = f"""SELECT {_SHOWN} FROM job
-        WHERE number IN (SELECT value FROM json_each(?)) ORDER BY number DESC"""
-    rows = connection.execute(query, (msgspec.json.encode(numbers).decode(),))
-    found = [_shown(row, b"", None, "[]") for row in rows]
-    shown = [_with_its_words(connection, job) if job.state in OWNED else job for job in found]
-    return page(shown, wanted, stopped_at)
+def jobs(tx: Snapshot, wanted: JobFilter) -> JobPage:
+    """Jobs, newest first, without their arguments, results, history and logs."""
+    numbers, stopped_at = _newest_numbers(tx, wanted)
+    rows = _rows(tx, _LISTED, (msgspec.json.encode(numbers).decode(),))
+    return page([read_job(JobState(row["state"]), **row) for row in rows], wanted, stopped_at)
 
 
-def _newest_numbers(
-    connection: sqlite3.Connection, wanted: JobFilter
-) -> tuple[list[int], int | None]:
-    """The numbers of the newest jobs that match, and where it had to stop looking for them."""
+def _newest_numbers(tx: Snapshot, wanted: JobFilter) -> tuple[list[int], int | None]:
+    """The numbers of the newest jobs that match, and where the search had to stop."""
     labels = packed_labels(wanted)
     if labels is None:
         return [], None
     also, values = _conditions(wanted, labels)
-    values["floor"] = _floor(connection, wanted, values)
+    values["floor"] = _floor(tx, wanted, values)
     found: list[int] = []
     stopped_at: int | None = None
     for source, in_state in _sources(wanted):
-        stretch = f"{source} AND number < :before AND number > :floor"
+        stretch = f"{source} AND number <= :last AND number > :floor"
         lowest = None
         if (also or in_state) and source in _IN_ORDER:
-            lowest = _number_at(connection, stretch, most_looked_at(wanted), values)
+            lowest = _number_at(tx, stretch, most_looked_at(wanted), values)
         query = f"""SELECT number FROM job {stretch} AND number >= :lowest{in_state}{also}
             ORDER BY number DESC LIMIT :limit"""
-        found += (row[0] for row in connection.execute(query, {**values, "lowest": lowest or 0}))
+        found += (row[0] for row in tx.execute(query, {**values, "lowest": lowest or 0}))
         stopped_at = max(filter(None, (stopped_at, lowest)), default=None)
     return nlargest(page_size(wanted), found), stopped_at
 
@@ -225,38 +258,31 @@ def _sources(wanted: JobFilter) -> list[tuple[str, str]]:
     return [(_WALK, f" AND state IN ({names})" if states else "")]
 
 
-def _number_at(
-    connection: sqlite3.Connection, stretch: str, most: int, values: dict[str, int | str | bytes]
-) -> int | None:
+def _number_at(tx: Snapshot, stretch: str, most: int, values: dict[str, Value]) -> int | None:
     """The number of the last of so many jobs; None if there are not so many."""
     query = f"SELECT number FROM job {stretch} ORDER BY number DESC LIMIT 1 OFFSET :skipped"
-    row = connection.execute(query, {**values, "skipped": most - 1}).fetchone()
+    row = tx.execute(query, {**values, "skipped": most - 1}).fetchone()
     return None if row is None else int(row[0])
 
 
-def _floor(
-    connection: sqlite3.Connection, wanted: JobFilter, values: dict[str, int | str | bytes]
-) -> int:
-    """A number below which, and at which, no job came since the time that is wanted."""
+def _floor(tx: Snapshot, wanted: JobFilter, values: dict[str, Value]) -> int:
+    """A number up to which no job came since the wanted time."""
     if wanted.since is None:
         return 0
-    [last] = connection.execute("SELECT max(number) FROM job WHERE number < :before", values)
+    [last] = tx.execute("SELECT max(number) FROM job WHERE number <= :last", values)
     places = msgspec.json.encode(probes(last[0] or 0)).decode()
     query = """SELECT max(near.number) FROM (
             SELECT (SELECT max(number) FROM job WHERE number <= place.value) AS number
             FROM json_each(?) AS place) AS near
         CROSS JOIN job ON job.number = near.number WHERE created_at < ?"""
-    [floor] = connection.execute(query, (places, micros(old(wanted.since))))
+    [floor] = tx.execute(query, (places, micros(old(wanted.since))))
     return floor[0] or 0
 
 
-def _conditions(
-    wanted: JobFilter, labels: Sequence[bytes]
-) -> tuple[str, dict[str, int | str | bytes]]:
-    """What is asked for besides states, as SQL. Kind and queue are those of the lane."""
+def _conditions(wanted: JobFilter, labels: Sequence[bytes]) -> tuple[str, dict[str, Value]]:
+    """SQL for the conditions besides states. Kind and queue are those of the lane."""
     also = ""
-    values: dict[str, int | str | bytes] = {"limit": page_size(wanted)}
-    values["before"] = _MAX if wanted.before is None else max(min(wanted.before, _MAX), -_MAX)
+    values: dict[str, Value] = {"limit": page_size(wanted), "last": last_number(wanted)}
     for place, label in enumerate(labels):
         also += f" AND instr(options, :label{place}) > 0"
         values[f"label{place}"] = label
@@ -273,159 +299,73 @@ def _conditions(
     return also, values
 
 
-def _shown(row: Sequence[Any], args: bytes, result: bytes | None, history: str) -> Job:
-    return Job(
-        id=UUID(bytes=row[0]),
-        number=row[1],
-        kind=row[2],
-        queue=row[3],
-        target=row[4],
-        priority=row[5],
-        state=JobState(row[6]),
-        args=args,
-        options=unpack_options(row[7]),
-        unique_key=row[8],
-        created_at=moment(row[9]),
-        run_at=None if row[10] is None else moment(row[10]),
-        started_at=None if row[11] is None else moment(row[11]),
-        ended_at=None if row[12] is None else moment(row[12]),
-        round=row[13],
-        attempt=row[14],
-        failures=row[15],
-        crashes=row[16],
-        token=row[17],
-        worker=None if row[18] is None else UUID(bytes=row[18]),
-        result=result,
-        error=unpack_error(row[19]),
-        history=read_history(history),
-    )
-
-
-def ended(connection: sqlite3.Connection, ids: Sequence[UUID]) -> list[Ended]:
+def ended(tx: Snapshot, ids: Sequence[UUID]) -> list[Ended]:
     """The outcomes of those of these jobs that have one, in the order given."""
     found: dict[UUID, Ended] = {}
     for text, values in _OUTCOMES.pieces([(id.bytes,) for id in ids]):
-        for key, state, result, error in connection.execute(text, values):
+        for key, state, result, error in tx.execute(text, values):
             if state in TERMINAL:
                 id = UUID(bytes=key)
                 found[id] = Ended(id, JobState(state), result, unpack_error(error))
     return [found[id] for id in ids if id in found]
 
 
-_OUTCOMES: Final = Bulk(
-    """SELECT job.id, state, result, error FROM {rows} AS v
-    CROSS JOIN job ON job.id = v.column1""",
-    1,
-)
-
-
 # lanes, queues, workers, dispatchers
 
 
-def lanes(connection: sqlite3.Connection) -> list[Lane]:
-    """Every lane that ever held a job."""
-    return [Lane(*row) for row in connection.execute("SELECT hash, queue, kind, target FROM lane")]
+def lanes(tx: Snapshot, most: int | None = None, served: Collection[int] = ()) -> list[Lane]:
+    """Every lane that held a job and was not forgotten."""
+    return [Lane(*row) for row in tx.execute("SELECT hash, queue, kind, target FROM lane")]
 
 
-def queues(connection: sqlite3.Connection) -> list[QueueView]:
+def queues(tx: Snapshot) -> list[QueueView]:
     """Every queue that ever held a job or was paused, by name."""
-    counts: defaultdict[str, dict[str, int]] = defaultdict(dict)
-    paused = dict(connection.execute("SELECT name, paused FROM queue"))
-    for (name,) in connection.execute("SELECT DISTINCT queue FROM lane"):
-        counts[name] = {}
-    sums = """SELECT lane.queue, tally.state, sum(tally.n) AS total FROM tally
-        CROSS JOIN lane ON lane.hash = tally.lane GROUP BY 1, 2 HAVING total <> 0"""
-    for name, state, total in connection.execute(sums):
-        counts[name][state] = total
-    names = sorted({*counts, *paused})
-    return [QueueView(name, bool(paused.get(name)), counts[name]) for name in names]
-
-
-def workers(connection: sqlite3.Connection) -> list[WorkerView]:
-    """Live workers, and those that ended last."""
-    ended = connection.execute(
-        _WORKER.format(source="worker INDEXED BY worker_ended")
-        + " WHERE alive = 0 ORDER BY ended_at DESC LIMIT ?",
-        (_SHOWN_ENDED_WORKERS,),
+    totals = tx.execute(
+        """SELECT lane.queue, tally.state, sum(tally.n) FROM lane
+        LEFT JOIN tally ON tally.lane = lane.hash GROUP BY 1, 2"""
     )
-    return [*_alive(connection), *(_worker(row) for row in ended)]
+    return queue_views(totals, dict(tx.execute("SELECT name, paused FROM queue")))
 
 
-_WORKER: Final = f"""SELECT info, session, dispatcher, alive, draining,
-    (SELECT json_group_object(kind, n) FROM (
-        SELECT kind, count(*) AS n FROM job INDEXED BY job_owned
-        WHERE job.state IN {OWNED_LIST} AND job.worker = worker.id GROUP BY kind)),
-    started_at, attended_at, ended_at, ended_why,
-    max(attended_at, coalesce(h.seen_at, 0)), h.cpu_percent, h.memory_percent
-    FROM {{source}} LEFT JOIN heartbeat AS h ON h.worker = worker.id"""
+def workers(tx: Snapshot) -> list[WorkerView]:
+    """Live workers, and those that ended lately."""
+    rows = [*_rows(tx, _ALIVE), *_rows(tx, _ENDED, (_SHOWN_ENDED_WORKERS,))]
+    return [read_worker(**row) for row in rows]
 
 
-def _alive(connection: sqlite3.Connection) -> list[WorkerView]:
-    source = "worker INDEXED BY worker_alive"
-    query = f"{_WORKER.format(source=source)} WHERE alive = 1 ORDER BY started_at, id"
-    return [_worker(row) for row in connection.execute(query)]
-
-
-def _worker(row: Sequence[Any]) -> WorkerView:
-    info, session, dispatcher, alive, draining, running, started_at, attended_at = row[:8]
-    ended_at, ended_why, seen_at, cpu_percent, memory_percent = row[8:]
-    return WorkerView(
-        info=unpack_info(info),
-        session=session,
-        dispatcher=UUID(bytes=dispatcher),
-        alive=bool(alive),
-        draining=bool(draining),
-        running=msgspec.json.decode(running),
-        started_at=moment(started_at),
-        attended_at=moment(attended_at),
-        ended_at=None if ended_at is None else moment(ended_at),
-        ended_why=ended_why,
-        seen_at=moment(seen_at),
-        cpu_percent=cpu_percent,
-        memory_percent=memory_percent,
-    )
-
-
-def draining(connection: sqlite3.Connection, dispatcher: UUID) -> list[UUID]:
-    """The live workers of a dispatcher that are to be given nothing more."""
+def draining(tx: Snapshot, dispatcher: UUID) -> list[UUID]:
+    """The live workers of this dispatcher that are to be given nothing more."""
     query = """SELECT id FROM worker INDEXED BY worker_alive
         WHERE alive = 1 AND dispatcher = ? AND draining = 1"""
-    return [UUID(bytes=id) for (id,) in connection.execute(query, (dispatcher.bytes,))]
+    return [row["id"] for row in _rows(tx, query, (dispatcher.bytes,))]
 
 
-def dispatchers(connection: sqlite3.Connection) -> list[DispatcherView]:
+def dispatchers(tx: Snapshot) -> list[DispatcherView]:
     """Every dispatcher that has not retired."""
     query = "SELECT id, name, renewed_no, started_at FROM dispatcher ORDER BY started_at, id"
-    return [
-        DispatcherView(
-            id=UUID(bytes=id), name=name, renewed_no=renewed_no, started_at=moment(started_at)
-        )
-        for id, name, renewed_no, started_at in connection.execute(query)
-    ]
+    return [DispatcherView(**row) for row in _rows(tx, query)]
 
 
-def explain(connection: sqlite3.Connection, now: int, job: Job) -> Facts:
-    """What keeps a job where it is."""
+def explain(tx: Snapshot, job: Job) -> Facts:
+    """What keeps a job where it is: its queue, the workers, the jobs ahead of it."""
     query = "SELECT paused FROM queue WHERE name = ?"
-    [paused] = connection.execute(query, (job.queue,)).fetchone() or [0]
+    [paused] = tx.execute(query, (job.queue,)).fetchone() or [0]
     return Facts(
         queue_paused=bool(paused),
-        workers=tuple(_alive(connection)),
-        ahead=_ahead(connection, job),
-        now=moment(now),
+        workers=tuple(read_worker(**row) for row in _rows(tx, _ALIVE)),
+        ahead=_ahead(tx, job),
+        now=moment(tx.now),
     )
 
 
-def _ahead(connection: sqlite3.Connection, job: Job) -> int:
+def _ahead(tx: Snapshot, job: Job) -> int:
     """How many ready jobs of its lane come before a job, up to a bound."""
-    [rank] = connection.execute(
-        "SELECT rank FROM job WHERE number = ?", (job.number,)
-    ).fetchone() or [0]
+    [rank] = tx.execute("SELECT rank FROM job WHERE number = ?", (job.number,)).fetchone() or [0]
     lane = lane_of(job.queue, job.kind, job.target).hash
     query = """SELECT count(*) FROM (
             SELECT -priority AS urgency, rank, number FROM job INDEXED BY job_ready
             WHERE state = 'ready' AND lane = ? ORDER BY priority DESC, rank, number LIMIT ?)
         WHERE (urgency, rank, number) < (?, ?, ?)"""
     values = (lane, _MAX_AHEAD, -job.priority, rank, job.number)
-    count: int = connection.execute(query, values).fetchone()[0]
+    count: int = tx.execute(query, values).fetchone()[0]
     return count

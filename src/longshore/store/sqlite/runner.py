@@ -1,7 +1,7 @@
 """Where a SQLite store's work runs: on threads of its own, or at once in a simulation.
 
 One thread writes and one reads, each with a connection of its own, so that a long list never delays
-a claim. What waits for the writer goes by turn: the keeper's small, urgent verbs before the pump.
+a claim. The writer takes the keeper's small, urgent verbs before those of the pump.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from enum import IntEnum
+from functools import partial
 from itertools import count
 from queue import PriorityQueue
 from threading import Thread
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 T = TypeVar("T")
 
@@ -27,17 +28,17 @@ class Turn(IntEnum):
 
 
 class Runner(Protocol):
-    """Does pieces of work one at a time; those of `READ` apart from all others."""
+    """Does pieces of work one at a time; those of the turn `READ` apart from all others."""
 
     async def run(self, turn: Turn, work: Callable[[], T]) -> T:
         """Answers what the work answers, or raises what it raises."""
 
     async def close(self) -> None:
-        """Returns when all that was asked for is done. Nothing may be asked for afterwards."""
+        """Returns when all work is done. No work may be given to it afterwards."""
 
 
 class InlineRunner:
-    """Does everything at once where it is asked for: no threads, the same order every time."""
+    """Does work at once, on the thread of its caller: the order is the same every time."""
 
     async def run(self, turn: Turn, work: Callable[[], T]) -> T:
         """Answers what the work answers, or raises what it raises."""
@@ -48,7 +49,7 @@ class InlineRunner:
 
 
 class ThreadRunner:
-    """Two threads, started when there is first something to do."""
+    """Two threads, which start with their first work."""
 
     def __init__(self, name: str = "longshore-sqlite") -> None:
         self._writer = _Worker(f"{name}-writer")
@@ -64,44 +65,11 @@ class ThreadRunner:
         await asyncio.gather(self._writer.close(), self._reader.close())
 
 
-class _Task(Generic[T]):
-    """A piece of work, and the future of whoever waits for it."""
-
-    def __init__(self, work: Callable[[], T]) -> None:
-        self._work = work
-        self._loop = asyncio.get_running_loop()
-        self.future: Final[asyncio.Future[T]] = self._loop.create_future()
-
-    def do(self) -> None:
-        """Runs on the thread. Work that nobody waits for any more is not begun."""
-        if self.future.cancelled():
-            return
-        try:
-            answer = self._work()
-        except BaseException as error:
-            self._tell(self._fail, error)
-        else:
-            self._tell(self._succeed, answer)
-
-    def _tell(self, settle: Callable[..., None], outcome: object) -> None:
-        # A closed event loop raises RuntimeError: nobody is left to hear it.
-        with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(settle, outcome)
-
-    def _succeed(self, answer: T) -> None:
-        if not self.future.done():
-            self.future.set_result(answer)
-
-    def _fail(self, error: BaseException) -> None:
-        if not self.future.done():
-            self.future.set_exception(error)
-
-
 _LAST: Final = 99
 
 
 class _Worker:
-    """One thread, and what waits for it."""
+    """One thread, and the work that waits for it."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -109,26 +77,41 @@ class _Worker:
         self._waiting: PriorityQueue[tuple[int, int, Callable[[], None] | None]] = PriorityQueue()
         self._thread: Thread | None = None
 
-    async def run(self, turn: Turn, work: Callable[[], T]) -> T:
-        task = _Task(work)
-        self._waiting.put((turn, next(self._serial), task.do))
+    async def run(self, turn: int, work: Callable[[], T]) -> T:
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._waiting.put((turn, next(self._serial), partial(_do, work, future)))
         if self._thread is None:
             self._thread = Thread(target=self._live, name=self._name, daemon=True)
             self._thread.start()
-        return await task.future
+        return await future
 
     async def close(self) -> None:
         if self._thread is None:
             return
-        ended = _Task(lambda: None)
-        self._waiting.put((_LAST, next(self._serial), ended.do))
+        await self.run(_LAST, lambda: None)
         self._waiting.put((_LAST, next(self._serial), None))
-        await ended.future
         self._thread.join()
 
     def _live(self) -> None:
-        while True:
-            _, _, do = self._waiting.get()
-            if do is None:
-                return
+        while (do := self._waiting.get()[2]) is not None:
             do()
+
+
+def _do(work: Callable[[], T], future: asyncio.Future[T]) -> None:
+    """Does the work, unless its caller stopped waiting before it began."""
+    if future.cancelled():
+        return
+    settle: Callable[[Any], None]
+    outcome: object
+    try:
+        settle, outcome = future.set_result, work()
+    except BaseException as error:
+        settle, outcome = future.set_exception, error
+    # A closed event loop raises RuntimeError: no caller is left.
+    with suppress(RuntimeError):
+        future.get_loop().call_soon_threadsafe(_settle, future, settle, outcome)
+
+
+def _settle(future: asyncio.Future[T], settle: Callable[[Any], None], outcome: object) -> None:
+    if not future.done():
+        settle(outcome)

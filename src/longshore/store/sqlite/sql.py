@@ -1,15 +1,15 @@
 """The SQL of the SQLite store's writer, and how a statement takes many rows at once.
 
-Theory. The writer's thread gives up Python's global lock at every step of a statement, and has to
-wait for a busy event loop to get it back. So a batch costs few steps, not few instructions: rows go
-in as one table of values in the statement's text, and come back as one row of JSON (and one of
-bytes). That is also faster than a statement for each row when nobody else wants the lock.
+Theory. The writer's thread gives up Python's global lock at every step of a statement, and may have
+to wait for a busy event loop to get it back. So the number of steps counts: rows go in as one table
+of values in the statement's text, and come back as one row of JSON (and one of bytes). That is also
+faster than a statement for each row when no other thread wants the lock.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import chain, repeat
 from typing import Final, Generic, TypeVar
@@ -28,16 +28,15 @@ T = TypeVar("T")
 
 _SIZES: Final = (1, 4, 16, 64, 128, 256, 512, 1024)
 LARGEST: Final = _SIZES[-1]
-LARGEST_INT: Final = 2**63 - 1
 
 
 class Bulk:
     """A statement over many rows at once.
 
     `{rows}` in its text stands for a table with the columns column1, column2 and so on. There are
-    only a few sizes of that table, so that SQLite's prepared statements can be kept; what is left
-    over in it is NULL, which the statement must pass over. What is the same for all rows stands
-    before `{rows}` as ?1, ?2 and so on, and costs nothing for each.
+    only a few sizes of that table, so that SQLite's prepared statements can be kept. The rows left
+    over in it are NULL, and the statement must pass over them. Values that all rows share stand
+    before `{rows}` as ?1, ?2 and so on, and cost nothing per row.
     """
 
     def __init__(self, text: str, width: int) -> None:
@@ -51,7 +50,7 @@ class Bulk:
         return sum(connection.execute(text, values).rowcount for text, values in pieces)
 
     def pieces(self, rows: Sequence[Row], same: Row = ()) -> Iterator[tuple[str, list[Value]]]:
-        """What to execute to have all rows done."""
+        """The statements and values to execute, so that all rows are done."""
         for start in range(0, len(rows), LARGEST):
             piece = rows[start : start + LARGEST]
             size = next(size for size in _SIZES if size >= len(piece))
@@ -71,7 +70,7 @@ class Lookup(Bulk, Generic[T]):
         self._decoder = msgspec.json.Decoder(list[kind])  # type: ignore[valid-type]
 
     def find(self, connection: sqlite3.Connection, keys: Sequence[Row]) -> list[T]:
-        """What was found, in no order."""
+        """The answers for all keys, in no order."""
         found: list[T] = []
         for text, values in self.pieces(keys):
             found += self._decoder.decode(connection.execute(text, values).fetchone()[0])
@@ -99,31 +98,8 @@ class Held(Struct, array_like=True):
 
     @property
     def owner(self) -> UUID | None:
-        """The worker it is, or was, given to."""
+        """The worker that owns the job, or owned it last."""
         return UUID(hex=self.worker) if self.worker else None
-
-
-class Known(Struct, array_like=True):
-    """A job that is there already under a submitted id."""
-
-    place: int
-    number: int
-    body: int
-
-
-class Holder(Struct, array_like=True):
-    """A live job that holds a submitted unique key."""
-
-    place: int
-    number: int
-    id: str
-
-
-class Attending(Struct, array_like=True):
-    """A worker that may be given jobs, in its present session."""
-
-    id: str
-    session: int
 
 
 class Candidate(Struct, array_like=True, order=True):
@@ -150,18 +126,15 @@ def _appended(entry: str) -> str:
 _HELD: Final = """json_array({place}, job.number, hex(job.id), job.lane, job.state,
     job.token, hex(job.worker), job.failures, job.crashes, job.round)"""
 
-HELD_BY_ID: Final = Lookup(
-    f"""SELECT json_group_array({_HELD.format(place="v.column1")})
-    FROM {{rows}} AS v CROSS JOIN job ON job.id = v.column2""",
-    2,
-    Held,
-)
-HELD_BY_NUMBER: Final = Lookup(
-    f"""SELECT json_group_array({_HELD.format(place="v.column1")})
-    FROM {{rows}} AS v CROSS JOIN job ON job.number = v.column2""",
-    2,
-    Held,
-)
+
+def _held_by(key: str) -> Lookup[Held]:
+    query = f"""SELECT json_group_array({_HELD.format(place="v.column1")})
+    FROM {{rows}} AS v CROSS JOIN job ON {key} = v.column2"""
+    return Lookup(query, 2, Held)
+
+
+HELD_BY_ID: Final = _held_by("job.id")
+HELD_BY_NUMBER: Final = _held_by("job.number")
 HELD_BY_WORKER: Final = f"""
     SELECT json_group_array({_HELD.format(place="0")}) FROM job INDEXED BY job_owned
     WHERE state IN {OWNED_LIST} AND worker = ?"""
@@ -224,12 +197,14 @@ NEW_ROUND: Final = "UPDATE job SET round = round + 1, started_at = NULL WHERE nu
 NOTE: Final = """
     UPDATE job SET history = json_set(history, '$[#-1][3]', ?2) WHERE number = ?1"""
 
+# Jobs that are stored under these ids: their keys' places, their numbers and body hashes.
 KNOWN: Final = Lookup(
     """SELECT json_group_array(json_array(v.column1, job.number, job.body_hash))
     FROM {rows} AS v CROSS JOIN job ON job.id = v.column2""",
     2,
-    Known,
+    tuple[int, int, int],
 )
+# Live jobs that hold these unique keys: the keys' places, the jobs' numbers and ids.
 HOLDERS: Final = Lookup(
     f"""SELECT json_group_array(json_array(v.column1, job.number, hex(job.id)))
     FROM {{rows}} AS v CROSS JOIN job INDEXED BY job_unique
@@ -237,7 +212,7 @@ HOLDERS: Final = Lookup(
     WHERE job.unique_key IS NOT NULL
         AND job.state IN {LIVE_LIST}""",
     3,
-    Holder,
+    tuple[int, int, str],
 )
 # A new job: what it has alone, and what it has in common with others of its kind.
 _OWN: Final = "number, id, body_hash, args, history, token, worker, session"
@@ -259,12 +234,13 @@ INSERT_ALIKE: Final = Bulk(
 )
 UNDO_INSERT: Final = "DELETE FROM job WHERE number > ?"
 
+# Workers that a dispatcher may give jobs to: their ids and sessions.
 SITTING: Final = Lookup(
     """SELECT json_group_array(json_array(hex(w.id), w.session))
     FROM {rows} AS v CROSS JOIN worker AS w ON w.id = v.column1
     WHERE w.alive = 1 AND w.draining = 0 AND w.dispatcher = v.column2""",
     2,
-    Attending,
+    tuple[str, int],
 )
 PAUSED: Final = """
     SELECT json_group_array(queue.name) FROM json_each(?) AS named
@@ -332,8 +308,3 @@ BEAT: Final = Bulk(
         memory_percent = excluded.memory_percent""",
     5,
 )
-
-
-def placed(values: Iterable[Value]) -> list[Row]:
-    """Keys with their places, as a lookup wants them."""
-    return list(enumerate(values))

@@ -1,7 +1,7 @@
 """The states that statements list, as SQL.
 
-SQLite uses a partial index only for the very list that the index was made with: a state more in one
-of these is a numbered step of the schema too.
+SQLite uses a partial index only if the statement has the list that the index was made with. So a
+new state in one of these lists needs a numbered step of the schema too.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def _listed(states: Container[JobState]) -> str:
 
 
 OWNED_LIST: Final = f"({_listed(lifecycle.OWNED)})"
-"""The jobs that a worker has, as `job_owned` lists them."""
+"""The states of jobs that a worker owns, as `job_owned` lists them."""
 
 LIVE_LIST: Final = f"({_listed(frozenset(JobState) - lifecycle.TERMINAL)})"
-"""The jobs that are not over, as `job_unique` lists them."""
+"""The states of jobs that have not ended, as `job_unique` lists them."""

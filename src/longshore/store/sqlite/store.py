@@ -1,65 +1,70 @@
 """The store in one SQLite file: no server, and several processes may share it.
 
-Writes go one at a time through one thread and its connection, each in a transaction that takes
-the file's write lock at its start; reads have a thread and a connection of their own, and see
-whatever was committed before they began. The clock is a parameter, and so is the runner: a
-simulation has neither threads nor real time.
+One thread and one connection do all writes, one after the other. Each write is a transaction that
+takes the file's write lock at its start. Another thread and connection do the reads: a read sees
+everything that was committed before it began. The clock and the runner are parameters, because a
+simulation has neither real time nor threads.
+
+What each verb does is a function in `keeper`, `reads`, `prune` or `pump`. `_reads` and `_writes`
+make methods of these functions.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
 from datetime import datetime
+from functools import wraps
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 from uuid import UUID
 
 from longshore.errors import StoreUnavailable
-from longshore.model.attempt import Attempt
-from longshore.model.job import (
-    CancelVerdict,
-    Ended,
-    Job,
-    JobFilter,
-    JobPage,
-    LogEntry,
-    RetryVerdict,
-)
-from longshore.model.log import KeptEntry
 from longshore.model.retention import Pruned, Retention
-from longshore.model.worker import (
-    Attended,
-    DispatcherView,
-    Facts,
-    Gone,
-    Lane,
-    Late,
-    QueueView,
-    Slot,
-    Stats,
-    WorkerInfo,
-    WorkerView,
-)
+from longshore.model.worker import Stats
 from longshore.ports import Batch, BatchResult, Harvested, Hint, Promoted
 from longshore.store.rows import micros, utc_now
 from longshore.store.sqlite import keeper, reads
 from longshore.store.sqlite import prune as pruning
 from longshore.store.sqlite.file import DatabaseFile
-from longshore.store.sqlite.logs import logs as read_logs
 from longshore.store.sqlite.pump import pump
 from longshore.store.sqlite.runner import Runner, ThreadRunner, Turn
-from longshore.store.sqlite.transaction import Transaction
+from longshore.store.sqlite.transaction import Snapshot, Transaction
 
+P = ParamSpec("P")
 T = TypeVar("T")
+
+Verb = Callable[Concatenate["SqliteStore", P], Coroutine[Any, Any, T]]
+
+
+def _reads(function: Callable[Concatenate[Snapshot, P], T]) -> Verb[P, T]:
+    """A verb of the store that calls this function on the thread that reads."""
+
+    @wraps(function)
+    async def verb(store: SqliteStore, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await store._read(lambda tx: function(tx, *args, **kwargs))
+
+    return verb
+
+
+def _writes(
+    function: Callable[Concatenate[Transaction, P], T], turn: Turn = Turn.KEEPER
+) -> Verb[P, T]:
+    """A verb of the store that calls this function in a transaction that writes."""
+
+    @wraps(function)
+    async def verb(store: SqliteStore, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await store._write(lambda tx: function(tx, *args, **kwargs), turn)
+
+    return verb
 
 
 class SqliteStore:
     """The `Store` port over one file.
 
-    An attempt expires `expiry_margin_s` after its timeout. A lock that another process holds is
-    waited for `busy_s`; what other processes did is noticed within `poll_s`.
+    An attempt expires `expiry_margin_s` after its timeout. The store waits `busy_s` for a lock that
+    another process holds, and notices within `poll_s` what other processes did.
     """
 
     is_serial = True
@@ -116,42 +121,22 @@ class SqliteStore:
         margin_s = self._expiry_margin_s
         return await self._write(lambda tx: pump(tx, dispatcher, batch, margin_s), Turn.PUMP)
 
-    async def log(self, entries: Sequence[LogEntry]) -> None:
-        """Keeps what attempts said, if their token is still the job's last; a repeat is dropped."""
-        await self._write(lambda tx: keeper.log(tx, entries), Turn.PUMP)
+    log = _writes(keeper.log, Turn.PUMP)
 
     # the keeper
 
-    async def renew(self, dispatcher: UUID, name: str) -> None:
-        """Says that a dispatcher lives, by changing its `renewed_no`."""
-        await self._write(lambda tx: keeper.renew(tx, dispatcher, name))
-
-    async def retire(self, dispatcher: UUID) -> None:
-        """Removes a dispatcher that stops in good order."""
-        await self._write(lambda tx: keeper.retire(tx, dispatcher))
-
-    async def attend(
-        self,
-        dispatcher: UUID,
-        info: WorkerInfo,
-        *,
-        draining: bool = False,
-        session: int | None = None,
-    ) -> Attended | Gone | Late:
-        """Registers or adopts a worker: raises its session and says what is placed on it."""
-        return await self._write(lambda tx: keeper.attend(tx, dispatcher, info, draining, session))
-
-    async def placed(self, slots: Sequence[Slot]) -> list[Attempt]:
-        """The attempts these sessions own, whether or not anybody told the workers."""
-        return await self._read(lambda connection, _: reads.placed(connection, slots))
-
-    async def set_draining(self, worker: UUID, draining: bool) -> bool:
-        """A draining worker is given nothing more; answers whether there is such a live worker."""
-        return await self._write(lambda tx: keeper.set_draining(tx, worker, draining))
-
-    async def draining(self, dispatcher: UUID) -> list[UUID]:
-        """The live workers of this dispatcher that are to be given nothing more."""
-        return await self._read(lambda connection, _: reads.draining(connection, dispatcher))
+    renew = _writes(keeper.renew)
+    retire = _writes(keeper.retire)
+    forget_dispatcher = _writes(keeper.forget_dispatcher)
+    attend = _writes(keeper.attend)
+    placed = _reads(reads.placed)
+    set_draining = _writes(keeper.set_draining)
+    draining = _reads(reads.draining)
+    overdue = _reads(reads.overdue)
+    cancel = _writes(keeper.cancel)
+    cancelling = _reads(reads.cancelling)
+    retry = _writes(keeper.retry)
+    set_paused = _writes(keeper.set_paused)
 
     async def beat(self, dispatcher: UUID, beats: Mapping[UUID, Stats]) -> None:
         """These workers were heard of, if they are alive and this dispatcher's."""
@@ -181,7 +166,7 @@ class SqliteStore:
     def _sweep(self, crash_limit: int) -> Harvested:
         """Mostly there is nothing to free: that is seen without taking the write lock."""
         with self._file.used():
-            if not reads.has_orphans(self._opened(self._writer)):
+            if not reads.has_orphans(self._glance()):
                 return Harvested(False)
         return self._transact(lambda tx: keeper.sweep(tx, crash_limit))
 
@@ -190,40 +175,12 @@ class SqliteStore:
         return await self._run(Turn.KEEPER, lambda: self._promote(most))
 
     def _promote(self, most: int) -> Promoted:
-        """Mostly nothing is due: that is seen without taking the write lock."""
+        """Mostly nothing is due: the store sees that without taking the write lock."""
         with self._file.used():
-            next_s = reads.next_due_s(self._opened(self._writer), micros(self._utc()))
+            next_s = reads.next_due_s(self._glance())
         if next_s is None or next_s > 0:
             return Promoted(0, frozenset(), next_s)
         return self._transact(lambda tx: keeper.promote(tx, most))
-
-    async def overdue(self, most: int = 1000) -> list[Attempt]:
-        """Running attempts past their timeout and the backstop's margin after it."""
-        return await self._read(lambda connection, now: reads.overdue(connection, now, most))
-
-    async def cancel(
-        self, refs: Sequence[UUID | int], by: str = ""
-    ) -> list[tuple[UUID | None, CancelVerdict]]:
-        """Cancels what is not running, marks what is `cancelling`; answers in the order given."""
-        return await self._write(lambda tx: keeper.cancel(tx, refs, by))
-
-    async def cancelling(self, dispatcher: UUID) -> list[Attempt]:
-        """Attempts being cancelled on this dispatcher's live workers."""
-        return await self._read(lambda connection, _: reads.cancelling(connection, dispatcher))
-
-    async def retry(
-        self, refs: Sequence[UUID | int], by: str = "", request: UUID | None = None
-    ) -> list[tuple[UUID | None, RetryVerdict]]:
-        """Opens a new round for jobs that ended without success."""
-        return await self._write(lambda tx: keeper.retry(tx, refs, by, request))
-
-    async def set_paused(self, queue: str, paused: bool) -> None:
-        """Pauses or resumes a queue. Claims see it at once."""
-        await self._write(lambda tx: keeper.set_paused(tx, queue, paused))
-
-    async def forget_dispatcher(self, dispatcher: UUID) -> None:
-        """Removes a dispatcher that stopped renewing and attends no worker any more."""
-        await self._write(lambda tx: keeper.forget_dispatcher(tx, dispatcher))
 
     # what is over
 
@@ -232,87 +189,42 @@ class SqliteStore:
     ) -> Pruned:
         """Removes ended jobs past their bounds, of the next `most` jobs after a number.
 
-        What there is to remove is first looked for without taking the write lock.
+        It first looks without the write lock whether there is anything to remove.
         """
         step = most if dry_run else min(most, pruning.STEP)
-        seen = await self._read(
-            lambda connection, now: pruning.look(connection, now, kept, after, step)[0]
-        )
+        seen = await self._read(lambda tx: pruning.look(tx, kept, after, step)[0])
         if dry_run or not seen.removed:
             return seen
         return await self._write(lambda tx: pruning.prune(tx, kept, after, most))
 
     async def forget_workers(self, older_than_s: float, most: int = 1000) -> int:
         """Removes workers that ended so long ago and own no job; answers how many."""
-        found = await self._read(
-            lambda connection, now: pruning.gone_workers(connection, now, older_than_s, most)
-        )
-        if not found:
+        if not await self._read(lambda tx: pruning.gone_workers(tx, older_than_s, 1)):
             return 0
         return await self._write(lambda tx: pruning.forget_workers(tx, older_than_s, most))
 
     async def forget_lanes(self, most: int = 1000) -> int:
         """Removes lanes that hold no job any more; answers how many."""
-        if not await self._read(lambda connection, _: pruning.empty_lanes(connection, 1)):
+        if not await self._read(lambda tx: pruning.empty_lanes(tx, 1)):
             return 0
-        return await self._write(lambda tx: self._forget_lanes(tx, most))
-
-    def _forget_lanes(self, tx: Transaction, most: int) -> int:
-        gone = pruning.forget_lanes(tx, most)
-        self._known_lanes.difference_update(gone)
-        return len(gone)
+        return await self._write(lambda tx: pruning.forget_lanes(tx, most))
 
     # reading
 
-    async def job(self, ref: UUID | int) -> Job | None:
-        """One job, whole."""
-        return await self._read(lambda connection, _: reads.job(connection, ref))
-
-    async def jobs(self, wanted: JobFilter) -> JobPage:
-        """Jobs, newest first, without their arguments, results, history and logs."""
-        return await self._read(lambda connection, _: reads.jobs(connection, wanted))
-
-    async def logs(
-        self,
-        ref: UUID | int,
-        *,
-        token: int | None = None,
-        after: tuple[int, int] = (0, 0),
-        most: int = 1000,
-    ) -> list[KeptEntry]:
-        """What a job's attempts said, in order."""
-        return await self._read(
-            lambda connection, _: read_logs(connection, ref, token, after, most)
-        )
-
-    async def ended(self, ids: Sequence[UUID]) -> list[Ended]:
-        """The outcomes of those of these jobs that have one."""
-        return await self._read(lambda connection, _: reads.ended(connection, ids))
-
-    async def lanes(self, most: int | None = None, served: Collection[int] = ()) -> list[Lane]:
-        """Every lane that held a job and was not forgotten."""
-        return await self._read(lambda connection, _: reads.lanes(connection))
-
-    async def queues(self) -> list[QueueView]:
-        """Every queue that ever held a job or was paused."""
-        return await self._read(lambda connection, _: reads.queues(connection))
-
-    async def workers(self) -> list[WorkerView]:
-        """Live workers, and those that ended lately."""
-        return await self._read(lambda connection, _: reads.workers(connection))
-
-    async def dispatchers(self) -> list[DispatcherView]:
-        """Every dispatcher that has not retired."""
-        return await self._read(lambda connection, _: reads.dispatchers(connection))
-
-    async def explain(self, job: Job) -> Facts:
-        """What keeps a job where it is: its queue, the workers, the jobs ahead of it."""
-        return await self._read(lambda connection, now: reads.explain(connection, now, job))
+    job = _reads(reads.job)
+    jobs = _reads(reads.jobs)
+    logs = _reads(reads.logs)
+    ended = _reads(reads.ended)
+    lanes = _reads(reads.lanes)
+    queues = _reads(reads.queues)
+    workers = _reads(reads.workers)
+    dispatchers = _reads(reads.dispatchers)
+    explain = _reads(reads.explain)
 
     async def watch(self) -> AsyncIterator[Hint]:
         """Hints that another process changed the file since this one opened it.
 
-        What it did is not known, so it may have been anything.
+        SQLite does not say what changed, so each change gives every hint.
         """
         seen = self._opened_version
         while True:
@@ -355,25 +267,29 @@ class SqliteStore:
         return answer
 
     def _mind_other_processes(self) -> None:
-        """Whoever else wrote to the file may have forgotten lanes that this process has seen."""
+        """Another process that wrote to the file may have forgotten lanes that this one knows."""
         version = self._data_version()
         if version != self._written_version:
             self._written_version = version
             self._known_lanes.clear()
 
-    async def _read(self, work: Callable[[sqlite3.Connection, int], T]) -> T:
+    async def _read(self, work: Callable[[Snapshot], T]) -> T:
         return await self._run(Turn.READ, lambda: self._look(work))
 
-    def _look(self, work: Callable[[sqlite3.Connection, int], T]) -> T:
-        """All that is read is of one moment."""
+    def _look(self, work: Callable[[Snapshot], T]) -> T:
+        """Everything that `work` reads is of one moment."""
         connection = self._opened(self._reader)
         with self._file.used():
             connection.execute("BEGIN")
             try:
-                return work(connection, micros(self._utc()))
+                return work(Snapshot(connection, micros(self._utc())))
             finally:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
+
+    def _glance(self) -> Snapshot:
+        """The writer's connection outside of a transaction, for one statement that reads."""
+        return Snapshot(self._opened(self._writer), micros(self._utc()))
 
     def _opened(self, connection: sqlite3.Connection | None) -> sqlite3.Connection:
         if connection is None:

@@ -18,7 +18,6 @@ from longshore.store.rows import (
     due_at,
     history_entry,
     in_conflict,
-    later,
     not_accepted,
     pack_options,
 )
@@ -31,7 +30,6 @@ from longshore.store.sqlite.sql import (
     Bulk,
     Row,
     Value,
-    placed,
 )
 from longshore.store.sqlite.transaction import Transaction
 
@@ -44,7 +42,7 @@ _DATA_ERRORS: Final = (
 )
 
 _ALIKE: Final = 16
-"""So many jobs alike, on average, are worth statements of their own."""
+"""From so many like jobs per group, on average, each group has a statement of its own."""
 
 _Shared = tuple[int, JobState, *Row]
 """The lane and the state of some new jobs, and what else they have in common."""
@@ -58,10 +56,10 @@ def accept(
     slots: Sequence[Slot | None] = (),
     expiry_margin_s: float = 0.0,
 ) -> Accepted:
-    """Takes in what is new, and starts those at once that have a slot.
+    """Stores the jobs that are new, and starts those that have a slot.
 
-    Answers item by item, in which lanes how many jobs became ready, and the attempts that began.
-    Ids are mostly new: they are looked up only if some turn out not to be.
+    Answers item by item, how many jobs became ready in which lanes, and the attempts that began.
+    Most ids are new: `accept` looks them up only if the insert finds that some are not.
     """
     before = tx.last_number
     bodies = [body_or_why(job, tx.now) for job in jobs]
@@ -78,7 +76,7 @@ def accept(
 class SubmitBatch:
     """The jobs of one batch, taken one after another, written at once.
 
-    The others than those that are `looked_up` are thought to be new.
+    It takes jobs that are not `looked_up` for new ones.
     """
 
     def __init__(
@@ -95,16 +93,17 @@ class SubmitBatch:
         self._holders = self._find_holders([job for job in looked_up if job.unique_key is not None])
 
     def _find_known(self, jobs: Sequence[Submission]) -> dict[int, tuple[int, int]]:
-        """The numbers and bodies of those that are there already, by their ids as integers."""
-        found = KNOWN.find(self._tx.connection, placed(job.id.bytes for job in jobs))
-        return {jobs[row.place].id.int: (row.number, row.body) for row in found}
+        """The numbers and bodies of the jobs that are stored already, by their ids as integers."""
+        ids = list(enumerate(job.id.bytes for job in jobs))
+        found = KNOWN.find(self._tx.connection, ids)
+        return {jobs[place].id.int: (number, body) for place, number, body in found}
 
     def _find_holders(self, jobs: Sequence[Submission]) -> dict[tuple[str, str | None], Submitted]:
         """The live jobs that have these jobs' unique keys."""
         keys = [(place, job.kind, job.unique_key) for place, job in enumerate(jobs)]
         return {
-            keys[row.place][1:]: Submitted(UUID(hex=row.id), row.number, existing=True)
-            for row in HOLDERS.find(self._tx.connection, keys)
+            keys[place][1:]: Submitted(UUID(hex=id), number, existing=True)
+            for place, number, id in HOLDERS.find(self._tx.connection, keys)
         }
 
     def store(
@@ -151,7 +150,7 @@ class SubmitBatch:
             owner, entry = self._tx.owner(slot.worker)
             history = f"{history},{entry}"
             start = (self._slot(job, number, slot), owner, slot.session)
-            attempt = (1, now, self._expires_at(options.timeout_s))
+            attempt = (1, now, self._tx.expires_at(options.timeout_s, self._expiry_margin_s))
         lane = lane_of(job.queue, job.kind, job.target)
         self._lanes[lane.hash] = lane
         shared: _Shared = (
@@ -172,26 +171,11 @@ class SubmitBatch:
         self._rows.setdefault(shared, []).append(own)
 
     def _slot(self, job: Submission, number: int, slot: Slot) -> int:
-        """The first attempt begins with the job; its token."""
-        token = self._tx.next_token()
-        started = Attempt(
-            job.id,
-            number,
-            token,
-            job.kind,
-            job.args,
-            job.options,
-            slot.worker,
-            slot.session,
-            1,
-            0,
-            0,
-        )
+        """Begins the first attempt with the job; answers its token."""
+        token, owner = self._tx.next_token(), (slot.worker, slot.session)
+        started = Attempt(job.id, number, token, job.kind, job.args, job.options, *owner, 1, 0, 0)
         self._started.append(started)
         return token
-
-    def _expires_at(self, timeout_s: float | None) -> int | None:
-        return None if timeout_s is None else later(self._tx.now, timeout_s + self._expiry_margin_s)
 
     def _write(self) -> bool:
         count = sum(map(len, self._rows.values()))
@@ -205,9 +189,9 @@ class SubmitBatch:
         return written + len(self._refused) == count
 
     def _insert(self, statement: Bulk, rows: list[Row], shared: Row = ()) -> int:
-        """One statement for all; if it fails, which undoes it, one for each half.
+        """Writes rows by one statement; if that fails, which undoes it, by one for each half.
 
-        Answers how many were written. What the database refuses is written down with the reason.
+        Answers how many it wrote, and remembers why the database refused the others.
         """
         if len(rows) <= LARGEST:
             try:
@@ -222,7 +206,7 @@ class SubmitBatch:
         )
 
     def settle(self) -> Accepted:
-        """Counts what was written, and tells it."""
+        """Counts what was written, and answers for all jobs."""
         ready: Counter[int] = Counter()
         for (lane, state, *_), rows in self._rows.items():
             count = sum(row[0] not in self._refused for row in rows)

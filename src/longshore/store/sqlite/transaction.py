@@ -1,14 +1,14 @@
-"""One write transaction: what all verbs that change jobs do in the same way.
+"""Transactions, and what all verbs that change jobs do alike.
 
-Every change of a job's state goes through here, so that its history, the tally of its lane and the
-sequences are always changed with it.
+Every change of a job's state goes through `Transaction`, so that the job's history, the tally of
+its lane and the sequences change with it.
 """
 
 from __future__ import annotations
 
 import sqlite3
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 from uuid import UUID
 
@@ -17,13 +17,12 @@ import msgspec
 from longshore.core.effects import Change
 from longshore.model.job import JobState
 from longshore.model.worker import Lane
-from longshore.store.rows import history_entry, later, pack_error
+from longshore.store.rows import LARGEST_INT, history_entry, later, pack_error
 from longshore.store.sqlite.sql import (
     ADD_LANES,
     CHANGE,
     HELD_BY_ID,
     HELD_BY_NUMBER,
-    LARGEST_INT,
     NEW_ROUND,
     TALLY,
     UNDO_INSERT,
@@ -52,40 +51,46 @@ class Changed(NamedTuple):
     undoes_claim: bool
 
 
-class Transaction:
-    """Everything between BEGIN and COMMIT happens at one moment, `now`."""
+class Snapshot:
+    """A transaction that reads. Everything in it happens at one moment, `now`."""
+
+    def __init__(self, connection: sqlite3.Connection, now: int) -> None:
+        self.connection = connection
+        self.execute = connection.execute
+        self.now = now
+
+
+class Transaction(Snapshot):
+    """A transaction that writes. It skips the lanes in `known_lanes`: they are stored already.
+
+    `last_number` is the highest number that a job had so far.
+    """
 
     def __init__(
-        self, connection: sqlite3.Connection, now: int, known_lanes: Collection[int] = ()
+        self, connection: sqlite3.Connection, now: int, known_lanes: set[int] | None = None
     ) -> None:
-        self.connection = connection
-        self.now = now
+        super().__init__(connection, now)
+        self.known_lanes = set() if known_lanes is None else known_lanes
         self.new_lanes: dict[int, Lane] = {}
         self._written_lanes: set[int] = set()
-        self._known_lanes = known_lanes
         self._sequences: tuple[int, int] = connection.execute(
             "SELECT number, token FROM sequence"
         ).fetchone()
-        self._number: int = self._sequences[0]
+        self.last_number: int = self._sequences[0]
         self._token: int = self._sequences[1]
         self._tally: defaultdict[tuple[int, str], int] = defaultdict(int)
         self._changes: list[Changed] = []
         self._owners: dict[int, tuple[bytes, str]] = {}
 
-    @property
-    def last_number(self) -> int:
-        """The highest number that a job had so far."""
-        return self._number
-
     def next_number(self) -> int:
         """A number that no job had before."""
-        self._number += 1
-        return self._number
+        self.last_number += 1
+        return self.last_number
 
     def undo_jobs(self, after: int) -> None:
-        """Removes the jobs that were written after this number, which is the last one again."""
-        self.connection.execute(UNDO_INSERT, (after,))
-        self._number = after
+        """Removes the jobs with higher numbers; this number is the last one again."""
+        self.execute(UNDO_INSERT, (after,))
+        self.last_number = after
 
     def next_token(self) -> int:
         """A token that no attempt had before."""
@@ -100,7 +105,7 @@ class Transaction:
             self._tally[lane, after] += number
 
     def owner(self, worker: UUID) -> tuple[bytes, str]:
-        """A worker that begins attempts: its id as it is stored, and the entry of a history."""
+        """The id of a worker as it is stored, and the history entry of attempts that it begins."""
         # A UUID's own hash, bytes and text are slow, and thousands of jobs go to a few workers.
         key = worker.int
         if key not in self._owners:
@@ -108,9 +113,13 @@ class Transaction:
             self._owners[key] = (worker.bytes, entry)
         return self._owners[key]
 
+    def expires_at(self, timeout_s: float | None, margin_s: float) -> int | None:
+        """When an attempt that begins now expires; None if it never does."""
+        return None if timeout_s is None else later(self.now, timeout_s + margin_s)
+
     def add_lane(self, lane: Lane) -> None:
-        """A lane that this store has not seen is written down with its first job."""
-        if lane.hash not in self._known_lanes:
+        """Notes a lane for `flush`, unless it is stored already."""
+        if lane.hash not in self.known_lanes:
             self.new_lanes[lane.hash] = lane
 
     def held(self, refs: Sequence[UUID | int]) -> list[Held | None]:
@@ -131,8 +140,8 @@ class Transaction:
         return found
 
     def held_where(self, query: str, values: Row) -> list[Held]:
-        """The jobs that a query of held ones finds, in the order of their numbers."""
-        found = _held.decode(self.connection.execute(query, values).fetchone()[0])
+        """The jobs that a query finds, in the order of their numbers."""
+        found = _held.decode(self.execute(query, values).fetchone()[0])
         return sorted(found, key=lambda row: row.number)
 
     def apply(
@@ -146,7 +155,7 @@ class Transaction:
             row.token = self.next_token()
         if change.new_round:
             row.failures = row.crashes = 0
-            self.connection.execute(NEW_ROUND, (row.number,))
+            self.execute(NEW_ROUND, (row.number,))
         row.failures += change.failures
         row.crashes += change.crashes
         self._changes.append(
@@ -179,10 +188,10 @@ class Transaction:
         self._written_lanes.update(unwritten)
 
     def settle(self) -> None:
-        """Writes what is still to be written, before the commit."""
+        """Writes the rest, before the commit."""
         self.flush()
         changed = [(lane, state, n) for (lane, state), n in self._tally.items() if n]
         TALLY.run(self.connection, changed)
-        if (self._number, self._token) != self._sequences:
-            values = (self._number, self._token)
-            self.connection.execute("UPDATE sequence SET number = ?, token = ?", values)
+        if (self.last_number, self._token) != self._sequences:
+            values = (self.last_number, self._token)
+            self.execute("UPDATE sequence SET number = ?, token = ?", values)
