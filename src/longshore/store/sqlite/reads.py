@@ -38,7 +38,7 @@ from longshore.store.rows import (
     unpack_options,
 )
 from longshore.store.sqlite.sql import NEXT_DUE, ORPHANED, Bulk, Value
-from longshore.store.sqlite.states import OWNED_LIST
+from longshore.store.sqlite.states import ENDED_BADLY, INDEXES, OWNED_LIST
 from longshore.store.sqlite.transaction import Snapshot
 
 _MAX_AHEAD: Final = 1000
@@ -90,23 +90,11 @@ _OUTCOMES: Final = Bulk(
     1,
 )
 
-# Which index lists the jobs of a state, with the condition that the index was made with. No index
-# lists jobs that succeeded: a list finds them by going back from the newest job.
-_OWNED: Final = f"INDEXED BY job_owned WHERE state IN {OWNED_LIST}"
-_BAD: Final = "INDEXED BY job_ended_badly WHERE"
-_BY_STATE: Final = {
-    JobState.WAITING: "INDEXED BY job_waiting WHERE state = 'waiting'",
-    JobState.DELAYED: "INDEXED BY job_due WHERE state = 'delayed'",
-    JobState.READY: "INDEXED BY job_ready WHERE state = 'ready'",
-    JobState.RUNNING: f"{_OWNED} AND state = 'running'",
-    JobState.CANCELLING: f"{_OWNED} AND state = 'cancelling'",
-    JobState.FAILED: f"{_BAD} state = 'failed'",
-    JobState.DEPENDENCY_FAILED: f"{_BAD} state = 'dependency_failed'",
-    JobState.SKIPPED: f"{_BAD} state = 'skipped'",
-    JobState.CANCELLED: f"{_BAD} state = 'cancelled'",
-}
 _WALK: Final = "NOT INDEXED WHERE true"
-_IN_ORDER: Final = {_WALK, *(source for source in _BY_STATE.values() if source.startswith(_BAD))}
+_IN_ORDER: Final = {
+    _WALK,
+    *(source for source in INDEXES.values() if source.startswith(ENDED_BADLY)),
+}
 """The sources that give jobs in the order of their numbers."""
 
 
@@ -253,7 +241,7 @@ def _sources(wanted: JobFilter) -> list[tuple[str, str]]:
     """Where to look, and which states to look for there: by one walk, or each by its index."""
     states = list(dict.fromkeys(wanted.states))
     if not must_walk(wanted):
-        return [(_BY_STATE[state], "") for state in states]
+        return [(INDEXES[state], "") for state in states]
     names = ", ".join(f"'{state.value}'" for state in states)
     return [(_WALK, f" AND state IN ({names})" if states else "")]
 

@@ -22,3 +22,18 @@ OWNED_LIST: Final = f"({_listed(lifecycle.OWNED)})"
 
 LIVE_LIST: Final = f"({_listed(frozenset(JobState) - lifecycle.TERMINAL)})"
 """The states of jobs that have not ended, as `job_unique` lists them."""
+
+ENDED_BADLY: Final = "INDEXED BY job_ended_badly WHERE"
+
+_INDEXES: Final = {
+    JobState.WAITING: "INDEXED BY job_waiting WHERE",
+    JobState.DELAYED: "INDEXED BY job_due WHERE",
+    JobState.READY: "INDEXED BY job_ready WHERE",
+    **dict.fromkeys(lifecycle.OWNED, f"INDEXED BY job_owned WHERE state IN {OWNED_LIST} AND"),
+    **dict.fromkeys(lifecycle.TERMINAL - {JobState.SUCCEEDED}, ENDED_BADLY),
+}
+INDEXES: Final = {state: f"{index} state = '{state}'" for state, index in _INDEXES.items()}
+"""SQL for the jobs of a state, by the index that lists them.
+
+No index lists jobs that succeeded: a list finds them by going back from the newest job.
+"""
