@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from longshore.config import PREFIX
-from longshore.testing.servers import PgBouncer, PostgresServer
+from longshore.store.postgres.store import PostgresStore
+from longshore.store.sqlite.store import SqliteStore
+from longshore.testing.backends import migrate
+from longshore.testing.servers import PgBouncer, PostgresServer, memory_disk
 
+MIGRATED = "migrated"
+FILES_BYTES = 1024**3
 _database_numbers = itertools.count(1)
 
 
@@ -42,6 +50,43 @@ def postgres_database(postgres: PostgresServer) -> Iterator[str]:
 def postgres_url(postgres: PostgresServer, postgres_database: str) -> str:
     """The url of an empty database of this test alone."""
     return postgres.url(postgres_database)
+
+
+@pytest.fixture(scope="session")
+def postgres_template(postgres: PostgresServer) -> str:
+    """The name of a migrated, empty database, from which others are copied."""
+    asyncio.run(migrate(PostgresStore(postgres.create_database(MIGRATED))))
+    return MIGRATED
+
+
+@pytest.fixture
+def migrated_postgres_url(postgres: PostgresServer, postgres_template: str) -> Iterator[str]:
+    """The url of a migrated, empty database of this test alone."""
+    name = f"test_{next(_database_numbers)}"
+    yield postgres.create_database(name, template=postgres_template)
+    postgres.drop_database(name)
+
+
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A migrated, empty SQLite file, from which others are copied."""
+    path = tmp_path_factory.mktemp(MIGRATED) / "store.db"
+    asyncio.run(migrate(SqliteStore(path)))
+    return path
+
+
+@pytest.fixture
+def quick_path(tmp_path: Path) -> Iterator[Path]:
+    """A folder of this test alone, in memory if there is enough: no test cuts the power."""
+    disk = memory_disk(FILES_BYTES)
+    with tempfile.TemporaryDirectory(prefix="longshore-", dir=disk or tmp_path) as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def migrated_sqlite_url(sqlite_template: Path, quick_path: Path) -> str:
+    """The url of a migrated, empty SQLite file of this test alone."""
+    return f"sqlite:///{shutil.copy(sqlite_template, quick_path)}"
 
 
 @pytest.fixture

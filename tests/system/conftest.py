@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import longshore
-from longshore.testing.processes import Process, await_true, run, settings
+from longshore.testing.processes import Process, await_true, settings
 
 __all__ = ["Fleet", "await_true", "lines"]
 
@@ -76,15 +76,9 @@ def lines(path: Path) -> list[str]:
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def store_url(request: pytest.FixtureRequest) -> str:
     """An empty, migrated store."""
-    if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path}/store.db"
-    else:
-        url = str(request.getfixturevalue("postgres_url"))
-    done = run("migrate", "--store", url)
-    assert done.returncode == 0, done.stderr
-    return url
+    return str(request.getfixturevalue(f"migrated_{request.param}_url"))
 
 
 @pytest.fixture
