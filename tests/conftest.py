@@ -8,6 +8,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -59,12 +60,25 @@ def postgres_template(postgres: PostgresServer) -> str:
     return MIGRATED
 
 
+@contextmanager
+def _postgres_url(postgres: PostgresServer, template: str) -> Iterator[str]:
+    name = f"test_{next(_database_numbers)}"
+    yield postgres.create_database(name, template=template)
+    postgres.drop_database(name)
+
+
 @pytest.fixture
 def migrated_postgres_url(postgres: PostgresServer, postgres_template: str) -> Iterator[str]:
     """The url of a migrated, empty database of this test alone."""
-    name = f"test_{next(_database_numbers)}"
-    yield postgres.create_database(name, template=postgres_template)
-    postgres.drop_database(name)
+    with _postgres_url(postgres, postgres_template) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def module_postgres_url(postgres: PostgresServer, postgres_template: str) -> Iterator[str]:
+    """The url of a database that the tests of one file share, migrated and empty at first."""
+    with _postgres_url(postgres, postgres_template) as url:
+        yield url
 
 
 @pytest.fixture(scope="session")
@@ -75,18 +89,25 @@ def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture
-def quick_path(tmp_path: Path) -> Iterator[Path]:
-    """A folder of this test alone, in memory if there is enough: no test cuts the power."""
-    disk = memory_disk(FILES_BYTES)
-    with tempfile.TemporaryDirectory(prefix="longshore-", dir=disk or tmp_path) as folder:
-        yield Path(folder)
+@contextmanager
+def _sqlite_url(template: Path) -> Iterator[str]:
+    """A copy of the template, in memory if there is enough: no test cuts the power."""
+    with tempfile.TemporaryDirectory(prefix="longshore-", dir=memory_disk(FILES_BYTES)) as folder:
+        yield f"sqlite:///{shutil.copy(template, folder)}"
 
 
 @pytest.fixture
-def migrated_sqlite_url(sqlite_template: Path, quick_path: Path) -> str:
+def migrated_sqlite_url(sqlite_template: Path) -> Iterator[str]:
     """The url of a migrated, empty SQLite file of this test alone."""
-    return f"sqlite:///{shutil.copy(sqlite_template, quick_path)}"
+    with _sqlite_url(sqlite_template) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def module_sqlite_url(sqlite_template: Path) -> Iterator[str]:
+    """The url of a SQLite file that the tests of one file share, migrated and empty at first."""
+    with _sqlite_url(sqlite_template) as url:
+        yield url
 
 
 @pytest.fixture

@@ -81,6 +81,18 @@ def store_url(request: pytest.FixtureRequest) -> str:
     return str(request.getfixturevalue(f"migrated_{request.param}_url"))
 
 
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+def module_fleet(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Fleet]:
+    """A dispatcher and a worker that the tests of one file share: only for tests that end none."""
+    store = str(request.getfixturevalue(f"module_{request.param}_url"))
+    fleet = Fleet(store, tmp_path_factory.mktemp("fleet"))
+    fleet.worker(fleet.dispatcher())
+    yield fleet
+    fleet.close()
+
+
 @pytest.fixture
 def fleet(store_url: str, tmp_path: Path) -> Iterator[Fleet]:
     """A store, and whoever the test starts on it."""

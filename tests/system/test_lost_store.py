@@ -42,7 +42,7 @@ def test_submit_to_a_deleted_file_is_told_so(fleet: Fleet, file: Path) -> None:
     frontend = dispatcher.facts["frontend"]
     assert run("submit", "work", "--connect", frontend).returncode == 0
     file.unlink()
-    refused = run("submit", "work", "--connect", frontend)
+    refused = run("submit", "work", "--connect", frontend, "--set", "request_timeout_s=2")
     assert refused.returncode == StoreLost.exit_code
     assert "was deleted, moved or replaced" in refused.stderr
     assert dispatcher.wait() == StoreLost.exit_code
