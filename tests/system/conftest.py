@@ -85,10 +85,13 @@ def store_url(request: pytest.FixtureRequest) -> str:
 def module_fleet(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Fleet]:
-    """A dispatcher and a worker that the tests of one file share: only for tests that end none."""
+    """A dispatcher and a worker that the tests of one file share: only for tests that end none.
+
+    The lease is long: on a slow machine too, no worker is taken for lost.
+    """
     store = str(request.getfixturevalue(f"module_{request.param}_url"))
     fleet = Fleet(store, tmp_path_factory.mktemp("fleet"))
-    fleet.worker(fleet.dispatcher())
+    fleet.worker(fleet.dispatcher(lease_s=20))
     yield fleet
     fleet.close()
 

@@ -27,7 +27,7 @@ def at(module_fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fleet]:
 @pytest.fixture
 def at_own(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fleet]:
     """The same for a test that crashes processes: the worker starts each next one later."""
-    fleet.worker(fleet.dispatcher())
+    fleet.worker(fleet.dispatcher(lease_s=20))
     yield from _submitted_to(fleet, monkeypatch)
 
 
