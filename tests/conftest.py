@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +23,12 @@ from longshore.testing.servers import PgBouncer, PostgresServer, memory_disk
 MIGRATED = "migrated"
 FILES_BYTES = 1024**3
 _database_numbers = itertools.count(1)
+
+
+def pytest_configure() -> None:
+    """Ctrl-C is heeded, though a shell has what it runs in the background ignore it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
