@@ -2,7 +2,8 @@
 # scripts/setup fetches the rest into .venv, and installs what apt must when run as root.
 
 PYTHON ?= python3
-TESTS ?= tests/tidy tests/unit tests/simulation tests/conformance tests/interop tests/system
+# The longest first: those that wait run beside those that compute, and no process idles at the end.
+TESTS ?= tests/system tests/interop tests/simulation tests/conformance tests/unit tests/tidy
 PROCESSES ?= 2
 BIN := .venv/bin
 

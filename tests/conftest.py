@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import os
+import shutil
+import signal
+import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from longshore.config import PREFIX
-from longshore.testing.servers import PgBouncer, PostgresServer
+from longshore.store.postgres.store import PostgresStore
+from longshore.store.sqlite.store import SqliteStore
+from longshore.testing.backends import migrate
+from longshore.testing.servers import PgBouncer, PostgresServer, memory_disk
 
+MIGRATED = "migrated"
+FILES_BYTES = 1024**3
 _database_numbers = itertools.count(1)
+
+
+def pytest_configure() -> None:
+    """Ctrl-C is heeded, though a shell has what it runs in the background ignore it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
@@ -42,6 +58,63 @@ def postgres_database(postgres: PostgresServer) -> Iterator[str]:
 def postgres_url(postgres: PostgresServer, postgres_database: str) -> str:
     """The url of an empty database of this test alone."""
     return postgres.url(postgres_database)
+
+
+@pytest.fixture(scope="session")
+def postgres_template(postgres: PostgresServer) -> str:
+    """The name of a migrated, empty database, from which others are copied."""
+    asyncio.run(migrate(PostgresStore(postgres.create_database(MIGRATED))))
+    return MIGRATED
+
+
+@contextmanager
+def _postgres_url(postgres: PostgresServer, template: str) -> Iterator[str]:
+    name = f"test_{next(_database_numbers)}"
+    yield postgres.create_database(name, template=template)
+    postgres.drop_database(name)
+
+
+@pytest.fixture
+def migrated_postgres_url(postgres: PostgresServer, postgres_template: str) -> Iterator[str]:
+    """The url of a migrated, empty database of this test alone."""
+    with _postgres_url(postgres, postgres_template) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def module_postgres_url(postgres: PostgresServer, postgres_template: str) -> Iterator[str]:
+    """The url of a database that the tests of one file share, migrated and empty at first."""
+    with _postgres_url(postgres, postgres_template) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A migrated, empty SQLite file, from which others are copied."""
+    path = tmp_path_factory.mktemp(MIGRATED) / "store.db"
+    asyncio.run(migrate(SqliteStore(path)))
+    return path
+
+
+@contextmanager
+def _sqlite_url(template: Path) -> Iterator[str]:
+    """A copy of the template, in memory if there is enough: no test cuts the power."""
+    with tempfile.TemporaryDirectory(prefix="longshore-", dir=memory_disk(FILES_BYTES)) as folder:
+        yield f"sqlite:///{shutil.copy(template, folder)}"
+
+
+@pytest.fixture
+def migrated_sqlite_url(sqlite_template: Path) -> Iterator[str]:
+    """The url of a migrated, empty SQLite file of this test alone."""
+    with _sqlite_url(sqlite_template) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def module_sqlite_url(sqlite_template: Path) -> Iterator[str]:
+    """The url of a SQLite file that the tests of one file share, migrated and empty at first."""
+    with _sqlite_url(sqlite_template) as url:
+        yield url
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from uuid import UUID
 
 import pytest
 
-from longshore.testing.processes import Process, run
+from longshore.testing.processes import Process
 from tests.interop.programs.full_client import Client
 from tests.system.conftest import Fleet, await_true, lines
 
@@ -165,29 +165,19 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-@pytest.fixture(scope="session")
-def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An empty SQLite store."""
-    file = tmp_path_factory.mktemp("migrated") / "store.db"
-    done = run("migrate", "--store", f"sqlite:///{file}")
-    assert done.returncode == 0, done.stderr
-    return file
-
-
 @pytest.fixture
-def harbour(migrated: Path, compiled: Path, tmp_path: Path) -> Iterator[Harbour]:
+def harbour(migrated_sqlite_url: str, compiled: Path, tmp_path: Path) -> Iterator[Harbour]:
     """An empty SQLite store, and whoever the test starts on it."""
-    shutil.copy(migrated, tmp_path / "store.db")
-    harbour = Harbour(f"sqlite:///{tmp_path}/store.db", tmp_path, compiled)
+    harbour = Harbour(migrated_sqlite_url, tmp_path, compiled)
     yield harbour
     harbour.close()
 
 
 @pytest.fixture
-def postgres_harbour(postgres_url: str, compiled: Path, tmp_path: Path) -> Iterator[Harbour]:
+def postgres_harbour(
+    migrated_postgres_url: str, compiled: Path, tmp_path: Path
+) -> Iterator[Harbour]:
     """The same on PostgreSQL."""
-    done = run("migrate", "--store", postgres_url)
-    assert done.returncode == 0, done.stderr
-    harbour = Harbour(postgres_url, tmp_path, compiled)
+    harbour = Harbour(migrated_postgres_url, tmp_path, compiled)
     yield harbour
     harbour.close()

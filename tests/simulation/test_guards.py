@@ -44,9 +44,13 @@ def hunt(
     make_store: Callable[[Callable[[], datetime]], MemoryStore] = MemoryStore,
     theme: Theme | None = None,
     make: Callable[[int, Theme | None], Scenario] = make_scenario,
+    first: int = 1,
 ) -> BrokenPromise:
-    """The first promise that is broken by one of so many seeds."""
-    for seed in range(1, most + 1):
+    """The first promise that is broken by one of so many seeds.
+
+    `first` is a seed that is known to break one: it only saves those before it.
+    """
+    for seed in range(first, first + most):
         broken = simulate(make(seed, theme), make_store).broken
         if broken is not None:
             return broken
@@ -66,7 +70,7 @@ class NoTokenCheck(MemoryStore):
 
 def test_without_the_check_of_the_token_a_late_result_counts() -> None:
     """G2."""
-    assert hunt(60, NoTokenCheck, Theme.DROWNING).promise is Promise.ONE_OWNER
+    assert hunt(60, NoTokenCheck, Theme.DROWNING, first=4).promise is Promise.ONE_OWNER
 
 
 CAME_BACK = 5080
@@ -102,7 +106,7 @@ class NoSessionCheck(MemoryStore):
 
 def test_without_the_check_of_the_session_a_job_is_placed_where_nobody_looks() -> None:
     """G1."""
-    assert hunt(60, NoSessionCheck).promise is Promise.DURABLE
+    assert hunt(60, NoSessionCheck, first=10).promise is Promise.DURABLE
 
 
 class NoRecheck(MemoryStore):
@@ -144,7 +148,7 @@ def test_a_lease_that_counts_from_the_answer_outlives_the_workers_right(
         return ponged(self, now, pong)
 
     monkeypatch.setattr(WorkerSession, "_ponged", from_the_answer)
-    assert hunt(100, theme=Theme.DROWNING).promise is Promise.SELF_STOP
+    assert hunt(100, theme=Theme.DROWNING, first=9).promise is Promise.SELF_STOP
 
 
 def belated(seed: int, theme: Theme | None = None) -> Scenario:
@@ -209,7 +213,7 @@ def test_a_worker_that_moves_too_late_loses_its_jobs_to_a_dispatchers_death(
         return None if at is None else at + 9.0
 
     monkeypatch.setattr(WorkerSession, "_silence_at", too_late)
-    assert hunt(60, theme=Theme.DISPATCHERS_DIE).promise is Promise.NO_SPECIAL_PROCESS
+    assert hunt(60, theme=Theme.DISPATCHERS_DIE, first=9).promise is Promise.NO_SPECIAL_PROCESS
 
 
 def test_without_being_sent_again_an_end_that_got_lost_is_lost_for_good(
@@ -217,4 +221,4 @@ def test_without_being_sent_again_an_end_that_got_lost_is_lost_for_good(
 ) -> None:
     """G1: an attempt that ended and was not recorded holds its slot and its job for ever."""
     monkeypatch.setattr(WorkerSession, "_resend", lambda self, tokens: None)
-    assert hunt(60, theme=Theme.LEAKING).promise in (Promise.DURABLE, Promise.AGREEMENT)
+    assert hunt(60, theme=Theme.LEAKING, first=5).promise in (Promise.DURABLE, Promise.AGREEMENT)

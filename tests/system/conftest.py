@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import longshore
-from longshore.testing.processes import Process, await_true, run, settings
+from longshore.testing.processes import Process, await_true, settings
 
 __all__ = ["Fleet", "await_true", "lines"]
 
@@ -76,15 +76,24 @@ def lines(path: Path) -> list[str]:
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def store_url(request: pytest.FixtureRequest) -> str:
     """An empty, migrated store."""
-    if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path}/store.db"
-    else:
-        url = str(request.getfixturevalue("postgres_url"))
-    done = run("migrate", "--store", url)
-    assert done.returncode == 0, done.stderr
-    return url
+    return str(request.getfixturevalue(f"migrated_{request.param}_url"))
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+def module_fleet(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Fleet]:
+    """A dispatcher and a worker that the tests of one file share: only for tests that end none.
+
+    The lease is long: on a slow machine too, no worker is taken for lost.
+    """
+    store = str(request.getfixturevalue(f"module_{request.param}_url"))
+    fleet = Fleet(store, tmp_path_factory.mktemp("fleet"))
+    fleet.worker(fleet.dispatcher(lease_s=20))
+    yield fleet
+    fleet.close()
 
 
 @pytest.fixture

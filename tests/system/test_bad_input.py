@@ -19,9 +19,9 @@ def failing(*words: str, cwd: Path | None = None, code: int = 2) -> str:
     return errors[0]
 
 
-def test_a_port_that_is_taken(fleet: Fleet) -> None:
-    taken = fleet.dispatcher().facts["backend"].removeprefix("tcp://")
-    words = ["dispatcher", "--store", fleet.store, "--backend", taken]
+def test_a_port_that_is_taken(module_fleet: Fleet) -> None:
+    taken = module_fleet.processes[0].facts["backend"].removeprefix("tcp://")
+    words = ["dispatcher", "--store", module_fleet.store, "--backend", taken]
     assert f"tcp://{taken} is taken" in failing(*words)
 
 
@@ -72,14 +72,12 @@ def test_no_dispatcher_to_talk_to() -> None:
     assert "longshore up" in message
 
 
-def test_a_job_that_does_not_exist(fleet: Fleet) -> None:
-    frontend = fleet.dispatcher().facts["frontend"]
+def test_a_job_that_does_not_exist(module_fleet: Fleet) -> None:
+    frontend = module_fleet.processes[0].facts["frontend"]
     assert "no job 4711" in failing("job", "4711", "--connect", frontend, code=3)
     assert "is not a job" in failing("job", "nonsense", "--connect", frontend)
 
 
-def test_arguments_that_do_not_fit(fleet: Fleet) -> None:
-    dispatcher = fleet.dispatcher()
-    fleet.worker(dispatcher)
-    connect = ["--connect", dispatcher.facts["frontend"]]
+def test_arguments_that_do_not_fit(module_fleet: Fleet) -> None:
+    connect = ["--connect", module_fleet.processes[0].facts["frontend"]]
     assert "needs argument 'b'" in failing("submit", "add", "a=1", *connect)

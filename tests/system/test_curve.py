@@ -23,13 +23,12 @@ NOBODY_S = 0.7
 class Harbour(Fleet):
     """A fleet whose dispatchers ask for keys. Each key is named by who it is for."""
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(f"sqlite:///{folder}/store.db", folder)
+    def __init__(self, store: str, folder: Path) -> None:
+        super().__init__(store, folder)
         self.keys = folder / "keys"
         for role in ("workers", "clients"):
             (folder / role).mkdir()
         self.server, self.server_secret = make_pair(self.keys, "dispatcher")
-        assert run("migrate", "--store", self.store).returncode == 0
 
     def key(self, name: str, role: str | None = None) -> Settings:
         """The settings of somebody with a new key, who is let in if a role is given."""
@@ -65,8 +64,8 @@ class Harbour(Fleet):
 
 
 @pytest.fixture
-def harbour(tmp_path: Path) -> Iterator[Harbour]:
-    harbour = Harbour(tmp_path)
+def harbour(migrated_sqlite_url: str, tmp_path: Path) -> Iterator[Harbour]:
+    harbour = Harbour(migrated_sqlite_url, tmp_path)
     yield harbour
     harbour.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -10,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from longshore.model.job import JobState
-from longshore.testing.processes import Process, run
+from longshore.store.postgres.store import PostgresStore
+from longshore.testing.backends import migrate
+from longshore.testing.processes import Process
 from longshore.testing.servers import PgBouncer, PostgresServer
 from tests.system.apps import harbour
 from tests.system.conftest import Fleet, await_true, lines
@@ -88,8 +91,7 @@ def own_postgres() -> Iterator[PostgresServer]:
 def own_fleet(own_postgres: PostgresServer, tmp_path: Path) -> Iterator[Fleet]:
     """A fleet on that PostgreSQL."""
     url = own_postgres.create_database("fleet")
-    done = run("migrate", "--store", url)
-    assert done.returncode == 0, done.stderr
+    asyncio.run(migrate(PostgresStore(url)))
     fleet = Fleet(url, tmp_path)
     yield fleet
     fleet.close()

@@ -15,7 +15,7 @@ COUNT = 72
 
 def test_arguments_of_a_megabyte_for_every_slot_are_all_run(fleet: Fleet) -> None:
     """G1."""
-    dispatcher = fleet.dispatcher()
+    dispatcher = fleet.dispatcher(lease_s=20)
     app = fleet.client(dispatcher)
     calls = [harbour.measure.call("x" * MB) for _ in range(COUNT)]
     handles = app.submit_many(calls)

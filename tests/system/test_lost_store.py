@@ -13,16 +13,14 @@ from tests.system.conftest import Fleet
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "store.db"
+def file(migrated_sqlite_url: str) -> Path:
+    return Path(migrated_sqlite_url.removeprefix("sqlite:///"))
 
 
 @pytest.fixture
-def fleet(file: Path, tmp_path: Path) -> Iterator[Fleet]:
+def fleet(migrated_sqlite_url: str, tmp_path: Path) -> Iterator[Fleet]:
     """A fleet on that file."""
-    url = f"sqlite:///{file}"
-    assert run("migrate", "--store", url).returncode == 0
-    fleet = Fleet(url, tmp_path)
+    fleet = Fleet(migrated_sqlite_url, tmp_path)
     yield fleet
     fleet.close()
 
@@ -44,7 +42,7 @@ def test_submit_to_a_deleted_file_is_told_so(fleet: Fleet, file: Path) -> None:
     frontend = dispatcher.facts["frontend"]
     assert run("submit", "work", "--connect", frontend).returncode == 0
     file.unlink()
-    refused = run("submit", "work", "--connect", frontend)
+    refused = run("submit", "work", "--connect", frontend, "--set", "request_timeout_s=2")
     assert refused.returncode == StoreLost.exit_code
     assert "was deleted, moved or replaced" in refused.stderr
     assert dispatcher.wait() == StoreLost.exit_code

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from longshore.testing.processes import Process, run, settings
+from longshore.testing.processes import Process, settings
 from tests.system.conftest import ANY, QUICK
 from tests.system.pages import succeed
 from tests.unit.store.lent import GRANTS
@@ -19,16 +19,16 @@ PRINTED = [
 
 
 def test_every_block_of_the_transactions_page_does_what_it_says(
-    postgres_url: str, tmp_path: Path
+    migrated_postgres_url: str, tmp_path: Path
 ) -> None:
     app, *scripts = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     (tmp_path / "shop.py").write_text(app)
-    assert run("migrate", "--store", postgres_url).returncode == 0
-    words = ["--app", "shop:app", "--store", postgres_url, "--backend", ANY, "--frontend", ANY]
+    words = ["--app", "shop:app", "--store", migrated_postgres_url]
+    words += ["--backend", ANY, "--frontend", ANY, *settings(**QUICK)]
     log = tmp_path / "up.log"
-    with Process("up", *words, *settings(**QUICK), cwd=tmp_path, log=log) as up:
+    with Process("up", *words, cwd=tmp_path, log=log) as up:
         frontend = up.ready().facts["frontend"]
-        env = {"LONGSHORE_CONNECT": frontend, "DATABASE_URL": postgres_url}
+        env = {"LONGSHORE_CONNECT": frontend, "DATABASE_URL": migrated_postgres_url}
         printed = [sorted(succeed(script, env, tmp_path)) for script in scripts]
     *committed, [rolled_back] = printed
     assert committed == PRINTED

@@ -35,7 +35,7 @@ def all_files() -> list[Path]:
 def _walk() -> Iterator[Path]:
     for folder, folders, names in os.walk(ROOT):
         folders[:] = [name for name in folders if _is_ours(name)]
-        yield from (Path(folder, name) for name in names)
+        yield from (Path(folder, name) for name in names if name != ".git")
 
 
 def _is_ours(folder: str) -> bool:

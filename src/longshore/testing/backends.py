@@ -27,6 +27,12 @@ from longshore.store.sqlite.store import SqliteStore
 from longshore.testing.memory import MemoryStore
 
 
+async def migrate(store: Store) -> None:
+    """The database of this store is migrated; the store is closed."""
+    await store.migrate()
+    await store.close()
+
+
 class Backend(ABC):
     """One database, and how stores reach it."""
 
@@ -175,9 +181,7 @@ class PostgresBackend(SqlBackend):
 
     async def clear(self) -> None:
         if not self._migrated:
-            store = PostgresStore(self.url)
-            await store.migrate()
-            await store.close()
+            await migrate(PostgresStore(self.url))
             self._migrated = True
         await self.execute(_EMPTY_ALL)
 

@@ -43,6 +43,8 @@ _STOP_SIGNALS: Mapping[StopMode, signal.Signals] = {
 _PR_SET_PDEATHSIG = 1
 _POLL_S = 0.02
 _LOG_TAIL_LINES = 30
+_MEMORY_DISK = Path("/dev/shm")
+_MEMORY_NEEDED_BYTES = 2 * 1024**3
 
 
 class MissingServer(RuntimeError):
@@ -72,6 +74,13 @@ def free_port() -> int:
                 continue
             return port
     raise ServerFailed("no free loopback port in 20000-31999 after 100 tries: is one leaking?")
+
+
+def memory_disk(needed_bytes: int) -> Path | None:
+    """A disk in memory with so much space, for data that need not survive the machine, or none."""
+    if not os.access(_MEMORY_DISK, os.W_OK):
+        return None
+    return _MEMORY_DISK if shutil.disk_usage(_MEMORY_DISK).free >= needed_bytes else None
 
 
 class _Server(abc.ABC):
@@ -113,7 +122,12 @@ class _Server(abc.ABC):
 
     @functools.cached_property
     def _place(self) -> _Place:
-        return _Place.make(f"longshore-{type(self).__name__.lower()}-")
+        return _Place.make(f"longshore-{type(self).__name__.lower()}-", self._disk)
+
+    @property
+    def _disk(self) -> Path | None:
+        """Where the folder of the server goes; none is where temporary folders are."""
+        return None
 
     def _launch(self, command: Sequence[Argument]) -> None:
         self._process = self._place.spawn(command)
@@ -138,11 +152,13 @@ class PostgresServer(_Server):
     """A PostgreSQL of its own, empty at first, superuser `postgres`, no password.
 
     `fsync=False` is quicker and still keeps every commit through `stop("immediate")`; only a crash
-    of the whole machine could lose some. `settings` are as in postgresql.conf and win over ours.
+    of the whole machine could lose some. Its data is in memory then, if there is enough.
+    `settings` are as in postgresql.conf and win over ours.
     """
 
     def __init__(self, *, fsync: bool = True, settings: Mapping[str, str] | None = None) -> None:
         super().__init__()
+        self._fsync = fsync
         self.settings = _postgres_settings(fsync) | dict(settings or {})
 
     def start(self) -> None:
@@ -178,6 +194,10 @@ class PostgresServer(_Server):
     def drop_database(self, name: str) -> None:
         """The database is gone, whoever was connected to it."""
         self._tool("dropdb", "--force", "--if-exists", name)
+
+    @property
+    def _disk(self) -> Path | None:
+        return None if self._fsync else memory_disk(_MEMORY_NEEDED_BYTES)
 
     def _initdb(self, data: Path) -> None:
         options = ["--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C"]
@@ -292,8 +312,8 @@ class _Place:
     account: pwd.struct_passwd | None
 
     @classmethod
-    def make(cls, prefix: str) -> _Place:
-        folder = Path(tempfile.mkdtemp(prefix=prefix))
+    def make(cls, prefix: str, disk: Path | None) -> _Place:
+        folder = Path(tempfile.mkdtemp(prefix=prefix, dir=disk))
         account = _unprivileged_account()
         if account is not None:
             os.chown(folder, account.pw_uid, account.pw_gid)
@@ -384,7 +404,8 @@ def _check(answer: subprocess.CompletedProcess[str]) -> None:
 
 def _postgres_settings(fsync: bool) -> dict[str, str]:
     switch = "on" if fsync else "off"
-    return {"max_connections": "200", "fsync": switch, "full_page_writes": switch}
+    settings = {"max_connections": "200", "fsync": switch, "full_page_writes": switch}
+    return settings if fsync else settings | {"max_wal_size": "256MB"}
 
 
 def _pgbouncer_settings() -> dict[str, str]:
