@@ -1,18 +1,22 @@
-"""The SDK's adapters: the one place in it that names sockets, keys and SQL."""
+"""The SDK's adapters: the one place in it that names sockets, keys and SQL.
+
+They are imported when they are first used. A process that only runs jobs imports the SDK with its
+app, and needs none of them: they take half of the time of the import.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-
-import zmq
+from typing import TYPE_CHECKING
 
 from longshore.config import Config
-from longshore.links.credentials import calling_with, key_advice
-from longshore.links.zeromq import Dealer, Secure
 from longshore.model.job import Refused, Submission, Submitted
 from longshore.ports import Link, OnMessages
-from longshore.store.postgres.app_connection import talk, talk_async
-from longshore.store.postgres.enqueue import enqueue
+
+if TYPE_CHECKING:
+    import zmq
+
+    from longshore.links.zeromq import Secure
 
 Answer = Submitted | Refused
 
@@ -27,16 +31,24 @@ class Dialler:
     @classmethod
     def of(cls, settings: Config) -> Dialler:
         """A dialler with the keys that the settings name."""
+        from longshore.links.credentials import calling_with
+
         return cls(calling_with(settings))
 
     def connect(self, address: str, on_messages: OnMessages) -> Link:
         """A link to a dispatcher."""
+        import zmq
+
+        from longshore.links.zeromq import Dealer
+
         if self._context is None:
             self._context = zmq.Context()
         return Dealer(self._context, address, on_messages, self._secure)
 
     def advice(self, addresses: Iterable[str]) -> str:
         """What to check if no dispatcher answers at these addresses."""
+        from longshore.links.credentials import key_advice
+
         return key_advice(self._secure, addresses, "client")
 
     def close(self) -> None:
@@ -48,6 +60,9 @@ class Dialler:
 
 def enqueue_in(connection: object, jobs: Sequence[Submission], *, notify: bool) -> list[Answer]:
     """Enqueues jobs in the transaction of an application's blocking connection."""
+    from longshore.store.postgres.app_connection import talk
+    from longshore.store.postgres.enqueue import enqueue
+
     return talk(connection, enqueue(jobs, notify=notify))
 
 
@@ -55,4 +70,7 @@ async def enqueue_in_async(
     connection: object, jobs: Sequence[Submission], *, notify: bool
 ) -> list[Answer]:
     """Enqueues jobs in the transaction of an application's asynchronous connection."""
+    from longshore.store.postgres.app_connection import talk_async
+    from longshore.store.postgres.enqueue import enqueue
+
     return await talk_async(connection, enqueue(jobs, notify=notify))
