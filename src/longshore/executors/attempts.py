@@ -54,16 +54,14 @@ class Attempts:
         """The attempts that were sent to this host and have not ended."""
         return [running for running in self._running.values() if running.host is host]
 
-    def sent(
-        self, running: Running, host: HostProcess, expire: Callable[[AttemptKey, Report], None]
-    ) -> None:
+    def sent(self, running: Running, host: HostProcess, expire: Callable[[Report], None]) -> None:
         """The attempt's time runs from now on; `expire` is called when it is over."""
         running.host = host
         assignment = running.assignment
         if assignment.timeout_s is not None:
             loop = asyncio.get_running_loop()
             report = timed_out(assignment, assignment.timeout_s)
-            running.keep(loop.call_later(assignment.timeout_s, expire, assignment.key, report))
+            running.keep(loop.call_later(assignment.timeout_s, expire, report))
 
     def end(self, report: Report) -> None:
         """Reports an attempt, unless that was done."""

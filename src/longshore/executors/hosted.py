@@ -54,25 +54,24 @@ class HostedExecutor(ABC):
         self._unsent[assignment.token] = self._attempts.add(assignment)
         self._place()
 
-    def abort(self, attempt: AttemptKey, report: Report) -> None:
-        """Stops an attempt; its host is killed if it does not end within the abort grace."""
-        running = self._attempts.get(attempt)
+    def abort(self, report: Report) -> None:
+        """Stops an attempt; kills its host if it does not end within the abort grace."""
+        running = self._attempts.get(report.key)
         if running is None or running.abort_report is not None:
             return
-        assert report.key == attempt
         running.abort_report = report
         if running.host is None:
-            del self._unsent[attempt[1]]
+            del self._unsent[report.token]
             self._loop.call_soon(self._attempts.end, report)
         else:
-            running.host.send(Abort((attempt,)))
+            running.host.send(Abort((report.key,)))
             running.keep(self._loop.call_later(self._hosting.abort_grace_s, running.host.kill))
             self._aborting(running, running.host)
 
     def kill(self) -> None:
         """Kills everything at once; what was not aborted already is handed back."""
         for running in list(self._unsent.values()):
-            self.abort(running.assignment.key, released(running.assignment))
+            self.abort(released(running.assignment))
         self._kill_hosts()
 
     def _receive(self, host: HostProcess, message: FromHost) -> None:

@@ -329,7 +329,7 @@ class Worker:
     def _abort(self, report: Report) -> None:
         pool = self._pool_of.get(report.token)
         if pool is not None:
-            self._executors[pool].abort(report.key, report)
+            self._executors[pool].abort(report)
             return
         for backlog in self._backlog.values():
             for assignment in [one for one in backlog if one.token == report.token]:

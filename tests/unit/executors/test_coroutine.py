@@ -223,7 +223,7 @@ async def test_the_first_abort_decides_what_is_reported(stand: Stand) -> None:
     assignment = stand.start("wait_forever", timeout_s=1000)
     await stand.step_of(assignment)
     given = stand.abort(assignment)
-    stand.executor.abort(assignment.key, ReleaseReport(*assignment.key))
+    stand.executor.abort(ReleaseReport(*assignment.key))
     assert await stand.report_of(assignment) == given
 
 

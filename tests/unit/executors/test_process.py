@@ -252,7 +252,7 @@ async def test_the_first_abort_decides_what_is_reported(stand: Stand) -> None:
     assignment = stand.start("say_and_sleep")
     await stand.step_of(assignment)
     first = stand.abort(assignment)
-    stand.executor.abort(assignment.key, ReleaseReport(*assignment.key))
+    stand.executor.abort(ReleaseReport(*assignment.key))
     assert await stand.report_of(assignment) == first
 
 
