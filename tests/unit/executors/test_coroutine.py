@@ -275,7 +275,7 @@ async def test_an_attempt_for_a_host_that_has_just_died_runs_in_the_next_one(sta
     started = [stand.start("add_async", a=number) for number in range(2 * ITEMS_PER_FRAME)]
     os.kill(pid, signal.SIGKILL)
     wait_gone(pid)
-    executor._flush()
+    executor._place()
     results = [result_of(await stand.report_of(assignment)) for assignment in started]
     assert results == list(range(2 * ITEMS_PER_FRAME))
 
