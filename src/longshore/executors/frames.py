@@ -111,11 +111,13 @@ def pack(message: ToHost | FromHost) -> bytes:
 
 def portions(items: Sequence[T]) -> Iterator[Sequence[T]]:
     """The items in lists that are short enough for one frame each."""
-    if len(items) <= ITEMS_PER_FRAME:
-        yield items
-        return
     for first in range(0, len(items), ITEMS_PER_FRAME):
         yield items[first : first + ITEMS_PER_FRAME]
+
+
+def said(entries: Sequence[LogEntry]) -> Iterator[Said]:
+    """In portions, so that the agent can pass on each before the next: it keeps only so many."""
+    return map(Said, portions(entries))
 
 
 class Unpacker(Generic[M]):

@@ -28,7 +28,3 @@ class Restarts:
         else:
             self._pause_s = min(max(FIRST_PAUSE_S, self._pause_s * 2), LONGEST_PAUSE_S)
         return self._pause_s
-
-    async def pause(self) -> None:
-        """Waits that long."""
-        await asyncio.sleep(self.pause_s())

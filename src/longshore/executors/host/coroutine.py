@@ -15,26 +15,22 @@ from longshore.executors.frames import (
     Abort,
     Close,
     Ended,
-    FromHost,
     Load,
     Run,
-    Said,
     Stopped,
     ToHost,
     portions,
-    to_host,
+    said,
 )
 from longshore.executors.host.call import Call, prepare, succeeded
 from longshore.executors.host.context import RunningContext, enter
 from longshore.executors.host.failures import raised
 from longshore.executors.host.forks import leave, leave_if_copy
-from longshore.executors.host.lifespan import Lifespan
+from longshore.executors.host.host import Host
 from longshore.executors.output.attempt_log import TELL_EVERY_S, AttemptLog
 from longshore.model.attempt import Assignment, AttemptKey
 from longshore.model.job import LogEntry
-from longshore.model.log import LogLimits
 from longshore.model.reports import Report
-from longshore.ports import Handlers
 
 
 class _Running(NamedTuple):
@@ -42,22 +38,12 @@ class _Running(NamedTuple):
     context: RunningContext
 
 
-class CoroutineHost:
+class CoroutineHost(Host):
     """Runs every attempt it is given at once, and tells of their ends in batches."""
 
-    def __init__(
-        self,
-        sock: socket.socket,
-        handlers: Handlers,
-        loop: asyncio.AbstractEventLoop,
-        lifespan: Lifespan,
-        limits: LogLimits | None = None,
-    ) -> None:
-        self._sock = sock
-        self._handlers = handlers
-        self._limits = limits
-        self._loop = loop
-        self._lifespan = lifespan
+    def __init__(self, sock: socket.socket) -> None:
+        super().__init__(sock)
+        self._loop = _new_event_loop()
         self._closing: asyncio.Task[None] | None = None
         self._thread = threading.get_ident()
         self._running: dict[int, _Running] = {}
@@ -77,8 +63,11 @@ class CoroutineHost:
             except (SystemExit, KeyboardInterrupt):
                 leave_if_copy()
 
+    def _make_loop(self) -> asyncio.AbstractEventLoop:
+        return self._loop
+
     def _attach(self) -> None:
-        self._channel = Channel(self._sock, to_host(), self._handle, leave)
+        self._channel = Channel(self._sock, self._unpacker, self._handle, leave)
 
     def _handle(self, message: ToHost) -> None:
         match message:
@@ -100,7 +89,7 @@ class CoroutineHost:
         leave()
 
     def _begin(self, assignment: Assignment) -> None:
-        context = RunningContext(assignment, self._wake, self._limits)
+        context = self._context(assignment)
         task = self._loop.create_task(self._perform(assignment, context))
         self._running[assignment.token] = _Running(task, context)
         task.add_done_callback(functools.partial(self._end, assignment, context))
@@ -152,12 +141,10 @@ class CoroutineHost:
         entries, self._entries = self._entries, []
         reports, self._reports = self._reports, []
         stopped, self._stopped = self._stopped, []
-        messages: list[FromHost] = []
         # What an attempt said goes before its end: afterwards nobody listens.
-        messages += [Said(part) for part in portions(entries) if part]
-        messages += [Ended(part) for part in portions(reports) if part]
-        messages += [Stopped(part) for part in portions(stopped) if part]
-        self._channel.send(*messages)
+        self._channel.send(
+            *said(entries), *map(Ended, portions(reports)), *map(Stopped, portions(stopped))
+        )
 
     def _wake(self, attempt_log: AttemptLog) -> None:
         if threading.get_ident() == self._thread:
@@ -177,7 +164,7 @@ class CoroutineHost:
         self._flush_soon()
 
 
-def new_event_loop() -> asyncio.AbstractEventLoop:
+def _new_event_loop() -> asyncio.AbstractEventLoop:
     """A loop of the quickest sort there is."""
     try:
         import uvloop

@@ -9,12 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AsyncExitStack
 from typing import Any, TypeVar
 
-from longshore.executors.host.apps import told
+from longshore.executors.host.apps import Span, told
 
-Span = AbstractAsyncContextManager[None]
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
