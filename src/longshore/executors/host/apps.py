@@ -60,11 +60,6 @@ def load_apps(specs: str) -> Apps:
     return Apps(_merged(found), spans)
 
 
-def load_handlers(specs: str) -> Handlers:
-    """The handlers of the apps that `specs` names, by their kinds."""
-    return load_apps(specs).handlers
-
-
 def split(specs: str) -> list[str]:
     """The names of single apps in a text with commas; one, if there is no comma."""
     return [part.strip() for part in specs.split(",") if part.strip()] or [specs]

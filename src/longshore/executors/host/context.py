@@ -62,14 +62,16 @@ class Retry(Exception):
         after_s: float | None = None,
     ) -> None:
         super().__init__(message)
-        if after is not None and after_s is not None:
-            raise InvalidInput("Retry(after=…, after_s=…): give one of the two")
-        if after is not None:
-            after_s = after.total_seconds() if isinstance(after, timedelta) else after
-        self.after_s = None if after_s is None else _delay_s("Retry", after_s)
+        is_given = after is not None or after_s is not None
+        self.after_s = _delay_s("Retry", after, after_s) if is_given else None
 
 
-def _delay_s(who: str, seconds: object) -> float:
+def _delay_s(who: str, after: timedelta | float | None, after_s: float | None) -> float:
+    if (after is None) == (after_s is None):
+        raise InvalidInput(f"{who}(after=…, after_s=…): give one of the two")
+    seconds: object = after_s if after is None else after
+    if isinstance(after, timedelta):
+        seconds = after.total_seconds()
     if not isinstance(seconds, int | float) or not 0 <= seconds <= MAX_SNOOZE_S:
         raise InvalidInput(
             f"{who}(after={seconds!r}): give a timedelta or a number of seconds, from 0 to "
@@ -95,12 +97,7 @@ class Snooze(Exception):
         after_s: float | None = None,
     ) -> None:
         super().__init__(message)
-        if (after is None) == (after_s is None):
-            raise InvalidInput("Snooze(after=…, after_s=…): give one of the two")
-        seconds = after.total_seconds() if isinstance(after, timedelta) else after
-        if seconds is None:
-            seconds = after_s
-        self.after_s = _delay_s("Snooze", seconds)
+        self.after_s = _delay_s("Snooze", after, after_s)
 
 
 class Fail(Exception):
@@ -275,13 +272,9 @@ class RunningContext(Context):
         self._voice.end()
         return self._voice.take()
 
-    def printed(self, stream: str, data: bytes) -> None:
-        """The job's code printed something."""
-        self._speak().printed(stream, data)
-
-    def logged(self, level: str, logger: str, text: str) -> None:
-        """The job's code logged something."""
-        self._speak().logged(level, logger, text)
+    def attempt_log(self) -> AttemptLog:
+        """Keeps what the job's code prints and logs."""
+        return self._speak()
 
     def leftover(self) -> Path | None:
         """The scratch folder, if the attempt has asked for it."""

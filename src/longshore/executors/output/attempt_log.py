@@ -28,18 +28,6 @@ _encoder = msgspec.msgpack.Encoder()
 class AttemptLog:
     """One attempt's say. `wake` is called when there is news; somebody then calls `take`."""
 
-    __slots__ = (
-        "_attempt",
-        "_job",
-        "_lines",
-        "_progress",
-        "_seq",
-        "_steps",
-        "_token",
-        "_wake",
-        "_woken",
-    )
-
     def __init__(
         self,
         job: UUID,

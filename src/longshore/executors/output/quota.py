@@ -42,17 +42,6 @@ class Gathered(NamedTuple):
 class LineQuota:
     """One attempt's lines, waiting to be told."""
 
-    __slots__ = (
-        "_bytes",
-        "_count",
-        "_last",
-        "_limits",
-        "_line_bytes",
-        "_over",
-        "_pieces",
-        "_ready",
-    )
-
     def __init__(self, limits: LogLimits) -> None:
         self._limits = limits
         self._line_bytes = max(limits.line_bytes, LEAST_LINE_BYTES)
