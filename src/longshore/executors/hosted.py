@@ -47,7 +47,7 @@ _log = logging.getLogger(__name__)
 
 
 class Hosting(Struct, frozen=True):
-    """How hosts are started and stopped, and of which app."""
+    """Which app hosts load, and how they are started and stopped."""
 
     app: str
     abort_grace_s: float = 5.0
@@ -215,7 +215,7 @@ class HostedExecutor:
         try:
             await self._add_host()
         except LongshoreError as error:
-            _log.error("no host could be started: %s", error)
+            _log.error("a host could not be started: %s", error)
             self._pause_starts()
             for token in list(islice(self._unsent, self.slots if self.is_shared else 1)):
                 self._attempts.end(released(self._unsent.pop(token).assignment))

@@ -17,7 +17,7 @@ class Restarts:
         self._pause_s = 0.0
 
     def note_start(self) -> None:
-        """A host is being started now."""
+        """Notes that a host starts now."""
         self._started_at = asyncio.get_running_loop().time()
 
     def pause_s(self) -> float:

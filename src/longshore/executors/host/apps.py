@@ -42,7 +42,7 @@ Span = AbstractAsyncContextManager[None]
 
 
 class Apps(NamedTuple):
-    """The apps of a worker together: what they serve, and what to do around all jobs of a pool."""
+    """All apps of a worker: their handlers, and what to do around all jobs of a pool."""
 
     handlers: Handlers
     spans: Callable[[Pool], list[Span]]

@@ -2,11 +2,11 @@
 
 How a running attempt is aborted. The agent sends an `Abort` frame, then SIGTERM. The signal only
 means "look at your socket"; the frame says which attempt is meant. So a signal that comes late, or
-from somebody else, finds no frame for the attempt that runs now, and does nothing. A signal that
+from another process, finds no frame for the attempt that runs now, and does nothing. A signal that
 comes before its frame does nothing either: the agent repeats it for as long as it waits.
 
 `_exposed` is the attempt whose code runs at this moment. Only then does the signal handler touch
-the socket: at any other time the main loop is the one who reads.
+the socket: at any other time the main loop reads it.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class ChildHost(Host):
         return asyncio.new_event_loop()
 
     def _run(self, assignment: Assignment) -> None:
-        # Before every attempt: the one before may have set a handler, or streams, of its own.
+        # Before every attempt: the last one may have set its own handler or streams.
         signal.signal(signal.SIGTERM, self._on_sigterm)
         self._set_streams()
         context = self._context(assignment)
@@ -126,7 +126,7 @@ class ChildHost(Host):
 
     def _wake(self, attempt_log: AttemptLog) -> None:
         if is_copy():
-            return  # it has no socket: what it says is nobody's, and it goes on
+            return  # a copy has no socket: it runs on, and tells nothing
         if self._teller is None:
             self._teller = threading.Thread(target=self._tell, daemon=True, name="longshore-teller")
             self._teller.start()

@@ -253,12 +253,12 @@ class Context:
 
 
 class RunningContext(Context):
-    """The same attempt, as the host that runs it sees it."""
+    """The running attempt, as its host sees it."""
 
     __slots__ = ()
 
     def mark_cancelled(self) -> None:
-        """From now on the job's code sees that it is to stop."""
+        """Lets the job's code see that it must stop."""
         self._cancelled = True
 
     def outbox(self) -> tuple[OutboxItem, ...]:
@@ -266,7 +266,7 @@ class RunningContext(Context):
         return tuple(map(OutboxJob, self._outbox.values()))
 
     def unsaid(self) -> list[LogEntry]:
-        """What was said and not told to anybody yet, at the attempt's end."""
+        """What the attempt said and the agent was not told yet; for the attempt's end."""
         if self._voice is None:
             return []
         self._voice.end()
@@ -302,7 +302,7 @@ def running() -> RunningContext | None:
 
 
 def enter(context: RunningContext | None) -> None:
-    """From here on `current` answers this attempt, or none, in the same contextvars context."""
+    """Makes `current` answer this attempt, or none, in the calling contextvars context."""
     _running.set(context)
 
 

@@ -1,4 +1,9 @@
-"""The inside of a coroutine host: many attempts on one event loop."""
+"""The inside of a coroutine host: many attempts on one event loop.
+
+Each attempt is a task. An abort cancels the task and marks its context: the mark tells an aborted
+attempt from one that other code cancelled. What attempts say and how they end is gathered and sent
+once for each turn of the loop.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +59,7 @@ class CoroutineHost(Host):
         self._is_flush_due = False
 
     def serve(self) -> NoReturn:
-        """Runs until the agent is gone, whatever tasks that jobs left behind do to the loop."""
+        """Runs until the agent is gone. Tasks that jobs left behind cannot end it."""
         asyncio.set_event_loop(self._loop)
         self._loop.call_soon(self._attach)
         while True:
@@ -122,12 +127,12 @@ class CoroutineHost(Host):
         if context.cancelled:
             self._stopped.append(assignment.key)
         elif task.cancelled():
-            # By somebody else's code, before its first step: `_perform` never saw it.
+            # Other code cancelled it before its first step: `_perform` never saw that.
             self._reports.append(raised(assignment, asyncio.CancelledError()))
         else:
             self._reports.append(task.result())
         self._flush_soon()
-        # Last: a job may have left no thread to do it, and its end is told all the same.
+        # Last: it fails if jobs left no thread for it, and the end is told all the same.
         if (left := context.leftover()) is not None:
             self._loop.run_in_executor(None, scratch.remove, left)
 
@@ -158,14 +163,14 @@ class CoroutineHost(Host):
         self._news.append(attempt_log)
 
     def _tell(self) -> None:
-        voices, self._news = self._news, []
-        for attempt_log in voices:
+        news, self._news = self._news, []
+        for attempt_log in news:
             self._entries += attempt_log.take()
         self._flush_soon()
 
 
 def _new_event_loop() -> asyncio.AbstractEventLoop:
-    """A loop of the quickest sort there is."""
+    """The fastest event loop that is installed."""
     try:
         import uvloop
     except ImportError:

@@ -25,7 +25,7 @@ from longshore.executors.host.host import Host
 from longshore.model.worker import Pool
 
 COLLECT_AFTER = (10_000, 20, 20)
-"""How many new objects make the collector look for cycles: each job leaves some, but no cycles."""
+"""How many new objects make the collector look for cycles: jobs leave objects, but no cycles."""
 
 _PR_SET_PDEATHSIG = 1
 
@@ -37,10 +37,11 @@ def main(fd: int, pool: Pool, agent_pid: int) -> NoReturn:
     sock.set_inheritable(False)
     _settle_in()
     remain_one(sock)
-    # Before the app is imported, so that it may think otherwise; then all of it is there to stay.
+    # Before the app is imported, so that the app may set another threshold.
     gc.set_threshold(*COLLECT_AFTER)
     host = _host(pool)(sock)
     host.load(pool)
+    # What the imports made is there to stay: the collector need not look at it.
     gc.freeze()
     host.serve()
 
@@ -56,7 +57,7 @@ def _host(pool: Pool) -> type[Host]:
 
 
 def _die_with(agent_pid: int) -> None:
-    """The kernel kills this process when the agent dies, if it is a Linux."""
+    """On Linux, has the kernel kill this process when the agent dies."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != agent_pid:

@@ -1,8 +1,8 @@
 """Catches what jobs print and log, in the process that runs them.
 
-Which attempt something belongs to is asked of the contextvar that `current` reads: it follows
-coroutines, tasks and `asyncio.to_thread`, but not a thread that is started by hand. What belongs to
-no attempt, and what a forked copy of the process says, only goes where it went before.
+The contextvar that `current` reads says which attempt something belongs to: it follows coroutines,
+tasks and `asyncio.to_thread`, but not a thread that is started by hand. What belongs to no attempt,
+and what a forked copy of the process says, only goes where it went before.
 
 Records are caught where every logger hands them to its handlers, not by a handler on the root
 logger: with one there, `logging.basicConfig` in a job would do nothing, and warnings of programs
@@ -44,7 +44,7 @@ class _Catching:
 
     @contextmanager
     def forgiving(self) -> Iterator[None]:
-        """For the real stream: if a worker's output is gone, no job of it fails for that."""
+        """For the real stream: no job fails because its worker's output is gone."""
         try:
             yield
         except OSError:
@@ -126,9 +126,9 @@ class _Text(_Stream):
 
 
 def install(*, echo: bool) -> Callable[[], None]:
-    """From now on what jobs print and log is caught; with `echo` it is printed as well.
+    """Catches from now on what jobs print and log; with `echo` it is printed as well.
 
-    Answers what puts the streams back in place, should somebody have put others there.
+    Answers a function that sets the streams again, should a job have replaced them.
     """
     stdout = _caught(sys.stdout, STDOUT, echo)
     stderr = _caught(sys.stderr, STDERR, echo)
@@ -142,9 +142,9 @@ def install(*, echo: bool) -> Callable[[], None]:
 
 
 class Hearing:
-    """Catches what jobs print and log while any block of it runs; it is printed as well.
+    """Catches what jobs print and log while any `with` block of it runs, and prints it as well.
 
-    For a process that is not Longshore's: afterwards its streams are what they were.
+    For a process that is not Longshore's: after the last block its streams are as before.
     """
 
     def __init__(self) -> None:
@@ -165,7 +165,7 @@ class Hearing:
 
 
 def _put_back(stdout: TextIO, stderr: TextIO, call_handlers: Any) -> None:
-    # Whoever put something of their own in its place meanwhile puts back what they found.
+    # Other code that replaced a stream meanwhile puts back the stream that it found.
     if isinstance(sys.stdout, _Text):
         sys.stdout = stdout
     if isinstance(sys.stderr, _Text):

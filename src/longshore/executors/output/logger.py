@@ -15,16 +15,13 @@ _handled: ContextVar[bool] = ContextVar("longshore_record_handled", default=Fals
 
 
 def is_handled() -> bool:
-    """Whether a record is being handled that was heard already.
-
-    What handlers print of it is the same thing once more.
-    """
+    """Whether handlers have a record now that was kept: what they print of it is not kept again."""
     return _handled.get()
 
 
 @contextmanager
 def handling() -> Iterator[None]:
-    """While handlers have a record that was heard."""
+    """Marks that handlers have a record that was kept."""
     token = _handled.set(True)
     try:
         yield
@@ -47,7 +44,7 @@ def _shown(record: logging.LogRecord) -> str:
 
 
 def _text(record: logging.LogRecord) -> str:
-    """Message, traceback and stack. Nothing is cached in the record: that is for its handlers."""
+    """Message, traceback and stack. It caches nothing in the record: its handlers do that."""
     parts = [record.getMessage()]
     if record.exc_info and record.exc_info[0] is not None:
         parts.append(_formatter.formatException(record.exc_info))
