@@ -8,7 +8,7 @@ An attempt is told to stop by a frame. If it has not ended within the abort grac
 killed, and the other attempts in that host are handed back: they are not to blame. If a host dies
 of itself, every attempt in it has crashed.
 
-Attempts that arrive together go to a host together: `start` only asks for a round of `_place`.
+Attempts that arrive together go to a shared host together: `start` only asks for a `_place` soon.
 """
 
 from __future__ import annotations
@@ -135,7 +135,9 @@ class HostedExecutor:
     # attempts and their hosts
 
     def _place_soon(self) -> None:
-        if not self._is_place_due:
+        if not self.is_shared:
+            self._place()
+        elif not self._is_place_due:
             self._is_place_due = True
             self._loop.call_soon(self._place)
 
@@ -175,10 +177,7 @@ class HostedExecutor:
     def _receive(self, host: HostProcess, message: FromHost) -> None:
         match message:
             case Ended(reports=reports):
-                for report in reports:
-                    self._attempts.end(report)
-                if not self.is_shared:
-                    self._reopen(host)
+                self._ended(host, reports)
             case Stopped(attempts=attempts):
                 self._stopped(host, attempts)
             case Said(entries=entries):
@@ -189,10 +188,13 @@ class HostedExecutor:
             case _:
                 assert_never(message)
 
-    def _reopen(self, host: HostProcess) -> None:
-        if host in self._hosts and not host.was_killed:
+    def _ended(self, host: HostProcess, reports: Sequence[Report]) -> None:
+        # First the host is open again: a report may bring the next attempt at once.
+        if not self.is_shared and host in self._hosts and not host.was_killed:
             self._open_hosts.append(host)
-            self._place_soon()
+        for report in reports:
+            self._attempts.end(report)
+        self._place_soon()
 
     def _stopped(self, host: HostProcess, attempts: Sequence[AttemptKey]) -> None:
         """Called when a host says that aborted attempts stopped."""

@@ -275,7 +275,7 @@ async def test_an_abort_that_races_with_the_end_never_hits_the_next_job(stand: S
         assert await stand.result("add", a=turn) == turn
 
 
-async def test_a_signal_from_somebody_else_stops_nothing(stand: Stand) -> None:
+async def test_a_signal_from_another_process_stops_nothing(stand: Stand) -> None:
     await stand.open_child()
     assignment = stand.start("say_and_sleep")
     pid = int((await stand.step_of(assignment)).removeprefix("pid "))
@@ -414,7 +414,6 @@ async def test_the_job_after_one_that_ended_as_its_process_was_killed_is_not_bla
     """The end was on its way already, and the kernel takes a moment to kill."""
     executor = await stand.open_child()
     ended = stand.start("add", a=1)
-    executor._place()
     [host] = executor._hosts
     select.select([host._channel._sock], [], [])
     kills: list[tuple[int, int]] = []
@@ -431,7 +430,6 @@ async def test_what_a_process_said_before_it_died_is_heard(stand: Stand) -> None
     """An end that is in the socket counts, though the death is noticed first."""
     executor = await stand.open_child()
     ended = stand.start("add", a=1)
-    executor._place()
     [host] = executor._hosts
     select.select([host._channel._sock], [], [])
     os.kill(host.pid, signal.SIGKILL)
