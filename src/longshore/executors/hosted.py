@@ -21,7 +21,6 @@ from typing import ClassVar, assert_never
 
 from msgspec import Struct
 
-from longshore.errors import LongshoreError
 from longshore.executors.attempts import Attempts, Running, crashed, released
 from longshore.executors.frames import (
     ITEMS_PER_FRAME,
@@ -216,7 +215,8 @@ class HostedExecutor:
     async def _add_host_or_hand_back(self) -> None:
         try:
             await self._add_host()
-        except LongshoreError as error:
+        except Exception as error:
+            # Any error: without a pause the executor would try again and again.
             _log.error("a host could not be started: %s", error)
             self._pause_starts()
             for token in list(islice(self._unsent, self.slots if self.is_shared else 1)):

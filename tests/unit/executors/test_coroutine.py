@@ -464,3 +464,24 @@ async def test_attempts_are_handed_back_while_the_app_cannot_be_imported_again(
     while isinstance(report := await stand.run("add_async", a=1), ReleaseReport):
         pass
     assert result_of(report) == 1
+
+
+async def test_a_machine_without_threads_gets_a_pause_and_the_attempts_are_handed_back(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error that is not Longshore's: the executor neither gives up nor tries without end."""
+    tries: list[int] = []
+
+    def fail(*given: object) -> None:
+        tries.append(1)
+        raise RuntimeError("can't start new thread")
+
+    await stand.open_coroutine()
+    with monkeypatch.context() as patched:
+        patched.setattr("longshore.executors.hosted.HostProcess", fail)
+        await stand.run("segfault_async")
+        assert isinstance(await stand.run("add_async", a=1), ReleaseReport)
+        assert len(tries) < 5
+    while isinstance(report := await stand.run("add_async", a=1), ReleaseReport):
+        pass
+    assert result_of(report) == 1
