@@ -17,7 +17,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from longshore.core.limits import BATCH_BYTES
-from longshore.model.attempt import Assignment, Attempt, AttemptKey
+from longshore.model.attempt import Assignment, Attempt
 from longshore.model.ends import End
 from longshore.model.job import (
     CancelVerdict,
@@ -393,10 +393,11 @@ class Executor(Protocol):
     def start(self, assignment: Assignment) -> None:
         """Begins an attempt."""
 
-    def abort(self, attempt: AttemptKey, report: Report) -> None:
-        """Stops an attempt for real; `report` is what to say of it once it has stopped.
+    def abort(self, report: Report) -> None:
+        """Stops the attempt that `report` names, and reports it so once it has stopped.
 
-        It is asked first (cancellation, SIGTERM) and killed after the abort grace.
+        The executor asks it first (cancellation, SIGTERM) and kills it after the abort grace. An
+        attempt that ended by itself meanwhile is reported as it ended.
         """
 
     def kill(self) -> None:

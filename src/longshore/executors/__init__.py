@@ -1,14 +1,14 @@
 """How a job's body is run.
 
-A worker's agent process never imports an app: nothing that a job does can stop its heartbeat. The
-app lives in *host* processes, which the agent starts and, when need be, kills:
+A worker's agent never imports an app, so no job can stop its heartbeat. The app lives in *host*
+processes, which the agent starts and, when it must, kills:
 
     agent                                  host (`python -m longshore.executors.host.main`)
     coroutine.CoroutineExecutor ─ frames ─ host/coroutine   one, many `async def` jobs at once
     process.ProcessExecutor     ─ frames ─ host/child       several, one plain `def` job at a time
 
-`hosted` is what both executors share. `frames` is what agent and host say to each other,
-`host_process` starts and ends a host, `channel` carries frames on an event loop. `host/apps` finds
-the apps, `host/lifespan` opens and closes what they want open, `host/context` is what a job's code
-sees of Longshore, `scratch` its folders.
+`hosted` is what the executors share, `host/host` what the hosts share. `frames` is what agent and
+host say to each other, `host_process` starts and ends a host, `channel` carries frames on an event
+loop. `host/apps` finds the apps, `host/lifespan` opens and closes their resources, `host/context`
+is what a job's code sees of Longshore, `scratch` its folders.
 """

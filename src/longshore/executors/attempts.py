@@ -13,7 +13,7 @@ from longshore.ports import OnLog, OnReport
 
 
 class Running:
-    """One attempt: the host it was sent to, and what to say of it once an abort has stopped it."""
+    """One attempt: the host it was sent to, and its report once an abort has stopped it."""
 
     __slots__ = ("_timers", "abort_report", "assignment", "host")
 
@@ -24,11 +24,11 @@ class Running:
         self._timers: list[asyncio.TimerHandle] = []
 
     def keep(self, timer: asyncio.TimerHandle) -> None:
-        """Takes on a timer that ends with the attempt."""
+        """Keeps a timer, which is cancelled when the attempt ends."""
         self._timers.append(timer)
 
     def stop_timers(self) -> None:
-        """Nothing that was to happen to the attempt will happen any more."""
+        """Cancels the attempt's timers."""
         for timer in self._timers:
             timer.cancel()
 
@@ -42,31 +42,29 @@ class Attempts:
         self._running: dict[int, Running] = {}
 
     def add(self, assignment: Assignment) -> Running:
-        """Takes in an attempt."""
+        """Adds an attempt."""
         running = self._running[assignment.token] = Running(assignment)
         return running
 
     def get(self, attempt: AttemptKey) -> Running | None:
-        """An attempt that was not reported yet."""
+        """The attempt, unless it was reported already."""
         return self._running.get(attempt[1])
 
     def on_host(self, host: HostProcess) -> list[Running]:
         """The attempts that were sent to this host and have not ended."""
         return [running for running in self._running.values() if running.host is host]
 
-    def sent(
-        self, running: Running, host: HostProcess, expire: Callable[[AttemptKey, Report], None]
-    ) -> None:
-        """The attempt's time runs from now on; `expire` is called when it is over."""
+    def sent(self, running: Running, host: HostProcess, expire: Callable[[Report], None]) -> None:
+        """Starts the attempt's timeout; after it, calls `expire` with the report."""
         running.host = host
         assignment = running.assignment
         if assignment.timeout_s is not None:
             loop = asyncio.get_running_loop()
             report = timed_out(assignment, assignment.timeout_s)
-            running.keep(loop.call_later(assignment.timeout_s, expire, assignment.key, report))
+            running.keep(loop.call_later(assignment.timeout_s, expire, report))
 
     def end(self, report: Report) -> None:
-        """Reports an attempt, unless that was done."""
+        """Reports an attempt, unless it was reported already."""
         running = self._running.pop(report.token, None)
         if running is not None:
             running.stop_timers()

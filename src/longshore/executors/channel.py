@@ -1,7 +1,7 @@
 """Frames over a non-blocking socket, on an event loop.
 
-Reading is by hand, not through a transport, so that everything a dead host has said can be read at
-once, before its death is acted on.
+It reads by hand, not through a transport: so the agent can read everything that a dead host has
+said before it acts on the death.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ M = TypeVar("M")
 
 
 class Channel(Generic[M]):
-    """One end of a socket pair. `on_lost` is called once, when the other end is gone or mad."""
+    """One end of a socket pair. Calls `on_lost` once, if the other end goes or sends nonsense."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Channel(Generic[M]):
     def send(self, *messages: ToHost | FromHost) -> bool:
         """Sends without waiting; what the socket does not take yet is kept and sent later.
 
-        Answers False if the other end is known to be gone: then nothing of it has arrived.
+        Answers False if the other end is known to be gone: then nothing has arrived.
         """
         if not self._open:
             return False
@@ -52,12 +52,12 @@ class Channel(Generic[M]):
         return self._write() if is_first else True
 
     def read_rest(self) -> None:
-        """Handles everything that has arrived, now."""
+        """Handles everything that has arrived."""
         while self._open and self._read():
             pass
 
     def close(self) -> None:
-        """Lets go of the socket at once."""
+        """Closes the socket at once."""
         if not self._open:
             return
         self._open = False
@@ -87,7 +87,7 @@ class Channel(Generic[M]):
         except (BlockingIOError, InterruptedError):
             sent = 0
         except OSError:
-            # The reader finds the same out, once it has read what is left to read.
+            # The reader finds out too, once it has read everything that has arrived.
             sent = len(self._unsent)
             is_there = False
         del self._unsent[:sent]

@@ -1,4 +1,4 @@
-"""What the agent and its hosts say to each other, over one socket pair a host.
+"""What the agent and its hosts say to each other, over one socket pair for each host.
 
     agent                                host
     Load   import this app            →
@@ -38,9 +38,9 @@ _encoder = msgspec.msgpack.Encoder(uuid_format="bytes")
 
 
 class Load(Struct, frozen=True, tag=True, array_like=True):
-    """Import the apps, and say which kinds they have; keep so much of what their jobs say.
+    """Import the apps, and say which kinds they have.
 
-    Scratch folders go into `scratch`.
+    Scratch folders go into `scratch`; `limits` says how much of what an attempt says is kept.
     """
 
     app: str
@@ -71,7 +71,7 @@ class Loaded(Struct, frozen=True, tag=True, array_like=True):
 
 
 class LoadFailed(Struct, frozen=True, tag=True, array_like=True):
-    """The app cannot be imported; the message is for whoever started the worker."""
+    """The app cannot be imported; the message is for the person who started the worker."""
 
     message: str
 
@@ -111,11 +111,13 @@ def pack(message: ToHost | FromHost) -> bytes:
 
 def portions(items: Sequence[T]) -> Iterator[Sequence[T]]:
     """The items in lists that are short enough for one frame each."""
-    if len(items) <= ITEMS_PER_FRAME:
-        yield items
-        return
     for first in range(0, len(items), ITEMS_PER_FRAME):
         yield items[first : first + ITEMS_PER_FRAME]
+
+
+def said(entries: Sequence[LogEntry]) -> Iterator[Said]:
+    """In portions: the agent passes on each before it reads the next, for it keeps only so many."""
+    return map(Said, portions(entries))
 
 
 class Unpacker(Generic[M]):
@@ -126,7 +128,7 @@ class Unpacker(Generic[M]):
         self._bytes = bytearray()
 
     def feed(self, data: bytes) -> list[M]:
-        """The messages that these bytes complete; raises `ProtocolError` if they are none."""
+        """The messages that these bytes complete; raises `ProtocolError` if they are malformed."""
         self._bytes += data
         messages: list[M] = []
         begin = 0

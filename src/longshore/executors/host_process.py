@@ -1,8 +1,8 @@
 """A host process as its agent sees it: started, spoken to, killed, reaped.
 
 A host leads a session and a process group of its own: Ctrl-C at the agent's terminal does not reach
-it, and what its jobs started dies with it. Its group is killed while the dead leader is still
-unreaped, so that the group's number cannot be anybody else's by then.
+it, and what its jobs started dies with it. The agent kills the group before it reaps the dead
+leader: until then no other group can have that number.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class HostProcess:
 
     @property
     def pid(self) -> int:
-        """The process id, of its group too."""
+        """The id of the process and of its group."""
         return self._process.pid
 
     @property
@@ -65,7 +65,7 @@ class HostProcess:
         return describe_exit(code)
 
     async def load(self, timeout_s: float, limits: LogLimits | None = None) -> dict[str, KindInfo]:
-        """Has the app imported; answers its kinds. If that fails, the process is gone after it."""
+        """Has the host import the app; answers its kinds. If that fails, ends the process."""
         self._channel.send(Load(self._app, self._scratch, limits or LogLimits()))
         try:
             async with asyncio.timeout(timeout_s):
@@ -85,11 +85,11 @@ class HostProcess:
         return kinds
 
     def send(self, message: ToHost) -> bool:
-        """Sends a message; False if the process is gone, even if that is not acted on yet."""
+        """Sends a message; False if the process is gone, even if its exit was not seen yet."""
         return self._channel.send(message)
 
     def interrupt(self) -> None:
-        """Has a child host look at its socket, even while a job runs in it."""
+        """Makes a child host look at its socket, even while a job runs in it."""
         if not self._exited.done():
             os.kill(self.pid, signal.SIGTERM)
 
@@ -105,7 +105,7 @@ class HostProcess:
         await asyncio.shield(self._exited)
 
     async def finish(self, within_s: float) -> None:
-        """Has the process end in good order; kills it if that takes too long."""
+        """Asks the process to end in good order; kills it if that takes too long."""
         if self.send(Close()):
             await asyncio.wait([self._exited], timeout=within_s)
         await self.end()
@@ -123,7 +123,7 @@ class HostProcess:
     def _watch(self) -> None:
         with contextlib.suppress(ChildProcessError):
             os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
-        with contextlib.suppress(RuntimeError):  # the event loop is closed: nobody cares any more
+        with contextlib.suppress(RuntimeError):  # the event loop is closed already
             self._loop.call_soon_threadsafe(self._see_exit)
 
     def _see_exit(self) -> None:
@@ -138,7 +138,7 @@ class HostProcess:
         self._on_exit(self)
 
     def _go_deaf(self) -> None:
-        """The other end was closed: by the process's death, most likely, which is seen soon."""
+        """Waits a moment: most likely the process died, and its exit is seen soon."""
         self._deaf_timer = self._loop.call_later(DEAF_GRACE_S, self._kill_deaf)
 
     def _kill_deaf(self) -> None:
@@ -155,7 +155,7 @@ class HostProcess:
     def _fail_load(self, error: AppError) -> None:
         if not self._loaded.done():
             self._loaded.set_exception(error)
-            self._loaded.exception()  # it counts as seen, should nobody wait for it any more
+            self._loaded.exception()  # asyncio would complain if nobody waits for it
 
 
 def _start(pool: Pool) -> tuple[subprocess.Popen[bytes], socket.socket]:

@@ -17,7 +17,7 @@ class Restarts:
         self._pause_s = 0.0
 
     def note_start(self) -> None:
-        """A host is being started now."""
+        """Notes that a host starts now."""
         self._started_at = asyncio.get_running_loop().time()
 
     def pause_s(self) -> float:
@@ -28,7 +28,3 @@ class Restarts:
         else:
             self._pause_s = min(max(FIRST_PAUSE_S, self._pause_s * 2), LONGEST_PAUSE_S)
         return self._pause_s
-
-    async def pause(self) -> None:
-        """Waits that long."""
-        await asyncio.sleep(self.pause_s())

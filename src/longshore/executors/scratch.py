@@ -1,11 +1,11 @@
-"""Folders that attempts may fill, and that are gone when the attempts are.
+"""Folders that attempts may fill. Each is removed when its attempt ends.
 
-    SCRATCH/longshore-scratch-x1y2/  one a worker, whose agent holds the lock while it lives
+    SCRATCH/longshore-scratch-x1y2/  one for each worker; its agent holds the lock
         lock
-        JOB-TOKEN/                   one an attempt that asked for it
+        JOB-TOKEN/                   one for each attempt that asked for it
 
-A host removes a folder when its attempt ends. If the host dies, its agent does; if the agent dies
-too, the next worker that starts there does: a lock that nobody holds marks what was left behind.
+The host removes a folder when its attempt ends. If the host dies, its agent does. If the agent dies
+too, the next worker that starts there does: it finds a lock that no process holds.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _room: Path | None = None
 def room(folder: str) -> Iterator[str]:
     """A worker's own folder in `folder`, or in the system's temporary one, for as long as it runs.
 
-    What workers that died left there is removed.
+    Removes what dead workers left there.
     """
     parent = Path(folder or tempfile.gettempdir()).absolute()
     try:
@@ -65,7 +65,7 @@ def sweep(parent: Path) -> None:
 
 
 def _locked(parent: Path) -> tuple[Path, int]:
-    # It gets the name that others look for once it is locked, not before.
+    # Others look for the final name: the folder gets it once it is locked, not before.
     made = Path(tempfile.mkdtemp(prefix=f".{PREFIX}", dir=parent))
     lock = os.open(made / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX)
@@ -75,7 +75,7 @@ def _locked(parent: Path) -> tuple[Path, int]:
 
 
 def discard(room: str, attempts: Iterable[AttemptKey]) -> None:
-    """Removes what attempts left whose host died; returns at once."""
+    """Removes the folders of attempts whose host died; returns at once."""
     paths = [_path(Path(room), *attempt) for attempt in attempts] if room else []
     left = [path for path in paths if path.exists()]
     if left:
@@ -86,13 +86,13 @@ def discard(room: str, attempts: Iterable[AttemptKey]) -> None:
 
 
 def settle(room: str) -> None:
-    """From now on attempts of this process have their folders in the worker's own."""
+    """Puts the folders of this process's attempts into the worker's own folder."""
     global _room
     _room = Path(room) if room else None
 
 
 def make(job: UUID, token: int) -> Path:
-    """An attempt's folder; one of its own in the temporary folder where there is no worker."""
+    """Makes an attempt's folder; without a worker, in the system's temporary folder."""
     if _room is None:
         # Not under the name of a room: one that holds a file "lock" would be taken for left behind.
         return Path(tempfile.mkdtemp(prefix=f"longshore-job-{job}-{token}-"))

@@ -14,7 +14,7 @@ def bounded(text: str, limit_bytes: int) -> str:
 
 
 def bounded_middle(text: str, limit_bytes: int) -> str:
-    """A text of which, if it is too long, the middle is missing; the end gets the most room."""
+    """The text, without its middle if it is too long; the end gets the most room."""
     data = text.encode("utf-8", "backslashreplace")
     if len(data) <= limit_bytes:
         return data.decode()

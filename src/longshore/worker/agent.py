@@ -1,8 +1,8 @@
-"""The worker's agent: keeps up the dialogue with a dispatcher while others run the jobs.
+"""The worker's agent: keeps up the dialogue with a dispatcher while executors run the jobs.
 
-It imports no app and runs no job itself: that happens in the executors' processes. So whatever a
-job does, the heartbeat goes on. All decisions of the dialogue are the session's; the agent carries
-bytes, time and attempts between the session, the link and the executors.
+It imports no app and runs no job: the executors' processes do. So the heartbeat goes on, whatever a
+job does. The session makes all decisions of the dialogue. The agent carries bytes, time and
+attempts between the session, the link and the executors.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ log = logging.getLogger("longshore.worker")
 
 Connect = Callable[[str, OnMessages], Link]
 Executors = Mapping[str, Executor]
-"""By pool. The first also reports jobs of kinds that none of them serves."""
+"""By pool. The first also gets jobs of kinds that no executor knows: it reports them as failed."""
 LEAVE_S = 2.0
 
 
@@ -87,7 +87,7 @@ class Worker:
     # the life of a worker
 
     async def run(self) -> None:
-        """Works until it is drained; raises `AppError` if the app cannot be loaded."""
+        """Works until a drain ends; raises `AppError` if the app cannot be loaded."""
         try:
             await self._load()
             if self._draining.is_set():
@@ -125,11 +125,11 @@ class Worker:
             await executor.open()
 
     def drain(self) -> None:
-        """Takes nothing more, finishes or hands back what runs, then leaves."""
+        """Takes no more jobs, finishes those that run or hands them back, then leaves."""
         self._draining.set()
 
     def hurry(self) -> None:
-        """Hands back at once what still runs, and leaves."""
+        """Hands back at once the jobs that still run, and leaves."""
         self._draining.set()
         self._hurry.set()
 
@@ -185,12 +185,12 @@ class Worker:
             for attempt in self._session.running:
                 self._abort(ReleaseReport(*attempt))
             if not await self._settles(self._settings.abort_grace_s + LEAVE_S):
-                log.warning("left before a dispatcher took note of what was handed back")
+                log.warning("leaving before a dispatcher recorded the jobs that were handed back")
         self._session.bye("drained")
         self._flush()
 
     async def _settles(self, seconds: float) -> bool:
-        """Whether all that was held is recorded within this time. A hurry cuts it short."""
+        """Whether all that this worker holds is recorded in time. A hurry kills what runs."""
         hurry = asyncio.create_task(self._hurried())
         try:
             async with asyncio.timeout(seconds):
@@ -236,8 +236,10 @@ class Worker:
                 message = from_dispatcher.decode(frames)
                 self._apply(self._session.receive(self._clock.now(), message))
             except ProtocolError as error:
-                log.warning("the dispatcher sent what this worker does not understand: %s", error)
-        # Not now: the executors have what came on its way before.
+                log.warning(
+                    "the dispatcher sent a message that this worker does not understand: %s", error
+                )
+        # Later: first the executors pass on the attempts that came.
         self._flush_soon()
 
     def _tick(self) -> None:
@@ -316,7 +318,7 @@ class Worker:
         return next(iter(self._executors))
 
     def _start_waiting(self, pool: str) -> None:
-        # An attempt that was aborted may still hold its slot after the dispatcher gave it up.
+        # An aborted attempt may still hold its slot after the dispatcher gave the slot to another.
         executor, backlog = self._executors[pool], self._backlog[pool]
         while backlog and self._busy[pool] < executor.slots:
             assignment = backlog.popleft()
@@ -329,7 +331,7 @@ class Worker:
     def _abort(self, report: Report) -> None:
         pool = self._pool_of.get(report.token)
         if pool is not None:
-            self._executors[pool].abort(report.key, report)
+            self._executors[pool].abort(report)
             return
         for backlog in self._backlog.values():
             for assignment in [one for one in backlog if one.token == report.token]:

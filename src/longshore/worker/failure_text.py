@@ -21,6 +21,6 @@ def failure(report: Report) -> str:
 def _one_line(error: JobError) -> str:
     kind = f"{error.type}: " if error.type else ""
     text = " ".join(f"{error.reason.value}: {kind}{error.message}".split())
-    # It is text of somebody else's: nothing in it is to steer a terminal.
+    # A job's text must not steer the terminal that shows it.
     shown = "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)
     return shown if len(shown) <= _SHOWN else shown[: _SHOWN - 1] + "…"

@@ -53,7 +53,7 @@ class ScriptedExecutor:
         self.running[assignment.key] = assignment
         self.started.append(assignment)
 
-    def abort(self, attempt: m.AttemptKey, report: m.Report) -> None:
+    def abort(self, report: m.Report) -> None:
         if not self.stubborn:
             self.end(report)
 

@@ -113,7 +113,7 @@ class Stand:
     def abort(self, assignment: Assignment) -> Report:
         """Aborts an attempt, with the report that is answered here."""
         report = CancelReport(*assignment.key)
-        self.executor.abort(assignment.key, report)
+        self.executor.abort(report)
         return report
 
     async def _news(self) -> None:

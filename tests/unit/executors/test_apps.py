@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from longshore.errors import AppError
-from longshore.executors.host.apps import load_app, load_handlers
+from longshore.executors.host.apps import load_app, load_apps
 
 HANDLERS = """
 class App:
@@ -32,13 +32,13 @@ def clean_imports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[N
 
 def message_of(spec: str) -> str:
     with pytest.raises(AppError) as caught:
-        load_handlers(spec)
+        load_apps(spec)
     return str(caught.value)
 
 
 def test_the_app_is_found_in_the_current_folder(tmp_path: Path) -> None:
     (tmp_path / "tasks.py").write_text(HANDLERS + "app = App()")
-    assert load_handlers("tasks:app") == {}
+    assert load_apps("tasks:app").handlers == {}
     assert sys.path[0] == str(tmp_path)
 
 
@@ -50,7 +50,7 @@ def test_the_attribute_is_app_unless_said_otherwise(tmp_path: Path) -> None:
 def test_a_module_in_a_package_is_found(tmp_path: Path) -> None:
     (tmp_path / "shop").mkdir()
     (tmp_path / "shop" / "tasks.py").write_text(HANDLERS + "jobs = App()")
-    assert load_handlers("shop.tasks:jobs") == {}
+    assert load_apps("shop.tasks:jobs").handlers == {}
 
 
 @pytest.mark.parametrize("spec", ["", ":app", "my tasks:app", "tasks-1"])
@@ -148,4 +148,4 @@ def test_two_apps_with_a_job_of_one_name_are_told_apart_by_both_names(tmp_path: 
 def test_one_app_under_two_names_is_one_app(tmp_path: Path) -> None:
     (tmp_path / "one.py").write_text(JOBS)
     (tmp_path / "two.py").write_text("from one import app")
-    assert set(load_handlers("one:app, two:app")) == {"run"}
+    assert set(load_apps("one:app, two:app").handlers) == {"run"}

@@ -24,9 +24,9 @@ from longshore.wire.messages import Assignment
 from .stand import Stand, result_of
 
 
-def texts(ration: LineQuota) -> list[str]:
-    ration.end()
-    return [one.line(1).text for one in ration.take()]
+def texts(quota: LineQuota) -> list[str]:
+    quota.end()
+    return [one.line(1).text for one in quota.take()]
 
 
 def said(stand: Stand, assignment: Assignment) -> list[tuple[str, str, str]]:
@@ -36,62 +36,62 @@ def said(stand: Stand, assignment: Assignment) -> list[tuple[str, str, str]]:
 
 
 def test_pieces_become_lines_and_the_last_needs_no_end() -> None:
-    ration = LineQuota(LogLimits())
-    assert not ration.write("stdout", b"one ")
-    assert ration.write("stdout", b"line\ntwo\n\nthree")
-    assert texts(ration) == ["one line", "two", "", "three"]
+    quota = LineQuota(LogLimits())
+    assert not quota.write("stdout", b"one ")
+    assert quota.write("stdout", b"line\ntwo\n\nthree")
+    assert texts(quota) == ["one line", "two", "", "three"]
 
 
 def test_nothing_printed_is_no_line() -> None:
     """As `print("one\\n", end="")` does, which writes the text and then no end."""
-    ration = LineQuota(LogLimits())
+    quota = LineQuota(LogLimits())
     for text in (b"one\n", b"", b"two", b"", b"\n", b""):
-        ration.write("stdout", text)
-    assert texts(ration) == ["one", "two"]
+        quota.write("stdout", text)
+    assert texts(quota) == ["one", "two"]
 
 
 def test_streams_and_threads_do_not_mix_their_lines() -> None:
-    ration = LineQuota(LogLimits())
-    ration.write("stdout", b"out ")
-    ration.write("stderr", b"err ")
-    thread = threading.Thread(target=lambda: ration.write("stdout", b"thread "))
+    quota = LineQuota(LogLimits())
+    quota.write("stdout", b"out ")
+    quota.write("stderr", b"err ")
+    thread = threading.Thread(target=lambda: quota.write("stdout", b"thread "))
     thread.start()
     thread.join()
-    ration.write("stdout", b"put\n")
-    ration.write("stderr", b"or\n")
-    assert texts(ration) == ["out put", "err or", "thread "]
+    quota.write("stdout", b"put\n")
+    quota.write("stderr", b"or\n")
+    assert texts(quota) == ["out put", "err or", "thread "]
 
 
 def test_a_long_line_is_cut_between_characters_and_never_gathered_whole() -> None:
-    ration = LineQuota(LogLimits(line_bytes=100))
+    quota = LineQuota(LogLimits(line_bytes=100))
     for _ in range(10_000):
-        ration.write("stdout", "ä".encode() * 100)
-    (piece,) = ration._pieces.values()
+        quota.write("stdout", "ä".encode() * 100)
+    (piece,) = quota._pieces.values()
     assert len(piece) <= 101
-    (text,) = texts(ration)
+    (text,) = texts(quota)
     assert text == "ä" * 48 + "…"
 
 
 def test_bytes_that_are_no_text_are_shown_and_characters_may_come_in_halves() -> None:
-    ration = LineQuota(LogLimits())
-    ration.write("stdout", b"\xff\x00 \xc3")
-    ration.write("stdout", b"\xa4\n")
-    assert texts(ration) == ["\\xff\x00 ä"]
+    quota = LineQuota(LogLimits())
+    quota.write("stdout", b"\xff\x00 \xc3")
+    quota.write("stdout", b"\xa4\n")
+    assert texts(quota) == ["\\xff\x00 ä"]
 
 
 def test_what_a_progress_bar_wrote_over_is_gone() -> None:
-    ration = LineQuota(LogLimits())
+    quota = LineQuota(LogLimits())
     for percent in range(0, 101, 10):
-        ration.write("stderr", f"\r{percent}%".encode())
-    ration.write("stderr", b"\nnext\r\n")
-    assert texts(ration) == ["100%", "next"]
+        quota.write("stderr", f"\r{percent}%".encode())
+    quota.write("stderr", b"\nnext\r\n")
+    assert texts(quota) == ["100%", "next"]
 
 
 def test_past_the_bound_lines_are_counted_and_the_last_kept() -> None:
-    ration = LineQuota(LogLimits(entries=10))
+    quota = LineQuota(LogLimits(entries=10))
     for number in range(1000):
-        ration.write("stdout", b"%d\n" % number)
-    kept = texts(ration)
+        quota.write("stdout", b"%d\n" % number)
+    kept = texts(quota)
     left_out = 1000 - 10 - LAST_LINES
     assert kept[:10] == [str(number) for number in range(10)]
     assert kept[10].startswith(f"{left_out} lines were left out")
@@ -99,10 +99,10 @@ def test_past_the_bound_lines_are_counted_and_the_last_kept() -> None:
 
 
 def test_bytes_are_bounded_too() -> None:
-    ration = LineQuota(LogLimits(bytes=1000))
+    quota = LineQuota(LogLimits(bytes=1000))
     for _ in range(1000):
-        ration.write("stdout", b"x" * 99 + b"\n")
-    assert len(texts(ration)) == 11 + 1 + LAST_LINES
+        quota.write("stdout", b"x" * 99 + b"\n")
+    assert len(texts(quota)) == 11 + 1 + LAST_LINES
 
 
 class Gone(io.StringIO):
@@ -132,11 +132,11 @@ def test_a_job_does_not_fail_because_its_workers_output_is_gone() -> None:
 
 
 def test_a_text_of_millions_of_lines_is_counted_not_taken_apart() -> None:
-    ration = LineQuota(LogLimits(entries=10))
-    ration.write("stdout", b"be")
-    ration.write("stdout", b"gin\n" + b"x\n" * 5_000_000 + b"rest")
-    assert len(ration._last) == LAST_LINES
-    kept = texts(ration)
+    quota = LineQuota(LogLimits(entries=10))
+    quota.write("stdout", b"be")
+    quota.write("stdout", b"gin\n" + b"x\n" * 5_000_000 + b"rest")
+    assert len(quota._last) == LAST_LINES
+    kept = texts(quota)
     assert kept[:2] == ["begin", "x"]
     assert kept[10].startswith(f"{5_000_002 - 10 - LAST_LINES:,} lines were left out")
     assert kept[-2:] == ["x", "rest"]

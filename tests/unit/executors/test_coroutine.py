@@ -223,7 +223,7 @@ async def test_the_first_abort_decides_what_is_reported(stand: Stand) -> None:
     assignment = stand.start("wait_forever", timeout_s=1000)
     await stand.step_of(assignment)
     given = stand.abort(assignment)
-    stand.executor.abort(assignment.key, ReleaseReport(*assignment.key))
+    stand.executor.abort(ReleaseReport(*assignment.key))
     assert await stand.report_of(assignment) == given
 
 
@@ -275,7 +275,7 @@ async def test_an_attempt_for_a_host_that_has_just_died_runs_in_the_next_one(sta
     started = [stand.start("add_async", a=number) for number in range(2 * ITEMS_PER_FRAME)]
     os.kill(pid, signal.SIGKILL)
     wait_gone(pid)
-    executor._flush()
+    executor._place()
     results = [result_of(await stand.report_of(assignment)) for assignment in started]
     assert results == list(range(2 * ITEMS_PER_FRAME))
 
@@ -461,6 +461,27 @@ async def test_attempts_are_handed_back_while_the_app_cannot_be_imported_again(
     await stand.run("segfault_async")
     assert isinstance(await stand.run("add_async", a=1), ReleaseReport)
     (tmp_path / "jobs_app.py").write_text(source)
+    while isinstance(report := await stand.run("add_async", a=1), ReleaseReport):
+        pass
+    assert result_of(report) == 1
+
+
+async def test_a_machine_without_threads_gets_a_pause_and_the_attempts_are_handed_back(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error that is not Longshore's: the executor neither gives up nor tries without end."""
+    tries: list[int] = []
+
+    def fail(*given: object) -> None:
+        tries.append(1)
+        raise RuntimeError("can't start new thread")
+
+    await stand.open_coroutine()
+    with monkeypatch.context() as patched:
+        patched.setattr("longshore.executors.hosted.HostProcess", fail)
+        await stand.run("segfault_async")
+        assert isinstance(await stand.run("add_async", a=1), ReleaseReport)
+        assert len(tries) < 5
     while isinstance(report := await stand.run("add_async", a=1), ReleaseReport):
         pass
     assert result_of(report) == 1

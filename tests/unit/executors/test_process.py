@@ -252,7 +252,7 @@ async def test_the_first_abort_decides_what_is_reported(stand: Stand) -> None:
     assignment = stand.start("say_and_sleep")
     await stand.step_of(assignment)
     first = stand.abort(assignment)
-    stand.executor.abort(assignment.key, ReleaseReport(*assignment.key))
+    stand.executor.abort(ReleaseReport(*assignment.key))
     assert await stand.report_of(assignment) == first
 
 
@@ -275,7 +275,7 @@ async def test_an_abort_that_races_with_the_end_never_hits_the_next_job(stand: S
         assert await stand.result("add", a=turn) == turn
 
 
-async def test_a_signal_from_somebody_else_stops_nothing(stand: Stand) -> None:
+async def test_a_signal_from_another_process_stops_nothing(stand: Stand) -> None:
     await stand.open_child()
     assignment = stand.start("say_and_sleep")
     pid = int((await stand.step_of(assignment)).removeprefix("pid "))

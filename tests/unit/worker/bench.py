@@ -87,7 +87,7 @@ class PlayedExecutor:
         self.running[assignment.token] = assignment
         self.started.append(assignment.token)
 
-    def abort(self, attempt: m.AttemptKey, report: m.Report) -> None:
+    def abort(self, report: m.Report) -> None:
         self.aborted.append(report)
         if not self.stubborn:
             self.end(report)

@@ -102,7 +102,7 @@ def test_an_agent_leaves_though_nobody_took_note_of_what_it_handed_back(
 
     with caplog.at_level(logging.WARNING, "longshore.worker"):
         at_bench(story)
-    assert "left before a dispatcher took note" in caplog.text
+    assert "leaving before a dispatcher recorded" in caplog.text
 
 
 def test_a_refused_result_is_no_reason_to_stay(caplog: pytest.LogCaptureFixture) -> None:

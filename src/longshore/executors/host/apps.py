@@ -42,7 +42,7 @@ Span = AbstractAsyncContextManager[None]
 
 
 class Apps(NamedTuple):
-    """The apps of a worker together: what they serve, and what to do around all jobs of a pool."""
+    """All apps of a worker: their handlers, and what to do around all jobs of a pool."""
 
     handlers: Handlers
     spans: Callable[[Pool], list[Span]]
@@ -58,11 +58,6 @@ def load_apps(specs: str) -> Apps:
         return [span for span in made if span is not None]
 
     return Apps(_merged(found), spans)
-
-
-def load_handlers(specs: str) -> Handlers:
-    """The handlers of the apps that `specs` names, by their kinds."""
-    return load_apps(specs).handlers
 
 
 def split(specs: str) -> list[str]:

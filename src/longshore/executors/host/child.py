@@ -2,54 +2,36 @@
 
 How a running attempt is aborted. The agent sends an `Abort` frame, then SIGTERM. The signal only
 means "look at your socket"; the frame says which attempt is meant. So a signal that comes late, or
-from somebody else, finds no frame for the attempt that runs now, and does nothing. A signal that
+from another process, finds no frame for the attempt that runs now, and does nothing. A signal that
 comes before its frame does nothing either: the agent repeats it for as long as it waits.
 
 `_exposed` is the attempt whose code runs at this moment. Only then does the signal handler touch
-the socket: at any other time the main loop is the one who reads.
+the socket: at any other time the main loop reads it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
 import queue
 import signal
 import socket
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from types import FrameType
 from typing import Any, NamedTuple, NoReturn, assert_never, cast
 
-from longshore.errors import ProtocolError
 from longshore.executors import scratch
-from longshore.executors.frames import (
-    Abort,
-    Close,
-    Ended,
-    Load,
-    Run,
-    Said,
-    Stopped,
-    ToHost,
-    pack,
-    portions,
-    to_host,
-)
+from longshore.executors.frames import Abort, Close, Ended, Load, Run, Stopped, said
 from longshore.executors.host.call import Call, prepare, succeeded
 from longshore.executors.host.context import Cancelled, RunningContext, enter
 from longshore.executors.host.failures import raised
 from longshore.executors.host.forks import is_copy, leave, leave_if_copy
-from longshore.executors.host.lifespan import Lifespan
+from longshore.executors.host.host import Host
 from longshore.executors.output.attempt_log import TELL_EVERY_S, AttemptLog
 from longshore.model.attempt import Assignment, AttemptKey
-from longshore.model.job import LogEntry
-from longshore.model.log import LogLimits
 from longshore.model.reports import Report
-from longshore.ports import Handlers
-
-_READ_BYTES = 256 * 1024
 
 
 class _Exposed(NamedTuple):
@@ -57,24 +39,11 @@ class _Exposed(NamedTuple):
     context: RunningContext
 
 
-class ChildHost:
+class ChildHost(Host):
     """Runs the attempts it is given one after the other."""
 
-    def __init__(
-        self,
-        sock: socket.socket,
-        handlers: Handlers,
-        lifespan: Lifespan,
-        limits: LogLimits | None = None,
-        set_streams: Callable[[], None] = lambda: None,
-    ) -> None:
-        self._sock = sock
-        self._lifespan = lifespan
-        self._handlers = handlers
-        self._limits = limits
-        self._set_streams = set_streams
-        self._unpacker = to_host()
-        self._inbox: deque[ToHost] = deque()
+    def __init__(self, sock: socket.socket) -> None:
+        super().__init__(sock)
         self._exposed: _Exposed | None = None
         self._is_looking = False
         self._sending = threading.Lock()
@@ -97,34 +66,22 @@ class ChildHost:
                 case _:
                     assert_never(message)
 
-    def _next_message(self) -> ToHost:
-        while not self._inbox:
-            self._read(0)
-        return self._inbox.popleft()
-
-    def _read(self, flags: int) -> None:
-        try:
-            data = self._sock.recv(_READ_BYTES, flags)
-            self._inbox.extend(self._unpacker.feed(data))
-        except BlockingIOError:
-            return
-        except (OSError, ProtocolError):
-            leave()
-        if not data:
-            leave()
+    def _make_loop(self) -> asyncio.AbstractEventLoop:
+        # The standard one: a signal's handler ends what runs on it by raising.
+        return asyncio.new_event_loop()
 
     def _run(self, assignment: Assignment) -> None:
-        # Before every attempt: the one before may have set a handler, or streams, of its own.
+        # Before every attempt: the last one may have set its own handler or streams.
         signal.signal(signal.SIGTERM, self._on_sigterm)
         self._set_streams()
-        context = RunningContext(assignment, self._wake, self._limits)
+        context = self._context(assignment)
         report = contextvars.copy_context().run(self._attempt, assignment, context)
         leave_if_copy()
         if (left := context.leftover()) is not None:
             scratch.remove(left)
         frame = Stopped((assignment.key,)) if report is None else Ended((report,))
         with self._sending:
-            self._send(_said(context.unsaid()) + pack(frame))
+            self._send(*said(context.unsaid()), frame)
 
     def _attempt(self, assignment: Assignment, context: RunningContext) -> Report | None:
         """The attempt's report; None if it was stopped by its abort."""
@@ -167,15 +124,9 @@ class ChildHost:
     def _is_aborted(self, attempt: AttemptKey) -> bool:
         return any(isinstance(m, Abort) and attempt in m.attempts for m in self._inbox)
 
-    def _send(self, data: bytes) -> None:
-        try:
-            self._sock.sendall(data)
-        except OSError:
-            leave()
-
     def _wake(self, attempt_log: AttemptLog) -> None:
         if is_copy():
-            return  # it has no socket: what it says is nobody's, and it goes on
+            return  # a copy has no socket: it runs on, and tells nothing
         if self._teller is None:
             self._teller = threading.Thread(target=self._tell, daemon=True, name="longshore-teller")
             self._teller.start()
@@ -187,10 +138,4 @@ class ChildHost:
             attempt_log = self._news.get()
             time.sleep(TELL_EVERY_S)
             with self._sending:
-                if entries := attempt_log.take():
-                    self._send(_said(entries))
-
-
-def _said(entries: list[LogEntry]) -> bytes:
-    """Portions, so that the agent can pass on each before the next: it keeps only so many."""
-    return b"".join(pack(Said(part)) for part in portions(entries) if part)
+                self._send(*said(attempt_log.take()))

@@ -62,14 +62,16 @@ class Retry(Exception):
         after_s: float | None = None,
     ) -> None:
         super().__init__(message)
-        if after is not None and after_s is not None:
-            raise InvalidInput("Retry(after=…, after_s=…): give one of the two")
-        if after is not None:
-            after_s = after.total_seconds() if isinstance(after, timedelta) else after
-        self.after_s = None if after_s is None else _delay_s("Retry", after_s)
+        is_given = after is not None or after_s is not None
+        self.after_s = _delay_s("Retry", after, after_s) if is_given else None
 
 
-def _delay_s(who: str, seconds: object) -> float:
+def _delay_s(who: str, after: timedelta | float | None, after_s: float | None) -> float:
+    if (after is None) == (after_s is None):
+        raise InvalidInput(f"{who}(after=…, after_s=…): give one of the two")
+    seconds: object = after_s if after is None else after
+    if isinstance(after, timedelta):
+        seconds = after.total_seconds()
     if not isinstance(seconds, int | float) or not 0 <= seconds <= MAX_SNOOZE_S:
         raise InvalidInput(
             f"{who}(after={seconds!r}): give a timedelta or a number of seconds, from 0 to "
@@ -95,12 +97,7 @@ class Snooze(Exception):
         after_s: float | None = None,
     ) -> None:
         super().__init__(message)
-        if (after is None) == (after_s is None):
-            raise InvalidInput("Snooze(after=…, after_s=…): give one of the two")
-        seconds = after.total_seconds() if isinstance(after, timedelta) else after
-        if seconds is None:
-            seconds = after_s
-        self.after_s = _delay_s("Snooze", seconds)
+        self.after_s = _delay_s("Snooze", after, after_s)
 
 
 class Fail(Exception):
@@ -256,12 +253,12 @@ class Context:
 
 
 class RunningContext(Context):
-    """The same attempt, as the host that runs it sees it."""
+    """The running attempt, as its host sees it."""
 
     __slots__ = ()
 
     def mark_cancelled(self) -> None:
-        """From now on the job's code sees that it is to stop."""
+        """Lets the job's code see that it must stop."""
         self._cancelled = True
 
     def outbox(self) -> tuple[OutboxItem, ...]:
@@ -269,19 +266,15 @@ class RunningContext(Context):
         return tuple(map(OutboxJob, self._outbox.values()))
 
     def unsaid(self) -> list[LogEntry]:
-        """What was said and not told to anybody yet, at the attempt's end."""
+        """What the attempt said and the agent was not told yet; for the attempt's end."""
         if self._voice is None:
             return []
         self._voice.end()
         return self._voice.take()
 
-    def printed(self, stream: str, data: bytes) -> None:
-        """The job's code printed something."""
-        self._speak().printed(stream, data)
-
-    def logged(self, level: str, logger: str, text: str) -> None:
-        """The job's code logged something."""
-        self._speak().logged(level, logger, text)
+    def attempt_log(self) -> AttemptLog:
+        """Keeps what the job's code prints and logs."""
+        return self._speak()
 
     def leftover(self) -> Path | None:
         """The scratch folder, if the attempt has asked for it."""
@@ -309,7 +302,7 @@ def running() -> RunningContext | None:
 
 
 def enter(context: RunningContext | None) -> None:
-    """From here on `current` answers this attempt, or none, in the same contextvars context."""
+    """Makes `current` answer this attempt, or none, in the calling contextvars context."""
     _running.set(context)
 
 

@@ -1,4 +1,9 @@
-"""The inside of a coroutine host: many attempts on one event loop."""
+"""The inside of a coroutine host: many attempts on one event loop.
+
+Each attempt is a task. An abort cancels the task and marks its context: the mark tells an aborted
+attempt from one that other code cancelled. What attempts say and how they end is gathered and sent
+once for each turn of the loop.
+"""
 
 from __future__ import annotations
 
@@ -15,26 +20,22 @@ from longshore.executors.frames import (
     Abort,
     Close,
     Ended,
-    FromHost,
     Load,
     Run,
-    Said,
     Stopped,
     ToHost,
     portions,
-    to_host,
+    said,
 )
 from longshore.executors.host.call import Call, prepare, succeeded
 from longshore.executors.host.context import RunningContext, enter
 from longshore.executors.host.failures import raised
 from longshore.executors.host.forks import leave, leave_if_copy
-from longshore.executors.host.lifespan import Lifespan
+from longshore.executors.host.host import Host
 from longshore.executors.output.attempt_log import TELL_EVERY_S, AttemptLog
 from longshore.model.attempt import Assignment, AttemptKey
 from longshore.model.job import LogEntry
-from longshore.model.log import LogLimits
 from longshore.model.reports import Report
-from longshore.ports import Handlers
 
 
 class _Running(NamedTuple):
@@ -42,22 +43,12 @@ class _Running(NamedTuple):
     context: RunningContext
 
 
-class CoroutineHost:
+class CoroutineHost(Host):
     """Runs every attempt it is given at once, and tells of their ends in batches."""
 
-    def __init__(
-        self,
-        sock: socket.socket,
-        handlers: Handlers,
-        loop: asyncio.AbstractEventLoop,
-        lifespan: Lifespan,
-        limits: LogLimits | None = None,
-    ) -> None:
-        self._sock = sock
-        self._handlers = handlers
-        self._limits = limits
-        self._loop = loop
-        self._lifespan = lifespan
+    def __init__(self, sock: socket.socket) -> None:
+        super().__init__(sock)
+        self._loop = _new_event_loop()
         self._closing: asyncio.Task[None] | None = None
         self._thread = threading.get_ident()
         self._running: dict[int, _Running] = {}
@@ -68,7 +59,7 @@ class CoroutineHost:
         self._is_flush_due = False
 
     def serve(self) -> NoReturn:
-        """Runs until the agent is gone, whatever tasks that jobs left behind do to the loop."""
+        """Runs until the agent is gone. Tasks that jobs left behind cannot end it."""
         asyncio.set_event_loop(self._loop)
         self._loop.call_soon(self._attach)
         while True:
@@ -77,8 +68,11 @@ class CoroutineHost:
             except (SystemExit, KeyboardInterrupt):
                 leave_if_copy()
 
+    def _make_loop(self) -> asyncio.AbstractEventLoop:
+        return self._loop
+
     def _attach(self) -> None:
-        self._channel = Channel(self._sock, to_host(), self._handle, leave)
+        self._channel = Channel(self._sock, self._unpacker, self._handle, leave)
 
     def _handle(self, message: ToHost) -> None:
         match message:
@@ -100,7 +94,7 @@ class CoroutineHost:
         leave()
 
     def _begin(self, assignment: Assignment) -> None:
-        context = RunningContext(assignment, self._wake, self._limits)
+        context = self._context(assignment)
         task = self._loop.create_task(self._perform(assignment, context))
         self._running[assignment.token] = _Running(task, context)
         task.add_done_callback(functools.partial(self._end, assignment, context))
@@ -133,12 +127,12 @@ class CoroutineHost:
         if context.cancelled:
             self._stopped.append(assignment.key)
         elif task.cancelled():
-            # By somebody else's code, before its first step: `_perform` never saw it.
+            # Other code cancelled it before its first step: `_perform` never saw that.
             self._reports.append(raised(assignment, asyncio.CancelledError()))
         else:
             self._reports.append(task.result())
         self._flush_soon()
-        # Last: a job may have left no thread to do it, and its end is told all the same.
+        # Last: it fails if jobs left no thread for it, and the end is told all the same.
         if (left := context.leftover()) is not None:
             self._loop.run_in_executor(None, scratch.remove, left)
 
@@ -152,12 +146,10 @@ class CoroutineHost:
         entries, self._entries = self._entries, []
         reports, self._reports = self._reports, []
         stopped, self._stopped = self._stopped, []
-        messages: list[FromHost] = []
         # What an attempt said goes before its end: afterwards nobody listens.
-        messages += [Said(part) for part in portions(entries) if part]
-        messages += [Ended(part) for part in portions(reports) if part]
-        messages += [Stopped(part) for part in portions(stopped) if part]
-        self._channel.send(*messages)
+        self._channel.send(
+            *said(entries), *map(Ended, portions(reports)), *map(Stopped, portions(stopped))
+        )
 
     def _wake(self, attempt_log: AttemptLog) -> None:
         if threading.get_ident() == self._thread:
@@ -171,14 +163,14 @@ class CoroutineHost:
         self._news.append(attempt_log)
 
     def _tell(self) -> None:
-        voices, self._news = self._news, []
-        for attempt_log in voices:
+        news, self._news = self._news, []
+        for attempt_log in news:
             self._entries += attempt_log.take()
         self._flush_soon()
 
 
-def new_event_loop() -> asyncio.AbstractEventLoop:
-    """A loop of the quickest sort there is."""
+def _new_event_loop() -> asyncio.AbstractEventLoop:
+    """The fastest event loop that is installed."""
     try:
         import uvloop
     except ImportError:

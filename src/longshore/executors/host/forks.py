@@ -47,13 +47,13 @@ def is_copy() -> bool:
 
 
 def leave_if_copy() -> None:
-    """Ends this process if it is such a copy."""
+    """Ends this process if a job made it by forking."""
     if is_copy():
         leave()
 
 
 def leave() -> NoReturn:
-    """Ends this process at once; threads and exit handlers of the job's code have no say in it."""
+    """Ends this process at once; threads and exit handlers of the job's code cannot delay it."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
             stream.flush()

@@ -1,7 +1,7 @@
 """The time between the beginning and the orderly end of a host, and the apps' part in both.
 
-All of it happens in one task: what an app opens there may want to be closed by the task that opened
-it. Between beginning and end that task waits.
+All of it happens in one task: some resources must be closed by the task that opened them. Between
+beginning and end that task waits.
 """
 
 from __future__ import annotations
@@ -9,12 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AsyncExitStack
 from typing import Any, TypeVar
 
-from longshore.executors.host.apps import told
+from longshore.executors.host.apps import Span, told
 
-Span = AbstractAsyncContextManager[None]
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
@@ -37,7 +36,7 @@ class Lifespan:
             self._loop.run_until_complete(began)
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """What a coroutine gives; it runs on the loop on which the apps opened their resources.
+        """The result of a coroutine, run on the loop on which the apps opened their resources.
 
         If it is left before its end (a signal's handler raised), it is cancelled.
         """
@@ -52,7 +51,7 @@ class Lifespan:
                 self._loop.run_until_complete(asyncio.wait({task}))
 
     async def end_async(self) -> None:
-        """Leaves the spans; what goes wrong is logged. For who is on the loop."""
+        """Leaves the spans, for a caller on the loop; logs what goes wrong."""
         self._ending.set()
         if self._task is not None:
             await self._task

@@ -1,9 +1,8 @@
 """What an attempt says while it runs, told in portions.
 
-A job may call `progress` a million times a second and is never held up: of what it says between two
-tellings the newest progress and the last few steps are kept, and of what it prints and logs as much
-as its ration allows. Everything here may be called from any thread, and from a signal handler:
-deques and flags only, no locks.
+A job may call `progress` a million times a second and is never held up. Between two tellings the
+newest progress and the last few steps are kept, and what the job prints and logs up to its quota.
+Any thread and any signal handler may call everything here: deques and flags only, no locks.
 """
 
 from __future__ import annotations
@@ -26,19 +25,7 @@ _encoder = msgspec.msgpack.Encoder()
 
 
 class AttemptLog:
-    """One attempt's say. `wake` is called when there is news; somebody then calls `take`."""
-
-    __slots__ = (
-        "_attempt",
-        "_job",
-        "_lines",
-        "_progress",
-        "_seq",
-        "_steps",
-        "_token",
-        "_wake",
-        "_woken",
-    )
+    """What one attempt says. It calls `wake` when there is news; the host then calls `take`."""
 
     def __init__(
         self,
@@ -80,7 +67,7 @@ class AttemptLog:
             self._tell()
 
     def end(self) -> None:
-        """Nothing more is expected: what waits for the end of its line is told as it is."""
+        """Ends the log: a line without an end is told as it is."""
         self._lines.end()
 
     def take(self) -> list[LogEntry]:

@@ -1,8 +1,8 @@
 """Catches what jobs print and log, in the process that runs them.
 
-Which attempt something belongs to is asked of the contextvar that `current` reads: it follows
-coroutines, tasks and `asyncio.to_thread`, but not a thread that is started by hand. What belongs to
-no attempt, and what a forked copy of the process says, only goes where it went before.
+The contextvar that `current` reads says which attempt something belongs to: it follows coroutines,
+tasks and `asyncio.to_thread`, but not a thread that is started by hand. What belongs to no attempt,
+and what a forked copy of the process says, only goes where it went before.
 
 Records are caught where every logger hands them to its handlers, not by a handler on the root
 logger: with one there, `logging.basicConfig` in a job would do nothing, and warnings of programs
@@ -15,9 +15,10 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any, BinaryIO, TextIO, cast
+from typing import Any, TextIO, cast
 
 from longshore.executors.host.context import RunningContext, running
 from longshore.executors.output.logger import handling, hear, is_handled
@@ -38,12 +39,12 @@ class _Catching:
         if context is None:
             return True
         if not is_handled():
-            context.printed(self._stream, data)
+            context.attempt_log().printed(self._stream, data)
         return self._echo
 
     @contextmanager
     def forgiving(self) -> Iterator[None]:
-        """For the real stream: if a worker's output is gone, no job of it fails for that."""
+        """For the real stream: no job fails because its worker's output is gone."""
         try:
             yield
         except OSError:
@@ -54,20 +55,21 @@ class _Catching:
         return running() if os.getpid() == self._pid else None
 
 
-class _Bytes:
-    """The `buffer` of a caught stream: for those who print bytes."""
+class _Stream(ABC):
+    """Stands for a real stream: catches what is written to it, and leaves it all the rest."""
 
-    def __init__(self, real: BinaryIO, catching: _Catching) -> None:
+    def __init__(self, real: Any, catching: _Catching) -> None:
         self._real = real
         self._catching = catching
 
-    def write(self, data: Any, /) -> int:
-        """Prints bytes; they are text in the log, whatever they are."""
-        caught = bytes(memoryview(data))
-        if self._catching.passes(caught):
-            with self._catching.forgiving():
-                self._real.write(data)
-        return len(caught)
+    @abstractmethod
+    def write(self, given: Any, /) -> int:
+        """Prints text or bytes."""
+
+    def writelines(self, lines: Iterable[Any], /) -> None:
+        """Prints several lines."""
+        for line in lines:
+            self.write(line)
 
     def flush(self) -> None:
         """Has the real stream pass on what it holds."""
@@ -75,50 +77,43 @@ class _Bytes:
             self._real.flush()
 
     def close(self) -> None:
-        """Only that: the real stream is the next job's too."""
+        """Only flushes: the next job needs the real stream too."""
         self.flush()
 
-    def writelines(self, lines: Iterable[Any], /) -> None:
-        """Prints several."""
-        for line in lines:
-            self.write(line)
+    def _print(self, given: Any, caught: bytes) -> None:
+        if self._catching.passes(caught):
+            with self._catching.forgiving():
+                self._real.write(given)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._real, name)
 
 
-class _Text:
-    """Stands for `sys.stdout` or `sys.stderr`; all but writing is the real stream's."""
+class _Bytes(_Stream):
+    """The `buffer` of a caught stream, for jobs that print bytes."""
+
+    def write(self, given: Any, /) -> int:
+        """Prints bytes; the log shows them as text, whatever they are."""
+        caught = bytes(memoryview(given))
+        self._print(given, caught)
+        return len(caught)
+
+
+class _Text(_Stream):
+    """Stands for `sys.stdout` or `sys.stderr`."""
 
     def __init__(self, real: TextIO, catching: _Catching) -> None:
-        self._real = real
-        self._catching = catching
+        super().__init__(real, catching)
         buffer = getattr(real, "buffer", None)
         if buffer is not None:
             self.buffer = _Bytes(buffer, catching)
 
-    def write(self, text: str, /) -> int:
+    def write(self, given: Any, /) -> int:
         """Prints text."""
-        if not isinstance(text, str):
-            raise TypeError(f"write() argument must be str, not {type(text).__name__}")
-        if self._catching.passes(text.encode("utf-8", "backslashreplace")):
-            with self._catching.forgiving():
-                self._real.write(text)
-        return len(text)
-
-    def flush(self) -> None:
-        """Has the real stream pass on what it holds."""
-        with self._catching.forgiving():
-            self._real.flush()
-
-    def close(self) -> None:
-        """Only that: the real stream is the next job's too."""
-        self.flush()
-
-    def writelines(self, lines: Iterable[str], /) -> None:
-        """Prints several."""
-        for line in lines:
-            self.write(line)
+        if not isinstance(given, str):
+            raise TypeError(f"write() argument must be str, not {type(given).__name__}")
+        self._print(given, given.encode("utf-8", "backslashreplace"))
+        return len(given)
 
     def __enter__(self) -> _Text:
         return self
@@ -129,14 +124,11 @@ class _Text:
     def __iter__(self) -> Any:
         return iter(self._real)
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._real, name)
-
 
 def install(*, echo: bool) -> Callable[[], None]:
-    """From now on what jobs print and log is caught; with `echo` it is printed as well.
+    """Catches from now on what jobs print and log; with `echo` it is printed as well.
 
-    Answers what puts the streams back in place, should somebody have put others there.
+    Answers a function that sets the streams again, should a job have replaced them.
     """
     stdout = _caught(sys.stdout, STDOUT, echo)
     stderr = _caught(sys.stderr, STDERR, echo)
@@ -150,9 +142,9 @@ def install(*, echo: bool) -> Callable[[], None]:
 
 
 class Hearing:
-    """Catches what jobs print and log while any block of it runs; it is printed as well.
+    """Catches what jobs print and log while any `with` block of it runs, and prints it as well.
 
-    For a process that is not Longshore's: afterwards its streams are what they were.
+    For a process that is not Longshore's: after the last block its streams are as before.
     """
 
     def __init__(self) -> None:
@@ -173,7 +165,7 @@ class Hearing:
 
 
 def _put_back(stdout: TextIO, stderr: TextIO, call_handlers: Any) -> None:
-    # Whoever put something of their own in its place meanwhile puts back what they found.
+    # Other code that replaced a stream meanwhile puts back the stream that it found.
     if isinstance(sys.stdout, _Text):
         sys.stdout = stdout
     if isinstance(sys.stderr, _Text):
@@ -195,7 +187,7 @@ def _catch_records(pid: int) -> None:
         if context is None or is_handled() or os.getpid() != pid:
             call_handlers(self, record)
             return
-        hear(record, context)
+        hear(record, context.attempt_log())
         with handling():
             call_handlers(self, record)
 

@@ -6,31 +6,22 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from typing import Protocol
+
+from longshore.executors.output.attempt_log import AttemptLog
 
 _formatter = logging.Formatter()
 
 _handled: ContextVar[bool] = ContextVar("longshore_record_handled", default=False)
 
 
-class Hears(Protocol):
-    """Somebody who keeps what is logged."""
-
-    def logged(self, level: str, logger: str, text: str) -> None:
-        """A record, as text."""
-
-
 def is_handled() -> bool:
-    """Whether a record is being handled that was heard already.
-
-    What handlers print of it is the same thing once more.
-    """
+    """Whether handlers have a record now that was kept: what they print of it is not kept again."""
     return _handled.get()
 
 
 @contextmanager
 def handling() -> Iterator[None]:
-    """While handlers have a record that was heard."""
+    """Marks that handlers have a record that was kept."""
     token = _handled.set(True)
     try:
         yield
@@ -38,9 +29,9 @@ def handling() -> Iterator[None]:
         _handled.reset(token)
 
 
-def hear(record: logging.LogRecord, by: Hears) -> None:
-    """Has a record kept. As with handlers, a record that cannot be formatted raises nothing."""
-    by.logged(record.levelname, record.name, _shown(record))
+def hear(record: logging.LogRecord, attempt_log: AttemptLog) -> None:
+    """Keeps a record. As with handlers, a record that cannot be formatted raises nothing."""
+    attempt_log.logged(record.levelname, record.name, _shown(record))
 
 
 def _shown(record: logging.LogRecord) -> str:
@@ -53,7 +44,7 @@ def _shown(record: logging.LogRecord) -> str:
 
 
 def _text(record: logging.LogRecord) -> str:
-    """Message, traceback and stack. Nothing is cached in the record: that is for its handlers."""
+    """Message, traceback and stack. It caches nothing in the record: its handlers do that."""
     parts = [record.getMessage()]
     if record.exc_info and record.exc_info[0] is not None:
         parts.append(_formatter.formatException(record.exc_info))
@@ -67,14 +58,14 @@ def _text(record: logging.LogRecord) -> str:
 class JobLogger(logging.Logger):
     """A logger of one attempt. It hands its records on to the root logger's handlers too."""
 
-    def __init__(self, name: str, hears: Hears) -> None:
+    def __init__(self, name: str, attempt_log: AttemptLog) -> None:
         root = logging.getLogger()
         super().__init__(name, min(root.level or logging.INFO, logging.INFO))
         self.parent = root
-        self._hears = hears
+        self._attempt_log = attempt_log
 
     def callHandlers(self, record: logging.LogRecord) -> None:
         """Keeps the record, then does what every logger does."""
-        hear(record, self._hears)
+        hear(record, self._attempt_log)
         with handling():
             super().callHandlers(record)

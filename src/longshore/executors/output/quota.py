@@ -1,8 +1,8 @@
 """What one attempt prints and logs, made into lines and held to its bounds.
 
-Printing is never held up. Pieces are gathered until a line is whole; lines past the bounds are
-only counted, and the last few of them kept aside, for the end of a long output says the most. May
-be called from any thread and from a signal handler: no locks; each thread gathers its own lines.
+Printing is never held up. Pieces are gathered until a line is whole. Lines past the bounds are only
+counted, and the last of them kept: the end of a long output says the most. Any thread and any
+signal handler may call it: no locks; each thread gathers its own lines.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from longshore.executors.text import bounded, bounded_middle
 from longshore.model.log import LOGGED, NOTE, Line, LogLimits
 
 LAST_LINES = 100
-"""So many lines past the bounds are kept all the same: the newest."""
+"""How many lines past the bounds are kept all the same: the newest."""
 
 LEAST_LINE_BYTES = 64
 MOST_NAME_BYTES = 256
@@ -25,7 +25,7 @@ _CUT = "…".encode()
 
 
 class Gathered(NamedTuple):
-    """A line that is whole, still in bytes: it is made into text where nobody waits for it."""
+    """A whole line, still in bytes: it becomes text later, where no job waits for it."""
 
     at: float
     stream: str
@@ -42,17 +42,6 @@ class Gathered(NamedTuple):
 class LineQuota:
     """One attempt's lines, waiting to be told."""
 
-    __slots__ = (
-        "_bytes",
-        "_count",
-        "_last",
-        "_limits",
-        "_line_bytes",
-        "_over",
-        "_pieces",
-        "_ready",
-    )
-
     def __init__(self, limits: LogLimits) -> None:
         self._limits = limits
         self._line_bytes = max(limits.line_bytes, LEAST_LINE_BYTES)
@@ -64,7 +53,7 @@ class LineQuota:
         self._over = 0
 
     def write(self, stream: str, data: bytes) -> bool:
-        """Something was printed; answers whether there is something to tell now."""
+        """Adds what was printed; answers whether there is news to tell."""
         if b"\n" not in data:
             if data:
                 self._gather(stream, data)
@@ -95,7 +84,7 @@ class LineQuota:
         return rest
 
     def log(self, level: str, logger: str, text: str) -> bool:
-        """A record was logged; answers whether there is something to tell now."""
+        """Adds a record; answers whether there is news to tell."""
         data = bounded_middle(text, self._line_bytes).encode()
         # Names are the job's own words too: of any length, and not always text that can be sent.
         names = bounded(level, MOST_NAME_BYTES), bounded(logger, MOST_NAME_BYTES)
@@ -109,9 +98,9 @@ class LineQuota:
         return taken
 
     def end(self) -> None:
-        """The attempt is over: lines without an end are whole now, and what was left out is said.
+        """Takes lines without an end as whole, and says how many lines were left out.
 
-        What is said after that is rationed anew, so that nothing is said twice.
+        What comes after that is counted anew, so that nothing is said twice.
         """
         pieces, self._pieces = self._pieces, {}
         for (_, stream), piece in list(pieces.items()):
@@ -139,7 +128,7 @@ class LineQuota:
         self._pieces[key] = self._joined(self._pieces.get(key, b""), data)
 
     def _joined(self, piece: bytes, data: bytes) -> bytes:
-        """Of a long line no more is gathered than shows that it is too long."""
+        """Gathers of a long line only so much as shows that it is too long."""
         room = self._line_bytes + 1 - len(piece)
         piece += data[: max(0, room)]
         # What comes after a carriage return is written over what came before it.

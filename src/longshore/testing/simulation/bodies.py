@@ -156,11 +156,11 @@ class SimulatedExecutor:
     def _time_out(self, body: _Body) -> None:
         error = JobError(Reason.TIMED_OUT, f"took too long, token {body.assignment.token}")
         report = FailureReport(*body.assignment.key, error=error)
-        self.abort(body.assignment.key, report)
+        self.abort(report)
 
-    def abort(self, attempt: AttemptKey, report: Report) -> None:
+    def abort(self, report: Report) -> None:
         """Asks an attempt to stop; kills it after the abort grace."""
-        body = self._bodies.get(attempt)
+        body = self._bodies.get(report.key)
         if body is None or body.last_words is not None:
             return
         body.last_words = report
