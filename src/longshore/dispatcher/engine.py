@@ -94,29 +94,19 @@ class Dispatcher:
         self._plain = PlainSessions(*parts)
         self._full = FullSessions(*parts, self._plain)
         self._takeover = Takeover(here, self._losses, has_ended)
-        self._lane_limits = LaneLimits(settings, self._scheduler, lambda: self._takeover.elsewhere)
-        self._runtime = self._make_runtime(settings)
+        limits = LaneLimits(settings, self._scheduler, lambda: self._takeover.elsewhere)
+        memory = (self._roster, self._commits, self._waiters, self._takeover, limits, self._alarms)
+        self._runtime = DispatcherRuntime(here, *memory)
         self._plain_clients = PlainClients(here, self._commits, self._waiters)
         service = Service(store, settings, id, clock.utc, self._runtime, self._waiters)
         self._requests = Requests(here, lease, service, self._plain_clients)
         self._duty_runner = DutyRunner(random, lease)
         self._renew = partial(renew, here, name, lease, self._roster, self._plain)
-        self._lanes = LaneUpkeep(here, self._scheduler, self._commits, self._lane_limits)
+        self._lanes = LaneUpkeep(here, self._scheduler, self._commits, limits)
         read_back = ReadBack(store, self._scheduler, self._commits, self._full.give)
         self._look_around = in_turn(self._lanes.look, read_back.read)
         self._duties = self._make_duties(has_ended)
         self._tasks: list[asyncio.Task[None]] = []
-
-    def _make_runtime(self, settings: DispatcherSettings) -> DispatcherRuntime:
-        return DispatcherRuntime(
-            settings,
-            self._roster,
-            self._commits,
-            self._waiters,
-            self._takeover,
-            self._lane_limits,
-            self._alarms,
-        )
 
     def _make_duties(self, has_ended: HasEnded) -> list[Duty]:
         here, alarms = self._here, self._alarms

@@ -35,13 +35,13 @@ class LaneLimits:
         self._scheduler = scheduler
         self._brought: dict[bytes, set[Lane]] = {}
 
-    def check(self, job: Submission, peer: bytes) -> None:
+    def check(self, job: Submission, caller: bytes) -> None:
         """Raises `TooLarge` if this client's job would need a lane past a limit."""
         lane = lane_of(job.queue, job.kind, job.target)
         if lane in self._scheduler.lanes:
             return
         most, limit = self.limit_of(lane), self._settings.max_client_lanes
-        brought = self._brought.setdefault(peer, set())
+        brought = self._brought.setdefault(caller, set())
         if most is not None:
             raise _too_many(lane, f"there are {most:,} already (max_lanes)")
         if len(brought) < limit:

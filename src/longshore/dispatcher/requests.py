@@ -9,12 +9,11 @@ from longshore.dispatcher.dropped import DroppedMessages
 from longshore.dispatcher.environment import Environment
 from longshore.dispatcher.own_lease import OwnLease
 from longshore.dispatcher.plain_clients import PlainClients
-from longshore.dispatcher.service import Answer, Caller, DispatcherSeen, Service
+from longshore.dispatcher.service import Caller, Service
 from longshore.dispatcher.sessions.link import Listen
 from longshore.dispatcher.tasks import Tasks
 from longshore.errors import LongshoreError, ProtocolError, StoreUnavailable, TooLarge
-from longshore.model.job import Ended, Refused
-from longshore.model.worker import DrainVerdict, WorkerView
+from longshore.model.job import Ended
 from longshore.ports import Link
 from longshore.wire import messages as m
 from longshore.wire.codec import encode, from_client, ok, request_number
@@ -104,42 +103,30 @@ class Requests:
 
 
 async def perform(service: Service, request: m.Request, caller: Caller) -> object:
-    """What OK carries in answer to a request: the use case that it names, done."""
+    """Does what a request asks for; answers with what OK carries."""
     match request:
         case m.Submit():
-            answers = await service.submit(request.jobs, caller, strict=request.strict)
-            return [_submitted(answer) for answer in answers]
+            return await service.submit(request, caller)
         case m.Wait():
-            ended = await service.wait(request.jobs, request.wait_s, every=request.all)
-            return _within_a_message(ended)
+            return _within_a_message(await service.wait(request))
         case m.Show():
             return await service.job(request.job)
         case m.Why():
-            job, why = await service.why(request.job)
-            return m.WhyAnswer(job.id, job.number, job.state.value, why)
+            return await service.why(request)
         case m.ReadLogs():
-            return await service.logs(
-                request.job, attempt=request.attempt, after=request.after, most=request.most
-            )
+            return await service.logs(request)
         case m.ListJobs():
-            return await service.jobs(request.wanted)
+            return await service.jobs(request)
         case m.Cancel():
-            cancels = await service.cancel(request.jobs)
-            return [
-                m.CancelAnswer(ref, *one) for ref, one in zip(request.jobs, cancels, strict=True)
-            ]
+            return await service.cancel(request)
         case m.Retry():
-            retries = await service.retry(request.jobs, request.id)
-            return [
-                m.RetryAnswer(ref, *one) for ref, one in zip(request.jobs, retries, strict=True)
-            ]
+            return await service.retry(request)
         case m.ListWorkers():
             return await service.workers()
         case m.Drain():
-            drains = await service.drain(request.workers)
-            return [_drained(name, *one) for name, one in zip(request.workers, drains, strict=True)]
+            return await service.drain(request)
         case m.ListDispatchers():
-            return [_dispatcher(one) for one in await service.dispatchers()]
+            return await service.dispatchers()
         case m.ShowCapacity():
             return await service.capacity()
         case m.ShowKind():
@@ -147,20 +134,12 @@ async def perform(service: Service, request: m.Request, caller: Caller) -> objec
         case m.ListQueues():
             return await service.queues()
         case m.Pause():
-            await service.pause(request.queue, request.paused)
+            await service.pause(request)
             return None
         case m.Prune():
-            return await service.prune(
-                request.states,
-                request.older_than_s,
-                request.keep,
-                after=request.after,
-                dry_run=request.dry_run,
-                counted=request.counted,
-            )
+            return await service.prune(request)
         case m.Hello():
-            me = await service.hello()
-            return m.HelloAnswer(m.PROTOCOL_VERSION, me.version, me.dispatcher, me.now)
+            return await service.hello()
 
 
 def failed(rid: int, error: LongshoreError) -> list[bytes]:
@@ -186,27 +165,3 @@ def _within_the_limit(request: m.Request, frames: list[bytes]) -> list[bytes]:
             f"{MAX_MESSAGE_BYTES:,} of a message; ask for less at a time"
         )
     return frames
-
-
-def _submitted(answer: Answer) -> m.SubmitAnswer:
-    if isinstance(answer, Refused):
-        return m.SubmitAnswer(answer.id, code=answer.code, message=answer.message)
-    return m.SubmitAnswer(answer.id, answer.number, answer.existing)
-
-
-def _drained(name: str, worker: WorkerView | None, verdict: DrainVerdict) -> m.DrainAnswer:
-    if worker is None:
-        return m.DrainAnswer(name, None, "", verdict)
-    return m.DrainAnswer(name, worker.info.id, worker.info.name, verdict)
-
-
-def _dispatcher(seen: DispatcherSeen) -> m.DispatcherAnswer:
-    return m.DispatcherAnswer(
-        id=seen.view.id,
-        name=seen.view.name,
-        started_at=seen.view.started_at,
-        renewed_no=seen.view.renewed_no,
-        workers=seen.workers,
-        alive=seen.alive,
-        silent_s=seen.silent_s,
-    )
