@@ -142,9 +142,9 @@ class Session(ABC):
         """Whether an attempt is placed here: only then is what it says its own."""
         return self.sent(*attempt) is not None
 
-    @abstractmethod
     def abort(self, attempts: Sequence[AttemptKey], reason: str) -> list[m.DispatcherMessage]:
-        """The messages that tell it to stop attempts."""
+        """The messages that tell the worker to stop attempts; none if its dialogue has none."""
+        return []
 
     def stopping_s(self, attempt: AttemptKey, now: float) -> float:
         """For how long it has been told to stop an attempt; 0 when that begins now."""
@@ -155,9 +155,9 @@ class Session(ABC):
             sent.stop_at = now
         return now - sent.stop_at
 
-    @abstractmethod
     def acknowledge(self, ack: m.Ack) -> list[m.DispatcherMessage]:
-        """The messages that tell it what it may forget."""
+        """The messages that tell the worker what it may forget; none if its dialogue has none."""
+        return []
 
     def heed(self, draining: bool) -> list[m.DispatcherMessage]:
         """The store says whether it may be given more; the messages that tell it so."""

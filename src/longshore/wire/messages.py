@@ -56,6 +56,14 @@ LogPlace = tuple[int, int]
 """A place in a job's log: a token, and the number of an entry under it."""
 
 
+class _OfWorker(Struct, frozen=True):
+    worker: UUID
+
+
+class _Numbered(Struct, frozen=True):
+    rid: int
+
+
 # worker to dispatcher
 
 
@@ -81,10 +89,9 @@ class Ready(Struct, frozen=True, omit_defaults=True, kw_only=True):
     unacknowledged: tuple[AttemptKey, ...] = ()
 
 
-class Ping(Struct, frozen=True, omit_defaults=True):
+class Ping(_OfWorker, frozen=True, omit_defaults=True):
     """A worker lives: the newest JOBS it has seen, what it runs, what it waits to see recorded."""
 
-    worker: UUID
     no: int
     seen: int = 0
     held: tuple[AttemptKey, ...] = ()
@@ -93,216 +100,185 @@ class Ping(Struct, frozen=True, omit_defaults=True):
     stats: Stats = Stats()
 
 
-class Done(Struct, frozen=True):
+class Done(_OfWorker, frozen=True):
     """Attempts that ended."""
 
-    worker: UUID
     reports: tuple[Report, ...]
 
 
-class Logs(Struct, frozen=True):
+class Logs(_OfWorker, frozen=True):
     """What attempts said while they ran."""
 
-    worker: UUID
     entries: tuple[LogEntry, ...]
 
 
-class Bye(Struct, frozen=True, omit_defaults=True):
+class Bye(_OfWorker, frozen=True, omit_defaults=True):
     """A worker leaves, holding nothing."""
 
-    worker: UUID
     reason: str = ""
 
 
 # dispatcher to worker
 
 
-class Welcome(Struct, frozen=True):
+class Welcome(_OfWorker, frozen=True):
     """A worker is attended, in this session; its lease counts from the READY it sent."""
 
-    worker: UUID
     session: int
     ping_s: float
     lease_s: float
 
 
-class Pong(Struct, frozen=True, omit_defaults=True):
+class Pong(_OfWorker, frozen=True, omit_defaults=True):
     """The answer to PING `no`. Without `lease_s` the dispatcher cannot reach its store."""
 
-    worker: UUID
     no: int
     ping_s: float
     lease_s: float | None = None
 
 
-class Jobs(Struct, frozen=True):
+class Jobs(_OfWorker, frozen=True):
     """Attempts to start. A worker ignores one it has had before."""
 
-    worker: UUID
     seq: int
     jobs: tuple[Assignment, ...]
 
 
-class Abort(Struct, frozen=True):
+class Abort(_OfWorker, frozen=True):
     """Attempts to stop, with what to say of it."""
 
-    worker: UUID
     attempts: tuple[AttemptKey, ...]
     reason: str
 
 
-class Ack(Struct, frozen=True):
+class Ack(_OfWorker, frozen=True):
     """Attempts whose end is recorded, or refused as `stale`: both may be forgotten."""
 
-    worker: UUID
     attempts: tuple[AttemptKey, ...]
     stale: tuple[AttemptKey, ...] = ()
 
 
-class Resend(Struct, frozen=True):
+class Resend(_OfWorker, frozen=True):
     """Attempts that PING lists as unacknowledged, and whose DONE never came: send it again."""
 
-    worker: UUID
     attempts: tuple[AttemptKey, ...]
 
 
-class Exit(Struct, frozen=True):
+class Exit(_OfWorker, frozen=True):
     """Drain and leave."""
 
-    worker: UUID
     reason: str = ""
 
 
-class Gone(Struct, frozen=True):
+class Gone(_OfWorker, frozen=True):
     """The worker was declared lost: nothing it holds is its own any more."""
 
-    worker: UUID
     reason: str
 
 
 # client to dispatcher
 
 
-class Submit(Struct, frozen=True):
+class Submit(_Numbered, frozen=True):
     """Accept these jobs. With `strict`, refuse kinds that no live worker serves."""
 
-    rid: int
     jobs: tuple[Submission, ...]
     strict: bool = False
 
 
-class Wait(Struct, frozen=True):
+class Wait(_Numbered, frozen=True):
     """Answer with the outcomes of those that ended: once any has, or `all`, or after `wait_s`."""
 
-    rid: int
     jobs: tuple[UUID, ...]
     wait_s: float
     all: bool = False
 
 
-class Show(Struct, frozen=True):
+class Show(_Numbered, frozen=True):
     """One job, whole."""
 
-    rid: int
     job: UUID | int
 
 
-class Why(Struct, frozen=True):
+class Why(_Numbered, frozen=True):
     """Why a job is where it is, in words."""
 
-    rid: int
     job: UUID | int
 
 
-class ReadLogs(Struct, frozen=True):
+class ReadLogs(_Numbered, frozen=True):
     """What a job's attempts said, in order, behind a place in it; of one attempt if it is given."""
 
-    rid: int
     job: UUID | int
     attempt: int | None = None
     after: LogPlace = (0, 0)
     most: int = 1000
 
 
-class ListJobs(Struct, frozen=True):
+class ListJobs(_Numbered, frozen=True):
     """Jobs, newest first."""
 
-    rid: int
     wanted: JobFilter = JobFilter()
 
 
-class Cancel(Struct, frozen=True):
+class Cancel(_Numbered, frozen=True):
     """Cancel these jobs."""
 
-    rid: int
     id: UUID
     jobs: tuple[UUID | int, ...]
 
 
-class Retry(Struct, frozen=True):
+class Retry(_Numbered, frozen=True):
     """Run these jobs again, that ended without success; each once for one `id`."""
 
-    rid: int
     id: UUID
     jobs: tuple[UUID | int, ...]
 
 
-class ListWorkers(Struct, frozen=True):
+class ListWorkers(_Numbered, frozen=True):
     """Who works."""
 
-    rid: int
 
-
-class Drain(Struct, frozen=True):
+class Drain(_Numbered, frozen=True):
     """Have these workers finish what they run and leave; each by id, its beginning, or name."""
 
-    rid: int
     id: UUID
     workers: tuple[str, ...]
 
 
-class ListDispatchers(Struct, frozen=True):
+class ListDispatchers(_Numbered, frozen=True):
     """Who dispatches."""
 
-    rid: int
 
-
-class ShowCapacity(Struct, frozen=True):
+class ShowCapacity(_Numbered, frozen=True):
     """What the fleet can take."""
 
-    rid: int
 
-
-class ShowKind(Struct, frozen=True):
+class ShowKind(_Numbered, frozen=True):
     """What live workers advertise of a kind, or those that ended lately."""
 
-    rid: int
     kind: str
 
 
-class ListQueues(Struct, frozen=True):
+class ListQueues(_Numbered, frozen=True):
     """Which queues there are."""
 
-    rid: int
 
-
-class Pause(Struct, frozen=True):
+class Pause(_Numbered, frozen=True):
     """Pause a queue, or let it go on."""
 
-    rid: int
     id: UUID
     queue: str
     paused: bool
 
 
-class Prune(Struct, frozen=True):
+class Prune(_Numbered, frozen=True):
     """Remove ended jobs past their bounds, of the next thousand jobs after a number.
 
     Without `older_than_s` and `keep` the dispatcher's own bounds hold. A dry run only counts, and
     says how many it has `counted` so far.
     """
 
-    rid: int
     id: UUID
     states: tuple[JobState, ...] = ()
     older_than_s: float | None = None
@@ -312,24 +288,21 @@ class Prune(Struct, frozen=True):
     counted: dict[JobState, int] = {}
 
 
-class Hello(Struct, frozen=True):
+class Hello(_Numbered, frozen=True):
     """Is anybody there?"""
 
-    rid: int
     v: int = PROTOCOL_VERSION
 
 
-class Ok(Struct, frozen=True):
+class Ok(_Numbered, frozen=True):
     """The answer to a request; `ANSWERS` says what form it has."""
 
-    rid: int
     answer: Raw = Raw(b"\xc0")
 
 
-class Err(Struct, frozen=True):
+class Err(_Numbered, frozen=True):
     """A request that was refused; `code` names an error in `longshore.errors`."""
 
-    rid: int
     code: str
     message: str
 

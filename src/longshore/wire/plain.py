@@ -24,16 +24,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from enum import Enum, auto
 from typing import Final
 from uuid import UUID
 
-from msgspec import Struct, json
+from msgspec import json
 
 from longshore.model.attempt import Attempt, AttemptKey
 from longshore.model.job import Ended, JobError, JobState, Reason
 from longshore.model.reports import SuccessReport
 from longshore.model.worker import Attended, KindInfo, Pool, WorkerInfo
-from longshore.wire import messages as m
 from longshore.wire.dispatcher_side import Session
 
 READY: Final = b"READY"
@@ -51,25 +51,17 @@ PINGS_IN_FLIGHT: Final = 2
 # what a frame from a worker means
 
 
-class Pinged(Struct, frozen=True):
-    """The worker lives; it is answered with PONG, whoever it is."""
+class Meaning(Enum):
+    """What a worker says with a frame."""
 
-
-class Came(Struct, frozen=True):
-    """The worker can take a job."""
-
-
-class Restarted(Struct, frozen=True):
-    """The worker has begun anew and knows nothing of the job it had."""
-
-
-class Answered(Struct, frozen=True):
-    """The worker's job is done."""
-
-    result: bytes
-
-
-Event = Pinged | Came | Restarted | Answered
+    ALIVE = auto()
+    """It lives. The dispatcher answers with PONG."""
+    IDLE = auto()
+    """It can take a job."""
+    RESTARTED = auto()
+    """It began anew, and knows nothing of the job it had."""
+    RESULT = auto()
+    """The frame is the result of its job."""
 
 
 def only(frames: Sequence[bytes]) -> bytes | None:
@@ -77,15 +69,15 @@ def only(frames: Sequence[bytes]) -> bytes | None:
     return frames[1] if len(frames) == 2 and not frames[0] else None
 
 
-def understand(frame: bytes, *, busy: bool, automatic: bool) -> Event | None:
+def understand(frame: bytes, *, busy: bool, automatic: bool) -> Meaning | None:
     """What a worker's frame means; None if it means nothing and is dropped."""
     if frame == PING:
-        return Pinged()
+        return Meaning.ALIVE
     if frame == READY and not busy:
-        return Came()
+        return Meaning.IDLE
     if frame == READY and not automatic:
-        return Restarted()
-    return Answered(frame) if busy else None
+        return Meaning.RESTARTED
+    return Meaning.RESULT if busy else None
 
 
 def is_automatic(identity: bytes) -> bool:
@@ -96,19 +88,9 @@ def is_automatic(identity: bytes) -> bool:
 # what a worker is told
 
 
-class Pong(Struct, frozen=True):
-    """The answer to a PING; unasked, a way to find out whether anybody is there."""
-
-
-class Work(Struct, frozen=True):
-    """A job to do: its bytes as submitted."""
-
-    args: bytes
-
-
-def encode(message: Pong | Work) -> list[bytes]:
-    """The frames of a message to a worker."""
-    return [b"", message.args if isinstance(message, Work) else PONG]
+def frames_of(content: bytes) -> list[bytes]:
+    """The frames that carry a job, or PONG, to a worker."""
+    return [b"", content]
 
 
 def unfit(claimed: Attempt) -> JobError | None:
@@ -171,7 +153,7 @@ class PlainSession(Session):
         """One, unless it owes an answer."""
         return {} if self.busy else super().open_slots
 
-    def assign(self, claimed: Sequence[Attempt]) -> list[Work]:
+    def assign(self, claimed: Sequence[Attempt]) -> list[bytes]:
         """The jobs as their bytes. What was sent once is not sent again: it would be run again."""
         fresh = [one for one in claimed if (one.id, one.token) not in self._had]
         for one in fresh:
@@ -180,15 +162,7 @@ class PlainSession(Session):
             self._had.append((one.id, one.token))
             self._pings_at_work, self._must_answer = 0, False
         self.given += len(fresh)
-        return [Work(one.args) for one in fresh]
-
-    def abort(self, attempts: Sequence[AttemptKey], reason: str) -> list[m.DispatcherMessage]:
-        """Nothing: whatever it is told, it takes for a job."""
-        return []
-
-    def acknowledge(self, ack: m.Ack) -> list[m.DispatcherMessage]:
-        """Nothing: whatever it is told, it takes for a job."""
-        return []
+        return [one.args for one in fresh]
 
     def is_lost(self, now: float, lease_s: float) -> bool:
         """Never by a lease: it has none."""

@@ -19,7 +19,7 @@ from longshore.model.attempt import Attempt
 from longshore.model.worker import Attended, WorkerInfo
 from longshore.wire import plain
 from longshore.wire.dispatcher_side import Session
-from longshore.wire.plain import PlainSession
+from longshore.wire.plain import Meaning, PlainSession
 
 log = logging.getLogger("longshore.dispatcher")
 
@@ -62,29 +62,29 @@ class PlainSessions:
             log.debug("dropped a plain message from %s", peer.hex())
             return
         busy, automatic = known is not None and known.busy, plain.is_automatic(peer)
-        event = plain.understand(frame, busy=busy, automatic=automatic)
-        if isinstance(event, plain.Pinged):
-            self._link.send(peer, plain.encode(plain.Pong()))
+        meaning = plain.understand(frame, busy=busy, automatic=automatic)
+        if meaning is Meaning.ALIVE:
+            self._link.send(peer, plain.frames_of(plain.PONG))
         if known is not None:
             known.heard_at = self._clock.now()
-            self._hear(known, event)
-        elif event is not None:
+            self._hear(known, meaning, frame)
+        elif meaning is not None:
             self._begin(peer, self._join(peer))
 
     def _of_peer(self, peer: bytes) -> Session | None:
         """Who came first through this peer: a connection speaks one dialogue."""
         return next(iter(self._roster.of_peer(peer).values()), None)
 
-    def _hear(self, session: PlainSession, event: plain.Event | None) -> None:
-        match event:
-            case plain.Pinged():
+    def _hear(self, session: PlainSession, meaning: Meaning | None, frame: bytes) -> None:
+        match meaning:
+            case Meaning.ALIVE:
                 if session.pinged():
                     self._commits.wake()
-            case plain.Answered():
-                self._ends.report(session, session.answered(event.result))
-            case plain.Restarted():
+            case Meaning.RESULT:
+                self._ends.report(session, session.answered(frame))
+            case Meaning.RESTARTED:
                 self._begin(session.peer, self._restart(session))
-            case plain.Came() | None:
+            case Meaning.IDLE | None:
                 pass
 
     def _begin(self, peer: bytes, work: Coroutine[None, None, None]) -> None:
@@ -154,9 +154,9 @@ class PlainSessions:
                 session.undeliverable([one])
                 self._begin(session.peer, self._lose(session, "not connected", crash=False))
 
-    def _tell(self, session: PlainSession, messages: Sequence[plain.Work]) -> bool:
+    def _tell(self, session: PlainSession, jobs: Sequence[bytes]) -> bool:
         session.probe_from(self._clock.now(), self._settings.plain_probe_s)
-        return all(self._link.send(session.peer, plain.encode(one)) for one in messages)
+        return all(self._link.send(session.peer, plain.frames_of(job)) for job in jobs)
 
     # looking after them
 
@@ -183,7 +183,7 @@ class PlainSessions:
             await self._probe(session)
 
     async def _probe(self, session: PlainSession) -> None:
-        if self._link.send(session.peer, plain.encode(plain.Pong())):
+        if self._link.send(session.peer, plain.frames_of(plain.PONG)):
             session.probed(self._clock.now(), self._settings.plain_probe_s)
         else:
             await self._lose(session, "its connection is gone", crash=True)
