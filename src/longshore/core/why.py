@@ -1,4 +1,4 @@
-"""Why a job is where it is, in words, for every state it can be in."""
+"""Says in words why a job is in its state, for every state."""
 
 from __future__ import annotations
 
@@ -65,7 +65,8 @@ def _ready(job: Job, facts: Facts) -> str:
             f"'{job.target}': max_lanes is {facts.lane_limit:,}, and there are as many others; "
             "put what varies into the arguments, or raise max_lanes"
         )
-    able = [worker for worker in facts.workers if _serves(worker, job)]
+    lane = lane_of(job.queue, job.kind, job.target)
+    able = [worker for worker in facts.workers if worker.alive and serves(worker.info, lane)]
     if not able:
         if facts.supervisor_trouble:
             return f"no worker serves kind '{job.kind}': {facts.supervisor_trouble}"
@@ -112,25 +113,18 @@ def _running(job: Job, facts: Facts) -> str:
         since = f" for {span((facts.now - job.started_at).total_seconds())}"
     attempt = f", {ordinal(job.attempt)} attempt" if job.attempt > 1 else ""
     step = f"; {job.step}" if job.step else ""
-    return f"running on {_place(job, facts)}{since}{attempt}{step}{_out_of_touch(job, facts)}"
-
-
-def _out_of_touch(job: Job, facts: Facts) -> str:
-    for worker in facts.workers:
-        if worker.info.id == job.worker and worker.silent_s:
-            return f"; {_silence(worker)}, and if it does the job goes to another"
-    return ""
+    worker = _worker(job, facts)
+    silence = (
+        f"; {_silence(worker)}, and its jobs go to others" if worker and worker.silent_s else ""
+    )
+    return f"running on {_place(job, facts)}{since}{attempt}{step}{silence}"
 
 
 def _silence(worker: WorkerView) -> str:
     return (
         f"the dispatcher that attends it has shown no sign of life for {span(worker.silent_s)}; "
-        "unless the worker comes to another one soon it is declared lost"
+        "if the worker does not join another one soon, it is declared lost"
     )
-
-
-def _serves(worker: WorkerView, job: Job) -> bool:
-    return worker.alive and serves(worker.info, lane_of(job.queue, job.kind, job.target))
 
 
 def _all_of(pool: str, count: int, whose: str) -> str:
@@ -139,10 +133,13 @@ def _all_of(pool: str, count: int, whose: str) -> str:
 
 
 def _place(job: Job, facts: Facts) -> str:
-    for worker in facts.workers:
-        if worker.info.id == job.worker:
-            return worker.info.name or str(job.worker)
+    if worker := _worker(job, facts):
+        return _names([worker])
     return f"worker {job.worker}" if job.worker else "its worker"
+
+
+def _worker(job: Job, facts: Facts) -> WorkerView | None:
+    return next((worker for worker in facts.workers if worker.info.id == job.worker), None)
 
 
 def _names(workers: Sequence[WorkerView]) -> str:

@@ -86,8 +86,11 @@ def test_what_is_within_the_limits_is_accepted(fields: dict[str, Any]) -> None:
         ({"options": Options(labels=("",))}, "label is ''"),
         ({"options": Options(timeout_s=0)}, "timeout_s is 0"),
         ({"options": Options(timeout_s=-1)}, "timeout_s is -1"),
-        ({"options": Options(retry=RetryPolicy(attempts=0))}, "retries of -1 will not do"),
-        ({"options": Options(retry=RetryPolicy(attempts=1_000_001))}, "retries of 1000000"),
+        (
+            {"options": Options(retry=RetryPolicy(attempts=0))},
+            "retries is -1; it must be a whole number",
+        ),
+        ({"options": Options(retry=RetryPolicy(attempts=1_000_001))}, "retries is 1000000"),
         ({"options": Options(retry=RetryPolicy(backoff_s=-1))}, "backoff_s is -1"),
         ({"options": Options(retry=RetryPolicy(factor=0.5))}, "backoff_factor is 0.5"),
         (

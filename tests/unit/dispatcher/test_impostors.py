@@ -256,10 +256,10 @@ BAD: list[tuple[dict[str, object], str]] = [
     ({"kinds": {"k": KindInfo(terms=KindTerms(queue="a b"))}}, "queue 'a b' has a character"),
     (
         {"kinds": {"k": KindInfo(terms=KindTerms(retry=RetryPolicy(attempts=0)))}},
-        "retries of -1 will not do",
+        "retries is -1; it must be a whole number",
     ),
     ({"pools": {"coroutine": -1}}, "pool 'coroutine' has -1 slots"),
-    ({"pools": {"gpu": MAX_SLOTS + 1}}, "pool 'gpu' has 10,001 slots; 0 to 10,000 will do"),
+    ({"pools": {"gpu": MAX_SLOTS + 1}}, "pool 'gpu' has 10,001 slots; it may have 0 to 10,000"),
     ({"pools": {f"p{n}": MAX_SLOTS for n in range(3)}}, "30,000 slots are more than the 20,000"),
     ({"pools": {"a b": 1}}, "pool 'a b' has a character"),
     ({"pools": {"gpu": 1}}, "kind 'else' is of pool 'coroutine', which is not in pools"),
