@@ -1,4 +1,4 @@
-"""What processes say to each other. One struct a verb; the verb is the struct's name in capitals.
+"""The messages between processes. The verb of each is its struct's name in capitals.
 
 Between a worker and the dispatcher that attends it:
 
@@ -17,10 +17,11 @@ Between a worker and the dispatcher that attends it:
                                            ← EXIT     finish what you run, then leave
     BYE    I leave, I hold nothing        →
 
-Each of them names its worker, so that one connection carries any number of workers.
+Each of them names its worker, so that one connection can carry many workers.
 
-A client says any of the requests below, and gets OK or ERR with the same `rid`. Each that changes
-something has an `id` of the client's making, the same if it is sent again: its effect happens once.
+A client sends one of the requests below, and gets OK or ERR with the same `rid`. A request that
+changes something has an `id` that the client made. If the client repeats the request, it repeats
+the `id`, and the effect happens once.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class _Numbered(Struct, frozen=True):
 
 
 class Ready(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A worker attends: who it is, what it can do, what it still holds.
+    """A worker asks to be attended: what it is, what it can do, which attempts it holds.
 
     It numbers the sessions it asks for, so that an old READY cannot end a newer session.
     """
@@ -90,7 +91,7 @@ class Ready(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Ping(_OfWorker, frozen=True, omit_defaults=True):
-    """A worker lives: the newest JOBS it has seen, what it runs, what it waits to see recorded."""
+    """A worker lives: the last JOBS it has seen, what it runs, which reports wait for an ACK."""
 
     no: int
     seen: int = 0
@@ -107,13 +108,13 @@ class Done(_OfWorker, frozen=True):
 
 
 class Logs(_OfWorker, frozen=True):
-    """What attempts said while they ran."""
+    """Log entries of attempts."""
 
     entries: tuple[LogEntry, ...]
 
 
 class Bye(_OfWorker, frozen=True, omit_defaults=True):
-    """A worker leaves, holding nothing."""
+    """A worker leaves, and holds nothing."""
 
     reason: str = ""
 
@@ -122,7 +123,7 @@ class Bye(_OfWorker, frozen=True, omit_defaults=True):
 
 
 class Welcome(_OfWorker, frozen=True):
-    """A worker is attended, in this session; its lease counts from the READY it sent."""
+    """The worker's session begins. Its lease counts from when it sent READY."""
 
     session: int
     ping_s: float
@@ -138,40 +139,40 @@ class Pong(_OfWorker, frozen=True, omit_defaults=True):
 
 
 class Jobs(_OfWorker, frozen=True):
-    """Attempts to start. A worker ignores one it has had before."""
+    """Attempts to start. A worker ignores those it has had before."""
 
     seq: int
     jobs: tuple[Assignment, ...]
 
 
 class Abort(_OfWorker, frozen=True):
-    """Attempts to stop, with what to say of it."""
+    """Attempts to stop, and why."""
 
     attempts: tuple[AttemptKey, ...]
     reason: str
 
 
 class Ack(_OfWorker, frozen=True):
-    """Attempts whose end is recorded, or refused as `stale`: both may be forgotten."""
+    """Attempts whose end is recorded, or refused as `stale`. The worker may forget both."""
 
     attempts: tuple[AttemptKey, ...]
     stale: tuple[AttemptKey, ...] = ()
 
 
 class Resend(_OfWorker, frozen=True):
-    """Attempts that PING lists as unacknowledged, and whose DONE never came: send it again."""
+    """Attempts that PING lists as unacknowledged, but whose DONE never came: send it again."""
 
     attempts: tuple[AttemptKey, ...]
 
 
 class Exit(_OfWorker, frozen=True):
-    """Drain and leave."""
+    """Finish what you run, then leave."""
 
     reason: str = ""
 
 
 class Gone(_OfWorker, frozen=True):
-    """The worker was declared lost: nothing it holds is its own any more."""
+    """The worker was declared lost, and owns none of the attempts it holds."""
 
     reason: str
 
@@ -187,7 +188,7 @@ class Submit(_Numbered, frozen=True):
 
 
 class Wait(_Numbered, frozen=True):
-    """Answer with the outcomes of those that ended: once any has, or `all`, or after `wait_s`."""
+    """Answer with the outcomes of jobs that ended: once any has, or `all`, or after `wait_s`."""
 
     jobs: tuple[UUID, ...]
     wait_s: float
@@ -207,7 +208,7 @@ class Why(_Numbered, frozen=True):
 
 
 class ReadLogs(_Numbered, frozen=True):
-    """What a job's attempts said, in order, behind a place in it; of one attempt if it is given."""
+    """A job's log in order, after a place in it; that of one attempt, if given."""
 
     job: UUID | int
     attempt: int | None = None
@@ -229,25 +230,25 @@ class Cancel(_Numbered, frozen=True):
 
 
 class Retry(_Numbered, frozen=True):
-    """Run these jobs again, that ended without success; each once for one `id`."""
+    """Run jobs again that ended without success; each once for one `id`."""
 
     id: UUID
     jobs: tuple[UUID | int, ...]
 
 
 class ListWorkers(_Numbered, frozen=True):
-    """Who works."""
+    """Which workers there are."""
 
 
 class Drain(_Numbered, frozen=True):
-    """Have these workers finish what they run and leave; each by id, its beginning, or name."""
+    """Let these workers finish what they run and leave; each by id, its beginning, or name."""
 
     id: UUID
     workers: tuple[str, ...]
 
 
 class ListDispatchers(_Numbered, frozen=True):
-    """Who dispatches."""
+    """Which dispatchers there are."""
 
 
 class ShowCapacity(_Numbered, frozen=True):
@@ -255,7 +256,7 @@ class ShowCapacity(_Numbered, frozen=True):
 
 
 class ShowKind(_Numbered, frozen=True):
-    """What live workers advertise of a kind, or those that ended lately."""
+    """What workers advertise of a kind: live ones, or those that ended lately."""
 
     kind: str
 
@@ -275,8 +276,8 @@ class Pause(_Numbered, frozen=True):
 class Prune(_Numbered, frozen=True):
     """Remove ended jobs past their bounds, of the next thousand jobs after a number.
 
-    Without `older_than_s` and `keep` the dispatcher's own bounds hold. A dry run only counts, and
-    says how many it has `counted` so far.
+    Without `older_than_s` and `keep` the dispatcher's own bounds hold. A dry run only counts; its
+    client passes on how many were `counted` so far.
     """
 
     id: UUID
@@ -289,19 +290,19 @@ class Prune(_Numbered, frozen=True):
 
 
 class Hello(_Numbered, frozen=True):
-    """Is anybody there?"""
+    """Which dispatcher is there?"""
 
     v: int = PROTOCOL_VERSION
 
 
 class Ok(_Numbered, frozen=True):
-    """The answer to a request; `ANSWERS` says what form it has."""
+    """The answer to a request; `ANSWERS` has its type."""
 
     answer: Raw = Raw(b"\xc0")
 
 
 class Err(_Numbered, frozen=True):
-    """A request that was refused; `code` names an error in `longshore.errors`."""
+    """The request was refused; `code` names an error in `longshore.errors`."""
 
     code: str
     message: str
@@ -346,9 +347,9 @@ class DrainAnswer(Struct, frozen=True):
 
 
 class DispatcherAnswer(Struct, frozen=True, kw_only=True):
-    """A dispatcher as the one that answers sees it.
+    """A dispatcher, as the one that answers sees it.
 
-    `silent_s` is how long it has not seen `renewed_no` change.
+    `silent_s` is for how long `renewed_no` has not changed.
     """
 
     id: UUID
@@ -370,7 +371,7 @@ class WhyAnswer(Struct, frozen=True):
 
 
 class HelloAnswer(Struct, frozen=True):
-    """Who answers."""
+    """The dispatcher that answers."""
 
     v: int
     version: str

@@ -326,7 +326,7 @@ def test_a_log_entry_that_nobody_could_read_is_not_kept(kind: LogKind, most: int
         await stage.until(lambda: bool(worker.jobs.running))
         [(id, token)] = worker.jobs.running
         for seq, size in enumerate((most, most + 1, 1), 1):
-            worker.worker._session._said.add(LogEntry(id, token, seq, kind, b"\xff" * size))
+            worker.worker._session._logs.add(LogEntry(id, token, seq, kind, b"\xff" * size))
         worker.jobs.succeed()
         await client.wait(job)
         assert [entry.seq for entry in await stage.model.logs(id)] == [1, 3]

@@ -235,8 +235,8 @@ def test_a_long_job_is_probed_less_often(worker: PlainSession) -> None:
 @pytest.mark.parametrize(
     ("job", "words"),
     [
-        (claimed(1, b""), "a job of no bytes is none"),
-        (claimed(1, b"PONG"), "taken for a PONG"),
+        (claimed(1, b""), "a job of no bytes means nothing"),
+        (claimed(1, b"PONG"), "would take a job that reads PONG for a PONG"),
         (claimed(1, b"\x80", raw=False), "submit it as a raw job"),
     ],
 )

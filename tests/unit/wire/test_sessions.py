@@ -511,7 +511,7 @@ def test_a_report_that_a_dispatcher_never_got_is_asked_for_at_the_second_ping(pa
     """G3."""
     (one,) = ended_at_once(pair, 1, 1)
     entry = LogEntry(one.id, one.token, 1, LogKind.TEXT, b"hello")
-    pair.worker._said.add(entry)
+    pair.worker._logs.add(entry)
     pair.said()  # LOGS and DONE, both lost
     pair.ping(1.0)
     assert pair.said() == [], "the first PING may have overtaken the report"

@@ -130,8 +130,8 @@ class FullSessions:
         answers = session.pinged(self._clock.now(), ping, self._ping_s(), lease_s)
         if not self._link.tell(session, answers):
             session.unsent()
-        unheard, session.unheard = session.unheard, []
-        for ack in unheard:
+        acks, session.unsent_acks = session.unsent_acks, []
+        for ack in acks:
             self._link.acknowledge(session, ack)
         if was_choked and not session.is_choked:
             self._commits.wake()

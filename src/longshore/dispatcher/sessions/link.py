@@ -42,7 +42,7 @@ class WorkerLink:
     def acknowledge(self, session: Session, ack: m.Ack) -> None:
         """Tells a worker what it may forget, now or after its next PING."""
         if not self.tell(session, session.acknowledge(ack)):
-            session.unheard.append(ack)
+            session.unsent_acks.append(ack)
 
     def abort(self, session: Session, job: m.AttemptKey, reason: str) -> None:
         """Tells a worker to stop an attempt."""
