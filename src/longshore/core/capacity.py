@@ -31,7 +31,7 @@ def capacity(workers: Iterable[WorkerView]) -> Capacity:
     )
     return Capacity(
         kinds=tuple(_of_kind(open_workers, kind, pool) for kind, pool in offers),
-        pools=tuple(_of_pool(open_workers, pool) for pool in pools_of(known)),
+        pools=tuple(_sums(open_workers, pool) for pool in pools_of(known)),
     )
 
 
@@ -48,16 +48,13 @@ def _of_kind(workers: Sequence[WorkerView], kind: str, pool: str) -> KindCapacit
     return KindCapacity(kind=kind, running=running, **structs.asdict(_sums(able, pool)))
 
 
-def _of_pool(workers: Sequence[WorkerView], pool: str) -> PoolCapacity:
-    able = [one for one in workers if any(info.pool == pool for info in one.info.kinds.values())]
-    return _sums(able, pool)
-
-
 def _sums(workers: Sequence[WorkerView], pool: str) -> PoolCapacity:
-    each = [(pool_slots(one, pool), pool_busy(one, pool)) for one in workers]
+    """The slots of the workers that have a kind of this pool."""
+    able = [one for one in workers if any(info.pool == pool for info in one.info.kinds.values())]
+    each = [(pool_slots(one, pool), pool_busy(one, pool)) for one in able]
     return PoolCapacity(
         pool=pool,
-        workers=len(workers),
+        workers=len(able),
         slots=sum(slots for slots, _ in each),
         busy=sum(busy for _, busy in each),
         # A worker that runs more than it has slots for takes no slot of another worker.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from longshore.core.limits import check_name, check_priority, check_retry
+from longshore.core.limits import check_length, check_name, check_priority, check_retry
 from longshore.errors import InvalidInput
 from longshore.model.worker import KindInfo, WorkerInfo
 
@@ -67,7 +67,7 @@ def _check_kind(kind: str, about: KindInfo) -> None:
     for one in parameters:
         _check_text(f"a parameter's name of kind '{kind}'", one.name, MAX_TEXT_CHARS)
         _check_text(f"the type of '{one.name}' of kind '{kind}'", one.type, MAX_TYPE_CHARS)
-        _check_length(f"the schema of '{one.name}' of kind '{kind}'", one.schema, MAX_SCHEMA_CHARS)
+        check_length(f"the schema of '{one.name}' of kind '{kind}'", one.schema, MAX_SCHEMA_CHARS)
     check_name("queue", about.terms.queue)
     _check_target(about.terms.target)
     check_priority(about.terms.priority)
@@ -79,12 +79,7 @@ def _check_count(what: str, count: int, most: int) -> None:
         raise InvalidInput(f"{count:,} {what} are more than the {most:,} that a worker may have")
 
 
-def _check_length(what: str, text: str, most: int) -> None:
-    if len(text) > most:
-        raise InvalidInput(f"{what} has {len(text):,} characters; {most:,} are allowed")
-
-
 def _check_text(what: str, text: str, most: int) -> None:
-    _check_length(what, text, most)
+    check_length(what, text, most)
     if not text.isprintable():
         raise InvalidInput(f"{what} is {text!r}: it has a character that cannot be printed")

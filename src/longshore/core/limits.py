@@ -123,10 +123,7 @@ def check_name(what: str, name: object) -> None:
         raise InvalidInput(f"{what} is {name!r}; it must be text")
     if not name:
         raise InvalidInput(f"{what} is empty; give it a name")
-    if len(name) > MAX_NAME_CHARS:
-        raise InvalidInput(
-            f"{what} has {len(name):,} characters, more than the {MAX_NAME_CHARS} it may have"
-        )
+    check_length(what, name, MAX_NAME_CHARS)
     if not _NAME.fullmatch(name):
         raise InvalidInput(
             f"{what} {name!r} has a character that names may not have; letters, digits and "
@@ -152,10 +149,15 @@ def _check_prefix(what: str, name: str) -> None:
 def _text(what: str, text: object, most: int) -> None:
     if not isinstance(text, str) or not text:
         raise InvalidInput(f"{what} is {text!r}; it must be text, and not empty")
-    if len(text) > most:
-        raise InvalidInput(f"{what} has {len(text):,} characters, more than the {most} it may have")
+    check_length(what, text, most)
     if not text.isprintable():
         raise InvalidInput(f"{what} {text!r} has a character that cannot be printed; leave it out")
+
+
+def check_length(what: str, text: str, most: int) -> None:
+    """Raises `InvalidInput` if a text has more than `most` characters."""
+    if len(text) > most:
+        raise InvalidInput(f"{what} has {len(text):,} characters; {most:,} are allowed")
 
 
 def _is_whole(number: object) -> TypeGuard[int]:

@@ -28,9 +28,9 @@ def why(job: Job, facts: Facts) -> str:
         case JobState.CANCELLING:
             return f"being cancelled; {_place(job, facts)} was told to stop it"
         case JobState.SUCCEEDED:
-            return f"succeeded {_ended(job)}"
+            return f"succeeded{_ended(job)}"
         case JobState.FAILED:
-            return f"failed {_ended(job)}: {_error(job)}"
+            return f"failed{_ended(job)}: {_error(job)}"
         case JobState.CANCELLED:
             return f"cancelled{_last_words(job)}"
         case JobState.DEPENDENCY_FAILED:
@@ -149,9 +149,8 @@ def _names(workers: Sequence[WorkerView]) -> str:
 
 
 def _ended(job: Job) -> str:
-    at = f"at {_clock(job.ended_at)}" if job.ended_at else ""
     attempts = f" on its {ordinal(job.attempt)} attempt" if job.attempt > 1 else ""
-    return f"{at}{attempts}"
+    return f"{_end_time(job)}{attempts}"
 
 
 def _error(job: Job) -> str:
@@ -162,9 +161,12 @@ def _error(job: Job) -> str:
 
 
 def _last_words(job: Job) -> str:
-    at = f" at {_clock(job.ended_at)}" if job.ended_at else ""
     info = job.history[-1].info if job.history else ""
-    return f"{at} ({info})" if info else at
+    return f"{_end_time(job)} ({info})" if info else _end_time(job)
+
+
+def _end_time(job: Job) -> str:
+    return f" at {_clock(job.ended_at)}" if job.ended_at else ""
 
 
 def _ahead(count: int) -> str:
@@ -180,8 +182,8 @@ def _first_line(text: str) -> str:
     return text.split("\n", 1)[0]
 
 
-def _clock(at: datetime | None) -> str:
-    return at.strftime("%Y-%m-%d %H:%M:%S UTC") if at else "an unknown time"
+def _clock(at: datetime) -> str:
+    return at.strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def ordinal(number: int) -> str:

@@ -1,8 +1,9 @@
-"""Requests of clients over a link: decoded, counted, handed to the service, answered once."""
+"""Decodes and counts the requests of clients, passes them to the service, answers each once."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 from longshore.dispatcher.budgets import RequestBudgets
 from longshore.dispatcher.dropped import DroppedMessages
@@ -17,7 +18,7 @@ from longshore.model.job import Ended
 from longshore.ports import Link
 from longshore.wire import messages as m
 from longshore.wire.codec import encode, from_client, ok, request_number
-from longshore.wire.portions import MAX_MESSAGE_BYTES
+from longshore.wire.portions import MAX_MESSAGE_BYTES, portions
 from longshore.wire.reports import error_bytes
 
 log = logging.getLogger("longshore.dispatcher")
@@ -26,7 +27,7 @@ MAX_ANSWER_BYTES = 16 * 1024 * 1024
 
 
 class Requests:
-    """Everything that clients say comes here; each request is answered once, with OK or ERR."""
+    """Hears all messages of clients; answers each request once, with OK or ERR."""
 
     def __init__(
         self,
@@ -44,14 +45,14 @@ class Requests:
         self._link: Link
 
     def listen(self, listen: Listen, address: str) -> Link:
-        """From now on clients are heard at this address, until the link is closed."""
+        """Listens for clients at this address, until the link is closed."""
         self._link = listen(address, self.receive)
         return self._link
 
     def receive(self, arrived: list[tuple[bytes, list[bytes]]]) -> None:
         """Messages came from clients."""
         for peer, frames in arrived:
-            # Each by itself: what one peer sends must not cost the others their answers.
+            # One by one: a bad message must not cost other peers their answers.
             try:
                 if len(frames) == 2:
                     self._plain.receive(self._link, peer, frames)
@@ -63,14 +64,15 @@ class Requests:
                 self._junk.failed(peer)
 
     def _begin(self, peer: bytes, request: m.Request) -> None:
-        refusal = self._underway.begin(peer, request)
-        if refusal is not None:
-            self._send(peer, failed(request.rid, refusal))
-            return
-        self._tasks.start(self._answer(peer, request))
+        try:
+            self._underway.begin(peer, request)
+        except LongshoreError as error:
+            self._send(peer, failed(request.rid, error))
+        else:
+            self._tasks.start(self._answer(peer, request))
 
     def _refuse_junk(self, peer: bytes, frames: list[bytes], error: ProtocolError) -> None:
-        # Somebody who numbers requests learns what was wrong; anybody else is ignored.
+        # A peer that numbers its requests hears what was wrong; any other is ignored.
         self._junk.dropped(peer, error)
         rid = request_number(frames)
         if rid is not None:
@@ -86,7 +88,7 @@ class Requests:
         except LongshoreError as error:
             frames = failed(request.rid, error)
         except Exception:
-            log.exception("a request failed in a way that nobody foresaw: %r", type(request))
+            log.exception("a request failed unexpectedly: %r", type(request))
             broken = LongshoreError("the dispatcher failed to answer; its log says why")
             frames = failed(request.rid, broken)
         finally:
@@ -94,11 +96,11 @@ class Requests:
         self._send(peer, frames)
 
     def _send(self, peer: bytes, frames: list[bytes]) -> None:
-        # A client that is gone, or too slow to read, asks again when it is back.
+        # A client that is gone or too slow asks again later.
         self._link.send(peer, frames)
 
     async def close(self) -> None:
-        """Ends what still waits; clients ask another dispatcher."""
+        """Stops all requests; their clients ask another dispatcher."""
         await self._tasks.cancel()
 
 
@@ -147,18 +149,17 @@ def failed(rid: int, error: LongshoreError) -> list[bytes]:
     return encode(m.Err(rid, error.code, str(error)))
 
 
-def _within_a_message(ended: list[Ended]) -> list[Ended]:
-    """As many outcomes as one message can carry; the rest is asked for again."""
-    total = 0
-    for index, one in enumerate(ended):
-        total += len(one.result or b"") + (error_bytes(one.error) if one.error else 0)
-        if index and total > MAX_ANSWER_BYTES:
-            return ended[:index]
-    return ended
+def _within_a_message(ended: list[Ended]) -> Sequence[Ended]:
+    """As many outcomes as fit into one message. The client asks for the rest again."""
+    return next(portions(ended, _outcome_bytes, MAX_ANSWER_BYTES), ())
+
+
+def _outcome_bytes(ended: Ended) -> int:
+    return len(ended.result or b"") + (error_bytes(ended.error) if ended.error else 0)
 
 
 def _within_the_limit(request: m.Request, frames: list[bytes]) -> list[bytes]:
-    """The answer, unless the client's end would drop the connection over it."""
+    """The answer, unless it is so large that the client would drop the connection."""
     if (size := len(frames[-1])) > MAX_MESSAGE_BYTES:
         raise TooLarge(
             f"the answer to {type(request).__name__.upper()} takes {size:,} bytes, more than the "

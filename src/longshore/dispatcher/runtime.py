@@ -5,16 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
 from uuid import UUID
 
 from msgspec import structs
 
 from longshore.core.lanes import lane_of
-from longshore.dispatcher.budgets import check_room
 from longshore.dispatcher.commits import Commits
 from longshore.dispatcher.duties.takeover import Takeover
-from longshore.dispatcher.environment import Environment
 from longshore.dispatcher.lane_limits import LaneLimits
 from longshore.dispatcher.own_lease import Alarms
 from longshore.dispatcher.service import Answer
@@ -29,7 +26,6 @@ class DispatcherRuntime:
 
     def __init__(
         self,
-        environment: Environment,
         roster: Roster,
         commits: Commits,
         waiters: Waiters,
@@ -38,7 +34,7 @@ class DispatcherRuntime:
         alarms: Alarms,
     ) -> None:
         self.supervisor_trouble = ""
-        self.check_room = partial(check_room, environment.settings, commits)
+        self.check_room = commits.check_room
         self.check_lane = lane_limits.check
         self.kinds = roster.kinds
         self.seen = takeover.seen

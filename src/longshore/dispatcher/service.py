@@ -58,40 +58,40 @@ Answer = Submitted | Refused
 
 
 class Runtime(Protocol):
-    """What the service needs of the process around it. All of it is memory."""
+    """What the service needs of the dispatcher around it. All of it is in memory."""
 
     def check_room(self, jobs: int, size: int) -> None:
-        """Raises `Unavailable` if so many submits more, of so many bytes, are too many for now."""
+        """Raises `Unavailable` if the queue has no room for so many submits, of so many bytes."""
 
     def check_lane(self, job: Submission, caller: Caller) -> None:
         """Raises `TooLarge` if this caller's job would need a lane past a limit."""
 
     def kinds(self) -> Mapping[str, KindInfo]:
-        """What its own workers advertise."""
+        """The kinds that this dispatcher's workers serve."""
 
     def submit(self, jobs: Sequence[Submission]) -> Awaitable[list[Answer]]:
-        """Has jobs committed; answers one by one, in the order given."""
+        """Commits jobs; answers one by one, in the order given."""
 
     async def wait(self, waiter: Waiter, wait_s: float) -> None:
         """Returns when the waiter has what it waits for, or after `wait_s`."""
 
     def cancels_made(self, cancelled: Sequence[UUID], cancelling: Sequence[UUID]) -> None:
-        """Jobs were cancelled: these have ended, those run and must be stopped."""
+        """A client cancelled jobs. Those that are `cancelling` run, and must be stopped."""
 
     def drains_made(self) -> None:
-        """Workers are to drain."""
+        """A client told workers to drain."""
 
     def jobs_appeared(self) -> None:
-        """Jobs may be ready that were not, in any lane."""
+        """Any lane may have new ready jobs."""
 
     def seen(self, worker: WorkerView) -> WorkerView:
-        """A worker of the store's, with what is known here of the dispatcher that attends it."""
+        """The worker, with how long its dispatcher has been silent."""
 
     def silent_s(self, other: DispatcherView) -> float:
-        """For how long another dispatcher was not seen to renew; 0 if it was just now."""
+        """For how long another dispatcher has not renewed; 0 if it just did."""
 
     def explained(self, job: Job, facts: Facts) -> Facts:
-        """What keeps a job where it is, with what only this process knows of it."""
+        """The facts about a job, with those that only this dispatcher knows."""
 
 
 class Service:
@@ -121,16 +121,13 @@ class Service:
         self._runtime.check_room(len(jobs), sum(len(job.args) for job in jobs))
         kinds = await self._kinds(request)
         refused = {
-            job.id: error
+            job.id: refusal
             for job in jobs
-            if (error := self._fault(job, caller, request.strict, kinds)) is not None
+            if (refusal := self._refusal(job, caller, request.strict, kinds))
         }
         good = [job for job in jobs if job.id not in refused]
         answers = iter(await self._runtime.submit(good) if good else [])
-        return [
-            _refusal(job.id, refused[job.id]) if job.id in refused else _submitted(next(answers))
-            for job in jobs
-        ]
+        return [refused.get(job.id) or _submitted(next(answers)) for job in jobs]
 
     async def _kinds(self, request: m.Submit) -> Mapping[str, KindInfo]:
         """The known kinds; for a strict submit, those of other dispatchers' workers too."""
@@ -141,9 +138,9 @@ class Service:
                     kinds = {**worker.info.kinds, **kinds}
         return kinds
 
-    def _fault(
+    def _refusal(
         self, job: Submission, caller: Caller, strict: bool, kinds: Mapping[str, KindInfo]
-    ) -> LongshoreError | None:
+    ) -> m.SubmitAnswer | None:
         try:
             check_submission(job)
             within(job.args, f"the arguments of job '{job.kind}'", self._settings.max_value_bytes)
@@ -156,7 +153,7 @@ class Service:
                     "start one, or leave out strict (--strict) and it waits for one"
                 )
         except LongshoreError as error:
-            return error
+            return m.SubmitAnswer(job.id, code=error.code, message=str(error))
         return None
 
     # waiting
@@ -318,10 +315,6 @@ class Service:
         if request.dry_run:
             kept = continued(kept, request.counted)
         return await self._store.prune(kept, after=max(0, request.after), dry_run=request.dry_run)
-
-
-def _refusal(job: UUID, error: LongshoreError) -> m.SubmitAnswer:
-    return m.SubmitAnswer(job, code=error.code, message=str(error))
 
 
 def _submitted(answer: Answer) -> m.SubmitAnswer:

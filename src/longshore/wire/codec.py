@@ -73,11 +73,7 @@ def request_number(frames: Sequence[bytes]) -> int | None:
         return None
 
 
-class _OnlyRid(msgspec.Struct):
-    rid: int
-
-
-_rid = msgspec.msgpack.Decoder(_OnlyRid)
+_rid = msgspec.msgpack.Decoder(messages.Numbered)
 
 
 class Codec(Generic[M]):

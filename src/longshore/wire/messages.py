@@ -61,7 +61,9 @@ class _OfWorker(Struct, frozen=True):
     worker: UUID
 
 
-class _Numbered(Struct, frozen=True):
+class Numbered(Struct, frozen=True):
+    """What requests and their answers have in common: a number of the client's choice."""
+
     rid: int
 
 
@@ -180,14 +182,14 @@ class Gone(_OfWorker, frozen=True):
 # client to dispatcher
 
 
-class Submit(_Numbered, frozen=True):
+class Submit(Numbered, frozen=True):
     """Accept these jobs. With `strict`, refuse kinds that no live worker serves."""
 
     jobs: tuple[Submission, ...]
     strict: bool = False
 
 
-class Wait(_Numbered, frozen=True):
+class Wait(Numbered, frozen=True):
     """Answer with the outcomes of jobs that ended: once any has, or `all`, or after `wait_s`."""
 
     jobs: tuple[UUID, ...]
@@ -195,19 +197,19 @@ class Wait(_Numbered, frozen=True):
     all: bool = False
 
 
-class Show(_Numbered, frozen=True):
+class Show(Numbered, frozen=True):
     """One job, whole."""
 
     job: UUID | int
 
 
-class Why(_Numbered, frozen=True):
+class Why(Numbered, frozen=True):
     """Why a job is where it is, in words."""
 
     job: UUID | int
 
 
-class ReadLogs(_Numbered, frozen=True):
+class ReadLogs(Numbered, frozen=True):
     """A job's log in order, after a place in it; that of one attempt, if given."""
 
     job: UUID | int
@@ -216,56 +218,56 @@ class ReadLogs(_Numbered, frozen=True):
     most: int = 1000
 
 
-class ListJobs(_Numbered, frozen=True):
+class ListJobs(Numbered, frozen=True):
     """Jobs, newest first."""
 
     wanted: JobFilter = JobFilter()
 
 
-class Cancel(_Numbered, frozen=True):
+class Cancel(Numbered, frozen=True):
     """Cancel these jobs."""
 
     id: UUID
     jobs: tuple[UUID | int, ...]
 
 
-class Retry(_Numbered, frozen=True):
+class Retry(Numbered, frozen=True):
     """Run jobs again that ended without success; each once for one `id`."""
 
     id: UUID
     jobs: tuple[UUID | int, ...]
 
 
-class ListWorkers(_Numbered, frozen=True):
+class ListWorkers(Numbered, frozen=True):
     """Which workers there are."""
 
 
-class Drain(_Numbered, frozen=True):
+class Drain(Numbered, frozen=True):
     """Let these workers finish what they run and leave; each by id, its beginning, or name."""
 
     id: UUID
     workers: tuple[str, ...]
 
 
-class ListDispatchers(_Numbered, frozen=True):
+class ListDispatchers(Numbered, frozen=True):
     """Which dispatchers there are."""
 
 
-class ShowCapacity(_Numbered, frozen=True):
+class ShowCapacity(Numbered, frozen=True):
     """What the fleet can take."""
 
 
-class ShowKind(_Numbered, frozen=True):
+class ShowKind(Numbered, frozen=True):
     """What workers advertise of a kind: live ones, or those that ended lately."""
 
     kind: str
 
 
-class ListQueues(_Numbered, frozen=True):
+class ListQueues(Numbered, frozen=True):
     """Which queues there are."""
 
 
-class Pause(_Numbered, frozen=True):
+class Pause(Numbered, frozen=True):
     """Pause a queue, or let it go on."""
 
     id: UUID
@@ -273,7 +275,7 @@ class Pause(_Numbered, frozen=True):
     paused: bool
 
 
-class Prune(_Numbered, frozen=True):
+class Prune(Numbered, frozen=True):
     """Remove ended jobs past their bounds, of the next thousand jobs after a number.
 
     Without `older_than_s` and `keep` the dispatcher's own bounds hold. A dry run only counts; its
@@ -289,19 +291,19 @@ class Prune(_Numbered, frozen=True):
     counted: dict[JobState, int] = {}
 
 
-class Hello(_Numbered, frozen=True):
+class Hello(Numbered, frozen=True):
     """Which dispatcher is there?"""
 
     v: int = PROTOCOL_VERSION
 
 
-class Ok(_Numbered, frozen=True):
+class Ok(Numbered, frozen=True):
     """The answer to a request; `ANSWERS` has its type."""
 
     answer: Raw = Raw(b"\xc0")
 
 
-class Err(_Numbered, frozen=True):
+class Err(Numbered, frozen=True):
     """The request was refused; `code` names an error in `longshore.errors`."""
 
     code: str

@@ -48,7 +48,7 @@ def test_what_is_within_the_limits_is_accepted(fields: dict[str, Any]) -> None:
     ("fields", "message"),
     [
         ({"kind": ""}, "kind is empty"),
-        ({"kind": "k" * 201}, "kind has 201 characters, more than the 200"),
+        ({"kind": "k" * 201}, "kind has 201 characters; 200 are allowed"),
         ({"kind": "two words"}, "kind 'two words' has a character"),
         ({"kind": "nul\0"}, "kind 'nul\\x00' has a character"),
         ({"kind": 5}, "kind is 5; it must be text"),
@@ -79,7 +79,7 @@ def test_what_is_within_the_limits_is_accepted(fields: dict[str, Any]) -> None:
             "delay_s and run_at are both given",
         ),
         ({"unique_key": ""}, "unique_key is ''; it must be text, and not empty"),
-        ({"unique_key": "u" * 501}, "unique_key has 501 characters, more than the 500"),
+        ({"unique_key": "u" * 501}, "unique_key has 501 characters; 500 are allowed"),
         ({"unique_key": "a\0b"}, "unique_key 'a\\x00b' has a character that cannot be printed"),
         ({"options": Options(labels=("a",) * 21)}, "21 labels are more than the 20"),
         ({"options": Options(labels=("a" * 101,))}, "label has 101 characters"),
