@@ -10,7 +10,7 @@ state it sees, and applies it. The stores have no rules of their own. The table 
   ends an attempt by force, when a job without an owner is cancelled, and when a new round opens.
   What the earlier owner reports under the old token then counts for nothing.
 - The counts. If the job's own code raised or timed out, that is a failure. If its process died, and
-  nobody was cancelling the job, that is a crash. All else costs nothing.
+  the job was not being cancelled, that is a crash. All else costs nothing.
 - The error. A failed attempt leaves its error. A success or an abort clears it. Events that are not
   failures (a loss, a hand-back, a snooze) keep the error of an earlier attempt.
 

@@ -70,7 +70,7 @@ def _ready(job: Job, facts: Facts) -> str:
     if not able:
         if facts.supervisor_trouble:
             return f"no worker serves kind '{job.kind}': {facts.supervisor_trouble}"
-        return _nobody(job, facts.workers)
+        return _no_worker(job, facts.workers)
     able = [worker for worker in able if not worker.silent_s] or able
     if all(worker.silent_s for worker in able):
         return f"{_names(able)} could run it, but {_silence(able[0])}"
@@ -91,7 +91,7 @@ def _ready(job: Job, facts: Facts) -> str:
     return f"about to be given to {_names(open_workers)}{ahead}"
 
 
-def _nobody(job: Job, workers: Sequence[WorkerView]) -> str:
+def _no_worker(job: Job, workers: Sequence[WorkerView]) -> str:
     if not workers:
         return f"no worker is connected; start one that serves '{job.kind}': `longshore worker`"
     kinds = sorted({kind for worker in workers for kind in worker.info.kinds})

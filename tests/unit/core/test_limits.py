@@ -1,4 +1,4 @@
-"""Every limit of a submission is kept, and what breaks it is named."""
+"""Every limit of a submission is checked, and the error names the field."""
 
 from __future__ import annotations
 

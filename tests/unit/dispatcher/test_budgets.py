@@ -1,4 +1,4 @@
-"""Requests that ask for too much are refused before they cost anything, and nobody else is."""
+"""A dispatcher refuses requests that ask for too much, and no others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever strangers send, everybody else's messages are heard."""
+"""Junk from strangers does not keep the dispatcher from hearing others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workers that mean harm to others: what they can say, and that nobody believes it."""
+"""Workers that mean harm to others: no dispatcher believes what they say."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_reports_of_nothing_do_not_pile_up_before_the_store(
 
 
 def test_of_many_late_reports_all_are_answered_in_the_end() -> None:
-    """A worker that comes back under another id may have kept more than are taken at a time."""
+    """A worker that comes back under a new id may hold more reports than the bound."""
 
     async def story(stage: Stage) -> None:
         await stage.dispatcher()
@@ -165,7 +165,7 @@ def test_of_many_late_reports_all_are_answered_in_the_end() -> None:
 
 
 def test_a_result_from_before_a_worker_was_orphaned_is_answered_and_forgotten() -> None:
-    """It comes back under another id, so its job is not its own any more, and is run again."""
+    """It comes back under a new id, so it has lost its job, which runs again."""
 
     async def story(stage: Stage) -> None:
         await stage.dispatcher("d1")

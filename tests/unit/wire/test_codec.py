@@ -1,4 +1,4 @@
-"""Messages to frames and back, and what becomes of junk."""
+"""Messages become frames and messages again; junk is refused."""
 
 from uuid import UUID
 

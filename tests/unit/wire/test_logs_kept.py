@@ -1,4 +1,4 @@
-"""What attempts said is sent in portions, and again until their end is acknowledged."""
+"""Log entries go out in portions, and again until the end of their attempt is acknowledged."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_of_one_attempt_the_newest_are_kept_to_be_sent_again() -> None:
 
 
 def test_an_attempt_that_says_very_much_does_not_cost_the_others_what_they_said() -> None:
-    """Of its own entries only the newest are kept, so there is room for those of others."""
+    """Only its newest entries are kept, so that the entries of others have room."""
     said = UnackedLogs()
     said.add(entry(1, 1))
     for seq in range(MOST_SENT + 5):

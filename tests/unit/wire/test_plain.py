@@ -140,7 +140,7 @@ def test_a_ping_in_flight_does_not_make_a_busy_worker_ready(worker: PlainSession
 
 
 def test_a_job_that_was_sent_is_never_sent_again(worker: PlainSession) -> None:
-    """A plain worker cannot know that it has had it."""
+    """A plain worker cannot recognise a repeated job."""
     one = claimed(1)
     worker.assign([one])
     assert worker.assign([one]) == []
@@ -184,7 +184,7 @@ def test_a_ping_after_its_job_was_taken_away_says_that_it_is_idle(worker: PlainS
 def test_one_that_pings_at_work_must_answer_before_it_is_given_more(
     worker: PlainSession,
 ) -> None:
-    """Its late result would be taken for that of its next job."""
+    """The dispatcher would take its late result for that of its next job."""
     one = claimed(1)
     worker.assign([one])
     for _ in range(plain.PINGS_IN_FLIGHT + 1):

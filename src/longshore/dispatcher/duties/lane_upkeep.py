@@ -50,10 +50,10 @@ class LaneUpkeep:
         was_full, self._is_full = self._is_full, count >= limit
         if self._is_full and not was_full:
             log.warning(
-                "different (queue, kind, target) are %d, and max_lanes is %d: jobs with "
-                "another one that no worker serves are refused, and those that an application "
-                "enqueued by itself wait; cancel and prune jobs that nobody serves, put what "
-                "varies into the arguments, or raise max_lanes",
+                "there are %d different (queue, kind, target), and max_lanes is %d: dispatchers "
+                "refuse jobs with another one that no worker serves, and let those wait that an "
+                "application enqueued by itself; cancel and prune jobs that no worker serves, "
+                "put what varies into the arguments, or raise max_lanes",
                 count,
                 limit,
             )

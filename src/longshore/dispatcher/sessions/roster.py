@@ -13,7 +13,7 @@ from longshore.core.scheduler import Scheduler
 from longshore.model.worker import KindInfo, Slot
 from longshore.wire.dispatcher_side import Session
 
-_NOBODY: Final[Mapping[UUID, Session]] = {}
+_NO_SESSIONS: Final[Mapping[UUID, Session]] = {}
 
 
 class Roster:
@@ -58,7 +58,7 @@ class Roster:
 
     def of_peer(self, peer: bytes) -> Mapping[UUID, Session]:
         """The sessions of this peer, by worker, the oldest first."""
-        return self._by_peer.get(peer, _NOBODY)
+        return self._by_peer.get(peer, _NO_SESSIONS)
 
     def of_session(self, slot: Slot) -> Session | None:
         """The session with exactly this number, if it is here."""
