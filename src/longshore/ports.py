@@ -1,8 +1,8 @@
-"""The seams on one screen: what the engine needs of a store, a link, an executor and a clock.
+"""The ports: what the engine needs of a store, a link, an executor and a clock.
 
-A store's verbs are coarse and batched, and every one may be repeated: after `StoreUnavailable` the
-caller does not know whether it was committed, does it again, and nothing happens twice. Durations
-go in, the store's own clock makes times of them.
+A store's verbs are coarse and batched. After `StoreUnavailable` the caller does not know whether
+the store committed, so it repeats the verb. Every verb may be repeated, and nothing happens twice.
+The caller passes durations, and the store adds them to its own clock.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ from longshore.model.worker import (
 class Batch(Struct, frozen=True):
     """What goes to the store in one transaction: finishes first, then submits, then claims.
 
-    `slots`, if there are any, are one for each submit: a job that is new and can run now starts
-    there at once, if that worker may have it, and is ready for anybody if not. Claims stop with the
-    job whose arguments bring them to `max_bytes`.
+    `slots`, if there are any, has one for each submit. A new job that can run now starts on its
+    slot, if that worker may have it; otherwise it is ready for any worker. Claims stop with the job
+    whose arguments bring them to `max_bytes`.
     """
 
     finishes: Sequence[End] = ()
@@ -72,12 +72,13 @@ class Batch(Struct, frozen=True):
 class BatchResult(Struct, frozen=True):
     """What a batch did. Finishes and submits are answered item by item, in the order given.
 
-    `started` are the submits that began on their slots, `claimed` the ready jobs that began on
-    wanted ones, and `taken` is from which lanes how many of the latter. `ready` is in which lanes
-    how many jobs became ready, before claims took some; `ready_by_ends` are those among them that
-    finishes made so, as their workers gave them back or a job that succeeded sent them. `ended` are
-    all jobs that ended, with their outcomes. `contested` are lanes of which less came than may be
-    there: somebody else claimed there at the same moment, or the batch had no room for more bytes.
+    - `started`: the submits that started on their slots;
+    - `claimed`: the ready jobs that started on slots of `wants`; `taken` counts them by lane;
+    - `ready`: how many jobs became ready, by lane, before claims took some;
+    - `ready_by_ends`: those of them that came from finishes (handed back, or sent by an outbox);
+    - `ended`: all jobs that ended, with their outcomes;
+    - `contested`: lanes that may hold more than was claimed, because another dispatcher claimed
+      there at the same moment, or the batch had no room for more bytes.
     """
 
     finished: list[Finished] = []
@@ -92,7 +93,7 @@ class BatchResult(Struct, frozen=True):
 
 
 class Promoted(Struct, frozen=True):
-    """Jobs whose time came: the lanes they are ready in, and how long until the next ones."""
+    """Delayed jobs that became ready: their lanes, and how long until the next ones are due."""
 
     count: int
     lanes: frozenset[int]
@@ -100,7 +101,7 @@ class Promoted(Struct, frozen=True):
 
 
 class Harvested(Struct, frozen=True):
-    """What a lost worker left: how many jobs are ready again and in which lanes, and what ended."""
+    """What a lost worker left: how many jobs are ready again, in which lanes, and which ended."""
 
     lost: bool
     requeued: int = 0
@@ -109,7 +110,7 @@ class Harvested(Struct, frozen=True):
 
 
 class Hint(StrEnum):
-    """Something another process did. Hints may be lost, doubled or late."""
+    """Something another process did. A hint may get lost, or come twice or late."""
 
     WORK = "work"
     CANCEL = "cancel"
@@ -117,17 +118,17 @@ class Hint(StrEnum):
 
 
 class Store(Protocol):
-    """The one shared thing. All methods raise `StoreUnavailable` when the database is away."""
+    """What all processes share. All methods raise `StoreUnavailable` when the database is away."""
 
     @property
     def is_serial(self) -> bool:
-        """Whether it commits one transaction after the other anyway."""
+        """Whether it can commit only one transaction at a time."""
 
     async def open(self) -> None:
-        """Connects; raises `SchemaMismatch` unless the schema is this version's."""
+        """Connects; raises `SchemaMismatch` if the schema is of another version."""
 
     async def close(self) -> None:
-        """Lets go of the database. What is under way is finished first."""
+        """Finishes what is under way, and closes the database."""
 
     async def migrate(self) -> tuple[int, int]:
         """Brings the schema forward; answers the version before and after."""
@@ -136,13 +137,13 @@ class Store(Protocol):
     async def pump(self, dispatcher: UUID, batch: Batch) -> BatchResult:
         """Records finishes, accepts submits and claims jobs, all in one commit.
 
-        A want is served only for slots whose worker is alive, in that session and attended by
-        `dispatcher`. An item that the database refuses gets its own error; the rest is committed.
+        A slot gets a job only if its worker is alive, in that session and attended by `dispatcher`.
+        An item that the database refuses gets its own error; the rest is committed.
         """
 
     # the keeper: leases, losses, cancels, clocks
     async def renew(self, dispatcher: UUID, name: str) -> None:
-        """Says that a dispatcher lives, by changing its `renewed_no`."""
+        """Renews a dispatcher's lease: changes its `renewed_no`."""
 
     async def retire(self, dispatcher: UUID) -> None:
         """Removes a dispatcher that stops in good order."""
@@ -155,28 +156,26 @@ class Store(Protocol):
         draining: bool = False,
         session: int | None = None,
     ) -> Attended | Gone | Late:
-        """Registers or adopts a worker: raises its session and says what is placed on it.
+        """Registers or adopts a worker: begins a session, and answers the attempts it owns.
 
-        The worker numbers its sessions, so that one it asked for long ago and has left since cannot
-        end the one it is in; without a number it is simply the next one.
-
-        One that was draining still is, whatever it says of itself.
+        The worker numbers its sessions, so that a late request cannot end a newer session; without
+        a number the store takes the next. A worker that was draining still is, whatever it says.
         """
 
     async def placed(self, slots: Sequence[Slot]) -> list[Attempt]:
-        """The attempts these sessions own, whether or not anybody told the workers.
+        """The attempts that these sessions own, whether or not their workers know.
 
-        What was giving them jobs when it was asked has ended by then.
+        Transactions that were giving them jobs at the time of the call have ended before it reads.
         """
 
     async def set_draining(self, worker: UUID, draining: bool) -> bool:
-        """A draining worker is given nothing more; answers whether there is such a live worker."""
+        """A draining worker gets no more jobs; answers whether there is such a live worker."""
 
     async def draining(self, dispatcher: UUID) -> list[UUID]:
-        """The live workers of this dispatcher that are to be given nothing more."""
+        """The live workers of this dispatcher that are draining."""
 
     async def beat(self, dispatcher: UUID, beats: Mapping[UUID, Stats]) -> None:
-        """These workers were heard of: shown as seen now, if alive and this dispatcher's.
+        """Marks these workers as seen now, if they are alive and this dispatcher's.
 
         Touches nothing that a claim locks.
         """
@@ -193,19 +192,19 @@ class Store(Protocol):
     ) -> Harvested:
         """Declares a worker lost, if it is still in that session, and frees its jobs.
 
-        With `crash` each running job's crashes grow by one, and at `crash_limit` it fails as
-        poisonous; without, the loss costs nothing (a goodbye), and neither does it for attempts
-        whose tokens are `undelivered`. Cancelling jobs are cancelled.
+        With `crash`, each running job has crashed once more, and at `crash_limit` it fails as
+        poisonous. Without (a goodbye), the loss costs nothing; nor does it cost attempts whose
+        tokens are `undelivered`. Jobs that were being cancelled are cancelled.
         """
 
     async def sweep(self, crash_limit: int) -> Harvested:
-        """Frees jobs that are owned by a worker that is not alive: a harvest that died half-way."""
+        """Frees jobs whose worker is not alive: a harvest of it stopped half-way."""
 
     async def promote(self, most: int = 1000) -> Promoted:
-        """Makes delayed jobs ready whose time has come."""
+        """Makes delayed jobs ready that are due."""
 
     async def overdue(self, most: int = 1000) -> list[Attempt]:
-        """Running attempts past their timeout and the backstop's margin after it."""
+        """Running attempts that are past their timeout and the margin after it."""
 
     async def cancel(
         self, refs: Sequence[UUID | int], by: str = ""
@@ -220,14 +219,14 @@ class Store(Protocol):
     ) -> list[tuple[UUID | None, RetryVerdict]]:
         """Opens a new round for jobs that ended without success, one for each `request`.
 
-        A job's history remembers the request that opened a round: its repeat is answered alike.
+        A job's history keeps the request that opened a round: a repeat gets the same answer.
         """
 
     async def log(self, entries: Sequence[LogEntry]) -> None:
-        """Keeps what attempts said, if their token is still the job's last; a repeat is dropped."""
+        """Keeps log entries whose token is still the job's last. Repeats are dropped."""
 
     async def set_paused(self, queue: str, paused: bool) -> None:
-        """Pauses or resumes a queue. Claims see it at once."""
+        """Pauses or resumes a queue. The next claim heeds it."""
 
     # what is over
     async def prune(
@@ -235,12 +234,12 @@ class Store(Protocol):
     ) -> Pruned:
         """Removes ended jobs past their bounds, of the next `most` jobs after a number.
 
-        With everything that belongs to them; to be called again from `up_to` until it is done.
-        Waits for no claim and lets none wait. A dry run only counts.
+        Removes all that belongs to them too. Call it again from `up_to` until it is done. No claim
+        waits for it, and it waits for none. A dry run only counts.
         """
 
     async def forget_workers(self, older_than_s: float, most: int = 1000) -> int:
-        """Removes workers that ended so long ago and own no job; answers how many."""
+        """Removes workers that ended `older_than_s` ago and own no job; answers how many."""
 
     # reading
     async def job(self, ref: UUID | int) -> Job | None:
@@ -249,11 +248,8 @@ class Store(Protocol):
     async def jobs(self, wanted: JobFilter) -> JobPage:
         """Jobs, newest first, without their arguments, results, history and logs.
 
-        How many are looked at is bounded, whatever is wanted; a page that was not full by then
-        says where it stopped.
-
-        Those that run have their newest progress and step: two lookups each, however much they
-        said.
+        Reads a bounded number of jobs, whatever is wanted; a page that is not full by then says
+        where it stopped. Running jobs have their newest progress and step: two lookups each.
         """
 
     async def logs(
@@ -264,25 +260,25 @@ class Store(Protocol):
         after: tuple[int, int] = (0, 0),
         most: int = 1000,
     ) -> list[KeptEntry]:
-        """What a job's attempts said, by token and number, behind `after`; of one if `token` is
-        given. Nothing if there is no such job.
+        """A job's log entries after `after`, by token and number; those of one `token` if given.
+
+        None if there is no such job.
         """
 
     async def ended(self, ids: Sequence[UUID]) -> list[Ended]:
-        """The outcomes of those of these jobs that have one."""
+        """The outcomes of these jobs, as far as they have ended."""
 
     async def lanes(self, most: int | None = None, served: Collection[int] = ()) -> list[Lane]:
         """Every lane that held a job and was not forgotten.
 
-        Those that an application brought by itself, in its own transaction, are among them once
-        they are taken note of; that is not done past `most` lanes in all, except for those that are
-        `served`.
+        It also adds lanes of jobs that an application enqueued in its own transaction. Past `most`
+        lanes in all, it adds only those that are `served`.
         """
 
     async def forget_lanes(self, most: int = 1000) -> int:
-        """Removes lanes that hold no job any more, ended ones included; answers how many.
+        """Removes lanes that hold no job, not even an ended one; answers how many.
 
-        Should a job come at the same moment, `lanes` has its lane again soon.
+        If a job comes at the same moment, `lanes` has its lane again soon.
         """
 
     async def queues(self) -> list[QueueView]:
@@ -295,7 +291,7 @@ class Store(Protocol):
         """Every dispatcher that has not retired."""
 
     async def forget_dispatcher(self, dispatcher: UUID) -> None:
-        """Removes a dispatcher that stopped renewing and attends no worker any more."""
+        """Removes a dispatcher that stopped renewing and attends no workers."""
 
     async def explain(self, job: Job) -> Facts:
         """What keeps a job where it is: its queue, the workers, the jobs ahead of it."""
@@ -308,38 +304,38 @@ class Link(Protocol):
     """One socket of a dispatcher, or a worker's or client's connection to one."""
 
     def send(self, peer: bytes, frames: Sequence[bytes]) -> bool:
-        """Hands a message to a peer; False if there is no such peer or no room."""
+        """Sends a message to a peer; False if there is no such peer or no room."""
 
     def key_of(self, peer: bytes) -> str:
-        """The key that opened the connection of a peer whose message is being delivered.
+        """The key that opened the connection of a peer, while its message is being delivered.
 
-        Empty where no keys are asked for.
+        Empty if the socket asks for no keys.
         """
 
     def close(self) -> None:
-        """Lets go of the socket at once; what was not sent is dropped."""
+        """Closes the socket at once, and drops what was not sent."""
 
 
 OnMessages = Callable[[list[tuple[bytes, list[bytes]]]], None]
-"""Called with all messages that have arrived, each with its peer (b"" where there is only one)."""
+"""Called with all messages that have arrived, each with its peer (b"" if there is only one)."""
 
 
 class Clock(Protocol):
-    """Time, so that a simulation can have its own."""
+    """Time. A simulation has its own."""
 
     def now(self) -> float:
-        """Seconds on a clock that never jumps and counts suspended time too."""
+        """Seconds on a clock that never jumps, and that counts while the machine sleeps."""
 
     def utc(self) -> datetime:
-        """The wall clock, for showing; never for deciding a lease."""
+        """The wall clock, for people. No lease depends on it."""
 
 
 class Handler(Protocol):
-    """A kind's code, as the process that runs it needs it."""
+    """A kind's code, for the process that runs it."""
 
     @property
     def kind(self) -> str:
-        """Which kind it is for."""
+        """Its kind."""
 
     @property
     def info(self) -> KindInfo:
@@ -351,13 +347,13 @@ class Handler(Protocol):
 
     @property
     def is_async(self) -> bool:
-        """Whether what the body returns must be awaited."""
+        """Whether the caller must await what the body returns."""
 
     def bind(self, args: bytes) -> dict[str, object]:
-        """The keyword arguments for the body; raises `InvalidArguments` naming the parameter."""
+        """The keyword arguments of the body; raises `InvalidArguments` naming the parameter."""
 
     def pack_result(self, value: object) -> bytes:
-        """The result as it is stored; raises `NotSerialisable` or `TooLarge` naming the place."""
+        """The result as the store keeps it; raises `NotSerialisable` or `TooLarge`."""
 
 
 Handlers = Mapping[str, Handler]
@@ -370,7 +366,7 @@ class App(Protocol):
         """The kinds it serves."""
 
     def lifespan(self, pool: Pool) -> AbstractAsyncContextManager[None] | None:
-        """What to do around all jobs of a process of this pool; None if it is nothing."""
+        """What runs around all jobs of a process of this pool, if anything."""
 
 
 class Executor(Protocol):

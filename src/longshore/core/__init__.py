@@ -1,1 +1,1 @@
-"""Decisions, pure: values in, values out; no clock, no randomness, no I/O."""
+"""Pure decisions: values in, values out; no clock, no randomness, no I/O."""

@@ -1,15 +1,12 @@
-"""What a fleet can take: how many slots there are for each kind, and how many of them are free."""
+"""How many slots the fleet has for each kind, and how many of them are free."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from longshore.model.worker import (
-    Capacity,
-    KindCapacity,
-    PoolCapacity,
-    WorkerView,
-)
+from msgspec import structs
+
+from longshore.model.worker import Capacity, KindCapacity, PoolCapacity, WorkerView
 
 
 def pool_slots(worker: WorkerView, pool: str) -> int:
@@ -26,7 +23,7 @@ def pool_busy(worker: WorkerView, pool: str) -> int:
 
 
 def capacity(workers: Iterable[WorkerView]) -> Capacity:
-    """The slots of all workers that take jobs, not of those that are gone, draining or silent."""
+    """The slots of all workers that take jobs. Gone, draining and silent workers take none."""
     known = list(workers)
     open_workers = [one for one in known if one.alive and not one.draining and not one.silent_s]
     offers = sorted(
@@ -34,12 +31,12 @@ def capacity(workers: Iterable[WorkerView]) -> Capacity:
     )
     return Capacity(
         kinds=tuple(_of_kind(open_workers, kind, pool) for kind, pool in offers),
-        pools=tuple(_of_pool(open_workers, pool) for pool in pools_of(known)),
+        pools=tuple(_sums(open_workers, pool) for pool in pools_of(known)),
     )
 
 
 def pools_of(workers: Iterable[WorkerView]) -> list[str]:
-    """The pools that any of these workers has or that a kind of theirs names, in order."""
+    """The pools that these workers have or that their kinds name, sorted."""
     infos = [worker.info for worker in workers]
     named = {kind.pool for info in infos for kind in info.kinds.values()}
     return sorted(named.union(*(info.pools for info in infos)))
@@ -47,27 +44,19 @@ def pools_of(workers: Iterable[WorkerView]) -> list[str]:
 
 def _of_kind(workers: Sequence[WorkerView], kind: str, pool: str) -> KindCapacity:
     able = [one for one in workers if kind in one.info.kinds and one.info.kinds[kind].pool == pool]
-    slots, busy, free = _sums(able, pool)
     running = sum(worker.running.get(kind, 0) for worker in able)
-    return KindCapacity(
-        kind=kind,
+    return KindCapacity(kind=kind, running=running, **structs.asdict(_sums(able, pool)))
+
+
+def _sums(workers: Sequence[WorkerView], pool: str) -> PoolCapacity:
+    """The slots of the workers that have a kind of this pool."""
+    able = [one for one in workers if any(info.pool == pool for info in one.info.kinds.values())]
+    each = [(pool_slots(one, pool), pool_busy(one, pool)) for one in able]
+    return PoolCapacity(
         pool=pool,
         workers=len(able),
-        slots=slots,
-        busy=busy,
-        free=free,
-        running=running,
+        slots=sum(slots for slots, _ in each),
+        busy=sum(busy for _, busy in each),
+        # A worker that runs more than it has slots for takes no slot of another worker.
+        free=sum(max(0, slots - busy) for slots, busy in each),
     )
-
-
-def _of_pool(workers: Sequence[WorkerView], pool: str) -> PoolCapacity:
-    able = [one for one in workers if any(info.pool == pool for info in one.info.kinds.values())]
-    slots, busy, free = _sums(able, pool)
-    return PoolCapacity(pool=pool, workers=len(able), slots=slots, busy=busy, free=free)
-
-
-def _sums(workers: Sequence[WorkerView], pool: str) -> tuple[int, int, int]:
-    """Slots in all, those taken, those free. One worker's surplus is no other's slot."""
-    each = [(pool_slots(one, pool), pool_busy(one, pool)) for one in workers]
-    free = sum(max(0, slots - busy) for slots, busy in each)
-    return sum(slots for slots, _ in each), sum(busy for _, busy in each), free

@@ -1,18 +1,20 @@
-"""What an event does to a job's row: the event and the facts of the row in, a `Change` out.
+"""What an event does to a job's row.
 
-Theory. An `Effect` says, for each state in which a job may be found, the one change that follows;
-in a state that it does not list, nothing does. A store finds the row, takes the change for the
-state it sees, and applies it as it stands: no store, nor the model in memory, knows a rule of its
-own. The state comes from the table of moves (`core.lifecycle`), all else from here:
+Theory. An event happens to a job: its attempt ended, its worker was lost, a user cancelled it. The
+answer is an `Effect`: for each state that the row may be in, the `Change` that follows. In a state
+that the effect does not list, nothing changes. A store finds the row, picks the change for the
+state it sees, and applies it. The stores have no rules of their own. The table of moves
+(`core.lifecycle`) decides the next state; this file decides everything else:
 
-- The token. Whoever takes a job from its owner gives the row a new token (`_REVOKES`), and so does
-  whatever ends an attempt by force, cancels a job that nobody owns, or opens a new round.
-- The counts. What the job's own code did wrong is a failure; a lost process is a crash, and only
-  of a job that nobody was cancelling; all else costs nothing.
-- The error. An attempt that failed leaves its error, a success or an abort none; what failed at
-  nothing (a loss, a hand-back, a snooze) leaves what an earlier attempt said.
+- The token. A row gets a new token when its owner loses the job (`_REVOKES`), when the dispatcher
+  ends an attempt by force, when a job without an owner is cancelled, and when a new round opens.
+  What the earlier owner reports under the old token then counts for nothing.
+- The counts. If the job's own code raised or timed out, that is a failure. If its process died, and
+  the job was not being cancelled, that is a crash. All else costs nothing.
+- The error. A failed attempt leaves its error. A success or an abort clears it. Events that are not
+  failures (a loss, a hand-back, a snooze) keep the error of an earlier attempt.
 
-Changes are values: equal ones can be sent to a database once, and rows name the one that is theirs.
+Changes are values: a store can send equal changes to its database once, for many rows.
 """
 
 from __future__ import annotations
@@ -47,13 +49,13 @@ from longshore.model.job import (
 )
 
 FARTHEST_S: Final = 2.5e11
-"""No delay leads past what a calendar can show."""
+"""A longer delay would lead past what a calendar can show."""
 
 _REVOKES: Final = frozenset(
     {Event.RELEASED, Event.NOT_BEGUN, Event.LOST, Event.POISONED, Event.REOPENED}
 )
 _FAILURES: Final = frozenset({Event.FAILED, Event.RETRIED})
-_FAILED_AT_NOTHING: Final = frozenset(
+_KEEPS_ERROR: Final = frozenset(
     {
         Event.LOST,
         Event.RELEASED,
@@ -63,17 +65,16 @@ _FAILED_AT_NOTHING: Final = frozenset(
         Event.CANCEL_ASKED,
     }
 )
-_WAYS: Final = {
+_MOVES_BY_EVENT: Final = {
     event: [(before, moves[event]) for before, moves in MOVES.items() if event in moves]
     for event in Event
 }
 
 
 class Change(Struct, frozen=True):
-    """What becomes of a row. `failures` and `crashes` are how many more there are.
+    """What becomes of a row. `failures` and `crashes` are added to the row's counts.
 
-    Without `delay_s` the time of its next run stays. A new round begins without failures, crashes
-    and times.
+    Without `delay_s` the time of its next run stays. A new round clears the counts and times.
     """
 
     state: JobState
@@ -85,24 +86,24 @@ class Change(Struct, frozen=True):
     delay_s: float | None = None
     info: str = ""
     undoes_claim: bool = False
-    """The attempt is not counted, and the history forgets its start instead of growing."""
+    """The attempt does not count, and its start leaves the history."""
     new_round: bool = False
     request: UUID | None = None
-    """Which request opened the round: the history tells it, so that a repeat is known."""
+    """The request that opened the round. The history keeps it, so that a repeat is recognised."""
 
     @property
     def ends(self) -> bool:
-        """Whether the job is over, for this round."""
+        """Whether the job has ended, for this round."""
         return self.state in TERMINAL
 
     @property
     def keeps_owner(self) -> bool:
-        """Whether its worker stays: as the owner, or as who ran it last."""
+        """Whether the row keeps its worker: as the owner, or as the one that ran it last."""
         return self.ends or self.state in OWNED
 
 
 Effect = Mapping[JobState, Change]
-"""For each state in which the job may be found, what follows."""
+"""For each state that the row may be in, the change that follows."""
 
 
 def _effect(
@@ -116,7 +117,7 @@ def _effect(
     request: UUID | None = None,
 ) -> Effect:
     effect = {}
-    for before, state in _WAYS[event]:
+    for before, state in _MOVES_BY_EVENT[event]:
         aborted = state is JobState.CANCELLED and before in OWNED
         disowned = event is Event.CANCEL_ASKED and state is JobState.CANCELLED
         effect[before] = Change(
@@ -124,7 +125,7 @@ def _effect(
             new_token=forced or disowned or event in _REVOKES,
             failures=int(event in _FAILURES),
             crashes=int(crash and before is JobState.RUNNING),
-            keeps_error=event in _FAILED_AT_NOTHING and not aborted,
+            keeps_error=event in _KEEPS_ERROR and not aborted,
             error=None if aborted else error,
             delay_s=delay_s if state is JobState.DELAYED else None,
             info=info,
@@ -139,7 +140,7 @@ def _effect(
 
 
 def judge(state: JobState, token: int, worker: UUID | None, end: End) -> Verdict:
-    """Whether an end counts: only the owner's does, and only once."""
+    """Whether the store records an end: only the owner's, and only once."""
     if end.token != token:
         return Verdict.STALE
     if state not in OWNED:
@@ -148,7 +149,7 @@ def judge(state: JobState, token: int, worker: UUID | None, end: End) -> Verdict
 
 
 def of_end(end: End) -> Effect:
-    """What the end of an attempt does, if it counts."""
+    """What the end of an attempt does, if the store records it."""
     match end:
         case Succeeded(info=info):
             return _effect(Event.SUCCEEDED, info=info)
@@ -172,18 +173,18 @@ def of_end(end: End) -> Effect:
 
 
 def _bounded(delay_s: float) -> float:
-    """A delay that leads to a time, whatever was given: NaN is none."""
+    """A delay that a calendar can add. NaN and negative delays become 0."""
     return min(delay_s, FARTHEST_S) if delay_s > 0 else 0.0
 
 
 def outcome(end: End, change: Change) -> Ended:
-    """What those hear who wait for a job that this end has ended."""
+    """The outcome, for clients that wait, of a job that this end has ended."""
     result = end.result if isinstance(end, Succeeded) else None
     return Ended(end.job, change.state, result, change.error)
 
 
 def refused_item(index: int, why: str) -> str:
-    """What the history says of an item of an outbox that was not accepted."""
+    """What the history says of an outbox item that the store did not accept."""
     return f"outbox item {index} refused: {why}"
 
 
@@ -191,19 +192,19 @@ def refused_item(index: int, why: str) -> str:
 
 
 def lost_outcome(job: UUID, change: Change) -> Ended:
-    """What those hear who wait for a job that the loss of its worker has ended."""
+    """The outcome, for clients that wait, of a job that the loss of its worker has ended."""
     return Ended(job, change.state, None, change.error)
 
 
 def of_loss(crashes: int, crash_limit: int | None, why: str) -> Effect:
-    """What the loss of its worker does to a job; with a crash limit the loss is a crash."""
+    """What the loss of its worker does to a job. With a crash limit the loss counts as a crash."""
     if crash_limit is None:
         return _effect(Event.LOST, info=why)
     return _of_crash(JobError(Reason.CRASHED, why), crashes + 1, crash_limit, why)
 
 
 def _of_crash(error: JobError, crashes: int, limit: int, info: str) -> Effect:
-    """A job is tried again after a crash until it is plainly poisonous."""
+    """A job runs again after a crash, until it reaches the limit: then it fails as poisonous."""
     if crashes < limit:
         return _effect(Event.LOST, info=info or summary(error), crash=True)
     message = f"crashed {crashes} times and was given up; last: {error.message}"
@@ -226,7 +227,7 @@ def cancel_verdict(state: JobState) -> CancelVerdict:
 
 
 def of_retry(ended_round: int, by: str, request: UUID | None = None) -> Effect:
-    """What a user's retry does to a job whose last round was this one."""
+    """What a user's retry does to a job whose last round was `ended_round`."""
     info = f"round {ended_round + 1}, retried by {by}"
     return _effect(Event.REOPENED, info=info, request=request)
 

@@ -1,19 +1,19 @@
-"""What a worker may say of itself. What is past these bounds a dispatcher refuses, and says why.
+"""What a worker may say of itself. A dispatcher refuses what is past these bounds, and says why.
 
-What passes is kept, logged and shown to people: so it is short, and has no character that ends a
-line or commands a terminal.
+The dispatcher keeps, logs and shows what passes. So each text is short, and has no character that
+ends a line or commands a terminal.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from longshore.core.limits import MAX_PRIORITY, MIN_PRIORITY, check_name, check_retry
+from longshore.core.limits import check_length, check_name, check_priority, check_retry
 from longshore.errors import InvalidInput
-from longshore.model.worker import KindInfo, KindTerms, WorkerInfo
+from longshore.model.worker import KindInfo, WorkerInfo
 
 MAX_TEXT_CHARS: Final = 300
-"""A worker's name, its host, and the mark of its process."""
+"""For a worker's name, its host, and its `process`."""
 MAX_KINDS: Final = 5_000
 MAX_PARAMETERS: Final = 500
 MAX_TYPE_CHARS: Final = 1_000
@@ -21,7 +21,7 @@ MAX_SCHEMA_CHARS: Final = 100_000
 MAX_QUEUES: Final = 1_000
 MAX_SLOTS: Final = 10_000
 MAX_HELD: Final = 2 * MAX_SLOTS
-"""Attempts that one message may name as held, or as unacknowledged."""
+"""How many attempts one message may name as held, or as unacknowledged."""
 MAX_REASON_CHARS: Final = 500
 
 
@@ -30,8 +30,7 @@ def check_worker(info: WorkerInfo) -> None:
     for what, text in (("name", info.name), ("host", info.host), ("process", info.process)):
         _check_text(f"the worker's {what}", text, MAX_TEXT_CHARS)
     _check_pools(info.pools)
-    if info.target:
-        check_name("target", info.target)
+    _check_target(info.target)
     _check_count("queues", len(info.queues), MAX_QUEUES)
     for queue in info.queues:
         check_name("queue", queue)
@@ -43,11 +42,16 @@ def check_worker(info: WorkerInfo) -> None:
             raise InvalidInput(f"kind '{kind}' is of pool '{about.pool}', which is not in pools")
 
 
+def _check_target(target: str) -> None:
+    if target:
+        check_name("target", target)
+
+
 def _check_pools(pools: dict[str, int]) -> None:
     for pool, slots in pools.items():
         check_name("pool", pool)
         if not 0 <= slots <= MAX_SLOTS:
-            raise InvalidInput(f"pool '{pool}' has {slots:,} slots; 0 to {MAX_SLOTS:,} will do")
+            raise InvalidInput(f"pool '{pool}' has {slots:,} slots; it may have 0 to {MAX_SLOTS:,}")
     _check_count("slots", sum(pools.values()), MAX_HELD)
 
 
@@ -63,17 +67,11 @@ def _check_kind(kind: str, about: KindInfo) -> None:
     for one in parameters:
         _check_text(f"a parameter's name of kind '{kind}'", one.name, MAX_TEXT_CHARS)
         _check_text(f"the type of '{one.name}' of kind '{kind}'", one.type, MAX_TYPE_CHARS)
-        _check_length(f"the schema of '{one.name}' of kind '{kind}'", one.schema, MAX_SCHEMA_CHARS)
-    _check_terms(about.terms)
-
-
-def _check_terms(terms: KindTerms) -> None:
-    check_name("queue", terms.queue)
-    if terms.target:
-        check_name("target", terms.target)
-    if not MIN_PRIORITY <= terms.priority <= MAX_PRIORITY:
-        raise InvalidInput(f"priority {terms.priority} is out of bounds")
-    check_retry(terms.retry)
+        check_length(f"the schema of '{one.name}' of kind '{kind}'", one.schema, MAX_SCHEMA_CHARS)
+    check_name("queue", about.terms.queue)
+    _check_target(about.terms.target)
+    check_priority(about.terms.priority)
+    check_retry(about.terms.retry)
 
 
 def _check_count(what: str, count: int, most: int) -> None:
@@ -81,12 +79,7 @@ def _check_count(what: str, count: int, most: int) -> None:
         raise InvalidInput(f"{count:,} {what} are more than the {most:,} that a worker may have")
 
 
-def _check_length(what: str, text: str, most: int) -> None:
-    if len(text) > most:
-        raise InvalidInput(f"{what} has {len(text):,} characters; {most:,} are allowed")
-
-
 def _check_text(what: str, text: str, most: int) -> None:
-    _check_length(what, text, most)
+    check_length(what, text, most)
     if not text.isprintable():
         raise InvalidInput(f"{what} is {text!r}: it has a character that cannot be printed")

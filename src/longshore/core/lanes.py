@@ -1,4 +1,4 @@
-"""Lanes: queue, kind and target in one 64-bit number, so that a claim compares one column."""
+"""Lanes: a job's queue, kind and target as one 64-bit number. A claim compares one column."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def _signed64(data: bytes) -> int:
 
 @lru_cache(maxsize=16_384)
 def lane_of(queue: str, kind: str, target: str) -> Lane:
-    """The lane of a job; every process computes the same."""
+    """The lane of a job. Every process computes the same number."""
     return Lane(_signed64("\0".join((queue, kind, target)).encode()), queue, kind, target)
 
 
 def body_hash(job: Submission) -> int:
-    """A number that tells two different bodies under one id apart."""
+    """A number by which the store sees that one id was sent with two different bodies."""
     return _signed64(_canonical.encode(job))
 
 

@@ -1,9 +1,9 @@
-"""A job's life: which moves there are, and what causes each.
+"""A job's life: the states, the events, and which event leads from which state to which.
 
-Theory. A job is in one state. Something happens to it (an `Event`), and the table below says where
-it goes. An event that the table does not list for a state is not an error: it is late or repeated,
-and changes nothing. Terminal states are left by one event only, a manual retry, which opens a new
-round. What else an event does to a job's row, its token first of all, is in `core.effects`.
+Theory. A job is in one state at a time. An `Event` happens to it, and the table below names the
+next state. If the table does not list the event for the job's state, the event came late or twice:
+that is no error, and nothing changes. A job that has ended stays so, unless a user retries it: that
+opens a new round. `core.effects` decides what else an event changes in the job's row.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ TERMINAL: Final = frozenset(
     {S.SUCCEEDED, S.FAILED, S.DEPENDENCY_FAILED, S.SKIPPED, S.CANCELLED},
 )
 FIRST: Final = frozenset({S.DELAYED, S.READY})
-"""The states in which a job begins. Nothing submits one that waits for others yet."""
+"""The states in which a submitted job begins. No submit can ask to wait for other jobs yet."""
 
 
 def _reached() -> tuple[JobState, ...]:
@@ -101,7 +101,7 @@ def _reached() -> tuple[JobState, ...]:
 
 
 REACHED: Final = _reached()
-"""The states that a job can be in today: what commands offer to choose from."""
+"""The states that a job can reach today. Commands offer these to choose from."""
 OWNED: Final = frozenset({S.RUNNING, S.CANCELLING})
 
 HISTORY_FIRST: Final = 5

@@ -1,4 +1,4 @@
-"""What a submission may hold. The client says so early; the dispatcher checks whatever arrives."""
+"""What a submission may hold. The client checks it early, the dispatcher checks it again."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from longshore.errors import InvalidInput
 from longshore.model.job import ANY_TARGET, DEFAULT_QUEUE, Options, RetryPolicy, Submission
 
 MAX_REQUEST_JOBS: Final = 1_000
-"""How many jobs one request may name; a client sends longer lists in several."""
+"""How many jobs one request may name. A client sends a longer list in several requests."""
 MAX_DRAINED: Final = 100
 """How many workers one request may name."""
 MAX_LISTED: Final = 10_000
-"""How many jobs one request may have listed."""
+"""How many jobs one request may list."""
 MAX_NAME_CHARS: Final = 200
 RESERVED_PREFIX: Final = "longshore."
-"""No kind, queue, target or label of a user begins so."""
+"""No kind, queue, target or label of a user may begin with this."""
 MAX_LABELS: Final = 20
 MAX_LABEL_CHARS: Final = 100
 MAX_UNIQUE_KEY_CHARS: Final = 500
@@ -28,10 +28,10 @@ MAX_ATTEMPTS: Final = 1_000_000
 MAX_BACKOFF_FACTOR: Final = 1_000.0
 MAX_DURATION_S: Final = 100 * 366 * 24 * 3600.0
 MAX_SNOOZE_S: Final = 366 * 24 * 3600.0
-"""How long a job may ask to be left alone: it cannot hide from its owner for ever."""
+"""The longest delay that a job may ask for itself."""
 
 BATCH_BYTES: Final = 16 * 1024 * 1024
-"""What the arguments and results of one transaction may take, but for its last item."""
+"""How many bytes of arguments and results one transaction takes. Its last item may exceed it."""
 
 _NAME: Final = re.compile(r"[\w.:/@+-]+")
 _DEFAULT_OPTIONS: Final = Options()
@@ -39,7 +39,7 @@ _DEFAULT_RETRY: Final = RetryPolicy()
 
 
 def check_submission(job: Submission) -> None:
-    """Raises `InvalidInput`, naming the job's kind and the field, if a limit is not kept."""
+    """Raises `InvalidInput`, naming the job's kind and the field, if a field is out of bounds."""
     try:
         _check(job)
     except InvalidInput as error:
@@ -53,7 +53,7 @@ def _check(job: Submission) -> None:
     if job.target != ANY_TARGET:
         _check_own_name("target", job.target)
     if job.priority != 0:
-        _whole("priority", job.priority, MIN_PRIORITY, MAX_PRIORITY)
+        check_priority(job.priority)
     if job.unique_key is not None:
         _text("unique_key", job.unique_key, MAX_UNIQUE_KEY_CHARS)
     _check_times(job)
@@ -74,7 +74,7 @@ def _check_times(job: Submission) -> None:
 
 
 def check_timeout(what: str, seconds: object) -> None:
-    """Raises `InvalidInput` unless this is how long to wait: any float but NaN; or None."""
+    """Raises `InvalidInput` unless this is a time to wait: any float but NaN, or None."""
     if seconds is not None and not (_is_number(seconds) and _is_float(seconds)):
         raise InvalidInput(f"{what} is {seconds!r}; give seconds, or None to wait for ever")
 
@@ -103,8 +103,8 @@ def check_retry(retry: RetryPolicy) -> None:
     """Raises `InvalidInput` naming the field if a retry policy is out of bounds."""
     if not _is_whole(retry.attempts) or not 1 <= retry.attempts <= MAX_ATTEMPTS:
         raise InvalidInput(
-            f"retries of {_less_one(retry.attempts)!r} will not do: a whole number from 0 to "
-            f"{MAX_ATTEMPTS - 1:,} will (0 is one attempt and no retry)"
+            f"retries is {_less_one(retry.attempts)!r}; it must be a whole number from 0 to "
+            f"{MAX_ATTEMPTS - 1:,} (0 is one attempt and no retry)"
         )
     _number("backoff_s", retry.backoff_s, 0, MAX_DURATION_S)
     _number("backoff_factor", retry.factor, 1, MAX_BACKOFF_FACTOR)
@@ -123,10 +123,7 @@ def check_name(what: str, name: object) -> None:
         raise InvalidInput(f"{what} is {name!r}; it must be text")
     if not name:
         raise InvalidInput(f"{what} is empty; give it a name")
-    if len(name) > MAX_NAME_CHARS:
-        raise InvalidInput(
-            f"{what} has {len(name):,} characters, more than the {MAX_NAME_CHARS} it may have"
-        )
+    check_length(what, name, MAX_NAME_CHARS)
     if not _NAME.fullmatch(name):
         raise InvalidInput(
             f"{what} {name!r} has a character that names may not have; letters, digits and "
@@ -152,10 +149,15 @@ def _check_prefix(what: str, name: str) -> None:
 def _text(what: str, text: object, most: int) -> None:
     if not isinstance(text, str) or not text:
         raise InvalidInput(f"{what} is {text!r}; it must be text, and not empty")
-    if len(text) > most:
-        raise InvalidInput(f"{what} has {len(text):,} characters, more than the {most} it may have")
+    check_length(what, text, most)
     if not text.isprintable():
         raise InvalidInput(f"{what} {text!r} has a character that cannot be printed; leave it out")
+
+
+def check_length(what: str, text: str, most: int) -> None:
+    """Raises `InvalidInput` if a text has more than `most` characters."""
+    if len(text) > most:
+        raise InvalidInput(f"{what} has {len(text):,} characters; {most:,} are allowed")
 
 
 def _is_whole(number: object) -> TypeGuard[int]:
@@ -173,15 +175,17 @@ def _is_float(number: float) -> bool:
         return False
 
 
-def _whole(what: str, number: object, least: int, most: int) -> None:
-    if not _is_whole(number) or not least <= number <= most:
+def check_priority(priority: object) -> None:
+    """Raises `InvalidInput` unless a job may have this priority."""
+    if not _is_whole(priority) or not MIN_PRIORITY <= priority <= MAX_PRIORITY:
         raise InvalidInput(
-            f"{what} is {number!r}; it must be a whole number from {least:,} to {most:,}"
+            f"priority is {priority!r}; it must be a whole number from {MIN_PRIORITY:,} to "
+            f"{MAX_PRIORITY:,}"
         )
 
 
 def _number(what: str, number: object, least: float, most: float) -> None:
-    # No NaN, which is not between anything, and nothing that is too large to be a float.
+    # This refuses NaN, which lies between no two numbers, and whole numbers no float can hold.
     if not _is_number(number) or not least <= number <= most:
         raise InvalidInput(
             f"{what} is {number!r}; it must be a number from {least:,.0f} to {most:,.0f}"

@@ -1,7 +1,7 @@
-"""How a job's log is read: what was kept, and where something is missing.
+"""How a job's log is read: the entries that the store kept, and a note where some are missing.
 
-Whoever says something numbers it from 1, attempt by attempt. So what got lost on its way needs no
-book-keeping: it is a gap between two numbers.
+A worker numbers the entries of each attempt from 1. So a gap between two numbers says that entries
+got lost on their way.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ MOST_ENTRIES = 1_000
 MOST_PAGE_BYTES = 4 * 1024 * 1024
 MOST_LINE_BYTES = 1024 * 1024
 MOST_STEP_BYTES = 16 * 1024
-"""Of a step, or of how far a job is: both are shown in lists of many jobs."""
+"""For a step or a progress: lists of many jobs show both."""
 
 
 def fits(entry: LogEntry) -> bool:
-    """Whether what an attempt said is short enough to be kept."""
+    """Whether a log entry is short enough to keep."""
     most = MOST_LINE_BYTES if entry.kind is LogKind.TEXT else MOST_STEP_BYTES
     return len(entry.data) <= most
 
@@ -28,7 +28,7 @@ def fits(entry: LogEntry) -> bool:
 def page(
     entries: Sequence[KeptEntry], most: int, job: Job, after: tuple[int, int], attempt: int | None
 ) -> LogPage:
-    """A page for one message, of what a store gave when it was asked for so many entries."""
+    """A page for one message, from what a store answered when asked for `most` entries."""
     fitting = _fitting(entries)
     last = fitting[-1] if fitting else None
     return LogPage(
@@ -53,7 +53,7 @@ def _fitting(entries: Sequence[KeptEntry]) -> Sequence[KeptEntry]:
 def shown(
     entries: Iterable[KeptEntry], job: Job, after: tuple[int, int], attempt: int | None
 ) -> Iterator[LogLine]:
-    """The lines of a page of entries that begins behind `after`, of one attempt if it is given."""
+    """The lines of entries that follow `after`; those of one attempt, if it is given."""
     token, seq = after
     read = [(entry, _line(entry)) for entry in entries]
     # Steps do not say their attempt's number; the lines around them do.
@@ -65,7 +65,7 @@ def shown(
         missing, seq = entry.seq - seq - 1, entry.seq
         if attempt is None or known == attempt:
             if missing > 0:
-                yield _lost(entry, known, missing)
+                yield _shown(entry, known, _lost(missing))
             if entry.kind is not LogKind.PROGRESS:
                 yield _shown(entry, known, line)
 
@@ -93,20 +93,13 @@ def _shown(entry: KeptEntry, attempt: int | None, line: Line) -> LogLine:
     )
 
 
-def _lost(entry: KeptEntry, attempt: int | None, missing: int) -> LogLine:
+def _lost(missing: int) -> Line:
     what = "1 entry was lost" if missing == 1 else f"{missing:,} entries were lost"
-    return LogLine(
-        token=entry.token,
-        seq=entry.seq,
-        attempt=attempt,
-        at=entry.at,
-        stream=NOTE,
-        text=f"{what} on the way from the worker",
-    )
+    return Line(f"{what} on the way from the worker", NOTE)
 
 
 def _time(unix_s: float) -> datetime | None:
-    """A worker's time; None if it said none, or one that no calendar has."""
+    """A worker's time; None if it sent none, or one that no calendar has."""
     try:
         return datetime.fromtimestamp(unix_s, UTC) if unix_s > 0 else None
     except (ValueError, OverflowError, OSError):

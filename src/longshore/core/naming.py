@@ -1,4 +1,4 @@
-"""Which worker somebody means: by its id, its name, or the beginning of its id."""
+"""Finds the worker that a user means, by its id, its name, or the beginning of its id."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from longshore.model.worker import WorkerView
 
 
 def workers_named(text: str, workers: Iterable[WorkerView]) -> list[WorkerView]:
-    """The workers that a text may mean, live ones before any that are gone.
+    """The live workers that a text may mean; if there are none, those that are gone.
 
-    A whole id or name beats the beginning of an id. More than one found is for the asker to tell
-    apart.
+    A whole id or name beats the beginning of an id. If several match, the caller must ask which.
     """
     views = list(workers)
     for alive in (True, False):

@@ -1,9 +1,9 @@
-"""Which worker gets the next job: among those that serve its lane, the one with most free slots.
+"""Which worker gets the next job: of those that serve its lane, the one with most free slots.
 
-Workers that are alike (the same kinds, queues and target) share a `Profile`, and what a profile
-serves is computed once per lane, not once per claim. For each profile and pool one `Want` goes to
-the store, which claims for all its workers at once, best job first, and places them in the order
-given here.
+Workers with the same kinds, queues and target share a `Profile`. So the dispatcher computes once
+per lane, not at every claim, which workers serve it. For each profile and pool one `Want` goes to
+the store. The store claims for all workers of the profile at once, best job first, and fills their
+slots in the order given here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class FreeWorker(Struct, frozen=True):
-    """A session with free slots. `given` counts what it was ever given."""
+    """A session with free slots. `given` counts the attempts it ever got."""
 
     slot: Slot
     free: int
@@ -29,7 +29,7 @@ class FreeWorker(Struct, frozen=True):
 
 
 class Profile:
-    """What alike workers can serve, per pool."""
+    """The lanes that workers of one profile serve, by pool."""
 
     def __init__(self, info: WorkerInfo, lanes: Iterable[Lane]) -> None:
         self._info = info
@@ -44,13 +44,13 @@ class Profile:
         return kinds, frozenset(info.queues), info.target
 
     def add_lane(self, lane: Lane) -> None:
-        """There is a lane that was not there before."""
+        """A lane is new."""
         if serves(self._info, lane):
             pool = self._info.kinds[lane.kind].pool
             self.lanes.setdefault(pool, set()).add(lane.hash)
 
     def drop_lane(self, lane: Lane) -> None:
-        """A lane is there no more."""
+        """A lane is gone."""
         for lanes in self.lanes.values():
             lanes.discard(lane.hash)
 
@@ -61,7 +61,7 @@ class Profile:
 
 
 def slots_in_order(free: Sequence[FreeWorker], most: int) -> list[Slot]:
-    """The free slots in the order to fill them: most free first, least given breaks ties."""
+    """The free slots in the order to fill them: most free first, then fewest given."""
     heap = [(-one.free, one.given, index) for index, one in enumerate(free)]
     heapify(heap)
     slots: list[Slot] = []
@@ -73,7 +73,7 @@ def slots_in_order(free: Sequence[FreeWorker], most: int) -> list[Slot]:
 
 
 def first_bytes(items: Sequence[T], size: Callable[[T], int], room: int) -> Sequence[T]:
-    """The first items, up to and with the one that uses up so many bytes."""
+    """The first items, including the one that uses up `room` bytes."""
     for index, item in enumerate(items):
         if room <= 0:
             return items[:index]

@@ -1,11 +1,10 @@
-"""Which ended jobs go.
+"""Which ended jobs to remove.
 
-Theory. Jobs that went well are in no index but that of their numbers, because an index of them
-would cost every finish. So whoever prunes walks along the numbers, oldest first, and remembers how
-far it came. What it passes over (a job that still runs, one that ended late) is met again by a
-later walk from the start. A job cannot have ended before it was accepted, and numbers are given in
-the order of acceptance: so a walk ends at the first job that is too young, however old, and has
-read little more than what it removed.
+Theory. No index lists jobs that succeeded, except that of job numbers: another one would slow every
+finish. So a prune walks along the numbers, oldest first, and remembers how far it came. It passes
+over jobs that still run or ended late; a later walk from the start meets them again. Numbers are
+given in the order in which jobs are accepted, and no job ends before that. So the walk can stop at
+the first job that was accepted too lately, and reads little more than it removes.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ def requested(
     older_than_s: float | None = None,
     keep: int | None = None,
 ) -> Retention:
-    """What a client asks to have pruned; without bounds of its own the configured ones hold."""
+    """The bounds that a client asks for; if it gives none, the configured ones."""
     live = sorted(set(states) - TERMINAL)
     if live:
         ended = ", ".join(sorted(TERMINAL))
@@ -59,7 +58,7 @@ def requested(
 
 
 def only(kept: Retention, states: Collection[JobState]) -> Retention:
-    """The same bounds for these states, and none for others."""
+    """The bounds of these states alone."""
     return Retention(
         seconds={state: s for state, s in kept.seconds.items() if state in states},
         most={state: n for state, n in kept.most.items() if state in states},
@@ -67,13 +66,13 @@ def only(kept: Retention, states: Collection[JobState]) -> Retention:
 
 
 def continued(kept: Retention, counted: Mapping[JobState, int]) -> Retention:
-    """The bounds for going on after so many were counted that a real pruning had removed."""
+    """The bounds for the next step of a dry run: the jobs counted so far still exist."""
     most = {state: n + counted.get(state, 0) for state, n in kept.most.items()}
     return Retention(seconds=kept.seconds, most=most)
 
 
 class Seen(NamedTuple):
-    """A job as a walk sees it: how long ago it was accepted, and how long ago it ended."""
+    """A job as a walk sees it, with how long ago it was accepted and ended."""
 
     number: int
     state: JobState
@@ -82,10 +81,10 @@ class Seen(NamedTuple):
 
 
 class Walk:
-    """Is shown jobs in the order of their numbers, and says which of them go.
+    """Looks at jobs in the order of their numbers, and says which to remove.
 
-    `counts` is how many jobs there are in each state. `up_to` is the last number that it has dealt
-    with; once it is `over`, none of those after it is to go.
+    `counts` is how many jobs there are in each state. `up_to` is the last number it has looked at.
+    Once it is `over`, no later job is to be removed.
     """
 
     def __init__(self, kept: Retention, counts: Mapping[JobState, int], after: int) -> None:
@@ -99,10 +98,10 @@ class Walk:
         self.up_to = after
         self.over = not (kept.seconds or self._excess)
 
-    def through(self, stretch: Sequence[Seen]) -> list[int]:
-        """The places of those that go, in the next jobs in order."""
+    def through(self, jobs: Sequence[Seen]) -> list[int]:
+        """Looks at the next jobs; answers the indexes of those to remove."""
         places: list[int] = []
-        for place, job in enumerate(stretch):
+        for place, job in enumerate(jobs):
             self.over = not self._excess and job.accepted_s < self._youngest_s
             if self.over:
                 break

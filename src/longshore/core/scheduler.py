@@ -1,18 +1,18 @@
 """What goes into the next transaction: which submits, which claims, for whose slots.
 
-Theory. The scheduler hears what happened (sessions came and went, lanes gained jobs, a transaction
-was answered) and answers with a plan. It knows no clock, no store and no socket. All that it knows
-can be lost: the store knows who is attended, what is placed and what is ready.
+Theory. The dispatcher tells the scheduler what happened: a session began or ended, a lane gained
+jobs, the store answered a transaction. The scheduler answers with a `Plan` for the next one. It has
+no clock, store or socket, and may lose all that it knows: the store knows the truth.
 
-- A *lane* holds jobs that the same workers can run. For each lane the scheduler keeps an estimate
-  of how many are ready. The estimate may be too high, never too low for long: a claim that finds
-  less corrects it, and hints and polls mark lanes that it knows too little of.
-- Workers that are alike share a profile (see `placement`). A plan asks for at most as many jobs as
-  a profile has free slots in a pool and as its lanes are thought to hold.
-- A submit that finds a free slot for which no job waits starts in the statement that stores it.
-  `admission` says how long submits wait for that.
-- A session is *uncertain* after the answer to a transaction got lost: what the store has placed on
-  it is not known until somebody reads it back. Nobody gives it jobs until then.
+- A *lane* (queue, kind, target) holds jobs that the same workers can run. For each lane the
+  scheduler estimates how many jobs are ready. An estimate that is too high is corrected by the next
+  claim, which finds less. One that is too low is raised soon, by a hint or a poll.
+- Workers that serve the same lanes share a profile (see `placement`). For each profile and pool, a
+  plan claims as many jobs as there are free slots, at most as many as the lanes seem to hold.
+- A submit starts in the statement that stores it, if a slot is free that no ready job waits for.
+  `admission` says how long submits wait for such a slot.
+- When the answer to a transaction gets lost, the dispatcher does not know which jobs the store has
+  given to the sessions in it. These are *uncertain*: they get no jobs until it has read that back.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from longshore.model.worker import Lane, Slot, Want, WorkerInfo
 ANY_NUMBER: Final = float("inf")
 
 CONTESTED_S: Final = 0.005
-"""Until then another dispatcher has let go of the rows that both reached for."""
+"""By then another dispatcher has released the rows that both tried to claim."""
 
 
 class SessionSlots(Protocol):
-    """One session of a worker, as far as the scheduler must know it."""
+    """What the scheduler knows of one session of a worker."""
 
     info: WorkerInfo
     number: int
@@ -42,7 +42,7 @@ class SessionSlots(Protocol):
 
     @property
     def open_slots(self) -> Mapping[str, int]:
-        """How many more attempts it takes, by pool."""
+        """How many more attempts the worker takes, by pool."""
 
 
 class Plan(NamedTuple):
@@ -70,7 +70,7 @@ class Scheduler:
     # sessions
 
     def joined(self, one: SessionSlots) -> None:
-        """A session begins. Its worker may serve lanes that nobody served before."""
+        """A session began. Its worker may serve lanes that no other worker serves."""
         key = Profile.key(one.info)
         if key not in self._profiles:
             self._profiles[key] = Profile(one.info, self.lanes), {}
@@ -78,7 +78,7 @@ class Scheduler:
         self.lanes.mark_all()
 
     def left(self, one: SessionSlots) -> None:
-        """A session is over."""
+        """A session ended."""
         self._uncertain.discard(_slot_of(one))
         key = Profile.key(one.info)
         members = self._profiles[key][1]
@@ -87,11 +87,11 @@ class Scheduler:
             del self._profiles[key]
 
     def infos(self) -> list[WorkerInfo]:
-        """What workers say of themselves: of those that are alike, one."""
+        """What workers say of themselves: one worker of each profile."""
         return [next(iter(members.values())).info for _, members in self._profiles.values()]
 
     def mark_uncertain(self, slots: Iterable[Slot]) -> None:
-        """What is placed on these sessions is not known until it is read back."""
+        """The answer to a transaction for these sessions got lost: they must be read back."""
         members = {slot for _, some in self._profiles.values() for slot in some}
         self._uncertain.update(members.intersection(slots))
 
@@ -112,7 +112,7 @@ class Scheduler:
                 profile.add_lane(lane)
 
     def sync_lanes(self, lanes: Collection[Lane]) -> None:
-        """These lanes exist; of the others only those that were heard of since the last time."""
+        """The store has these lanes. Others are forgotten, unless they came since the last time."""
         for lane in self.lanes.drop_others(lanes):
             for profile, _ in self._profiles.values():
                 profile.drop_lane(lane)
@@ -120,7 +120,7 @@ class Scheduler:
         self.lanes.synced()
 
     def submitted(self, jobs: Iterable[Submission]) -> None:
-        """These jobs are stored, and ready unless they are for later."""
+        """The store has these jobs. Those without a delay are ready."""
         lanes = Counter(lane_of(job.queue, job.kind, job.target) for job in jobs)
         self.add_lanes(lanes)
         self.lanes.expect({lane.hash: count for lane, count in lanes.items()})
@@ -128,7 +128,7 @@ class Scheduler:
     # plans
 
     def free_slots(self) -> FreeSlots:
-        """How many slots are free; if jobs are ready for some, how many of those."""
+        """How many slots are free; if ready jobs wait for some, only these count."""
         free = wanted_free = 0
         wanted = False
         for profile, members in self._profiles.values():
@@ -141,11 +141,11 @@ class Scheduler:
         return FreeSlots(wanted_free if wanted else free, wanted)
 
     def admit(self, now: float, oldest_at: float) -> int:
-        """How many submits to take now, the oldest of which came then; 0 to wait for a slot."""
+        """How many submits to take now; 0 to wait for a slot. The oldest came at `oldest_at`."""
         return self._admission.room(self.free_slots(), now, oldest_at)
 
     def plan(self, submits: Sequence[Submission]) -> Plan:
-        """Slots for submits that can start at once, and what to claim for the others' slots."""
+        """Finds slots for submits that can start at once, and claims for the other free slots."""
         lanes = [lane_of(job.queue, job.kind, job.target) for job in submits]
         self.add_lanes(dict.fromkeys(lanes))
         slots: list[Slot | None] = [None] * len(submits)
@@ -167,11 +167,11 @@ class Scheduler:
         *,
         any_ready: bool,
     ) -> float | None:
-        """A transaction was answered: what it took, left to others, and how many it made ready.
+        """The store answered a transaction (see `ports.BatchResult`).
 
         `waiting` are submits that did not start on their slots. `any_ready` says whether the
-        transaction made jobs ready at all. Answers in how many seconds to plan again though
-        nothing else happens; None if that is not needed.
+        transaction made any job ready. Answers in how many seconds to plan again even if nothing
+        else happens; None if there is no need.
         """
         self.lanes.claimed(wants, taken)
         self.lanes.mark_ready(contested)
@@ -180,13 +180,13 @@ class Scheduler:
             self.submitted(waiting)
         if contested and not taken:
             return CONTESTED_S
-        # A batch has room for some lanes only. Those that gave nothing are not looked into again.
+        # A batch has no room for every lane. Those that gave nothing now count as empty.
         return 0.0 if wants or any_ready or waiting else None
 
     def _start(
         self, jobs: Sequence[Submission], lanes: Sequence[Lane], slots: list[Slot | None]
     ) -> set[_Taker]:
-        """Finds slots for jobs before which none waits; answers whose slots those are."""
+        """Fills `slots` for jobs that no ready job precedes; answers whose slots these are."""
         starters: set[_Taker] = set()
         waiting = _by_lane(jobs, lanes)
         for profile, members, pool in self._in_turn() if waiting else ():
@@ -207,10 +207,10 @@ class Scheduler:
         return starters
 
     def _wants(self, starters: Collection[_Taker]) -> list[Want]:
-        """What to claim now, for workers with free slots of which it is certain what they have.
+        """What to claim now, for sessions with free slots that are not uncertain.
 
-        The profile that came last this time is first in turn, so that none is left out for good.
-        Those whose slots were given to submits must wait for the next time.
+        The profiles take turns to be first, so that none is left out for good. Those whose slots
+        went to submits must wait for the next plan.
         """
         self.lanes.claim_sent()
         self._turn += 1
@@ -245,16 +245,16 @@ class Scheduler:
 
 
 class LaneEstimates:
-    """The lanes that exist, and how many ready jobs each may hold, as far as is known here."""
+    """The lanes that exist, and an estimate of how many ready jobs each holds."""
 
     def __init__(self) -> None:
         self._lanes: dict[int, Lane] = {}
         self._queues: Counter[str] = Counter()
         self._added: set[int] = set()
-        """The lanes that were added since the store last said which there are."""
+        """The lanes that came since the store last listed its lanes."""
         self._ready: dict[int, float] = {}
         self._marked: dict[int, int] = {}
-        """For each lane in `_ready`, the number of the mark that raised it last."""
+        """For each lane in `_ready`, the number of the last change that raised its estimate."""
         self._marks = 0
         self._sent_at_mark = 0
 
@@ -276,7 +276,7 @@ class LaneEstimates:
         return [lane for lane in lanes if lane in self._lanes]
 
     def add(self, lanes: Iterable[Lane]) -> list[Lane]:
-        """These lanes exist; answers those that were not known."""
+        """These lanes exist; answers those that are new here."""
         new = [lane for lane in lanes if lane.hash not in self._lanes]
         for lane in new:
             self._lanes[lane.hash] = lane
@@ -285,7 +285,7 @@ class LaneEstimates:
         return new
 
     def drop_others(self, lanes: Iterable[Lane]) -> list[Lane]:
-        """No lanes exist but these, and those added since `synced`; answers those that go."""
+        """Forgets all lanes but these, and those added since `synced`; answers the forgotten."""
         kept = {lane.hash for lane in lanes}
         gone = [self._lanes.pop(hash) for hash in self._lanes.keys() - kept - self._added]
         for lane in gone:
@@ -295,7 +295,7 @@ class LaneEstimates:
         return gone
 
     def synced(self) -> None:
-        """What is known is what the store knows."""
+        """The lanes here are those of the store."""
         self._added = set()
 
     # how many ready jobs they hold
@@ -310,7 +310,7 @@ class LaneEstimates:
             self._raise(lane, ANY_NUMBER)
 
     def expect(self, lanes: Mapping[int, int]) -> None:
-        """These lanes hold so many ready jobs more."""
+        """These lanes gained so many ready jobs."""
         for lane, count in lanes.items():
             self._raise(lane, count)
 
@@ -320,13 +320,13 @@ class LaneEstimates:
         self._marked[lane] = self._marks
 
     def claim_sent(self) -> None:
-        """A claim is made of what is known now."""
+        """A claim goes out, based on the estimates as they are now."""
         self._sent_at_mark = self._marks
 
     def claimed(self, wants: Sequence[Want], taken: Mapping[int, int]) -> None:
-        """A claim took so many; lanes that gave less than was wanted are empty.
+        """A claim took so many jobs. Lanes that gave less than it wanted are empty.
 
-        Except for those that were marked since the claim was made.
+        A lane whose estimate rose since the claim went out stays.
         """
         for lane in self._ready.keys() & taken.keys():
             self._ready[lane] -= taken[lane]
@@ -340,12 +340,12 @@ class LaneEstimates:
             del self._ready[lane]
 
     def ready(self, lanes: set[int]) -> dict[int, float]:
-        """Those of these lanes that may hold ready jobs, and how many."""
+        """Which of these lanes may hold ready jobs, and how many."""
         return {lane: self._ready[lane] for lane in lanes & self._ready.keys()}
 
     def is_any_ready(self, lanes: set[int]) -> bool:
         """Whether any of these lanes may hold ready jobs."""
-        # This way round it takes as long as the smaller of the two, not as what is ready.
+        # In this order it takes time for the smaller set only.
         return not self._ready.keys().isdisjoint(lanes)
 
 
@@ -354,7 +354,7 @@ def _slot_of(one: SessionSlots) -> Slot:
 
 
 def _by_lane(jobs: Sequence[Submission], lanes: Sequence[Lane]) -> dict[int, list[tuple[int, int]]]:
-    """The places of those that can start now, by lane, the most urgent first."""
+    """The indexes of jobs that can start now, by lane, the most urgent first."""
     waiting: dict[int, list[tuple[int, int]]] = {}
     for place, (job, lane) in enumerate(zip(jobs, lanes, strict=True)):
         if job.run_at is None and job.delay_s is None:

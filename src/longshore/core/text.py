@@ -1,7 +1,7 @@
-"""Text of somebody else's, made safe to show: it commands no terminal, and forges no line of a log.
+"""Makes text from outside safe to show: it cannot command a terminal, or forge a line of a log.
 
-That is: control characters (C0, DEL, C1), the line and paragraph separators, and what turns the
-direction of writing.
+It escapes control characters (C0, DEL, C1), the line and paragraph separators, and the characters
+that change the direction of writing.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ _INDENT: Final = "    "
 
 
 def visible(text: str) -> str:
-    """The text with control characters, other than tabs and line ends, written out."""
+    """The text with control characters escaped, except tabs and line ends."""
     return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
 
 
 def visible_json(document: str) -> str:
-    """A JSON document with control characters, which only texts in it can have, as JSON escapes."""
+    """A JSON document with the control characters of its strings as JSON escapes."""
     return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", document)
 
 
 def visible_entry(text: str) -> str:
-    """The text as one entry of a log: further lines are indented, as no entry is."""
+    """The text as one log entry. It indents further lines, so that none looks like an entry."""
     return visible(text).replace("\n", f"\n{_INDENT}")

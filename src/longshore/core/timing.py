@@ -1,9 +1,9 @@
-"""When a job is tried again, and whether.
+"""Whether a job is tried again, and when.
 
-Failures are counted apart: an attempt that raised or timed out uses up one of `retry.attempts`; a
-worker that died under a job is a crash, counted against `crash_limit`; what Longshore itself took
-back (a drain, a hand-back) costs nothing, and neither does a job's own wish to be run later, until
-it has been begun `MAX_ATTEMPTS` times.
+An attempt that raised or timed out uses up one of `retry.attempts`. A worker that dies while it
+runs a job is a crash, and counts against `crash_limit`. What Longshore itself took back (a drain, a
+hand-back) costs nothing. Nor does a job that asks to run later (a snooze), until it has started
+`MAX_ATTEMPTS` times.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from longshore.model.ends import Crashed, Failed, Retried, Snoozed
 from longshore.model.job import JobError, Reason, RetryPolicy
 
 SNOOZED: Final = "snoozed"
-"""How the history entry of a job that asked to be run later begins."""
+"""The first word of the history entry of a job that asked to run later."""
 
 FINAL_REASONS = frozenset(
     {Reason.INVALID_ARGUMENTS, Reason.INVALID_RESULT, Reason.POISONOUS, Reason.UNKNOWN_KIND}
@@ -26,7 +26,7 @@ FINAL_REASONS = frozenset(
 
 
 def backoff_s(policy: RetryPolicy, failures: int, luck: float) -> float:
-    """How long to wait before the retry that follows the n-th failure; `luck` is in [0, 1)."""
+    """How long to wait for the retry after so many failures; `luck` is in [0, 1)."""
     exponent = min(failures - 1, 64)
     try:
         grown = policy.backoff_s * policy.factor**exponent
@@ -37,7 +37,7 @@ def backoff_s(policy: RetryPolicy, failures: int, luck: float) -> float:
 
 
 def _bounded(seconds: float, most: float) -> float:
-    """From 0 to `most`, whatever was given: a worker may send anything, NaN included."""
+    """A number from 0 to `most`. A worker may send anything, NaN included."""
     return seconds if 0 <= seconds <= most else (most if seconds > 0 else 0.0)
 
 
@@ -50,9 +50,9 @@ def settle_failure(
     forced: bool = False,
     after_s: float | None = None,
 ) -> Failed | Retried:
-    """An attempt that raised or timed out is tried again as its policy says, or the job fails.
+    """An attempt raised or timed out: it is tried again as its policy says, or the job fails.
 
-    If the job said after how long, that counts instead of the policy's backoff.
+    If the job asked for a delay (`after_s`), that replaces the policy's backoff.
     """
     failures = attempt.failures + 1
     policy = attempt.options.retry
@@ -67,7 +67,7 @@ def settle_failure(
 
 
 def settle_refused_retry(attempt: Attempt, error: JobError) -> Failed:
-    """A job that asked for a retry and has none left fails, and says why and what to do."""
+    """A job asked for a retry and has none left: it fails, and the error says what to do."""
     retries = attempt.options.retry.attempts - 1
     had = f"its retries ({retries:,}) are used up" if retries else "it was given none"
     advice = f"it asked for a retry, but {had}; give it more with @app.job(retries=…)"
@@ -76,14 +76,14 @@ def settle_refused_retry(attempt: Attempt, error: JobError) -> Failed:
 
 
 def settle_crash(attempt: Attempt, error: JobError, crash_limit: int) -> Crashed:
-    """An attempt that took its process down; whether it is tried again, its effect says."""
+    """An attempt took its process down. `core.effects` decides whether it is tried again."""
     return Crashed(attempt.id, attempt.token, error, attempt.crashes, crash_limit)
 
 
 def settle_snooze(attempt: Attempt, after_s: float, note: str) -> Snoozed | Failed:
-    """A job that asked to be run later is, unless it has been begun too often already."""
+    """A job asked to run later: it does, unless it has started too often already."""
     if attempt.attempt >= MAX_ATTEMPTS:
-        message = f"asked to be run later for the {MAX_ATTEMPTS:,}th time, and was given up"
+        message = f"asked to run later for the {MAX_ATTEMPTS:,}th time, and was given up"
         error = JobError(Reason.RAISED, message, "longshore.Snooze")
         return Failed(attempt.id, attempt.token, error, info=message)
     delay_s = _bounded(after_s, MAX_SNOOZE_S)
@@ -91,10 +91,10 @@ def settle_snooze(attempt: Attempt, after_s: float, note: str) -> Snoozed | Fail
     return Snoozed(attempt.id, attempt.token, delay_s, info=info)
 
 
-def summary(error: JobError, limit: int = 200) -> str:
+def summary(error: JobError) -> str:
     """An error in one line, for a history entry."""
     kind = f"{error.type}: " if error.type else ""
-    return _first_line(kind + error.message, limit)
+    return _first_line(kind + error.message)
 
 
 def _first_line(text: str, limit: int = 200) -> str:

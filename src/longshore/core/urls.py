@@ -1,4 +1,4 @@
-"""URLs of stores as they may be shown: in errors, in logs, on a screen."""
+"""URLs of stores without their passwords, for errors, logs and screens."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ _USER: Final = re.compile(r"[a-z][a-z0-9+.-]*://[\w.+%-]+@", re.IGNORECASE)
 
 
 def redacted(url: str) -> str:
-    """The URL without whatever may be a password: all before the last @ but a mere user's name.
+    """The URL with everything before the last @ hidden, unless that is just a user's name.
 
-    A password may hold any character, and a URL in which it was not encoded is not a proper one: so
-    it is not taken apart as one.
+    It does not parse the URL: a password that its user did not encode may hold any character.
     """
     if url.startswith(_FILE):
         return url

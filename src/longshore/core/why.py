@@ -1,4 +1,4 @@
-"""Why a job is where it is, in words, for every state it can be in."""
+"""Says in words why a job is in its state, for every state."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def why(job: Job, facts: Facts) -> str:
         case JobState.CANCELLING:
             return f"being cancelled; {_place(job, facts)} was told to stop it"
         case JobState.SUCCEEDED:
-            return f"succeeded {_ended(job)}"
+            return f"succeeded{_ended(job)}"
         case JobState.FAILED:
-            return f"failed {_ended(job)}: {_error(job)}"
+            return f"failed{_ended(job)}: {_error(job)}"
         case JobState.CANCELLED:
             return f"cancelled{_last_words(job)}"
         case JobState.DEPENDENCY_FAILED:
@@ -65,11 +65,12 @@ def _ready(job: Job, facts: Facts) -> str:
             f"'{job.target}': max_lanes is {facts.lane_limit:,}, and there are as many others; "
             "put what varies into the arguments, or raise max_lanes"
         )
-    able = [worker for worker in facts.workers if _serves(worker, job)]
+    lane = lane_of(job.queue, job.kind, job.target)
+    able = [worker for worker in facts.workers if worker.alive and serves(worker.info, lane)]
     if not able:
         if facts.supervisor_trouble:
             return f"no worker serves kind '{job.kind}': {facts.supervisor_trouble}"
-        return _nobody(job, facts.workers)
+        return _no_worker(job, facts.workers)
     able = [worker for worker in able if not worker.silent_s] or able
     if all(worker.silent_s for worker in able):
         return f"{_names(able)} could run it, but {_silence(able[0])}"
@@ -90,7 +91,7 @@ def _ready(job: Job, facts: Facts) -> str:
     return f"about to be given to {_names(open_workers)}{ahead}"
 
 
-def _nobody(job: Job, workers: Sequence[WorkerView]) -> str:
+def _no_worker(job: Job, workers: Sequence[WorkerView]) -> str:
     if not workers:
         return f"no worker is connected; start one that serves '{job.kind}': `longshore worker`"
     kinds = sorted({kind for worker in workers for kind in worker.info.kinds})
@@ -112,25 +113,18 @@ def _running(job: Job, facts: Facts) -> str:
         since = f" for {span((facts.now - job.started_at).total_seconds())}"
     attempt = f", {ordinal(job.attempt)} attempt" if job.attempt > 1 else ""
     step = f"; {job.step}" if job.step else ""
-    return f"running on {_place(job, facts)}{since}{attempt}{step}{_out_of_touch(job, facts)}"
-
-
-def _out_of_touch(job: Job, facts: Facts) -> str:
-    for worker in facts.workers:
-        if worker.info.id == job.worker and worker.silent_s:
-            return f"; {_silence(worker)}, and if it does the job goes to another"
-    return ""
+    worker = _worker(job, facts)
+    silence = (
+        f"; {_silence(worker)}, and its jobs go to others" if worker and worker.silent_s else ""
+    )
+    return f"running on {_place(job, facts)}{since}{attempt}{step}{silence}"
 
 
 def _silence(worker: WorkerView) -> str:
     return (
         f"the dispatcher that attends it has shown no sign of life for {span(worker.silent_s)}; "
-        "unless the worker comes to another one soon it is declared lost"
+        "if the worker does not join another one soon, it is declared lost"
     )
-
-
-def _serves(worker: WorkerView, job: Job) -> bool:
-    return worker.alive and serves(worker.info, lane_of(job.queue, job.kind, job.target))
 
 
 def _all_of(pool: str, count: int, whose: str) -> str:
@@ -139,10 +133,13 @@ def _all_of(pool: str, count: int, whose: str) -> str:
 
 
 def _place(job: Job, facts: Facts) -> str:
-    for worker in facts.workers:
-        if worker.info.id == job.worker:
-            return worker.info.name or str(job.worker)
+    if worker := _worker(job, facts):
+        return _names([worker])
     return f"worker {job.worker}" if job.worker else "its worker"
+
+
+def _worker(job: Job, facts: Facts) -> WorkerView | None:
+    return next((worker for worker in facts.workers if worker.info.id == job.worker), None)
 
 
 def _names(workers: Sequence[WorkerView]) -> str:
@@ -152,9 +149,8 @@ def _names(workers: Sequence[WorkerView]) -> str:
 
 
 def _ended(job: Job) -> str:
-    at = f"at {_clock(job.ended_at)}" if job.ended_at else ""
     attempts = f" on its {ordinal(job.attempt)} attempt" if job.attempt > 1 else ""
-    return f"{at}{attempts}"
+    return f"{_end_time(job)}{attempts}"
 
 
 def _error(job: Job) -> str:
@@ -165,9 +161,12 @@ def _error(job: Job) -> str:
 
 
 def _last_words(job: Job) -> str:
-    at = f" at {_clock(job.ended_at)}" if job.ended_at else ""
     info = job.history[-1].info if job.history else ""
-    return f"{at} ({info})" if info else at
+    return f"{_end_time(job)} ({info})" if info else _end_time(job)
+
+
+def _end_time(job: Job) -> str:
+    return f" at {_clock(job.ended_at)}" if job.ended_at else ""
 
 
 def _ahead(count: int) -> str:
@@ -183,8 +182,8 @@ def _first_line(text: str) -> str:
     return text.split("\n", 1)[0]
 
 
-def _clock(at: datetime | None) -> str:
-    return at.strftime("%Y-%m-%d %H:%M:%S UTC") if at else "an unknown time"
+def _clock(at: datetime) -> str:
+    return at.strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def ordinal(number: int) -> str:

@@ -1,17 +1,20 @@
-"""The loop of commits: ends, submits and claims go to the store, one transaction after the other.
+"""The commit loop: sends ends, submits and claims to the store, one transaction after the other.
 
-Each batch takes what arrived while the one before it was under way, so a busy store sees few large
-transactions, and an idle one sees a single job at once. Only one batch at a time gives jobs to
-workers, whether it claims them or starts them as they are submitted (see `core.scheduler`): two
-would reach for the same slots. But when much has piled up behind it, a second one takes finishes,
-and submits that must wait anyway, so that neither the store nor this process waits for the other;
-unless the store is a file, which would only commit twice what it can commit at once.
+Theory. Ends and submits queue here. Each batch takes those that came during the transaction before
+it. So a busy store gets few large transactions, and an idle store gets a single job at once.
 
-A batch whose answer got lost is simply sent again: submits are known by their id, finishes by their
-token. What was given to workers cannot be repeated, so after a lost answer their sessions are
-uncertain, and what the store has placed on them is read back. But not before the submits were sent
-again and answered: until then the first batch may still be on its way, and begin them. Afterwards
-it cannot, because it will find them known.
+Only one batch at a time gives jobs to workers, by claiming them or by starting them as they are
+submitted (see `core.scheduler`): two would fill the same slots. But if much has piled up behind
+that batch, a second, *overlapping* one takes finishes, and submits that must wait for slots anyway.
+So the store and this process do not wait for each other. A store that commits one transaction at a
+time would gain nothing from it.
+
+When the answer to a batch gets lost, the dispatcher does not know whether the store committed. It
+sends the batch again: the store knows submits by their id and finishes by their token, and does
+nothing twice. But it may have given jobs to workers. So their sessions are *uncertain*, and
+`duties/read_back.py` reads what the store has placed on them. That must wait until the repeated
+submits are answered. Until then the first transaction may still be running, and start them; later
+it cannot, because it finds their ids taken.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from longshore.core.lanes import lane_of
 from longshore.core.placement import first_bytes
 from longshore.core.scheduler import Plan, Scheduler
 from longshore.dispatcher.environment import Environment
-from longshore.errors import StoreLost, StoreUnavailable
+from longshore.errors import StoreLost, StoreUnavailable, Unavailable
 from longshore.model.attempt import Attempt
 from longshore.model.ends import End, Succeeded
 from longshore.model.job import Ended, Finished, Refused, Submission, Submitted, Verdict
@@ -38,7 +41,7 @@ Answer = Submitted | Refused
 
 
 class SubmitRequest:
-    """The jobs of one submit request, and who waits for the answers."""
+    """The jobs of one submit request, and a future for the answers."""
 
     def __init__(self, jobs: Sequence[Submission]) -> None:
         self.jobs = jobs
@@ -48,26 +51,29 @@ class SubmitRequest:
         self.done: asyncio.Future[list[Answer]] = loop.create_future()
 
     def take(self, start: int, answers: Sequence[Answer]) -> None:
-        """Some of the jobs were answered, from this one on."""
+        """The store answered some of the jobs, from index `start` on."""
         self._answers.update(enumerate(answers, start))
         if len(self._answers) == len(self.jobs) and not self.done.done():
             self.done.set_result([self._answers[place] for place in range(len(self.jobs))])
 
     def fail(self, error: StoreLost) -> None:
-        """None of the jobs that were not answered ever will be."""
+        """The store is lost: the jobs without an answer never get one."""
         if not self.done.done():
             self.done.set_exception(error)
 
     def lacks(self, start: int, end: int) -> bool:
-        """Whether some of these jobs were not answered."""
+        """Whether some of these jobs have no answer yet."""
         return not all(place in self._answers for place in range(start, end))
 
+
+Part = tuple[SubmitRequest, int, int]
+"""Some jobs of a request: from one index up to another."""
 
 NO_PLAN: Final = Plan([], ())
 
 
 class Commits:
-    """Feeds one store, for one dispatcher."""
+    """The commit loop of one dispatcher."""
 
     def __init__(
         self,
@@ -82,24 +88,39 @@ class Commits:
         self._max_bytes = settings.max_batch_bytes
         self._overlap_from = settings.overlap_from
         self._slot_wait_s = settings.slot_wait_s
+        self._max_queued_submits = settings.max_queued_submits
+        self._max_queued_bytes = settings.max_queued_bytes
         self._scheduler = scheduler
         self._give = give
         self._tell = tell
         self._on_outage = on_outage
-        self._submits: deque[tuple[SubmitRequest, int, int]] = deque()
+        self._submits: deque[Part] = deque()
         self._finishes: deque[tuple[End, OnFinished]] = deque()
         self._wake = asyncio.Event()
         self._is_claiming = False
         self._is_overlapping = False
         self._missed = False
         self._outages = 0
-        self._uncertain: set[tuple[SubmitRequest, int, int]] = set()
+        self._uncertain: set[Part] = set()
         self._admission_timer: asyncio.TimerHandle | None = None
         self.queued_submits = 0
         self.queued_bytes = 0
 
+    def check_room(self, jobs: int, size: int) -> None:
+        """Raises `Unavailable` if the queue has no room for so many submits, of so many bytes."""
+        most, most_bytes = self._max_queued_submits, self._max_queued_bytes
+        if self.queued_submits + jobs > most:
+            raise Unavailable(
+                f"{most:,} submits are waiting for the store (max_queued_submits); try again"
+            )
+        if self.queued_bytes and self.queued_bytes + size > most_bytes:
+            raise Unavailable(
+                f"submits of {self.queued_bytes:,} bytes are waiting for the store "
+                f"(max_queued_bytes: {most_bytes:,}); try again"
+            )
+
     def submit(self, jobs: Sequence[Submission]) -> asyncio.Future[list[Answer]]:
-        """Queues submits; the future gives their answers once they are committed."""
+        """Queues submits; the future has their answers once they are committed."""
         request = SubmitRequest(jobs)
         for start in range(0, len(jobs), self._max_batch):
             self._submits.append((request, start, min(start + self._max_batch, len(jobs))))
@@ -117,7 +138,7 @@ class Commits:
         self._wake.set()
 
     def harvested(self, answer: Harvested) -> None:
-        """A loss made jobs ready, or ended them: claims and waiters go by its answer."""
+        """A loss made jobs ready, or ended them: tells the scheduler and the waiters."""
         for ended in answer.ended:
             self._tell(ended)
         if answer.lanes:
@@ -129,7 +150,7 @@ class Commits:
         self._wake.set()
 
     async def run(self) -> None:
-        """Pumps until it is cancelled."""
+        """Commits batches until it is cancelled."""
         async with asyncio.TaskGroup() as tasks:
             while True:
                 await self._wake.wait()
@@ -144,7 +165,7 @@ class Commits:
                     self._missed = True
 
     def _has_much(self) -> bool:
-        """Whether a second transaction is worth its while."""
+        """Whether an overlapping transaction is worth it."""
         if self._store.is_serial:
             return False
         much, most = len(self._finishes), len(self._finishes) + self.queued_submits
@@ -182,7 +203,7 @@ class Commits:
 
     @property
     def is_certain(self) -> bool:
-        """Whether all submits were answered by now whose answers got lost before."""
+        """Whether every submit whose answer got lost has an answer by now."""
         return not self._uncertain
 
     async def drain(self) -> None:
@@ -203,20 +224,18 @@ class Commits:
         self._queued(submits, -1)
         try:
             result = await self._store.pump(self._dispatcher, batch)
-        except StoreLost as error:
-            # It does not come back: whoever submitted is told.
-            for request, _, _ in requests:
-                request.fail(error)
-            self._finishes.extendleft(reversed(finishes))
-            self._on_outage(error)
-            return False
         except StoreUnavailable as error:
-            self._queued(submits)
-            self._submits.extendleft(reversed(requests))
             self._finishes.extendleft(reversed(finishes))
-            self._uncertain.update(requests)
-            wanted = [slot for want in wants for slot in want.slots]
-            self._scheduler.mark_uncertain([*wanted, *filter(None, slots)])
+            if isinstance(error, StoreLost):
+                # The store does not come back: the submitters hear of it.
+                for request, _, _ in requests:
+                    request.fail(error)
+            else:
+                self._queued(submits)
+                self._submits.extendleft(reversed(requests))
+                self._uncertain.update(requests)
+                wanted = [slot for want in wants for slot in want.slots]
+                self._scheduler.mark_uncertain([*wanted, *filter(None, slots)])
             self._on_outage(error)
             return False
         self._deliver(batch, result, requests, finishes)
@@ -229,7 +248,7 @@ class Commits:
         self,
         batch: Batch,
         result: BatchResult,
-        requests: list[tuple[SubmitRequest, int, int]],
+        requests: list[Part],
         finishes: list[tuple[End, OnFinished]],
     ) -> None:
         for slot, attempts in by_session([*result.started, *result.claimed]).items():
@@ -262,7 +281,7 @@ class Commits:
             self._wake.set()
 
     def _room(self, claims: bool) -> int:
-        """How many submits to take. If none, since they wait for slots, it is asked again soon."""
+        """How many submits to take. If they wait for slots, that is 0, and a timer asks again."""
         if not self._submits or not (claims or self._scheduler.free_slots().are_taken):
             return 0
         loop = asyncio.get_running_loop()
@@ -275,8 +294,8 @@ class Commits:
         self._admission_timer = None
         self._wake.set()
 
-    def _take_submits(self, room: int) -> list[tuple[SubmitRequest, int, int]]:
-        taken: list[tuple[SubmitRequest, int, int]] = []
+    def _take_submits(self, room: int) -> list[Part]:
+        taken: list[Part] = []
         room_bytes = self._max_bytes
         while self._submits and room > 0 and room_bytes > 0:
             request, start, end = self._submits.popleft()
@@ -316,7 +335,7 @@ def _finish_bytes(finish: End) -> int:
 
 
 def by_session(claimed: Sequence[Attempt]) -> dict[Slot, list[Attempt]]:
-    """Claimed attempts, sorted by the session they are placed on."""
+    """Claimed attempts, by the session they are placed on."""
     placed: dict[Slot, list[Attempt]] = {}
     for one in claimed:
         placed.setdefault(Slot(one.worker, one.session), []).append(one)
@@ -324,7 +343,7 @@ def by_session(claimed: Sequence[Attempt]) -> dict[Slot, list[Attempt]]:
 
 
 def _sent_lanes(batch: Batch, result: BatchResult) -> set[Lane]:
-    """The lanes of the jobs that finished ones submitted: some may be new to this dispatcher."""
+    """The lanes of jobs in outboxes. Some may be new to this dispatcher."""
     return {
         lane_of(item.job.queue, item.job.kind, item.job.target)
         for end, finished in zip(batch.finishes, result.finished, strict=True)
@@ -334,9 +353,9 @@ def _sent_lanes(batch: Batch, result: BatchResult) -> set[Lane]:
 
 
 def _not_started(batch: Batch, result: BatchResult) -> list[Submission]:
-    """Submits that did not begin on the slots they were given.
+    """Submits that did not start on their slots.
 
-    They are ready: since just now, or since their batch was sent before and its answer got lost.
+    They are ready: since now, or since an earlier batch whose answer got lost.
     """
     if len(result.started) == sum(slot is not None for slot in batch.slots):
         return []

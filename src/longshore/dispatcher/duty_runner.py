@@ -1,8 +1,8 @@
-"""Runs a dispatcher's duties, which are what it does because time passed.
+"""Runs a dispatcher's duties: what it does because time passed.
 
-The duties' verbs have a connection of their own in the store and never wait behind the commits.
-Each duty is a loop of its own that survives an outage. Intervals are varied a little, so that many
-dispatchers do not do the same at the same moment.
+Each duty is a loop of its own that survives outages of the store. Duties have their own connection
+to the store, so they never wait behind the commits. Chance varies the intervals a little, so that
+many dispatchers do not do one thing at the same moment.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Work = Callable[[], Awaitable[None]]
 
 
 class Every(Struct, frozen=True):
-    """Work that is done again and again after so many seconds; the first time too, or at once."""
+    """Work that repeats after so many seconds; with `at_once` it starts without waiting."""
 
     seconds: float
     work: Work
@@ -28,7 +28,7 @@ class Every(Struct, frozen=True):
 
 
 class WhenRung(Struct, frozen=True):
-    """Work that is done when an alarm rings, and after `at_most_s` even if it does not."""
+    """Work to do when an alarm rings, and after `at_most_s` even if it does not."""
 
     alarm: Alarm
     at_most_s: float
@@ -36,7 +36,7 @@ class WhenRung(Struct, frozen=True):
 
 
 class Always(Struct, frozen=True):
-    """Work that never ends by itself, and survives outages by itself."""
+    """Work that never ends, and handles outages itself."""
 
     work: Work
 
@@ -52,7 +52,7 @@ class DutyRunner:
         self._own_lease = own_lease
 
     async def run(self, duty: Duty) -> None:
-        """Does one duty until it is cancelled; what it did not foresee is raised."""
+        """Does one duty until it is cancelled. Raises what the duty raises, except outages."""
         match duty:
             case Every():
                 await self._repeat(duty)
@@ -74,7 +74,7 @@ class DutyRunner:
 
 
 def in_turn(*works: Work) -> Work:
-    """Several pieces of work as one, each after the one before it."""
+    """Several pieces of work as one, one after the other."""
 
     async def work() -> None:
         for one in works:

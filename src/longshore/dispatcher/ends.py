@@ -1,4 +1,4 @@
-"""How attempts end: to the store first, then to the worker and to whoever waits."""
+"""How attempts end: decides what a report means, has it stored, then acknowledges it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _ASKED = "longshore.Retry"
 
 
 class Decisions:
-    """What a worker's reports mean for their jobs. Holds nothing, and changes nothing."""
+    """Decides what a worker's reports mean for their jobs."""
 
     def __init__(self, settings: DispatcherSettings, random: Random) -> None:
         self._settings = settings
@@ -65,9 +65,9 @@ class Decisions:
     def decide(
         self, report: Report, claimed: Attempt | None, by: str = "", worker: UUID | None = None
     ) -> End:
-        """What the store is to record; if a worker is given, only if the job is its own.
+        """The end for the store to record; if `worker` is given, only if it owns the job.
 
-        An attempt that is not placed here can only be too late, or another's.
+        An attempt that is not placed here has no `claimed`: it is late, or another worker's.
         """
         if isinstance(report, SuccessReport):
             return self._succeeded(report, by, worker)
@@ -104,7 +104,7 @@ class Decisions:
         return Succeeded(*which, report.result, outbox, by=by, info=info, worker=worker)
 
     def _sound(self, outbox: tuple[OutboxItem, ...]) -> tuple[tuple[OutboxItem, ...], str]:
-        """Those jobs of an outbox that a client might submit; and of the others, what is wrong."""
+        """The jobs of an outbox that are valid, and what is wrong with the others."""
         sound, notes = [], []
         for index, item in enumerate(outbox):
             job = item.job
@@ -128,7 +128,7 @@ class Decisions:
 
 
 def _bounded(error: JobError) -> JobError:
-    """An error of a size to be kept and shown, whatever its worker sent."""
+    """The error, cut to a size that can be kept and shown."""
     if len(error.message) + len(error.type) + len(error.traceback) <= MAX_ERROR_CHARS:
         return error
     return JobError(
@@ -140,14 +140,14 @@ def _bounded(error: JobError) -> JobError:
 
 
 def _asks_for_a_retry(error: JobError, report: FailureReport) -> bool:
-    """Whether the job's code itself said that it is to be tried again."""
+    """Whether the job's own code asked for a retry."""
     if report.final or error.reason is not Reason.RAISED:
         return False
     return report.retry_after_s is not None or error.type == _ASKED
 
 
 class Ends:
-    """Decides what a report means, records it, acknowledges it."""
+    """Takes reports, has the ends recorded, and acknowledges them."""
 
     def __init__(
         self,
@@ -163,12 +163,12 @@ class Ends:
         self._acks: dict[Session, tuple[list[AttemptKey], list[AttemptKey]]] = {}
 
     def report(self, session: Session, report: Report) -> None:
-        """A worker says that an attempt ended. A repeat waits for the commit of the first."""
+        """A worker reports an end. A repeat is dropped: the ACK of the first answers it."""
         sent = session.sent(report.job, report.token)
         if sent is None:
             if not session.admits_stray(report.token):
                 return
-            # It is the store that knows whose attempt this is.
+            # Only the store knows whose attempt this is.
             end = self._decisions.decide(report, None, session.by, session.info.id)
         else:
             if sent.reported:
@@ -178,7 +178,7 @@ class Ends:
         self._commits.finish(end, lambda end, done: self._recorded(end, done, session))
 
     def end(self, end: End, session: Session | None) -> None:
-        """An attempt is over, though its worker did not say so."""
+        """An attempt is over, though its worker did not report it."""
         self._commits.finish(end, lambda end, done: self._recorded(end, done, session, ack=False))
 
     def _recorded(
@@ -193,7 +193,7 @@ class Ends:
             self._mind_times(end, done.state)
 
     def _mind_times(self, end: End, state: JobState | None) -> None:
-        """What comes due because of this end is looked for at its time."""
+        """Sets the alarm for jobs that this end delayed or submitted."""
         match end:
             case Succeeded(outbox=outbox):
                 self._due.set_for(item.job for item in outbox)

@@ -1,9 +1,9 @@
-"""The dispatcher: stateless, one of many equals.
+"""The dispatcher: it keeps no state of its own, and is one of many equals.
 
 Three things run side by side. The *commits* move jobs: ends, submits and claims, one transaction
-after the other. The *duties* are what is done because time passed: leases, losses, cancels,
-delays. The *sessions* and the *requests* hear and answer workers and clients. They share
-a roster, which is memory only; whatever must survive is in the store before anybody is told of it.
+after the other. The *duties* run because time passed: leases, losses, cancels, delays. The
+*sessions* and the *requests* talk to workers and clients. They share a roster, in memory only. All
+that must survive is in the store before a worker or a client hears of it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ log = logging.getLogger("longshore.dispatcher")
 
 
 class Dispatcher:
-    """Attends workers and answers clients, over one store that is open already."""
+    """Attends workers and answers clients, over one open store."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Dispatcher:
     ) -> None:
         self.id = id
         self.broken = asyncio.Event()
-        """Set when the store is lost, or a part failed unforeseen: the process must end."""
+        """Set when the store is lost, or a part of the dispatcher failed: the process must end."""
         self.lost: StoreLost | None = None
         self._store = store
         self._here = here = Environment(id, store, settings, clock, random)
@@ -94,36 +94,26 @@ class Dispatcher:
         self._plain = PlainSessions(*parts)
         self._full = FullSessions(*parts, self._plain)
         self._takeover = Takeover(here, self._losses, has_ended)
-        self._lane_limits = LaneLimits(settings, self._scheduler, lambda: self._takeover.elsewhere)
-        self._runtime = self._make_runtime(settings)
+        limits = LaneLimits(settings, self._scheduler, lambda: self._takeover.elsewhere)
+        memory = (self._roster, self._commits, self._waiters, self._takeover, limits, self._alarms)
+        self._runtime = DispatcherRuntime(*memory)
         self._plain_clients = PlainClients(here, self._commits, self._waiters)
         service = Service(store, settings, id, clock.utc, self._runtime, self._waiters)
         self._requests = Requests(here, lease, service, self._plain_clients)
         self._duty_runner = DutyRunner(random, lease)
         self._renew = partial(renew, here, name, lease, self._roster, self._plain)
-        self._lanes = LaneUpkeep(here, self._scheduler, self._commits, self._lane_limits)
+        self._lanes = LaneUpkeep(here, self._scheduler, self._commits, limits)
         read_back = ReadBack(store, self._scheduler, self._commits, self._full.give)
         self._look_around = in_turn(self._lanes.look, read_back.read)
         self._duties = self._make_duties(has_ended)
         self._tasks: list[asyncio.Task[None]] = []
-
-    def _make_runtime(self, settings: DispatcherSettings) -> DispatcherRuntime:
-        return DispatcherRuntime(
-            settings,
-            self._roster,
-            self._commits,
-            self._waiters,
-            self._takeover,
-            self._lane_limits,
-            self._alarms,
-        )
 
     def _make_duties(self, has_ended: HasEnded) -> list[Duty]:
         here, alarms = self._here, self._alarms
         store, settings = here.store, here.settings
         roster, commits, scheduler = self._roster, self._commits, self._scheduler
         cancels = partial(heed_cancels, here, roster, self._link, self._ends)
-        drains = partial(heed_drains, here, roster, commits, self._full)
+        drains = partial(heed_drains, here, roster, commits, self._link)
         promoting = partial(promote, store, scheduler, commits, alarms.due)
         outcomes = partial(find_outcomes, store, self._waiters)
         hints = partial(follow_hints, store, self._look_around, alarms, self._own_lease)
@@ -146,7 +136,7 @@ class Dispatcher:
         ]
 
     async def start(self, listen: Listen, backend: str, frontend: str) -> tuple[Link, Link]:
-        """Renews its own lease once, then listens for workers and clients."""
+        """Renews the dispatcher's lease once, then listens for workers and clients."""
         await self._renew()
         await self._look_around()
         workers = self._link.open(listen, backend, self._full.receive)
@@ -167,11 +157,11 @@ class Dispatcher:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and task.exception() is not None:
-            log.critical("a part of the dispatcher broke", exc_info=task.exception())
+            log.critical("a part of the dispatcher failed", exc_info=task.exception())
             self.broken.set()
 
     def note_crew(self, trouble: str) -> None:
-        """Keeps in mind, for `why`, what keeps the workers beside it from starting, if anything."""
+        """Remembers, for `why`, why the workers beside it do not start; empty if they do."""
         self._runtime.supervisor_trouble = trouble
 
     def _lose_store(self, error: StoreLost) -> None:
@@ -181,7 +171,7 @@ class Dispatcher:
         self.broken.set()
 
     async def stop(self) -> None:
-        """Commits what is under way, lets go of the sockets and retires in good order."""
+        """Commits what is under way, closes the sockets and retires in the store."""
         await self._requests.close()
         await self._plain_clients.close()
         for task in self._tasks:
@@ -194,12 +184,12 @@ class Dispatcher:
             await self._plain.close()
             await self._retire()
         except StoreUnavailable as error:
-            log.warning("left without saying so in the store: %s", error)
+            log.warning("the dispatcher could not retire in the store: %s", error)
         self._link.socket.close()
         self._frontend.close()
 
     async def _retire(self) -> None:
         await self._losses.tell_again()
         if self._losses.all_told:
-            # Otherwise the others find it silent, and declare those losses for it.
+            # Otherwise the other dispatchers find it silent, and declare those losses for it.
             await self._store.retire(self.id)

@@ -1,4 +1,4 @@
-"""What all parts of one dispatcher share."""
+"""What all parts of a dispatcher share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from longshore.ports import Clock, Store
 
 
 class Environment(NamedTuple):
-    """Who a dispatcher is, how it is set, the store it serves, time and luck."""
+    """A dispatcher's id, its store, its settings, a clock and a source of chance."""
 
     id: UUID
     store: Store
@@ -21,6 +21,6 @@ class Environment(NamedTuple):
     random: Random
 
     def new_id(self) -> UUID:
-        """An id that nothing had before."""
+        """A new id."""
         unix_ms = int(self.clock.utc().timestamp() * 1000)
         return make_id(unix_ms, self.random.randbytes(10))

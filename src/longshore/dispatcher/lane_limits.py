@@ -1,9 +1,9 @@
-"""How many lanes there may be: of those that no worker serves a bounded number, of others any.
+"""Limits the number of lanes that no worker serves.
 
-A lane costs memory in every dispatcher, so there is a limit. It does not hold for kinds that a live
-worker serves: whoever fills it up with made-up names must not keep out jobs that would run. But a
-worker that takes every queue counts as serving only queues that exist, or else the queue could be
-made up as well.
+A lane costs memory in every dispatcher, so there is a limit. It does not hold for lanes that a live
+worker serves: a client that fills the limit with made-up names must not keep out jobs that can run.
+But a worker that takes every queue serves, for this limit, only queues that exist. Otherwise a
+client could make up queues.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ADVICE: Final = "put what varies into the arguments, not into the kind or the q
 
 
 class LaneLimits:
-    """Says which submits would need a lane too many; `elsewhere` has all dispatchers' workers."""
+    """Refuses submits that need a lane past a limit. `elsewhere` has all dispatchers' workers."""
 
     def __init__(
         self,
@@ -35,13 +35,13 @@ class LaneLimits:
         self._scheduler = scheduler
         self._brought: dict[bytes, set[Lane]] = {}
 
-    def check(self, job: Submission, peer: bytes) -> None:
-        """Raises `TooLarge` if this client's job would need a lane past a limit."""
+    def check(self, job: Submission, caller: bytes) -> None:
+        """Raises `TooLarge` if this client's job needs a lane past a limit."""
         lane = lane_of(job.queue, job.kind, job.target)
         if lane in self._scheduler.lanes:
             return
         most, limit = self.limit_of(lane), self._settings.max_client_lanes
-        brought = self._brought.setdefault(peer, set())
+        brought = self._brought.setdefault(caller, set())
         if most is not None:
             raise _too_many(lane, f"there are {most:,} already (max_lanes)")
         if len(brought) < limit:
@@ -50,13 +50,13 @@ class LaneLimits:
             raise _too_many(lane, f"this client has added {limit:,} of those (max_client_lanes)")
 
     def limit_of(self, lane: Lane) -> int | None:
-        """How many lanes there may be, if this one would be one too many."""
+        """The limit, if this lane is past it; None if it is not."""
         limit = self._settings.max_lanes
         is_full = lane not in self._scheduler.lanes and len(self._scheduler.lanes) >= limit
         return limit if is_full and not self._is_served(lane) else None
 
     def served(self) -> set[int]:
-        """The lanes that live workers serve, of the queues that they name or of the usual one."""
+        """The lanes that live workers serve, of the queues they name, or of the default queue."""
         return {
             lane_of(queue, kind, target).hash
             for worker in (*self._scheduler.infos(), *self._elsewhere())
@@ -66,16 +66,14 @@ class LaneLimits:
         }
 
     def lanes_changed(self) -> None:
-        """Clients are not charged with lanes that are forgotten, or served by now."""
+        """Lanes that are forgotten or served by now no longer count against their client."""
         for peer, brought in list(self._brought.items()):
-            left = {lane for lane in brought if self._is_charged(lane)}
+            known = (lane for lane in brought if lane in self._scheduler.lanes)
+            left = {lane for lane in known if not self._is_served(lane)}
             if left:
                 self._brought[peer] = left
             else:
                 del self._brought[peer]
-
-    def _is_charged(self, lane: Lane) -> bool:
-        return lane in self._scheduler.lanes and not self._is_served(lane)
 
     def _is_served(self, lane: Lane) -> bool:
         exists = lane.queue == DEFAULT_QUEUE or self._scheduler.lanes.has_queue(lane.queue)

@@ -1,7 +1,7 @@
-"""What attempts said, on its way to the store; the ends of attempts wait for what came before them.
+"""Writes log entries to the store. The end of an attempt waits until its entries are written.
 
-An attempt that said nothing waits for nothing. While the store is away entries are kept, up to a
-bound; past it the oldest go, and show as a gap between the numbers of those that are left.
+While the store is away, entries are kept up to a bound. Past it the oldest are dropped, and leave a
+gap between the numbers of the others.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from itertools import islice
 
 from longshore.core.throttle import Throttle
 from longshore.errors import StoreUnavailable
@@ -27,7 +26,7 @@ LONGEST_PAUSE_S = 1.0
 
 
 class LogWriter:
-    """Writes entries in the order they came, some at a time, each once."""
+    """Writes entries in the order in which they came, some at a time, each once."""
 
     def __init__(self, store: Store, on_outage: Callable[[StoreUnavailable], None]) -> None:
         self._store = store
@@ -38,12 +37,11 @@ class LogWriter:
         self._writing: asyncio.Task[None] | None = None
         self._closing = False
         self._loss = Throttle()
-        self._lost = 0
         self.unwritten: dict[int, int] = {}
-        """How many entries of which token the store does not have yet."""
+        """How many entries the store does not have yet, by token."""
 
     def add(self, entries: Sequence[LogEntry]) -> None:
-        """Attempts said something."""
+        """Log entries came."""
         for entry in entries:
             self._entries.append(entry)
             self._bytes += len(entry.data)
@@ -56,7 +54,7 @@ class LogWriter:
             self._writing = asyncio.create_task(self._write())
 
     def after(self, token: int, act: Callable[[], None]) -> None:
-        """Does something once what this attempt said is written."""
+        """Calls `act` once the entries of this attempt are written."""
         if token in self.unwritten:
             self._waiting.setdefault(token, []).append(act)
         else:
@@ -84,13 +82,13 @@ class LogWriter:
             self._on_outage(error)
             return False
         except Exception:
-            # An end must not wait for ever for what the store will never take.
+            # The store will never take these entries: the ends that wait for them must go on.
             log.exception("%d log entries could not be written", len(some))
         self._settle(some)
         return True
 
     def _some(self) -> list[LogEntry]:
-        """What is written next, at least one entry."""
+        """The entries to write next, at least one."""
         some: list[LogEntry] = []
         room = BYTES_PER_WRITE
         while self._entries and len(some) < ENTRIES_PER_WRITE:
@@ -101,7 +99,7 @@ class LogWriter:
         return some
 
     def _surplus(self) -> int:
-        """How many of the oldest are too many."""
+        """How many of the oldest entries to drop."""
         count = max(0, len(self._entries) - MOST_ENTRIES)
         too_many = self._bytes - MOST_BYTES
         if too_many <= 0:
@@ -113,22 +111,15 @@ class LogWriter:
         return len(self._entries)
 
     def _tell_of_loss(self, count: int) -> None:
-        self._lost += count
-        if self._loss.count(asyncio.get_running_loop().time()):
-            lost, self._lost = self._lost, 0
-            log.warning(
-                "the store does not keep up: %d log entries were dropped since this was last told",
-                lost,
-            )
+        lost = self._loss.count(asyncio.get_running_loop().time(), count)
+        if lost:
+            log.warning("the store does not keep up: %d log entries were dropped", lost)
 
     def _remove(self, count: int) -> None:
-        gone = list(islice(self._entries, count))
-        for _ in gone:
-            self._entries.popleft()
-        self._settle(gone)
+        self._settle([self._entries.popleft() for _ in range(count)])
 
     def _settle(self, entries: Sequence[LogEntry]) -> None:
-        """These are written, or given up: whoever waited for the last of an attempt's goes on."""
+        """These entries are written or dropped: ends that waited for the last of them go on."""
         for entry in entries:
             self._bytes -= len(entry.data)
             left = self.unwritten[entry.token] - 1
@@ -142,8 +133,8 @@ class LogWriter:
     async def close(self) -> None:
         """Writes what is left, if the store takes it.
 
-        If it does not, ends that wait are dropped with what they wait for: they were not
-        acknowledged, so their worker sends both again, to another dispatcher.
+        If it does not, the ends that wait are dropped too. No ACK went out for them, so their
+        worker sends ends and entries again, to another dispatcher.
         """
         self._closing = True
         if self._writing is not None:

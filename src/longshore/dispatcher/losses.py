@@ -1,4 +1,4 @@
-"""Sessions that are over: their jobs go back to the store, however long the store is away."""
+"""Sessions that are over: the store frees their jobs, now or when it answers again."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class Loss(Struct, frozen=True):
     why: str
     crash: bool
     undelivered: tuple[int, ...] = ()
-    """The tokens of attempts that never reached the worker, and are not its fault."""
+    """The tokens of attempts that never reached the worker."""
     info: WorkerInfo | None = None
-    """Who it is, if the user is to hear of it: not for a goodbye."""
+    """The worker, if the user is to hear of its loss. A goodbye is no loss."""
 
 
 class Losses:
-    """Declares workers lost. What the store could not be told is told again until it is."""
+    """Declares workers lost. Repeats what the store did not hear until it does."""
 
     def __init__(
         self,
@@ -53,50 +53,43 @@ class Losses:
 
     @property
     def all_told(self) -> bool:
-        """Whether the store knows of every loss."""
+        """Whether the store knows every loss."""
         return not self._untold
 
     async def lose(
         self, session: Session, why: str, *, crash: bool, lost: bool | None = None
     ) -> None:
-        """A worker is gone: it is given nothing more, and what it had goes to others.
+        """A session is over: its worker gets no more jobs, and those it had go to others.
 
-        The user hears of it if it is `lost`, which a crash is unless told otherwise.
+        The user hears of a worker that is `lost`. Unless told otherwise, a crash is a loss.
         """
         self.roster.remove(session)
+        is_lost = crash if lost is None else lost
+        if is_lost:
+            log.warning("worker %s is lost: %s", session.name, why)
         undelivered = tuple(one.token for one in session.undelivered())
-        told = session.info if (crash if lost is None else lost) else None
-        loss = Loss(session.worker, session.number, why, crash, undelivered, told)
-        await self.declare(loss)
+        told = session.info if is_lost else None
+        await self.declare(Loss(session.worker, session.number, why, crash, undelivered, told))
 
     async def lose_silent(self, session: Session, why: str) -> None:
-        """A worker is no more, and did not say so."""
-        self.roster.remove(session)
-        log.warning("worker %s is lost: %s", session.name, why)
-        crash = not self._own_lease.blames_store()
-        await self.lose(session, why, crash=crash, lost=True)
+        """A worker is gone without a goodbye."""
+        await self.lose(session, why, crash=not self._own_lease.blames_store(), lost=True)
 
-    async def declare_worker(self, worker: WorkerView, why: str) -> None:
-        """A worker that is not attended here is gone."""
-        await self.declare(self._loss(worker, why))
-
-    async def harvest_worker(self, worker: WorkerView, why: str) -> None:
-        """A worker that is not attended here is gone; raises if the store cannot be told now."""
-        await self._harvest(self._loss(worker, why))
-
-    def _loss(self, worker: WorkerView, why: str) -> Loss:
+    def loss_of(self, worker: WorkerView, why: str) -> Loss:
+        """The loss of a worker that has no session here."""
         crash = not self._own_lease.blames_store()
         return Loss(worker.info.id, worker.session, why, crash, info=worker.info)
 
     async def declare(self, loss: Loss) -> None:
         """Tells the store, now or as soon as it answers again."""
         try:
-            await self._harvest(loss)
+            await self.harvest(loss)
         except StoreUnavailable as error:
             self._untold.append(loss)
             self._own_lease.saw_outage(error)
 
-    async def _harvest(self, loss: Loss) -> None:
+    async def harvest(self, loss: Loss) -> None:
+        """Tells the store; raises if it does not answer."""
         harvested = await self._store.harvest(
             loss.worker,
             loss.session,
@@ -107,11 +100,10 @@ class Losses:
         )
         self._commits.harvested(harvested)
         if harvested.lost and loss.info is not None:
-            # The user is told of a session that this dispatcher declared lost.
             self._on_lost(LostWorker(loss.info, loss.session, loss.why))
 
     async def tell_again(self) -> None:
-        """Tells the store what it could not be told before."""
+        """Repeats what the store did not hear."""
         untold, self._untold = self._untold, []
         for loss in untold:
             await self.declare(loss)

@@ -16,7 +16,7 @@ log = logging.getLogger("longshore.dispatcher")
 
 
 class OwnLease:
-    """Whether this dispatcher may grant leases, and whether a loss is to be blamed on the store."""
+    """Whether this dispatcher may grant leases, and whether an outage may explain a loss."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class OwnLease:
         self._away = False
 
     def renewed(self, sent_at: float) -> None:
-        """The store took a renewal that was sent at this time."""
+        """The store took a renewal that the dispatcher sent at `sent_at`."""
         self._lease_until = sent_at + self._settings.dispatcher_lease_s
         if self._away:
             self._away = False
@@ -55,7 +55,7 @@ class OwnLease:
             log.warning("the store does not answer, trying again: %s", error)
 
     async def surviving(self, work: Callable[[], Awaitable[object]]) -> None:
-        """Does some work; an outage of the store is taken note of, and nothing more."""
+        """Does some work; notes an outage of the store instead of raising it."""
         try:
             await work()
         except StoreUnavailable as error:
@@ -63,11 +63,10 @@ class OwnLease:
 
     def lease_s(self) -> float | None:
         """The lease to put into a PONG, if this dispatcher may grant one."""
-        holds = self._clock.now() < self._lease_until
-        return self._settings.lease_s if holds else None
+        return self._settings.lease_s if self._clock.now() < self._lease_until else None
 
     def blames_store(self) -> bool:
-        """Whether the store was away so lately that a lost worker may have stopped for that."""
+        """Whether the store was away so lately that a worker may be lost because of it."""
         return self._clock.now() - self._outage_at < 2 * self._settings.lease_s
 
 
@@ -80,18 +79,18 @@ class Alarm:
         self._changed = asyncio.Event()
 
     def set_in(self, seconds: float) -> None:
-        """Rings after so many seconds, unless it rings before."""
+        """Rings after so many seconds, or earlier if it was set so."""
         at = self._clock.now() + seconds
         if at < self._at:
             self._at = at
             self._changed.set()
 
     def set_for(self, jobs: Iterable[Submission]) -> None:
-        """Rings when the first of these jobs is due, of those that are to begin later."""
+        """Rings when the first delayed job of these is due."""
         for job in jobs:
             if job.delay_s is not None:
                 self.set_in(job.delay_s)
-            # Without a time zone, as a worker may send it, it was refused by the store.
+            # A worker may send a time without a zone; the store refuses that job.
             elif job.run_at is not None and job.run_at.utcoffset() is not None:
                 self.set_in((job.run_at - self._clock.utc()).total_seconds())
 
@@ -101,7 +100,7 @@ class Alarm:
         while (left := self._at - self._clock.now()) > 0:
             self._changed.clear()
             try:
-                # Not `wait_for`: before Python 3.12 that loses a cancelling that comes with a ring.
+                # Not `wait_for`: before Python 3.12 it can lose a cancellation.
                 async with asyncio.timeout(left):
                     await self._changed.wait()
             except TimeoutError:
@@ -110,7 +109,7 @@ class Alarm:
 
 
 class Alarms:
-    """What rings for whom: jobs are due, cancels and drains were made, awaited jobs have ended."""
+    """Alarms for jobs that are due, for cancels and drains, and for outcomes clients wait for."""
 
     def __init__(self, clock: Clock) -> None:
         self.due = Alarm(clock)

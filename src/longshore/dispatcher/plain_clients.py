@@ -7,7 +7,6 @@ import logging
 from collections.abc import Sequence
 from uuid import UUID
 
-from longshore.dispatcher.budgets import check_room
 from longshore.dispatcher.commits import Answer, Commits
 from longshore.dispatcher.environment import Environment
 from longshore.dispatcher.tasks import Tasks
@@ -24,7 +23,7 @@ Answers = asyncio.Future[list[Answer]]
 
 
 class PlainClients:
-    """Submits what plain clients send, durably, and answers each once with its outcome."""
+    """Submits what plain clients send, and answers each once with the outcome of its job."""
 
     def __init__(self, environment: Environment, commits: Commits, waiters: Waiters) -> None:
         self._settings = environment.settings
@@ -34,7 +33,7 @@ class PlainClients:
         self._tasks = Tasks()
 
     def receive(self, link: Link, peer: bytes, frames: Sequence[bytes]) -> None:
-        """Two frames came from a client of this link. What is no job is dropped."""
+        """Two frames came from a client of this link. Frames that are no job are dropped."""
         job = plain.only(frames)
         if not job:
             log.debug("dropped a plain message from client %s", peer.hex())
@@ -51,7 +50,7 @@ class PlainClients:
         waiter = Waiter([id], every=True)
         self._waiters.add(waiter)
         submission = Submission(id, plain.KIND, job, options=Options(raw=True))
-        # The task must not hold the job's bytes: it may have to wait for days.
+        # The task may wait for days, so it must not hold the job's bytes.
         work = self._answer(link, peer, id, waiter, self._commits.submit([submission]))
         self._tasks.start(work)
 
@@ -61,10 +60,10 @@ class PlainClients:
             raise Unavailable(
                 f"{limit:,} jobs of plain clients have not ended (max_plain_requests); try again"
             )
-        check_room(self._settings, self._commits, 1, len(job))
+        self._commits.check_room(1, len(job))
         within(job, "the job", self._settings.max_value_bytes)
         if job == plain.PONG:
-            raise InvalidInput("a job that reads PONG would be taken for a PONG by its worker")
+            raise InvalidInput("a worker would take a job that reads PONG for a PONG; change it")
 
     async def _answer(
         self, link: Link, peer: bytes, id: UUID, waiter: Waiter, submitted: Answers
@@ -83,7 +82,7 @@ class PlainClients:
         _send(link, peer, frames)
 
     async def close(self) -> None:
-        """Waits for nothing more: the jobs go on without their clients."""
+        """Stops waiting. The jobs go on without their clients."""
         await self._tasks.cancel()
 
 

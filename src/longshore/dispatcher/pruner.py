@@ -1,8 +1,8 @@
-"""The pruner: removes in the background what is past its time.
+"""The pruner: removes old jobs and workers in the background.
 
-It goes on from where it came to, a small step at a time with a pause after each, and now and then
-begins at the first job again: for those that it passed because they had not ended yet. What it
-knows it may lose, and several dispatchers may prune at once: a job is removed once.
+It walks along the jobs in small steps, with a pause after each. Now and then it starts at the first
+job again, to find jobs that had not ended when it passed them. It may lose its place, and several
+dispatchers may prune at once: nothing is removed twice.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _GOOD_ENDS: Final = frozenset({JobState.SUCCEEDED})
 
 
 def configured(settings: DispatcherSettings) -> Retention:
-    """What these settings say is kept."""
+    """How long to keep jobs, by these settings."""
     return retention(settings.keep_succeeded_s, settings.keep_failed_s, settings.keep_most)
 
 
 class Pruner:
-    """Walks along the jobs of a store: once for good ends, once for bad ones, which are indexed."""
+    """Walks along the jobs of a store: one walk for successes, one for all other ends."""
 
     def __init__(self, store: Store, settings: DispatcherSettings) -> None:
         kept = configured(settings)
@@ -43,7 +43,7 @@ class Pruner:
         ]
 
     async def prune(self) -> None:
-        """Removes all that is to go now."""
+        """Removes all that is past its bounds."""
         for walk in self._walks:
             await walk.go()
         if self._keep_workers_s > 0:
@@ -57,7 +57,7 @@ class Pruner:
 
 
 class _Walk:
-    """One way through the jobs, and how far along it everything was looked at."""
+    """One walk along the jobs, and how far it came."""
 
     def __init__(self, store: Store, kept: Retention) -> None:
         self._store = store
@@ -66,7 +66,7 @@ class _Walk:
         self._up_to = 0
 
     async def go(self) -> None:
-        """Goes on to where no job is to go any more."""
+        """Walks on until no later job is to be removed."""
         if self._turns % FROM_START_EVERY == 0:
             self._up_to = 0
         self._turns += 1

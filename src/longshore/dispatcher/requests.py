@@ -1,24 +1,24 @@
-"""Requests of clients over a link: decoded, counted, handed to the service, answered once."""
+"""Decodes and counts the requests of clients, passes them to the service, answers each once."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 from longshore.dispatcher.budgets import RequestBudgets
 from longshore.dispatcher.dropped import DroppedMessages
 from longshore.dispatcher.environment import Environment
 from longshore.dispatcher.own_lease import OwnLease
 from longshore.dispatcher.plain_clients import PlainClients
-from longshore.dispatcher.service import Answer, Caller, DispatcherSeen, Service
+from longshore.dispatcher.service import Caller, Service
 from longshore.dispatcher.sessions.link import Listen
 from longshore.dispatcher.tasks import Tasks
 from longshore.errors import LongshoreError, ProtocolError, StoreUnavailable, TooLarge
-from longshore.model.job import Ended, Refused
-from longshore.model.worker import DrainVerdict, WorkerView
+from longshore.model.job import Ended
 from longshore.ports import Link
 from longshore.wire import messages as m
 from longshore.wire.codec import encode, from_client, ok, request_number
-from longshore.wire.portions import MAX_MESSAGE_BYTES
+from longshore.wire.portions import MAX_MESSAGE_BYTES, portions
 from longshore.wire.reports import error_bytes
 
 log = logging.getLogger("longshore.dispatcher")
@@ -27,7 +27,7 @@ MAX_ANSWER_BYTES = 16 * 1024 * 1024
 
 
 class Requests:
-    """Everything that clients say comes here; each request is answered once, with OK or ERR."""
+    """Hears all messages of clients; answers each request once, with OK or ERR."""
 
     def __init__(
         self,
@@ -45,14 +45,14 @@ class Requests:
         self._link: Link
 
     def listen(self, listen: Listen, address: str) -> Link:
-        """From now on clients are heard at this address, until the link is closed."""
+        """Listens for clients at this address, until the link is closed."""
         self._link = listen(address, self.receive)
         return self._link
 
     def receive(self, arrived: list[tuple[bytes, list[bytes]]]) -> None:
         """Messages came from clients."""
         for peer, frames in arrived:
-            # Each by itself: what one peer sends must not cost the others their answers.
+            # One by one: a bad message must not cost other peers their answers.
             try:
                 if len(frames) == 2:
                     self._plain.receive(self._link, peer, frames)
@@ -64,14 +64,15 @@ class Requests:
                 self._junk.failed(peer)
 
     def _begin(self, peer: bytes, request: m.Request) -> None:
-        refusal = self._underway.begin(peer, request)
-        if refusal is not None:
-            self._send(peer, failed(request.rid, refusal))
-            return
-        self._tasks.start(self._answer(peer, request))
+        try:
+            self._underway.begin(peer, request)
+        except LongshoreError as error:
+            self._send(peer, failed(request.rid, error))
+        else:
+            self._tasks.start(self._answer(peer, request))
 
     def _refuse_junk(self, peer: bytes, frames: list[bytes], error: ProtocolError) -> None:
-        # Somebody who numbers requests learns what was wrong; anybody else is ignored.
+        # A peer that numbers its requests hears what was wrong; any other is ignored.
         self._junk.dropped(peer, error)
         rid = request_number(frames)
         if rid is not None:
@@ -87,7 +88,7 @@ class Requests:
         except LongshoreError as error:
             frames = failed(request.rid, error)
         except Exception:
-            log.exception("a request failed in a way that nobody foresaw: %r", type(request))
+            log.exception("a request failed unexpectedly: %r", type(request))
             broken = LongshoreError("the dispatcher failed to answer; its log says why")
             frames = failed(request.rid, broken)
         finally:
@@ -95,51 +96,39 @@ class Requests:
         self._send(peer, frames)
 
     def _send(self, peer: bytes, frames: list[bytes]) -> None:
-        # A client that is gone, or too slow to read, asks again when it is back.
+        # A client that is gone or too slow asks again later.
         self._link.send(peer, frames)
 
     async def close(self) -> None:
-        """Ends what still waits; clients ask another dispatcher."""
+        """Stops all requests; their clients ask another dispatcher."""
         await self._tasks.cancel()
 
 
 async def perform(service: Service, request: m.Request, caller: Caller) -> object:
-    """What OK carries in answer to a request: the use case that it names, done."""
+    """Does what a request asks for; answers with what OK carries."""
     match request:
         case m.Submit():
-            answers = await service.submit(request.jobs, caller, strict=request.strict)
-            return [_submitted(answer) for answer in answers]
+            return await service.submit(request, caller)
         case m.Wait():
-            ended = await service.wait(request.jobs, request.wait_s, every=request.all)
-            return _within_a_message(ended)
+            return _within_a_message(await service.wait(request))
         case m.Show():
             return await service.job(request.job)
         case m.Why():
-            job, why = await service.why(request.job)
-            return m.WhyAnswer(job.id, job.number, job.state.value, why)
+            return await service.why(request)
         case m.ReadLogs():
-            return await service.logs(
-                request.job, attempt=request.attempt, after=request.after, most=request.most
-            )
+            return await service.logs(request)
         case m.ListJobs():
-            return await service.jobs(request.wanted)
+            return await service.jobs(request)
         case m.Cancel():
-            cancels = await service.cancel(request.jobs)
-            return [
-                m.CancelAnswer(ref, *one) for ref, one in zip(request.jobs, cancels, strict=True)
-            ]
+            return await service.cancel(request)
         case m.Retry():
-            retries = await service.retry(request.jobs, request.id)
-            return [
-                m.RetryAnswer(ref, *one) for ref, one in zip(request.jobs, retries, strict=True)
-            ]
+            return await service.retry(request)
         case m.ListWorkers():
             return await service.workers()
         case m.Drain():
-            drains = await service.drain(request.workers)
-            return [_drained(name, *one) for name, one in zip(request.workers, drains, strict=True)]
+            return await service.drain(request)
         case m.ListDispatchers():
-            return [_dispatcher(one) for one in await service.dispatchers()]
+            return await service.dispatchers()
         case m.ShowCapacity():
             return await service.capacity()
         case m.ShowKind():
@@ -147,20 +136,12 @@ async def perform(service: Service, request: m.Request, caller: Caller) -> objec
         case m.ListQueues():
             return await service.queues()
         case m.Pause():
-            await service.pause(request.queue, request.paused)
+            await service.pause(request)
             return None
         case m.Prune():
-            return await service.prune(
-                request.states,
-                request.older_than_s,
-                request.keep,
-                after=request.after,
-                dry_run=request.dry_run,
-                counted=request.counted,
-            )
+            return await service.prune(request)
         case m.Hello():
-            me = await service.hello()
-            return m.HelloAnswer(m.PROTOCOL_VERSION, me.version, me.dispatcher, me.now)
+            return await service.hello()
 
 
 def failed(rid: int, error: LongshoreError) -> list[bytes]:
@@ -168,45 +149,20 @@ def failed(rid: int, error: LongshoreError) -> list[bytes]:
     return encode(m.Err(rid, error.code, str(error)))
 
 
-def _within_a_message(ended: list[Ended]) -> list[Ended]:
-    """As many outcomes as one message can carry; the rest is asked for again."""
-    total = 0
-    for index, one in enumerate(ended):
-        total += len(one.result or b"") + (error_bytes(one.error) if one.error else 0)
-        if index and total > MAX_ANSWER_BYTES:
-            return ended[:index]
-    return ended
+def _within_a_message(ended: list[Ended]) -> Sequence[Ended]:
+    """As many outcomes as fit into one message. The client asks for the rest again."""
+    return next(portions(ended, _outcome_bytes, MAX_ANSWER_BYTES), ())
+
+
+def _outcome_bytes(ended: Ended) -> int:
+    return len(ended.result or b"") + (error_bytes(ended.error) if ended.error else 0)
 
 
 def _within_the_limit(request: m.Request, frames: list[bytes]) -> list[bytes]:
-    """The answer, unless the client's end would drop the connection over it."""
+    """The answer, unless it is so large that the client would drop the connection."""
     if (size := len(frames[-1])) > MAX_MESSAGE_BYTES:
         raise TooLarge(
             f"the answer to {type(request).__name__.upper()} takes {size:,} bytes, more than the "
             f"{MAX_MESSAGE_BYTES:,} of a message; ask for less at a time"
         )
     return frames
-
-
-def _submitted(answer: Answer) -> m.SubmitAnswer:
-    if isinstance(answer, Refused):
-        return m.SubmitAnswer(answer.id, code=answer.code, message=answer.message)
-    return m.SubmitAnswer(answer.id, answer.number, answer.existing)
-
-
-def _drained(name: str, worker: WorkerView | None, verdict: DrainVerdict) -> m.DrainAnswer:
-    if worker is None:
-        return m.DrainAnswer(name, None, "", verdict)
-    return m.DrainAnswer(name, worker.info.id, worker.info.name, verdict)
-
-
-def _dispatcher(seen: DispatcherSeen) -> m.DispatcherAnswer:
-    return m.DispatcherAnswer(
-        id=seen.view.id,
-        name=seen.view.name,
-        started_at=seen.view.started_at,
-        renewed_no=seen.view.renewed_no,
-        workers=seen.workers,
-        alive=seen.alive,
-        silent_s=seen.silent_s,
-    )

@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from uuid import UUID
 
 from msgspec import structs
 
-from longshore.config import DispatcherSettings
 from longshore.core.lanes import lane_of
-from longshore.dispatcher.budgets import check_room
 from longshore.dispatcher.commits import Commits
 from longshore.dispatcher.duties.takeover import Takeover
 from longshore.dispatcher.lane_limits import LaneLimits
 from longshore.dispatcher.own_lease import Alarms
-from longshore.dispatcher.service import Answer, Caller
+from longshore.dispatcher.service import Answer
 from longshore.dispatcher.sessions.roster import Roster
 from longshore.dispatcher.waiters import Waiter, Waiters
 from longshore.model.job import Job, Submission
-from longshore.model.worker import DispatcherView, Facts, KindInfo, WorkerView
+from longshore.model.worker import Facts
 
 
 class DispatcherRuntime:
-    """See `service.Runtime`. `supervisor_trouble` is what keeps workers beside it from starting."""
+    """See `service.Runtime`. `supervisor_trouble` says why workers beside it do not start."""
 
     def __init__(
         self,
-        settings: DispatcherSettings,
         roster: Roster,
         commits: Commits,
         waiters: Waiters,
@@ -37,22 +34,16 @@ class DispatcherRuntime:
         alarms: Alarms,
     ) -> None:
         self.supervisor_trouble = ""
-        self._settings = settings
-        self._roster = roster
+        self.check_room = commits.check_room
+        self.check_lane = lane_limits.check
+        self.kinds = roster.kinds
+        self.seen = takeover.seen
+        self.silent_s = takeover.silent_s
+        self._scheduler = roster.scheduler
         self._commits = commits
         self._waiters = waiters
-        self._takeover = takeover
         self._lane_limits = lane_limits
         self._alarms = alarms
-
-    def check_room(self, jobs: int, size: int) -> None:
-        check_room(self._settings, self._commits, jobs, size)
-
-    def check_lane(self, job: Submission, caller: Caller) -> None:
-        self._lane_limits.check(job, caller)
-
-    def kinds(self) -> Mapping[str, KindInfo]:
-        return self._roster.kinds()
 
     async def submit(self, jobs: Sequence[Submission]) -> list[Answer]:
         answers = await self._commits.submit(jobs)
@@ -72,14 +63,8 @@ class DispatcherRuntime:
         self._alarms.cancels.set_in(0)
 
     def jobs_appeared(self) -> None:
-        self._roster.scheduler.lanes.mark_all()
+        self._scheduler.lanes.mark_all()
         self._commits.wake()
-
-    def seen(self, worker: WorkerView) -> WorkerView:
-        return self._takeover.seen(worker)
-
-    def silent_s(self, other: DispatcherView) -> float:
-        return self._takeover.silent_s(other)
 
     def explained(self, job: Job, facts: Facts) -> Facts:
         lane = lane_of(job.queue, job.kind, job.target)

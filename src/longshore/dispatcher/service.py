@@ -1,8 +1,9 @@
-"""The service: everything that a client can ask of a dispatcher, apart from how it asks.
+"""The service: everything that a client can ask of a dispatcher.
 
-Plain arguments and values of the model go in and out; no frame, no peer, no message. The requests
-over ZeroMQ call it, and the test kit calls it over a store in memory. What it needs beside the
-store, which is what only the running dispatcher knows, is its `Runtime`.
+Each method takes a request and returns what OK carries in answer; how requests arrive is not known
+here. `requests.py` calls the service for clients over ZeroMQ, the test kit calls it over a store in
+memory. The `Runtime` is what the service needs beside the store: what only the running dispatcher
+knows.
 """
 
 from __future__ import annotations
@@ -13,8 +14,6 @@ from datetime import datetime
 from math import isnan
 from typing import NewType, Protocol
 from uuid import UUID
-
-from msgspec import Struct
 
 from longshore import _version
 from longshore.config import DispatcherSettings
@@ -31,11 +30,8 @@ from longshore.model.job import (
     CancelVerdict,
     Ended,
     Job,
-    JobFilter,
     JobPage,
-    JobState,
     Refused,
-    RetryVerdict,
     Submission,
     Submitted,
 )
@@ -53,69 +49,49 @@ from longshore.model.worker import (
 from longshore.payload.schemas import check_arguments, nearest
 from longshore.payload.values import within
 from longshore.ports import Store
+from longshore.wire import messages as m
 
 Caller = NewType("Caller", bytes)
-"""Who asks; what one client may have is counted by it."""
-
-Ref = UUID | int
-"""What names a job: its id, or its number."""
+"""The client that asks. Limits for one client count by it."""
 
 Answer = Submitted | Refused
 
 
-class DispatcherSeen(Struct, frozen=True):
-    """A dispatcher, as the one that answers sees it."""
-
-    view: DispatcherView
-    workers: int
-    silent_s: float
-    """How long it has not been seen to renew."""
-    alive: bool
-
-
-class About(Struct, frozen=True):
-    """Who answers."""
-
-    version: str
-    dispatcher: UUID
-    now: datetime
-
-
 class Runtime(Protocol):
-    """What the service needs of the process around it. All of it is memory."""
+    """What the service needs of the dispatcher around it. All of it is in memory."""
 
     def check_room(self, jobs: int, size: int) -> None:
-        """Raises `Unavailable` if so many submits more, of so many bytes, are too many for now."""
+        """Raises `Unavailable` if the queue has no room for so many submits, of so many bytes."""
 
     def check_lane(self, job: Submission, caller: Caller) -> None:
         """Raises `TooLarge` if this caller's job would need a lane past a limit."""
 
     def kinds(self) -> Mapping[str, KindInfo]:
-        """What its own workers advertise."""
+        """The kinds that this dispatcher's workers serve."""
 
     def submit(self, jobs: Sequence[Submission]) -> Awaitable[list[Answer]]:
-        """Has jobs committed; answers one by one, in the order given."""
+        """Commits jobs; answers one by one, in the order given."""
 
     async def wait(self, waiter: Waiter, wait_s: float) -> None:
         """Returns when the waiter has what it waits for, or after `wait_s`."""
 
     def cancels_made(self, cancelled: Sequence[UUID], cancelling: Sequence[UUID]) -> None:
-        """Jobs were cancelled: these have ended, those run and must be stopped."""
+        """A client cancelled jobs. Those that are `cancelling` run, and must be stopped."""
 
     def drains_made(self) -> None:
-        """Workers are to drain."""
+        """A client told workers to drain."""
 
     def jobs_appeared(self) -> None:
-        """Jobs may be ready that were not, in any lane."""
+        """Any lane may have new ready jobs."""
 
     def seen(self, worker: WorkerView) -> WorkerView:
-        """A worker of the store's, with what is known here of the dispatcher that attends it."""
+        """The worker, with how long its dispatcher has been silent."""
 
     def silent_s(self, other: DispatcherView) -> float:
-        """For how long another dispatcher was not seen to renew; 0 if it was just now."""
+        """For how long another dispatcher has not renewed; 0 if it just did."""
 
     def explained(self, job: Job, facts: Facts) -> Facts:
-        """What keeps a job where it is, with what only this process knows of it."""
+        """The facts about a job, with those that only this dispatcher knows."""
 
 
 class Service:
@@ -139,36 +115,32 @@ class Service:
 
     # submitting
 
-    async def submit(
-        self, jobs: Sequence[Submission], caller: Caller, *, strict: bool = False
-    ) -> list[Answer]:
+    async def submit(self, request: m.Submit, caller: Caller) -> list[m.SubmitAnswer]:
         """Accepts jobs, or refuses some; `strict` refuses kinds that no live worker serves."""
+        jobs = request.jobs
         self._runtime.check_room(len(jobs), sum(len(job.args) for job in jobs))
-        kinds = await self._kinds(jobs, strict)
+        kinds = await self._kinds(request)
         refused = {
-            job.id: error
+            job.id: refusal
             for job in jobs
-            if (error := self._fault(job, caller, strict, kinds)) is not None
+            if (refusal := self._refusal(job, caller, request.strict, kinds))
         }
         good = [job for job in jobs if job.id not in refused]
         answers = iter(await self._runtime.submit(good) if good else [])
-        return [
-            _refusal(job.id, refused[job.id]) if job.id in refused else next(answers)
-            for job in jobs
-        ]
+        return [refused.get(job.id) or _submitted(next(answers)) for job in jobs]
 
-    async def _kinds(self, jobs: Sequence[Submission], strict: bool) -> Mapping[str, KindInfo]:
-        """What is known of kinds; a strict submit asks what other dispatchers' workers serve."""
+    async def _kinds(self, request: m.Submit) -> Mapping[str, KindInfo]:
+        """The known kinds; for a strict submit, those of other dispatchers' workers too."""
         kinds = self._runtime.kinds()
-        if strict and any(job.kind not in kinds for job in jobs):
+        if request.strict and any(job.kind not in kinds for job in request.jobs):
             for worker in await self._store.workers():
                 if worker.alive:
                     kinds = {**worker.info.kinds, **kinds}
         return kinds
 
-    def _fault(
+    def _refusal(
         self, job: Submission, caller: Caller, strict: bool, kinds: Mapping[str, KindInfo]
-    ) -> LongshoreError | None:
+    ) -> m.SubmitAnswer | None:
         try:
             check_submission(job)
             within(job.args, f"the arguments of job '{job.kind}'", self._settings.max_value_bytes)
@@ -181,21 +153,22 @@ class Service:
                     "start one, or leave out strict (--strict) and it waits for one"
                 )
         except LongshoreError as error:
-            return error
+            return m.SubmitAnswer(job.id, code=error.code, message=str(error))
         return None
 
     # waiting
 
-    async def wait(self, jobs: Sequence[UUID], wait_s: float, *, every: bool) -> list[Ended]:
-        """The outcomes of those that ended: once any has, or every one, or after `wait_s`."""
+    async def wait(self, request: m.Wait) -> list[Ended]:
+        """The outcomes of the jobs that ended: once any has, or `all`, or after `wait_s`."""
+        jobs, wait_s = request.jobs, request.wait_s
         if isnan(wait_s):
             raise InvalidInput(f"wait_s is {wait_s}; give seconds, 0 or more")
-        if every and len(jobs) > 1:
-            # Of many jobs most have ended long ago: there is nothing to wait for.
+        if request.all and len(jobs) > 1:
+            # Often all of many jobs ended long ago: then there is nothing to wait for.
             found = await self._store.ended(jobs)
             if len(found) == len(jobs):
                 return found
-        waiter = Waiter(jobs, every)
+        waiter = Waiter(jobs, request.all)
         self._waiters.add(waiter)
         try:
             for ended in await self._store.ended(jobs):
@@ -208,37 +181,37 @@ class Service:
 
     # showing
 
-    async def job(self, ref: Ref) -> Job:
-        """One job, whole."""
+    async def job(self, ref: UUID | int) -> Job:
+        """One job, whole, by its id or its number."""
         job = await self._store.job(ref)
         if job is None:
             raise NotFound(f"there is no job {ref}; `longshore jobs` lists those there are")
         return job
 
-    async def jobs(self, wanted: JobFilter) -> JobPage:
+    async def jobs(self, request: m.ListJobs) -> JobPage:
         """Jobs, newest first."""
-        if wanted.since is not None and wanted.since.utcoffset() is None:
+        since = request.wanted.since
+        if since is not None and since.utcoffset() is None:
             raise InvalidInput(
-                f"since {wanted.since.isoformat()} has no time zone; give a time with its zone"
+                f"since {since.isoformat()} has no time zone; give a time with its zone"
             )
-        return await self._store.jobs(wanted)
+        return await self._store.jobs(request.wanted)
 
-    async def why(self, ref: Ref) -> tuple[Job, str]:
-        """A job, and why it is where it is, in words."""
-        job = await self.job(ref)
-        return job, await self.explain(job)
+    async def why(self, request: m.Why) -> m.WhyAnswer:
+        """Why a job is where it is, in words."""
+        job = await self.job(request.job)
+        return m.WhyAnswer(job.id, job.number, job.state.value, await self.explain(job))
 
     async def explain(self, job: Job) -> str:
         """Why this job is where it is, in words."""
         return why(job, self._runtime.explained(job, await self._store.explain(job)))
 
-    async def logs(
-        self, ref: Ref, *, attempt: int | None, after: tuple[int, int], most: int
-    ) -> LogPage:
-        """What a job's attempts said, in order, behind a place in it; of one if it is given."""
-        # The job first: once it has ended, all that it said is there.
-        job = await self.job(ref)
-        most = max(1, min(most, MOST_ENTRIES))
+    async def logs(self, request: m.ReadLogs) -> LogPage:
+        """What a job's attempts said, in order, after a place in the log; of one if it is given."""
+        # The job first: once it has ended, the store has everything that it said.
+        job = await self.job(request.job)
+        attempt, after = request.attempt, request.after
+        most = max(1, min(request.most, MOST_ENTRIES))
         token = job.token if attempt == job.attempt else None
         entries = await self._store.logs(job.id, token=token, after=after, most=most)
         return page(entries, most, job, after, attempt)
@@ -254,7 +227,7 @@ class Service:
     async def kind(self, kind: str) -> KindInfo | None:
         """What a worker advertises of a kind: of this dispatcher, or alive, or ended lately.
 
-        So what an app declares is not forgotten while its only worker is being restarted.
+        So the dispatcher still knows a kind while its only worker restarts.
         """
         known = self._runtime.kinds().get(kind)
         if known is not None:
@@ -263,92 +236,88 @@ class Service:
         newest = max(able, key=lambda worker: (worker.alive, worker.attended_at), default=None)
         return newest.info.kinds[kind] if newest is not None else None
 
-    async def dispatchers(self) -> list[DispatcherSeen]:
+    async def dispatchers(self) -> list[m.DispatcherAnswer]:
         """Every dispatcher that has not retired."""
         workers = Counter(one.dispatcher for one in await self._store.workers() if one.alive)
         return [self._seen(view, workers[view.id]) for view in await self._store.dispatchers()]
 
-    def _seen(self, view: DispatcherView, workers: int) -> DispatcherSeen:
+    def _seen(self, view: DispatcherView, workers: int) -> m.DispatcherAnswer:
         silent_s = self._runtime.silent_s(view)
-        alive = silent_s < self._settings.dispatcher_lease_s
-        return DispatcherSeen(view, workers, silent_s, alive)
+        return m.DispatcherAnswer(
+            id=view.id,
+            name=view.name,
+            started_at=view.started_at,
+            renewed_no=view.renewed_no,
+            workers=workers,
+            alive=silent_s < self._settings.dispatcher_lease_s,
+            silent_s=silent_s,
+        )
 
     async def queues(self) -> list[QueueView]:
         """Every queue that ever held a job or was paused."""
         return await self._store.queues()
 
-    async def hello(self) -> About:
-        """Who answers, and that somebody does."""
-        return About(_version.__version__, self._dispatcher, self._utc())
+    async def hello(self) -> m.HelloAnswer:
+        """Which dispatcher answers."""
+        version = _version.__version__
+        return m.HelloAnswer(m.PROTOCOL_VERSION, version, self._dispatcher, self._utc())
 
     # changing
 
-    async def cancel(self, refs: Sequence[Ref]) -> list[tuple[UUID | None, CancelVerdict]]:
+    async def cancel(self, request: m.Cancel) -> list[m.CancelAnswer]:
         """Cancels what does not run, and has what runs stopped; answers in the order given."""
-        verdicts = await self._store.cancel(refs, by="a client")
+        verdicts = await self._store.cancel(request.jobs, by="a client")
         by_verdict = {
             wanted: [id for id, verdict in verdicts if id is not None and verdict is wanted]
             for wanted in (CancelVerdict.CANCELLED, CancelVerdict.CANCELLING)
         }
         self._runtime.cancels_made(*by_verdict.values())
-        return verdicts
+        return [m.CancelAnswer(ref, *one) for ref, one in zip(request.jobs, verdicts, strict=True)]
 
-    async def retry(
-        self, refs: Sequence[Ref], request: UUID
-    ) -> list[tuple[UUID | None, RetryVerdict]]:
+    async def retry(self, request: m.Retry) -> list[m.RetryAnswer]:
         """Opens a new round for jobs that ended without success; answers in the order given.
 
-        A request that comes again is answered as the first time, and opens no second round.
+        A repeated request gets the answer of the first, and opens no second round.
         """
-        verdicts = await self._store.retry(refs, "a client", request)
+        verdicts = await self._store.retry(request.jobs, "a client", request.id)
         self._runtime.jobs_appeared()
-        return verdicts
+        return [m.RetryAnswer(ref, *one) for ref, one in zip(request.jobs, verdicts, strict=True)]
 
-    async def drain(self, names: Sequence[str]) -> list[tuple[WorkerView | None, DrainVerdict]]:
-        """Has workers finish what they run and leave; each by id, its beginning, or name.
-
-        Answers in the order given, with the worker if the name meant exactly one.
-        """
+    async def drain(self, request: m.Drain) -> list[m.DrainAnswer]:
+        """Has workers finish what they run and leave; answers in the order given."""
         workers = await self._store.workers()
-        answers = [await self._drain(workers_named(name, workers)) for name in names]
+        answers = [
+            await self._drain(name, workers_named(name, workers)) for name in request.workers
+        ]
         self._runtime.drains_made()
         return answers
 
-    async def _drain(self, found: Sequence[WorkerView]) -> tuple[WorkerView | None, DrainVerdict]:
+    async def _drain(self, name: str, found: Sequence[WorkerView]) -> m.DrainAnswer:
         if len(found) != 1:
-            return None, DrainVerdict.AMBIGUOUS if found else DrainVerdict.NOT_FOUND
+            verdict = DrainVerdict.AMBIGUOUS if found else DrainVerdict.NOT_FOUND
+            return m.DrainAnswer(name, None, "", verdict)
         [worker] = found
         if not worker.alive or not await self._store.set_draining(worker.info.id, True):
-            return worker, DrainVerdict.GONE
-        if worker.draining:
-            return worker, DrainVerdict.ALREADY_DRAINING
-        return worker, DrainVerdict.DRAINING
+            verdict = DrainVerdict.GONE
+        else:
+            verdict = DrainVerdict.ALREADY_DRAINING if worker.draining else DrainVerdict.DRAINING
+        return m.DrainAnswer(name, worker.info.id, worker.info.name, verdict)
 
-    async def pause(self, queue: str, paused: bool) -> None:
+    async def pause(self, request: m.Pause) -> None:
         """Pauses a queue, or lets it go on."""
-        await self._store.set_paused(queue, paused)
+        await self._store.set_paused(request.queue, request.paused)
         self._runtime.jobs_appeared()
 
-    async def prune(
-        self,
-        states: Sequence[JobState],
-        older_than_s: float | None,
-        keep: int | None,
-        *,
-        after: int,
-        dry_run: bool,
-        counted: Mapping[JobState, int],
-    ) -> Pruned:
-        """Removes ended jobs past their bounds, of the next thousand jobs after a number.
-
-        Without `older_than_s` and `keep` the dispatcher's own bounds hold. A dry run only counts,
-        and is told how many were `counted` before.
-        """
-        kept = requested(configured(self._settings), states, older_than_s, keep)
-        if dry_run:
-            kept = continued(kept, counted)
-        return await self._store.prune(kept, after=max(0, after), dry_run=dry_run)
+    async def prune(self, request: m.Prune) -> Pruned:
+        """Removes ended jobs past their bounds, of the next thousand jobs after a number."""
+        bounds = configured(self._settings)
+        kept = requested(bounds, request.states, request.older_than_s, request.keep)
+        if request.dry_run:
+            kept = continued(kept, request.counted)
+        return await self._store.prune(kept, after=max(0, request.after), dry_run=request.dry_run)
 
 
-def _refusal(job: UUID, error: LongshoreError) -> Refused:
-    return Refused(job, error.code, str(error))
+def _submitted(answer: Answer) -> m.SubmitAnswer:
+    if isinstance(answer, Refused):
+        return m.SubmitAnswer(answer.id, code=answer.code, message=answer.message)
+    return m.SubmitAnswer(answer.id, answer.number, answer.existing)

@@ -1,4 +1,4 @@
-"""Work that goes on beside what started it."""
+"""Tasks that run beside the code that started them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Coroutine
 
 
 class Tasks:
-    """Tasks that are under way. Each is forgotten when it ends."""
+    """The tasks that are under way."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
@@ -16,18 +16,18 @@ class Tasks:
         return len(self._tasks)
 
     def start(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
-        """Begins some work."""
+        """Starts a task."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
     async def ended(self) -> None:
-        """Returns when all that is under way has ended, however it did."""
+        """Waits until all tasks have ended, however they did."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def cancel(self) -> None:
-        """Cancels all that is under way, and returns when it has ended."""
+        """Cancels all tasks, and waits until they have ended."""
         for task in self._tasks:
             task.cancel()
         await self.ended()

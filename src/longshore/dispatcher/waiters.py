@@ -1,4 +1,4 @@
-"""Who waits for which job to end."""
+"""The requests that wait for jobs to end."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from longshore.model.job import Ended
 
 
 class Waiter:
-    """One request that waits for any, or all, of some jobs."""
+    """A request that waits for any of some jobs, or for every one."""
 
     def __init__(self, jobs: Sequence[UUID], every: bool) -> None:
         self.missing = set(jobs)
@@ -28,18 +28,18 @@ class Waiter:
 
 
 class Waiters:
-    """All waiting requests of one dispatcher, by job; who came first is told first."""
+    """All waiting requests of one dispatcher, by job, the oldest first."""
 
     def __init__(self) -> None:
         self._by_job: dict[UUID, dict[Waiter, None]] = {}
 
     def add(self, waiter: Waiter) -> None:
-        """From now on this request hears of its jobs."""
+        """A request waits from now on."""
         for job in waiter.missing:
             self._by_job.setdefault(job, {})[waiter] = None
 
     def remove(self, waiter: Waiter, jobs: Iterable[UUID]) -> None:
-        """This request waits no longer."""
+        """A request waits no longer."""
         for job in jobs:
             waiting = self._by_job.get(job)
             if waiting is not None:
@@ -48,14 +48,14 @@ class Waiters:
                     del self._by_job[job]
 
     def tell(self, ended: Ended) -> None:
-        """A job has ended: everybody who waits for it hears of it."""
+        """A job has ended: tells the requests that wait for it."""
         for waiter in self._by_job.pop(ended.id, ()):
             waiter.tell(ended)
 
     def is_awaited(self, job: UUID) -> bool:
-        """Whether anybody waits for this job."""
+        """Whether a request waits for this job."""
         return job in self._by_job
 
     def awaited(self) -> list[UUID]:
-        """All jobs that somebody waits for."""
+        """All jobs that requests wait for."""
         return list(self._by_job)

@@ -1,4 +1,4 @@
-"""An attempt: a job given to a worker, and as its worker gets it."""
+"""Attempts, as the dispatcher knows them and as their workers get them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ AttemptKey = tuple[UUID, int]
 
 
 class Attempt(Struct, frozen=True, gc=False):
-    """An attempt: a job given to one session of one worker, under a token of its own."""
+    """A job, given to one session of one worker under a token of its own."""
 
     id: UUID
     number: int
@@ -43,5 +43,5 @@ class Assignment(Struct, frozen=True, omit_defaults=True, gc=False):
 
     @property
     def key(self) -> AttemptKey:
-        """Which attempt this is."""
+        """The job's id and the token."""
         return self.job, self.token

@@ -1,10 +1,10 @@
-"""How an attempt can end, as the store is to record it: one struct for each way, all fenced.
+"""How an attempt can end, as the store records it: one struct for each way.
 
-What an end does to its job's row is decided in `core.effects`. Every end names its attempt by job
-and token. `by` says who tells of it; empty, it is the worker that has the job. `info` goes into the
-history. If a `worker` is named, the end counts only if the job is that worker's own: tokens can be
-guessed. A `forced` end is not its worker's doing: the token changes, so that nothing the worker
-says later counts.
+`core.effects` decides what an end does to its job's row. Every end names its attempt by job and
+token. `by` names who reported it; if it is empty, the worker that owns the job did. `info` goes
+into the history. If `worker` is set, the end counts only if that worker owns the job: a worker
+could guess the token of another. The dispatcher makes a `forced` end without the worker: the row
+gets a new token, so that no later report of that worker counts.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ class _End(_OfAttempt, frozen=True, gc=False, kw_only=True):
 
 
 class Succeeded(_End, frozen=True, gc=False):
-    """The body returned. What is in its outbox is committed with it."""
+    """The body returned. The store commits its outbox with it."""
 
     result: bytes | None = None
     outbox: tuple[OutboxItem, ...] = ()
 
 
 class Failed(_End, frozen=True, gc=False):
-    """It raised, timed out or cannot be run, and is not tried again."""
+    """The attempt raised, timed out or cannot run. The job is not tried again."""
 
     error: JobError
     forced: bool = False
 
 
 class Retried(_End, frozen=True, gc=False):
-    """It raised or timed out, which uses up an attempt, and is tried again after `delay_s`."""
+    """The attempt raised or timed out, which is a failure. The job runs again after `delay_s`."""
 
     error: JobError
     delay_s: float = 0.0
@@ -51,27 +51,27 @@ class Retried(_End, frozen=True, gc=False):
 
 
 class Snoozed(_End, frozen=True, gc=False):
-    """The job asked to be run again after `delay_s`; that costs nothing."""
+    """The job asked to run again after `delay_s`. That costs nothing."""
 
     delay_s: float = 0.0
 
 
 class Released(_End, frozen=True, gc=False):
-    """Its worker handed it back: it is ready at once, and that costs nothing."""
+    """The worker handed the job back: it is ready at once. That costs nothing."""
 
 
 class NotBegun(_End, frozen=True, gc=False):
-    """Its worker handed it back before it began: the claim counts as if it had never been."""
+    """The worker handed the job back before it began: the claim is undone."""
 
 
 class Cancelled(_End, frozen=True, gc=False):
-    """It was stopped because somebody cancelled the job."""
+    """The attempt was stopped because a user cancelled the job."""
 
     forced: bool = False
 
 
 class Crashed(_End, frozen=True, gc=False):
-    """It took its process down, after so many earlier crashes; at `limit` the job is given up."""
+    """The attempt took its process down, after `crashes` earlier ones. At `limit` the job fails."""
 
     error: JobError
     crashes: int

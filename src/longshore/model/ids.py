@@ -13,7 +13,7 @@ _VARIANT = 0b10 << 62
 
 
 def make_id(unix_ms: int, random: bytes) -> UUID:
-    """A UUIDv7: ids made later sort later. `random` is 10 bytes of randomness."""
+    """A UUIDv7: ids made later sort later. `random` is 10 random bytes."""
     noise = int.from_bytes(random, "big")
     rand_a = (noise >> 62) & 0xFFF
     rand_b = noise & ((1 << 62) - 1)
@@ -21,9 +21,9 @@ def make_id(unix_ms: int, random: bytes) -> UUID:
 
 
 def derive_id(parent: UUID, index: int) -> UUID:
-    """The id of the index-th thing that `parent` causes: the same however often it is run again.
+    """The id of the index-th job that `parent` submits. Every run of the parent makes the same id.
 
-    It keeps the parent's time, so that it sorts beside it.
+    It keeps the parent's time, so that it sorts beside the parent.
     """
     digest = blake2b(parent.bytes + index.to_bytes(8, "big"), digest_size=16).digest()
     noise = int.from_bytes(digest, "big")
@@ -33,7 +33,7 @@ def derive_id(parent: UUID, index: int) -> UUID:
 
 
 def parse_ref(text: str) -> UUID | int:
-    """A job is named by its id or by its number."""
+    """The id or the number that names a job."""
     if text.isascii() and text.isdigit() and len(text) < 19:
         return int(text)
     try:

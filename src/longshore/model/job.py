@@ -1,8 +1,7 @@
-"""A job as it is submitted, claimed, finished and shown.
+"""A job as it is submitted, finished and shown.
 
-All of these are values: frozen, comparable, safe to hand around. Arguments and results are bytes
-here (msgpack of builtins, see `payload.values`); only the submitter and the job's own process look
-inside.
+Arguments and results are bytes here (msgpack of builtins, see `payload.values`). Only the submitter
+and the job's own process look inside.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ ANY_TARGET = ""
 
 
 class JobState(StrEnum):
-    """Where a job is in its life. The legal moves between these are in `core.lifecycle`."""
+    """Where a job is in its life. `core.lifecycle` has the legal moves."""
 
     WAITING = "waiting"
     DELAYED = "delayed"
@@ -46,7 +45,7 @@ class Reason(StrEnum):
 
 
 class JobError(Struct, frozen=True, omit_defaults=True):
-    """What went wrong, in a form that outlives the process it happened in."""
+    """What went wrong, in a form that outlives the process."""
 
     reason: Reason
     message: str
@@ -55,10 +54,10 @@ class JobError(Struct, frozen=True, omit_defaults=True):
 
 
 class RetryPolicy(Struct, frozen=True, omit_defaults=True, gc=False):
-    """How often a job that raised or timed out is tried, and how long it backs off in between.
+    """How often a job that raised or timed out is tried, and how long it waits in between.
 
-    The n-th retry waits `backoff_s * factor ** (n - 1)`, at most `max_backoff_s`, then varied by up
-    to `jitter` of itself either way.
+    The n-th retry waits `backoff_s * factor ** (n - 1)`, at most `max_backoff_s`. Chance changes
+    that by up to `jitter` of itself, either way.
     """
 
     attempts: int = 1
@@ -69,7 +68,7 @@ class RetryPolicy(Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class Options(Struct, frozen=True, omit_defaults=True, gc=False):
-    """What a job carries that no claim ever looks at."""
+    """The options of a job that a claim does not read."""
 
     timeout_s: float | None = None
     retry: RetryPolicy = RetryPolicy()
@@ -78,7 +77,7 @@ class Options(Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class Submission(Struct, frozen=True, omit_defaults=True, gc=False):
-    """A job as its submitter describes it. The id makes a repeated submit the same job."""
+    """A job as its submitter describes it. By the id the store recognises a repeated submit."""
 
     id: UUID
     kind: str
@@ -93,7 +92,7 @@ class Submission(Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class Submitted(Struct, frozen=True, gc=False):
-    """A submit that was accepted; `existing` if its unique key led to a job already there."""
+    """An accepted submit; `existing` if its unique key belongs to an earlier job."""
 
     id: UUID
     number: int
@@ -101,7 +100,7 @@ class Submitted(Struct, frozen=True, gc=False):
 
 
 class Refused(Struct, frozen=True):
-    """A submit that was not accepted; `code` is that of an error in `longshore.errors`."""
+    """A refused submit; `code` is that of an error in `longshore.errors`."""
 
     id: UUID
     code: str
@@ -109,7 +108,7 @@ class Refused(Struct, frozen=True):
 
 
 class Verdict(StrEnum):
-    """What became of a finish. All three let the worker forget the attempt."""
+    """What the store did with an end. After each of these the worker forgets the attempt."""
 
     RECORDED = "recorded"
     ALREADY_RECORDED = "already_recorded"
@@ -117,7 +116,7 @@ class Verdict(StrEnum):
 
 
 class Finished(Struct, frozen=True, gc=False):
-    """The answer to one finish; `state` is the job's state after it, if it was recorded."""
+    """The answer to one end; `state` is the job's state after it, if it was recorded."""
 
     job: UUID
     token: int
@@ -126,7 +125,7 @@ class Finished(Struct, frozen=True, gc=False):
 
 
 class HistoryEntry(Struct, frozen=True):
-    """One change of state. `info` says more, in words, where there is more to say."""
+    """One change of state. `info` says more in words."""
 
     state: JobState
     at: datetime
@@ -135,7 +134,7 @@ class HistoryEntry(Struct, frozen=True):
 
 
 class Progress(Struct, frozen=True, omit_defaults=True):
-    """How far a running job says it is."""
+    """How far a running job is, by its own words."""
 
     done: float
     total: float | None = None
@@ -143,7 +142,7 @@ class Progress(Struct, frozen=True, omit_defaults=True):
 
 
 class Job(Struct, frozen=True, kw_only=True):
-    """A job as it is shown: everything the store knows of it."""
+    """Everything the store knows of a job."""
 
     id: UUID
     number: int
@@ -173,7 +172,7 @@ class Job(Struct, frozen=True, kw_only=True):
 
 
 class Ended(Struct, frozen=True, gc=False):
-    """A job's outcome and nothing else: what somebody who waits for it needs."""
+    """A job's outcome, for clients that wait for it."""
 
     id: UUID
     state: JobState
@@ -182,7 +181,7 @@ class Ended(Struct, frozen=True, gc=False):
 
 
 class LogKind(IntEnum):
-    """What a log entry is. The newest step and progress are shown with the job."""
+    """The kind of a log entry. Commands show the newest step and progress with the job."""
 
     TEXT = 0
     STEP = 1
@@ -190,7 +189,7 @@ class LogKind(IntEnum):
 
 
 class LogEntry(Struct, frozen=True):
-    """One thing an attempt said, numbered by its worker so that a repeat is recognised."""
+    """One thing an attempt said. Its worker numbers it, so that the store recognises a repeat."""
 
     job: UUID
     token: int
@@ -200,9 +199,9 @@ class LogEntry(Struct, frozen=True):
 
 
 class JobFilter(Struct, frozen=True, omit_defaults=True):
-    """Which jobs to list: all that match every given part, newest first, below `before`.
+    """Which jobs to list: those that match every given field, newest first.
 
-    A job has every one of `labels`, and was submitted at `since` or later.
+    Their numbers are below `before`. They have all `labels`, and came at `since` or later.
     """
 
     states: tuple[JobState, ...] = ()
@@ -216,9 +215,9 @@ class JobFilter(Struct, frozen=True, omit_defaults=True):
 
 
 class JobPage(Struct, frozen=True):
-    """Jobs, newest first. If it had to stop before the page was full, `stopped_at` is where.
+    """Jobs, newest first. If the search stopped before the page was full, `stopped_at` is where.
 
-    Every job from there on was looked at, and none below: `before` that number the list goes on.
+    The search has seen every job from that number on, and none below: the next page is `before` it.
     """
 
     jobs: tuple[Job, ...] = ()

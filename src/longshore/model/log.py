@@ -1,7 +1,7 @@
-"""What attempts say, as it is kept and as it is shown.
+"""Log entries, as a store keeps them and as commands show them.
 
-An entry of kind TEXT holds UTF-8 text, or a `Line`: msgpack of an array, whose first byte no UTF-8
-text can begin with. So one can always be told from the other.
+An entry of kind TEXT holds UTF-8 text or a `Line`. A `Line` is a msgpack array, and no UTF-8 text
+starts with the first byte of one, so a reader can tell them apart.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ STDERR = "stderr"
 LOGGED = "log"
 STEP = "step"
 NOTE = "note"
-"""Longshore's own words between a job's: what was not kept, what was lost."""
+"""Longshore's own notes in a job's log: which entries were not kept or got lost."""
 
 
 class Line(Struct, frozen=True, array_like=True):
-    """One line an attempt printed, or one record it logged; `said_at` is by its machine's clock."""
+    """A line that an attempt printed, or a record it logged; `said_at` is its machine's time."""
 
     text: str
     stream: str = ""
@@ -33,7 +33,7 @@ class Line(Struct, frozen=True, array_like=True):
 
 
 class KeptEntry(Struct, frozen=True):
-    """A log entry as a store keeps it; `at` is when it was written, by the store's clock."""
+    """A log entry in a store; `at` is when the store wrote it, by the store's clock."""
 
     token: int
     seq: int
@@ -43,7 +43,7 @@ class KeptEntry(Struct, frozen=True):
 
 
 class LogLine(Struct, frozen=True, kw_only=True):
-    """One line of a job's log, as it is shown. `attempt` is None where it is not known."""
+    """One line of a job's log, as commands show it. `attempt` is None if it is not known."""
 
     token: int
     seq: int
@@ -56,10 +56,10 @@ class LogLine(Struct, frozen=True, kw_only=True):
 
 
 class LogPage(Struct, frozen=True, kw_only=True):
-    """Some of a job's log, in order. The next page is the one `after` this one's end.
+    """Some of a job's log, in order. Ask for the next page with this page's `after`.
 
-    `state` and `attempt` are the job's, read before its log was: a page of a job that had ended,
-    without `more` after it, is the last for good.
+    `state` and `attempt` are the job's, read before its log. So if the job had ended and there is
+    no `more`, the log is complete.
     """
 
     lines: tuple[LogLine, ...]
@@ -70,7 +70,7 @@ class LogPage(Struct, frozen=True, kw_only=True):
 
 
 class LogLimits(Struct, frozen=True, kw_only=True):
-    """How much of what an attempt says is kept, and whether its worker prints it too."""
+    """How much of an attempt's output its worker keeps, and whether it prints the output too."""
 
     line_bytes: int = 16 * 1024
     entries: int = 10_000
@@ -83,9 +83,9 @@ _decoder = msgspec.msgpack.Decoder(Line)
 
 
 def as_text(data: bytes) -> str:
-    """What a worker sent as UTF-8; bytes that are none show as escapes, like \\xff.
+    """The bytes as UTF-8 text. Bytes that are no UTF-8 become escapes, like \\xff.
 
-    To decode with "backslashreplace" takes a second for a million such bytes. To encode does not.
+    To decode a million such bytes with "backslashreplace" takes a second. To encode them does not.
     """
     try:
         return data.decode()
@@ -100,7 +100,7 @@ def pack_line(line: Line) -> bytes:
 
 
 def unpack_line(data: bytes) -> Line:
-    """What a TEXT entry says; whatever is no line is text."""
+    """The line in a TEXT entry. Data that is no line is text."""
     try:
         return _decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError):

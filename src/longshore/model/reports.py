@@ -1,6 +1,6 @@
-"""How a worker says that an attempt ended: one struct for each way, told apart by `kind`.
+"""How a worker reports the end of an attempt: one struct for each way, told apart by `kind`.
 
-A report is what the worker saw. What it means for the job (`model.ends`) the dispatcher decides.
+A report says what the worker saw. The dispatcher decides what it means for the job (`model.ends`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class OutboxJob(Struct, frozen=True, gc=False, tag_field="item", tag="job"):
 
 
 OutboxItem = OutboxJob
-"""What an outbox may hold. Each variant says on the wire what it is."""
+"""What an outbox may hold. On the wire, `item` says which variant it is."""
 
 
 class _Report(Struct, frozen=True, omit_defaults=True, gc=False, tag_field="kind"):
@@ -32,7 +32,7 @@ class _Report(Struct, frozen=True, omit_defaults=True, gc=False, tag_field="kind
 
     @property
     def key(self) -> AttemptKey:
-        """Which attempt ended."""
+        """The attempt that ended."""
         return self.job, self.token
 
 
@@ -66,7 +66,7 @@ class ReleaseReport(_Report, frozen=True, gc=False, tag="released"):
 
 
 class SnoozeReport(_Report, frozen=True, gc=False, tag="snoozed"):
-    """The job asks to be run again after `after_s`; `note` says why."""
+    """The job asks to run again after `after_s`; `note` says why."""
 
     after_s: float
     note: str = ""

@@ -1,4 +1,4 @@
-"""How long ended jobs are kept, and what became of those that were not."""
+"""How long a store keeps ended jobs, and which it removed."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from longshore.model.job import JobState
 
 
 class Retention(Struct, frozen=True):
-    """What is kept of ended jobs, by state: for how long after their end, and how many at most.
+    """How long to keep ended jobs, and how many at most, by state.
 
-    A job goes when either bound is passed, oldest number first. Jobs in a state that has no bound
-    are kept for ever, and so are all that have not ended.
+    A job past either bound is removed, oldest number first. Jobs in a state without a bound stay
+    for ever, and so do all that have not ended.
     """
 
     seconds: dict[JobState, float] = {}
@@ -24,10 +24,9 @@ class Retention(Struct, frozen=True):
 
 
 class Pruned(Struct, frozen=True):
-    """What one step of a pruning removed, by state.
+    """How many jobs one step of pruning removed, by state.
 
-    It has looked at every job with a number up to `up_to`; `done` says that none of those after it
-    is to go now.
+    It has looked at every job up to number `up_to`. `done` says that no later job is to be removed.
     """
 
     removed: dict[JobState, int]

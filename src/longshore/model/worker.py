@@ -13,7 +13,7 @@ from longshore.model.job import ANY_TARGET, DEFAULT_QUEUE, RetryPolicy
 
 
 class Pool(StrEnum):
-    """The pools of Longshore's own workers. Others may advertise pools of any name."""
+    """The pools of Longshore's own workers. Other workers may name their pools as they like."""
 
     COROUTINE = "coroutine"
     PROCESS = "process"
@@ -26,14 +26,14 @@ _SLOT_WORDS: dict[str, tuple[str, str]] = {
 
 
 def slot_words(pool: str) -> tuple[str, str]:
-    """What people call one slot of a pool, and several: where a setting sets them, by its name."""
+    """The words for one slot of a pool, and for several. They match the names of the settings."""
     return _SLOT_WORDS.get(pool, (f"{pool} slot", f"{pool} slots"))
 
 
 class Parameter(Struct, frozen=True, omit_defaults=True):
-    """One parameter of a job, as far as a submitter elsewhere needs to know it.
+    """One parameter of a kind, for submitters without the code.
 
-    `type` is shown to people. `schema`, a JSON schema as text, is what values are held to.
+    `type` is for people. `schema`, a JSON schema as text, is what values must match.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Parameter(Struct, frozen=True, omit_defaults=True):
 
 
 class KindTerms(Struct, frozen=True, omit_defaults=True):
-    """What the app declares for the jobs of a kind, where a submit does not say otherwise."""
+    """What the app declares for the jobs of a kind. A submit may override each field."""
 
     queue: str = DEFAULT_QUEUE
     target: str = ANY_TARGET
@@ -53,7 +53,7 @@ class KindTerms(Struct, frozen=True, omit_defaults=True):
 
 
 class KindInfo(Struct, frozen=True, omit_defaults=True):
-    """What a worker advertises of a kind. `parameters` is None if any are accepted.
+    """What a worker advertises of a kind. `parameters` is None if it accepts any.
 
     An attempt takes one slot of the kind's pool.
     """
@@ -64,7 +64,7 @@ class KindInfo(Struct, frozen=True, omit_defaults=True):
 
 
 class Lane(Struct, frozen=True):
-    """Queue, kind and target: what a worker either can or cannot serve."""
+    """Queue, kind and target. A worker serves either all jobs of a lane or none."""
 
     hash: int
     queue: str
@@ -73,7 +73,7 @@ class Lane(Struct, frozen=True):
 
 
 class WorkerInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What a worker says of itself when it attends. No queues means all of them."""
+    """What a worker says of itself when it joins. Without queues it serves all."""
 
     id: UUID
     name: str = ""
@@ -85,9 +85,9 @@ class WorkerInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
     pools: dict[str, int] = {}
     """How many attempts it runs at once in each pool."""
     process: str = ""
-    """Which process of which machine it is, by which a dispatcher there can see that it ended."""
+    """Names its machine and process. A dispatcher on that machine sees when the process ends."""
     key: str = ""
-    """The key that opened its connection, where keys are asked for."""
+    """The key that opened its connection, if the dispatcher asks for keys."""
 
 
 class Stats(Struct, frozen=True, omit_defaults=True):
@@ -98,20 +98,20 @@ class Stats(Struct, frozen=True, omit_defaults=True):
 
 
 class Attended(Struct, frozen=True):
-    """A worker that is attended: its new session, and what the store says is placed on it."""
+    """The store attends the worker: its new session, and the attempts that it owns."""
 
     session: int
     placed: tuple[Attempt, ...] = ()
 
 
 class Gone(Struct, frozen=True):
-    """A worker that was declared lost: it must stop what it runs and come back as a new one."""
+    """The worker was declared lost: it must stop its jobs and come back as a new worker."""
 
     reason: str
 
 
 class Late(Struct, frozen=True):
-    """A worker that has asked for a later session since: nothing was changed."""
+    """The worker has asked for a later session since: nothing changed."""
 
     session: int
 
@@ -125,9 +125,9 @@ class LostWorker(Struct, frozen=True):
 
 
 class WorkerView(Struct, frozen=True, kw_only=True):
-    """A worker as it is shown; `running` counts its jobs by kind.
+    """A worker as commands show it; `running` counts its jobs by kind.
 
-    `seen_at` and its machine's load are written down every few seconds, not at every PING.
+    The dispatcher writes `seen_at` and the machine's load every few seconds, not at every PING.
     """
 
     info: WorkerInfo
@@ -144,11 +144,11 @@ class WorkerView(Struct, frozen=True, kw_only=True):
     cpu_percent: float | None = None
     memory_percent: float | None = None
     silent_s: float = 0.0
-    """For how long the dispatcher that attends it has shown no sign of life; 0 while it does."""
+    """How long its dispatcher has not renewed its lease; 0 while it does."""
 
 
 class DispatcherView(Struct, frozen=True, kw_only=True):
-    """A dispatcher as it is shown; `renewed_no` changes for as long as it lives."""
+    """A dispatcher as commands show it. While it lives, `renewed_no` keeps changing."""
 
     id: UUID
     name: str
@@ -177,7 +177,7 @@ class PoolCapacity(Struct, frozen=True, kw_only=True):
 
 
 class KindCapacity(Struct, frozen=True, kw_only=True):
-    """What can be taken of a kind: `free` more jobs, in a pool that other kinds may share.
+    """What the fleet can take of a kind: `free` more jobs, in a pool that other kinds may share.
 
     `busy` counts the pool's jobs of every kind, `running` those of this one.
     """
@@ -214,21 +214,20 @@ class Slot(Struct, frozen=True, gc=False):
 
 
 class Want(Struct, frozen=True):
-    """A wish to claim: at most one job for each slot, from these lanes, best first."""
+    """A claim: at most one job for each slot, from these lanes, best job first."""
 
     lanes: tuple[int, ...]
     slots: tuple[Slot, ...]
 
 
 class Facts(Struct, frozen=True, kw_only=True):
-    """What `why` needs beside the job itself, read at one moment."""
+    """What `why` needs beside the job, read at one moment."""
 
     queue_paused: bool
     workers: tuple[WorkerView, ...]
     ahead: int
     now: datetime
     lane_limit: int | None = None
-    """Set if the job's lane is one too many, past this limit: nobody looks there."""
-
+    """Set if the job's lane is past this limit: no dispatcher looks there."""
     supervisor_trouble: str = ""
-    """Why the workers that run beside the dispatcher do not start, if they do not."""
+    """Why the workers beside the dispatcher do not start; empty if they do."""

@@ -1,1 +1,1 @@
-"""The dialogue between processes, pure: bytes in, messages out."""
+"""What processes say to each other. Pure: bytes in, messages out."""

@@ -1,7 +1,7 @@
 """Messages to frames and back.
 
-Three frames are always ours: an empty one, the verb, a msgpack map. (Two frames are the plain
-dialogue of workers and clients that know nothing of msgpack.)
+A message has three frames: an empty one, the verb, and a msgpack map. (The plain dialogue, for
+workers and clients without msgpack, has two.)
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _LARGE = frozenset({messages.Done, messages.Logs, messages.Submit})
 _encoder = msgspec.msgpack.Encoder(uuid_format="bytes")
 
 _UNDECODABLE = (ValueError, ArithmeticError, TypeError, RecursionError, MemoryError)
-"""Whatever a decoder raises over bytes that a stranger chose.
+"""What a decoder can raise for bytes that a stranger chose.
 
-msgspec's own errors are ValueErrors; so is what a time past the year 9999 raises.
+msgspec's own errors are ValueErrors, and so is the error for a time past the year 9999.
 """
 
 
@@ -38,7 +38,7 @@ _SMALL = frozenset(
     for kind in (*get_args(messages.WorkerMessage), *get_args(messages.Request))
     if kind not in _LARGE
 )
-"""What says nothing that is large. To decode 64 MiB of it would hold up everybody for seconds."""
+"""Verbs of messages that are never large. To decode 64 MiB would stop the process for seconds."""
 
 
 def encode(message: msgspec.Struct) -> list[bytes]:
@@ -57,7 +57,7 @@ def _answer_decoder(request: type) -> msgspec.msgpack.Decoder[Any]:
 
 
 def answer_to(request: msgspec.Struct, answer: messages.Ok) -> Any:
-    """What an OK says in answer to a request, in the form `ANSWERS` gives it."""
+    """What an OK carries in answer to a request, as the type that `ANSWERS` names."""
     try:
         return _answer_decoder(type(request)).decode(answer.answer)
     except _UNDECODABLE as error:
@@ -66,18 +66,14 @@ def answer_to(request: msgspec.Struct, answer: messages.Ok) -> Any:
 
 
 def request_number(frames: Sequence[bytes]) -> int | None:
-    """The `rid` of a request that is malformed otherwise; None if it has none."""
+    """The `rid` of a malformed request; None if it has none."""
     try:
         return _rid.decode(frames[2]).rid
     except (IndexError, *_UNDECODABLE):
         return None
 
 
-class _OnlyRid(msgspec.Struct):
-    rid: int
-
-
-_rid = msgspec.msgpack.Decoder(_OnlyRid)
+_rid = msgspec.msgpack.Decoder(messages.Numbered)
 
 
 class Codec(Generic[M]):
@@ -97,8 +93,8 @@ class Codec(Generic[M]):
             raise ProtocolError(f"unknown verb {frames[1][:32]!r}")
         if len(frames[2]) > MESSAGE_BYTES and frames[1] in _SMALL:
             raise ProtocolError(
-                f"{frames[1].decode()} takes {len(frames[2]):,} bytes, more than the "
-                f"{MESSAGE_BYTES:,} that it may"
+                f"{frames[1].decode()} takes {len(frames[2]):,} bytes; at most "
+                f"{MESSAGE_BYTES:,} are allowed"
             )
         try:
             return decoder.decode(frames[2])

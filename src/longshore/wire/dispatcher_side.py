@@ -1,20 +1,20 @@
 """The dispatcher's side of the dialogue with one worker, without sockets, clock or store.
 
-Theory. A `Session` is one session of one worker: what the store has placed there, and how many
-slots are left. A `FullSession` also knows in which JOBS message each attempt was sent. A PING
-says the highest JOBS the worker has seen and what it holds, so no guess by time is ever needed:
+Theory. A `Session` is one session of one worker. It knows which attempts the store has *placed* on
+the worker, and how many of its slots are free. Messages can get lost, so the two sides compare what
+they know at every PING. JOBS messages are numbered. A PING names the last JOBS that the worker has
+seen, the attempts that it *holds*, and the attempts whose reports are not acknowledged. From that a
+`FullSession` sees, without any timeout, where an attempt is:
 
-- placed, sent at or below what was seen, and neither held nor awaiting acknowledgement: it got lost
-  between the two processes, and is sent again with the same token (a worker ignores a repeat);
-- placed, sent above: still in flight;
-- held, but not placed: somebody else's by now, and aborted.
+- placed, and sent in a later JOBS than the worker has seen: it is on its way.
+- placed, sent in a JOBS that the worker has seen, but neither held nor reported: it got lost. The
+  dispatcher sends it again with the same token; a worker ignores a repeat.
+- held, but not placed: another worker owns the job now. The dispatcher tells the worker to stop it.
+- listed as unacknowledged by two PINGs in a row, but its report never came: the report got lost.
+  The dispatcher asks for it again. (One PING is not enough: it may have overtaken the report.)
 
-A PING also lists the attempts whose reports the worker has not seen acknowledged. A report that two
-PINGs in a row list, and that never came, got lost, and the dispatcher asks for it. (One PING may
-have overtaken it.)
-
-A slot is free again as soon as its attempt is reported, because then the worker has freed it too.
-But a worker is given no more while `MAX_UNSEEN_BYTES` of arguments are on their way to it.
+A slot is free as soon as the report of its attempt comes, because the worker has freed it too. But
+a worker gets no more jobs while `MAX_UNSEEN_BYTES` of arguments are on their way to it.
 """
 
 from __future__ import annotations
@@ -33,31 +33,31 @@ from longshore.wire import messages as m
 from longshore.wire.portions import MESSAGE_BYTES, portions
 
 MAX_UNSEEN_BYTES: Final = 64 * 1024 * 1024
-"""So many bytes of arguments may be sent to a worker that has not said that it has them."""
+"""How many bytes of arguments may be on their way to a worker."""
 
 MAX_STRAYS: Final = 1_000
-"""So many reports of attempts that are not placed on a worker may be on their way to the store."""
+"""How many reports of attempts that are not placed on the worker may wait for the store."""
 
 ASSIGNMENT_FIELDS_BYTES: Final = 1024
-"""More than everything in an assignment takes but its arguments."""
+"""The fields of an assignment take fewer bytes than this, without its arguments."""
 
 SENT_AGAIN_S: Final = 0.5
-"""What got lost is sent again no more often, or a flood of PINGs would have it sent by each."""
+"""Lost attempts are sent again at most this often, even if a worker floods us with PINGs."""
 
-DRAINED = "it is to be drained"
+DRAINED = "the worker is to drain"
 
 
 class Sent(Struct, gc=False):
-    """An attempt that is placed on the worker, and the JOBS message it went out with."""
+    """An attempt that is placed on the worker, and the number of the JOBS message that sent it."""
 
     claimed: Attempt
     seq: int
     seen: bool = False
-    """Whether the worker has it: it said so, or reported its end."""
+    """Whether the worker has it: it listed the attempt as held, or reported its end."""
     reported: bool = False
     undeliverable: bool = False
     held_at: float | None = None
-    """When the worker first said that it runs it."""
+    """When the worker first listed it as held."""
     stop_at: float | None = None
     """When the worker was first told to stop it."""
 
@@ -77,7 +77,7 @@ def assignment(claimed: Attempt) -> Assignment:
 
 
 class Session(ABC):
-    """One session of one worker, whichever dialogue it speaks."""
+    """One session of one worker, full or plain."""
 
     def __init__(
         self, peer: bytes, info: WorkerInfo, attended: Attended, now: float, draining: bool
@@ -86,19 +86,19 @@ class Session(ABC):
         self.info = info
         self.worker = info.id
         self.by = str(info.id)
-        """How histories name it."""
+        """The worker's name in histories."""
         self.name = info.name or self.by
-        """How logs name it."""
+        """The worker's name in logs."""
         self.number = attended.session
         self.heard_at = now
         self.draining = draining
         self.given = 0
         self.placed: dict[int, Sent] = {}
-        """What the store has placed here, by token."""
-        self.unheard: list[m.Ack] = []
+        """The attempts that the store has placed here, by token."""
+        self.unsent_acks: list[m.Ack] = []
         self._unseen_bytes = 0
         self._strays: set[int] = set()
-        """Tokens of reports that came here of attempts that are not placed here."""
+        """Tokens of reports that came here, of attempts that are not placed here."""
         self.free = dict(info.pools)
         for claimed in attended.placed:
             self._place(claimed, 0)
@@ -110,7 +110,7 @@ class Session(ABC):
 
     @property
     def is_choked(self) -> bool:
-        """Whether so much is on its way to the worker that it is given no more for now."""
+        """Whether so much is on its way to the worker that it gets no more for now."""
         return self._unseen_bytes >= MAX_UNSEEN_BYTES
 
     def _take(self, kind: str, slots: int) -> None:
@@ -127,27 +127,27 @@ class Session(ABC):
             self._unseen_bytes += len(claimed.args)
         return sent
 
-    def _saw(self, sent: Sent) -> None:
+    def _mark_seen(self, sent: Sent) -> None:
         if not sent.seen:
             sent.seen = True
             self._unseen_bytes -= len(sent.claimed.args)
 
     def sent(self, job: UUID, token: int) -> Sent | None:
-        """What is placed here under an attempt's token, if it is that attempt."""
+        """The placed attempt of this job and token, if there is one."""
         sent = self.placed.get(token)
-        # Numbers, because to compare two UUIDs takes several times as long.
+        # Comparing the numbers is several times as fast as comparing the UUIDs.
         return sent if sent is not None and sent.claimed.id.int == job.int else None
 
     def holds(self, attempt: AttemptKey) -> bool:
-        """Whether an attempt is placed here: only then is what it says its own."""
+        """Whether an attempt is placed here. Only then may this worker log for it."""
         return self.sent(*attempt) is not None
 
-    @abstractmethod
     def abort(self, attempts: Sequence[AttemptKey], reason: str) -> list[m.DispatcherMessage]:
-        """The messages that tell it to stop attempts."""
+        """The messages that tell the worker to stop attempts; none if its dialogue has none."""
+        return []
 
     def stopping_s(self, attempt: AttemptKey, now: float) -> float:
-        """For how long it has been told to stop an attempt; 0 when that begins now."""
+        """How long ago the worker was first told to stop an attempt; the first call starts it."""
         sent = self.sent(*attempt)
         if sent is None:
             return 0.0
@@ -155,32 +155,32 @@ class Session(ABC):
             sent.stop_at = now
         return now - sent.stop_at
 
-    @abstractmethod
     def acknowledge(self, ack: m.Ack) -> list[m.DispatcherMessage]:
-        """The messages that tell it what it may forget."""
+        """The messages that tell the worker what it may forget; none if its dialogue has none."""
+        return []
 
     def heed(self, draining: bool) -> list[m.DispatcherMessage]:
-        """The store says whether it may be given more; the messages that tell it so."""
+        """The store says whether the worker drains; answers the messages that tell the worker."""
         self.draining = draining
         return []
 
     @abstractmethod
     def is_lost(self, now: float, lease_s: float) -> bool:
-        """Whether it was silent for so long that its jobs may be given to others."""
+        """Whether the worker was silent for so long that others may get its jobs."""
 
     @abstractmethod
     def is_overdue(self, claimed: Attempt, now: float, margin_s: float) -> bool:
-        """Whether an attempt that the store finds overdue ran for so long on this worker."""
+        """Whether an attempt that the store finds overdue really ran too long on this worker."""
 
     def has_report(self, attempt: AttemptKey) -> bool:
-        """Whether the end of an attempt came here, and is on its way to the store."""
+        """Whether the report of an attempt came here, and is on its way to the store."""
         sent = self.sent(*attempt)
         return sent.reported if sent is not None else attempt[1] in self._strays
 
     def admits_stray(self, token: int) -> bool:
-        """Whether the report of an attempt that is not placed here is looked at.
+        """Whether to pass on the report of an attempt that is not placed here.
 
-        It can only be refused. The worker is asked for what was dropped once the others are.
+        The store will refuse it. Past the bound reports are dropped, and asked for again later.
         """
         if token in self._strays or len(self._strays) >= MAX_STRAYS:
             return False
@@ -188,14 +188,14 @@ class Session(ABC):
         return True
 
     def ended(self, sent: Sent) -> None:
-        """An attempt ended at the worker: its slot is free."""
+        """The worker reported the end of an attempt: its slot is free."""
         if not sent.reported:
             sent.reported = True
-            self._saw(sent)
+            self._mark_seen(sent)
             self._take(sent.claimed.kind, -1)
 
     def settled(self, attempt: AttemptKey) -> None:
-        """The store has the end of an attempt, or has given it to somebody else."""
+        """The store has recorded or refused the end of an attempt."""
         sent = self.sent(*attempt)
         if sent is None:
             self._strays.discard(attempt[1])
@@ -204,19 +204,19 @@ class Session(ABC):
         del self.placed[attempt[1]]
 
     def undeliverable(self, claimed: Sequence[Attempt]) -> None:
-        """The message that assigned these attempts could not be sent."""
+        """The link could not send the message that assigns these attempts."""
         for one in claimed:
-            # What was read back may have ended here before.
+            # An attempt that was read back may have ended here before.
             if one.token in self.placed:
                 self.placed[one.token].undeliverable = True
 
     def undelivered(self) -> list[Attempt]:
-        """Attempts that cannot have reached the worker."""
+        """The attempts that never reached the worker."""
         return [sent.claimed for sent in self.placed.values() if sent.undeliverable]
 
 
 class FullSession(Session):
-    """A worker that speaks the whole protocol: leased, numbered, reconciled at every PING."""
+    """A session of a worker that speaks the full protocol, with a lease and PINGs."""
 
     def __init__(
         self, peer: bytes, info: WorkerInfo, attended: Attended, now: float, draining: bool
@@ -227,31 +227,31 @@ class FullSession(Session):
         self._seen = 0
         self._sent_again_at = float("-inf")
         self._unreported: set[int] = set()
-        """Tokens that the last PING listed as ended, of attempts whose end never came."""
-        # Tokens grow: what was read from the store before it ended here has none that is newer.
+        """Tokens that the last PING listed as unacknowledged, and whose reports never came."""
+        # Tokens grow. So an attempt with an older token was here before, and may have ended.
         self._newest = max((one.token for one in attended.placed), default=0)
 
     def is_lost(self, now: float, lease_s: float) -> bool:
-        """Whether its lease has ended."""
+        """Whether the worker's lease has ended."""
         return is_lost(self.heard_at, now, lease_s)
 
     def heed(self, draining: bool) -> list[m.DispatcherMessage]:
-        """An EXIT, if it is to drain and does not know it yet. There is no way back."""
+        """An EXIT, if the worker is to drain and is not draining yet. It cannot be undone."""
         if not draining or self.draining:
             return []
         self.draining = True
         return [m.Exit(self.worker, DRAINED)]
 
     def welcome(self, ready: m.Ready, ping_s: float, lease_s: float) -> list[m.DispatcherMessage]:
-        """The first messages of a session: WELCOME, what the worker lacks, what it must drop."""
-        self._noted(ready.held, self.heard_at)
+        """The first messages: WELCOME, JOBS that the worker lacks, ABORT of those not its own."""
+        self._note_held(ready.held, self.heard_at)
         held = _tokens(ready.held, ready.unacknowledged)
         lacking = [sent.claimed for token, sent in self.placed.items() if token not in held]
         welcome = m.Welcome(self.worker, self.number, ping_s, lease_s)
         return [welcome, *self._jobs(lacking), *self._aborts(ready.held)]
 
     def assign(self, claimed: Sequence[Attempt]) -> list[m.DispatcherMessage]:
-        """Places attempts on this worker; the messages that tell it so."""
+        """Places attempts on this worker; answers the messages that tell it so."""
         self.given += len(claimed)
         fresh = [one for one in claimed if one.token > self._newest]
         self._newest = max((one.token for one in fresh), default=self._newest)
@@ -268,7 +268,7 @@ class FullSession(Session):
         return messages
 
     def abort(self, attempts: Sequence[AttemptKey], reason: str) -> list[m.DispatcherMessage]:
-        """An ABORT that names them."""
+        """An ABORT that names the attempts."""
         return [m.Abort(self.worker, tuple(attempts), reason)]
 
     def _aborts(self, held: Iterable[AttemptKey]) -> list[m.DispatcherMessage]:
@@ -279,29 +279,29 @@ class FullSession(Session):
         """The ACK itself."""
         return [ack]
 
-    def _noted(self, held: Iterable[AttemptKey], now: float) -> None:
+    def _note_held(self, held: Iterable[AttemptKey], now: float) -> None:
         for attempt in held:
             sent = self.sent(*attempt)
             if sent is not None and sent.held_at is None:
                 sent.held_at, sent.undeliverable = now, False
-                self._saw(sent)
+                self._mark_seen(sent)
 
     def is_overdue(self, claimed: Attempt, now: float, margin_s: float) -> bool:
-        """Whether it was stopped, or should have been: its time counts from its start here."""
+        """Whether the worker has held the attempt for its timeout and a margin."""
         sent = self.placed.get(claimed.token)
         if sent is None or sent.held_at is None or claimed.options.timeout_s is None:
             return False
         return now - sent.held_at >= claimed.options.timeout_s + margin_s
 
     def unsent(self) -> None:
-        """Something could not be sent: what the worker has not seen is sent again at its PING."""
+        """The link could not send something: the next PING sends again what the worker lacks."""
         for sent in self.placed.values():
             sent.undeliverable = sent.undeliverable or sent.seq > self._seen
 
     def pinged(
         self, now: float, ping: m.Ping, ping_s: float, lease_s: float | None
     ) -> list[m.DispatcherMessage]:
-        """The answers to a PING: PONG, and whatever the two sides do not agree on."""
+        """The answers to a PING: PONG, and messages that settle what the two sides disagree on."""
         self.heard_at = now
         self.stats = ping.stats
         self._seen = ping.seen
@@ -309,14 +309,14 @@ class FullSession(Session):
         if self.draining and not ping.draining:
             messages.append(m.Exit(self.worker, DRAINED))
         self.draining = self.draining or ping.draining
-        self._noted(ping.held, now)
+        self._note_held(ping.held, now)
         messages += self._jobs(self._lost(now, ping))
         messages += self._aborts(ping.held)
         messages += self._resends(ping.unacknowledged)
         return messages
 
     def _lost(self, now: float, ping: m.Ping) -> list[Attempt]:
-        """Attempts that the worker should have by now, and does not list."""
+        """Attempts that the worker should have by now, but does not list."""
         if now - self._sent_again_at < SENT_AGAIN_S:
             return []
         held = _tokens(ping.held, ping.unacknowledged)
@@ -331,7 +331,7 @@ class FullSession(Session):
         return lost
 
     def _resends(self, ended: Iterable[AttemptKey]) -> list[m.DispatcherMessage]:
-        """A RESEND, if there is an end that the last two PINGs told of and that never came."""
+        """A RESEND for attempts that the last two PINGs list, and whose reports never came."""
         missing = [attempt for attempt in ended if not self.has_report(attempt)]
         lost = tuple(attempt for attempt in missing if attempt[1] in self._unreported)
         self._unreported = {token for _, token in missing}

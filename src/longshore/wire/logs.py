@@ -1,4 +1,4 @@
-"""What a worker's attempts said, until the store is known to have it."""
+"""The log entries of a worker's attempts, until the store has them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from longshore.wire.portions import portions
 MOST_FRESH = 10_000
 MOST_SENT = 10_000
 MOST_SENT_EACH = 1_000
-"""So many entries are kept to be sent again, in all and of one attempt: the newest."""
+"""How many entries are kept to be sent again, in all and of one attempt: the newest."""
 
 ENTRIES_PER_MESSAGE = 1_000
 BYTES_PER_MESSAGE = 1024 * 1024
 
 
-class Said:
-    """Entries that are to be sent, and those that were and may have to be sent again."""
+class UnackedLogs:
+    """Entries to send (`fresh`), and those sent that may have to be sent again."""
 
     def __init__(self) -> None:
         self.fresh: deque[LogEntry] = deque(maxlen=MOST_FRESH)
@@ -27,11 +27,11 @@ class Said:
         self._sent_count = 0
 
     def add(self, entry: LogEntry) -> None:
-        """Something new; past the bound the oldest that was not sent is dropped."""
+        """A new entry. Past the bound, the oldest that was not sent is dropped."""
         self.fresh.append(entry)
 
     def take(self) -> list[tuple[LogEntry, ...]]:
-        """Everything that is to be sent, in portions for one message each; it counts as sent."""
+        """All entries to send, one tuple for each message. They count as sent."""
         parts = list(
             portions(self.fresh, lambda one: len(one.data), BYTES_PER_MESSAGE, ENTRIES_PER_MESSAGE)
         )
@@ -53,24 +53,24 @@ class Said:
             self.forget(next(iter(self.sent)))
 
     def repeat_all(self) -> None:
-        """Another session begins: what was sent goes first, then what was not."""
+        """A session begins: every entry is to be sent again."""
         self.repeat(list(self.sent))
 
     def repeat(self, tokens: Collection[int]) -> None:
-        """What these attempts said is sent again, before what was not sent yet."""
+        """The entries of these attempts are to be sent again, before those not sent yet."""
         again = [entry for token in tokens for entry in self.sent.get(token, ())]
         for token in tokens:
             self.forget(token)
         self.fresh = deque([*again, *self.fresh], maxlen=MOST_FRESH)
 
     def forget(self, token: int) -> None:
-        """The end of an attempt is recorded: the store has what it said."""
+        """The store has recorded the end of an attempt, and so has its entries."""
         kept = self.sent.pop(token, None)
         if kept is not None:
             self._sent_count -= len(kept)
 
     def abandon(self, tokens: Collection[int]) -> None:
-        """These attempts were given up: what they said is not to be sent either."""
+        """The worker gave these attempts up: their entries are not to be sent."""
         for token in tokens:
             self.forget(token)
         left = (entry for entry in self.fresh if entry.token not in tokens)

@@ -1,4 +1,4 @@
-"""What processes say to each other. One struct a verb; the verb is the struct's name in capitals.
+"""The messages between processes. The verb of each is its struct's name in capitals.
 
 Between a worker and the dispatcher that attends it:
 
@@ -17,10 +17,11 @@ Between a worker and the dispatcher that attends it:
                                            ← EXIT     finish what you run, then leave
     BYE    I leave, I hold nothing        →
 
-Each of them names its worker, so that one connection carries any number of workers.
+Each of them names its worker, so that one connection can carry many workers.
 
-A client says any of the requests below, and gets OK or ERR with the same `rid`. Each that changes
-something has an `id` of the client's making, the same if it is sent again: its effect happens once.
+A client sends one of the requests below, and gets OK or ERR with the same `rid`. A request that
+changes something has an `id` that the client made. If the client repeats the request, it repeats
+the `id`, and the effect happens once.
 """
 
 from __future__ import annotations
@@ -56,11 +57,21 @@ LogPlace = tuple[int, int]
 """A place in a job's log: a token, and the number of an entry under it."""
 
 
+class _OfWorker(Struct, frozen=True):
+    worker: UUID
+
+
+class Numbered(Struct, frozen=True):
+    """What requests and their answers have in common: a number of the client's choice."""
+
+    rid: int
+
+
 # worker to dispatcher
 
 
 class Ready(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A worker attends: who it is, what it can do, what it still holds.
+    """A worker asks to be attended: what it is, what it can do, which attempts it holds.
 
     It numbers the sessions it asks for, so that an old READY cannot end a newer session.
     """
@@ -81,10 +92,9 @@ class Ready(Struct, frozen=True, omit_defaults=True, kw_only=True):
     unacknowledged: tuple[AttemptKey, ...] = ()
 
 
-class Ping(Struct, frozen=True, omit_defaults=True):
-    """A worker lives: the newest JOBS it has seen, what it runs, what it waits to see recorded."""
+class Ping(_OfWorker, frozen=True, omit_defaults=True):
+    """A worker lives: the last JOBS it has seen, what it runs, which reports wait for an ACK."""
 
-    worker: UUID
     no: int
     seen: int = 0
     held: tuple[AttemptKey, ...] = ()
@@ -93,216 +103,185 @@ class Ping(Struct, frozen=True, omit_defaults=True):
     stats: Stats = Stats()
 
 
-class Done(Struct, frozen=True):
+class Done(_OfWorker, frozen=True):
     """Attempts that ended."""
 
-    worker: UUID
     reports: tuple[Report, ...]
 
 
-class Logs(Struct, frozen=True):
-    """What attempts said while they ran."""
+class Logs(_OfWorker, frozen=True):
+    """Log entries of attempts."""
 
-    worker: UUID
     entries: tuple[LogEntry, ...]
 
 
-class Bye(Struct, frozen=True, omit_defaults=True):
-    """A worker leaves, holding nothing."""
+class Bye(_OfWorker, frozen=True, omit_defaults=True):
+    """A worker leaves, and holds nothing."""
 
-    worker: UUID
     reason: str = ""
 
 
 # dispatcher to worker
 
 
-class Welcome(Struct, frozen=True):
-    """A worker is attended, in this session; its lease counts from the READY it sent."""
+class Welcome(_OfWorker, frozen=True):
+    """The worker's session begins. Its lease counts from when it sent READY."""
 
-    worker: UUID
     session: int
     ping_s: float
     lease_s: float
 
 
-class Pong(Struct, frozen=True, omit_defaults=True):
+class Pong(_OfWorker, frozen=True, omit_defaults=True):
     """The answer to PING `no`. Without `lease_s` the dispatcher cannot reach its store."""
 
-    worker: UUID
     no: int
     ping_s: float
     lease_s: float | None = None
 
 
-class Jobs(Struct, frozen=True):
-    """Attempts to start. A worker ignores one it has had before."""
+class Jobs(_OfWorker, frozen=True):
+    """Attempts to start. A worker ignores those it has had before."""
 
-    worker: UUID
     seq: int
     jobs: tuple[Assignment, ...]
 
 
-class Abort(Struct, frozen=True):
-    """Attempts to stop, with what to say of it."""
+class Abort(_OfWorker, frozen=True):
+    """Attempts to stop, and why."""
 
-    worker: UUID
     attempts: tuple[AttemptKey, ...]
     reason: str
 
 
-class Ack(Struct, frozen=True):
-    """Attempts whose end is recorded, or refused as `stale`: both may be forgotten."""
+class Ack(_OfWorker, frozen=True):
+    """Attempts whose end is recorded, or refused as `stale`. The worker may forget both."""
 
-    worker: UUID
     attempts: tuple[AttemptKey, ...]
     stale: tuple[AttemptKey, ...] = ()
 
 
-class Resend(Struct, frozen=True):
-    """Attempts that PING lists as unacknowledged, and whose DONE never came: send it again."""
+class Resend(_OfWorker, frozen=True):
+    """Attempts that PING lists as unacknowledged, but whose DONE never came: send it again."""
 
-    worker: UUID
     attempts: tuple[AttemptKey, ...]
 
 
-class Exit(Struct, frozen=True):
-    """Drain and leave."""
+class Exit(_OfWorker, frozen=True):
+    """Finish what you run, then leave."""
 
-    worker: UUID
     reason: str = ""
 
 
-class Gone(Struct, frozen=True):
-    """The worker was declared lost: nothing it holds is its own any more."""
+class Gone(_OfWorker, frozen=True):
+    """The worker was declared lost, and owns none of the attempts it holds."""
 
-    worker: UUID
     reason: str
 
 
 # client to dispatcher
 
 
-class Submit(Struct, frozen=True):
+class Submit(Numbered, frozen=True):
     """Accept these jobs. With `strict`, refuse kinds that no live worker serves."""
 
-    rid: int
     jobs: tuple[Submission, ...]
     strict: bool = False
 
 
-class Wait(Struct, frozen=True):
-    """Answer with the outcomes of those that ended: once any has, or `all`, or after `wait_s`."""
+class Wait(Numbered, frozen=True):
+    """Answer with the outcomes of jobs that ended: once any has, or `all`, or after `wait_s`."""
 
-    rid: int
     jobs: tuple[UUID, ...]
     wait_s: float
     all: bool = False
 
 
-class Show(Struct, frozen=True):
+class Show(Numbered, frozen=True):
     """One job, whole."""
 
-    rid: int
     job: UUID | int
 
 
-class Why(Struct, frozen=True):
+class Why(Numbered, frozen=True):
     """Why a job is where it is, in words."""
 
-    rid: int
     job: UUID | int
 
 
-class ReadLogs(Struct, frozen=True):
-    """What a job's attempts said, in order, behind a place in it; of one attempt if it is given."""
+class ReadLogs(Numbered, frozen=True):
+    """A job's log in order, after a place in it; that of one attempt, if given."""
 
-    rid: int
     job: UUID | int
     attempt: int | None = None
     after: LogPlace = (0, 0)
     most: int = 1000
 
 
-class ListJobs(Struct, frozen=True):
+class ListJobs(Numbered, frozen=True):
     """Jobs, newest first."""
 
-    rid: int
     wanted: JobFilter = JobFilter()
 
 
-class Cancel(Struct, frozen=True):
+class Cancel(Numbered, frozen=True):
     """Cancel these jobs."""
 
-    rid: int
     id: UUID
     jobs: tuple[UUID | int, ...]
 
 
-class Retry(Struct, frozen=True):
-    """Run these jobs again, that ended without success; each once for one `id`."""
+class Retry(Numbered, frozen=True):
+    """Run jobs again that ended without success; each once for one `id`."""
 
-    rid: int
     id: UUID
     jobs: tuple[UUID | int, ...]
 
 
-class ListWorkers(Struct, frozen=True):
-    """Who works."""
-
-    rid: int
+class ListWorkers(Numbered, frozen=True):
+    """Which workers there are."""
 
 
-class Drain(Struct, frozen=True):
-    """Have these workers finish what they run and leave; each by id, its beginning, or name."""
+class Drain(Numbered, frozen=True):
+    """Let these workers finish what they run and leave; each by id, its beginning, or name."""
 
-    rid: int
     id: UUID
     workers: tuple[str, ...]
 
 
-class ListDispatchers(Struct, frozen=True):
-    """Who dispatches."""
-
-    rid: int
+class ListDispatchers(Numbered, frozen=True):
+    """Which dispatchers there are."""
 
 
-class ShowCapacity(Struct, frozen=True):
+class ShowCapacity(Numbered, frozen=True):
     """What the fleet can take."""
 
-    rid: int
 
+class ShowKind(Numbered, frozen=True):
+    """What workers advertise of a kind: live ones, or those that ended lately."""
 
-class ShowKind(Struct, frozen=True):
-    """What live workers advertise of a kind, or those that ended lately."""
-
-    rid: int
     kind: str
 
 
-class ListQueues(Struct, frozen=True):
+class ListQueues(Numbered, frozen=True):
     """Which queues there are."""
 
-    rid: int
 
-
-class Pause(Struct, frozen=True):
+class Pause(Numbered, frozen=True):
     """Pause a queue, or let it go on."""
 
-    rid: int
     id: UUID
     queue: str
     paused: bool
 
 
-class Prune(Struct, frozen=True):
+class Prune(Numbered, frozen=True):
     """Remove ended jobs past their bounds, of the next thousand jobs after a number.
 
-    Without `older_than_s` and `keep` the dispatcher's own bounds hold. A dry run only counts, and
-    says how many it has `counted` so far.
+    Without `older_than_s` and `keep` the dispatcher's own bounds hold. A dry run only counts; its
+    client passes on how many were `counted` so far.
     """
 
-    rid: int
     id: UUID
     states: tuple[JobState, ...] = ()
     older_than_s: float | None = None
@@ -312,24 +291,21 @@ class Prune(Struct, frozen=True):
     counted: dict[JobState, int] = {}
 
 
-class Hello(Struct, frozen=True):
-    """Is anybody there?"""
+class Hello(Numbered, frozen=True):
+    """Which dispatcher is there?"""
 
-    rid: int
     v: int = PROTOCOL_VERSION
 
 
-class Ok(Struct, frozen=True):
-    """The answer to a request; `ANSWERS` says what form it has."""
+class Ok(Numbered, frozen=True):
+    """The answer to a request; `ANSWERS` has its type."""
 
-    rid: int
     answer: Raw = Raw(b"\xc0")
 
 
-class Err(Struct, frozen=True):
-    """A request that was refused; `code` names an error in `longshore.errors`."""
+class Err(Numbered, frozen=True):
+    """The request was refused; `code` names an error in `longshore.errors`."""
 
-    rid: int
     code: str
     message: str
 
@@ -373,9 +349,9 @@ class DrainAnswer(Struct, frozen=True):
 
 
 class DispatcherAnswer(Struct, frozen=True, kw_only=True):
-    """A dispatcher as the one that answers sees it.
+    """A dispatcher, as the one that answers sees it.
 
-    `silent_s` is how long it has not seen `renewed_no` change.
+    `silent_s` is for how long `renewed_no` has not changed.
     """
 
     id: UUID
@@ -397,7 +373,7 @@ class WhyAnswer(Struct, frozen=True):
 
 
 class HelloAnswer(Struct, frozen=True):
-    """Who answers."""
+    """The dispatcher that answers."""
 
     v: int
     version: str

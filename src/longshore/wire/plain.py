@@ -7,33 +7,38 @@
                                   ← a job   its bytes as submitted
     a result, any bytes           →
 
-Theory. Nothing says which job a result is for, so a worker has one job at a time, and a result is
-for the oldest job that was not answered. A frame has no type either: what it means depends on
-whether the worker is busy. PING is always a PING. While the worker is busy anything else is its
-result; READY too, if ZeroMQ named the socket, because then a restarted worker would have another
-name. A worker that named its socket itself keeps the name, so its READY is a restart.
+Theory. A result does not say which job it is for. So a worker has one job at a time, and a result
+is for the oldest job that it has not answered. A frame has no type either. What it means depends on
+whether the worker is busy:
 
-A job can be taken away from a plain worker (a timeout, a forced cancel), but the worker cannot be
-told. It stays *owing*: it is given nothing until the result has come, which is then refused by its
-token. A busy worker sends no PING, so a PING says that it will not answer any more. Workers that
-PING while they work would have their late result taken for that of the next job: whoever was heard
-to do so must answer, and so must one that its dispatcher could not listen to while it worked.
+- PING is always a PING.
+- READY of an idle worker says that it can take a job. READY of a busy worker is a restart, if the
+  worker named its socket itself: then it comes back by the same name. If ZeroMQ made the name, a
+  restarted worker would come by another one, so READY is the result.
+- Anything else that a busy worker sends is its result. An idle worker has nothing else to say.
+
+The dispatcher can take a job away from a plain worker (a timeout, a forced cancel), but cannot tell
+it so. The worker still *owes* an answer: it gets no job until the answer comes, and the store then
+refuses that by its token. A worker that works sends no PING, so a PING of an owing worker says that
+no answer will come, and it owes nothing more. But some workers do PING while they work. If such a
+worker got a job after its PING, its late answer would be taken for the result of that job. So a
+worker that was heard to do this must answer, and so must one that its dispatcher could not hear.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from enum import Enum, auto
 from typing import Final
 from uuid import UUID
 
-from msgspec import Struct, json
+from msgspec import json
 
 from longshore.model.attempt import Attempt, AttemptKey
 from longshore.model.job import Ended, JobError, JobState, Reason
 from longshore.model.reports import SuccessReport
 from longshore.model.worker import Attended, KindInfo, Pool, WorkerInfo
-from longshore.wire import messages as m
 from longshore.wire.dispatcher_side import Session
 
 READY: Final = b"READY"
@@ -45,80 +50,62 @@ KIND: Final = "raw"
 MOST_NAME_BYTES: Final = 20
 SHOWN_ID_BYTES: Final = 5
 PINGS_IN_FLIGHT: Final = 2
-"""So many PINGs may have been under way when a job was sent; more of them were sent at work."""
+"""How many PINGs may be under way when a job is sent. A worker that sends more PINGs at work."""
 
 
 # what a frame from a worker means
 
 
-class Pinged(Struct, frozen=True):
-    """The worker lives; it is answered with PONG, whoever it is."""
+class Meaning(Enum):
+    """What a worker says with a frame."""
 
-
-class Came(Struct, frozen=True):
-    """The worker can take a job."""
-
-
-class Restarted(Struct, frozen=True):
-    """The worker has begun anew and knows nothing of the job it had."""
-
-
-class Answered(Struct, frozen=True):
-    """The worker's job is done."""
-
-    result: bytes
-
-
-Event = Pinged | Came | Restarted | Answered
+    ALIVE = auto()
+    """It lives. The dispatcher answers with PONG."""
+    IDLE = auto()
+    """It can take a job."""
+    RESTARTED = auto()
+    """It began anew, and knows nothing of the job it had."""
+    RESULT = auto()
+    """The frame is the result of its job."""
 
 
 def only(frames: Sequence[bytes]) -> bytes | None:
-    """What two frames say; None if they are not of the plain dialogue."""
+    """The content of a plain message; None if these frames are no plain message."""
     return frames[1] if len(frames) == 2 and not frames[0] else None
 
 
-def understand(frame: bytes, *, busy: bool, automatic: bool) -> Event | None:
-    """What a worker's frame means; None if it means nothing and is dropped."""
+def understand(frame: bytes, *, busy: bool, automatic: bool) -> Meaning | None:
+    """What a worker's frame means; None if it means nothing."""
     if frame == PING:
-        return Pinged()
+        return Meaning.ALIVE
     if frame == READY and not busy:
-        return Came()
+        return Meaning.IDLE
     if frame == READY and not automatic:
-        return Restarted()
-    return Answered(frame) if busy else None
+        return Meaning.RESTARTED
+    return Meaning.RESULT if busy else None
 
 
 def is_automatic(identity: bytes) -> bool:
-    """Whether ZeroMQ made this identity: a worker's own may not begin with a zero byte."""
+    """Whether ZeroMQ made this identity. One that a worker chose cannot begin with a zero byte."""
     return identity.startswith(b"\0")
 
 
 # what a worker is told
 
 
-class Pong(Struct, frozen=True):
-    """The answer to a PING; unasked, a way to find out whether anybody is there."""
-
-
-class Work(Struct, frozen=True):
-    """A job to do: its bytes as submitted."""
-
-    args: bytes
-
-
-def encode(message: Pong | Work) -> list[bytes]:
-    """The frames of a message to a worker."""
-    return [b"", message.args if isinstance(message, Work) else PONG]
+def frames_of(content: bytes) -> list[bytes]:
+    """The frames that carry a job, or PONG, to a worker."""
+    return [b"", content]
 
 
 def unfit(claimed: Attempt) -> JobError | None:
-    """Why a job cannot be told to a plain worker, if it cannot."""
+    """Why a plain worker cannot get this job; None if it can."""
     if not claimed.options.raw:
         message = f"a job of kind '{KIND}' is bytes, not arguments: submit it as a raw job"
     elif not claimed.args:
-        message = "a job of no bytes is none in the plain dialogue: submit at least one"
+        message = "a job of no bytes means nothing to a plain worker: submit at least one byte"
     elif claimed.args == PONG:
-        message = "a job that reads PONG is taken for a PONG in the plain dialogue"
+        message = "a plain worker would take a job that reads PONG for a PONG: submit other bytes"
     else:
         return None
     return JobError(Reason.INVALID_ARGUMENTS, message)
@@ -130,7 +117,8 @@ def unfit(claimed: Attempt) -> JobError | None:
 def describe(id: UUID, identity: bytes) -> WorkerInfo:
     """A plain worker as the store knows it: one slot, one kind.
 
-    Its identity is shown only if it chose that itself: who knows an automatic one can take it over.
+    Its name shows its identity only if it chose that itself. With an automatic identity, another
+    process could take its place.
     """
     mark = id.bytes[-SHOWN_ID_BYTES:] if is_automatic(identity) else identity[:MOST_NAME_BYTES]
     return WorkerInfo(
@@ -142,7 +130,7 @@ def describe(id: UUID, identity: bytes) -> WorkerInfo:
 
 
 class PlainSession(Session):
-    """One session of a plain worker: it has no lease, and is told nothing but jobs."""
+    """One session of a plain worker: it has no lease, and gets nothing but jobs and PONG."""
 
     def __init__(self, peer: bytes, info: WorkerInfo, attended: Attended, now: float) -> None:
         super().__init__(peer, info, attended, now, draining=False)
@@ -154,16 +142,17 @@ class PlainSession(Session):
         self._must_answer = False
 
     def follow(self, earlier: PlainSession) -> None:
-        """The same worker, in a session after that one: it still owes what it owed there.
+        """This session follows an earlier one of the worker: it still owes what it owed there.
 
-        Nobody listened for a while, so it is not known whether it PINGs at work: it must answer.
+        The dispatcher did not listen for a while. The worker may have sent PING at work, so it must
+        answer.
         """
         self._owing.extend(earlier._owing)
         self._must_answer = True
 
     @property
     def busy(self) -> bool:
-        """Whether a job was sent that was not answered."""
+        """Whether it owes an answer to a job."""
         return bool(self._owing)
 
     @property
@@ -171,8 +160,8 @@ class PlainSession(Session):
         """One, unless it owes an answer."""
         return {} if self.busy else super().open_slots
 
-    def assign(self, claimed: Sequence[Attempt]) -> list[Work]:
-        """The jobs as their bytes. What was sent once is not sent again: it would be run again."""
+    def assign(self, claimed: Sequence[Attempt]) -> list[bytes]:
+        """The jobs to send, as bytes. A job is never sent twice: the worker would run it twice."""
         fresh = [one for one in claimed if (one.id, one.token) not in self._had]
         for one in fresh:
             self._place(one, 0)
@@ -180,39 +169,31 @@ class PlainSession(Session):
             self._had.append((one.id, one.token))
             self._pings_at_work, self._must_answer = 0, False
         self.given += len(fresh)
-        return [Work(one.args) for one in fresh]
-
-    def abort(self, attempts: Sequence[AttemptKey], reason: str) -> list[m.DispatcherMessage]:
-        """Nothing: whatever it is told, it takes for a job."""
-        return []
-
-    def acknowledge(self, ack: m.Ack) -> list[m.DispatcherMessage]:
-        """Nothing: whatever it is told, it takes for a job."""
-        return []
+        return [one.args for one in fresh]
 
     def is_lost(self, now: float, lease_s: float) -> bool:
         """Never by a lease: it has none."""
         return False
 
     def is_overdue(self, claimed: Attempt, now: float, margin_s: float) -> bool:
-        """As the store finds: it got its job when that was claimed."""
+        """Always, if the store finds it so: the worker got the job when it was claimed."""
         return True
 
     def is_expired(self, now: float, expire_s: float) -> bool:
-        """Whether an idle worker was silent for too long; a busy one may be."""
+        """Whether an idle worker was silent for too long. A busy one may be silent."""
         return not self.busy and now - self.heard_at >= expire_s
 
     def probe_from(self, now: float, probe_s: float) -> None:
-        """A job was sent: from now on it is looked whether the worker is still there."""
+        """A job was sent: from now on the dispatcher checks that the worker is connected."""
         self._sent_at = now
         self.probe_at = now + probe_s
 
     def probed(self, now: float, probe_s: float) -> None:
-        """It is still there. A long job is probed less often, so that the PONGs do not pile up."""
+        """The worker is connected. The longer its job, the rarer the checks: each sends a PONG."""
         self.probe_at = now + max(probe_s, (now - self._sent_at) / 1000)
 
     def pinged(self) -> bool:
-        """It lives; answers whether that means that it can take a job again."""
+        """A PING came; answers whether it frees the worker from an answer that it owes."""
         if not self.busy:
             return False
         if any(token in self.placed for _, token in self._owing):
@@ -224,7 +205,7 @@ class PlainSession(Session):
         return True
 
     def answered(self, result: bytes) -> SuccessReport:
-        """The report of its oldest job."""
+        """The report of the oldest job that it owes an answer to."""
         job, token = self._owing.popleft()
         return SuccessReport(job, token, result)
 
@@ -233,7 +214,7 @@ class PlainSession(Session):
 
 
 def outcome(ended: Ended) -> list[bytes]:
-    """What a plain client is told of its job."""
+    """The frames that tell a plain client the outcome of its job."""
     if ended.state is JobState.SUCCEEDED:
         return [b"", ended.result or b""]
     error = ended.error or JobError(Reason.CANCELLED, f"job {ended.id} was cancelled")
@@ -241,6 +222,6 @@ def outcome(ended: Ended) -> list[bytes]:
 
 
 def refusal(reason: str, message: str, type: str = "", traceback: str = "") -> list[bytes]:
-    """What a plain client is told if there is no result."""
+    """The frames that tell a plain client why there is no result."""
     error = {"reason": reason, "type": type, "message": message, "traceback": traceback}
     return [b"", ERROR, json.encode(error)]

@@ -1,4 +1,4 @@
-"""How large a message may be, and how a list that is larger goes into several."""
+"""How large a message may be, and how a long list is split into several messages."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ MAX_MESSAGE_BYTES: Final = 64 * 1024 * 1024
 """A receiver drops the connection of a peer that sends a larger message."""
 
 MESSAGE_BYTES: Final = 8 * 1024 * 1024
-"""What is split is split here. One item may be larger, so it must have a limit of its own."""
+"""Senders split lists into messages of this size. One item may be larger: it has its own limit."""
 
 LARGEST_VALUE_BYTES: Final = 24 * 1024 * 1024
-"""The most that `max_value_bytes` may be.
+"""The largest `max_value_bytes`.
 
-SHOW answers with the arguments and the result of a job, and a report carries a result and an
-outbox: each fits into one message.
+The answer to SHOW has a job's arguments and result, and a report has a result and an outbox. Each
+must fit into one message.
 """
 
 
 def portions(
     items: Iterable[T], size: Callable[[T], int], most_bytes: int, most_items: int | None = None
 ) -> Iterator[tuple[T, ...]]:
-    """The items in their order, in groups that are no larger than one message should be."""
+    """The items in their order, in groups of at most `most_bytes` and `most_items`."""
     part: list[T] = []
     total = 0
     for item in items:

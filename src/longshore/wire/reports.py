@@ -1,9 +1,9 @@
-"""The reports that a worker has not seen acknowledged.
+"""The reports that no dispatcher has acknowledged yet.
 
-A report goes out once, again after every WELCOME, again when its dispatcher asks for it, and again
-when it stays unacknowledged for long. A repeat is harmless: its token fences it.
+A worker sends each report once, and again after every WELCOME, when its dispatcher asks for it, and
+when it stays unacknowledged for long. A repeat is harmless: by its token the store knows it.
 
-Large reports go out a few at a time, and the next ones once those are acknowledged: a PING must not
+Large reports go out a few at a time, the next ones once those are acknowledged. A PING must not
 queue behind a hundred megabytes, or a slow network would cost the worker its lease.
 """
 
@@ -18,16 +18,16 @@ from longshore.model.reports import CrashReport, FailureReport, Report, SuccessR
 from longshore.wire.portions import MESSAGE_BYTES, portions
 
 WINDOW_BYTES: Final = 16 * 1024 * 1024
-"""So much of large reports is under way at a time, and at least one."""
+"""How many bytes of large reports are under way at a time. One report always may be."""
 
 LARGE_BYTES: Final = 64 * 1024
-"""Smaller reports are not counted: a worker has few of them at a time."""
+"""Smaller reports do not count: a worker has few of them at a time."""
 
 _FIELDS_BYTES: Final = 256
 
 
 def report_bytes(report: Report) -> int:
-    """About as many bytes as a report takes in a message."""
+    """Roughly how many bytes a report takes in a message."""
     match report:
         case SuccessReport(result=result, outbox=outbox):
             size = _FIELDS_BYTES + (len(result) if result else 0)
@@ -41,12 +41,12 @@ def report_bytes(report: Report) -> int:
 
 
 def error_bytes(error: JobError) -> int:
-    """As many bytes as an error can take in a message: a character takes up to four."""
+    """The most bytes that an error takes in a message: a character takes up to four."""
     return 4 * (len(error.message) + len(error.type) + len(error.traceback))
 
 
 class UnackedReports:
-    """Reports in the order they are to be sent, and those that were sent, by token."""
+    """Reports to send, in order, and those sent but not acknowledged, by token."""
 
     def __init__(self) -> None:
         self._reports: dict[int, Report] = {}
@@ -54,19 +54,19 @@ class UnackedReports:
         self._under_way: dict[int, int] = {}
         """The bytes of large reports that were sent."""
         self._sent_by: dict[int, float] = {}
-        """When a report that was sent was first found to be unacknowledged."""
+        """When `overdue` first found that a report was sent."""
 
     def __len__(self) -> int:
         return len(self._reports)
 
     @property
     def has_unsent(self) -> bool:
-        """Whether any is to be sent."""
+        """Whether there are reports to send."""
         return bool(self._unsent)
 
     @property
     def attempts(self) -> tuple[AttemptKey, ...]:
-        """Which attempts the reports are of."""
+        """The attempts whose ends are reported here."""
         return tuple(report.key for report in self._reports.values())
 
     def add(self, report: Report) -> None:
@@ -86,7 +86,7 @@ class UnackedReports:
         return list(portions(fitting, report_bytes, MESSAGE_BYTES))
 
     def _fitting(self) -> tuple[list[Report], int]:
-        """Those that the window has room for, and their bytes. Small ones always go."""
+        """The reports that the window has room for, and their bytes. Small ones always fit."""
         found, total = [], 0
         room = WINDOW_BYTES - sum(self._under_way.values())
         for token, report in self._unsent.items():
@@ -101,13 +101,13 @@ class UnackedReports:
         return found, total
 
     def repeat_all(self) -> None:
-        """Another session begins: everything is to be sent again."""
+        """A session begins: every report is to be sent again."""
         self._under_way.clear()
         self._sent_by.clear()
         self._unsent = dict(self._reports)
 
     def repeat(self, tokens: Iterable[int]) -> list[int]:
-        """These are to be sent again, if they are here and were sent; answers which."""
+        """Sends these again, if they are here and were sent; answers which."""
         again = [token for token in tokens if token in self._reports and token not in self._unsent]
         for token in again:
             self._under_way.pop(token, None)
@@ -116,14 +116,14 @@ class UnackedReports:
         return again
 
     def overdue(self, now: float, after_s: float) -> list[int]:
-        """Those that were sent `after_s` ago or longer, as far as earlier calls could see."""
+        """The reports that an earlier call, `after_s` ago or longer, found to be sent."""
         for token in self._reports:
             if token not in self._unsent:
                 self._sent_by.setdefault(token, now)
         return [token for token, at in self._sent_by.items() if now - at >= after_s]
 
     def forget(self, token: int) -> None:
-        """A report was acknowledged."""
+        """The dispatcher acknowledged a report."""
         if self._reports.pop(token, None) is not None:
             for marks in self._unsent, self._under_way, self._sent_by:
                 if marks:

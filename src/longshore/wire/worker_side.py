@@ -1,21 +1,22 @@
 """The worker's side of the dialogue, without sockets or clock.
 
-Theory. A worker joins a dispatcher with READY and is attended once WELCOME comes; until then it
-says nothing else. From then on it sends PING every `ping_s`, and each PONG renews its lease from
-the moment that PING was sent. Three things can go wrong, and each has one answer:
+Theory. A worker sends READY to a dispatcher, and nothing else until WELCOME comes. From then on it
+is in a session. It sends PING every `ping_s`, and each PONG renews its lease, counted from when
+that PING was sent. The agent calls `receive` and `tick`, and acts on the events that these return.
+Three things can go wrong:
 
-- the dispatcher is silent, or cannot renew the lease: `Moved`, the next dispatcher on the list is
-  joined, with everything that is held;
-- the lease runs out all the same: `StopAll`, first politely, then for good, and the worker joins
-  anew under another id, because what it held is nobody's any more;
-- the dispatcher says GONE: the same, at once.
+- The dispatcher is silent, or cannot renew the lease: `Moved`. The worker joins the next dispatcher
+  on its list, and keeps its jobs.
+- The lease is about to end all the same: `StopAll`, first politely, then with a kill. Then the
+  worker joins under a new id (`Orphaned`), because other workers may get its jobs now.
+- The dispatcher says GONE, because the worker was declared lost: it kills its jobs at once, and
+  joins under a new id.
 
-Reports stay here until they are acknowledged. They are sent again after every WELCOME, when the
-dispatcher asks for them (RESEND), and when they stay unacknowledged for `resend_s`. That is
-harmless: they carry their token, and the store counts each once. What attempts said goes the same
-way: it is kept, as far as the bounds allow, until the attempt's end is acknowledged, which says
-that the store has what was said before it. Past the bounds the oldest is dropped, and shows as a
-gap between the numbers of what is left.
+Reports stay here until the dispatcher acknowledges them. The worker sends them again after every
+WELCOME, when the dispatcher asks for them (RESEND), and when they stay unacknowledged for
+`resend_s`. That is harmless: by its token the store records each once. Log entries stay too, as far
+as the bounds allow, until the end of their attempt is acknowledged: that says that the store has
+them. Past the bounds the oldest are dropped, and leave a gap between the numbers of the others.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from longshore.model.job import LogEntry
 from longshore.model.reports import Report
 from longshore.model.worker import Stats
 from longshore.wire import messages as m
-from longshore.wire.logs import Said
+from longshore.wire.logs import UnackedLogs
 from longshore.wire.reports import UnackedReports
 
 REMEMBERED_ATTEMPTS = 10_000
@@ -59,19 +60,19 @@ class StopAll(Struct, frozen=True):
 
 
 class Joined(Struct, frozen=True):
-    """The worker is attended."""
+    """A session began: a dispatcher attends the worker."""
 
     session: int
 
 
 class Moved(Struct, frozen=True):
-    """This dispatcher is no good: connect to the next one, then call `connected`."""
+    """This dispatcher does not help: connect to the next one, then call `connected`."""
 
     reason: str
 
 
 class Orphaned(Struct, frozen=True):
-    """The worker's id is dead: stop everything, then `rejoin` under a new one."""
+    """The worker lost its id: stop everything, then `rejoin` under a new one."""
 
     reason: str
 
@@ -83,7 +84,7 @@ class Dismissed(Struct, frozen=True):
 
 
 class Recorded(Struct, frozen=True):
-    """Reports that came through; the stale ones were refused, as somebody else owns the job."""
+    """Reports that the store recorded, and `stale` ones that it refused: another owns the job."""
 
     attempts: tuple[AttemptKey, ...]
     stale: tuple[AttemptKey, ...]
@@ -103,17 +104,17 @@ class Patience(Struct, frozen=True):
 
 
 class WorkerSession:
-    """One worker's dialogue with whichever dispatcher attends it. Time is always a parameter."""
+    """One worker's dialogue with its dispatcher, whichever that is. Time is a parameter."""
 
     def __init__(self, ready: m.Ready, patience: Patience) -> None:
         self._ready = ready
         self._patience = patience
         self._outgoing: list[m.WorkerMessage] = []
-        # By token: each is given once, ever.
+        # By token: no token is given twice.
         self._running: dict[int, UUID] = {}
         self._had: OrderedDict[int, None] = OrderedDict()
         self._reports = UnackedReports()
-        self._said = Said()
+        self._logs = UnackedLogs()
         self._lease: Lease | None = None
         self._ready_at = 0.0
         self._asked = 0
@@ -133,21 +134,21 @@ class WorkerSession:
 
     @property
     def worker(self) -> UUID:
-        """The id under which this worker attends."""
+        """This worker's id."""
         return self._ready.worker
 
     @property
     def running(self) -> frozenset[AttemptKey]:
-        """The attempts that were started and have not ended."""
+        """The attempts that started and have not ended."""
         return frozenset((job, token) for token, job in self._running.items())
 
     @property
     def settled(self) -> bool:
-        """Whether nothing runs and nothing waits to be acknowledged."""
+        """Whether nothing runs, and every report is acknowledged."""
         return not (self._running or self._reports)
 
     def connected(self, now: float) -> None:
-        """A new connection is there: say READY on it."""
+        """There is a new connection: the worker says READY on it."""
         self._forget_dispatcher()
         self._asked += 1
         self._ready_at = now
@@ -163,48 +164,48 @@ class WorkerSession:
         )
 
     def rejoin(self, worker: UUID, now: float) -> None:
-        """Comes back as a new worker that holds nothing; results not yet acknowledged are kept.
+        """Comes back as a new worker without jobs. Unacknowledged reports stay.
 
-        The old one says BYE, or its dispatcher would wait for it until its lease ended.
+        It says BYE for the old id, or the dispatcher would wait for it until its lease ended.
         """
         bye = m.Bye(self.worker, "it came back as another worker")
         goodbye: list[m.WorkerMessage] = [bye] if self.session is not None else []
         self._ready = structs.replace(self._ready, worker=worker)
-        self._said.abandon(self._running)
+        self._logs.abandon(self._running)
         self._running.clear()
         self._lease = None
         self.connected(now)
         self._outgoing = goodbye + self._outgoing
 
     def drain(self, now: float) -> None:
-        """Wants no more jobs from now on."""
+        """The worker wants no more jobs."""
         self._ready = structs.replace(self._ready, draining=True)
         if self.session is not None:
             self._ping(now)
 
     def ended(self, report: Report) -> None:
-        """An attempt ended; it goes out with the next flush and stays until acknowledged.
+        """An attempt ended. The next flush sends its report, which stays until acknowledged.
 
-        What ended after the worker had to give it up is nobody's business any more.
+        If the worker had to give the attempt up before, it has no report to send.
         """
         if self._running.pop(report.token, None) is not None:
             self._reports.add(report)
 
     def said(self, entry: LogEntry) -> None:
-        """An attempt said something. Past the bound the oldest that was not sent is dropped."""
+        """An attempt made a log entry. Past the bound, the oldest that was not sent is dropped."""
         if entry.token in self._running:
-            self._said.add(entry)
+            self._logs.add(entry)
 
     def bye(self, reason: str) -> None:
-        """Leaves for good."""
+        """The worker leaves for good."""
         if self.session is not None:
             self._outgoing.append(m.Bye(self.worker, reason))
 
     def flush(self) -> list[m.WorkerMessage]:
         """The messages to send now, in order. Log entries go before the end of their attempt."""
         if self.session is not None:
-            if self._said.fresh:
-                self._outgoing += [m.Logs(self.worker, part) for part in self._said.take()]
+            if self._logs.fresh:
+                self._outgoing += [m.Logs(self.worker, part) for part in self._logs.take()]
             if self._reports.has_unsent:
                 self._outgoing += [m.Done(self.worker, part) for part in self._reports.take()]
         outgoing, self._outgoing = self._outgoing, []
@@ -271,8 +272,8 @@ class WorkerSession:
         self._outgoing.append(message)
 
     def _resend(self, tokens: Iterable[int]) -> None:
-        """Reports go out once more, each after what its attempt said."""
-        self._said.repeat(self._reports.repeat(tokens))
+        """Sends reports again, each after the log entries of its attempt."""
+        self._logs.repeat(self._reports.repeat(tokens))
 
     stats: Stats = Stats()
     """What the next PING says of the machine."""
@@ -280,7 +281,7 @@ class WorkerSession:
     # what the dispatcher says
 
     def receive(self, now: float, message: m.DispatcherMessage) -> list[Event]:
-        """A message came. What names another worker is ignored."""
+        """A message came. A message that names another worker is ignored."""
         if message.worker != self.worker:
             return []
         if self.session is not None:
@@ -318,7 +319,7 @@ class WorkerSession:
         self._stopping = False
         self._lease = Lease(self._ready_at, welcome.lease_s)
         self._reports.repeat_all()
-        self._said.repeat_all()
+        self._logs.repeat_all()
         self._ping(now)
         return [Joined(welcome.session)]
 
@@ -342,7 +343,7 @@ class WorkerSession:
         return [Start(job) for job in self._new(jobs.jobs)] if self._may_start(now) else []
 
     def _may_start(self, now: float) -> bool:
-        """Whether the lease is good for more; what is not started now is sent again."""
+        """Whether enough of the lease is left. The dispatcher sends again what is not started."""
         lease, before_s = self._lease, self._patience.abort_before_s
         return lease is not None and now < lease.abort_at(before_s)
 
@@ -360,6 +361,6 @@ class WorkerSession:
     def _acknowledged(self, ack: m.Ack) -> list[Event]:
         for _, token in (*ack.attempts, *ack.stale):
             self._reports.forget(token)
-            if self._said.sent:
-                self._said.forget(token)
+            if self._logs.sent:
+                self._logs.forget(token)
         return [Recorded(ack.attempts, ack.stale)]

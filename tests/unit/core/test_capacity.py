@@ -1,4 +1,4 @@
-"""What a fleet can take, and which worker somebody means."""
+"""What a fleet can take, and which worker a user means."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ def test_only_the_owners_token_counts_and_only_once(state: JobState) -> None:
 
 @pytest.mark.parametrize("state", sorted(JobState))
 def test_a_workers_word_counts_only_for_its_own_jobs(state: JobState) -> None:
-    """A token can be guessed."""
+    """A worker could guess a token."""
     own, anothers = (Succeeded(JOB, 7, worker=one) for one in (OWNER, UUID(int=9)))
     ended = Verdict.ALREADY_RECORDED
     owned = state in OWNED

@@ -1,4 +1,4 @@
-"""Lease arithmetic: a worker always stops before anybody else may start its jobs (G6)."""
+"""Lease arithmetic: a worker always stops before another may start its jobs (G6)."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,7 +25,7 @@ def test_the_default_lease_aborts_five_and_kills_two_seconds_before_its_end() ->
 
 
 def test_of_a_short_lease_two_thirds_are_for_work() -> None:
-    """Its jobs would otherwise be aborted as soon as they were started."""
+    """Otherwise the worker would abort its jobs as soon as it started them."""
     lease = Lease(100.0, 6.0)
     assert (lease.abort_at(5.0), lease.kill_at(2.0), lease.ends_at) == (104.0, 105.0, 106.0)
 

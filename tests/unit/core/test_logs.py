@@ -56,7 +56,7 @@ def test_a_page_goes_on_where_the_one_before_ended() -> None:
 
 
 def test_a_page_says_where_it_ends_and_whether_more_may_follow() -> None:
-    """A store that gave as many as it was asked for may have more; so may a full message."""
+    """There may be more if the store gave all it was asked for, or the message is full."""
     some = [text(5, 1, 1), text(5, 2, 1)]
     full = page(some, 2, a_job(1, 5), (0, 0), None)
     assert (full.more, full.after) == (True, (5, 2))

@@ -1,4 +1,4 @@
-"""Which lanes are looked into, for how many jobs, and which submits start at once."""
+"""Which lanes the scheduler claims from, how many jobs, and which submits start at once."""
 
 from __future__ import annotations
 
@@ -223,7 +223,7 @@ def answer(
     waiting: Sequence[Submission] = (),
     contested: bool = False,
 ) -> float | None:
-    """A transaction with a claim from `FETCH` was answered."""
+    """The store answered a transaction with a claim from `FETCH`."""
     made = wants(scheduler)
     lanes = {FETCH.hash} if contested else set()
     counts = {FETCH.hash: taken} if taken else {}

@@ -1,4 +1,4 @@
-"""Text that came from outside is shown, and steers nothing."""
+"""Text from outside cannot steer a terminal when it is shown."""
 
 from __future__ import annotations
 

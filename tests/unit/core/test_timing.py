@@ -96,7 +96,7 @@ def test_what_a_retry_may_mend_is_retried(reason: Reason) -> None:
     ],
 )
 def test_any_policy_makes_a_backoff(policy: RetryPolicy) -> None:
-    """A worker may have submitted it with a job, past every check of a client."""
+    """A worker may submit it in an outbox, where no client checks it."""
     for failures in (1, 2, 100):
         assert 0 <= backoff_s(policy, failures, 0.3) <= MAX_DURATION_S
 

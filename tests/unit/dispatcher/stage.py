@@ -153,7 +153,7 @@ class Client:
 
 
 class Stage:
-    """One store, one network, and whoever the story puts there."""
+    """One store, one network, and the processes that the story starts."""
 
     def __init__(self) -> None:
         self.clock = VirtualClock()
@@ -184,7 +184,7 @@ class Stage:
         return dispatcher
 
     async def kill(self, dispatcher: Dispatcher) -> None:
-        """As by kill -9: it says nothing more, to nobody."""
+        """As by kill -9: it says nothing more."""
         self._dispatchers.remove(dispatcher)
         for link in (dispatcher._link.socket, dispatcher._frontend):
             link.close()
@@ -216,7 +216,7 @@ class Stage:
         return view.state
 
     async def close(self) -> None:
-        """Ends everybody."""
+        """Ends all processes of the story."""
         for worker in self._workers:
             await worker.die()
         for dispatcher in self._dispatchers:

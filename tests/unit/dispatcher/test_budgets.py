@@ -1,4 +1,4 @@
-"""Requests that ask for too much are refused before they cost anything, and nobody else is."""
+"""A dispatcher refuses requests that ask for too much, and no others."""
 
 from __future__ import annotations
 
@@ -23,7 +23,11 @@ TOO_MANY = MAX_REQUEST_JOBS + 1
 IDS = (new_id(),) * TOO_MANY
 LONG: list[tuple[m.Request, str, str]] = [
     (m.Submit(1, (a_job(),) * TOO_MANY), TooLarge.code, "SUBMIT names 1,001 jobs"),
-    (m.Wait(1, IDS, 0.0), TooLarge.code, "WAIT names 1,001 jobs, more than the 1,000 of one"),
+    (
+        m.Wait(1, IDS, 0.0),
+        TooLarge.code,
+        "WAIT names 1,001 jobs; a request may name 1,000: send several",
+    ),
     (m.Cancel(1, new_id(), IDS), TooLarge.code, "CANCEL names 1,001 jobs"),
     (m.Retry(1, new_id(), IDS), TooLarge.code, "RETRY names 1,001 jobs"),
     (m.Drain(1, new_id(), ("w",) * (MAX_DRAINED + 1)), TooLarge.code, "DRAIN names 101 workers"),

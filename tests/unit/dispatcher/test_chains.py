@@ -1,4 +1,4 @@
-"""What a job submits with its success begins at once, without waiting for the next poll."""
+"""Jobs from an outbox start at once, without waiting for the next poll."""
 
 from __future__ import annotations
 

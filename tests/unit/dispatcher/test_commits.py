@@ -1,4 +1,4 @@
-"""The pump alone: what goes into which transaction, and when a second one runs beside the first."""
+"""The commit loop alone: what each transaction takes, and when a second one overlaps."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ async def test_while_slot_come_free_as_many_submits_are_taken_as_there_are() -> 
 
 
 async def test_submits_do_not_wait_for_slot_that_they_cannot_have() -> None:
-    """Those that are free are of other workers, or the jobs are for later."""
+    """The free slots are of other workers, or the jobs are delayed."""
     store, free = HeldStore(), [2]
     slots = lambda: FreeSlots(free[0], False)  # noqa: E731
     plan = lambda jobs: Plan([], [None] * len(jobs))  # noqa: E731

@@ -78,7 +78,7 @@ def test_a_drain_is_found_without_any_hint() -> None:
 
 
 def test_a_drain_survives_the_death_of_the_dispatcher_that_was_to_tell_it() -> None:
-    """G8: whoever adopts the worker tells it."""
+    """G8: the dispatcher that adopts the worker tells it."""
 
     async def story(stage: Stage) -> None:
         first = await stage.dispatcher("d1")

@@ -1,4 +1,4 @@
-"""Whatever strangers send, everybody else's messages are heard."""
+"""Junk from strangers does not keep the dispatcher from hearing others."""
 
 from __future__ import annotations
 
@@ -143,8 +143,8 @@ def test_a_flood_of_junk_is_counted_and_told_in_few_lines(caplog: pytest.LogCapt
             junk.dropped(b"\x02", error)
         told = [record.getMessage() for record in caplog.records]
         assert len(told) == 2
-        assert told[0].startswith("1 message was dropped that came from workers; the last from 01")
-        assert told[1].startswith("10000 messages were dropped that came from workers; the last")
+        assert told[0].startswith("1 message was dropped, from workers; the last, from 01")
+        assert told[1].startswith("10000 messages were dropped, from workers; the last")
         assert "\n" not in told[0]
         assert "\x1b" not in told[0]
 

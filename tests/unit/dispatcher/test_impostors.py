@@ -1,4 +1,4 @@
-"""Workers that mean harm to others: what they can say, and that nobody believes it."""
+"""Workers that mean harm to others: no dispatcher believes what they say."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_reports_of_nothing_do_not_pile_up_before_the_store(
 
 
 def test_of_many_late_reports_all_are_answered_in_the_end() -> None:
-    """A worker that comes back under another id may have kept more than are taken at a time."""
+    """A worker that comes back under a new id may hold more reports than the bound."""
 
     async def story(stage: Stage) -> None:
         await stage.dispatcher()
@@ -165,7 +165,7 @@ def test_of_many_late_reports_all_are_answered_in_the_end() -> None:
 
 
 def test_a_result_from_before_a_worker_was_orphaned_is_answered_and_forgotten() -> None:
-    """It comes back under another id, so its job is not its own any more, and is run again."""
+    """It comes back under a new id, so it has lost its job, which runs again."""
 
     async def story(stage: Stage) -> None:
         await stage.dispatcher("d1")
@@ -256,10 +256,10 @@ BAD: list[tuple[dict[str, object], str]] = [
     ({"kinds": {"k": KindInfo(terms=KindTerms(queue="a b"))}}, "queue 'a b' has a character"),
     (
         {"kinds": {"k": KindInfo(terms=KindTerms(retry=RetryPolicy(attempts=0)))}},
-        "retries of -1 will not do",
+        "retries is -1; it must be a whole number",
     ),
     ({"pools": {"coroutine": -1}}, "pool 'coroutine' has -1 slots"),
-    ({"pools": {"gpu": MAX_SLOTS + 1}}, "pool 'gpu' has 10,001 slots; 0 to 10,000 will do"),
+    ({"pools": {"gpu": MAX_SLOTS + 1}}, "pool 'gpu' has 10,001 slots; it may have 0 to 10,000"),
     ({"pools": {f"p{n}": MAX_SLOTS for n in range(3)}}, "30,000 slots are more than the 20,000"),
     ({"pools": {"a b": 1}}, "pool 'a b' has a character"),
     ({"pools": {"gpu": 1}}, "kind 'else' is of pool 'coroutine', which is not in pools"),
@@ -326,7 +326,7 @@ def test_a_log_entry_that_nobody_could_read_is_not_kept(kind: LogKind, most: int
         await stage.until(lambda: bool(worker.jobs.running))
         [(id, token)] = worker.jobs.running
         for seq, size in enumerate((most, most + 1, 1), 1):
-            worker.worker._session._said.add(LogEntry(id, token, seq, kind, b"\xff" * size))
+            worker.worker._session._logs.add(LogEntry(id, token, seq, kind, b"\xff" * size))
         worker.jobs.succeed()
         await client.wait(job)
         assert [entry.seq for entry in await stage.model.logs(id)] == [1, 3]

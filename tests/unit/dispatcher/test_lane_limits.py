@@ -35,7 +35,7 @@ def kinds(*names: str) -> list[Submission]:
 
 
 def test_a_kind_that_a_live_worker_serves_is_never_refused_for_its_lane() -> None:
-    """Whoever has filled the lanes up; but its queue and its target must not be made up either."""
+    """Even if a client has filled the limit. But queue and target must be real too."""
 
     async def story(stage: Stage) -> None:
         await stage.dispatcher(max_lanes=2)

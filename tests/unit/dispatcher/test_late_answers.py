@@ -205,7 +205,7 @@ def test_a_worker_is_missed_from_when_it_was_read_not_from_when_that_was_asked_f
 def test_a_plain_worker_whose_attend_was_answered_after_half_a_lease_is_attended_anew(
     late_s: float, is_taken: bool
 ) -> None:
-    """Somebody else may have declared it lost by then."""
+    """Another dispatcher may have declared it lost by then."""
 
     async def story(stage: Stage) -> None:
         late = late_store(stage)

@@ -1,4 +1,4 @@
-"""An attempt's end waits for what it said before, and for nothing else."""
+"""The end of an attempt waits for its own log entries, and for nothing else."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_an_end_waits_until_its_log_is_written_even_through_an_outage() -> None:
 
 
 def test_a_book_is_closed_though_the_store_is_away() -> None:
-    """Whoever waits for what was not written is not acknowledged, and says it to another."""
+    """An end whose entries were not written gets no ACK: its worker sends it elsewhere."""
 
     async def story() -> None:
         shelf, ends = Shelf(), list[int]()

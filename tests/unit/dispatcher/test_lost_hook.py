@@ -1,4 +1,4 @@
-"""Who hears of a lost worker, when, and how often."""
+"""The hook for lost workers: which losses it hears of, when, and how often."""
 
 from __future__ import annotations
 

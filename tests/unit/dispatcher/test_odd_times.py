@@ -1,4 +1,4 @@
-"""Times and durations from the wire that are none: refused in words, or bounded."""
+"""Odd times and durations from the wire are refused with a reason, or bounded."""
 
 from __future__ import annotations
 

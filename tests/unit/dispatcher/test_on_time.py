@@ -106,7 +106,7 @@ def test_a_job_for_a_certain_time_begins_then() -> None:
 
 
 def test_a_delay_that_another_dispatcher_took_is_kept_after_its_death() -> None:
-    """Whoever promoted last knows when the next job is due, whoever accepted it."""
+    """The dispatcher that promoted last knows when the next job is due, wherever it came from."""
 
     async def story(stage: Stage) -> None:
         stage.settings = RARELY

@@ -1,4 +1,4 @@
-"""Alarms ring once, in time, and can be given up at any moment."""
+"""Alarms ring once, in time, and can be cancelled at any moment."""
 
 import asyncio
 
@@ -25,7 +25,7 @@ def test_an_alarm_rings_at_the_earliest_time_it_was_set_to() -> None:
 
 
 def test_who_waits_can_be_cancelled_even_at_the_moment_it_is_set() -> None:
-    """A dispatcher that stops must not wait for a duty that did not hear of it."""
+    """A dispatcher that stops must not wait for a duty that missed the cancellation."""
 
     async def story() -> None:
         alarm = Alarm(VirtualClock())

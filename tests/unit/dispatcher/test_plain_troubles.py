@@ -56,7 +56,7 @@ def test_a_worker_that_comes_while_the_store_is_away_is_ready_when_it_is_back() 
         worker.beat()
         await submit(stage, raw(b"x"))
         await stage.until(lambda: worker.jobs == [b"x"], at_most_s=5.0)
-        # The worker that nobody was told of is not left alive.
+        # The store does not keep a worker alive that no dispatcher knows.
         await stage.until(lambda: len(alive(stage)) == 1, at_most_s=5.0)
 
     tell(story)
@@ -130,7 +130,7 @@ def test_a_killed_dispatchers_plain_workers_jobs_are_run_again_by_another() -> N
 def test_after_a_long_outage_of_the_store_plain_workers_start_over_and_nothing_is_mixed_up() -> (
     None
 ):
-    """Others may have declared them lost meanwhile, so their jobs are nobody's."""
+    """Other dispatchers may have declared them lost meanwhile, and freed their jobs."""
 
     async def story(stage: Stage) -> None:
         await stage.dispatcher()
@@ -157,7 +157,7 @@ def test_after_a_long_outage_of_the_store_plain_workers_start_over_and_nothing_i
 
 
 def test_one_that_nobody_could_listen_to_at_work_must_answer_before_it_gets_another_job() -> None:
-    """G3: its PING may come from its work, and its answer would be taken for the next job's."""
+    """G3: it may PING at work, and its answer would be taken for that of its next job."""
 
     async def story(stage: Stage) -> None:
         await stage.dispatcher()

@@ -1,4 +1,4 @@
-"""What is kept no longer is removed in the background, and by whoever asks; on virtual time."""
+"""Old jobs are removed in the background, and when a client asks; on virtual time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Orders of events that take a slow store, a full queue or a long silence. Simulation told them."""
+"""Rare orders of events, found by simulation: a slow store, a full queue, a long silence."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Answer = TypeVar("Answer")
 
 
 class HeldStore(FaultyStore):
-    """Calls of one verb wait on their way to the store until they are let go."""
+    """Holds calls of one verb on their way to the store until the test releases them."""
 
     verb = ""
     let_go: asyncio.Event
@@ -77,13 +77,13 @@ class NoRoom:
 
 
 async def pass_time(stage: Stage, seconds: float) -> None:
-    """Lets so much time pass, and whatever happens in it."""
+    """Lets so much time pass."""
     until = stage.clock.now() + seconds
     await stage.until(lambda: stage.clock.now() >= until)
 
 
 async def alive(stage: Stage) -> set[UUID]:
-    """The workers that the store has alive."""
+    """The workers that are alive in the store."""
     return {view.info.id for view in await stage.model.workers() if view.alive}
 
 
@@ -123,7 +123,7 @@ def test_of_many_workers_that_ask_at_once_few_are_attended_where_they_wait_no_mo
 
 
 def test_a_job_that_one_dispatcher_could_not_send_is_not_taken_from_a_worker_it_reached() -> None:
-    """G2, G6: whoever lost a session decides about nothing that went on to the next."""
+    """G2, G6: a dispatcher that lost a session cannot end jobs of the next session."""
 
     async def story(stage: Stage) -> None:
         NoRoom(await stage.dispatcher("d1"), "JOBS")
@@ -187,7 +187,7 @@ def test_an_acknowledgement_for_which_there_was_no_room_comes_with_the_next_ping
 
 
 def test_workers_that_died_before_their_dispatcher_stopped_are_harvested_by_another() -> None:
-    """G1: a dispatcher that stopped in good order leaves nobody behind."""
+    """G1: a dispatcher that stopped in good order leaves no worker behind."""
 
     async def story(stage: Stage) -> None:
         first = await stage.dispatcher("d1")
@@ -235,7 +235,7 @@ def test_a_dispatcher_that_cannot_renew_its_own_lease_attends_nobody() -> None:
 
 
 def test_a_dispatcher_that_was_silent_for_too_long_takes_its_workers_anew() -> None:
-    """G6: others may have declared them lost meanwhile, and it would not know."""
+    """G6: other dispatchers may have declared them lost meanwhile."""
 
     async def story(stage: Stage) -> None:
         stage.store = away = FaultyStore(stage.model)
@@ -255,7 +255,7 @@ def test_a_dispatcher_that_was_silent_for_too_long_takes_its_workers_anew() -> N
 
 
 def test_a_dispatcher_that_was_forgotten_and_came_back_is_not_taken_for_silent() -> None:
-    """G6, G8: its number may be the same as long ago, but then it is another row's."""
+    """G6, G8: a new row may have the renewal number of an old one."""
 
     async def story(stage: Stage) -> None:
         first = await stage.dispatcher("d1")
@@ -277,7 +277,7 @@ def test_a_dispatcher_that_was_forgotten_and_came_back_is_not_taken_for_silent()
 
 
 def test_what_a_dispatcher_attends_after_its_silence_is_not_taken_from_it() -> None:
-    """G6, G8: whoever found it silent knows only the sessions of before."""
+    """G6, G8: the dispatcher that found it silent knows only its earlier sessions."""
 
     async def story(stage: Stage) -> None:
         stage.store = away = FaultyStore(stage.model)
@@ -323,7 +323,7 @@ def test_a_job_that_started_late_has_its_whole_time() -> None:
 
 
 def test_a_worker_that_comes_back_as_another_gives_up_what_it_had_at_once() -> None:
-    """G3: what is sent to its old name must not reach the new one."""
+    """G3: a message to its old name must not reach the new worker."""
 
     async def story(stage: Stage) -> None:
         dispatcher = await stage.dispatcher()

@@ -36,7 +36,7 @@ async def fails(stage: Stage, worker: StagedWorker) -> None:
 
 
 def test_a_retry_whose_answer_got_lost_opens_one_round_though_the_job_fails_at_once() -> None:
-    """G3: the client itself sends it again, after the job has failed once more."""
+    """G3: the client repeats it after the job has failed once more."""
 
     async def story(stage: Stage) -> None:
         await stage.dispatcher()

@@ -1,4 +1,4 @@
-"""Who is attended, and through which connection."""
+"""Which workers have sessions, and through which connection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several workers through one connection: each is attended for itself."""
+"""Several workers through one connection: each has its own session."""
 
 from __future__ import annotations
 

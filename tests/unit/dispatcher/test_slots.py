@@ -1,4 +1,4 @@
-"""Submits that begin at once, if the store answers late, not at all, or not as was thought."""
+"""Submits that start at once, while the store answers late, not at all, or unexpectedly."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .test_stories import tell
 
 
 class LateStore(FaultyStore):
-    """Its first pump reaches the store only when it is let go, long after it was given up."""
+    """Its first pump reaches the store only when released, long after the caller gave up."""
 
     late: tuple[UUID, Batch] | None = None
 
@@ -43,7 +43,7 @@ class LateStore(FaultyStore):
 
 
 def test_a_job_that_began_after_it_was_given_up_is_found_by_its_worker() -> None:
-    """G1: whatever was read back before the batch was answered may be out of date."""
+    """G1: what was read back before the answer to the batch may be out of date."""
 
     async def story(stage: Stage) -> None:
         stage.store = late = LateStore(stage.model)
@@ -106,7 +106,7 @@ class DeafStore(FaultyStore):
 
 
 def test_a_job_that_was_accepted_before_is_begun_by_whoever_it_is_submitted_to_again() -> None:
-    """The dispatcher that accepted it died before it answered, or told anybody."""
+    """The dispatcher that accepted it died before it could answer."""
 
     async def story(stage: Stage) -> None:
         stage.store = DeafStore(stage.model)
@@ -121,7 +121,7 @@ def test_a_job_that_was_accepted_before_is_begun_by_whoever_it_is_submitted_to_a
 
 
 class ContestedStore(FaultyStore):
-    """Somebody else holds every ready job of a lane, and does not let go."""
+    """Another dispatcher has locked every ready job of a lane."""
 
     lane = lane_of("default", "work", "")
     claims = 0
@@ -151,7 +151,7 @@ def test_jobs_that_somebody_else_holds_are_not_reached_for_without_a_pause() -> 
 def test_a_worker_that_was_given_much_is_given_more_once_it_has_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its PING says so; no poll is waited for."""
+    """Its PING says so: the dispatcher does not wait for a poll."""
     monkeypatch.setattr(dispatcher_side, "MAX_UNSEEN_BYTES", 1000)
 
     async def story(stage: Stage) -> None:

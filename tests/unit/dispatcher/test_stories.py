@@ -365,7 +365,7 @@ JUNK: list[list[bytes]] = [
 
 
 def test_junk_from_strangers_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    """It comes together with, and before, everything that workers and clients say."""
+    """It arrives with, and before, the messages of workers and clients."""
 
     def precede(listener: Listener) -> None:
         junk, hear = [(b"stranger", frames) for frames in JUNK], listener.on_messages
@@ -405,7 +405,7 @@ def test_what_a_kind_is_like_is_known_wherever_its_workers_are() -> None:
 
 
 def test_what_a_kind_is_like_is_not_forgotten_with_its_last_worker() -> None:
-    """An app whose only worker is being restarted is submitted to as before."""
+    """Submits go on as before while the only worker of an app restarts."""
 
     async def story(stage: Stage) -> None:
         await stage.dispatcher()

@@ -1,4 +1,4 @@
-"""A dispatcher remembers who waits for a job, and forgets them when they do not."""
+"""A dispatcher remembers requests that wait for a job, and forgets them when they end."""
 
 from __future__ import annotations
 

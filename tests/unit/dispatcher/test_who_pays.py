@@ -67,7 +67,7 @@ class HandClock:
 
 
 def test_the_store_is_blamed_for_two_leases_after_it_was_away() -> None:
-    """So long a worker that it cost its lease may take to be found lost."""
+    """A worker that lost its lease to an outage is found lost within this time."""
 
     clock = HandClock()
     own_lease = OwnLease(DispatcherSettings(lease_s=15.0), clock)

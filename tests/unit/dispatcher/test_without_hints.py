@@ -148,7 +148,7 @@ def test_a_job_that_was_retried_by_hand_begins_at_once() -> None:
 
 
 def test_what_a_job_submits_begins_at_once() -> None:
-    """Of a kind that was run before; the worker has a slot to spare for it."""
+    """The kind ran before, and the worker has a free slot for it."""
 
     async def story(stage: Stage) -> None:
         await stage.dispatcher()
@@ -191,7 +191,7 @@ def test_a_running_job_hears_at_once_that_it_was_cancelled() -> None:
 
 
 def test_an_end_that_came_while_the_store_was_asked_for_it_is_heard_at_once() -> None:
-    """Who waits is on the list before the store is asked whether there is anything to wait for."""
+    """The dispatcher lists a waiting request before it asks the store for outcomes."""
 
     async def story(stage: Stage) -> None:
         stage.store = late = MuteAndLate(stage.model)
@@ -210,7 +210,7 @@ def test_an_end_that_came_while_the_store_was_asked_for_it_is_heard_at_once() ->
 
 
 def test_nobody_is_waited_for_after_the_last_wait_timed_out() -> None:
-    """A dispatcher asks the store for every job that somebody waits for, again and again."""
+    """A dispatcher keeps asking the store for every job that a client waits for."""
 
     async def story(stage: Stage) -> None:
         dispatcher = await stage.dispatcher()

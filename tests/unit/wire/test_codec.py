@@ -1,4 +1,4 @@
-"""Messages to frames and back, and what becomes of junk."""
+"""Messages become frames and messages again; junk is refused."""
 
 from uuid import UUID
 
@@ -84,7 +84,7 @@ def test_junk_is_an_error_of_the_peer(frames: list[bytes]) -> None:
 
 @pytest.mark.parametrize("verb", [b"READY", b"PING", b"BYE"])
 def test_what_says_nothing_large_is_not_decoded_if_it_is(verb: bytes) -> None:
-    with pytest.raises(ProtocolError, match="bytes, more than the 8,388,608 that it may"):
+    with pytest.raises(ProtocolError, match="bytes; at most 8,388,608 are allowed"):
         from_worker.decode([b"", verb, bytes(MESSAGE_BYTES + 1)])
     with pytest.raises(ProtocolError, match="is malformed"):
         from_worker.decode([b"", verb, bytes(MESSAGE_BYTES)])

@@ -1,4 +1,4 @@
-"""What attempts said is sent in portions, and again until their end is acknowledged."""
+"""Log entries go out in portions, and again until the end of their attempt is acknowledged."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from longshore.wire.logs import (
     ENTRIES_PER_MESSAGE,
     MOST_SENT,
     MOST_SENT_EACH,
-    Said,
+    UnackedLogs,
 )
 
 JOB = UUID(int=7)
@@ -25,7 +25,7 @@ def numbers(portions: list[tuple[LogEntry, ...]]) -> list[tuple[int, int]]:
 
 
 def test_what_was_sent_is_sent_again_until_its_end_is_acknowledged() -> None:
-    said = Said()
+    said = UnackedLogs()
     said.add(entry(1, 1))
     said.add(entry(2, 1))
     said.take()
@@ -37,7 +37,7 @@ def test_what_was_sent_is_sent_again_until_its_end_is_acknowledged() -> None:
 
 
 def test_portions_are_bounded_in_number_and_in_bytes() -> None:
-    said = Said()
+    said = UnackedLogs()
     for seq in range(2 * ENTRIES_PER_MESSAGE + 1):
         said.add(entry(1, seq))
     assert [len(part) for part in said.take()] == [ENTRIES_PER_MESSAGE, ENTRIES_PER_MESSAGE, 1]
@@ -47,7 +47,7 @@ def test_portions_are_bounded_in_number_and_in_bytes() -> None:
 
 
 def test_of_one_attempt_the_newest_are_kept_to_be_sent_again() -> None:
-    said = Said()
+    said = UnackedLogs()
     for seq in range(MOST_SENT_EACH + 5):
         said.add(entry(1, seq))
     said.take()
@@ -56,8 +56,8 @@ def test_of_one_attempt_the_newest_are_kept_to_be_sent_again() -> None:
 
 
 def test_an_attempt_that_says_very_much_does_not_cost_the_others_what_they_said() -> None:
-    """Of its own entries only the newest are kept, so there is room for those of others."""
-    said = Said()
+    """Only its newest entries are kept, so that the entries of others have room."""
+    said = UnackedLogs()
     said.add(entry(1, 1))
     for seq in range(MOST_SENT + 5):
         said.add(entry(2, seq))

@@ -13,7 +13,7 @@ from longshore.model.reports import SuccessReport
 from longshore.model.worker import Attended, Pool
 from longshore.wire import messages as m
 from longshore.wire import plain
-from longshore.wire.plain import Answered, Came, Event, Pinged, PlainSession, Restarted
+from longshore.wire.plain import Meaning, PlainSession
 
 WORKER = UUID(int=100)
 AUTOMATIC = b"\x00\x6b\x8b\x45\x67"
@@ -40,22 +40,22 @@ def worker() -> PlainSession:
 
 @pytest.mark.parametrize(("busy", "automatic"), EVERYBODY)
 def test_a_ping_is_always_a_ping(busy: bool, automatic: bool) -> None:
-    assert plain.understand(b"PING", busy=busy, automatic=automatic) == Pinged()
+    assert plain.understand(b"PING", busy=busy, automatic=automatic) is Meaning.ALIVE
 
 
 @pytest.mark.parametrize(
-    ("busy", "automatic", "event"),
+    ("busy", "automatic", "meaning"),
     [
-        (False, True, Came()),
-        (False, False, Came()),
-        (True, True, Answered(b"READY")),
-        (True, False, Restarted()),
+        (False, True, Meaning.IDLE),
+        (False, False, Meaning.IDLE),
+        (True, True, Meaning.RESULT),
+        (True, False, Meaning.RESTARTED),
     ],
 )
 def test_ready_is_a_result_of_a_busy_worker_unless_it_named_itself(
-    busy: bool, automatic: bool, event: Event
+    busy: bool, automatic: bool, meaning: Meaning
 ) -> None:
-    assert plain.understand(b"READY", busy=busy, automatic=automatic) == event
+    assert plain.understand(b"READY", busy=busy, automatic=automatic) is meaning
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_ready_is_a_result_of_a_busy_worker_unless_it_named_itself(
 def test_anything_else_is_the_result_of_a_busy_worker_and_nothing_of_an_idle_one(
     frame: bytes, automatic: bool
 ) -> None:
-    assert plain.understand(frame, busy=True, automatic=automatic) == Answered(frame)
+    assert plain.understand(frame, busy=True, automatic=automatic) is Meaning.RESULT
     assert plain.understand(frame, busy=False, automatic=automatic) is None
 
 
@@ -73,8 +73,9 @@ def test_anything_else_is_the_result_of_a_busy_worker_and_nothing_of_an_idle_one
 def test_every_frame_of_a_busy_worker_but_ping_ends_its_job(
     frame: bytes, busy: bool, automatic: bool
 ) -> None:
-    event = plain.understand(frame, busy=busy, automatic=automatic)
-    assert isinstance(event, Answered | Restarted) == (busy and frame != b"PING")
+    meaning = plain.understand(frame, busy=busy, automatic=automatic)
+    ends = meaning in (Meaning.RESULT, Meaning.RESTARTED)
+    assert ends == (busy and frame != b"PING")
 
 
 def test_zeromq_names_begin_with_a_zero_byte() -> None:
@@ -121,7 +122,7 @@ def test_the_longest_name_is_cut() -> None:
 def test_a_job_goes_out_as_its_bytes_and_the_answer_is_its_report(worker: PlainSession) -> None:
     one = claimed(1, b"\x00\xffbytes")
     [work] = worker.assign([one])
-    assert plain.encode(work) == [b"", b"\x00\xffbytes"]
+    assert plain.frames_of(work) == [b"", b"\x00\xffbytes"]
     assert worker.busy
     assert worker.open_slots == {}
     report = worker.answered(b"done")
@@ -139,7 +140,7 @@ def test_a_ping_in_flight_does_not_make_a_busy_worker_ready(worker: PlainSession
 
 
 def test_a_job_that_was_sent_is_never_sent_again(worker: PlainSession) -> None:
-    """A plain worker cannot know that it has had it."""
+    """A plain worker cannot recognise a repeated job."""
     one = claimed(1)
     worker.assign([one])
     assert worker.assign([one]) == []
@@ -183,7 +184,7 @@ def test_a_ping_after_its_job_was_taken_away_says_that_it_is_idle(worker: PlainS
 def test_one_that_pings_at_work_must_answer_before_it_is_given_more(
     worker: PlainSession,
 ) -> None:
-    """Its late result would be taken for that of its next job."""
+    """The dispatcher would take its late result for that of its next job."""
     one = claimed(1)
     worker.assign([one])
     for _ in range(plain.PINGS_IN_FLIGHT + 1):
@@ -234,8 +235,8 @@ def test_a_long_job_is_probed_less_often(worker: PlainSession) -> None:
 @pytest.mark.parametrize(
     ("job", "words"),
     [
-        (claimed(1, b""), "a job of no bytes is none"),
-        (claimed(1, b"PONG"), "taken for a PONG"),
+        (claimed(1, b""), "a job of no bytes means nothing"),
+        (claimed(1, b"PONG"), "would take a job that reads PONG for a PONG"),
         (claimed(1, b"\x80", raw=False), "submit it as a raw job"),
     ],
 )

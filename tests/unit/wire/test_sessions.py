@@ -41,7 +41,7 @@ def success(attempt: Attempt) -> m.Report:
 
 
 class Pair:
-    """A worker's session, and the session of whoever attends it."""
+    """A worker's session, and that of its dispatcher."""
 
     def __init__(self) -> None:
         kinds = {"fetch": KindInfo(Pool.COROUTINE), "resize": KindInfo(Pool.PROCESS)}
@@ -196,7 +196,7 @@ def test_an_attempt_that_is_somebody_elses_is_aborted(pair: Pair) -> None:
 
 
 def test_an_adopting_dispatcher_sends_what_is_placed_and_not_held(pair: Pair) -> None:
-    """G8: running jobs keep running, and what was claimed but never sent is sent now."""
+    """G8: running jobs go on, and the dispatcher sends those that were claimed but never sent."""
     pair.join()
     held, never_sent = claimed(1, 11), claimed(2, 12)
     pair.tell(0.1, *pair.attended.assign([held]))
@@ -340,7 +340,7 @@ def test_what_ended_before_it_was_read_back_needs_not_be_sent(pair: Pair) -> Non
 
 
 def test_what_comes_when_the_lease_is_over_is_not_started_but_sent_again(pair: Pair) -> None:
-    """G6: a worker that was frozen finds jobs in its socket that are somebody else's by now."""
+    """G6: a frozen worker wakes up, and finds jobs in its socket that another worker owns."""
     pair.join()
     late = pair.attended.assign([claimed(1, 11)])
     assert pair.tell(11.0, *late) == []
@@ -511,7 +511,7 @@ def test_a_report_that_a_dispatcher_never_got_is_asked_for_at_the_second_ping(pa
     """G3."""
     (one,) = ended_at_once(pair, 1, 1)
     entry = LogEntry(one.id, one.token, 1, LogKind.TEXT, b"hello")
-    pair.worker._said.add(entry)
+    pair.worker._logs.add(entry)
     pair.said()  # LOGS and DONE, both lost
     pair.ping(1.0)
     assert pair.said() == [], "the first PING may have overtaken the report"
@@ -531,7 +531,7 @@ def test_a_report_that_came_is_not_asked_for(pair: Pair) -> None:
 def test_a_report_of_what_is_not_placed_here_is_asked_for_once_until_it_is_settled(
     pair: Pair,
 ) -> None:
-    """The ACK of a dispatcher that died got lost: the next one has nothing placed."""
+    """A dispatcher died, and its ACK got lost. The next one has no attempt placed."""
     (one,) = ended_at_once(pair, 1, 1)
     pair.join(3.0, session=2)
     attempt = one.id, one.token
@@ -594,7 +594,7 @@ def test_what_was_adopted_and_ended_before_it_was_read_back_is_not_placed_again(
 def test_of_many_attempts_the_oldest_are_forgotten_not_the_newest(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What may still be sent twice is what came last."""
+    """Only the newest attempts may still be sent twice."""
     monkeypatch.setattr(w, "REMEMBERED_ATTEMPTS", 2)
     pair.join()
     sent = [pair.attended.assign([claimed(number, 10 + number)]) for number in (1, 2, 3)]

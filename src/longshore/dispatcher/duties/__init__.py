@@ -1,5 +1,5 @@
-"""What a dispatcher does because time passed, not because anybody spoke: one duty, one file.
+"""What a dispatcher does because time passed: one file for each duty.
 
-A duty is given what it needs and does one piece of work; it is a class only if it remembers
-something. It knows no interval and survives no outage: both are the business of `duty_runner.py`.
+A duty does one piece of work with what it is given; it is a class only if it remembers something.
+Intervals and outages of the store are the business of `duty_runner.py`.
 """

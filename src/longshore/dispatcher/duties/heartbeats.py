@@ -1,4 +1,4 @@
-"""Heartbeats: which workers were heard of lately, and how busy their machines are."""
+"""Heartbeats: writes to the store which workers sent something, and how busy their machines are."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from longshore.wire.dispatcher_side import FullSession
 
 
 class Heartbeats:
-    """Writes down who was heard of since the last time."""
+    """Writes heartbeats of the full workers."""
 
     def __init__(self, environment: Environment, roster: Roster) -> None:
         self._environment = environment
@@ -16,7 +16,7 @@ class Heartbeats:
         self._written_at = float("-inf")
 
     async def write(self) -> None:
-        """Writes down who was heard of lately, and how busy their machines are."""
+        """Writes which workers sent something since the last time, and their machines' load."""
         since, self._written_at = self._written_at, self._environment.clock.now()
         beats = {
             one.worker: one.stats

@@ -1,4 +1,4 @@
-"""Hints: what other processes did, as far as the store tells of it at once."""
+"""Hints: reacts at once to what other processes did, if the store tells of it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from longshore.ports import Hint, Store
 
 
 async def follow_hints(store: Store, look: Work, alarms: Alarms, own_lease: OwnLease) -> None:
-    """Does at once what a poll would do later, for as long as it runs."""
+    """Does at once what a poll would do later."""
     async for hint in store.watch():
         match hint:
             case Hint.WORK:

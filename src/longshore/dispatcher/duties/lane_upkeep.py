@@ -14,7 +14,7 @@ log = logging.getLogger("longshore.dispatcher")
 
 
 class LaneUpkeep:
-    """Keeps what the dispatcher knows of lanes as the store has it."""
+    """Keeps the dispatcher's lanes as the store has them."""
 
     def __init__(
         self, environment: Environment, scheduler: Scheduler, commits: Commits, limits: LaneLimits
@@ -26,14 +26,14 @@ class LaneUpkeep:
         self._is_full = False
 
     async def look(self) -> None:
-        """Looks at every lane, whatever the hints said."""
+        """Marks every lane of the store as possibly ready, whatever the hints said."""
         self._scheduler.add_lanes(await self._lanes())
         self._warn_if_full()
         self._scheduler.lanes.mark_all()
         self._commits.wake()
 
     async def forget(self) -> None:
-        """Lanes that hold no job any more are forgotten: by the store, by this dispatcher."""
+        """Makes the store and this dispatcher forget lanes without jobs."""
         await self._store.forget_lanes()
         self._scheduler.sync_lanes(await self._lanes())
         self._limits.lanes_changed()
@@ -45,15 +45,15 @@ class LaneUpkeep:
         return await self._store.lanes(most, served)
 
     def _warn_if_full(self) -> None:
-        """Says once that there are as many lanes as there may be."""
+        """Warns once when the lanes reach their limit."""
         count, limit = len(self._scheduler.lanes), self._settings.max_lanes
         was_full, self._is_full = self._is_full, count >= limit
         if self._is_full and not was_full:
             log.warning(
-                "different (queue, kind, target) are %d, and max_lanes is %d: jobs with "
-                "another one that no worker serves are refused, and those that an application "
-                "enqueued by itself wait; cancel and prune jobs that nobody serves, put what "
-                "varies into the arguments, or raise max_lanes",
+                "there are %d different (queue, kind, target), and max_lanes is %d: dispatchers "
+                "refuse jobs with another one that no worker serves, and let those wait that an "
+                "application enqueued by itself; cancel and prune jobs that no worker serves, "
+                "put what varies into the arguments, or raise max_lanes",
                 count,
                 limit,
             )

@@ -1,4 +1,4 @@
-"""Lost workers: those that this dispatcher attends, and that fell silent or whose process ended."""
+"""Lost workers: finds workers of this dispatcher that fell silent or whose process ended."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ ENDED: Final = "its process ended"
 
 
 async def find_lost(environment: Environment, losses: Losses, has_ended: HasEnded) -> None:
-    """Declares those attended workers lost that are."""
+    """Declares workers lost that fell silent or whose process ended."""
     asked_at, lease_s = environment.clock.now(), environment.settings.lease_s
-    # A dispatcher that was itself held up must first read what its workers sent meanwhile.
+    # A dispatcher that was busy or asleep must first read what its workers sent meanwhile.
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     for session in losses.roster:

@@ -1,4 +1,4 @@
-"""Outcomes: jobs that clients wait for, and that ended through other dispatchers."""
+"""Outcomes: finds jobs that clients wait for here, and that ended through other dispatchers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CHUNK: Final = 5_000
 
 
 async def find_outcomes(store: Store, waiters: Waiters) -> None:
-    """Tells whoever waits here what ended elsewhere."""
+    """Tells waiting requests which of their jobs have ended."""
     awaited = waiters.awaited()
     for start in range(0, len(awaited), CHUNK):
         for ended in await store.ended(awaited[start : start + CHUNK]):

@@ -1,4 +1,4 @@
-"""Promotion: delayed jobs whose time has come."""
+"""Promotion: makes delayed jobs ready when they are due."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from longshore.ports import Store
 
 
 async def promote(store: Store, scheduler: Scheduler, commits: Commits, due: Alarm) -> None:
-    """Makes delayed jobs ready whose time has come, and sets the alarm for the next ones."""
+    """Makes delayed jobs ready that are due, and sets the alarm for the next ones."""
     promoted = await store.promote()
     if promoted.count:
-        # Of lanes past the limit there may be any number: nothing of them is remembered here.
+        # There may be any number of lanes past the limit, so only known ones are marked.
         scheduler.lanes.mark_ready(scheduler.lanes.known(promoted.lanes))
         commits.wake()
     if promoted.next_s is not None:

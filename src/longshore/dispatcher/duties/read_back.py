@@ -1,4 +1,4 @@
-"""Read back: what the store has placed on sessions after the answer to a claim got lost."""
+"""Read back: after a lost answer, reads what the store has placed on the sessions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from longshore.ports import Store
 
 
 class ReadBack:
-    """Clears up what was given to whom, after a lost answer (see `commits.py`)."""
+    """Makes uncertain sessions certain again (see `commits.py`)."""
 
     def __init__(self, store: Store, scheduler: Scheduler, commits: Commits, give: Give) -> None:
         self._store = store
@@ -21,7 +21,7 @@ class ReadBack:
 
     async def read(self) -> None:
         """Reads what uncertain sessions own, and gives it to their workers."""
-        # One at a time: what was read before a session became uncertain must not confirm it.
+        # One at a time: a read from before a session became uncertain must not confirm it.
         if self._lock.locked():
             return
         async with self._lock:

@@ -1,4 +1,4 @@
-"""Sweep: jobs that no live worker owns, because a harvest died half-way."""
+"""Sweep: frees jobs whose worker is not alive, because a harvest stopped half-way."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from longshore.ports import Store
 
 
 async def sweep(store: Store, crash_limit: int, commits: Commits) -> None:
-    """Frees jobs that are owned by a worker that is not alive."""
+    """Frees jobs whose worker is not alive."""
     commits.harvested(await store.sweep(crash_limit))

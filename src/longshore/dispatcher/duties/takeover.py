@@ -1,14 +1,19 @@
-"""Takeover: the workers of dispatchers that fell silent, and those that nobody looks after.
+"""Takeover: finds workers whose dispatcher fell silent or forgot them, and declares them lost.
 
-A dispatcher lives for as long as its sign in the store changes. Whoever sees the same sign for
-`lease_s` and `takeover_margin_s` knows that every lease it granted has ended, and declares its
-workers lost, except those that came to another dispatcher meanwhile.
+Theory. Every dispatcher renews its row in the store, and each renewal changes the row's *sign*. All
+dispatchers watch the signs of the others. If a sign has stayed for `lease_s + takeover_margin_s`,
+every lease that this dispatcher granted has ended. So its workers have stopped their jobs, or have
+joined another dispatcher. Those that still belong to it in the store are lost. The watcher measures
+with its own clock alone, because machines' clocks differ.
+
+The duty declares three kinds of workers lost: those of a silent dispatcher; those that belong to
+this dispatcher in the store, but have had no session here for a lease; those whose process ended.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
@@ -25,11 +30,11 @@ from longshore.ports import HasEnded
 log = logging.getLogger("longshore.dispatcher")
 
 Sign = tuple[datetime, int] | None
-"""Changes for as long as a dispatcher lives: its row and the row's number, if it has a row."""
+"""A dispatcher's row and its renewal number; None if it has no row."""
 
 
 class Takeover:
-    """Watches the other dispatchers. `elsewhere` are live workers of all, of those alike one."""
+    """Watches the other dispatchers. `elsewhere` has one live worker of each profile, of all."""
 
     def __init__(self, environment: Environment, losses: Losses, has_ended: HasEnded) -> None:
         self.elsewhere: Sequence[WorkerInfo] = ()
@@ -41,32 +46,35 @@ class Takeover:
         self._missed: dict[Slot, float] = {}
 
     async def look(self) -> None:
-        """Looks at every dispatcher and worker, and declares lost who is."""
+        """Looks at every dispatcher and worker, and declares workers lost."""
         asked_at = self._clock.now()
-        # Workers first: what a dispatcher attends after it came back to life is not among them.
+        # Workers first: a dispatcher that comes back now may attend more, and those are not lost.
         workers = [worker for worker in await self._store.workers() if worker.alive]
-        self.elsewhere = _unlike(worker.info for worker in workers)
+        self.elsewhere = list({Profile.key(one.info): one.info for one in workers}.values())
         signs: dict[UUID, Sign] = {one.id: _sign(one) for one in await self._store.dispatchers()}
         for worker in workers:
-            # One that has retired, or was forgotten, cannot look after its workers any more.
+            # A dispatcher that retired, or was forgotten, has no row, but may have workers.
             signs.setdefault(worker.dispatcher, None)
         signs.pop(self._id, None)
         silent = self._silent(signs, asked_at)
         if silent:
             await self._harvest_workers_of(silent, workers)
         for worker in self._neglected(workers, asked_at):
-            await self._losses.declare_worker(worker, "its dispatcher never heard of it again")
+            await self._declare(worker, "its dispatcher never heard of it again")
         for worker in workers:
             if worker.dispatcher != self._id and self._has_ended(worker.info.process):
-                await self._losses.declare_worker(worker, ENDED)
+                await self._declare(worker, ENDED)
+
+    async def _declare(self, worker: WorkerView, why: str) -> None:
+        await self._losses.declare(self._losses.loss_of(worker, why))
 
     def silent_s(self, other: DispatcherView) -> float:
-        """For how long another dispatcher was not seen to renew; 0 if it was just now."""
+        """For how long another dispatcher has not renewed; 0 if it just did."""
         sign, since = self._others.get(other.id, (None, 0.0))
         return self._clock.now() - since if sign == _sign(other) else 0.0
 
     def seen(self, worker: WorkerView) -> WorkerView:
-        """A worker of the store's, with what is known here of the dispatcher that attends it."""
+        """The worker, with how long its dispatcher has been silent."""
         if not worker.alive or worker.dispatcher not in self._others:
             return worker
         silent_s = self._clock.now() - self._others[worker.dispatcher][1]
@@ -74,7 +82,7 @@ class Takeover:
         return structs.replace(worker, silent_s=silent_s) if is_silent else worker
 
     def _silent(self, signs: Mapping[UUID, Sign], asked_at: float) -> list[UUID]:
-        """Dispatchers whose sign was the same for so long that their leases have ended."""
+        """Dispatchers whose sign has not changed for so long that their leases have ended."""
         lease_s, margin_s = self._settings.lease_s, self._settings.takeover_margin_s
         heard_at = self._clock.now()
         before, self._others = self._others, {}
@@ -89,9 +97,10 @@ class Takeover:
         ]
 
     def _neglected(self, workers: Sequence[WorkerView], asked_at: float) -> list[WorkerView]:
-        """Workers that this dispatcher attends in the store, but has long not had in its memory.
+        """Workers of this dispatcher, by the store, that have had no session here for a lease.
 
-        The answer to their attend got lost, or they were let go, and they came to nobody else.
+        The store's answer got lost when they joined, or this dispatcher dropped all its sessions;
+        and they joined no other dispatcher since.
         """
         heard_at = self._clock.now()
         before, self._missed = self._missed, {}
@@ -111,17 +120,12 @@ class Takeover:
         for worker in workers:
             if worker.dispatcher in silent:
                 why = "its dispatcher fell silent and it came to no other"
-                await self._losses.harvest_worker(worker, why)
+                await self._losses.harvest(self._losses.loss_of(worker, why))
         for dispatcher in silent:
             log.warning("dispatcher %s is silent; its workers were declared lost", dispatcher)
             await self._store.forget_dispatcher(dispatcher)
 
 
-def _unlike(infos: Iterable[WorkerInfo]) -> list[WorkerInfo]:
-    """Of workers that are alike, one."""
-    return list({Profile.key(info): info for info in infos}.values())
-
-
 def _sign(dispatcher: DispatcherView) -> Sign:
-    # One that was forgotten and came back counts from the start again, in another row.
+    # A dispatcher that was forgotten and came back has a new row, and counts from the start.
     return dispatcher.started_at, dispatcher.renewed_no

@@ -1,4 +1,4 @@
-"""Timeouts: attempts that ran past their time, and whose worker did not stop them."""
+"""Timeouts: ends attempts that ran too long, and that their workers did not stop."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from longshore.model.worker import Slot
 async def end_overdue(
     environment: Environment, roster: Roster, link: WorkerLink, ends: Ends
 ) -> None:
-    """Ends attempts that are past their time: the backstop behind the workers' own timeouts."""
+    """Ends attempts past their timeout. Workers do so themselves; this catches what they miss."""
     _, store, settings, clock, random = environment
     now = clock.now()
     for claimed in await store.overdue():

@@ -1,4 +1,4 @@
-"""Sessions: what workers say and are told, in the full dialogue and in the plain one.
+"""Sessions: the dispatcher's talk with its workers, in the full dialogue and in the plain one.
 
-What a session is, and what its frames mean, is in `wire`; here it meets the store.
+`wire` says what a session is and what its frames mean. Here that meets the store.
 """

@@ -1,10 +1,17 @@
-"""Sessions of the full dialogue: talks to workers, on behalf of the store."""
+"""Sessions of the full dialogue: hears workers, asks the store, and answers them.
+
+Theory. Frames from workers arrive here. READY goes to `joining.py`, which has the store attend the
+worker and comes back with a `FullSession`. Any other message must come from the connection of a
+session in the roster, and with its key; all else is dropped, because anybody can connect. The
+session (`wire/dispatcher_side.py`) decides the answers. Ends go to the store through `ends.py`, log
+entries through `log_writer.py`, and an end waits until the entries before it are written.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence, Set
-from uuid import UUID
+from collections.abc import Sequence
+from functools import partial
 
 from longshore.core.introductions import MAX_HELD, MAX_REASON_CHARS
 from longshore.core.leases import ping_every_s
@@ -33,7 +40,7 @@ log = logging.getLogger("longshore.dispatcher")
 
 
 class FullSessions:
-    """Hears everything that workers say; passes two frames on to the plain dialogue."""
+    """Hears all messages of workers; passes those of two frames to the plain dialogue."""
 
     def __init__(
         self,
@@ -61,9 +68,9 @@ class FullSessions:
     # receiving
 
     def receive(self, arrived: list[tuple[bytes, list[bytes]]]) -> None:
-        """Messages came from workers. Junk is dropped: a stranger can do no harm."""
+        """Messages came from workers. Junk is dropped."""
         for peer, frames in arrived:
-            # Each by itself: what one peer sends must not cost the others their messages.
+            # One by one: a bad message must not cost other peers theirs.
             try:
                 if len(frames) == 2:
                     self._plain.receive(peer, frames)
@@ -104,7 +111,7 @@ class FullSessions:
                 self._junk.failed(session.peer)
 
     def _ended(self, session: FullSession, report: Report) -> None:
-        """What an attempt said is in the store no later than its end."""
+        """Log entries of an attempt must be in the store before its end."""
         if report.token in self.log_writer.unwritten:
             self.log_writer.after(report.token, lambda: self._ends.report(session, report))
         else:
@@ -130,13 +137,14 @@ class FullSessions:
         answers = session.pinged(self._clock.now(), ping, self._ping_s(), lease_s)
         if not self._link.tell(session, answers):
             session.unsent()
-        unheard, session.unheard = session.unheard, []
-        for ack in unheard:
+        acks, session.unsent_acks = session.unsent_acks, []
+        for ack in acks:
             self._link.acknowledge(session, ack)
         if was_choked and not session.is_choked:
             self._commits.wake()
         if ping.draining and not was_draining:
-            self._tasks.start(self._mark_draining(session.worker))
+            mark = partial(self._store.set_draining, session.worker, True)
+            self._tasks.start(self._own_lease.surviving(mark))
 
     def _ping_s(self) -> float:
         settings = self._settings
@@ -144,11 +152,8 @@ class FullSessions:
             len(self._roster), settings.ping_s, settings.max_pings_per_s, settings.lease_s
         )
 
-    async def _mark_draining(self, worker: UUID) -> None:
-        await self._own_lease.surviving(lambda: self._store.set_draining(worker, True))
-
     def give(self, slot: Slot, claimed: Sequence[Attempt]) -> None:
-        """Attempts were claimed for a session. If it is over, its next one has them already."""
+        """The store gave attempts to a session. If it is over, the worker's next one has them."""
         session = self._roster.of_session(slot)
         if isinstance(session, PlainSession):
             self._plain.give(session, claimed)
@@ -157,16 +162,7 @@ class FullSessions:
         ):
             session.undeliverable(claimed)
 
-    def heed_drains(self, draining: Set[UUID]) -> bool:
-        """Tells those workers to leave that are to drain; answers whether any changed."""
-        changed = False
-        for session in self._roster:
-            before = session.draining
-            self._link.tell(session, session.heed(session.worker in draining))
-            changed = changed or session.draining is not before
-        return changed
-
     async def close(self) -> None:
-        """Waits for what it has begun."""
+        """Waits for what is under way."""
         await self._joining.close()
         await self._tasks.ended()

@@ -1,4 +1,10 @@
-"""Joining: workers that ask to be attended, one after the other."""
+"""Joining: has the store attend the workers that sent READY.
+
+Theory. Thousands of workers may send READY at once, and each repeats it while it waits. The store
+attends a few at a time. The others wait in line here: a worker's newer READY replaces its older one
+and keeps the place. The store's answer counts only if the worker cannot have turned away meanwhile,
+and if the dispatcher holds its own lease, without which it may grant none.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +26,14 @@ from longshore.wire.codec import encode
 from longshore.wire.dispatcher_side import FullSession
 
 MAX_JOINERS = 2
-"""The store is asked to attend so many workers at a time. The others wait here, where a newer ask
-replaces an older one, and not at the store, in front of what is urgent there."""
+"""How many workers the store attends at a time. More would delay what is urgent there."""
 
 MAX_CONNECTION_WORKERS = 10_000
-"""So many workers may attend through one connection."""
+"""How many workers may share one connection."""
 
 
 class Ask(NamedTuple):
-    """What a worker that wants to be attended said, from where and when."""
+    """A worker's READY, from where it came and when."""
 
     peer: bytes
     info: WorkerInfo
@@ -37,7 +42,7 @@ class Ask(NamedTuple):
 
 
 class Joining:
-    """Has the store attend workers that said READY. `welcome` gets the sessions that begin so."""
+    """Has the store attend workers that sent READY, and calls `welcome` with their sessions."""
 
     def __init__(
         self,
@@ -58,7 +63,7 @@ class Joining:
         self._tasks = Tasks()
 
     def asked(self, peer: bytes, ready: m.Ready) -> None:
-        """A worker wants to be attended."""
+        """A worker sent READY."""
         info = _info(ready, self._link.key_of(peer))
         reason = _unfit(ready, info)
         others = self._roster.of_peer(peer)
@@ -69,15 +74,14 @@ class Joining:
             return
         if (peer, info.id) in self._joining:
             return
-        # It replaces what the worker asked before, in its place in the line: the worker that has
-        # waited the longest is next, and is answered where it waits now.
+        # This keeps the worker's place in line, and the answer goes where it waits now.
         self._asks[info.id, info.key] = Ask(peer, info, ready, self._clock.now())
         if self._joiners < MAX_JOINERS:
             self._joiners += 1
             self._tasks.start(self._join())
 
     async def _join(self) -> None:
-        """Attends those that asked for it, one after the other."""
+        """Attends the workers in line, one after the other."""
         try:
             while self._asks:
                 ask = self._asks.pop(next(iter(self._asks)))
@@ -104,7 +108,7 @@ class Joining:
             await self._welcome(FullSession(peer, info, answer, now, ready.draining), ready)
 
     def _may_welcome(self, ask: Ask, answer: Attended) -> bool:
-        """Whether the worker still waits here, and can be given a lease. If not it asks again."""
+        """Whether the worker still waits here and can get a lease. If not, it asks again."""
         newest = answer.session > self._roster.session_of(ask.ready.worker)
         return self._is_waiting(ask) and newest and self._own_lease.lease_s() is not None
 
@@ -112,13 +116,13 @@ class Joining:
         return self._clock.now() - ask.at < self._settings.lease_s / 2
 
     async def close(self) -> None:
-        """Waits for what the store was asked. A worker that still waits turns to another."""
+        """Waits for the store's answers. Workers in line turn to another dispatcher."""
         self._asks.clear()
         await self._tasks.ended()
 
 
 def _unfit(ready: m.Ready, info: WorkerInfo) -> str | None:
-    """Why a worker cannot be attended, if it cannot."""
+    """Why the dispatcher refuses a worker; None if it does not."""
     if ready.v != m.PROTOCOL_VERSION:
         return f"this dispatcher speaks protocol {m.PROTOCOL_VERSION}, not {ready.v}"
     try:

@@ -1,4 +1,4 @@
-"""The way to the workers: messages become bytes here."""
+"""Sends messages to workers, as bytes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Listen = Callable[[str, OnMessages], Link]
 
 
 class WorkerLink:
-    """The socket that workers talk to, from `open` on."""
+    """The socket for workers. It exists from `open` on."""
 
     def __init__(self) -> None:
         self.socket: Link
@@ -28,21 +28,21 @@ class WorkerLink:
         return self.socket.send(peer, frames)
 
     def key_of(self, peer: bytes) -> str:
-        """The key that opened the connection of a peer whose message is being delivered."""
+        """The key of a peer whose message is being delivered (see `ports.Link`)."""
         return self.socket.key_of(peer)
 
     def tell(self, session: Session, messages: Sequence[m.DispatcherMessage]) -> bool:
-        """Tells a worker; False if some could not be sent.
+        """Sends messages to a worker; False if some could not be sent.
 
-        The worker's next PING, or its loss, makes up for what could not.
+        The worker's next PING, or its loss, makes up for those.
         """
         sent = [self.socket.send(session.peer, encode(one)) for one in messages]
         return all(sent)
 
     def acknowledge(self, session: Session, ack: m.Ack) -> None:
-        """Tells a worker what it may forget, now or after its next PING."""
+        """Sends an ACK, now or after the worker's next PING."""
         if not self.tell(session, session.acknowledge(ack)):
-            session.unheard.append(ack)
+            session.unsent_acks.append(ack)
 
     def abort(self, session: Session, job: m.AttemptKey, reason: str) -> None:
         """Tells a worker to stop an attempt."""

@@ -1,4 +1,11 @@
-"""Sessions of the plain dialogue: talks to workers that speak it, on behalf of the store."""
+"""Sessions of the plain dialogue: hears plain workers, asks the store, and answers them.
+
+Theory. `wire/plain.py` says what a frame means, and what a plain worker owes. Here that meets the
+store. A plain worker has no id, lease or goodbye. So READY or PING from an unknown peer makes a new
+worker in the store, with a new id. An idle worker is lost after `plain_expire_s` of silence. A busy
+one may be silent: every `plain_probe_s` the dispatcher sends it a PONG, and the worker is lost if
+the link finds no connection by its name.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +26,7 @@ from longshore.model.attempt import Attempt
 from longshore.model.worker import Attended, WorkerInfo
 from longshore.wire import plain
 from longshore.wire.dispatcher_side import Session
-from longshore.wire.plain import PlainSession
+from longshore.wire.plain import Meaning, PlainSession
 
 log = logging.getLogger("longshore.dispatcher")
 
@@ -27,7 +34,7 @@ FIRST_SESSION = 1
 
 
 class PlainSessions:
-    """Everything that plain workers say comes here, and everything they are told goes out here."""
+    """Hears and answers the plain workers of a dispatcher."""
 
     def __init__(
         self,
@@ -50,45 +57,45 @@ class PlainSessions:
         self._moving: set[bytes] = set()
         self._closing = False
         self.look_s = min(self._settings.plain_expire_s, self._settings.plain_probe_s) / 10
-        """How often to `look_after` the workers."""
+        """How often to call `look_after`."""
 
     # receiving
 
     def receive(self, peer: bytes, frames: Sequence[bytes]) -> None:
-        """Two frames came from a worker. What means nothing is dropped."""
+        """Two frames came from a worker. Frames that mean nothing are dropped."""
         frame = plain.only(frames)
         known = self._of_peer(peer)
         if frame is None or not (known is None or isinstance(known, PlainSession)):
             log.debug("dropped a plain message from %s", peer.hex())
             return
         busy, automatic = known is not None and known.busy, plain.is_automatic(peer)
-        event = plain.understand(frame, busy=busy, automatic=automatic)
-        if isinstance(event, plain.Pinged):
-            self._link.send(peer, plain.encode(plain.Pong()))
+        meaning = plain.understand(frame, busy=busy, automatic=automatic)
+        if meaning is Meaning.ALIVE:
+            self._link.send(peer, plain.frames_of(plain.PONG))
         if known is not None:
             known.heard_at = self._clock.now()
-            self._hear(known, event)
-        elif event is not None:
+            self._hear(known, meaning, frame)
+        elif meaning is not None:
             self._begin(peer, self._join(peer))
 
     def _of_peer(self, peer: bytes) -> Session | None:
-        """Who came first through this peer: a connection speaks one dialogue."""
+        """The first session of this peer. A connection speaks one dialogue."""
         return next(iter(self._roster.of_peer(peer).values()), None)
 
-    def _hear(self, session: PlainSession, event: plain.Event | None) -> None:
-        match event:
-            case plain.Pinged():
+    def _hear(self, session: PlainSession, meaning: Meaning | None, frame: bytes) -> None:
+        match meaning:
+            case Meaning.ALIVE:
                 if session.pinged():
                     self._commits.wake()
-            case plain.Answered():
-                self._ends.report(session, session.answered(event.result))
-            case plain.Restarted():
-                self._begin(session.peer, self._restart(session))
-            case plain.Came() | None:
+            case Meaning.RESULT:
+                self._ends.report(session, session.answered(frame))
+            case Meaning.RESTARTED:
+                self._begin(session.peer, self._rejoin(session, "restarted", crash=True))
+            case Meaning.IDLE | None:
                 pass
 
     def _begin(self, peer: bytes, work: Coroutine[None, None, None]) -> None:
-        """A peer comes or goes, unless it is about to already."""
+        """Starts work that lets a peer join or leave, unless such work is under way for it."""
         if peer in self._moving or self._closing:
             work.close()
             return
@@ -102,7 +109,7 @@ class PlainSessions:
         info = plain.describe(self._new_id(), peer)
         answer = await self._attend(info)
         if answer is None:
-            # The store may have it all the same; its next PING makes another worker of it.
+            # The store may have attended it. Its next PING makes a new worker of it.
             why = "the store did not answer when it came"
             await self._losses.declare(Loss(info.id, FIRST_SESSION, why, crash=False))
             return
@@ -114,7 +121,7 @@ class PlainSessions:
         self._commits.wake()
 
     async def _attend(self, info: WorkerInfo) -> Attended | None:
-        """The store's answer; None if there was none, or too late for it to be true still."""
+        """The store's answer; None if it failed, or came too late to rely on."""
         asked_at = self._clock.now()
         try:
             answer = await self._store.attend(self._id, info)
@@ -124,46 +131,39 @@ class PlainSessions:
         in_time = self._clock.now() - asked_at < self._settings.lease_s / 2
         return answer if isinstance(answer, Attended) and in_time else None
 
-    async def _restart(self, session: PlainSession) -> None:
-        await self._lose(session, "restarted", crash=True)
-        await self._join(session.peer)
-
     def start_over(self) -> None:
-        """Others may have declared these workers lost: each is attended anew, with what it owes."""
+        """Other dispatchers may have declared these workers lost: each joins anew."""
         for session in self._attended():
-            self._begin(session.peer, self._follow(session))
+            why = "its dispatcher was away from the store"
+            self._begin(session.peer, self._rejoin(session, why, crash=False))
 
-    async def _follow(self, session: PlainSession) -> None:
-        await self._lose(session, "its dispatcher was away from the store", crash=False)
-        await self._join(session.peer, session)
-
-    async def _lose(self, session: PlainSession, why: str, *, crash: bool) -> None:
-        if crash:
-            log.warning("plain worker %s is lost: %s", session.info.name, why)
+    async def _rejoin(self, session: PlainSession, why: str, *, crash: bool) -> None:
         await self._losses.lose(session, why, crash=crash)
+        # A worker that crashed forgot what it owed.
+        await self._join(session.peer, None if crash else session)
 
     # giving
 
     def give(self, session: PlainSession, claimed: Sequence[Attempt]) -> None:
-        """Attempts were claimed for a session."""
+        """The store gave attempts to a session."""
         for one in claimed:
             error = plain.unfit(one)
             if error is not None:
                 self._ends.end(settle_failure(one, error, luck=0.0), session)
             elif not self._tell(session, session.assign([one])):
                 session.undeliverable([one])
-                self._begin(session.peer, self._lose(session, "not connected", crash=False))
+                self._begin(session.peer, self._losses.lose(session, "not connected", crash=False))
 
-    def _tell(self, session: PlainSession, messages: Sequence[plain.Work]) -> bool:
+    def _tell(self, session: PlainSession, jobs: Sequence[bytes]) -> bool:
         session.probe_from(self._clock.now(), self._settings.plain_probe_s)
-        return all(self._link.send(session.peer, plain.encode(one)) for one in messages)
+        return all(self._link.send(session.peer, plain.frames_of(job)) for job in jobs)
 
     # looking after them
 
     async def look_after(self) -> None:
-        """Removes idle workers that fell silent, and busy ones that are not there any more."""
+        """Removes idle workers that fell silent, and busy ones whose connection is gone."""
         asked_at = self._clock.now()
-        # A dispatcher that was itself held up must first read what its workers sent meanwhile.
+        # A dispatcher that was busy or asleep must first read what its workers sent meanwhile.
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         for session in self._attended():
@@ -175,21 +175,21 @@ class PlainSessions:
 
     async def _look_at(self, session: PlainSession, asked_at: float) -> None:
         if self._of_peer(session.peer) is not session:
-            await self._lose(session, "another worker came by its name", crash=True)
+            await self._losses.lose(session, "another worker came by its name", crash=True)
         elif session.is_expired(asked_at, self._settings.plain_expire_s):
             why = f"not heard of for {self._settings.plain_expire_s:g} s"
-            await self._lose(session, why, crash=False)
+            await self._losses.lose(session, why, crash=False)
         elif session.busy and asked_at >= session.probe_at:
             await self._probe(session)
 
     async def _probe(self, session: PlainSession) -> None:
-        if self._link.send(session.peer, plain.encode(plain.Pong())):
+        if self._link.send(session.peer, plain.frames_of(plain.PONG)):
             session.probed(self._clock.now(), self._settings.plain_probe_s)
         else:
-            await self._lose(session, "its connection is gone", crash=True)
+            await self._losses.lose(session, "its connection is gone", crash=True)
 
     async def close(self) -> None:
-        """Lets go of all plain workers: nobody can adopt them, so their jobs go back at no cost."""
+        """Gives up all plain workers. No dispatcher can adopt them, so their jobs go back."""
         self._closing = True
         await self._tasks.ended()
         for session in self._attended():

@@ -1,6 +1,6 @@
-"""The roster: which workers this dispatcher attends.
+"""The roster: the sessions of the workers that this dispatcher attends.
 
-All of it is memory that can be lost: the store knows who is attended.
+It is memory that may be lost: the store knows which workers belong to which dispatcher.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from longshore.core.scheduler import Scheduler
 from longshore.model.worker import KindInfo, Slot
 from longshore.wire.dispatcher_side import Session
 
-_NOBODY: Final[Mapping[UUID, Session]] = {}
+_NO_SESSIONS: Final[Mapping[UUID, Session]] = {}
 
 
 class Roster:
-    """Attended workers, by peer and by session. Tells the scheduler who comes and goes."""
+    """The sessions, by peer and by worker. Tells the scheduler which begin and end."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self.scheduler = scheduler
@@ -34,14 +34,14 @@ class Roster:
         return self._by_worker.get(session.info.id) is session
 
     def add(self, session: Session) -> None:
-        """A worker is attended; an earlier session of it is over."""
+        """A session begins. An earlier one of its worker is over."""
         self.remove(self._by_worker.get(session.info.id))
         self._by_peer.setdefault(session.peer, {})[session.info.id] = session
         self._by_worker[session.info.id] = session
         self.scheduler.joined(session)
 
     def remove(self, session: Session | None) -> None:
-        """A worker is not attended any more."""
+        """A session is over."""
         if session is None or self._by_worker.get(session.info.id) is not session:
             return
         del self._by_worker[session.info.id]
@@ -52,26 +52,26 @@ class Roster:
         self.scheduler.left(session)
 
     def clear(self) -> None:
-        """No worker is attended any more."""
+        """All sessions are over."""
         for session in self:
             self.remove(session)
 
     def of_peer(self, peer: bytes) -> Mapping[UUID, Session]:
-        """The sessions that talk through this peer, by worker, the oldest first."""
-        return self._by_peer.get(peer, _NOBODY)
+        """The sessions of this peer, by worker, the oldest first."""
+        return self._by_peer.get(peer, _NO_SESSIONS)
 
     def of_session(self, slot: Slot) -> Session | None:
-        """The session with exactly this number, if it is attended here."""
+        """The session with exactly this number, if it is here."""
         session = self._by_worker.get(slot.worker)
         return session if session and session.number == slot.session else None
 
     def session_of(self, worker: UUID) -> int:
-        """The session in which a worker is attended; 0 if it is not."""
+        """The number of a worker's session; 0 if it has none here."""
         session = self._by_worker.get(worker)
         return session.number if session else 0
 
     def kinds(self) -> dict[str, KindInfo]:
-        """What the attended workers serve."""
+        """The kinds that the workers serve."""
         known: dict[str, KindInfo] = {}
         for info in self.scheduler.infos():
             known.update(info.kinds)
