@@ -6,11 +6,11 @@ import asyncio
 
 from msgspec import Struct
 
-from longshore.model.worker import Slot
+from longshore.model.worker import SessionKey
 from longshore.ports import Batch
 from longshore.store.postgres.connections import Transaction
 from longshore.store.postgres.store import PostgresStore
-from longshore.testing.builders import Scene, done, lane, some_jobs, want
+from longshore.testing.builders import Scene, a_claim, done, lane, some_jobs
 
 KIND = "gauged"
 TAKEN = 100
@@ -59,8 +59,8 @@ async def _gauge(url: str) -> Reads:
         await store.close()
 
 
-async def _claim(store: PostgresStore, scene: Scene, slot: Slot) -> Reads:
-    batch = Batch(wants=[want([slot] * TAKEN, lane(kind=KIND))])
+async def _claim(store: PostgresStore, scene: Scene, slot: SessionKey) -> Reads:
+    batch = Batch(claims=[a_claim([slot] * TAKEN, lane(kind=KIND))])
 
     async def work(tx: Transaction) -> Reads:
         before = await tx.connection.fetchrow(_READ)

@@ -26,7 +26,7 @@ from longshore.core.limits import BATCH_BYTES
 from longshore.model.ends import End, Succeeded
 from longshore.model.ids import make_id
 from longshore.model.job import DEFAULT_QUEUE, JobState, Submission
-from longshore.model.worker import Attended, KindInfo, Slot, Want, WorkerInfo
+from longshore.model.worker import Attended, Claim, KindInfo, SessionKey, WorkerInfo
 from longshore.ports import Batch, Store
 from longshore.store.postgres import columns as postgres_columns
 from longshore.store.postgres import finish as postgres_finish
@@ -67,12 +67,12 @@ class Side:
         made = [Submission(new_id(), self.kind, ARGS) for _ in range(jobs)]
         self.chunks = [made[start : start + batch] for start in range(0, jobs, batch)]
 
-    async def attend(self, store: Store) -> Slot:
+    async def attend(self, store: Store) -> SessionKey:
         """Its worker's slot."""
         info = WorkerInfo(id=new_id(), kinds={self.kind: KindInfo()})
         answer = await store.attend(self.dispatcher, info)
         assert isinstance(answer, Attended), answer
-        return Slot(info.id, answer.session)
+        return SessionKey(info.id, answer.session)
 
 
 async def through_store(side: Side, url: str) -> Run:
@@ -80,14 +80,14 @@ async def through_store(side: Side, url: str) -> Run:
     store = open_store(url)
     await store.open()
     slot = await side.attend(store)
-    wants = [Want((side.lane.hash,), (slot,) * side.batch)]
+    claims = [Claim((side.lane.hash,), (slot,) * side.batch)]
 
     async def run() -> None:
         finishes: Sequence[End] = ()
         done = 0
         chunks = iter(side.chunks)
         while done < side.jobs:
-            pumped = await store.pump(side.dispatcher, Batch(finishes, next(chunks, ()), wants))
+            pumped = await store.pump(side.dispatcher, Batch(finishes, next(chunks, ()), claims))
             finishes = [Succeeded(job.id, job.token, RESULT) for job in pumped.claimed]
             done += len(pumped.finished)
         await store.close()

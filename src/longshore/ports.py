@@ -37,6 +37,7 @@ from longshore.model.reports import Report
 from longshore.model.retention import Pruned, Retention
 from longshore.model.worker import (
     Attended,
+    Claim,
     DispatcherView,
     Facts,
     Gone,
@@ -46,9 +47,8 @@ from longshore.model.worker import (
     LostWorker,
     Pool,
     QueueView,
-    Slot,
+    SessionKey,
     Stats,
-    Want,
     WorkerInfo,
     WorkerView,
 )
@@ -64,8 +64,8 @@ class Batch(Struct, frozen=True):
 
     finishes: Sequence[End] = ()
     submits: Sequence[Submission] = ()
-    wants: Sequence[Want] = ()
-    slots: Sequence[Slot | None] = ()
+    claims: Sequence[Claim] = ()
+    slots: Sequence[SessionKey | None] = ()
     max_bytes: int = BATCH_BYTES
 
 
@@ -73,7 +73,7 @@ class BatchResult(Struct, frozen=True):
     """What a batch did. Finishes and submits are answered item by item, in the order given.
 
     - `started`: the submits that started on their slots;
-    - `claimed`: the ready jobs that started on slots of `wants`; `taken` counts them by lane;
+    - `claimed`: the ready jobs that started on slots of `claims`; `taken` counts them by lane;
     - `ready`: how many jobs became ready, by lane, before claims took some;
     - `ready_by_ends`: those of them that came from finishes (handed back, or sent by an outbox);
     - `ended`: all jobs that ended, with their outcomes;
@@ -162,7 +162,7 @@ class Store(Protocol):
         a number the store takes the next. A worker that was draining still is, whatever it says.
         """
 
-    async def placed(self, slots: Sequence[Slot]) -> list[Attempt]:
+    async def placed(self, slots: Sequence[SessionKey]) -> list[Attempt]:
         """The attempts that these sessions own, whether or not their workers know.
 
         Transactions that were giving them jobs at the time of the call have ended before it reads.

@@ -8,11 +8,12 @@ from itertools import pairwise
 from longshore.core.lanes import lane_of
 from longshore.model.ends import Cancelled, Failed, Released, Succeeded
 from longshore.model.job import JobState, Options, Submission
-from longshore.model.worker import Slot, Want
+from longshore.model.worker import Claim, SessionKey
 from longshore.ports import Batch
 from longshore.testing.backends import Backend
 from longshore.testing.builders import (
     Scene,
+    a_claim,
     a_job,
     a_worker,
     done,
@@ -20,7 +21,6 @@ from longshore.testing.builders import (
     lanes_of,
     new_id,
     some_jobs,
-    want,
 )
 
 
@@ -109,7 +109,7 @@ async def test_slot_are_taken_in_order(scene: Scene) -> None:
     slots = [first, second, second, first, first]
     jobs = some_jobs(4)
     await scene.accepted(*jobs)
-    claimed = (await scene.pump(wants=[want(slots)])).claimed
+    claimed = (await scene.pump(claims=[a_claim(slots)])).claimed
     assert [attempt.id for attempt in claimed] == [job.id for job in jobs]
     assert [attempt.worker for attempt in claimed] == [slot.worker for slot in slots[:4]]
 
@@ -125,13 +125,13 @@ async def test_slot_that_do_not_count_leave_no_gap(scene: Scene) -> None:
     info = a_worker()
     older = await scene.attend(info)
     await scene.attend(info)
-    newer = Slot(good.worker, good.session + 1)
-    unknown = Slot(new_id(), 1)
+    newer = SessionKey(good.worker, good.session + 1)
+    unknown = SessionKey(new_id(), 1)
     bad = [draining, dead, elsewhere, older, newer, unknown]
     jobs = some_jobs(9)
     await scene.accepted(*jobs)
-    assert (await scene.pump(wants=[want(bad)])).claimed == []
-    claimed = (await scene.pump(wants=[want([*bad, good, *bad, also_good])])).claimed
+    assert (await scene.pump(claims=[a_claim(bad)])).claimed == []
+    claimed = (await scene.pump(claims=[a_claim([*bad, good, *bad, also_good])])).claimed
     assert [attempt.id for attempt in claimed] == [jobs[0].id, jobs[1].id]
     assert [attempt.worker for attempt in claimed] == [good.worker, also_good.worker]
 
@@ -167,7 +167,7 @@ async def test_paused_queue_gives_nothing(scene: Scene) -> None:
 async def test_first_job_of_a_paused_queue_is_not_claimed_with_its_submit(scene: Scene) -> None:
     await scene.store.set_paused("fresh", True)
     slot, job = await scene.attend(), a_job(queue="fresh")
-    pumped = await scene.pump(submits=[job], wants=[want([slot], lane(queue="fresh"))])
+    pumped = await scene.pump(submits=[job], claims=[a_claim([slot], lane(queue="fresh"))])
     assert pumped.claimed == []
 
 
@@ -189,10 +189,10 @@ async def test_several_wants_are_served_in_order_and_none_twice(scene: Scene) ->
     a, b = [a_job(kind="a") for _ in range(3)], [a_job(kind="b") for _ in range(3)]
     await scene.accepted(*a, *b)
     pumped = await scene.pump(
-        wants=[
-            want([slots[0]] * 2, lane(kind="a")),
-            want([slots[1]] * 2, lane(kind="a"), lane(kind="b")),
-            want([slots[2]] * 9, lane(kind="b"), lane(kind="a")),
+        claims=[
+            a_claim([slots[0]] * 2, lane(kind="a")),
+            a_claim([slots[1]] * 2, lane(kind="a"), lane(kind="b")),
+            a_claim([slots[2]] * 9, lane(kind="b"), lane(kind="a")),
         ]
     )
     expected = [(job.id, slots[0].worker) for job in a[:2]]
@@ -212,14 +212,14 @@ async def test_lane_named_twice_gives_each_job_once(scene: Scene) -> None:
 async def test_want_without_lanes_or_slot_is_served_nothing(scene: Scene) -> None:
     await scene.accepted(a_job())
     slot = await scene.attend()
-    wants = [Want((), (slot,)), Want((lane(),), ()), Want((), ())]
-    assert (await scene.pump(wants=wants)).claimed == []
+    claims = [Claim((), (slot,)), Claim((lane(),), ()), Claim((), ())]
+    assert (await scene.pump(claims=claims)).claimed == []
 
 
 async def test_job_submitted_in_the_batch_is_claimed_in_the_batch(scene: Scene) -> None:
     slot = await scene.attend()
     job = a_job(kind="new", queue="never seen")
-    pumped = await scene.pump(submits=[job], wants=[want([slot], *lanes_of([job]))])
+    pumped = await scene.pump(submits=[job], claims=[a_claim([slot], *lanes_of([job]))])
     assert [attempt.id for attempt in pumped.claimed] == [job.id]
     assert await scene.state(job.id) is JobState.RUNNING
 
@@ -227,7 +227,7 @@ async def test_job_submitted_in_the_batch_is_claimed_in_the_batch(scene: Scene) 
 async def test_job_freed_by_a_finish_is_claimed_in_the_batch(scene: Scene) -> None:
     attempt = await scene.running()
     slot = await scene.attend()
-    pumped = await scene.pump(finishes=[done(attempt, Released)], wants=[want([slot])])
+    pumped = await scene.pump(finishes=[done(attempt, Released)], claims=[a_claim([slot])])
     [again] = pumped.claimed
     assert (again.id, again.worker, again.attempt) == (attempt.id, slot.worker, 2)
     assert again.token > attempt.token
@@ -239,7 +239,7 @@ async def test_job_of_an_outbox_is_claimed_in_the_batch(scene: Scene) -> None:
     child = a_job()
     pumped = await scene.pump(
         finishes=[done(attempt, outbox=[child])],
-        wants=[want([Slot(attempt.worker, attempt.session)])],
+        claims=[a_claim([SessionKey(attempt.worker, attempt.session)])],
     )
     assert [one.id for one in pumped.claimed] == [child.id]
 
@@ -293,7 +293,7 @@ async def test_concurrent_claims_never_share_a_job(scene: Scene, backend: Backen
 async def test_concurrent_batches_of_one_store_all_take_effect(scene: Scene) -> None:
     slot = await scene.attend()
     groups: list[list[Submission]] = [some_jobs(5) for _ in range(8)]
-    batches = [Batch(submits=group, wants=[want([slot] * 5)]) for group in groups]
+    batches = [Batch(submits=group, claims=[a_claim([slot] * 5)]) for group in groups]
     answers = await asyncio.gather(
         *(scene.store.pump(scene.dispatcher, batch) for batch in batches)
     )
@@ -309,10 +309,10 @@ async def test_a_pump_tells_how_many_jobs_it_took_from_which_lane(scene: Scene) 
     await scene.accepted(*jobs)
     fetch, resize, mail = (lane_of("default", kind, "").hash for kind in dict.fromkeys(kinds))
     slot = await scene.attend()
-    wants = [Want((fetch,), (slot, slot)), Want((resize, mail), (slot,) * 5)]
-    pumped = await scene.store.pump(scene.dispatcher, Batch(wants=wants))
+    claims = [Claim((fetch,), (slot, slot)), Claim((resize, mail), (slot,) * 5)]
+    pumped = await scene.store.pump(scene.dispatcher, Batch(claims=claims))
     assert dict(pumped.taken) == {fetch: 2, resize: 1, mail: 1}
-    again = await scene.store.pump(scene.dispatcher, Batch(wants=wants))
+    again = await scene.store.pump(scene.dispatcher, Batch(claims=claims))
     assert dict(again.taken) == {fetch: 1}
 
 
@@ -325,12 +325,12 @@ async def test_a_claim_stops_with_the_job_that_fills_it_with_bytes_and_says_that
     await scene.accepted(*large, other)
     slot = await scene.attend()
     one, two = lanes_of(large), lanes_of([other])
-    wants = [want([slot] * 9, *one), want([slot] * 9, *two)]
-    first = await scene.store.pump(scene.dispatcher, Batch(wants=wants, max_bytes=2500))
+    claims = [a_claim([slot] * 9, *one), a_claim([slot] * 9, *two)]
+    first = await scene.store.pump(scene.dispatcher, Batch(claims=claims, max_bytes=2500))
     assert [attempt.id for attempt in first.claimed] == [job.id for job in large[:3]]
     assert first.contested == frozenset(one + two)
     assert first.taken == {one[0]: 3}
-    second = await scene.store.pump(scene.dispatcher, Batch(wants=wants, max_bytes=2500))
+    second = await scene.store.pump(scene.dispatcher, Batch(claims=claims, max_bytes=2500))
     assert {attempt.id for attempt in second.claimed} == {job.id for job in [*large[3:], other]}
     assert second.contested == frozenset()
 
@@ -339,7 +339,7 @@ async def test_a_job_that_is_larger_than_a_batch_is_claimed_by_itself(scene: Sce
     jobs = [a_job(args=bytes(1000)) for _ in range(2)]
     await scene.accepted(*jobs)
     slot = await scene.attend()
-    batch = Batch(wants=[want([slot] * 2, *lanes_of(jobs))], max_bytes=10)
+    batch = Batch(claims=[a_claim([slot] * 2, *lanes_of(jobs))], max_bytes=10)
     for job in jobs:
         pumped = await scene.store.pump(scene.dispatcher, batch)
         assert [attempt.id for attempt in pumped.claimed] == [job.id]

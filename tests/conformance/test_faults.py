@@ -15,10 +15,19 @@ from longshore.errors import StoreUnavailable
 from longshore.model.attempt import Attempt
 from longshore.model.ends import Failed, Retried
 from longshore.model.job import JobFilter, JobState, LogEntry, LogKind
-from longshore.model.worker import Attended, Slot
+from longshore.model.worker import Attended, SessionKey
 from longshore.ports import Batch, Store
 from longshore.testing.backends import Backend
-from longshore.testing.builders import ENDS, Scene, a_job, a_worker, done, new_id, some_jobs, want
+from longshore.testing.builders import (
+    ENDS,
+    Scene,
+    a_claim,
+    a_job,
+    a_worker,
+    done,
+    new_id,
+    some_jobs,
+)
 from longshore.testing.faults import Fault, FaultyStore, scripted, seeded
 
 Act = Callable[[Store], Awaitable[object]]
@@ -173,7 +182,7 @@ async def test_attendance_whose_answer_was_lost_is_made_again(scene: Scene) -> N
     answer = await faulty.attend(scene.dispatcher, info)
     assert isinstance(answer, Attended)
     assert [placed.id for placed in answer.placed] == [attempt.id]
-    assert await faulty.placed([Slot(info.id, answer.session)]) == list(answer.placed)
+    assert await faulty.placed([SessionKey(info.id, answer.session)]) == list(answer.placed)
     assert (await scene.job(attempt.id)).token == attempt.token
 
 
@@ -216,13 +225,13 @@ class Stubborn:
         info = a_worker()
         answer = await self.until_done(lambda: self.store.attend(self.dispatcher, info))
         assert isinstance(answer, Attended)
-        slot = Slot(info.id, answer.session)
+        slot = SessionKey(info.id, answer.session)
         jobs = some_jobs(number)
         held: dict[UUID, Attempt] = {}
         left = list(jobs)
         while left or held:
             finishes = [done(attempt) for attempt in held.values()]
-            batch = Batch(finishes, left[:3], [want([slot] * 3)])
+            batch = Batch(finishes, left[:3], [a_claim([slot] * 3)])
             await self.until_done(lambda batch=batch: self._pump(batch))  # type: ignore[misc]
             del left[:3]
             placed = await self.until_done(lambda: self.store.placed([slot]))

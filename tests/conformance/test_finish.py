@@ -29,12 +29,12 @@ from longshore.testing.builders import (
     ENDS,
     RAISED,
     Scene,
+    a_claim,
     a_job,
     done,
     lane,
     new_id,
     some_jobs,
-    want,
 )
 
 S = JobState
@@ -416,7 +416,7 @@ async def test_finish_and_new_claim_of_one_slot_in_one_batch(scene: Scene) -> No
     ended = 0
     while running:
         pumped = await scene.pump(
-            finishes=[done(attempt) for attempt in running], wants=[want([slot] * len(running))]
+            finishes=[done(attempt) for attempt in running], claims=[a_claim([slot] * len(running))]
         )
         assert {answer.verdict for answer in pumped.finished} == {Verdict.RECORDED}
         ended += len(pumped.finished)

@@ -13,14 +13,14 @@ import pytest
 
 from longshore.model.attempt import Attempt
 from longshore.model.job import JobState
-from longshore.model.worker import Slot
+from longshore.model.worker import SessionKey
 from longshore.ports import Batch
 from longshore.store.postgres.connections import Transaction
 from longshore.store.postgres.states import CODES
 from longshore.store.postgres.store import PostgresStore
 from longshore.store.sqlite.store import SqliteStore
 from longshore.testing.backends import PostgresBackend, SqliteBackend
-from longshore.testing.builders import Scene, lane, some_jobs, want
+from longshore.testing.builders import Scene, a_claim, lane, some_jobs
 
 MANY = 25_000
 TAKEN = 5
@@ -57,7 +57,7 @@ FROM pg_stat_xact_user_tables WHERE schemaname = 'longshore'
 """
 
 
-async def started(store: SqliteStore | PostgresStore) -> tuple[Scene, Slot]:
+async def started(store: SqliteStore | PostgresStore) -> tuple[Scene, SessionKey]:
     """A dispatcher and its worker, past the first claim of all: that adds rows others change."""
     scene = Scene(store)
     slot = await scene.attend()
@@ -69,7 +69,7 @@ async def started(store: SqliteStore | PostgresStore) -> tuple[Scene, Slot]:
 class SqliteGauge:
     """A store whose writer counts its steps."""
 
-    def __init__(self, store: SqliteStore, scene: Scene, slot: Slot) -> None:
+    def __init__(self, store: SqliteStore, scene: Scene, slot: SessionKey) -> None:
         assert store._writer is not None
         self._connection = store._writer
         self._scene = scene
@@ -92,14 +92,14 @@ class SqliteGauge:
 class PostgresGauge:
     """A store whose pump counts the rows that it reads."""
 
-    def __init__(self, store: PostgresStore, dispatcher: UUID, slot: Slot) -> None:
+    def __init__(self, store: PostgresStore, dispatcher: UUID, slot: SessionKey) -> None:
         self._store = store
         self._dispatcher = dispatcher
         self._slot = slot
 
     async def claim(self) -> tuple[list[Attempt], int]:
         """What a claim took, and how many rows it read for that."""
-        batch = Batch(wants=[want([self._slot] * TAKEN)])
+        batch = Batch(claims=[a_claim([self._slot] * TAKEN)])
 
         async def work(tx: Transaction) -> tuple[list[Attempt], int]:
             before = await tx.connection.fetchval(ROWS_READ)

@@ -12,9 +12,9 @@ import pytest
 
 from longshore.model.attempt import Attempt
 from longshore.model.ends import Failed, Released, Retried
-from longshore.model.worker import Slot
+from longshore.model.worker import SessionKey
 from longshore.testing.backends import Backend
-from longshore.testing.builders import Scene, a_job, done, some_jobs, want
+from longshore.testing.builders import Scene, a_claim, a_job, done, some_jobs
 
 BUSY_S = 0.7
 PATIENCE_S = 30
@@ -23,7 +23,7 @@ PATIENCE_S = 30
 class BusyLane:
     """A lane with jobs ahead, and one slot that takes them one by one."""
 
-    def __init__(self, scene: Scene, slot: Slot) -> None:
+    def __init__(self, scene: Scene, slot: SessionKey) -> None:
         self._scene = scene
         self._slot = slot
         self._running: list[Attempt] = []
@@ -31,7 +31,7 @@ class BusyLane:
     async def turn(self) -> Attempt:
         """Ends the job that runs, adds one at the back, and takes the one in front."""
         finishes = [done(attempt) for attempt in self._running]
-        pumped = await self._scene.pump(finishes, some_jobs(1), [want([self._slot])])
+        pumped = await self._scene.pump(finishes, some_jobs(1), [a_claim([self._slot])])
         self._running = pumped.claimed
         [attempt] = pumped.claimed
         return attempt
@@ -55,7 +55,7 @@ async def early(scene: Scene) -> list[Attempt]:
     """Attempts of the first jobs of a lane, each on a worker of its own; many others follow."""
     await scene.accepted(*some_jobs(30))
     slots = [await scene.attend() for _ in range(4)]
-    return (await scene.pump(wants=[want(slots)])).claimed
+    return (await scene.pump(claims=[a_claim(slots)])).claimed
 
 
 @pytest.fixture

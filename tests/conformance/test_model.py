@@ -45,7 +45,7 @@ from longshore.model.job import (
     Verdict,
 )
 from longshore.model.retention import Retention
-from longshore.model.worker import Attended, KindInfo, Slot, Want, WorkerInfo, WorkerView
+from longshore.model.worker import Attended, Claim, KindInfo, SessionKey, WorkerInfo, WorkerView
 from longshore.ports import Batch, BatchResult, Store
 from longshore.testing.backends import Backend, MemoryBackend
 from longshore.testing.builders import ENDS, done, lane
@@ -174,7 +174,7 @@ class SameAnswers(RuleBasedStateMachine):
         some=st.lists(places, min_size=2, max_size=5),
     )
     def claim(self, dispatcher: UUID, some: list[Place]) -> None:
-        self.pump(dispatcher, [], [], [Want(tuple(LANES), self.slots(some))])
+        self.pump(dispatcher, [], [], [Claim(tuple(LANES), self.slots(some))])
 
     @precondition(lambda self: self.attempts)
     @rule(finishing=st.lists(ends, min_size=1, max_size=3))
@@ -183,7 +183,7 @@ class SameAnswers(RuleBasedStateMachine):
 
     @rule(finishing=st.lists(ends, min_size=1, max_size=3), some=st.lists(places, min_size=3))
     def finish_and_claim(self, finishing: list[Ending], some: list[Place]) -> None:
-        self.pump(DISPATCHERS[0], finishing, [], [Want(tuple(LANES), self.slots(some))])
+        self.pump(DISPATCHERS[0], finishing, [], [Claim(tuple(LANES), self.slots(some))])
 
     @rule(
         dispatcher=st.sampled_from(DISPATCHERS),
@@ -198,13 +198,13 @@ class SameAnswers(RuleBasedStateMachine):
         started: list[tuple[Submission, Place | None]],
         wishing: list[tuple[list[int], list[Place]]],
     ) -> None:
-        wants = [Want(tuple(lanes), self.slots(some)) for lanes, some in wishing]
+        claims = [Claim(tuple(lanes), self.slots(some)) for lanes, some in wishing]
         submits, slots = self.attending(started)
-        self.pump(dispatcher, finishing, submits, wants, slots)
+        self.pump(dispatcher, finishing, submits, claims, slots)
 
     def attending(
         self, started: list[tuple[Submission, Place | None]]
-    ) -> tuple[list[Submission], list[Slot | None]]:
+    ) -> tuple[list[Submission], list[SessionKey | None]]:
         jobs = [job for job, _ in started]
         return jobs, [None if place is None else self.slots([place])[0] for _, place in started]
 
@@ -213,12 +213,14 @@ class SameAnswers(RuleBasedStateMachine):
         dispatcher: UUID,
         finishing: list[Ending],
         submits: list[Submission],
-        wants: list[Want],
-        slots: Sequence[Slot | None] = (),
+        claims: list[Claim],
+        slots: Sequence[SessionKey | None] = (),
     ) -> None:
         model, real = (
             self.run(
-                store.pump(dispatcher, Batch(self.finishes(finishing, side), submits, wants, slots))
+                store.pump(
+                    dispatcher, Batch(self.finishes(finishing, side), submits, claims, slots)
+                )
             )
             for side, store in enumerate(self.stores)
         )
@@ -422,10 +424,10 @@ class SameAnswers(RuleBasedStateMachine):
             for index, end in enumerate(finishing)
         ]
 
-    def slots(self, some: Iterable[Place]) -> tuple[Slot, ...]:
+    def slots(self, some: Iterable[Place]) -> tuple[SessionKey, ...]:
         newest_first = sorted(self.sessions.items(), reverse=True)
         chosen = ((pick(newest_first, place.worker), place.late) for place in some)
-        return tuple(Slot(worker, session - late) for (worker, session), late in chosen)
+        return tuple(SessionKey(worker, session - late) for (worker, session), late in chosen)
 
     def refs(self, which: list[int], by_number: bool, side: int) -> list[UUID | int]:
         ids = dict.fromkeys(pick(sorted(self.numbers), one) for one in which)

@@ -13,9 +13,9 @@ from uuid import UUID
 import pytest
 
 from longshore.model.job import JobFilter, JobState, Verdict
-from longshore.model.worker import Slot, WorkerInfo
+from longshore.model.worker import SessionKey, WorkerInfo
 from longshore.testing.backends import SqlBackend
-from longshore.testing.builders import Scene, a_worker, done, some_jobs, want
+from longshore.testing.builders import Scene, a_claim, a_worker, done, some_jobs
 
 PROCESSES = 4
 JOBS_EACH = 500
@@ -56,7 +56,9 @@ async def _run_jobs(backend: SqlBackend) -> list[UUID]:
         ran: list[UUID] = []
         while running or await _some_are_ready(scene):
             ran += [attempt.id for attempt in running]
-            pumped = await scene.pump([done(one) for one in running], wants=[want([slot] * SLOTS)])
+            pumped = await scene.pump(
+                [done(one) for one in running], claims=[a_claim([slot] * SLOTS)]
+            )
             assert all(answer.verdict is Verdict.RECORDED for answer in pumped.finished)
             running = pumped.claimed
         return ran
@@ -99,7 +101,7 @@ async def _submit_for_ever(
         slot = await scene.attend(info)
         while True:
             jobs = some_jobs(5)
-            await scene.pump(submits=jobs, wants=[want([slot] * 2)])
+            await scene.pump(submits=jobs, claims=[a_claim([slot] * 2)])
             told.send([job.id for job in jobs])
 
 
@@ -133,7 +135,7 @@ async def test_what_a_killed_process_was_told_is_there(shared: SqlBackend) -> No
         running = {id for id, state in jobs.items() if state is S.RUNNING}
         assert set(jobs.values()) == {S.READY, S.RUNNING}
         adopter = Scene(store)
-        slot: Slot = await adopter.attend(info)
+        slot: SessionKey = await adopter.attend(info)
         assert {attempt.id for attempt in await store.placed([slot])} == running
 
 

@@ -17,7 +17,7 @@ from longshore.model.retention import Pruned, Retention
 from longshore.model.worker import Attended, Gone
 from longshore.ports import Store
 from longshore.testing.backends import Backend
-from longshore.testing.builders import Scene, a_job, a_worker, done, some_jobs, want
+from longshore.testing.builders import Scene, a_claim, a_job, a_worker, done, some_jobs
 from longshore.testing.faults import Fault, FaultyStore, scripted
 from longshore.wire.messages import Stats
 
@@ -41,7 +41,7 @@ async def prune(
 async def succeeded(scene: Scene, number: int) -> list[UUID]:
     """So many new jobs that went well, in the order of their numbers."""
     slot = await scene.attend()
-    pumped = await scene.pump(submits=some_jobs(number), wants=[want([slot] * number)])
+    pumped = await scene.pump(submits=some_jobs(number), claims=[a_claim([slot] * number)])
     await scene.finish(*map(done, pumped.claimed))
     return [attempt.id for attempt in sorted(pumped.claimed, key=lambda one: one.number)]
 

@@ -15,7 +15,7 @@ import pytest
 from longshore.model.ends import End, Failed, Retried, Succeeded
 from longshore.model.job import CancelVerdict, JobState, Refused, RetryVerdict, Submitted, Verdict
 from longshore.model.retention import Retention
-from longshore.model.worker import Attended, Gone, Slot
+from longshore.model.worker import Attended, Gone, SessionKey
 from longshore.testing.backends import Backend
 from longshore.testing.builders import Scene, a_job, a_worker, done, lane, some_jobs
 
@@ -63,7 +63,7 @@ async def test_claim_never_lands_on_a_worker_that_moves_meanwhile(
         )
         assert isinstance(attended, Attended)
         assert [one.id for one in attended.placed] == [one.id for one in claimed]
-        placed = await rival.store.placed([Slot(info.id, attended.session)])
+        placed = await rival.store.placed([SessionKey(info.id, attended.session)])
         assert [one.id for one in placed] == [one.id for one in claimed]
         assert await scene.state(job.id) is (S.RUNNING if claimed else S.READY)
 

@@ -11,7 +11,7 @@ from longshore.core.lanes import lane_of
 from longshore.model.attempt import Attempt
 from longshore.model.ends import Cancelled, Failed, Released, Retried, Succeeded
 from longshore.model.job import Ended, JobFilter, JobState, LogEntry, LogKind, Progress
-from longshore.model.worker import QueueView, Slot
+from longshore.model.worker import QueueView, SessionKey
 from longshore.testing.backends import Backend
 from longshore.testing.builders import RAISED, Scene, a_job, done, lanes_of, new_id, some_jobs
 
@@ -331,6 +331,6 @@ async def test_pausing_twice_is_pausing_once(scene: Scene) -> None:
 
 async def test_ended_worker_is_still_named_by_its_job(scene: Scene) -> None:
     attempt = await scene.ended(Succeeded)
-    slot = Slot(attempt.worker, attempt.session)
+    slot = SessionKey(attempt.worker, attempt.session)
     await scene.store.harvest(slot.worker, slot.session, "", crash=False, crash_limit=3)
     assert (await scene.job(attempt.id)).worker == attempt.worker

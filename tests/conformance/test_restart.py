@@ -15,10 +15,10 @@ import pytest
 
 from longshore.errors import StoreUnavailable
 from longshore.model.job import JobFilter, JobState, Refused, Submission, Verdict
-from longshore.model.worker import Slot
+from longshore.model.worker import SessionKey
 from longshore.ports import Batch, BatchResult, Store
 from longshore.testing.backends import PostgresBackend
-from longshore.testing.builders import Scene, done, some_jobs, want
+from longshore.testing.builders import Scene, a_claim, done, some_jobs
 from longshore.testing.servers import PgBouncer, PostgresServer
 
 T = TypeVar("T")
@@ -47,10 +47,12 @@ class Stream:
             self.turns += 1
             self.news.set()
 
-    async def _turn(self, slot: Slot, last: BatchResult, jobs: list[Submission]) -> BatchResult:
+    async def _turn(
+        self, slot: SessionKey, last: BatchResult, jobs: list[Submission]
+    ) -> BatchResult:
         """One batch; if its answer was lost, what it claimed is looked up."""
         finishes = [done(attempt) for attempt in last.claimed]
-        batch = Batch(finishes, jobs, [want([slot] * 5)])
+        batch = Batch(finishes, jobs, [a_claim([slot] * 5)])
         before = self.failures
         pumped = await self._until_done(lambda: self._store.pump(self._scene.dispatcher, batch))
         assert not [answer for answer in pumped.submitted if isinstance(answer, Refused)]
@@ -137,7 +139,7 @@ async def test_every_verb_says_that_the_database_is_away(
     async with postgres_backend.opened() as store:
         attempt = await Scene(store).running()
         postgres.stop("immediate")
-        slot = Slot(attempt.worker, attempt.session)
+        slot = SessionKey(attempt.worker, attempt.session)
         calls: list[Callable[[], Awaitable[object]]] = [
             lambda: store.pump(attempt.worker, Batch(submits=some_jobs(1))),
             lambda: store.renew(attempt.worker, "d"),

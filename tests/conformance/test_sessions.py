@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from longshore.model.job import Ended, JobState, Reason
-from longshore.model.worker import Attended, Gone, Late, Slot
+from longshore.model.worker import Attended, Gone, Late, SessionKey
 from longshore.ports import Harvested
 from longshore.testing.builders import Scene, a_worker, lane, new_id, some_jobs
 
@@ -17,20 +17,20 @@ async def test_worker_may_number_its_first_session(scene: Scene) -> None:
     answer = await scene.store.attend(scene.dispatcher, info, session=7)
     assert answer == Attended(7)
     await scene.accepted(*some_jobs(1))
-    assert len(await scene.claim(Slot(info.id, 7))) == 1
+    assert len(await scene.claim(SessionKey(info.id, 7))) == 1
 
 
 async def test_later_session_takes_over_what_is_placed(scene: Scene) -> None:
     info = a_worker()
     await scene.store.attend(scene.dispatcher, info, session=3)
-    attempt = await scene.running(slot=Slot(info.id, 3))
+    attempt = await scene.running(slot=SessionKey(info.id, 3))
     adopter = Scene(scene.store)
     answer = await adopter.store.attend(adopter.dispatcher, info, session=8)
     assert isinstance(answer, Attended)
     assert answer.session == 8
     assert [(one.id, one.session) for one in answer.placed] == [(attempt.id, 8)]
-    assert await scene.store.placed([Slot(info.id, 3)]) == []
-    assert [one.id for one in await scene.store.placed([Slot(info.id, 8)])] == [attempt.id]
+    assert await scene.store.placed([SessionKey(info.id, 3)]) == []
+    assert [one.id for one in await scene.store.placed([SessionKey(info.id, 8)])] == [attempt.id]
 
 
 @pytest.mark.parametrize("session", [1, 4, 5])
@@ -40,14 +40,14 @@ async def test_session_asked_for_long_ago_does_not_end_the_present_one(
     """G2, G8: a late request changes nothing, neither who attends the worker nor what it has."""
     info = a_worker()
     await scene.store.attend(scene.dispatcher, info, session=5)
-    attempt = await scene.running(slot=Slot(info.id, 5))
+    attempt = await scene.running(slot=SessionKey(info.id, 5))
     before = await scene.store.workers()
     late = await Scene(scene.store).store.attend(
         new_id(), a_worker(id=info.id, name="old"), draining=True, session=session
     )
     assert late == Late(5)
     assert await scene.store.workers() == before
-    assert [one.id for one in await scene.store.placed([Slot(info.id, 5)])] == [attempt.id]
+    assert [one.id for one in await scene.store.placed([SessionKey(info.id, 5)])] == [attempt.id]
 
 
 async def test_session_without_a_number_is_the_next_one(scene: Scene) -> None:
@@ -106,7 +106,7 @@ async def test_undelivered_attempt_that_is_being_cancelled_is_cancelled(scene: S
 async def test_with_another_key_nobody_takes_a_workers_id(scene: Scene) -> None:
     owner = a_worker(key="owner")
     await scene.store.attend(scene.dispatcher, owner, session=1)
-    attempt = await scene.running(slot=Slot(owner.id, 1))
+    attempt = await scene.running(slot=SessionKey(owner.id, 1))
     for key in ("thief", ""):
         thief = a_worker(id=owner.id, key=key)
         answer = await scene.store.attend(scene.dispatcher, thief, session=2**62)

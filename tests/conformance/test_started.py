@@ -6,8 +6,8 @@ import pytest
 from msgspec import structs
 
 from longshore.model.job import JobState, Submitted
-from longshore.model.worker import Slot
-from longshore.testing.builders import Scene, a_job, done, lanes_of, new_id, want
+from longshore.model.worker import SessionKey
+from longshore.testing.builders import Scene, a_claim, a_job, done, lanes_of, new_id
 
 READY, RUNNING, DELAYED = JobState.READY, JobState.RUNNING, JobState.DELAYED
 
@@ -60,8 +60,8 @@ async def test_slot_that_may_not_have_a_job_leave_it_ready(scene: Scene) -> None
     stranger = await Scene(scene.store).attend()
     await scene.store.set_draining(draining.worker, True)
     await scene.store.harvest(lost.worker, lost.session, "gone", crash=False, crash_limit=3)
-    late = Slot(slot.worker, slot.session - 1)
-    slots = [draining, lost, stranger, late, Slot(new_id(), 1), None]
+    late = SessionKey(slot.worker, slot.session - 1)
+    slots = [draining, lost, stranger, late, SessionKey(new_id(), 1), None]
     jobs = [a_job() for _ in slots]
     pumped = await scene.pump(submits=jobs, slots=slots)
     assert pumped.started == []
@@ -84,8 +84,8 @@ async def test_a_job_by_itself_takes_a_slot_as_one_of_many_does(scene: Scene) ->
     await scene.accepted(a_job(), a_job(queue="held"))
     await scene.store.set_draining(draining.worker, True)
     await scene.store.set_paused("held", True)
-    late, stranger = Slot(slot.worker, slot.session - 1), await Scene(scene.store).attend()
-    for unfit in (draining, late, stranger, Slot(new_id(), 1), None):
+    late, stranger = SessionKey(slot.worker, slot.session - 1), await Scene(scene.store).attend()
+    for unfit in (draining, late, stranger, SessionKey(new_id(), 1), None):
         job = a_job()
         pumped = await scene.pump(submits=[job], slots=[unfit])
         assert pumped.started == []
@@ -139,8 +139,8 @@ async def test_started_jobs_and_claims_share_a_transaction(scene: Scene) -> None
     waiting = a_job(kind="rest")
     await scene.accepted(waiting)
     job = a_job()
-    wants = [want([slot] * 2, *lanes_of([waiting]))]
-    pumped = await scene.pump(submits=[job], wants=wants, slots=[slot])
+    claims = [a_claim([slot] * 2, *lanes_of([waiting]))]
+    pumped = await scene.pump(submits=[job], claims=claims, slots=[slot])
     [started], [claimed] = pumped.started, pumped.claimed
     assert (started.id, claimed.id) == (job.id, waiting.id)
     assert started.token < claimed.token

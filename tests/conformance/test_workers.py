@@ -9,7 +9,7 @@ import pytest
 
 from longshore.model.ends import Released, Retried
 from longshore.model.job import Ended, JobState, Reason, Verdict
-from longshore.model.worker import Attended, Gone, KindInfo, Parameter, Pool, Slot, WorkerInfo
+from longshore.model.worker import Attended, Gone, KindInfo, Parameter, Pool, SessionKey, WorkerInfo
 from longshore.ports import Harvested, Store
 from longshore.testing.backends import Backend
 from longshore.testing.builders import RAISED, Scene, a_job, a_worker, done, lane, new_id, some_jobs
@@ -19,12 +19,14 @@ S = JobState
 NOTHING = Harvested(False)
 
 
-async def crash(store: Store, slot: Slot, *, limit: int = 3, why: str = "silent") -> Harvested:
+async def crash(
+    store: Store, slot: SessionKey, *, limit: int = 3, why: str = "silent"
+) -> Harvested:
     """The worker is lost for an unknown reason."""
     return await store.harvest(slot.worker, slot.session, why, crash=True, crash_limit=limit)
 
 
-async def goodbye(store: Store, slot: Slot) -> Harvested:
+async def goodbye(store: Store, slot: SessionKey) -> Harvested:
     """The worker leaves in good order."""
     return await store.harvest(slot.worker, slot.session, "goodbye", crash=False, crash_limit=3)
 
@@ -85,7 +87,7 @@ async def test_placed_follows_the_session(scene: Scene) -> None:
     assert await scene.store.placed([first]) == []
     [placed] = await scene.store.placed([second])
     assert (placed.id, placed.token, placed.session) == (attempt.id, attempt.token, second.session)
-    both = await scene.store.placed([second, Slot(other.worker, other.session), second])
+    both = await scene.store.placed([second, SessionKey(other.worker, other.session), second])
     assert {one.id for one in both} == {attempt.id, other.id}
     assert len(both) == 2
 
@@ -142,7 +144,7 @@ async def test_crash_frees_the_jobs_and_counts(scene: Scene) -> None:
 
 async def test_goodbye_costs_nothing(scene: Scene) -> None:
     attempt = await scene.running()
-    answer = await goodbye(scene.store, Slot(attempt.worker, attempt.session))
+    answer = await goodbye(scene.store, SessionKey(attempt.worker, attempt.session))
     assert answer == Harvested(True, 1, frozenset({lane()}))
     job = await scene.job(attempt.id)
     assert (job.state, job.crashes, job.failures) == (S.READY, 0, 0)
@@ -200,7 +202,7 @@ async def test_cancelling_job_of_a_lost_worker_is_cancelled(scene: Scene, is_cra
 async def test_second_harvest_is_harmless(scene: Scene) -> None:
     """G3: what was freed and claimed again is not taken a second time."""
     attempt = await scene.running()
-    slot = Slot(attempt.worker, attempt.session)
+    slot = SessionKey(attempt.worker, attempt.session)
     await crash(scene.store, slot)
     [again] = await scene.claim(await scene.attend())
     before = await scene.job(attempt.id)
@@ -217,15 +219,15 @@ async def test_harvest_of_another_session_does_nothing(scene: Scene) -> None:
     attempt = await scene.running(slot=old)
     new = await Scene(scene.store).attend(info)
     assert await crash(scene.store, old) == NOTHING
-    assert await crash(scene.store, Slot(info.id, new.session + 1)) == NOTHING
-    assert await crash(scene.store, Slot(new_id(), 1)) == NOTHING
+    assert await crash(scene.store, SessionKey(info.id, new.session + 1)) == NOTHING
+    assert await crash(scene.store, SessionKey(new_id(), 1)) == NOTHING
     assert await scene.state(attempt.id) is S.RUNNING
     assert (await crash(scene.store, new)).requeued == 1
 
 
 async def test_two_harvests_at_once_free_a_job_once(scene: Scene, backend: Backend) -> None:
     attempt = await scene.running()
-    slot = Slot(attempt.worker, attempt.session)
+    slot = SessionKey(attempt.worker, attempt.session)
     async with backend.opened() as other:
         answers = await asyncio.gather(
             *(crash(store, slot) for store in (scene.store, other, scene.store, other))
@@ -242,7 +244,7 @@ async def test_harvest_of_an_idle_worker(scene: Scene) -> None:
 
 async def test_odd_words_never_fail_a_harvest(scene: Scene) -> None:
     attempt = await scene.running()
-    slot = Slot(attempt.worker, attempt.session)
+    slot = SessionKey(attempt.worker, attempt.session)
     answer = await crash(scene.store, slot, limit=1, why="nul \0 and \ud800 end")
     error = (await scene.job(attempt.id)).error
     assert answer == Harvested(True, ended=(Ended(attempt.id, S.FAILED, None, error),))

@@ -19,8 +19,8 @@ from longshore.core.lifecycle import OWNED
 from longshore.dispatcher.own_lease import OwnLease
 from longshore.model.attempt import Attempt
 from longshore.model.ends import End
-from longshore.model.job import Ended, Finished, JobState, Submission, Verdict
-from longshore.model.worker import Slot, Want
+from longshore.model.job import Ended, Finished, JobState, Submission
+from longshore.model.worker import Claim, SessionKey
 from longshore.ports import Batch, BatchResult
 from longshore.testing.memory import MemoryStore
 from longshore.testing.memory_rows import JobRow
@@ -64,8 +64,8 @@ class NoTokenCheck(MemoryStore):
         row = self._jobs.get(finish.job)
         if row is None or row.state not in OWNED:
             return super()._finish(finish, ready, ended)
-        self._record(row, finish, ready, ended)
-        return Finished(finish.job, finish.token, Verdict.RECORDED, row.state)
+        right = structs.replace(finish, token=row.job.token, worker=None)
+        return structs.replace(super()._finish(right, ready, ended), token=finish.token)
 
 
 def test_without_the_check_of_the_token_a_late_result_counts() -> None:
@@ -99,7 +99,7 @@ def test_without_the_check_of_the_owner_a_report_under_a_new_id_counts() -> None
 class NoSessionCheck(MemoryStore):
     """Gives jobs to any session of a worker that is alive, whoever asks."""
 
-    def _is_free_for(self, slot: Slot, dispatcher: UUID) -> bool:
+    def _is_free_for(self, slot: SessionKey, dispatcher: UUID) -> bool:
         worker = self._workers.get(slot.worker)
         return worker is not None and worker.alive and not worker.draining
 
@@ -121,7 +121,7 @@ class NoRecheck(MemoryStore):
         self._seen[dispatcher] = [row for row in self._jobs.values() if row.state is JobState.READY]
         return pumped
 
-    def _claim(self, dispatcher: UUID, want: Want, room: int) -> list[Attempt]:
+    def _claim(self, dispatcher: UUID, want: Claim, room: int) -> list[Attempt]:
         taken = [
             row
             for row in self._seen.get(dispatcher, [])

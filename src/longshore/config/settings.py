@@ -31,7 +31,7 @@ class DispatcherSettings(Struct, frozen=True, kw_only=True):
     """How often a worker sends a PING; less often in a large fleet, see `max_pings_per_s`."""
 
     max_pings_per_s: int = 300
-    """The most PINGs that a dispatcher wants: with more workers, each sends fewer."""
+    """The most PINGs that a dispatcher claims: with more workers, each sends fewer."""
 
     renew_s: float = 1.5
     """How often a dispatcher renews its own lease in the store."""

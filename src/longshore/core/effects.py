@@ -177,10 +177,10 @@ def _bounded(delay_s: float) -> float:
     return min(delay_s, FARTHEST_S) if delay_s > 0 else 0.0
 
 
-def outcome(end: End, change: Change) -> Ended:
-    """The outcome, for clients that wait, of a job that this end has ended."""
+def outcome(job: UUID, change: Change, end: End | None = None) -> Ended:
+    """What clients hear that wait for a job: this change ended it, because of this end or none."""
     result = end.result if isinstance(end, Succeeded) else None
-    return Ended(end.job, change.state, result, change.error)
+    return Ended(job, change.state, result, change.error)
 
 
 def refused_item(index: int, why: str) -> str:
@@ -189,11 +189,6 @@ def refused_item(index: int, why: str) -> str:
 
 
 # the loss of an attempt
-
-
-def lost_outcome(job: UUID, change: Change) -> Ended:
-    """The outcome, for clients that wait, of a job that the loss of its worker has ended."""
-    return Ended(job, change.state, None, change.error)
 
 
 def of_loss(crashes: int, crash_limit: int | None, why: str) -> Effect:

@@ -1,7 +1,7 @@
 """Which worker gets the next job: of those that serve its lane, the one with most free slots.
 
 Workers with the same kinds, queues and target share a `Profile`. So the dispatcher computes once
-per lane, not at every claim, which workers serve it. For each profile and pool one `Want` goes to
+per lane, not at every claim, which workers serve it. For each profile and pool one `Claim` goes to
 the store. The store claims for all workers of the profile at once, best job first, and fills their
 slots in the order given here.
 """
@@ -15,7 +15,7 @@ from typing import TypeVar
 from msgspec import Struct
 
 from longshore.core.lanes import serves
-from longshore.model.worker import Lane, Slot, Want, WorkerInfo
+from longshore.model.worker import Claim, Lane, SessionKey, WorkerInfo
 
 T = TypeVar("T")
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 class FreeWorker(Struct, frozen=True):
     """A session with free slots. `given` counts the attempts it ever got."""
 
-    slot: Slot
+    slot: SessionKey
     free: int
     given: int
 
@@ -54,17 +54,17 @@ class Profile:
         for lanes in self.lanes.values():
             lanes.discard(lane.hash)
 
-    def want(self, lanes: Set[int], free: Sequence[FreeWorker], most: int) -> Want | None:
+    def claim(self, lanes: Set[int], free: Sequence[FreeWorker], most: int) -> Claim | None:
         """What to claim for these workers from these lanes."""
         slots = slots_in_order(free, most) if lanes else []
-        return Want(tuple(sorted(lanes)), tuple(slots)) if slots else None
+        return Claim(tuple(sorted(lanes)), tuple(slots)) if slots else None
 
 
-def slots_in_order(free: Sequence[FreeWorker], most: int) -> list[Slot]:
+def slots_in_order(free: Sequence[FreeWorker], most: int) -> list[SessionKey]:
     """The free slots in the order to fill them: most free first, then fewest given."""
     heap = [(-one.free, one.given, index) for index, one in enumerate(free)]
     heapify(heap)
-    slots: list[Slot] = []
+    slots: list[SessionKey] = []
     while len(slots) < most and heap and heap[0][0] < 0:
         left, given, index = heap[0]
         slots.append(free[index].slot)

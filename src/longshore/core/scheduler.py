@@ -25,7 +25,7 @@ from longshore.core.admission import Admission, FreeSlots, Patience
 from longshore.core.lanes import lane_of
 from longshore.core.placement import FreeWorker, Profile, slots_in_order
 from longshore.model.job import Submission
-from longshore.model.worker import Lane, Slot, Want, WorkerInfo
+from longshore.model.worker import Claim, Lane, SessionKey, WorkerInfo
 
 ANY_NUMBER: Final = float("inf")
 
@@ -48,11 +48,11 @@ class SessionSlots(Protocol):
 class Plan(NamedTuple):
     """What to claim, and for each submit the slot on which it can start at once, if any."""
 
-    wants: list[Want]
-    slots: Sequence[Slot | None]
+    claims: list[Claim]
+    slots: Sequence[SessionKey | None]
 
 
-_Members = dict[Slot, SessionSlots]
+_Members = dict[SessionKey, SessionSlots]
 _Taker = tuple[Profile, str]
 
 
@@ -64,7 +64,7 @@ class Scheduler:
         self._max_batch = max_batch
         self._admission = Admission(max_batch, patience)
         self._profiles: dict[object, tuple[Profile, _Members]] = {}
-        self._uncertain: set[Slot] = set()
+        self._uncertain: set[SessionKey] = set()
         self._turn = 0
 
     # sessions
@@ -90,16 +90,16 @@ class Scheduler:
         """What workers say of themselves: one worker of each profile."""
         return [next(iter(members.values())).info for _, members in self._profiles.values()]
 
-    def mark_uncertain(self, slots: Iterable[Slot]) -> None:
+    def mark_uncertain(self, slots: Iterable[SessionKey]) -> None:
         """The answer to a transaction for these sessions got lost: they must be read back."""
         members = {slot for _, some in self._profiles.values() for slot in some}
         self._uncertain.update(members.intersection(slots))
 
-    def uncertain(self) -> list[Slot]:
+    def uncertain(self) -> list[SessionKey]:
         """The sessions that must be read back."""
         return list(self._uncertain)
 
-    def confirm(self, slots: Iterable[Slot]) -> None:
+    def confirm(self, slots: Iterable[SessionKey]) -> None:
         """These sessions were read back."""
         self._uncertain.difference_update(slots)
 
@@ -148,18 +148,18 @@ class Scheduler:
         """Finds slots for submits that can start at once, and claims for the other free slots."""
         lanes = [lane_of(job.queue, job.kind, job.target) for job in submits]
         self.add_lanes(dict.fromkeys(lanes))
-        slots: list[Slot | None] = [None] * len(submits)
+        slots: list[SessionKey | None] = [None] * len(submits)
         starters = self._start(submits, lanes, slots)
         if None in slots:
             left = (lane.hash for lane, one in zip(lanes, slots, strict=True) if one is None)
             self.lanes.expect(Counter(left))
         if submits:
             self._admission.took(any_started=bool(starters))
-        return Plan(self._wants(starters), slots)
+        return Plan(self._claims(starters), slots)
 
     def answered(
         self,
-        wants: Sequence[Want],
+        claims: Sequence[Claim],
         taken: Mapping[int, int],
         contested: Collection[int],
         waiting: Sequence[Submission],
@@ -173,7 +173,7 @@ class Scheduler:
         transaction made any job ready. Answers in how many seconds to plan again even if nothing
         else happens; None if there is no need.
         """
-        self.lanes.claimed(wants, taken)
+        self.lanes.claimed(claims, taken)
         self.lanes.mark_ready(contested)
         self.lanes.expect({lane: ready[lane] for lane in self.lanes.known(ready)})
         if waiting:
@@ -181,10 +181,10 @@ class Scheduler:
         if contested and not taken:
             return CONTESTED_S
         # A batch has no room for every lane. Those that gave nothing now count as empty.
-        return 0.0 if wants or any_ready or waiting else None
+        return 0.0 if claims or any_ready or waiting else None
 
     def _start(
-        self, jobs: Sequence[Submission], lanes: Sequence[Lane], slots: list[Slot | None]
+        self, jobs: Sequence[Submission], lanes: Sequence[Lane], slots: list[SessionKey | None]
     ) -> set[_Taker]:
         """Fills `slots` for jobs that no ready job precedes; answers whose slots these are."""
         starters: set[_Taker] = set()
@@ -206,7 +206,7 @@ class Scheduler:
                     del waiting[lane]
         return starters
 
-    def _wants(self, starters: Collection[_Taker]) -> list[Want]:
+    def _claims(self, starters: Collection[_Taker]) -> list[Claim]:
         """What to claim now, for sessions with free slots that are not uncertain.
 
         The profiles take turns to be first, so that none is left out for good. Those whose slots
@@ -214,17 +214,17 @@ class Scheduler:
         """
         self.lanes.claim_sent()
         self._turn += 1
-        found: list[Want] = []
+        found: list[Claim] = []
         most = self._max_batch
         for profile, members, pool in self._in_turn():
             lanes = self.lanes.ready(profile.lanes[pool])
             if most <= 0 or not lanes or (profile, pool) in starters:
                 continue
             some = int(min(most, sum(lanes.values())))
-            want = profile.want(lanes.keys(), self._free(members, pool), some)
-            if want is not None:
-                most -= len(want.slots)
-                found.append(want)
+            claim = profile.claim(lanes.keys(), self._free(members, pool), some)
+            if claim is not None:
+                most -= len(claim.slots)
+                found.append(claim)
         return found
 
     def _in_turn(self) -> list[tuple[Profile, _Members, str]]:
@@ -323,7 +323,7 @@ class LaneEstimates:
         """A claim goes out, based on the estimates as they are now."""
         self._sent_at_mark = self._marks
 
-    def claimed(self, wants: Sequence[Want], taken: Mapping[int, int]) -> None:
+    def claimed(self, claims: Sequence[Claim], taken: Mapping[int, int]) -> None:
         """A claim took so many jobs. Lanes that gave less than it wanted are empty.
 
         A lane whose estimate rose since the claim went out stays.
@@ -331,10 +331,10 @@ class LaneEstimates:
         for lane in self._ready.keys() & taken.keys():
             self._ready[lane] -= taken[lane]
         empty = {lane for lane in taken if self._ready.get(lane, 0) <= 0}
-        for want in wants:
-            if sum(taken.get(lane, 0) for lane in want.lanes) < len(want.slots):
+        for claim in claims:
+            if sum(taken.get(lane, 0) for lane in claim.lanes) < len(claim.slots):
                 empty.update(
-                    lane for lane in want.lanes if self._marked.get(lane, 0) <= self._sent_at_mark
+                    lane for lane in claim.lanes if self._marked.get(lane, 0) <= self._sent_at_mark
                 )
         for lane in empty & self._ready.keys():
             del self._ready[lane]
@@ -349,8 +349,8 @@ class LaneEstimates:
         return not self._ready.keys().isdisjoint(lanes)
 
 
-def _slot_of(one: SessionSlots) -> Slot:
-    return Slot(one.info.id, one.number)
+def _slot_of(one: SessionSlots) -> SessionKey:
+    return SessionKey(one.info.id, one.number)
 
 
 def _by_lane(jobs: Sequence[Submission], lanes: Sequence[Lane]) -> dict[int, list[tuple[int, int]]]:

@@ -32,11 +32,11 @@ from longshore.errors import StoreLost, StoreUnavailable, Unavailable
 from longshore.model.attempt import Attempt
 from longshore.model.ends import End, Succeeded
 from longshore.model.job import Ended, Finished, Refused, Submission, Submitted, Verdict
-from longshore.model.worker import Lane, Slot
+from longshore.model.worker import Lane, SessionKey
 from longshore.ports import Batch, BatchResult, Harvested
 
 OnFinished = Callable[[End, Finished], None]
-Give = Callable[[Slot, Sequence[Attempt]], None]
+Give = Callable[[SessionKey, Sequence[Attempt]], None]
 Answer = Submitted | Refused
 
 
@@ -176,19 +176,19 @@ class Commits:
     async def _claim_loop(self) -> None:
         while True:
             self._missed = False
-            await self._commit_with_backoff(claims=True)
+            await self._commit_with_backoff(may_claim=True)
             if not self._has_more():
                 break
         self._is_claiming = False
 
     async def _overlapping_commit(self) -> None:
-        await self._commit_with_backoff(claims=False)
+        await self._commit_with_backoff(may_claim=False)
         self._is_overlapping = False
         if self._has_more():
             self._wake.set()
 
-    async def _commit_with_backoff(self, *, claims: bool) -> None:
-        if await self._commit_batch(claims, self._room(claims)):
+    async def _commit_with_backoff(self, *, may_claim: bool) -> None:
+        if await self._commit_batch(may_claim, self._room(may_claim)):
             self._outages = 0
             return
         self._outages += 1
@@ -209,17 +209,17 @@ class Commits:
     async def drain(self) -> None:
         """Commits what is queued, without claiming anything more."""
         while self._submits or self._finishes:
-            if not await self._commit_batch(claims=False, room=self._max_batch):
+            if not await self._commit_batch(may_claim=False, room=self._max_batch):
                 return
 
-    async def _commit_batch(self, claims: bool, room: int) -> bool:
+    async def _commit_batch(self, may_claim: bool, room: int) -> bool:
         """One transaction with so many submits; False if the store was away."""
         requests = self._take_submits(room)
         finishes = self._take_finishes()
         submits = [job for request, start, end in requests for job in request.jobs[start:end]]
-        wants, slots = self._scheduler.plan(submits) if claims else NO_PLAN
-        batch = Batch([finish for finish, _ in finishes], submits, wants, slots, self._max_bytes)
-        if not (batch.finishes or batch.submits or batch.wants):
+        claims, slots = self._scheduler.plan(submits) if may_claim else NO_PLAN
+        batch = Batch([finish for finish, _ in finishes], submits, claims, slots, self._max_bytes)
+        if not (batch.finishes or batch.submits or batch.claims):
             return True
         self._queued(submits, -1)
         try:
@@ -234,12 +234,12 @@ class Commits:
                 self._queued(submits)
                 self._submits.extendleft(reversed(requests))
                 self._uncertain.update(requests)
-                wanted = [slot for want in wants for slot in want.slots]
+                wanted = [slot for claim in claims for slot in claim.slots]
                 self._scheduler.mark_uncertain([*wanted, *filter(None, slots)])
             self._on_outage(error)
             return False
         self._deliver(batch, result, requests, finishes)
-        if submits and not claims:
+        if submits and not may_claim:
             self._scheduler.submitted(submits)
             self._wake.set()
         return True
@@ -268,7 +268,7 @@ class Commits:
     def _plan_again(self, batch: Batch, result: BatchResult) -> None:
         self._scheduler.add_lanes(_sent_lanes(batch, result))
         again_s = self._scheduler.answered(
-            batch.wants,
+            batch.claims,
             result.taken,
             result.contested,
             _not_started(batch, result),
@@ -280,9 +280,9 @@ class Commits:
         elif again_s is not None:
             self._wake.set()
 
-    def _room(self, claims: bool) -> int:
+    def _room(self, may_claim: bool) -> int:
         """How many submits to take. If they wait for slots, that is 0, and a timer asks again."""
-        if not self._submits or not (claims or self._scheduler.free_slots().are_taken):
+        if not self._submits or not (may_claim or self._scheduler.free_slots().are_taken):
             return 0
         loop = asyncio.get_running_loop()
         found = self._scheduler.admit(loop.time(), self._submits[0][0].at)
@@ -334,11 +334,11 @@ def _finish_bytes(finish: End) -> int:
     return size + sum([len(item.job.args) for item in finish.outbox]) if finish.outbox else size
 
 
-def by_session(claimed: Sequence[Attempt]) -> dict[Slot, list[Attempt]]:
+def by_session(claimed: Sequence[Attempt]) -> dict[SessionKey, list[Attempt]]:
     """Claimed attempts, by the session they are placed on."""
-    placed: dict[Slot, list[Attempt]] = {}
+    placed: dict[SessionKey, list[Attempt]] = {}
     for one in claimed:
-        placed.setdefault(Slot(one.worker, one.session), []).append(one)
+        placed.setdefault(SessionKey(one.worker, one.session), []).append(one)
     return placed
 
 

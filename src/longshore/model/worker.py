@@ -206,18 +206,18 @@ class QueueView(Struct, frozen=True):
     counts: dict[str, int]
 
 
-class Slot(Struct, frozen=True, gc=False):
+class SessionKey(Struct, frozen=True, gc=False):
     """One free slot of one session of a worker."""
 
     worker: UUID
     session: int
 
 
-class Want(Struct, frozen=True):
+class Claim(Struct, frozen=True):
     """A claim: at most one job for each slot, from these lanes, best job first."""
 
     lanes: tuple[int, ...]
-    slots: tuple[Slot, ...]
+    slots: tuple[SessionKey, ...]
 
 
 class Facts(Struct, frozen=True, kw_only=True):

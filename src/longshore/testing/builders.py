@@ -43,7 +43,7 @@ from longshore.model.job import (
     Submitted,
 )
 from longshore.model.reports import OutboxJob
-from longshore.model.worker import Attended, KindInfo, Slot, Want, WorkerInfo
+from longshore.model.worker import Attended, Claim, KindInfo, SessionKey, WorkerInfo
 from longshore.ports import Batch, BatchResult, Store
 
 _serial = count(1)
@@ -110,9 +110,9 @@ def lanes_of(jobs: Iterable[Submission]) -> tuple[int, ...]:
     return tuple(dict.fromkeys(lane(job.queue, job.kind, job.target) for job in jobs))
 
 
-def want(slots: Sequence[Slot], *lanes: int) -> Want:
+def a_claim(slots: Sequence[SessionKey], *lanes: int) -> Claim:
     """A wish for a job on each slot, from these lanes; by default from that of `a_job()`."""
-    return Want(lanes or (lane(),), tuple(slots))
+    return Claim(lanes or (lane(),), tuple(slots))
 
 
 ENDS: Final[tuple[type[End], ...]] = get_args(End)
@@ -161,11 +161,11 @@ class Scene:
         self,
         finishes: Sequence[End] = (),
         submits: Sequence[Submission] = (),
-        wants: Sequence[Want] = (),
-        slots: Sequence[Slot | None] = (),
+        claims: Sequence[Claim] = (),
+        slots: Sequence[SessionKey | None] = (),
     ) -> BatchResult:
         """One batch, in one transaction."""
-        return await self.store.pump(self.dispatcher, Batch(finishes, submits, wants, slots))
+        return await self.store.pump(self.dispatcher, Batch(finishes, submits, claims, slots))
 
     async def submit(self, *jobs: Submission) -> list[Submitted | Refused]:
         """Submits all of them as one batch."""
@@ -181,22 +181,24 @@ class Scene:
 
     async def attend(
         self, info: WorkerInfo | None = None, *, kinds: Iterable[str] = ("work",)
-    ) -> Slot:
+    ) -> SessionKey:
         """A slot of a worker that this dispatcher attends from now on."""
         info = info or a_worker(kinds=kinds)
         answer = await self.store.attend(self.dispatcher, info)
         assert isinstance(answer, Attended), answer
-        return Slot(info.id, answer.session)
+        return SessionKey(info.id, answer.session)
 
-    async def claim(self, slot: Slot, *lanes: int, most: int = 1) -> list[Attempt]:
+    async def claim(self, slot: SessionKey, *lanes: int, most: int = 1) -> list[Attempt]:
         """At most so many attempts for one worker, from these lanes."""
-        return (await self.pump(wants=[want([slot] * most, *lanes)])).claimed
+        return (await self.pump(claims=[a_claim([slot] * most, *lanes)])).claimed
 
-    async def running(self, job: Submission | None = None, slot: Slot | None = None) -> Attempt:
+    async def running(
+        self, job: Submission | None = None, slot: SessionKey | None = None
+    ) -> Attempt:
         """A new job's attempt, under way on some worker."""
         job = job or a_job()
         slot = slot or await self.attend()
-        pumped = await self.pump(submits=[job], wants=[want([slot], *lanes_of([job]))])
+        pumped = await self.pump(submits=[job], claims=[a_claim([slot], *lanes_of([job]))])
         [attempt] = pumped.claimed
         assert attempt.id == job.id, "another job of its lane was ready"
         return attempt

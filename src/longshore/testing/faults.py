@@ -36,7 +36,7 @@ from longshore.model.worker import (
     Lane,
     Late,
     QueueView,
-    Slot,
+    SessionKey,
     Stats,
     WorkerInfo,
     WorkerView,
@@ -141,7 +141,7 @@ class FaultyStore:
             lambda: self.store.attend(dispatcher, info, draining=draining, session=session),
         )
 
-    async def placed(self, slots: Sequence[Slot]) -> list[Attempt]:
+    async def placed(self, slots: Sequence[SessionKey]) -> list[Attempt]:
         return await self._call("placed", lambda: self.store.placed(slots))
 
     async def set_draining(self, worker: UUID, draining: bool) -> bool:

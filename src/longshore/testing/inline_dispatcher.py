@@ -28,11 +28,11 @@ from longshore.model.job import ANY_TARGET, Job, JobState, LogEntry, Submission
 from longshore.model.reports import Report
 from longshore.model.worker import (
     Attended,
+    Claim,
     DispatcherView,
     Facts,
     KindInfo,
-    Slot,
-    Want,
+    SessionKey,
     WorkerInfo,
     WorkerView,
 )
@@ -96,7 +96,7 @@ class InlineDispatcher:
         self._service = InlineService(
             self.store, self._settings, self._id, self.clock.utc, self, Waiters()
         )
-        self._attended: tuple[frozenset[str], Slot] | None = None
+        self._attended: tuple[frozenset[str], SessionKey] | None = None
         self._lock = RLock()
 
     # for clients
@@ -186,7 +186,7 @@ class InlineDispatcher:
                 for lane in _at_once(self.store.lanes())
                 if lane.kind in handlers and queue in (None, lane.queue)
             )
-            claimed = self._pump(wants=[Want(lanes, (slot,))]).claimed
+            claimed = self._pump(claims=[Claim(lanes, (slot,))]).claimed
             return claimed[0] if claimed else None
 
     def end(self, report: Report, claimed: Attempt, said: Sequence[LogEntry]) -> Job:
@@ -213,17 +213,17 @@ class InlineDispatcher:
     def _pump(
         self,
         finishes: Sequence[End] = (),
-        wants: Sequence[Want] = (),
+        claims: Sequence[Claim] = (),
     ) -> BatchResult:
-        return _at_once(self.store.pump(self._id, Batch(finishes, wants=wants)))
+        return _at_once(self.store.pump(self._id, Batch(finishes, claims=claims)))
 
-    def _slot(self) -> Slot:
+    def _slot(self) -> SessionKey:
         """A place on the one worker there is, which serves whatever the apps have by now."""
         kinds = frozenset(self._handlers())
         if self._attended is None or self._attended[0] != kinds:
             answer = _at_once(self.store.attend(self._id, self._info()))
             assert isinstance(answer, Attended), answer
-            self._attended = kinds, Slot(self._worker, answer.session)
+            self._attended = kinds, SessionKey(self._worker, answer.session)
         return self._attended[1]
 
     def _info(self) -> WorkerInfo:

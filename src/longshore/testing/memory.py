@@ -40,12 +40,12 @@ from longshore.model.log import KeptEntry
 from longshore.model.retention import Pruned, Retention
 from longshore.model.worker import (
     Attended,
+    Claim,
     DispatcherView,
     Gone,
     Late,
-    Slot,
+    SessionKey,
     Stats,
-    Want,
     WorkerInfo,
     WorkerView,
 )
@@ -80,8 +80,7 @@ class MemoryStore(MemoryReads):
             if isinstance(end, Succeeded) and answer.verdict is Verdict.RECORDED:
                 self._send(end, ready)
         by_ends = Counter(ready)
-        started: list[Attempt] = []
-        submitted = []
+        started, submitted = list[Attempt](), []
         for job, slot in zip_longest(batch.submits, batch.slots):
             free = slot if slot and self._is_free_for(slot, dispatcher) else None
             submitted.append(self._submit(job, ready, free, started))
@@ -99,17 +98,13 @@ class MemoryStore(MemoryReads):
         if row is None or verdict is Verdict.STALE:
             return Finished(end.job, end.token, verdict)
         if verdict is Verdict.RECORDED:
-            self._record(row, end, ready, ended)
+            change = effects.of_end(end)[row.state]
+            self._apply(row, change, end.by or str(row.job.worker))
+            if change.ends:
+                ended.append(effects.outcome(end.job, change, end))
+                row.job = structs.replace(row.job, result=ended[-1].result)
+            ready.update([row.lane.hash] * (row.state is JobState.READY))
         return Finished(end.job, end.token, verdict, row.state)
-
-    def _record(self, row: JobRow, end: End, ready: Counter[int], ended: list[Ended]) -> None:
-        change = effects.of_end(end)[row.state]
-        self._apply(row, change, end.by or str(row.job.worker))
-        if change.ends:
-            outcome = effects.outcome(end, change)
-            row.job = structs.replace(row.job, result=outcome.result)
-            ended.append(outcome)
-        ready.update([row.lane.hash] * (row.state is JobState.READY))
 
     def _apply(self, row: JobRow, change: effects.Change, by: str = "") -> None:
         token = next(self._tokens) if change.new_token else row.job.token
@@ -123,7 +118,7 @@ class MemoryStore(MemoryReads):
                 self._jobs[end.job].note(effects.refused_item(index, answer.message))
 
     def _submit(
-        self, job: Submission, ready: Counter[int], slot: Slot | None, started: list[Attempt]
+        self, job: Submission, ready: Counter[int], slot: SessionKey | None, started: list[Attempt]
     ) -> Submitted | Refused:
         body = body_or_why(job, micros(self._now))
         if isinstance(body, str):
@@ -145,34 +140,36 @@ class MemoryStore(MemoryReads):
 
     def _holder(self, row: JobRow) -> JobRow | None:
         """The live job that has this one's unique key."""
-        return next(iter(self._where(lambda one: one.holds_its_key and one.key == row.key)), None)
+        alike = self._where(lambda one: one.holds_its_key and one.job.kind == row.job.kind)
+        return next((one for one in alike if one.job.unique_key == row.job.unique_key), None)
 
     def _claim_all(self, dispatcher: UUID, batch: Batch) -> tuple[list[Attempt], frozenset[int]]:
-        """Serves the wants; answers also the lanes that were left because they have many bytes."""
+        """Serves the claims; answers also the lanes that were left because they have many bytes."""
         claimed: list[Attempt] = []
         left: frozenset[int] = frozenset()
-        for want in batch.wants:
+        for claim in batch.claims:
             room = batch.max_bytes - sum(len(one.args) for one in claimed)
-            claimed += self._claim(dispatcher, want, room)
+            claimed += self._claim(dispatcher, claim, room)
             if batch.max_bytes <= sum(len(one.args) for one in claimed):
-                left |= {*want.lanes}
+                left |= {*claim.lanes}
         return claimed, left
 
-    def _claim(self, dispatcher: UUID, want: Want, room: int) -> list[Attempt]:
-        slots = [slot for slot in want.slots if self._is_free_for(slot, dispatcher)]
-        ready = self._where(lambda row: row.state is JobState.READY and row.lane.hash in want.lanes)
-        servable = [row for row in ready if not self._paused.get(row.lane.queue)]
+    def _claim(self, dispatcher: UUID, claim: Claim, room: int) -> list[Attempt]:
+        slots = [slot for slot in claim.slots if self._is_free_for(slot, dispatcher)]
+        ready = self._where(lambda row: row.state is JobState.READY)
+        wanted = [row for row in ready if row.lane.hash in claim.lanes]
+        servable = [row for row in wanted if not self._paused.get(row.lane.queue)]
         first = nsmallest(len(slots), servable, key=lambda row: row.order)
         best = first_bytes(first, lambda row: len(row.job.args), room)
         return [self._start(row, slot) for row, slot in zip(best, slots, strict=False)]
 
-    def _is_free_for(self, slot: Slot, dispatcher: UUID) -> bool:
+    def _is_free_for(self, slot: SessionKey, dispatcher: UUID) -> bool:
         worker = self._workers.get(slot.worker)
         if worker is None or not worker.alive or worker.draining:
             return False
         return (worker.session, worker.dispatcher) == (slot.session, dispatcher)
 
-    def _start(self, row: JobRow, slot: Slot) -> Attempt:
+    def _start(self, row: JobRow, slot: SessionKey) -> Attempt:
         return row.start(slot, next(self._tokens), self._now, self._expiry_margin_s)
 
     # the keeper
@@ -223,9 +220,9 @@ class MemoryStore(MemoryReads):
             job.session = session
         return Attended(session, tuple(job.claimed() for job in placed))
 
-    async def placed(self, slots: Sequence[Slot]) -> list[Attempt]:
+    async def placed(self, slots: Sequence[SessionKey]) -> list[Attempt]:
         owned = [row.claimed() for row in self._where(lambda row: row.state in OWNED)]
-        return [one for one in owned if Slot(one.worker, one.session) in slots]
+        return [one for one in owned if SessionKey(one.worker, one.session) in slots]
 
     async def set_draining(self, worker: UUID, draining: bool) -> bool:
         row = self._workers.get(worker)
@@ -260,29 +257,28 @@ class MemoryStore(MemoryReads):
         self._now = now = self._utc()
         lost = structs.replace(row, alive=False, ended_at=now, ended_why=clean(why))
         self._workers[worker], owned = lost, self._owned_by(worker)
-        blamed = [crash and job.job.token not in undelivered for job in owned]
-        limits = [crash_limit if is_blamed else None for is_blamed in blamed]
-        return self._lose(owned, why, limits, lost=True)
+        freed = self._lose(owned, why, crash_limit if crash else None, undelivered)
+        return structs.replace(freed, lost=True)
 
     async def sweep(self, crash_limit: int) -> Harvested:
         self._now = self._utc()
         alive = {worker for worker, row in self._workers.items() if row.alive}
         orphans = self._where(lambda row: row.state in OWNED and row.job.worker not in alive)
-        swept = orphans[:MAX_SWEPT]
-        return self._lose(swept, "its worker is not alive", [crash_limit] * len(swept), lost=False)
+        return self._lose(orphans[:MAX_SWEPT], "its worker is not alive", crash_limit)
 
     def _lose(
-        self, rows: list[JobRow], why: str, crash_limits: Sequence[int | None], *, lost: bool
+        self, rows: list[JobRow], why: str, crash_limit: int | None, free: Collection[int] = ()
     ) -> Harvested:
         ended = []
-        for row, limit in zip(rows, crash_limits, strict=True):
+        for row in rows:
+            limit = None if row.job.token in free else crash_limit
             change = effects.of_loss(row.job.crashes, limit, clean(why))[row.state]
             self._apply(row, change)
             if change.ends:
-                ended.append(effects.lost_outcome(row.job.id, change))
+                ended.append(effects.outcome(row.job.id, change))
         requeued = [row.lane.hash for row in rows if row.state is JobState.READY]
         self._hint(Hint.WORK, Hint.ENDED)
-        return Harvested(lost, len(requeued), frozenset(requeued), tuple(ended))
+        return Harvested(False, len(requeued), frozenset(requeued), tuple(ended))
 
     async def promote(self, most: int = 1000) -> Promoted:
         self._now = now = self._utc()

@@ -14,7 +14,7 @@ from longshore.core.lanes import lane_of
 from longshore.core.lifecycle import HISTORY_FIRST, HISTORY_LAST, TERMINAL
 from longshore.model.attempt import Attempt
 from longshore.model.job import HistoryEntry, Job, JobState, Submission
-from longshore.model.worker import Lane, Slot
+from longshore.model.worker import Lane, SessionKey
 from longshore.store.rows import clean, due_at, later, micros, moment, pack_error, unpack_error
 
 _NEW: Final = {
@@ -46,11 +46,6 @@ class JobRow:
         return (-self.job.priority, self.job.number)
 
     @property
-    def key(self) -> tuple[str, str | None]:
-        """Its unique key is one of its kind's."""
-        return self.job.kind, self.job.unique_key
-
-    @property
     def holds_its_key(self) -> bool:
         """Whether no other job of its kind may have its unique key now."""
         return self.job.unique_key is not None and self.state not in TERMINAL
@@ -62,20 +57,12 @@ class JobRow:
             del history[HISTORY_FIRST]
         self.job = structs.replace(self.job, state=state, history=tuple(history))
 
-    def unclaim(self, state: JobState) -> None:
-        """The job is in this state, as if its last attempt had never been."""
-        self.job = structs.replace(
-            self.job,
-            state=state,
-            history=self.job.history[:-1],
-            attempt=self.job.attempt - 1,
-            started_at=None,
-        )
-
     def apply(self, change: Change, now: datetime, token: int, by: str = "") -> None:
         """The change is made, with this token."""
         if change.undoes_claim:
-            self.unclaim(change.state)
+            history, attempt = self.job.history[:-1], self.job.attempt - 1
+            undone = {"state": change.state, "history": history, "attempt": attempt}
+            self.job = structs.replace(self.job, **undone, started_at=None)
         else:
             self.enter(change.state, now, by, change.info)
         self.expires_at = None
@@ -98,7 +85,7 @@ class JobRow:
             run_at=job.run_at if change.delay_s is None else after(now, change.delay_s),
         )
 
-    def start(self, slot: Slot, token: int, now: datetime, margin_s: float) -> Attempt:
+    def start(self, slot: SessionKey, token: int, now: datetime, margin_s: float) -> Attempt:
         """A new attempt begins."""
         self.enter(JobState.RUNNING, now, str(slot.worker))
         attempt, timeout_s = self.job.attempt + 1, self.job.options.timeout_s

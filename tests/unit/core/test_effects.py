@@ -105,7 +105,7 @@ def test_every_delay_leads_to_a_time(asked_s: float, delay_s: float) -> None:
 
 def test_who_waits_for_a_job_hears_what_its_row_says() -> None:
     for end, change, _ in ENDS:
-        heard = effects.outcome(end, change)
+        heard = effects.outcome(end.job, change, end)
         result = b"1" if change.state is S.SUCCEEDED else None
         assert heard == Ended(JOB, change.state, result, change.error)
 

@@ -5,13 +5,13 @@ from uuid import UUID
 from longshore.core.lanes import body_hash, lane_of, serves
 from longshore.core.placement import FreeWorker, Profile, slots_in_order
 from longshore.model.job import Submission
-from longshore.model.worker import KindInfo, Pool, Slot, WorkerInfo
+from longshore.model.worker import KindInfo, Pool, SessionKey, WorkerInfo
 
 A, B, C = UUID(int=1), UUID(int=2), UUID(int=3)
 
 
 def free(worker: UUID, slots: int, given: int) -> FreeWorker:
-    return FreeWorker(Slot(worker, 1), slots, given)
+    return FreeWorker(SessionKey(worker, 1), slots, given)
 
 
 def worker(**known: object) -> WorkerInfo:
@@ -74,10 +74,10 @@ def test_a_profile_wants_only_lanes_of_the_pool() -> None:
     profile = Profile(info, [fetch])
     profile.add_lane(resize)
     workers = [free(A, 1, 0)]
-    want = profile.want(profile.lanes[Pool.COROUTINE], workers, 10)
+    want = profile.claim(profile.lanes[Pool.COROUTINE], workers, 10)
     assert want is not None
     assert want.lanes == (fetch.hash,)
-    assert profile.want(set(), workers, 10) is None
+    assert profile.claim(set(), workers, 10) is None
 
 
 def test_alike_workers_share_a_profile() -> None:

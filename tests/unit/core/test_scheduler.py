@@ -10,7 +10,7 @@ from longshore.core.admission import FreeSlots, Patience
 from longshore.core.lanes import lane_of
 from longshore.core.scheduler import CONTESTED_S, Plan, Scheduler
 from longshore.model.job import Submission
-from longshore.model.worker import KindInfo, Lane, Pool, Slot, Want, WorkerInfo
+from longshore.model.worker import Claim, KindInfo, Lane, Pool, SessionKey, WorkerInfo
 from longshore.testing.builders import a_job, new_id
 
 FETCH = lane_of("default", "fetch", "")
@@ -44,12 +44,12 @@ def a_scheduler(*lanes: Lane, slots: int = 100, most: int = 1000) -> Scheduler:
     return scheduler
 
 
-def wants(scheduler: Scheduler) -> list[Want]:
-    return scheduler.plan([]).wants
+def claims_of(scheduler: Scheduler) -> list[Claim]:
+    return scheduler.plan([]).claims
 
 
 def asked(scheduler: Scheduler) -> list[int]:
-    return [len(want.slots) for want in wants(scheduler)]
+    return [len(claim.slots) for claim in claims_of(scheduler)]
 
 
 def test_no_more_is_asked_for_than_was_submitted() -> None:
@@ -57,18 +57,18 @@ def test_no_more_is_asked_for_than_was_submitted() -> None:
     assert asked(scheduler) == []
     scheduler.lanes.expect({FETCH.hash: 3})
     assert asked(scheduler) == [3]
-    scheduler.lanes.claimed(wants(scheduler), {FETCH.hash: 3})
+    scheduler.lanes.claimed(claims_of(scheduler), {FETCH.hash: 3})
     assert asked(scheduler) == []
 
 
 def test_what_could_not_be_taken_yet_is_asked_for_again() -> None:
     scheduler = a_scheduler(FETCH, slots=2)
     scheduler.lanes.expect({FETCH.hash: 5})
-    scheduler.lanes.claimed(wants(scheduler), {FETCH.hash: 2})
+    scheduler.lanes.claimed(claims_of(scheduler), {FETCH.hash: 2})
     scheduler.lanes.expect({FETCH.hash: 1})
     assert asked(scheduler) == [2]
-    scheduler.lanes.claimed(wants(scheduler), {FETCH.hash: 2})
-    scheduler.lanes.claimed(wants(scheduler), {FETCH.hash: 2})
+    scheduler.lanes.claimed(claims_of(scheduler), {FETCH.hash: 2})
+    scheduler.lanes.claimed(claims_of(scheduler), {FETCH.hash: 2})
     assert asked(scheduler) == []
 
 
@@ -76,7 +76,7 @@ def test_a_worker_of_which_it_is_not_known_what_it_has_is_given_nothing() -> Non
     """It may be full already."""
     scheduler = a_scheduler(FETCH)
     [info] = scheduler.infos()
-    slots = [Slot(info.id, 1)]
+    slots = [SessionKey(info.id, 1)]
     scheduler.lanes.mark_ready([FETCH.hash])
     scheduler.mark_uncertain(slots)
     assert asked(scheduler) == []
@@ -89,26 +89,26 @@ def test_a_lane_of_which_nothing_is_known_is_asked_for_all_there_is_room_for() -
     scheduler = a_scheduler(FETCH)
     scheduler.lanes.mark_ready([FETCH.hash])
     assert asked(scheduler) == [100]
-    scheduler.lanes.claimed(wants(scheduler), {FETCH.hash: 100})
+    scheduler.lanes.claimed(claims_of(scheduler), {FETCH.hash: 100})
     assert asked(scheduler) == [100]
-    scheduler.lanes.claimed(wants(scheduler), {FETCH.hash: 99})
+    scheduler.lanes.claimed(claims_of(scheduler), {FETCH.hash: 99})
     assert asked(scheduler) == []
 
 
 def test_one_lane_that_gives_nothing_leaves_the_others_as_they_are() -> None:
     scheduler = a_scheduler(FETCH, RESIZE)
     scheduler.lanes.expect({FETCH.hash: 2})
-    made = wants(scheduler)
+    made = claims_of(scheduler)
     scheduler.lanes.expect({RESIZE.hash: 1})
     scheduler.lanes.claimed(made, {})
-    (want,) = wants(scheduler)
-    assert (want.lanes, len(want.slots)) == ((RESIZE.hash,), 1)
+    (claim,) = claims_of(scheduler)
+    assert (claim.lanes, len(claim.slots)) == ((RESIZE.hash,), 1)
 
 
 def test_a_lane_that_was_filled_while_it_was_looked_into_is_looked_into_again() -> None:
     scheduler = a_scheduler(FETCH)
     scheduler.lanes.expect({FETCH.hash: 1})
-    made = wants(scheduler)
+    made = claims_of(scheduler)
     scheduler.lanes.expect({FETCH.hash: 4})
     scheduler.lanes.claimed(made, {})
     assert asked(scheduler) == [5]
@@ -119,7 +119,7 @@ def test_when_a_batch_has_no_room_for_all_each_kind_of_worker_is_served_in_turn(
     scheduler.joined(a_worker("resize"))
     scheduler.add_lanes([RESIZE])
     scheduler.lanes.mark_ready([FETCH.hash, RESIZE.hash])
-    served = [want.lanes for _ in range(4) for want in wants(scheduler)]
+    served = [claim.lanes for _ in range(4) for claim in claims_of(scheduler)]
     assert sorted(served) == sorted([(FETCH.hash,), (RESIZE.hash,)] * 2)
 
 
@@ -135,7 +135,7 @@ def test_submits_begin_at_once_where_nobody_waits() -> None:
     scheduler = a_scheduler(FETCH, slots=2)
     plan = scheduler.plan(some("fetch", 3))
     assert started(plan) == [True, True, False]
-    assert plan.wants == []
+    assert plan.claims == []
     assert scheduler.free_slots() == FreeSlots(2, True)
 
 
@@ -144,7 +144,7 @@ def test_submits_do_not_overtake_those_who_wait() -> None:
     scheduler.lanes.expect({RESIZE.hash: 1})
     plan = scheduler.plan(some("fetch", 3))
     assert started(plan) == [False] * 3
-    assert [len(want.slots) for want in plan.wants] == [4]
+    assert [len(claim.slots) for claim in plan.claims] == [4]
 
 
 def test_the_most_urgent_submits_are_started_first() -> None:
@@ -163,8 +163,8 @@ def test_submits_for_later_and_of_unknown_kinds_do_not_start() -> None:
 def test_what_one_kind_of_worker_has_no_room_for_goes_to_another() -> None:
     scheduler = a_scheduler(FETCH, slots=1)
     scheduler.joined(a_worker("fetch", "resize", slots=1))
-    for want in [*wants(scheduler), *wants(scheduler)]:
-        scheduler.lanes.claimed([want], {})
+    for claim in [*claims_of(scheduler), *claims_of(scheduler)]:
+        scheduler.lanes.claimed([claim], {})
     assert started(scheduler.plan(some("fetch", 3))).count(True) == 2
 
 
@@ -173,7 +173,7 @@ def test_free_slot_are_those_that_somebody_waits_for_if_anybody_does() -> None:
     assert scheduler.free_slots() == FreeSlots(3, False)
     scheduler.joined(a_worker("resize", slots=4))
     scheduler.add_lanes([RESIZE])
-    scheduler.lanes.claimed(wants(scheduler), {})
+    scheduler.lanes.claimed(claims_of(scheduler), {})
     assert scheduler.free_slots() == FreeSlots(7, False)
     scheduler.lanes.expect({RESIZE.hash: 1})
     assert scheduler.free_slots() == FreeSlots(4, True)
@@ -185,7 +185,7 @@ def test_submits_in_every_batch_do_not_keep_the_same_kind_of_worker_first() -> N
     scheduler.add_lanes([RESIZE])
     scheduler.lanes.mark_ready([FETCH.hash, RESIZE.hash])
     plans = [scheduler.plan(some("fetch", 1)) for _ in range(4)]
-    served = [want.lanes for plan in plans for want in plan.wants]
+    served = [claim.lanes for plan in plans for claim in plan.claims]
     assert sorted(served) == sorted([(FETCH.hash,), (RESIZE.hash,)] * 2)
 
 
@@ -207,7 +207,7 @@ def test_slot_of_many_kinds_of_workers_are_filled_by_urgency() -> None:
     scheduler = a_scheduler(FETCH, slots=1)
     for number in range(3):
         scheduler.joined(a_worker("fetch", slots=1, target=f"{number}"))
-    scheduler.lanes.claimed(wants(scheduler), {})
+    scheduler.lanes.claimed(claims_of(scheduler), {})
     jobs = [a_job(kind="fetch", priority=priority) for priority in (1, 0, 2, 0, 3, 1)]
     plan = scheduler.plan(jobs)
     assert started(plan) == [True, False, True, False, True, True]
@@ -224,7 +224,7 @@ def answer(
     contested: bool = False,
 ) -> float | None:
     """The store answered a transaction with a claim from `FETCH`."""
-    made = wants(scheduler)
+    made = claims_of(scheduler)
     lanes = {FETCH.hash} if contested else set()
     counts = {FETCH.hash: taken} if taken else {}
     return scheduler.answered(made, counts, lanes, waiting, {}, any_ready=False)
@@ -235,7 +235,7 @@ def test_after_a_claim_the_next_one_is_planned_at_once() -> None:
     scheduler.lanes.expect({FETCH.hash: 3})
     assert answer(scheduler, taken=2) == 0.0
     assert asked(scheduler) == [1]
-    scheduler.lanes.claimed(wants(scheduler), {FETCH.hash: 1})
+    scheduler.lanes.claimed(claims_of(scheduler), {FETCH.hash: 1})
     assert answer(scheduler) is None
 
 

@@ -16,13 +16,13 @@ from longshore.errors import StoreUnavailable
 from longshore.model.ends import Succeeded
 from longshore.model.job import Finished, JobState, Submission, Submitted, Verdict
 from longshore.model.reports import OutboxJob
-from longshore.model.worker import Slot, Want
+from longshore.model.worker import Claim, SessionKey
 from longshore.ports import Batch, BatchResult
 from longshore.testing.builders import a_job, new_id
 from longshore.testing.virtual import VirtualClock
 
 UNHURRIED = Patience(60.0, 60.0)
-WANT = Want((1,), (Slot(new_id(), 1),))
+WANT = Claim((1,), (SessionKey(new_id(), 1),))
 
 
 class HeldStore:
@@ -66,7 +66,7 @@ class Scripted(Scheduler):
         self,
         slots: Callable[[], FreeSlots],
         plan: Callable[[Sequence[Submission]], Plan],
-        on_doubt: Callable[[Iterable[Slot]], None],
+        on_doubt: Callable[[Iterable[SessionKey]], None],
         patience: Patience,
     ) -> None:
         super().__init__(100, patience)
@@ -81,7 +81,7 @@ class Scripted(Scheduler):
             self._admission.took(any_started=any(made.slots))
         return made
 
-    def mark_uncertain(self, slots: Iterable[Slot]) -> None:
+    def mark_uncertain(self, slots: Iterable[SessionKey]) -> None:
         self._scripted[2](slots)
 
     def answered(self, *_: object, **__: object) -> None:
@@ -94,7 +94,7 @@ async def pumping(
     overlap_from: int = 3,
     slots: Callable[[], FreeSlots] = lambda: FreeSlots(0, True),
     plan: Callable[[Sequence[Submission]], Plan] = lambda _submits: Plan([WANT], ()),
-    on_doubt: Callable[[Iterable[Slot]], None] = lambda _slots: None,
+    on_doubt: Callable[[Iterable[SessionKey]], None] = lambda _slots: None,
     patience: Patience = UNHURRIED,
 ) -> AsyncIterator[Commits]:
     settings = DispatcherSettings(
@@ -134,7 +134,7 @@ async def test_little_that_comes_during_a_transaction_waits_for_its_end() -> Non
         assert len(store.begun) == 1
         store.commit(0)
         batch = await store.until(2)
-        assert (len(batch.submits), batch.wants) == (2, [WANT])
+        assert (len(batch.submits), batch.claims) == (2, [WANT])
         store.commit(1)
         assert len(await order) == 2
 
@@ -146,7 +146,7 @@ async def test_much_goes_into_a_second_transaction_that_claims_nothing() -> None
         await store.until(1)
         order = pump.submit([a_job() for _ in range(3)])
         batch = await store.until(2)
-        assert (len(batch.submits), batch.wants) == (3, [])
+        assert (len(batch.submits), batch.claims) == (3, [])
         pump.submit([a_job() for _ in range(50)])
         await settle()
         assert len(store.begun) == 2
@@ -165,7 +165,7 @@ async def test_a_store_that_commits_one_after_the_other_is_given_one_at_a_time()
         assert len(store.begun) == 1
         store.commit(0)
         batch = await store.until(2)
-        assert (len(batch.submits), batch.wants) == (50, [WANT])
+        assert (len(batch.submits), batch.claims) == (50, [WANT])
         store.commit(1)
         assert len(await order) == 50
 
@@ -178,7 +178,7 @@ async def test_a_claim_that_became_possible_meanwhile_is_not_forgotten() -> None
         pump.wake()
         await settle()
         store.commit(0)
-        assert (await store.until(2)).wants == [WANT]
+        assert (await store.until(2)).claims == [WANT]
 
 
 async def test_what_two_failed_transactions_held_is_committed_once() -> None:
@@ -203,7 +203,7 @@ async def test_what_two_failed_transactions_held_is_committed_once() -> None:
         assert sorted(one.job for one in ended) == sorted(one.job for one in ends)
 
 
-SLOT = Slot(new_id(), 1)
+SLOT = SessionKey(new_id(), 1)
 
 
 def all_started(submits: Sequence[Submission]) -> Plan:
@@ -271,7 +271,7 @@ async def test_answers_of_one_request_in_two_transactions_stay_in_order() -> Non
 
 
 async def test_slot_of_a_transaction_whose_answer_got_lost_are_doubted() -> None:
-    store, doubted = HeldStore(), list[Slot]()
+    store, doubted = HeldStore(), list[SessionKey]()
     async with pumping(
         store, slots=lambda: FreeSlots(5, False), plan=all_started, on_doubt=doubted.extend
     ) as pump:

@@ -32,7 +32,7 @@ from .test_stories import tell
 
 
 class Stranger:
-    """A worker that is played by hand, and says what it wants."""
+    """A worker that is played by hand, and says what it claims."""
 
     def __init__(self, stage: Stage, to: str = "d1", key: str = "") -> None:
         self.heard: list[m.DispatcherMessage] = []

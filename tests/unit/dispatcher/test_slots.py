@@ -12,7 +12,7 @@ from msgspec import structs
 from longshore.core.lanes import lane_of
 from longshore.model.attempt import Attempt
 from longshore.model.job import JobState
-from longshore.model.worker import Slot
+from longshore.model.worker import SessionKey
 from longshore.payload.values import pack
 from longshore.ports import Batch, BatchResult, Hint, Store
 from longshore.testing.builders import a_job, new_id
@@ -69,7 +69,7 @@ class SlowReader(FaultyStore):
         super().__init__(store)
         self.arrives, self.reads = asyncio.Event(), 0
 
-    async def placed(self, slots: Sequence[Slot]) -> list[Attempt]:
+    async def placed(self, slots: Sequence[SessionKey]) -> list[Attempt]:
         self.reads += 1
         second, answer = self.reads == 2, await super().placed(slots)
         await (self.arrives.wait() if second else asyncio.sleep(0))
@@ -127,10 +127,10 @@ class ContestedStore(FaultyStore):
     claims = 0
 
     async def pump(self, dispatcher: UUID, batch: Batch) -> BatchResult:
-        if not batch.wants:
+        if not batch.claims:
             return await super().pump(dispatcher, batch)
         self.claims += 1
-        pumped = await super().pump(dispatcher, structs.replace(batch, wants=()))
+        pumped = await super().pump(dispatcher, structs.replace(batch, claims=()))
         return structs.replace(pumped, contested=frozenset([self.lane.hash]))
 
 

@@ -26,7 +26,7 @@ from longshore.store.postgres.hints import Listener
 from longshore.store.postgres.sql import ENQUEUE
 from longshore.store.postgres.states import CODES
 from longshore.store.postgres.store import PostgresStore
-from longshore.testing.builders import Scene, a_job, done, some_jobs, want
+from longshore.testing.builders import Scene, a_claim, a_job, done, some_jobs
 
 S = JobState
 
@@ -152,7 +152,7 @@ async def test_what_is_placed_is_read_after_what_is_under_way_for_those_slots(
         # One waits for the key, the other at the insert of the tally.
         await outside.execute(f"UPDATE longshore.job SET {ENDED} WHERE unique_key = 'u'")
         await outside.execute("SELECT" if started else "LOCK TABLE longshore.tally")
-        batch = keyed if started else Batch(wants=[want([slot])])
+        batch = keyed if started else Batch(claims=[a_claim([slot])])
         pumping = asyncio.create_task(scene.store.pump(scene.dispatcher, batch))
         await until_waiting(outside, 1)
         reading = asyncio.create_task(scene.store.placed([slot]))
@@ -196,7 +196,7 @@ async def churn(scene: Scene, rounds: int) -> None:
     attempts: list[Attempt] = []
     for _ in range(rounds):
         finishes = [done(attempt) for attempt in attempts]
-        attempts = (await scene.pump(finishes, some_jobs(3), [want(slots)])).claimed
+        attempts = (await scene.pump(finishes, some_jobs(3), [a_claim(slots)])).claimed
 
 
 async def test_counts_are_folded_and_stay_the_same(

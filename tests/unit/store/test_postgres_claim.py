@@ -10,7 +10,7 @@ import pytest
 
 from longshore.model.ends import End
 from longshore.model.job import JobState
-from longshore.model.worker import Slot
+from longshore.model.worker import SessionKey
 from longshore.ports import Batch
 from longshore.store.postgres import keeper_sql as postgres_keeper_sql
 from longshore.store.postgres import sql as postgres_sql
@@ -19,7 +19,7 @@ from longshore.store.postgres.pump import Pump, PumpResult
 from longshore.store.postgres.sql import STEADY
 from longshore.store.postgres.states import CODES
 from longshore.store.postgres.store import PostgresStore
-from longshore.testing.builders import Scene, done, lane, some_jobs, want
+from longshore.testing.builders import Scene, a_claim, done, lane, some_jobs
 
 MANY = 100_000
 Reads = dict[str, tuple[int, int]]
@@ -79,7 +79,7 @@ async def cost_of_a_life(store: PostgresStore, kind: str) -> list[Reads]:
     slot = await scene.attend()
     jobs = some_jobs(25, kind)
     _, submitting = await counted(scene, Batch(submits=jobs))
-    drawn, claiming = await counted(scene, Batch(wants=[want([slot] * 10, lane(kind=kind))]))
+    drawn, claiming = await counted(scene, Batch(claims=[a_claim([slot] * 10, lane(kind=kind))]))
     attempts = drawn.pumped.claimed
     assert [attempt.id for attempt in attempts] == [job.id for job in jobs[:10]]
     _, finishing = await counted(scene, Batch(finishes=[done(one) for one in attempts]))
@@ -117,7 +117,7 @@ async def test_claim_that_finds_nothing_reads_no_job(postgres_url: str) -> None:
         scene = Scene(store)
         slot = await scene.attend()
         await scene.accepted(*some_jobs(50, "other"))
-        _, reads = await counted(scene, Batch(wants=[want([slot] * 10)]))
+        _, reads = await counted(scene, Batch(claims=[a_claim([slot] * 10)]))
         assert "job" not in reads
         assert "job_ready" not in reads
 
@@ -135,7 +135,7 @@ async def test_claims_do_not_walk_over_what_an_old_snapshot_keeps(
         finishes: list[End] = []
         entries = []
         for _ in range(60):
-            batch = Batch(finishes, some_jobs(20), [want(slots)])
+            batch = Batch(finishes, some_jobs(20), [a_claim(slots)])
             drawn, reads = await counted(scene, batch)
             assert len(drawn.pumped.claimed) == 20
             entries.append(reads["job_ready"][0])
@@ -164,7 +164,7 @@ async def test_claim_that_runs_short_finds_what_another_put_back_before_its_mark
         assert not look.full
         ready = f"state = {CODES[JobState.READY]}"
         await outside.execute(f"UPDATE longshore.job SET {ready} WHERE id = $1", attempts[0].id)
-        pumped = await scene.pump(wants=[want([one, two, one, two, one, two])])
+        pumped = await scene.pump(claims=[a_claim([one, two, one, two, one, two])])
         assert len(pumped.claimed) == 5
         assert pumped.claimed[4].id == attempts[0].id
         slots = [attempt.worker for attempt in pumped.claimed]
@@ -232,7 +232,7 @@ async def test_worker_that_is_being_lost_is_given_nothing_and_not_waited_for(
             await outside.execute(
                 "SELECT FROM longshore.worker WHERE id = $1 FOR UPDATE", held.worker
             )
-            pumped = await scene.pump(wants=[want([held, free, held, free])])
+            pumped = await scene.pump(claims=[a_claim([held, free, held, free])])
         assert [attempt.worker for attempt in pumped.claimed] == [free.worker] * 2
 
 
@@ -260,10 +260,10 @@ async def test_job_that_another_holds_is_skipped_and_its_slot_is_not_wasted(
         await scene.accepted(*jobs)
         async with outside.transaction():
             await outside.execute("SELECT FROM longshore.job WHERE id = $1 FOR UPDATE", jobs[0].id)
-            pumped = await scene.pump(wants=[want([first, second, first])])
+            pumped = await scene.pump(claims=[a_claim([first, second, first])])
         placed = [(attempt.id, attempt.worker) for attempt in pumped.claimed]
         assert placed == [(jobs[1].id, first.worker), (jobs[2].id, second.worker)]
-        assert pumped.contested == frozenset(want([]).lanes)
+        assert pumped.contested == frozenset(a_claim([]).lanes)
         assert [one.id for one in await scene.claim(first)] == [jobs[0].id]
 
 
@@ -279,10 +279,10 @@ async def test_claim_that_meets_another_says_that_more_may_be_there(
         async with outside.transaction():
             held = [job.id for job in jobs[:2]]
             await outside.execute("SELECT FROM longshore.job WHERE id = ANY($1) FOR UPDATE", held)
-            pumped = await scene.pump(wants=[want([slot] * 2)])
+            pumped = await scene.pump(claims=[a_claim([slot] * 2)])
         assert pumped.claimed == []
-        assert pumped.contested == frozenset(want([]).lanes)
-        pumped = await scene.pump(wants=[want([slot] * 4)])
+        assert pumped.contested == frozenset(a_claim([]).lanes)
+        pumped = await scene.pump(claims=[a_claim([slot] * 4)])
         assert len(pumped.claimed) == 3
         assert pumped.contested == frozenset()
 
@@ -291,9 +291,9 @@ async def test_slot_of_a_claim_are_filled_in_their_order(postgres_url: str) -> N
     async with opened(postgres_url) as store:
         scene = Scene(store)
         attending = [await scene.attend() for _ in range(3)]
-        stale = Slot(attending[0].worker, attending[0].session + 1)
+        stale = SessionKey(attending[0].worker, attending[0].session + 1)
         slots = [attending[2], stale, attending[0], attending[0], attending[1]]
         await scene.accepted(*some_jobs(9))
-        pumped = await scene.pump(wants=[want(slots)])
-        found = [Slot(attempt.worker, attempt.session) for attempt in pumped.claimed]
+        pumped = await scene.pump(claims=[a_claim(slots)])
+        found = [SessionKey(attempt.worker, attempt.session) for attempt in pumped.claimed]
         assert found == [slot for slot in slots if slot is not stale]

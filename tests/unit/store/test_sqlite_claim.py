@@ -13,14 +13,14 @@ import pytest
 
 from longshore.model.attempt import Attempt
 from longshore.model.job import JobFilter, JobState, Submission
-from longshore.model.worker import Slot
+from longshore.model.worker import SessionKey
 from longshore.ports import Batch, BatchResult
 from longshore.store.sqlite import keeper as sqlite_keeper
 from longshore.store.sqlite import reads as sqlite_reads
 from longshore.store.sqlite.file import DatabaseFile
 from longshore.store.sqlite.pump import pump
 from longshore.store.sqlite.transaction import Snapshot, Transaction
-from longshore.testing.builders import a_job, a_worker, lane, new_id, want
+from longshore.testing.builders import a_claim, a_job, a_worker, lane, new_id
 
 T = TypeVar("T")
 
@@ -36,7 +36,7 @@ class InlineDispatcher:
         self.dispatcher = new_id()
         info = a_worker()
         self.write(lambda tx: sqlite_keeper.attend(tx, self.dispatcher, info))
-        self.slot = Slot(info.id, 1)
+        self.slot = SessionKey(info.id, 1)
 
     def write(self, work: Callable[[Transaction], T]) -> T:
         """Does it in a transaction of its own."""
@@ -54,7 +54,7 @@ class InlineDispatcher:
         self.pump(Batch(submits=jobs))
 
     def claim(self, most: int, *lanes: int) -> list[Attempt]:
-        return self.pump(Batch(wants=[want([self.slot] * most, *lanes)])).claimed
+        return self.pump(Batch(claims=[a_claim([self.slot] * most, *lanes)])).claimed
 
     def fill(self, state: JobState, lane: int, number: int = MANY) -> None:
         """Many jobs that are in this state already."""

@@ -7,7 +7,7 @@ from longshore.dispatcher.environment import Environment
 from longshore.dispatcher.sessions.link import WorkerLink
 from longshore.dispatcher.sessions.roster import Roster
 from longshore.model.ends import Cancelled
-from longshore.model.worker import Slot
+from longshore.model.worker import SessionKey
 
 
 async def heed_cancels(
@@ -18,7 +18,7 @@ async def heed_cancels(
     if not len(roster):
         return
     for claimed in await store.cancelling(id):
-        session = roster.of_session(Slot(claimed.worker, claimed.session))
+        session = roster.of_session(SessionKey(claimed.worker, claimed.session))
         # Without a session here, the worker joins another dispatcher or will be lost.
         if session is None:
             continue

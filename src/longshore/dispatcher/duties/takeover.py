@@ -24,7 +24,7 @@ from longshore.core.placement import Profile
 from longshore.dispatcher.duties.lost_workers import ENDED
 from longshore.dispatcher.environment import Environment
 from longshore.dispatcher.losses import Losses
-from longshore.model.worker import DispatcherView, Slot, WorkerInfo, WorkerView
+from longshore.model.worker import DispatcherView, SessionKey, WorkerInfo, WorkerView
 from longshore.ports import HasEnded
 
 log = logging.getLogger("longshore.dispatcher")
@@ -43,7 +43,7 @@ class Takeover:
         self._losses = losses
         self._has_ended = has_ended
         self._others: dict[UUID, tuple[Sign, float]] = {}
-        self._missed: dict[Slot, float] = {}
+        self._missed: dict[SessionKey, float] = {}
 
     async def look(self) -> None:
         """Looks at every dispatcher and worker, and declares workers lost."""
@@ -106,7 +106,7 @@ class Takeover:
         before, self._missed = self._missed, {}
         found: list[WorkerView] = []
         for worker in workers:
-            slot = Slot(worker.info.id, worker.session)
+            slot = SessionKey(worker.info.id, worker.session)
             if worker.dispatcher != self._id or self._roster.of_session(slot):
                 continue
             since = self._missed[slot] = before.get(slot, heard_at)

@@ -10,7 +10,7 @@ from longshore.dispatcher.sessions.roster import Roster
 from longshore.model.attempt import Attempt
 from longshore.model.ends import Failed, Retried
 from longshore.model.job import JobError, Reason
-from longshore.model.worker import Slot
+from longshore.model.worker import SessionKey
 
 
 async def end_overdue(
@@ -20,7 +20,7 @@ async def end_overdue(
     _, store, settings, clock, random = environment
     now = clock.now()
     for claimed in await store.overdue():
-        session = roster.of_session(Slot(claimed.worker, claimed.session))
+        session = roster.of_session(SessionKey(claimed.worker, claimed.session))
         if session is not None and session.is_overdue(claimed, now, settings.timeout_margin_s):
             ends.end(_timed_out(claimed, random.random()), session)
             link.abort(session, (claimed.id, claimed.token), "timed out")

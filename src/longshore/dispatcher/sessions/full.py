@@ -30,7 +30,7 @@ from longshore.dispatcher.tasks import Tasks
 from longshore.errors import ProtocolError
 from longshore.model.attempt import Attempt
 from longshore.model.reports import Report
-from longshore.model.worker import Slot
+from longshore.model.worker import SessionKey
 from longshore.wire import messages as m
 from longshore.wire.codec import from_worker
 from longshore.wire.dispatcher_side import FullSession
@@ -152,7 +152,7 @@ class FullSessions:
             len(self._roster), settings.ping_s, settings.max_pings_per_s, settings.lease_s
         )
 
-    def give(self, slot: Slot, claimed: Sequence[Attempt]) -> None:
+    def give(self, slot: SessionKey, claimed: Sequence[Attempt]) -> None:
         """The store gave attempts to a session. If it is over, the worker's next one has them."""
         session = self._roster.of_session(slot)
         if isinstance(session, PlainSession):

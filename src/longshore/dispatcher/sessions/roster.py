@@ -10,7 +10,7 @@ from typing import Final
 from uuid import UUID
 
 from longshore.core.scheduler import Scheduler
-from longshore.model.worker import KindInfo, Slot
+from longshore.model.worker import KindInfo, SessionKey
 from longshore.wire.dispatcher_side import Session
 
 _NO_SESSIONS: Final[Mapping[UUID, Session]] = {}
@@ -60,7 +60,7 @@ class Roster:
         """The sessions of this peer, by worker, the oldest first."""
         return self._by_peer.get(peer, _NO_SESSIONS)
 
-    def of_session(self, slot: Slot) -> Session | None:
+    def of_session(self, slot: SessionKey) -> Session | None:
         """The session with exactly this number, if it is here."""
         session = self._by_worker.get(slot.worker)
         return session if session and session.number == slot.session else None

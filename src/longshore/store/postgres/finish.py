@@ -83,7 +83,7 @@ class FinishBatch:
         else:
             change = effects.of_end(end)[STATES[was]]
             if change.ends:
-                self.ended.append(effects.outcome(end, change))
+                self.ended.append(effects.outcome(end.job, change, end))
         return Finished(end.job, end.token, Verdict.RECORDED, state)
 
     async def _end(self, ends: Sequence[End]) -> list[asyncpg.Record]:

@@ -17,7 +17,7 @@ from longshore.core.effects import Change
 from longshore.core.leases import ANOTHERS, is_anothers
 from longshore.model.attempt import Attempt
 from longshore.model.job import CancelVerdict, JobState, LogEntry, RetryVerdict
-from longshore.model.worker import Attended, Gone, Lane, Late, Slot, Stats, WorkerInfo
+from longshore.model.worker import Attended, Gone, Lane, Late, SessionKey, Stats, WorkerInfo
 from longshore.ports import Harvested, Hint, Promoted
 from longshore.store.postgres import keeper_sql as sql
 from longshore.store.postgres.connections import ConnectionPool, Transaction
@@ -129,7 +129,7 @@ class PostgresKeeper(PostgresReads):
 
         return await self._keeping.run(work)
 
-    async def placed(self, slots: Sequence[Slot]) -> list[Attempt]:
+    async def placed(self, slots: Sequence[SessionKey]) -> list[Attempt]:
         """The attempts these sessions own, whether or not anybody told the workers.
 
         It waits for a pump that was given up: that pump may be about to commit.
@@ -368,7 +368,7 @@ async def _lose(
     await _apply(tx, changes)
     requeued = [row for row, change in changes if change.state is JobState.READY]
     lanes = frozenset(row["lane"] for row in requeued)
-    ended = tuple(effects.lost_outcome(row["id"], change) for row, change in changes if change.ends)
+    ended = tuple(effects.outcome(row["id"], change) for row, change in changes if change.ends)
     return Harvested(lost, len(requeued), lanes, ended), requeued
 
 

@@ -1,7 +1,7 @@
 """The pump of the PostgreSQL store: finishes, submits and claims within one transaction.
 
 Theory. One statement ends all attempts of a batch, and one stores its jobs, with those that the
-ended attempts sent. Then each want takes one statement or two: `sql.CLAIM` claims, and `cursors`
+ended attempts sent. Then each claim takes one statement or two: `sql.CLAIM` claims, and `cursors`
 says where it begins to read. If it finds less than was wanted, the lanes that it read only in part
 are read once more, from their start.
 
@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from longshore.model.attempt import Attempt
 from longshore.model.job import Refused, Submitted
-from longshore.model.worker import Slot, Want
+from longshore.model.worker import Claim, SessionKey
 from longshore.ports import Batch, BatchResult
 from longshore.store.postgres.columns import SoundItems, columns, lane_of_item, runs
 from longshore.store.postgres.connections import ConnectionPool, Transaction
@@ -79,11 +79,11 @@ class Pump:
         scans: list[ClaimScan] = []
         left: set[int] = set()
         room = batch.max_bytes
-        for want in batch.wants:
+        for claim in batch.claims:
             if room <= 0:
-                left.update(want.lanes)
-            elif want.slots and want.lanes:
-                found = await self._claim(tx, dispatcher, want, room)
+                left.update(claim.lanes)
+            elif claim.slots and claim.lanes:
+                found = await self._claim(tx, dispatcher, claim, room)
                 room -= sum(scan.size for scan in found)
                 scans += found
         ready = records.ready + intake.ready
@@ -105,7 +105,7 @@ class Pump:
         self, lines: ConnectionPool, dispatcher: UUID, batch: Batch
     ) -> PumpResult | None:
         """Runs a batch of nothing but submits as a single statement; None if it takes more."""
-        if batch.finishes or batch.wants:
+        if batch.finishes or batch.claims:
             return None
         items = SoundItems(batch.submits).items
         if len(items) < len(batch.submits) or len(runs(items)) > 1:
@@ -167,15 +167,15 @@ class Pump:
         self._lanes -= gone
 
     async def _claim(
-        self, tx: Transaction, dispatcher: UUID, want: Want, room: int
+        self, tx: Transaction, dispatcher: UUID, claim: Claim, room: int
     ) -> list[ClaimScan]:
-        """Serves one want. A lane that seems empty gets a full look before it counts as empty."""
-        lanes = dict.fromkeys(want.lanes)
-        first = await self._read(tx, dispatcher, lanes, want.slots, room)
+        """Serves one claim. A lane that seems empty gets a full look before it counts as empty."""
+        lanes = dict.fromkeys(claim.lanes)
+        first = await self._read(tx, dispatcher, lanes, claim.slots, room)
         unseen = self.cursors.unseen(first.look, self._clock()) if first.short else []
         if not unseen:
             return [first]
-        left = _left(want.slots, first.claimed)
+        left = _left(claim.slots, first.claimed)
         return [first, await self._read(tx, dispatcher, unseen, left, room - first.size)]
 
     async def _read(
@@ -183,7 +183,7 @@ class Pump:
         tx: Transaction,
         dispatcher: UUID,
         lanes: Iterable[int],
-        slots: Sequence[Slot],
+        slots: Sequence[SessionKey],
         room: int,
     ) -> ClaimScan:
         began = self._clock()
@@ -235,14 +235,14 @@ def _only(value: object) -> object:
     return value
 
 
-def _slot_columns(slots: Sequence[Slot]) -> tuple[list[UUID], list[int], list[int]]:
+def _slot_columns(slots: Sequence[SessionKey]) -> tuple[list[UUID], list[int], list[int]]:
     """Each session once, and for each slot, in order, which of them it is of."""
-    known: dict[Slot, int] = {}
+    known: dict[SessionKey, int] = {}
     places = [known.setdefault(slot, len(known) + 1) for slot in slots]
     return [slot.worker for slot in known], [slot.session for slot in known], places
 
 
-def _left(slots: Sequence[Slot], taken: Sequence[Attempt]) -> list[Slot]:
+def _left(slots: Sequence[SessionKey], taken: Sequence[Attempt]) -> list[SessionKey]:
     """The slots that these attempts, placed in the slots' order, have left free."""
     attending = iter(taken)
     attempt = next(attending, None)

@@ -116,7 +116,7 @@ class PostgresStore(PostgresPruning, PostgresKeeper):
 
     async def pump(self, dispatcher: UUID, batch: Batch) -> BatchResult:
         """Records finishes, accepts submits and claims jobs, all in one commit."""
-        if not (batch.finishes or batch.submits or batch.wants):
+        if not (batch.finishes or batch.submits or batch.claims):
             return BatchResult()
 
         drawn = await self._pump.alone(self._pumping, dispatcher, batch)

@@ -14,7 +14,7 @@ from msgspec.structs import astuple
 from longshore.errors import StoreUnavailable
 from longshore.model.attempt import Attempt
 from longshore.model.job import Refused, Submission, Submitted
-from longshore.model.worker import Slot
+from longshore.model.worker import SessionKey
 from longshore.store.postgres.columns import (
     Answer,
     Item,
@@ -39,12 +39,12 @@ class StartColumns(Struct, frozen=True):
 
     dispatcher: UUID
     expiry_margin_s: float
-    slots: dict[int, Slot | None]
+    slots: dict[int, SessionKey | None]
     """By the ids of their jobs, as integers: to hash a UUID takes longer."""
 
     def columns(self, items: list[Item]) -> list[object]:
         """What `SUBMIT_STARTED` takes beyond what `SUBMIT` does."""
-        known: dict[Slot, int] = {}
+        known: dict[SessionKey, int] = {}
         places = []
         for job, _ in items:
             slot = self.slots.get(job.id.int)
@@ -63,7 +63,7 @@ class StartColumns(Struct, frozen=True):
         return began
 
     def _attempt(self, job: Submission, number: int, token: int) -> Attempt:
-        slot = cast(Slot, self.slots[job.id.int])
+        slot = cast(SessionKey, self.slots[job.id.int])
         owner = slot.worker, slot.session
         return Attempt(job.id, number, token, job.kind, job.args, job.options, *owner, 1, 0, 0)
 

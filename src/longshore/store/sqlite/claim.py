@@ -21,7 +21,7 @@ import msgspec
 from longshore.core.placement import first_bytes
 from longshore.model.attempt import Attempt
 from longshore.model.job import JobState, Options, Submission
-from longshore.model.worker import Slot, Want
+from longshore.model.worker import Claim, SessionKey
 from longshore.store.rows import unpack_options
 from longshore.store.sqlite.sql import (
     CLAIM,
@@ -52,25 +52,25 @@ Payload = tuple[UUID, Options, bytes]
 def claim(
     tx: Transaction,
     dispatcher: UUID,
-    wants: Sequence[Want],
+    claims: Sequence[Claim],
     max_bytes: int,
     expiry_margin_s: float,
 ) -> tuple[list[Attempt], Counter[int], set[int]]:
-    """Places the best ready jobs on slots that may have them, want by want.
+    """Places the best ready jobs on slots that may have them, one by one.
 
     Answers the attempts, how many came from each lane, and the lanes in which it left jobs because
     of `max_bytes`.
     """
-    attending = _attending(tx, dispatcher, [slot for want in wants for slot in want.slots])
+    attending = _attending(tx, dispatcher, [slot for one in claims for slot in one.slots])
     claimed: list[Attempt] = []
     taken: Counter[int] = Counter()
     left: set[int] = set()
-    for want in wants:
-        slots = [slot for slot in want.slots if attending.get(slot.worker.int) == slot.session]
-        best = _best(tx, want.lanes, len(slots)) if slots else []
+    for one in claims:
+        slots = [slot for slot in one.slots if attending.get(slot.worker.int) == slot.session]
+        best = _best(tx, one.lanes, len(slots)) if slots else []
         fitting = first_bytes(best, _payload_bytes, max_bytes)
         if len(fitting) < len(best):
-            left.update(want.lanes)
+            left.update(one.lanes)
         claimed += _place(tx, fitting, slots, expiry_margin_s)
         taken.update(job.lane for job in fitting)
         max_bytes -= sum(map(_payload_bytes, fitting))
@@ -78,8 +78,11 @@ def claim(
 
 
 def usable_slots(
-    tx: Transaction, dispatcher: UUID, jobs: Sequence[Submission], slots: Sequence[Slot | None]
-) -> list[Slot | None]:
+    tx: Transaction,
+    dispatcher: UUID,
+    jobs: Sequence[Submission],
+    slots: Sequence[SessionKey | None],
+) -> list[SessionKey | None]:
     """The slots that these jobs may have, each in its place; None for the others."""
     queues = msgspec.json.encode({job.queue for job in jobs}).decode()
     paused = _names.decode(tx.execute(PAUSED, (queues,)).fetchone()[0])
@@ -94,7 +97,7 @@ def usable_slots(
     ]
 
 
-def _attending(tx: Transaction, dispatcher: UUID, slots: Sequence[Slot]) -> dict[int, int]:
+def _attending(tx: Transaction, dispatcher: UUID, slots: Sequence[SessionKey]) -> dict[int, int]:
     """The sessions of the workers that this dispatcher attends and may give jobs to."""
     # UUIDs as integers: their own hash is slow, and there may be thousands of slots.
     workers = {slot.worker.int for slot in slots}
@@ -126,7 +129,7 @@ def _lane(tx: Transaction, lane: int, first: int, most: int) -> Iterator[Candida
 
 
 def _place(
-    tx: Transaction, jobs: Sequence[Candidate], slots: Sequence[Slot], expiry_margin_s: float
+    tx: Transaction, jobs: Sequence[Candidate], slots: Sequence[SessionKey], expiry_margin_s: float
 ) -> list[Attempt]:
     """Gives the i-th job to the i-th slot, under a new token."""
     payloads = _payloads(tx, jobs)

@@ -174,7 +174,7 @@ def _free(
         change = effects.of_loss(row.crashes, limit, clean(why))[row.state]
         tx.apply(row, change)
         if change.ends:
-            ended.append(effects.lost_outcome(row.uuid, change))
+            ended.append(effects.outcome(row.uuid, change))
     requeued = [row.lane for row in rows if row.state is JobState.READY]
     return Harvested(lost, len(requeued), frozenset(requeued), tuple(ended))
 

@@ -30,7 +30,7 @@ def pump(tx: Transaction, dispatcher: UUID, batch: Batch, expiry_margin_s: float
     submitted, ready, started = _take(tx, dispatcher, batch, expiry_margin_s)
     # A claim must know the lanes of jobs that were submitted with it: their queue may be paused.
     tx.flush()
-    claimed, taken, left = claim(tx, dispatcher, batch.wants, batch.max_bytes, expiry_margin_s)
+    claimed, taken, left = claim(tx, dispatcher, batch.claims, batch.max_bytes, expiry_margin_s)
     return BatchResult(
         finished,
         submitted,
@@ -121,7 +121,7 @@ class _Finishes:
 
     def _apply(self, row: Held, end: End) -> None:
         change = effects.of_end(end)[row.state]
-        outcome = effects.outcome(end, change)
+        outcome = effects.outcome(end.job, change, end)
         if change.ends:
             self.ended.append(outcome)
         elif change.state is JobState.READY:

@@ -14,7 +14,7 @@ from longshore.core.lifecycle import TERMINAL
 from longshore.model.attempt import Attempt
 from longshore.model.job import Ended, Job, JobFilter, JobPage, JobState, LogKind
 from longshore.model.log import KeptEntry
-from longshore.model.worker import DispatcherView, Facts, Lane, QueueView, Slot, WorkerView
+from longshore.model.worker import DispatcherView, Facts, Lane, QueueView, SessionKey, WorkerView
 from longshore.store.listing import (
     last_number,
     most_looked_at,
@@ -119,12 +119,12 @@ def _read(name: str, value: Any) -> Any:
 # attempts
 
 
-def placed(tx: Snapshot, slots: Sequence[Slot]) -> list[Attempt]:
+def placed(tx: Snapshot, slots: Sequence[SessionKey]) -> list[Attempt]:
     """The attempts these sessions own, whether or not anybody told the workers."""
     wanted = set(slots)
     owned = (one for worker in {slot.worker for slot in slots} for one in claimed_by(tx, worker))
     return sorted(
-        (one for one in owned if Slot(one.worker, one.session) in wanted),
+        (one for one in owned if SessionKey(one.worker, one.session) in wanted),
         key=lambda one: one.number,
     )
 

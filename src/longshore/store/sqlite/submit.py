@@ -12,7 +12,7 @@ from uuid import UUID
 from longshore.core.lanes import lane_of
 from longshore.model.attempt import Attempt
 from longshore.model.job import JobState, Refused, Submission, Submitted
-from longshore.model.worker import Lane, Slot
+from longshore.model.worker import Lane, SessionKey
 from longshore.store.rows import (
     body_or_why,
     due_at,
@@ -53,7 +53,7 @@ Accepted = tuple[list[Submitted | Refused], Counter[int], list[Attempt]]
 def accept(
     tx: Transaction,
     jobs: Sequence[Submission],
-    slots: Sequence[Slot | None] = (),
+    slots: Sequence[SessionKey | None] = (),
     expiry_margin_s: float = 0.0,
 ) -> Accepted:
     """Stores the jobs that are new, and starts those that have a slot.
@@ -110,7 +110,7 @@ class SubmitBatch:
         self,
         jobs: Sequence[Submission],
         bodies: Sequence[int | str],
-        slots: Sequence[Slot | None],
+        slots: Sequence[SessionKey | None],
     ) -> bool:
         """Takes all of them and writes those that are new; False if some were there after all."""
         self._answers = [
@@ -118,7 +118,9 @@ class SubmitBatch:
         ]
         return self._write()
 
-    def _take(self, job: Submission, body: int | str, slot: Slot | None) -> Submitted | Refused:
+    def _take(
+        self, job: Submission, body: int | str, slot: SessionKey | None
+    ) -> Submitted | Refused:
         """The answer to one job, as if those before it had been stored already."""
         if isinstance(body, str):
             return not_accepted(job.id, body)
@@ -136,7 +138,7 @@ class SubmitBatch:
         self._add(job, body, number, slot)
         return Submitted(job.id, number)
 
-    def _add(self, job: Submission, body: int, number: int, slot: Slot | None) -> None:
+    def _add(self, job: Submission, body: int, number: int, slot: SessionKey | None) -> None:
         """A new job as `INSERT` takes it."""
         now = self._tx.now
         options = job.options
@@ -170,7 +172,7 @@ class SubmitBatch:
         own = (number, job.id.bytes, body, job.args, f"[{history}]", *start)
         self._rows.setdefault(shared, []).append(own)
 
-    def _slot(self, job: Submission, number: int, slot: Slot) -> int:
+    def _slot(self, job: Submission, number: int, slot: SessionKey) -> int:
         """Begins the first attempt with the job; answers its token."""
         token, owner = self._tx.next_token(), (slot.worker, slot.session)
         started = Attempt(job.id, number, token, job.kind, job.args, job.options, *owner, 1, 0, 0)

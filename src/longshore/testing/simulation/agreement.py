@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from uuid import UUID
 
-from longshore.model.worker import DispatcherView, Slot, WorkerView
+from longshore.model.worker import DispatcherView, SessionKey, WorkerView
 from longshore.ports import Store
 from longshore.testing.simulation.cluster import DispatcherNode, WorkerNode
 from longshore.testing.simulation.database import at_once
@@ -43,7 +43,7 @@ def _worker(views: Views, dispatchers: Sequence[DispatcherNode], node: WorkerNod
         return f"{node.name} believes to be in session {session.session}, the store does not"
     if not session.settled or any(worker._busy.values()) or worker._pool_of:
         return f"{node.name} holds what has ended: {sorted(session.running)}"
-    slot = Slot(session.worker, session.session)
+    slot = SessionKey(session.worker, session.session)
     for dispatcher in dispatchers:
         attending = _session(dispatcher, slot)
         if attending is not None and dispatcher.dispatcher is not None:
@@ -53,7 +53,7 @@ def _worker(views: Views, dispatchers: Sequence[DispatcherNode], node: WorkerNod
     return f"no dispatcher attends {node.name} in session {session.session}"
 
 
-def _session(node: DispatcherNode, slot: Slot) -> Session | None:
+def _session(node: DispatcherNode, slot: SessionKey) -> Session | None:
     if node.process is None or node.dispatcher is None:
         return None
     return node.dispatcher._roster.of_session(slot)

@@ -16,7 +16,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from longshore.errors import StoreUnavailable
-from longshore.model.worker import Attended, Gone, Late, Slot, WorkerInfo
+from longshore.model.worker import Attended, Gone, Late, SessionKey, WorkerInfo
 from longshore.ports import Batch, BatchResult, Harvested, Hint, Store
 from longshore.testing.faults import FaultyStore
 from longshore.testing.simulation.loop import Process, SimulatedLoop, current_process
@@ -34,7 +34,7 @@ class Committed(Struct, frozen=True):
 
     process: Process
     verb: str
-    about: Batch | Slot | None
+    about: Batch | SessionKey | None
     answer: object
 
 
@@ -76,7 +76,7 @@ class Database:
         self,
         verb: str,
         call: Callable[[], Awaitable[Answer]],
-        about: Batch | Slot | None = None,
+        about: Batch | SessionKey | None = None,
     ) -> Answer:
         """The answer, if one comes."""
         request: _Request[Answer] = _Request(self._loop, verb, call, about)
@@ -137,7 +137,7 @@ class _Request(Generic[Answer]):
         loop: SimulatedLoop,
         verb: str,
         call: Callable[[], Awaitable[Answer]],
-        about: Batch | Slot | None,
+        about: Batch | SessionKey | None,
     ) -> None:
         self.process = current_process()
         self.verb = verb
@@ -189,7 +189,7 @@ class RemoteStore(FaultyStore):
         return await self._database.ask(
             "attend",
             lambda: self.store.attend(dispatcher, info, draining=draining, session=session),
-            Slot(info.id, session or 0),
+            SessionKey(info.id, session or 0),
         )
 
     async def harvest(
@@ -213,7 +213,7 @@ class RemoteStore(FaultyStore):
                 crash_limit=crash_limit,
                 undelivered=undelivered,
             ),
-            Slot(worker, session),
+            SessionKey(worker, session),
         )
 
     async def watch(self) -> AsyncIterator[Hint]:

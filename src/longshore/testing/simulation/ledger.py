@@ -14,7 +14,7 @@ from uuid import UUID
 
 from longshore.core.lifecycle import MOVES, OWNED, TERMINAL, Event
 from longshore.model.job import Ended, JobState, Verdict
-from longshore.model.worker import Attended, Slot
+from longshore.model.worker import Attended, SessionKey
 from longshore.ports import Batch, BatchResult, Harvested
 from longshore.testing.simulation.batch_check import BatchCheck
 from longshore.testing.simulation.database import Committed, at_once
@@ -70,7 +70,7 @@ class Ledger:
     def committed(self, commit: Committed) -> None:
         """A call was executed: whatever is different must follow from it."""
         changes, fresh = self._look(commit.verb)
-        if isinstance(commit.about, Slot):
+        if isinstance(commit.about, SessionKey):
             self._note_worker(commit, commit.about)
         for change in changes:
             self._note(commit, change)
@@ -124,7 +124,7 @@ class Ledger:
         text = ", ".join([*parts, info] if info else parts)
         self._trace.note(self._loop.time(), commit.process.name, text, change.job)
 
-    def _note_worker(self, commit: Committed, slot: Slot) -> None:
+    def _note_worker(self, commit: Committed, slot: SessionKey) -> None:
         worker, answer = self._trace.name(slot.worker), commit.answer
         took = isinstance(answer, Attended) or (isinstance(answer, Harvested) and answer.lost)
         verdict = "" if took else f": {type(answer).__name__.lower()}, nothing changes"
