@@ -194,11 +194,11 @@ class Ends:
 
     def _mind_times(self, end: End, state: JobState | None) -> None:
         """Sets the alarm for jobs that this end delayed or submitted."""
-        match end:
-            case Succeeded(outbox=outbox):
-                self._due.set_for(item.job for item in outbox)
-            case Retried(delay_s=delay_s) | Snoozed(delay_s=delay_s) if state is JobState.DELAYED:
-                self._due.set_in(delay_s)
+        if isinstance(end, Succeeded):
+            if end.outbox:
+                self._due.set_for(item.job for item in end.outbox)
+        elif isinstance(end, Retried | Snoozed) and state is JobState.DELAYED:
+            self._due.set_in(end.delay_s)
 
     def _ack_later(self, session: Session, attempt: AttemptKey, verdict: Verdict) -> None:
         if not self._acks:

@@ -28,16 +28,15 @@ _FIELDS_BYTES: Final = 256
 
 def report_bytes(report: Report) -> int:
     """Roughly how many bytes a report takes in a message."""
-    match report:
-        case SuccessReport(result=result, outbox=outbox):
-            size = _FIELDS_BYTES + (len(result) if result else 0)
-            for item in outbox:
-                size += _FIELDS_BYTES + len(item.job.args)
-            return size
-        case FailureReport(error=error) | CrashReport(error=error):
-            return _FIELDS_BYTES + error_bytes(error)
-        case _:
-            return _FIELDS_BYTES
+    size = _FIELDS_BYTES
+    if isinstance(report, SuccessReport):
+        if report.result is not None:
+            size += len(report.result)
+        for item in report.outbox:
+            size += _FIELDS_BYTES + len(item.job.args)
+    elif isinstance(report, FailureReport | CrashReport):
+        size += error_bytes(report.error)
+    return size
 
 
 def error_bytes(error: JobError) -> int:
