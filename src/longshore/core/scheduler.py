@@ -74,15 +74,15 @@ class Scheduler:
         key = Profile.key(one.info)
         if key not in self._profiles:
             self._profiles[key] = Profile(one.info, self.lanes), {}
-        self._profiles[key][1][_slot_of(one)] = one
+        self._profiles[key][1][_key_of(one)] = one
         self.lanes.mark_all()
 
     def left(self, one: SessionSlots) -> None:
         """A session ended."""
-        self._uncertain.discard(_slot_of(one))
+        self._uncertain.discard(_key_of(one))
         key = Profile.key(one.info)
         members = self._profiles[key][1]
-        del members[_slot_of(one)]
+        del members[_key_of(one)]
         if not members:
             del self._profiles[key]
 
@@ -123,7 +123,7 @@ class Scheduler:
         """The store has these jobs. Those without a delay are ready."""
         lanes = Counter(lane_of(job.queue, job.kind, job.target) for job in jobs)
         self.add_lanes(lanes)
-        self.lanes.expect({lane.hash: count for lane, count in lanes.items()})
+        self.lanes.add_ready({lane.hash: count for lane, count in lanes.items()})
 
     # plans
 
@@ -152,7 +152,7 @@ class Scheduler:
         starters = self._start(submits, lanes, slots)
         if None in slots:
             left = (lane.hash for lane, one in zip(lanes, slots, strict=True) if one is None)
-            self.lanes.expect(Counter(left))
+            self.lanes.add_ready(Counter(left))
         if submits:
             self._admission.took(any_started=bool(starters))
         return Plan(self._claims(starters), slots)
@@ -175,7 +175,7 @@ class Scheduler:
         """
         self.lanes.claimed(claims, taken)
         self.lanes.mark_ready(contested)
-        self.lanes.expect({lane: ready[lane] for lane in self.lanes.known(ready)})
+        self.lanes.add_ready({lane: ready[lane] for lane in self.lanes.known(ready)})
         if waiting:
             self.submitted(waiting)
         if contested and not taken:
@@ -309,7 +309,7 @@ class LaneEstimates:
         for lane in lanes:
             self._raise(lane, ANY_NUMBER)
 
-    def expect(self, lanes: Mapping[int, int]) -> None:
+    def add_ready(self, lanes: Mapping[int, int]) -> None:
         """These lanes gained so many ready jobs."""
         for lane, count in lanes.items():
             self._raise(lane, count)
@@ -349,7 +349,7 @@ class LaneEstimates:
         return not self._ready.keys().isdisjoint(lanes)
 
 
-def _slot_of(one: SessionSlots) -> SessionKey:
+def _key_of(one: SessionSlots) -> SessionKey:
     return SessionKey(one.info.id, one.number)
 
 

@@ -10,7 +10,6 @@ from collections import Counter
 from typing import Final, assert_never
 
 from longshore.config import DispatcherSettings
-from longshore.core.introductions import MAX_TEXT_CHARS
 from longshore.core.limits import (
     MAX_DRAINED,
     MAX_LABEL_CHARS,
@@ -21,6 +20,7 @@ from longshore.core.limits import (
     check_length,
     check_name,
 )
+from longshore.core.worker_limits import MAX_TEXT_CHARS
 from longshore.errors import TooLarge, Unavailable
 from longshore.model.job import JobFilter, JobState
 from longshore.wire import messages as m

@@ -14,7 +14,8 @@ from typing import assert_never
 
 from msgspec import Struct
 
-from longshore.dispatcher.own_lease import Alarm, OwnLease
+from longshore.dispatcher.alarms import Alarm
+from longshore.dispatcher.own_lease import OwnLease
 
 Work = Callable[[], Awaitable[None]]
 

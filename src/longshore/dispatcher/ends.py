@@ -14,9 +14,9 @@ from longshore.config import DispatcherSettings
 from longshore.core.effects import refused_item
 from longshore.core.limits import MAX_NAME_CHARS, check_submission
 from longshore.core.timing import settle_crash, settle_failure, settle_refused_retry, settle_snooze
+from longshore.dispatcher.alarms import Alarm
 from longshore.dispatcher.commits import Commits
 from longshore.dispatcher.environment import Environment
-from longshore.dispatcher.own_lease import Alarm
 from longshore.errors import LongshoreError
 from longshore.model.attempt import Attempt
 from longshore.model.ends import (

@@ -18,6 +18,7 @@ from uuid import UUID
 from longshore.config import DispatcherSettings
 from longshore.core.admission import Patience
 from longshore.core.scheduler import Scheduler
+from longshore.dispatcher.alarms import Alarms
 from longshore.dispatcher.commits import Commits
 from longshore.dispatcher.duties.cancels import heed_cancels
 from longshore.dispatcher.duties.drains import heed_drains
@@ -37,7 +38,7 @@ from longshore.dispatcher.ends import Ends
 from longshore.dispatcher.environment import Environment
 from longshore.dispatcher.lane_limits import LaneLimits
 from longshore.dispatcher.losses import Losses
-from longshore.dispatcher.own_lease import Alarms, OwnLease
+from longshore.dispatcher.own_lease import OwnLease
 from longshore.dispatcher.plain_clients import PlainClients
 from longshore.dispatcher.pruner import Pruner
 from longshore.dispatcher.requests import Requests

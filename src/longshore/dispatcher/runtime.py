@@ -10,10 +10,10 @@ from uuid import UUID
 from msgspec import structs
 
 from longshore.core.lanes import lane_of
+from longshore.dispatcher.alarms import Alarms
 from longshore.dispatcher.commits import Commits
 from longshore.dispatcher.duties.takeover import Takeover
 from longshore.dispatcher.lane_limits import LaneLimits
-from longshore.dispatcher.own_lease import Alarms
 from longshore.dispatcher.service import Answer
 from longshore.dispatcher.sessions.roster import Roster
 from longshore.dispatcher.waiters import Waiter, Waiters

@@ -207,7 +207,7 @@ class QueueView(Struct, frozen=True):
 
 
 class SessionKey(Struct, frozen=True, gc=False):
-    """One free slot of one session of a worker."""
+    """Names one session of a worker. Where slots are listed, each is named by its session."""
 
     worker: UUID
     session: int

@@ -55,7 +55,7 @@ def asked(scheduler: Scheduler) -> list[int]:
 def test_no_more_is_asked_for_than_was_submitted() -> None:
     scheduler = a_scheduler(FETCH)
     assert asked(scheduler) == []
-    scheduler.lanes.expect({FETCH.hash: 3})
+    scheduler.lanes.add_ready({FETCH.hash: 3})
     assert asked(scheduler) == [3]
     scheduler.lanes.claimed(claims_of(scheduler), {FETCH.hash: 3})
     assert asked(scheduler) == []
@@ -63,9 +63,9 @@ def test_no_more_is_asked_for_than_was_submitted() -> None:
 
 def test_what_could_not_be_taken_yet_is_asked_for_again() -> None:
     scheduler = a_scheduler(FETCH, slots=2)
-    scheduler.lanes.expect({FETCH.hash: 5})
+    scheduler.lanes.add_ready({FETCH.hash: 5})
     scheduler.lanes.claimed(claims_of(scheduler), {FETCH.hash: 2})
-    scheduler.lanes.expect({FETCH.hash: 1})
+    scheduler.lanes.add_ready({FETCH.hash: 1})
     assert asked(scheduler) == [2]
     scheduler.lanes.claimed(claims_of(scheduler), {FETCH.hash: 2})
     scheduler.lanes.claimed(claims_of(scheduler), {FETCH.hash: 2})
@@ -97,9 +97,9 @@ def test_a_lane_of_which_nothing_is_known_is_asked_for_all_there_is_room_for() -
 
 def test_one_lane_that_gives_nothing_leaves_the_others_as_they_are() -> None:
     scheduler = a_scheduler(FETCH, RESIZE)
-    scheduler.lanes.expect({FETCH.hash: 2})
+    scheduler.lanes.add_ready({FETCH.hash: 2})
     made = claims_of(scheduler)
-    scheduler.lanes.expect({RESIZE.hash: 1})
+    scheduler.lanes.add_ready({RESIZE.hash: 1})
     scheduler.lanes.claimed(made, {})
     (claim,) = claims_of(scheduler)
     assert (claim.lanes, len(claim.slots)) == ((RESIZE.hash,), 1)
@@ -107,9 +107,9 @@ def test_one_lane_that_gives_nothing_leaves_the_others_as_they_are() -> None:
 
 def test_a_lane_that_was_filled_while_it_was_looked_into_is_looked_into_again() -> None:
     scheduler = a_scheduler(FETCH)
-    scheduler.lanes.expect({FETCH.hash: 1})
+    scheduler.lanes.add_ready({FETCH.hash: 1})
     made = claims_of(scheduler)
-    scheduler.lanes.expect({FETCH.hash: 4})
+    scheduler.lanes.add_ready({FETCH.hash: 4})
     scheduler.lanes.claimed(made, {})
     assert asked(scheduler) == [5]
 
@@ -141,7 +141,7 @@ def test_submits_begin_at_once_where_nobody_waits() -> None:
 
 def test_submits_do_not_overtake_those_who_wait() -> None:
     scheduler = a_scheduler(FETCH, RESIZE, slots=5)
-    scheduler.lanes.expect({RESIZE.hash: 1})
+    scheduler.lanes.add_ready({RESIZE.hash: 1})
     plan = scheduler.plan(some("fetch", 3))
     assert started(plan) == [False] * 3
     assert [len(claim.slots) for claim in plan.claims] == [4]
@@ -175,7 +175,7 @@ def test_free_slot_are_those_that_somebody_waits_for_if_anybody_does() -> None:
     scheduler.add_lanes([RESIZE])
     scheduler.lanes.claimed(claims_of(scheduler), {})
     assert scheduler.free_slots() == FreeSlots(7, False)
-    scheduler.lanes.expect({RESIZE.hash: 1})
+    scheduler.lanes.add_ready({RESIZE.hash: 1})
     assert scheduler.free_slots() == FreeSlots(4, True)
 
 
@@ -232,7 +232,7 @@ def answer(
 
 def test_after_a_claim_the_next_one_is_planned_at_once() -> None:
     scheduler = a_scheduler(FETCH, slots=2)
-    scheduler.lanes.expect({FETCH.hash: 3})
+    scheduler.lanes.add_ready({FETCH.hash: 3})
     assert answer(scheduler, taken=2) == 0.0
     assert asked(scheduler) == [1]
     scheduler.lanes.claimed(claims_of(scheduler), {FETCH.hash: 1})
@@ -241,7 +241,7 @@ def test_after_a_claim_the_next_one_is_planned_at_once() -> None:
 
 def test_what_another_dispatcher_reached_for_is_looked_for_again_soon() -> None:
     scheduler = a_scheduler(FETCH)
-    scheduler.lanes.expect({FETCH.hash: 3})
+    scheduler.lanes.add_ready({FETCH.hash: 3})
     assert answer(scheduler, contested=True) == CONTESTED_S
     assert asked(scheduler) == [100]
 

@@ -8,7 +8,8 @@ from uuid import UUID
 import pytest
 from msgspec import convert, structs
 
-from longshore.core.introductions import (
+from longshore.core.logs import MOST_LINE_BYTES, MOST_STEP_BYTES
+from longshore.core.worker_limits import (
     MAX_HELD,
     MAX_KINDS,
     MAX_QUEUES,
@@ -16,7 +17,6 @@ from longshore.core.introductions import (
     MAX_SLOTS,
     MAX_TEXT_CHARS,
 )
-from longshore.core.logs import MOST_LINE_BYTES, MOST_STEP_BYTES
 from longshore.dispatcher.commits import OnFinished
 from longshore.model.ends import End
 from longshore.model.job import JobError, JobState, LogEntry, LogKind, Reason, RetryPolicy

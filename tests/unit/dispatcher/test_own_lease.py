@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from longshore.dispatcher.own_lease import Alarm
+from longshore.dispatcher.alarms import Alarm
 from longshore.testing.virtual import VirtualClock, run_virtually
 
 

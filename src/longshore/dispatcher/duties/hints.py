@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import assert_never
 
+from longshore.dispatcher.alarms import Alarms
 from longshore.dispatcher.duty_runner import Work
-from longshore.dispatcher.own_lease import Alarms, OwnLease
+from longshore.dispatcher.own_lease import OwnLease
 from longshore.ports import Hint, Store
 
 

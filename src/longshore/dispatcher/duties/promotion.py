@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from longshore.core.scheduler import Scheduler
+from longshore.dispatcher.alarms import Alarm
 from longshore.dispatcher.commits import Commits
-from longshore.dispatcher.own_lease import Alarm
 from longshore.ports import Store
 
 

@@ -13,9 +13,9 @@ import logging
 from collections.abc import Sequence
 from functools import partial
 
-from longshore.core.introductions import MAX_HELD, MAX_REASON_CHARS
 from longshore.core.leases import ping_every_s
 from longshore.core.logs import fits
+from longshore.core.worker_limits import MAX_HELD, MAX_REASON_CHARS
 from longshore.dispatcher.commits import Commits
 from longshore.dispatcher.dropped import DroppedMessages
 from longshore.dispatcher.ends import Ends

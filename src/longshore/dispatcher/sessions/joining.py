@@ -13,7 +13,7 @@ from functools import partial
 from typing import NamedTuple
 from uuid import UUID
 
-from longshore.core.introductions import check_held, check_worker
+from longshore.core.worker_limits import check_held, check_worker
 from longshore.dispatcher.environment import Environment
 from longshore.dispatcher.own_lease import OwnLease
 from longshore.dispatcher.sessions.link import WorkerLink

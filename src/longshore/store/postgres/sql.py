@@ -37,7 +37,7 @@ from __future__ import annotations
 from typing import Final
 
 from longshore.core.lifecycle import HISTORY_FIRST, HISTORY_LAST
-from longshore.store.postgres.states import DELAYED, ENDED, OWNED, READY, RUNNING, S, head
+from longshore.store.postgres.states import DELAYED, ENDED, LIVE, OWNED, READY, RUNNING, S, head
 
 STEADY: Final = {
     "enable_seqscan": "off",
@@ -143,7 +143,7 @@ _CLAIMED: Final = appended(
     info=NOTHING,
 )
 
-_SITS: Final = """w.id = {worker} AND CASE
+_CAN_TAKE: Final = """w.id = {worker} AND CASE
             WHEN w.alive AND NOT w.draining
                 THEN w.session = {session} AND w.dispatcher = {dispatcher}
         END"""
@@ -153,7 +153,7 @@ _MAY_TAKE: Final = f"""ARRAY(
         WITH ORDINALITY AS i (worker, session, place)
     LEFT JOIN LATERAL (
         SELECT w.id FROM longshore.worker AS w
-        WHERE {_SITS.format(worker="i.worker", session="i.session", dispatcher="{dispatcher}")}
+        WHERE {_CAN_TAKE.format(worker="i.worker", session="i.session", dispatcher="{dispatcher}")}
         FOR KEY SHARE SKIP LOCKED
     ) AS l ON true
     ORDER BY i.place
@@ -169,11 +169,10 @@ _MAY_ALL: Final = f"""may AS MATERIALIZED (
 ),"""
 _MAY_ONE: Final = f"""may AS MATERIALIZED (
     SELECT FROM longshore.worker AS w
-    WHERE {_SITS.format(worker="$16::uuid", session="$17::bigint", dispatcher="$18::uuid")}
+    WHERE {_CAN_TAKE.format(worker="$16::uuid", session="$17::bigint", dispatcher="$18::uuid")}
         AND (SELECT q.paused FROM longshore.queue AS q WHERE q.name = $11::text) IS NOT TRUE
     FOR KEY SHARE SKIP LOCKED
 ),"""
-_LIVE: Final = f"{DELAYED}, {READY}, {OWNED}"
 _OWN: Final = {
     "id": "uuid",
     "body_hash": "bigint",
@@ -339,7 +338,7 @@ INSERT INTO longshore.lane (hash, queue, kind, target)
 SELECT t.lane, j.queue, j.kind, j.target
 FROM (
     SELECT lane FROM longshore.tally
-    WHERE state IN ({_LIVE})
+    WHERE state IN ({LIVE})
     GROUP BY lane HAVING sum(delta) > 0
     OFFSET 0
 ) AS t

@@ -35,6 +35,9 @@ READY: Final = CODES[S.READY]
 RUNNING: Final = CODES[S.RUNNING]
 CANCELLING: Final = CODES[S.CANCELLING]
 
+LIVE: Final = ", ".join(str(code) for code in CODES.values() if code < ENDED)
+"""SQL for the codes of the jobs that have not ended."""
+
 OWNED_CODES: Final = frozenset(CODES[state] for state in OWNED_STATES)
 OWNED: Final = ", ".join(map(str, sorted(OWNED_CODES)))
 """SQL for the codes of jobs that a worker owns, as the index `job_owned` lists them."""

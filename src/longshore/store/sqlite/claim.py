@@ -24,13 +24,13 @@ from longshore.model.job import JobState, Options, Submission
 from longshore.model.worker import Claim, SessionKey
 from longshore.store.rows import unpack_options
 from longshore.store.sqlite.sql import (
+    ATTENDED_NOW,
     CLAIM,
     LANE_TOP,
     LARGEST,
     OPEN_LANES,
     PAUSED,
     PAYLOADS,
-    SITTING,
     Candidate,
     Row,
 )
@@ -102,7 +102,7 @@ def _attending(tx: Transaction, dispatcher: UUID, slots: Sequence[SessionKey]) -
     # UUIDs as integers: their own hash is slow, and there may be thousands of slots.
     workers = {slot.worker.int for slot in slots}
     keys: list[Row] = [(worker.to_bytes(16, "big"), dispatcher.bytes) for worker in workers]
-    return {int(id, 16): session for id, session in SITTING.find(tx.connection, keys)}
+    return {int(id, 16): session for id, session in ATTENDED_NOW.find(tx.connection, keys)}
 
 
 def _best(tx: Transaction, lanes: Iterable[int], most: int) -> list[Candidate]:

@@ -235,7 +235,7 @@ INSERT_ALIKE: Final = Bulk(
 UNDO_INSERT: Final = "DELETE FROM job WHERE number > ?"
 
 # Workers that a dispatcher may give jobs to: their ids and sessions.
-SITTING: Final = Lookup(
+ATTENDED_NOW: Final = Lookup(
     """SELECT json_group_array(json_array(hex(w.id), w.session))
     FROM {rows} AS v CROSS JOIN worker AS w ON w.id = v.column1
     WHERE w.alive = 1 AND w.draining = 0 AND w.dispatcher = v.column2""",
