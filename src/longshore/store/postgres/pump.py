@@ -205,7 +205,10 @@ class Pump:
             reached[lane, urgency] = (rank, number)
             options = unpack_options(options)
             slot = workers[place - 1], sessions[place - 1]
-            claimed.append(Attempt(id, number, token, kind, args, options, *slot, *tries))
+            of_job = id, number, token, kind, args, options
+            begun, failures, crashes = tries
+            tried = begun, failures, crashes, False, ~urgency
+            claimed.append(Attempt(*of_job, *slot, *tried))
         took = [Reached(*level, place) for level, place in reached.items()]
         size = sum(len(attempt.args) for attempt in claimed)
         # A claim that is full of bytes says nothing of what lies behind it.
