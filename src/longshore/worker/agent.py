@@ -51,7 +51,7 @@ class Identity(Struct, frozen=True, kw_only=True):
 
 
 class Begun(NamedTuple):
-    """An attempt that its executor runs, and since when."""
+    """An attempt that its executor runs, and since when, in a pool that looks ahead."""
 
     assignment: Assignment
     at: float
@@ -320,9 +320,13 @@ class Worker:
             self._hand_back([assignment.key])
             return
         pool = self._pool(assignment.kind)
-        self._lines[pool].add(assignment, self._clock.now())
+        line = self._lines[pool]
+        if not line and len(self._begun[pool]) < self._executors[pool].slots:
+            self._start(pool, assignment)
+            return
+        line.add(assignment, self._clock.now())
         self._start_waiting(pool)
-        held = self._lookahead.lookahead_s and pool in AHEAD_POOLS and self._lines[pool]
+        held = self._lookahead.lookahead_s and pool in AHEAD_POOLS and line
         if held and self._hand_back_timer is None:
             self._watch_lines(self._lookahead.hand_back_s)
 
@@ -336,9 +340,12 @@ class Worker:
         # An aborted attempt may still hold its slot after the dispatcher gave the slot to another.
         executor, line, begun = self._executors[pool], self._lines[pool], self._begun[pool]
         while line and len(begun) < executor.slots:
-            assignment = line.pop()
-            begun[assignment.token] = Begun(assignment, self._clock.now())
-            executor.start(assignment)
+            self._start(pool, line.pop())
+
+    def _start(self, pool: str, assignment: Assignment) -> None:
+        at = self._clock.now() if pool in AHEAD_POOLS else 0.0
+        self._begun[pool][assignment.token] = Begun(assignment, at)
+        self._executors[pool].start(assignment)
 
     # what is held ahead
 
