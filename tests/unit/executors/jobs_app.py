@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import builtins
 import contextlib
 import contextvars
 import ctypes
@@ -122,6 +123,21 @@ async def return_snooze(after_s: float) -> Snooze:
 @app.job
 def ask_retry(after_s: float | None = None) -> None:
     raise Retry("not yet", after_s=after_s)
+
+
+def _raise(error: str) -> None:
+    errors: dict[str, Exception] = {"retry": Retry("again"), "fail": Fail("never")}
+    raise errors.get(error) or getattr(builtins, error)(error)
+
+
+@app.job(retry_on=OSError, fail_on=(FileNotFoundError, Retry))
+def raise_by_rule(error: str) -> None:
+    _raise(error)
+
+
+@app.job(retry_on=(OSError,), fail_on=(FileNotFoundError, Retry))
+async def raise_by_rule_async(error: str) -> None:
+    _raise(error)
 
 
 @app.job

@@ -115,7 +115,7 @@ class CoroutineHost(Host):
                 value = await cast(Awaitable[object], value)
         except BaseException as error:
             leave_if_copy()
-            return raised(assignment, error)
+            return raised(assignment, error, call.handler)
         leave_if_copy()
         return succeeded(assignment, call.handler, context, value)
 
@@ -128,7 +128,7 @@ class CoroutineHost(Host):
             self._stopped.append(assignment.key)
         elif task.cancelled():
             # Other code cancelled it before its first step: `_perform` never saw that.
-            self._reports.append(raised(assignment, asyncio.CancelledError()))
+            self._reports.append(raised(assignment, asyncio.CancelledError(), None))
         else:
             self._reports.append(task.result())
         self._flush_soon()
