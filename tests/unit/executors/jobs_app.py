@@ -100,6 +100,34 @@ def raise_spiteful() -> None:
     raise Spiteful
 
 
+meeting = threading.Barrier(41)
+
+
+@app.job
+async def meet_in_threads() -> int:
+    """Returns once 41 jobs are here, each in a thread."""
+    return await asyncio.to_thread(meeting.wait)
+
+
+@app.job
+async def meet_oneself() -> int:
+    """Returns once five threads of this job are at one place."""
+    place = threading.Barrier(5)
+    return len(await asyncio.gather(*(asyncio.to_thread(place.wait) for _ in range(5))))
+
+
+@app.job
+async def block_in_a_thread() -> None:
+    current().step("begun")
+    await asyncio.to_thread(threading.Event().wait)
+
+
+@app.job
+async def threads_of_the_pool() -> int:
+    await asyncio.to_thread(int)
+    return sum(one.name.startswith("longshore-to-thread") for one in threading.enumerate())
+
+
 @app.job
 def raise_long() -> None:
     raise ValueError("é" * 100_000 + "\ud800")

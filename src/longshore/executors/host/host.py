@@ -39,6 +39,7 @@ class Host(ABC):
         # Before the app is imported: some libraries keep the streams that they find then.
         self._set_streams = install(echo=load.limits.echo)
         scratch.settle(load.scratch)
+        self._expect(load.slots)
         try:
             self._handlers, spans = load_apps(load.app)
             self._lifespan = Lifespan(spans(pool), self._make_loop)
@@ -47,6 +48,9 @@ class Host(ABC):
             self._send(LoadFailed(str(error)))
             leave()
         self._send(Loaded({kind: handler.info for kind, handler in self._handlers.items()}))
+
+    def _expect(self, slots: int) -> None:  # noqa: B027
+        """Makes ready for the attempts of a pool with so many slots; most hosts need nothing."""
 
     @abstractmethod
     def serve(self) -> NoReturn:
