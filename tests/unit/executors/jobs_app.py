@@ -653,3 +653,20 @@ def print_from_a_copy() -> None:
 @app.job
 async def print_from_a_copy_async() -> None:
     _print_from_a_copy()
+
+
+def _print_marked() -> None:
+    print("one\ntwo", flush=True)
+    sys.stdout.buffer.write(b"bytes\n")
+    sys.stdout.flush()
+    logging.getLogger("marked").warning("warned")
+
+
+@app.job
+def print_marked() -> None:
+    _print_marked()
+
+
+@app.job
+async def print_marked_async() -> None:
+    _print_marked()

@@ -37,7 +37,7 @@ class Host(ABC):
         assert isinstance(load, Load), "an agent says first what to load"
         self._limits = load.limits
         # Before the app is imported: some libraries keep the streams that they find then.
-        self._set_streams = install(echo=load.limits.echo)
+        self._set_streams = install(echo=load.limits.echo, mark=True)
         scratch.settle(load.scratch)
         self._expect(load.slots)
         try:
