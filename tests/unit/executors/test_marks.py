@@ -20,7 +20,8 @@ ONE, TWO = (AttemptLog(UUID(int=n), n, lambda attempt_log: None) for n in (1, 2)
 
 def printed(*pieces: tuple[AttemptLog, str]) -> str:
     marks = LineMarks()
-    return "".join(marks.marked(who, 1 if who is ONE else 2, text) for who, text in pieces)
+    numbered = [(who, 1 if who is ONE else 2, text) for who, text in pieces]
+    return "".join(piece for one in numbered for piece in marks.marked(*one))
 
 
 @pytest.mark.parametrize(
@@ -47,15 +48,15 @@ def test_an_open_line_is_ended_before_another_job_prints_and_its_own_end_is_not_
 
 def test_bytes_are_marked_too() -> None:
     marks = LineMarks()
-    assert marks.marked(ONE, 1, b"\xff\nb") == b"[1] \xff\n[1] b"
-    assert marks.marked(TWO, 2, "c\n") == "\n[2] c\n"
+    assert marks.marked(ONE, 1, b"\xff\nb") == [b"[1] \xff\n[1] b"]
+    assert marks.marked(TWO, 2, "c") == ["\n", "[2] c"]
 
 
 def test_after_what_no_job_printed_comes_a_mark() -> None:
     marks = LineMarks()
     marks.marked(ONE, 1, "a")
     marks.forget_line()
-    assert marks.marked(ONE, 1, "b\n") == "[1] b\n"
+    assert marks.marked(ONE, 1, "b\n") == ["[1] b\n"]
 
 
 def test_lines_of_many_threads_stay_whole() -> None:
@@ -66,7 +67,7 @@ def test_lines_of_many_threads_stay_whole() -> None:
         for _ in range(200):
             for piece in (f"line {number}", "\n"):
                 with marks.lock:
-                    output.write(marks.marked(attempt, number, piece))
+                    output.writelines(marks.marked(attempt, number, piece))
 
     threads = [threading.Thread(target=job, args=(number,)) for number in range(8)]
     for thread in threads:

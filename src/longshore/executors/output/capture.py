@@ -54,8 +54,8 @@ class _Catching:
             real.write(given)
             return
         with self._marks.lock:
-            if marked := self._marks.marked(context.attempt_log(), context.number, given):
-                real.write(marked)
+            for piece in self._marks.marked(context.attempt_log(), context.number, given):
+                real.write(piece)
 
     @contextmanager
     def forgiving(self) -> Iterator[None]:

@@ -29,21 +29,27 @@ class LineMarks:
         """Other code has printed: what comes next begins with a mark."""
         self._open = None
 
-    def marked(self, attempt: AttemptLog, number: int, given: AnyStr) -> AnyStr:
-        """What to print for the text or the bytes that an attempt prints."""
+    def marked(self, attempt: AttemptLog, number: int, given: AnyStr) -> list[AnyStr]:
+        """What to write for the text or the bytes that an attempt prints.
+
+        The end of another's line is a piece of its own: a stream passes on all of a piece that has
+        an end in it, and an open line is better kept until it is whole.
+        """
         mark, end = _mark(number, given)
         if attempt in self._cut and given:
             self._cut.discard(attempt)
             given = given.removeprefix(end)
         if not given:
-            return given
-        begin = mark if self._open is not attempt else mark[:0]
+            return []
+        pieces = []
         if self._open is not None and self._open is not attempt:
             self._cut.add(self._open)
-            begin = end + mark
+            pieces.append(end)
         is_whole = given.endswith(end)
+        text = given.removesuffix(end).replace(end, end + mark) + end * is_whole
+        pieces.append(text if self._open is attempt else mark + text)
         self._open = None if is_whole else attempt
-        return begin + given.removesuffix(end).replace(end, end + mark) + end * is_whole
+        return pieces
 
 
 def _mark(number: int, like: AnyStr) -> tuple[AnyStr, AnyStr]:
