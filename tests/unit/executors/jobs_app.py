@@ -100,7 +100,7 @@ def raise_spiteful() -> None:
     raise Spiteful
 
 
-meeting = threading.Barrier(41)
+meeting = threading.Barrier(41, timeout=20)
 
 
 @app.job
@@ -112,7 +112,7 @@ async def meet_in_threads() -> int:
 @app.job
 async def meet_oneself() -> int:
     """Returns once five threads of this job are at one place."""
-    place = threading.Barrier(5)
+    place = threading.Barrier(5, timeout=20)
     return len(await asyncio.gather(*(asyncio.to_thread(place.wait) for _ in range(5))))
 
 
