@@ -355,6 +355,9 @@ class Handler(Protocol):
     def pack_result(self, value: object) -> bytes:
         """The result as the store keeps it; raises `NotSerialisable` or `TooLarge`."""
 
+    def is_final(self, error: BaseException) -> bool:
+        """Whether an attempt that raised this is not tried again, by what was declared."""
+
 
 Handlers = Mapping[str, Handler]
 

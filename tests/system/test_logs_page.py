@@ -48,4 +48,7 @@ def test_every_block_of_the_logs_page_does_what_it_says(tmp_path: Path) -> None:
         ]
         one = call("-m", "longshore", "logs", "1", "--attempt", "1").splitlines()
         assert len(one) == 2
-    assert "out of ink" in (tmp_path / "up.log").read_text()
+    output = (tmp_path / "up.log").read_text().splitlines()
+    assert "[1] out of ink" in output
+    assert output.count("[1] pressing 3 pages") == 2
+    assert "[1] the ink is new: blue" in output

@@ -142,6 +142,11 @@ def test_two_apps_share_a_worker(place: Place) -> None:
     assert (first.result(20), second.result(20)) == (1, 8)
 
 
+def test_a_worker_says_how_many_jobs_it_runs_at_once(place: Place) -> None:
+    process, _ = up(place, "--app", "two:app", "--slots", "7", "--processes", "3")
+    assert ", runs up to 7 async jobs and 3 processes at once\n" in process.said()
+
+
 def test_apps_that_clash_are_both_named(place: Place) -> None:
     (place.folder / "three.py").write_text(TWO)
     done = run("worker", "--app", "two:app,three:app", cwd=place.folder)

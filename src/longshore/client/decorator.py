@@ -10,6 +10,7 @@ from msgspec import UNSET, UnsetType
 
 from longshore.client.handler import Isolation
 from longshore.client.kind import AnyKind, Kind, Terms
+from longshore.client.retry_rule import ExceptionClasses, RetryRule
 from longshore.errors import AppError
 from longshore.executors.host.context import Context
 
@@ -33,11 +34,13 @@ class Decorator:
         kind: str | None = None,
         isolation: Isolation | None = None,
         terms: Terms | None = None,
+        retry_rule: RetryRule | None = None,
     ) -> None:
         self._declare = declare
         self._kind = kind
         self._isolation = isolation
         self._terms = terms or Terms()
+        self._retry_rule = retry_rule or RetryRule()
 
     @overload
     def __call__(
@@ -65,6 +68,8 @@ class Decorator:
         kind: str | None = None,
         isolation: Isolation | None = None,
         retries: int | UnsetType = UNSET,
+        retry_on: ExceptionClasses | UnsetType = UNSET,
+        fail_on: ExceptionClasses | UnsetType = UNSET,
         backoff_s: float | UnsetType = UNSET,
         backoff_factor: float | UnsetType = UNSET,
         max_backoff_s: float | UnsetType = UNSET,
@@ -86,6 +91,8 @@ class Decorator:
         *,
         kind: str | None = None,
         isolation: Isolation | None = None,
+        retry_on: ExceptionClasses | UnsetType = UNSET,
+        fail_on: ExceptionClasses | UnsetType = UNSET,
         **options: Any,
     ) -> Any:
         kind, isolation = kind or self._kind, isolation or self._isolation
@@ -95,6 +102,9 @@ class Decorator:
                 "would make every submit the same job"
             )
         terms = self._terms.but(**options)
+        retry_rule = self._retry_rule.but(retry_on, fail_on)
         if function is UNSET:
-            return Decorator(self._declare, kind, isolation, terms)
-        return self._declare(function, kind, isolation, terms)
+            return Decorator(self._declare, kind, isolation, terms, retry_rule)
+        declared = self._declare(function, kind, isolation, terms)
+        declared.handler.retry_rule = retry_rule
+        return declared

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final, Literal, get_args
 
 from longshore.client.hooks import Hooks
+from longshore.client.retry_rule import RetryRule
 from longshore.client.signature import CONTEXT_PARAMETER, Signature
 from longshore.errors import AppError
 from longshore.executors.host.context import current
@@ -33,6 +34,7 @@ class FunctionHandler:
     ) -> None:
         _refuse_generators(kind, function)
         self.kind = kind
+        self.retry_rule = RetryRule()
         self.signature = Signature(kind, function)
         self.is_async = _is_async(function)
         pool = _pool(kind, isolation, self.is_async)
@@ -54,6 +56,10 @@ class FunctionHandler:
     def pack_result(self, value: object) -> bytes:
         """The result as it is stored."""
         return values.pack(value, f"the result of job '{self.kind}'")
+
+    def is_final(self, error: BaseException) -> bool:
+        """Whether a job that raised this is not tried again, by what was declared for it."""
+        return self.retry_rule.is_final(error)
 
     def _completed(self, function: Callable[..., Any]) -> Callable[..., object]:
         """The function with what the worker gives it, looked up at each call."""

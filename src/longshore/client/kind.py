@@ -114,11 +114,18 @@ _POLICY_FIELDS = {
 }
 
 
-_DECLARED = {"kind", "isolation", "retries", *_POLICY_FIELDS, *Terms.__struct_fields__} - {"retry"}
+_WITH_THE_FUNCTION = {"kind", "isolation", "retry_on", "fail_on"}
+"""Options that describe the function, not one submit."""
+
+_DECLARED = {*_WITH_THE_FUNCTION, "retries", *_POLICY_FIELDS, *Terms.__struct_fields__} - {"retry"}
 
 
 def _refuse_unknown(options: Collection[str], known: Collection[str]) -> None:
     for name in options:
+        if name not in known and name in _WITH_THE_FUNCTION:
+            raise AppError(
+                f"job option '{name}' is unknown at a submit; declare it: @app.job({name}=…)"
+            )
         if name not in known:
             near = get_close_matches(name, known, n=1)
             advice = (

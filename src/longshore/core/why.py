@@ -11,7 +11,10 @@ from longshore.core.capacity import pool_busy, pool_slots
 from longshore.core.lanes import lane_of, serves
 from longshore.core.timing import SNOOZED, span
 from longshore.model.job import Job, JobState
-from longshore.model.worker import Facts, WorkerView, slot_words
+from longshore.model.worker import Facts, Pool, WorkerView, slot_words
+
+_OWN_POOLS = {Pool.COROUTINE, Pool.PROCESS}
+"""Each of Longshore's own workers has these; other workers have pools as they like."""
 
 
 def why(job: Job, facts: Facts) -> str:
@@ -87,7 +90,8 @@ def _ready(job: Job, facts: Facts) -> str:
         return f"{_names(open_workers)} can run no '{job.kind}', with 0 {slot_words(pools[0])[1]}"
     ahead = f"; {_ahead(facts.ahead)} before it in its lane" if facts.ahead else ""
     if busy >= slots:
-        return f"{_all_of(pools[0], slots, _names(open_workers))} busy{ahead}"
+        more = _more_at_once(open_workers[0], pools[0])
+        return f"{_all_of(pools[0], slots, _names(open_workers))} busy{ahead}{more}"
     return f"about to be given to {_names(open_workers)}{ahead}"
 
 
@@ -130,6 +134,16 @@ def _silence(worker: WorkerView) -> str:
 def _all_of(pool: str, count: int, whose: str) -> str:
     one, many = slot_words(pool)
     return f"all {count} {many} of {whose} are" if count > 1 else f"the only {one} of {whose} is"
+
+
+def _more_at_once(worker: WorkerView, pool: str) -> str:
+    """What makes a worker run more jobs at once; empty if it is not one of Longshore's own."""
+    if pool not in tuple(Pool) or not worker.info.pools.keys() >= _OWN_POOLS:
+        return ""
+    setting = f"{slot_words(pool)[1]}=…"
+    if pool == Pool.PROCESS:
+        setting += ', or isolation="thread" for a plain def,'
+    return f"; {setting} runs more at once"
 
 
 def _place(job: Job, facts: Facts) -> str:

@@ -41,11 +41,13 @@ class Load(Struct, frozen=True, tag=True, array_like=True):
     """Import the apps, and say which kinds they have.
 
     Scratch folders go into `scratch`; `limits` says how much of what an attempt says is kept.
+    The pool runs up to `slots` attempts at once.
     """
 
     app: str
     scratch: str = ""
     limits: LogLimits = LogLimits()
+    slots: int = 1
 
 
 class Run(Struct, frozen=True, tag=True, array_like=True):

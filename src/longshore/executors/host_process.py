@@ -64,9 +64,11 @@ class HostProcess:
             return "was killed by its worker"
         return describe_exit(code)
 
-    async def load(self, timeout_s: float, limits: LogLimits | None = None) -> dict[str, KindInfo]:
+    async def load(
+        self, timeout_s: float, limits: LogLimits | None = None, slots: int = 1
+    ) -> dict[str, KindInfo]:
         """Has the host import the app; answers its kinds. If that fails, ends the process."""
-        self._channel.send(Load(self._app, self._scratch, limits or LogLimits()))
+        self._channel.send(Load(self._app, self._scratch, limits or LogLimits(), slots))
         try:
             async with asyncio.timeout(timeout_s):
                 kinds = await self._loaded

@@ -208,7 +208,7 @@ class HostedExecutor:
         self._restarts.note_start()
         hosting = self._hosting
         host = HostProcess(hosting.app, self.pool, self._receive, self._host_gone, hosting.scratch)
-        self.kinds = await host.load(hosting.start_timeout_s, hosting.log_limits)
+        self.kinds = await host.load(hosting.start_timeout_s, hosting.log_limits, self.slots)
         self._hosts.add(host)
         self._open_hosts.append(host)
 

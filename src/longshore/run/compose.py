@@ -48,7 +48,7 @@ from longshore.model.log import LogLimits
 from longshore.model.worker import Pool, Stats
 from longshore.ports import Executor, Link, OnLog, OnMessages, OnReport, Store
 from longshore.run import machine
-from longshore.run.ready import Ready
+from longshore.run.ready import Ready, at_once
 from longshore.run.reload import Reloader
 from longshore.run.stopping import first_of, stop_signals
 from longshore.run.supervisor import Supervisor
@@ -374,7 +374,9 @@ def _executors(
 def _at_work(config: Config) -> Ready:
     addresses = ", ".join(config.worker_addresses())
     facts = {"app": config.app, "connect": list(config.worker_addresses())}
-    return Ready(f"app {config.app}, dispatchers {addresses}", facts)
+    processes = config.worker.processes or machine.cpu_count()
+    runs = at_once({Pool.COROUTINE: config.worker.slots, Pool.PROCESS: processes})
+    return Ready(f"app {config.app}, dispatchers {addresses}, {runs}", facts)
 
 
 # all in one

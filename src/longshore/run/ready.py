@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -12,12 +12,28 @@ from msgspec import Struct
 
 from longshore.core.text import visible
 from longshore.errors import ConfigError
+from longshore.model.worker import Pool, slot_words
 
 
 def note(text: str) -> None:
     """Prints a line for the user, on standard error."""
     with suppress(OSError):
         print(visible(text), file=sys.stderr, flush=True)
+
+
+def at_once(pools: Mapping[str, int]) -> str:
+    """How many jobs a worker with these pools runs at once, in words."""
+    counts = [f"{count:,} {_unit(pool, count)}" for pool, count in pools.items() if count]
+    if not counts:
+        return "runs no jobs"
+    *most, last = counts
+    listed = f"{', '.join(most)} and {last}" if most else last
+    return f"runs up to {listed} at once"
+
+
+def _unit(pool: str, count: int) -> str:
+    one, many = ("async job", "async jobs") if pool == Pool.COROUTINE else slot_words(pool)
+    return one if count == 1 else many
 
 
 class Ready(Struct, frozen=True):

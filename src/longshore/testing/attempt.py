@@ -14,7 +14,7 @@ from longshore.executors.host.context import Cancelled, RunningContext, enter
 from longshore.executors.host.failures import raised
 from longshore.model.attempt import Attempt
 from longshore.model.reports import CancelReport, Report
-from longshore.ports import Handlers
+from longshore.ports import Handler, Handlers
 from longshore.testing.inline_dispatcher import StillClock
 from longshore.wire.dispatcher_side import assignment
 
@@ -52,7 +52,7 @@ class InlineAttempt:
         try:
             value = call.begin()
         except ENDS as error:
-            return self._judged(self._raised(error))
+            return self._judged(self._raised(error, call.handler))
         return self._judged(self._succeeded(call, value))
 
     async def run_async(self) -> Report:
@@ -67,7 +67,7 @@ class InlineAttempt:
         if not in_time and not self.context.cancelled:
             return self._timed_out()
         if self._task.cancelled():
-            return self._judged(self._raised(asyncio.CancelledError()))
+            return self._judged(self._raised(asyncio.CancelledError(), None))
         return self._judged(self._task.result())
 
     async def _perform(self) -> Report:
@@ -77,7 +77,7 @@ class InlineAttempt:
         try:
             value = await cast(Awaitable[object], call.begin())
         except ENDS as error:
-            return self._raised(error)
+            return self._raised(error, call.handler)
         return self._succeeded(call, value)
 
     def _enter(self) -> Call | Report:
@@ -87,9 +87,9 @@ class InlineAttempt:
     def _succeeded(self, call: Call, value: object) -> Report:
         return succeeded(self._assignment, call.handler, self.context, value)
 
-    def _raised(self, error: BaseException) -> Report:
+    def _raised(self, error: BaseException, handler: Handler | None) -> Report:
         self.error = error
-        return raised(self._assignment, error)
+        return raised(self._assignment, error, handler)
 
     def _judged(self, report: Report) -> Report:
         """The report, unless the attempt was told to stop or took too long."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import re
 from collections.abc import AsyncIterator, Iterator
@@ -418,6 +419,42 @@ def test_isolation_that_cannot_be_is_refused() -> None:
         job(isolation="container")(add)
     with pytest.raises(AppError, match="'isolatoin' is unknown; did you mean 'isolation'"):
         job(isolatoin="process")
+
+
+def test_a_handler_says_which_errors_are_final() -> None:
+    app = App("test")
+    app.job(fetch)
+    app.job(kind="only", retry_on=OSError)(fetch)
+    app.job(kind="but", fail_on=(ValueError, KeyError))(fetch)
+    app.job(retry_on=(OSError,))(kind="both", fail_on=FileNotFoundError)(fetch)
+    errors = (OSError(), FileNotFoundError(), KeyError(), asyncio.CancelledError())
+    final = {
+        kind: [handler.is_final(error) for error in errors]
+        for kind, handler in app.handlers().items()
+    }
+    assert final == {
+        "fetch": [False, False, False, False],
+        "only": [False, False, True, True],
+        "but": [False, False, True, False],
+        "both": [False, True, True, True],
+    }
+
+
+@pytest.mark.parametrize("option", ["retry_on", "fail_on"])
+@pytest.mark.parametrize("wrong", ["OSError", OSError("down"), int, None, [OSError], (OSError, 1)])
+def test_what_is_no_exception_class_is_refused(option: str, wrong: object) -> None:
+    app: Any = App("test")
+    with pytest.raises(AppError, match=rf"^{option}: .* is not an exception class; give a class"):
+        app.job(**{option: wrong})
+    assert app.handlers() == {}
+
+
+def test_which_errors_are_final_is_declared_and_not_submitted() -> None:
+    job: Any = App("test").job(fetch)
+    with pytest.raises(
+        AppError, match=r"'retry_on' is unknown at a submit; declare it: @app\.job\(retry_on=…\)"
+    ):
+        job.options(retry_on=OSError)
 
 
 def test_a_handler_advertises_what_was_declared_for_its_jobs() -> None:

@@ -125,12 +125,19 @@ def facts(*workers: WorkerView, paused: bool = False, ahead: int = 0) -> Facts:
         (
             job(),
             facts(worker(running={"fetch": 2}), ahead=3),
-            "all 2 slots of dock-1 are busy; 3 jobs before it in its lane",
+            "all 2 slots of dock-1 are busy; 3 jobs before it in its lane; "
+            "slots=… runs more at once",
         ),
         (
             job(kind="resize"),
             facts(worker(running={"resize": 1})),
-            "the only process of dock-1 is busy",
+            "the only process of dock-1 is busy; "
+            'processes=…, or isolation="thread" for a plain def, runs more at once',
+        ),
+        (
+            job(),
+            facts(worker(pools={Pool.COROUTINE: 1}, running={"fetch": 1})),
+            "the only slot of dock-1 is busy",
         ),
         (
             job(),
@@ -211,7 +218,9 @@ def test_a_worker_whose_dispatcher_is_silent_counts_only_if_there_is_no_other() 
     busy = worker(id=UUID(int=8), name="dock-2", running={"fetch": 2})
     draining = worker(id=UUID(int=9), name="dock-3", draining=True)
     for mixed in ([silent, busy], [busy, silent]):
-        assert why(job(), facts(*mixed)) == "all 2 slots of dock-2 are busy"
+        assert why(job(), facts(*mixed)) == (
+            "all 2 slots of dock-2 are busy; slots=… runs more at once"
+        )
     free = structs.replace(busy, running={})
     assert why(job(), facts(silent, free)) == "about to be given to dock-2"
     assert why(job(), facts(silent, draining)).endswith("is draining (dock-3)")

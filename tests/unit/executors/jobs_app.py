@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import builtins
 import contextlib
 import contextvars
 import ctypes
@@ -99,6 +100,34 @@ def raise_spiteful() -> None:
     raise Spiteful
 
 
+meeting = threading.Barrier(41, timeout=20)
+
+
+@app.job
+async def meet_in_threads() -> int:
+    """Returns once 41 jobs are here, each in a thread."""
+    return await asyncio.to_thread(meeting.wait)
+
+
+@app.job
+async def meet_oneself() -> int:
+    """Returns once five threads of this job are at one place."""
+    place = threading.Barrier(5, timeout=20)
+    return len(await asyncio.gather(*(asyncio.to_thread(place.wait) for _ in range(5))))
+
+
+@app.job
+async def block_in_a_thread() -> None:
+    current().step("begun")
+    await asyncio.to_thread(threading.Event().wait)
+
+
+@app.job
+async def threads_of_the_pool() -> int:
+    await asyncio.to_thread(int)
+    return sum(one.name.startswith("longshore-to-thread") for one in threading.enumerate())
+
+
 @app.job
 def raise_long() -> None:
     raise ValueError("é" * 100_000 + "\ud800")
@@ -122,6 +151,21 @@ async def return_snooze(after_s: float) -> Snooze:
 @app.job
 def ask_retry(after_s: float | None = None) -> None:
     raise Retry("not yet", after_s=after_s)
+
+
+def _raise(error: str) -> None:
+    errors: dict[str, Exception] = {"retry": Retry("again"), "fail": Fail("never")}
+    raise errors.get(error) or getattr(builtins, error)(error)
+
+
+@app.job(retry_on=OSError, fail_on=(FileNotFoundError, Retry))
+def raise_by_rule(error: str) -> None:
+    _raise(error)
+
+
+@app.job(retry_on=(OSError,), fail_on=(FileNotFoundError, Retry))
+async def raise_by_rule_async(error: str) -> None:
+    _raise(error)
 
 
 @app.job
@@ -609,3 +653,20 @@ def print_from_a_copy() -> None:
 @app.job
 async def print_from_a_copy_async() -> None:
     _print_from_a_copy()
+
+
+def _print_marked() -> None:
+    print("one\ntwo", flush=True)
+    sys.stdout.buffer.write(b"bytes\n")
+    sys.stdout.flush()
+    logging.getLogger("marked").warning("warned")
+
+
+@app.job
+def print_marked() -> None:
+    _print_marked()
+
+
+@app.job
+async def print_marked_async() -> None:
+    _print_marked()

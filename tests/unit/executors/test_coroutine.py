@@ -164,6 +164,33 @@ async def test_attempts_that_another_job_cancels_are_reported_as_failed(stand: S
         assert error_of(report).type == "asyncio.exceptions.CancelledError"
 
 
+async def test_as_many_jobs_as_there_are_slots_are_in_threads_at_once(stand: Stand) -> None:
+    await stand.open_coroutine(slots=41)
+    started = [stand.start("meet_in_threads") for _ in range(41)]
+    assert {result_of(await stand.report_of(one)) for one in started} == set(range(41))
+
+
+async def test_threads_are_made_when_a_job_needs_them(stand: Stand) -> None:
+    await stand.open_coroutine(slots=1000)
+    assert await stand.result("threads_of_the_pool") == 1
+
+
+async def test_a_job_may_use_more_threads_than_there_are_slots(stand: Stand) -> None:
+    """As many as Python gives a program without slots."""
+    await stand.open_coroutine(slots=1)
+    assert await stand.result("meet_oneself") == 5
+
+
+async def test_a_thread_that_never_ends_does_not_hold_up_the_hosts_end(stand: Stand) -> None:
+    await stand.open_coroutine(abort_grace_s=1000)
+    assignment = stand.start("block_in_a_thread")
+    await stand.step_of(assignment)
+    stand.abort(assignment)
+    await stand.report_of(assignment)
+    async with asyncio.timeout(10):
+        await stand.executor.close()
+
+
 async def test_a_timeout_stops_the_coroutine(stand: Stand) -> None:
     await stand.open_coroutine()
     report = await stand.run("wait_forever", timeout_s=0.1)

@@ -13,7 +13,7 @@ import pytest
 from longshore.cli.view.show import print_json_line
 from longshore.errors import ConfigError, Unavailable
 from longshore.run import machine
-from longshore.run.ready import Announcer, Ready
+from longshore.run.ready import Announcer, Ready, at_once
 from longshore.run.stopping import first_of, stop_signals
 
 
@@ -66,6 +66,23 @@ def test_a_ready_process_says_so_in_words_as_json_and_by_a_byte(
     facts = {"ready": "dispatcher", "pid": os.getpid(), "backend": "tcp://x"}
     assert json.loads(printed.out) == facts
     assert printed.out.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("pools", "words"),
+    [
+        ({"coroutine": 100, "process": 2}, "runs up to 100 async jobs and 2 processes at once"),
+        ({"coroutine": 1, "process": 1}, "runs up to 1 async job and 1 process at once"),
+        ({"coroutine": 0, "process": 8}, "runs up to 8 processes at once"),
+        (
+            {"coroutine": 2000, "process": 2, "gpu": 1},
+            "runs up to 2,000 async jobs, 2 processes and 1 gpu slot at once",
+        ),
+        ({"coroutine": 0}, "runs no jobs"),
+    ],
+)
+def test_what_a_worker_runs_at_once_in_words(pools: dict[str, int], words: str) -> None:
+    assert at_once(pools) == words
 
 
 def test_a_descriptor_that_is_not_open_is_refused_at_once(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import builtins
 import logging
 import os
 import subprocess
@@ -149,6 +150,28 @@ def test_a_job_that_asks_for_a_retry_and_has_none_says_what_to_give_it() -> None
             ):
                 handle.result()
             assert "asked for a retry" in handle.job().history[-1].info
+
+
+def test_only_the_errors_of_retry_on_are_tried_again() -> None:
+    harbour = longshore.App("harbour")
+
+    @harbour.job(retries=2, retry_on=ConnectionError, fail_on=ConnectionRefusedError)
+    def call(error: str) -> None:
+        raise getattr(builtins, error)("no answer")
+
+    @harbour.job(retries=2, fail_on=ValueError)
+    async def parse(error: str) -> None:
+        raise getattr(builtins, error)("no number")
+
+    expected = {
+        call: {"ConnectionResetError": 3, "ConnectionRefusedError": 1, "ValueError": 1},
+        parse: {"KeyError": 3, "UnicodeError": 1},
+    }
+    with run_inline(harbour) as kit:
+        for job, attempts in expected.items():
+            handles = {error: job.submit(error) for error in attempts}
+            kit.drain()
+            assert {error: one.job().attempt for error, one in handles.items()} == attempts
 
 
 def test_a_snoozed_job_is_run_again_after_its_time_and_costs_no_retry() -> None:

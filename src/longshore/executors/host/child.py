@@ -106,7 +106,7 @@ class ChildHost(Host):
             if call.handler.is_async:
                 value = self._lifespan.run(cast(Coroutine[Any, Any, object], value))
         except BaseException as error:
-            return raised(assignment, error)
+            return raised(assignment, error, call.handler)
         return succeeded(assignment, call.handler, context, value)
 
     def _on_sigterm(self, number: int, frame: FrameType | None) -> None:

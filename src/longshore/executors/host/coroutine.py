@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import os
 import socket
 import threading
 from collections.abc import Awaitable
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, NoReturn, assert_never, cast
 
 from longshore.executors import scratch
@@ -36,6 +38,9 @@ from longshore.executors.output.attempt_log import TELL_EVERY_S, AttemptLog
 from longshore.model.attempt import Assignment, AttemptKey
 from longshore.model.job import LogEntry
 from longshore.model.reports import Report
+
+PYTHONS_THREADS = min(32, (os.cpu_count() or 1) + 4)
+"""How many threads an event loop has if nothing else is said."""
 
 
 class _Running(NamedTuple):
@@ -67,6 +72,12 @@ class CoroutineHost(Host):
                 self._loop.run_forever()
             except (SystemExit, KeyboardInterrupt):
                 leave_if_copy()
+
+    def _expect(self, slots: int) -> None:
+        # Each job may be in one `asyncio.to_thread`: Python's few threads would hold most up.
+        # `leave` does not wait for threads.
+        count = max(slots, PYTHONS_THREADS)
+        self._loop.set_default_executor(ThreadPoolExecutor(count, "longshore-to-thread"))
 
     def _make_loop(self) -> asyncio.AbstractEventLoop:
         return self._loop
@@ -115,7 +126,7 @@ class CoroutineHost(Host):
                 value = await cast(Awaitable[object], value)
         except BaseException as error:
             leave_if_copy()
-            return raised(assignment, error)
+            return raised(assignment, error, call.handler)
         leave_if_copy()
         return succeeded(assignment, call.handler, context, value)
 
@@ -128,7 +139,7 @@ class CoroutineHost(Host):
             self._stopped.append(assignment.key)
         elif task.cancelled():
             # Other code cancelled it before its first step: `_perform` never saw that.
-            self._reports.append(raised(assignment, asyncio.CancelledError()))
+            self._reports.append(raised(assignment, asyncio.CancelledError(), None))
         else:
             self._reports.append(task.result())
         self._flush_soon()

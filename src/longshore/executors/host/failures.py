@@ -12,6 +12,7 @@ from longshore.executors.text import bounded, bounded_middle
 from longshore.model.attempt import Assignment
 from longshore.model.job import JobError, Reason
 from longshore.model.reports import FailureReport, Report, SnoozeReport
+from longshore.ports import Handler
 
 MAX_MESSAGE_BYTES = 4 * 1024
 MAX_TRACEBACK_BYTES = 16 * 1024
@@ -19,16 +20,25 @@ MAX_TRACEBACK_BYTES = 16 * 1024
 OWN_FOLDER = os.path.dirname(os.path.abspath(_version.__file__)) + os.sep
 
 
-def raised(assignment: Assignment, error: BaseException) -> Report:
-    """The report of an attempt whose code raised; `Retry`, `Fail`, `Snooze` say what is next."""
+def raised(assignment: Assignment, error: BaseException, handler: Handler | None) -> Report:
+    """The report of an attempt whose code raised; without a handler, of one that did not begin.
+
+    `Retry`, `Fail` and `Snooze` say what is next. For other errors the handler says it.
+    """
     if isinstance(error, Snooze):
         return snoozed(assignment, error)
     return FailureReport(
         *assignment.key,
         _described(Reason.RAISED, _message(error), error),
-        final=isinstance(error, Fail),
+        final=_is_final(error, handler),
         retry_after_s=error.after_s if isinstance(error, Retry) else None,
     )
+
+
+def _is_final(error: BaseException, handler: Handler | None) -> bool:
+    if isinstance(error, Fail | Retry):
+        return isinstance(error, Fail)
+    return handler is not None and handler.is_final(error)
 
 
 def snoozed(assignment: Assignment, wish: Snooze) -> Report:

@@ -37,8 +37,9 @@ class Host(ABC):
         assert isinstance(load, Load), "an agent says first what to load"
         self._limits = load.limits
         # Before the app is imported: some libraries keep the streams that they find then.
-        self._set_streams = install(echo=load.limits.echo)
+        self._set_streams = install(echo=load.limits.echo, mark=True)
         scratch.settle(load.scratch)
+        self._expect(load.slots)
         try:
             self._handlers, spans = load_apps(load.app)
             self._lifespan = Lifespan(spans(pool), self._make_loop)
@@ -47,6 +48,9 @@ class Host(ABC):
             self._send(LoadFailed(str(error)))
             leave()
         self._send(Loaded({kind: handler.info for kind, handler in self._handlers.items()}))
+
+    def _expect(self, slots: int) -> None:  # noqa: B027
+        """Makes ready for the attempts of a pool with so many slots; most hosts need nothing."""
 
     @abstractmethod
     def serve(self) -> NoReturn:

@@ -22,25 +22,40 @@ from typing import Any, TextIO, cast
 
 from longshore.executors.host.context import RunningContext, running
 from longshore.executors.output.logger import handling, hear, is_handled
+from longshore.executors.output.marks import LineMarks
 from longshore.model.log import STDERR, STDOUT
 
 
 class _Catching:
     """Gives what is printed on one stream to the attempt that prints it."""
 
-    def __init__(self, stream: str, echo: bool) -> None:
+    def __init__(self, stream: str, echo: bool, *, mark: bool = False) -> None:
         self._stream = stream
         self._echo = echo
+        self._marks = LineMarks() if mark else None
         self._pid = os.getpid()
 
-    def passes(self, data: bytes) -> bool:
-        """Catches bytes; answers whether the real stream is to have them too."""
+    def catch(self, given: Any, caught: bytes, real: Any) -> None:
+        """Keeps what an attempt prints as `caught`, and prints it on the real stream too."""
         context = self._speaker()
         if context is None:
-            return True
+            if self._marks is not None:
+                self._marks.forget_line()
+            real.write(given)
+            return
         if not is_handled():
-            context.attempt_log().printed(self._stream, data)
-        return self._echo
+            context.attempt_log().printed(self._stream, caught)
+        if self._echo:
+            with self.forgiving():
+                self._print(context, given if isinstance(given, str) else caught, real)
+
+    def _print(self, context: RunningContext, given: Any, real: Any) -> None:
+        if self._marks is None:
+            real.write(given)
+            return
+        with self._marks.lock:
+            for piece in self._marks.marked(context.attempt_log(), context.number, given):
+                real.write(piece)
 
     @contextmanager
     def forgiving(self) -> Iterator[None]:
@@ -80,11 +95,6 @@ class _Stream(ABC):
         """Only flushes: the next job needs the real stream too."""
         self.flush()
 
-    def _print(self, given: Any, caught: bytes) -> None:
-        if self._catching.passes(caught):
-            with self._catching.forgiving():
-                self._real.write(given)
-
     def __getattr__(self, name: str) -> Any:
         return getattr(self._real, name)
 
@@ -95,7 +105,7 @@ class _Bytes(_Stream):
     def write(self, given: Any, /) -> int:
         """Prints bytes; the log shows them as text, whatever they are."""
         caught = bytes(memoryview(given))
-        self._print(given, caught)
+        self._catching.catch(given, caught, self._real)
         return len(caught)
 
 
@@ -112,7 +122,7 @@ class _Text(_Stream):
         """Prints text."""
         if not isinstance(given, str):
             raise TypeError(f"write() argument must be str, not {type(given).__name__}")
-        self._print(given, given.encode("utf-8", "backslashreplace"))
+        self._catching.catch(given, given.encode("utf-8", "backslashreplace"), self._real)
         return len(given)
 
     def __enter__(self) -> _Text:
@@ -125,13 +135,14 @@ class _Text(_Stream):
         return iter(self._real)
 
 
-def install(*, echo: bool) -> Callable[[], None]:
+def install(*, echo: bool, mark: bool = False) -> Callable[[], None]:
     """Catches from now on what jobs print and log; with `echo` it is printed as well.
 
-    Answers a function that sets the streams again, should a job have replaced them.
+    With `mark`, each line is printed with the number of its job. Answers a function that sets the
+    streams again, should a job have replaced them.
     """
-    stdout = _caught(sys.stdout, STDOUT, echo)
-    stderr = _caught(sys.stderr, STDERR, echo)
+    stdout = _caught(sys.stdout, _Catching(STDOUT, echo, mark=mark))
+    stderr = _caught(sys.stderr, _Catching(STDERR, echo, mark=mark))
 
     def set_streams() -> None:
         sys.stdout, sys.stderr = stdout, stderr
@@ -173,10 +184,10 @@ def _put_back(stdout: TextIO, stderr: TextIO, call_handlers: Any) -> None:
     logging.Logger.callHandlers = call_handlers  # type: ignore[method-assign]
 
 
-def _caught(real: TextIO | None, name: str, echo: bool) -> TextIO:
+def _caught(real: TextIO | None, catching: _Catching) -> TextIO:
     # A worker may be started with its output closed: then there is nothing to stand for.
     stream = real if real is not None else open(os.devnull, "w")  # noqa: SIM115
-    return cast(TextIO, _Text(stream, _Catching(name, echo)))
+    return cast(TextIO, _Text(stream, catching))
 
 
 def _catch_records(pid: int) -> None:
