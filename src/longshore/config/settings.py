@@ -179,6 +179,9 @@ class WorkerSettings(Struct, frozen=True, kw_only=True):
     processes: int = 0
     """How many jobs with a process of their own run at once; 0 is the number of CPUs."""
 
+    threads: int = 32
+    """How many jobs with `isolation="thread"` run at once."""
+
     broker_timeout_s: float = 1.0
     """How long one period of silence is."""
 

@@ -17,11 +17,13 @@ class Pool(StrEnum):
 
     COROUTINE = "coroutine"
     PROCESS = "process"
+    THREAD = "thread"
 
 
 _SLOT_WORDS: dict[str, tuple[str, str]] = {
     Pool.COROUTINE: ("slot", "slots"),
     Pool.PROCESS: ("process", "processes"),
+    Pool.THREAD: ("thread", "threads"),
 }
 
 
