@@ -100,6 +100,18 @@ def test_what_has_ended_is_neither_marked_nor_interrupted() -> None:
     interruption.send(lambda: pytest.fail("marked"))
 
 
+def test_the_end_takes_back_what_has_not_arrived(monkeypatch: pytest.MonkeyPatch) -> None:
+    raised: list[tuple[int, type[BaseException] | None]] = []
+    path = "longshore.executors.host.interruption._raise_in"
+    monkeypatch.setattr(path, lambda thread, error: raised.append((thread, error)))
+    interruption = Interruption()
+    assert interruption.open()
+    interruption.send(lambda: None)
+    interruption.close()
+    me = threading.get_ident()
+    assert raised == [(me, Cancelled), (me, None)]
+
+
 def test_it_is_sent_once() -> None:
     interruption = Interruption()
     marks: list[int] = []
