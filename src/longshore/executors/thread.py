@@ -1,9 +1,10 @@
 """Runs plain `def` jobs in threads, all of them in one host process.
 
 An abort raises an exception in a thread, and that may leave anything behind for the neighbours. So
-the host *retires*: it gets no more attempts, and a new host takes its place at once. The host is
-killed when its last attempt has ended, or at the end of the abort grace. Then an aborted attempt
-that would not stop is reported as such, and neighbours that still ran are handed back.
+the host *retires*: it gets no more attempts, and a new host takes its place at once, or with the
+next attempt if the worker hands back its jobs. The host is killed when its last attempt has ended,
+or at the end of the abort grace. Then an aborted attempt that would not stop is reported as such,
+and neighbours that still ran are handed back.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from longshore.executors.attempts import Running
 from longshore.executors.host_process import HostProcess
 from longshore.executors.hosted import HostedExecutor, Hosting
 from longshore.model.attempt import AttemptKey
-from longshore.model.reports import Report
+from longshore.model.reports import ReleaseReport, Report
 from longshore.model.worker import KindInfo, Pool
 from longshore.ports import OnLog, OnReport
 
@@ -43,9 +44,11 @@ class ThreadExecutor(HostedExecutor):
         self._retiring: dict[HostProcess, asyncio.TimerHandle] = {}
         """The timers at whose end a retiring host is killed."""
         self._is_wanted = True
+        """Whether there is to be an open host even before an attempt needs it."""
 
     async def open(self) -> None:
         """Starts a host, unless no kind of the app needs it."""
+        self._is_wanted = True
         if self._known_kinds is not None:
             self.kinds = dict(self._known_kinds())
             self._is_wanted = any(info.pool == self.pool for info in self.kinds.values())
@@ -68,6 +71,9 @@ class ThreadExecutor(HostedExecutor):
 
     def _aborting(self, running: Running, host: HostProcess) -> None:
         """Retires the host."""
+        if isinstance(running.abort_report, ReleaseReport):
+            # The worker hands its jobs back: it leaves, or it takes no jobs for a while.
+            self._is_wanted = False
         if host in self._retiring:
             return
         if host in self._open_hosts:

@@ -284,6 +284,22 @@ async def test_a_host_that_retires_is_replaced_without_a_pause(
             assert await stand.result("add", a=1) == 1
 
 
+async def test_a_worker_that_hands_its_jobs_back_starts_no_host_for_nothing(stand: Stand) -> None:
+    """It leaves, most likely; if it does not, the next attempt starts a host."""
+    executor = await stand.open_thread(abort_grace_s=1000)
+    assignment = stand.start("doze")
+    await stand.step_of(assignment)
+    [old] = executor._hosts
+    report = ReleaseReport(*assignment.key)
+    executor.abort(report)
+    assert await stand.report_of(assignment) == report
+    await old.end()
+    await asyncio.sleep(0)
+    assert not executor._starting
+    assert children() == []
+    assert await stand.result("pid") != old.pid
+
+
 async def test_two_jobs_of_one_host_are_aborted(stand: Stand) -> None:
     executor = await stand.open_thread(abort_grace_s=1000)
     started = [stand.start("doze") for _ in range(2)]
