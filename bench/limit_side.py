@@ -137,7 +137,7 @@ async def on_postgres(side: Side, url: str) -> Run:
 
 def _finishes(claimed: list[asyncpg.Record]) -> list[Sequence[object]]:
     ends = [Succeeded(row["id"], row["token"], RESULT) for row in claimed]
-    return postgres_finish._columns(ends, isolate_bad_items=False)
+    return postgres_finish.finish_columns(ends, isolate_bad_items=False)
 
 
 INSERT = """

@@ -6,6 +6,7 @@ import asyncio
 from math import inf, nan
 
 import pytest
+from msgspec import structs
 
 from longshore.model.ends import Released, Retried
 from longshore.model.job import Ended, JobState, Reason, Verdict
@@ -171,6 +172,22 @@ async def test_job_that_crashes_too_often_is_poisonous(scene: Scene) -> None:
     assert seen.ended_at is not None
     assert seen.worker == slots[-1].worker
     assert await scene.claim(await scene.attend()) == []
+
+
+async def test_what_a_lost_worker_held_ahead_is_not_blamed(scene: Scene) -> None:
+    """Three losses never poison a job that had not begun: the first ones sent fill the slots."""
+    kinds = {"a": KindInfo(Pool.PROCESS), "b": KindInfo()}
+    jobs = [a_job(kind="a") for _ in range(4)] + [a_job(kind="b")]
+    await scene.accepted(*jobs)
+    pools = {Pool.PROCESS.value: 2, Pool.COROUTINE.value: 1}
+    slot = await scene.attend(structs.replace(a_worker(), kinds=kinds, pools=pools))
+    lanes = (lane(kind="a"), lane(kind="b"))
+    attempts = sorted(await scene.claim(slot, *lanes, most=5), key=lambda one: one.token)
+    await crash(scene.store, slot)
+    found = [await scene.job(one.id) for one in attempts]
+    assert all(job.state is S.READY for job in found)
+    blamed = [(job.kind, job.crashes) for job in found]
+    assert blamed == [("a", 1), ("a", 1), ("a", 0), ("a", 0), ("b", 1)]
 
 
 async def test_goodbyes_never_poison(scene: Scene) -> None:

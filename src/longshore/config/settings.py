@@ -182,6 +182,12 @@ class WorkerSettings(Struct, frozen=True, kw_only=True):
     threads: int = 32
     """How many jobs with `isolation="thread"` run at once."""
 
+    lookahead_s: float = 0.05
+    """How far ahead of its free slots a worker asks for short jobs of its processes; 0 is never."""
+
+    lookahead_runs: int = 20
+    """How many runs of a kind must have ended before the worker asks for some ahead."""
+
     broker_timeout_s: float = 1.0
     """How long one period of silence is."""
 

@@ -16,6 +16,15 @@ def pool_slots(worker: WorkerView, pool: str) -> int:
 
 def pool_busy(worker: WorkerView, pool: str) -> int:
     """How many attempts a worker runs in a pool now."""
+    return min(_placed(worker, pool), pool_slots(worker, pool))
+
+
+def pool_ahead(worker: WorkerView, pool: str) -> int:
+    """How many attempts a worker holds ahead of the slots of a pool."""
+    return _placed(worker, pool) - pool_busy(worker, pool)
+
+
+def _placed(worker: WorkerView, pool: str) -> int:
     kinds = worker.info.kinds
     return sum(
         n for kind, n in worker.running.items() if kind in kinds and kinds[kind].pool == pool
@@ -57,6 +66,5 @@ def _sums(workers: Sequence[WorkerView], pool: str) -> PoolCapacity:
         workers=len(able),
         slots=sum(slots for slots, _ in each),
         busy=sum(busy for _, busy in each),
-        # A worker that runs more than it has slots for takes no slot of another worker.
-        free=sum(max(0, slots - busy) for slots, busy in each),
+        free=sum(slots - busy for slots, busy in each),
     )

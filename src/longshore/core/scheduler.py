@@ -11,6 +11,9 @@ no clock, store or socket, and may lose all that it knows: the store knows the t
   plan claims as many jobs as there are free slots, at most as many as the lanes seem to hold.
 - A submit starts in the statement that stores it, if a slot is free that no ready job waits for.
   `admission` says how long submits wait for such a slot.
+- Free slots are filled first. Only then does a plan *look ahead*: it gives sessions attempts that
+  their workers hold until a slot comes free (see `lookahead`), from the lanes of those kinds only.
+  So no worker is idle while another one holds attempts ahead.
 - When the answer to a transaction gets lost, the dispatcher does not know which jobs the store has
   given to the sessions in it. These are *uncertain*: they get no jobs until it has read that back.
 """
@@ -18,14 +21,14 @@ no clock, store or socket, and may lose all that it knows: the store knows the t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from longshore.core.admission import Admission, FreeSlots, Patience
 from longshore.core.lanes import lane_of
 from longshore.core.placement import FreeWorker, Profile, slots_in_order
 from longshore.model.job import Submission
-from longshore.model.worker import Claim, Lane, SessionKey, WorkerInfo
+from longshore.model.worker import Ahead, Claim, Lane, SessionKey, WorkerInfo
 
 ANY_NUMBER: Final = float("inf")
 
@@ -41,6 +44,14 @@ class SessionSlots(Protocol):
     given: int
 
     @property
+    def ahead(self) -> Ahead:
+        """What it holds ahead of its slots."""
+
+    @property
+    def open_ahead(self) -> Mapping[str, int]:
+        """How many more attempts it holds ahead of its slots, by pool."""
+
+    @property
     def open_slots(self) -> Mapping[str, int]:
         """How many more attempts the worker takes, by pool."""
 
@@ -50,6 +61,20 @@ class Plan(NamedTuple):
 
     claims: list[Claim]
     slots: Sequence[SessionKey | None]
+
+
+class _Offer(NamedTuple):
+    """Sessions of one profile that can take attempts of one pool, from these lanes."""
+
+    profile: Profile
+    pool: str
+    lanes: set[int]
+    free: list[FreeWorker]
+
+    @property
+    def taker(self) -> tuple[Profile, str]:
+        """Whose slots these are."""
+        return self.profile, self.pool
 
 
 _Members = dict[SessionKey, SessionSlots]
@@ -133,7 +158,7 @@ class Scheduler:
         wanted = False
         for profile, members in self._profiles.values():
             for pool, lanes in profile.lanes.items():
-                some = sum(max(0, one.open_slots.get(pool, 0)) for one in members.values())
+                some = sum(_room(one, pool) for one in members.values())
                 free += some
                 if self.lanes.is_any_ready(lanes):
                     wanted = True
@@ -189,16 +214,15 @@ class Scheduler:
         """Fills `slots` for jobs that no ready job precedes; answers whose slots these are."""
         starters: set[_Taker] = set()
         waiting = _by_lane(jobs, lanes)
-        for profile, members, pool in self._in_turn() if waiting else ():
-            served = profile.lanes[pool] & waiting.keys()
-            if not served or self.lanes.is_any_ready(profile.lanes[pool]):
+        for offer in self._offers() if waiting else ():
+            served = offer.lanes & waiting.keys()
+            if not served or self.lanes.is_any_ready(offer.profile.lanes[offer.pool]):
                 continue
-            free = self._free(members, pool)
-            most = sum(one.free for one in free)
+            most = sum(one.free for one in offer.free)
             first = sorted(turn for lane in served for turn in waiting[lane][:most])
-            for (_, job), one in zip(first, slots_in_order(free, len(first)), strict=False):
+            for (_, job), one in zip(first, slots_in_order(offer.free, len(first)), strict=False):
                 slots[job] = one
-                starters.add((profile, pool))
+                starters.add(offer.taker)
             for lane in served:
                 left = [turn for turn in waiting[lane][:most] if slots[turn[1]] is None]
                 waiting[lane][:most] = left
@@ -207,7 +231,7 @@ class Scheduler:
         return starters
 
     def _claims(self, starters: Collection[_Taker]) -> list[Claim]:
-        """What to claim now, for sessions with free slots that are not uncertain.
+        """What to claim now, for sessions that can take more and are not uncertain.
 
         The profiles take turns to be first, so that none is left out for good. Those whose slots
         went to submits must wait for the next plan.
@@ -216,16 +240,34 @@ class Scheduler:
         self._turn += 1
         found: list[Claim] = []
         most = self._max_batch
-        for profile, members, pool in self._in_turn():
-            lanes = self.lanes.ready(profile.lanes[pool])
-            if most <= 0 or not lanes or (profile, pool) in starters:
+        for offer in self._offers():
+            lanes = self.lanes.ready(offer.lanes)
+            if most <= 0 or not lanes or offer.taker in starters:
                 continue
-            some = int(min(most, sum(lanes.values())))
-            claim = profile.claim(lanes.keys(), self._free(members, pool), some)
+            # What earlier claims of this plan take from these lanes is not there any more.
+            before = sum(len(one.slots) for one in found if not lanes.keys().isdisjoint(one.lanes))
+            some = int(min(most, sum(lanes.values()) - before))
+            claim = offer.profile.claim(lanes.keys(), offer.free, some) if some > 0 else None
             if claim is not None:
                 most -= len(claim.slots)
                 found.append(claim)
         return found
+
+    def _offers(self) -> Iterator[_Offer]:
+        """What sessions can take: first on their free slots, then ahead of them."""
+        takers = self._in_turn()
+        for profile, members, pool in takers:
+            free = self._free(members, pool, lambda one, pool: one.open_slots.get(pool, 0))
+            if free:
+                yield _Offer(profile, pool, profile.lanes[pool], free)
+        for profile, members, pool in takers:
+            alike: dict[tuple[str, ...], _Members] = {}
+            for key, one in members.items():
+                if one.ahead.pools.get(pool):
+                    alike.setdefault(one.ahead.kinds, {})[key] = one
+            for kinds, some in alike.items():
+                lanes = {lane for lane in profile.lanes[pool] if self.lanes.kind_of(lane) in kinds}
+                yield _Offer(profile, pool, lanes, self._free(some, pool, _ahead_room))
 
     def _in_turn(self) -> list[tuple[Profile, _Members, str]]:
         takers = [
@@ -236,11 +278,13 @@ class Scheduler:
         first = self._turn % len(takers) if takers else 0
         return takers[first:] + takers[:first]
 
-    def _free(self, members: _Members, pool: str) -> list[FreeWorker]:
+    def _free(
+        self, members: _Members, pool: str, room: Callable[[SessionSlots, str], int]
+    ) -> list[FreeWorker]:
         return [
-            FreeWorker(slot, free, one.given)
-            for slot, one in members.items()
-            if (free := one.open_slots.get(pool, 0)) > 0 and slot not in self._uncertain
+            FreeWorker(key, free, one.given)
+            for key, one in members.items()
+            if (free := room(one, pool)) > 0 and key not in self._uncertain
         ]
 
 
@@ -266,6 +310,10 @@ class LaneEstimates:
 
     def __contains__(self, lane: Lane) -> bool:
         return lane.hash in self._lanes
+
+    def kind_of(self, lane: int) -> str:
+        """The kind of the jobs in a lane."""
+        return self._lanes[lane].kind
 
     def has_queue(self, queue: str) -> bool:
         """Whether there is a lane of this queue."""
@@ -351,6 +399,15 @@ class LaneEstimates:
 
 def _key_of(one: SessionSlots) -> SessionKey:
     return SessionKey(one.info.id, one.number)
+
+
+def _ahead_room(one: SessionSlots, pool: str) -> int:
+    return one.open_ahead.get(pool, 0)
+
+
+def _room(one: SessionSlots, pool: str) -> int:
+    """How many attempts a session takes now, on its free slots and ahead of them."""
+    return max(0, one.open_slots.get(pool, 0)) + max(0, _ahead_room(one, pool))
 
 
 def _by_lane(jobs: Sequence[Submission], lanes: Sequence[Lane]) -> dict[int, list[tuple[int, int]]]:

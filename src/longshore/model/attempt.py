@@ -27,6 +27,7 @@ class Attempt(Struct, frozen=True, gc=False):
     failures: int
     crashes: int
     cancelling: bool = False
+    priority: int = 0
 
 
 class Assignment(Struct, frozen=True, omit_defaults=True, gc=False):
@@ -40,6 +41,7 @@ class Assignment(Struct, frozen=True, omit_defaults=True, gc=False):
     timeout_s: float | None = None
     attempt: int = 1
     raw: bool = False
+    priority: int = 0
 
     @property
     def key(self) -> AttemptKey:

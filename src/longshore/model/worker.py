@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
+from typing import Final
 from uuid import UUID
 
 from msgspec import Struct
@@ -30,6 +31,10 @@ _SLOT_WORDS: dict[str, tuple[str, str]] = {
 def slot_words(pool: str) -> tuple[str, str]:
     """The words for one slot of a pool, and for several. They match the names of the settings."""
     return _SLOT_WORDS.get(pool, (f"{pool} slot", f"{pool} slots"))
+
+
+AHEAD_POOLS: Final = frozenset({Pool.PROCESS})
+"""The pools whose attempts a worker may hold ahead of its slots."""
 
 
 class Parameter(Struct, frozen=True, omit_defaults=True):
@@ -97,6 +102,13 @@ class Stats(Struct, frozen=True, omit_defaults=True):
 
     cpu_percent: float = 0.0
     memory_percent: float = 0.0
+
+
+class Ahead(Struct, frozen=True, omit_defaults=True):
+    """What a worker holds ahead of its free slots, if it is given them: so many, of these kinds."""
+
+    pools: dict[str, int] = {}
+    kinds: tuple[str, ...] = ()
 
 
 class Attended(Struct, frozen=True):

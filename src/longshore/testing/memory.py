@@ -19,6 +19,7 @@ from msgspec import convert, structs
 from longshore.core import effects
 from longshore.core.leases import ANOTHERS, is_anothers
 from longshore.core.lifecycle import OWNED
+from longshore.core.lookahead import held_ahead
 from longshore.core.placement import first_bytes
 from longshore.core.retention import Seen, Walk
 from longshore.model.attempt import Attempt
@@ -257,7 +258,9 @@ class MemoryStore(MemoryReads):
         self._now = now = self._utc()
         lost = structs.replace(row, alive=False, ended_at=now, ended_why=clean(why))
         self._workers[worker], owned = lost, self._owned_by(worker)
-        freed = self._lose(owned, why, crash_limit if crash else None, undelivered)
+        ahead = held_ahead(row.info, [(one.job.token, one.job.kind) for one in owned])
+        free = ahead.union(undelivered)
+        freed = self._lose(owned, why, crash_limit if crash else None, free)
         return structs.replace(freed, lost=True)
 
     async def sweep(self, crash_limit: int) -> Harvested:

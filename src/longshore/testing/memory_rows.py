@@ -109,7 +109,8 @@ class JobRow:
         assert job.worker is not None, f"job {job.id} is not owned"
         which = job.id, job.number, job.token, job.kind, job.args, job.options
         tries = job.attempt, job.failures, job.crashes
-        return Attempt(*which, job.worker, self.session, *tries, job.state is JobState.CANCELLING)
+        cancelling = job.state is JobState.CANCELLING
+        return Attempt(*which, job.worker, self.session, *tries, cancelling, job.priority)
 
 
 def new_row(given: Submission, body: int, number: int, now: datetime) -> JobRow:

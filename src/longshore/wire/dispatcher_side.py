@@ -28,7 +28,7 @@ from msgspec import Struct
 
 from longshore.core.leases import is_lost
 from longshore.model.attempt import Assignment, Attempt, AttemptKey
-from longshore.model.worker import Attended, Stats, WorkerInfo
+from longshore.model.worker import Ahead, Attended, Stats, WorkerInfo
 from longshore.wire import messages as m
 from longshore.wire.portions import MESSAGE_BYTES, portions
 
@@ -73,6 +73,7 @@ def assignment(claimed: Attempt) -> Assignment:
         claimed.options.timeout_s,
         claimed.attempt,
         claimed.options.raw,
+        claimed.priority,
     )
 
 
@@ -100,6 +101,8 @@ class Session(ABC):
         self._strays: set[int] = set()
         """Tokens of reports that came here, of attempts that are not placed here."""
         self.free = dict(info.pools)
+        """The free slots of each pool; below zero, so many attempts are held ahead."""
+        self.ahead = Ahead()
         for claimed in attended.placed:
             self._place(claimed, 0)
 
@@ -107,6 +110,14 @@ class Session(ABC):
     def open_slots(self) -> dict[str, int]:
         """How many more attempts of each pool this worker can take."""
         return {} if self.draining or self.is_choked else self.free
+
+    @property
+    def open_ahead(self) -> dict[str, int]:
+        """How many more attempts of each pool this worker can hold ahead of its slots."""
+        if self.draining or self.is_choked:
+            return {}
+        pools = self.ahead.pools.items()
+        return {pool: most + min(0, self.free.get(pool, 0)) for pool, most in pools}
 
     @property
     def is_choked(self) -> bool:
@@ -309,6 +320,7 @@ class FullSession(Session):
         if self.draining and not ping.draining:
             messages.append(m.Exit(self.worker, DRAINED))
         self.draining = self.draining or ping.draining
+        self.ahead = ping.ahead
         self._note_held(ping.held, now)
         messages += self._jobs(self._lost(now, ping))
         messages += self._aborts(ping.held)

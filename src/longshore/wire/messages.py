@@ -48,7 +48,7 @@ from longshore.model.job import (
 from longshore.model.log import LogPage
 from longshore.model.reports import Report as Report
 from longshore.model.retention import Pruned
-from longshore.model.worker import Capacity, DrainVerdict, KindInfo, QueueView, WorkerView
+from longshore.model.worker import Ahead, Capacity, DrainVerdict, KindInfo, QueueView, WorkerView
 from longshore.model.worker import Stats as Stats
 
 PROTOCOL_VERSION = 2
@@ -101,12 +101,14 @@ class Ping(_OfWorker, frozen=True, omit_defaults=True):
     unacknowledged: tuple[AttemptKey, ...] = ()
     draining: bool = False
     stats: Stats = Stats()
+    ahead: Ahead = Ahead()
 
 
-class Done(_OfWorker, frozen=True):
-    """Attempts that ended."""
+class Done(_OfWorker, frozen=True, omit_defaults=True):
+    """Attempts that ended, and what the worker holds ahead from now on."""
 
     reports: tuple[Report, ...]
+    ahead: Ahead = Ahead()
 
 
 class Logs(_OfWorker, frozen=True):

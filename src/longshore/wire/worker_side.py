@@ -31,7 +31,7 @@ from longshore.core.leases import Lease
 from longshore.model.attempt import Assignment, AttemptKey
 from longshore.model.job import LogEntry
 from longshore.model.reports import Report
-from longshore.model.worker import Stats
+from longshore.model.worker import Ahead, Stats
 from longshore.wire import messages as m
 from longshore.wire.logs import UnackedLogs
 from longshore.wire.reports import UnackedReports
@@ -207,7 +207,9 @@ class WorkerSession:
             if self._logs.fresh:
                 self._outgoing += [m.Logs(self.worker, part) for part in self._logs.take()]
             if self._reports.has_unsent:
-                self._outgoing += [m.Done(self.worker, part) for part in self._reports.take()]
+                self._outgoing += [
+                    m.Done(self.worker, part, self.ahead) for part in self._reports.take()
+                ]
         outgoing, self._outgoing = self._outgoing, []
         return outgoing
 
@@ -268,6 +270,7 @@ class WorkerSession:
             self._reports.attempts,
             self._ready.draining,
             self.stats,
+            self.ahead,
         )
         self._outgoing.append(message)
 
@@ -277,6 +280,9 @@ class WorkerSession:
 
     stats: Stats = Stats()
     """What the next PING says of the machine."""
+
+    ahead: Ahead = Ahead()
+    """What the worker holds ahead of its slots, as the next PING or DONE says."""
 
     # what the dispatcher says
 

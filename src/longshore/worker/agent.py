@@ -10,23 +10,25 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from typing import assert_never
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple, assert_never
 from uuid import UUID
 
 from msgspec import Struct
 
 from longshore.config import WorkerSettings
+from longshore.core.lookahead import MOST_BYTES, Lookahead
 from longshore.errors import ProtocolError
 from longshore.model.attempt import Assignment, AttemptKey
 from longshore.model.job import LogEntry
 from longshore.model.reports import CancelReport, NotBegunReport, ReleaseReport, Report
-from longshore.model.worker import Stats
+from longshore.model.worker import AHEAD_POOLS, Ahead, Stats
 from longshore.ports import Clock, Executor, Link, OnLog, OnMessages, OnReport
 from longshore.wire import worker_side as w
 from longshore.wire.codec import encode, from_dispatcher
 from longshore.wire.messages import PROTOCOL_VERSION, Ready
 from longshore.worker.failure_text import called, failure
+from longshore.worker.line import Line
 
 log = logging.getLogger("longshore.worker")
 
@@ -34,6 +36,7 @@ Connect = Callable[[str, OnMessages], Link]
 Executors = Mapping[str, Executor]
 """By pool. The first also gets jobs of kinds that no executor knows: it reports them as failed."""
 LEAVE_S = 2.0
+NOTHING_AHEAD: Final = Ahead()
 
 
 class Identity(Struct, frozen=True, kw_only=True):
@@ -45,6 +48,13 @@ class Identity(Struct, frozen=True, kw_only=True):
     target: str = ""
     queues: tuple[str, ...] = ()
     process: str = ""
+
+
+class Begun(NamedTuple):
+    """An attempt that its executor runs, and since when, in a pool that looks ahead."""
+
+    assignment: Assignment
+    at: float
 
 
 class Worker:
@@ -72,10 +82,11 @@ class Worker:
         self._measure = measure
         self._on_joined = on_joined
         self._executors = make_executors(self._reported, self._said)
-        self._pool_of: dict[int, str] = {}
-        self._names: dict[int, tuple[int, str, int]] = {}
-        self._backlog: dict[str, deque[Assignment]] = {pool: deque() for pool in self._executors}
-        self._busy = dict.fromkeys(self._executors, 0)
+        self._begun: dict[str, dict[int, Begun]] = {pool: {} for pool in self._executors}
+        """The attempts that executors run, by pool and token."""
+        self._lines = {pool: Line() for pool in self._executors}
+        self._lookahead = Lookahead(settings.lookahead_s, settings.lookahead_runs)
+        self._hand_back_timer: asyncio.TimerHandle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._flushing = False
         self._draining = asyncio.Event()
@@ -175,9 +186,8 @@ class Worker:
                 "1 running job has" if running == 1 else f"{running} running jobs have",
                 self._settings.drain_s,
             )
-        for backlog in self._backlog.values():
-            while backlog:
-                self._hand_back(backlog.popleft().key)
+        for line in self._lines.values():
+            self._hand_back(line.clear())
         self._flush()
         if not await self._settles(self._settings.drain_s):
             running = len(self._session.running)
@@ -209,8 +219,9 @@ class Worker:
             executor.kill()
 
     async def _close(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._hand_back_timer):
+            if timer is not None:
+                timer.cancel()
         if hasattr(self, "_link"):
             # ZeroMQ needs a moment of the loop to hand the goodbye to the kernel.
             await asyncio.sleep(0.05)
@@ -249,6 +260,7 @@ class Worker:
 
     def _flush(self) -> None:
         self._flushing = False
+        self._session.ahead = self._ahead()
         for message in self._session.flush():
             self._link.send(b"", encode(message))
         if self._timer is not None:
@@ -305,11 +317,18 @@ class Worker:
 
     def _begin(self, assignment: Assignment) -> None:
         if self._draining.is_set():
-            self._hand_back(assignment.key)
+            self._hand_back([assignment.key])
             return
         pool = self._pool(assignment.kind)
-        self._backlog[pool].append(assignment)
+        line = self._lines[pool]
+        if not line and len(self._begun[pool]) < self._executors[pool].slots:
+            self._start(pool, assignment)
+            return
+        line.add(assignment, self._clock.now())
         self._start_waiting(pool)
+        held = self._lookahead.lookahead_s and pool in AHEAD_POOLS and line
+        if held and self._hand_back_timer is None:
+            self._watch_lines(self._lookahead.hand_back_s)
 
     def _pool(self, kind: str) -> str:
         for executor in self._executors.values():
@@ -319,35 +338,74 @@ class Worker:
 
     def _start_waiting(self, pool: str) -> None:
         # An aborted attempt may still hold its slot after the dispatcher gave the slot to another.
-        executor, backlog = self._executors[pool], self._backlog[pool]
-        while backlog and self._busy[pool] < executor.slots:
-            assignment = backlog.popleft()
-            self._busy[pool] += 1
-            self._pool_of[assignment.token] = pool
-            name = assignment.number, assignment.kind, assignment.attempt
-            self._names[assignment.token] = name
-            executor.start(assignment)
+        executor, line, begun = self._executors[pool], self._lines[pool], self._begun[pool]
+        while line and len(begun) < executor.slots:
+            self._start(pool, line.pop())
+
+    def _start(self, pool: str, assignment: Assignment) -> None:
+        at = self._clock.now() if pool in AHEAD_POOLS else 0.0
+        self._begun[pool][assignment.token] = Begun(assignment, at)
+        self._executors[pool].start(assignment)
+
+    # what is held ahead
+
+    def _watch_lines(self, after_s: float) -> None:
+        loop = asyncio.get_running_loop()
+        self._hand_back_timer = loop.call_later(after_s, self._hand_back_waiting)
+
+    def _hand_back_waiting(self) -> None:
+        """Hands back what has waited for too long: another worker may be idle."""
+        self._hand_back_timer = None
+        now, after_s = self._clock.now(), self._lookahead.hand_back_s
+        lines = [line for pool, line in self._lines.items() if pool in AHEAD_POOLS]
+        for line in lines:
+            late = line.late(now, after_s)
+            for _, token in late:
+                line.remove(token)
+            if late:
+                self._lookahead.handed_back()
+                self._hand_back(late)
+        late_at = [line.late_at(after_s) for line in lines if line]
+        if late_at:
+            self._watch_lines(min(late_at) - now)
+
+    def _ahead(self) -> Ahead:
+        """What the worker holds ahead of its slots from now on, if it is given that."""
+        if self._draining.is_set() or not self._lookahead.knows_short:
+            return NOTHING_AHEAD
+        now, pools, kinds = self._clock.now(), dict[str, int](), set[str]()
+        for pool in AHEAD_POOLS & self._executors.keys():
+            executor = self._executors[pool]
+            own = [kind for kind, info in executor.kinds.items() if info.pool == pool]
+            running = [(one.assignment.kind, now - one.at) for one in self._begun[pool].values()]
+            most = self._lookahead.ahead(own, executor.slots, running)
+            if most and self._lines[pool].bytes < MOST_BYTES:
+                pools[pool] = most
+                kinds |= self._lookahead.short(own)
+        return Ahead(pools, tuple(sorted(kinds)))
+
+    # ends
 
     def _abort(self, report: Report) -> None:
-        pool = self._pool_of.get(report.token)
-        if pool is not None:
-            self._executors[pool].abort(report)
-            return
-        for backlog in self._backlog.values():
-            for assignment in [one for one in backlog if one.token == report.token]:
-                backlog.remove(assignment)
+        for pool, begun in self._begun.items():
+            if report.token in begun:
+                self._executors[pool].abort(report)
+                return
+        for line in self._lines.values():
+            line.remove(report.token)
         self._session.ended(report)
         self._flush_soon()
 
-    def _hand_back(self, attempt: AttemptKey) -> None:
-        self._session.ended(NotBegunReport(*attempt))
+    def _hand_back(self, attempts: Iterable[AttemptKey]) -> None:
+        for attempt in attempts:
+            self._session.ended(NotBegunReport(*attempt))
         self._flush_soon()
 
     def _stop_all(self, reason: str, kill: bool) -> None:
         log.warning("stopping %d jobs: %s", len(self._session.running), reason)
         if kill:
-            for backlog in self._backlog.values():
-                backlog.clear()
+            for line in self._lines.values():
+                line.clear()
             for executor in self._executors.values():
                 executor.kill()
         else:
@@ -355,15 +413,19 @@ class Worker:
                 self._abort(ReleaseReport(*attempt))
 
     def _reported(self, report: Report) -> None:
-        pool = self._pool_of.pop(report.token, None)
-        name = self._names.pop(report.token, None)
-        if why := failure(report):
-            log.warning("%s failed: %s", called(*name) if name else f"job {report.job}", why)
-        if pool is not None:
-            self._busy[pool] -= 1
-            self._start_waiting(pool)
+        for pool, begun in self._begun.items():
+            if (one := begun.pop(report.token, None)) is not None:
+                self._ran(pool, one, report)
+                self._start_waiting(pool)
+                break
         self._session.ended(report)
         self._flush_soon()
+
+    def _ran(self, pool: str, begun: Begun, report: Report) -> None:
+        if why := failure(report):
+            log.warning("%s failed: %s", called(begun.assignment), why)
+        if pool in AHEAD_POOLS:
+            self._lookahead.ran(begun.assignment.kind, self._clock.now() - begun.at)
 
     def _said(self, entry: LogEntry) -> None:
         self._session.said(entry)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from longshore.model.attempt import Assignment
 from longshore.model.job import JobError
 from longshore.model.reports import CrashReport, FailureReport, Report
 
 _SHOWN = 500
 
 
-def called(number: int, kind: str, attempt: int) -> str:
+def called(assignment: Assignment) -> str:
     """An attempt as a log names it."""
-    return f"job {number} ({kind}), attempt {attempt}"
+    return f"job {assignment.number} ({assignment.kind}), attempt {assignment.attempt}"
 
 
 def failure(report: Report) -> str:

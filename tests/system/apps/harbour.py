@@ -187,3 +187,13 @@ async def order_more(n: int) -> int:
     for i in range(n):
         longshore.current().submit(add.call(i, i))
     return n
+
+
+@app.job
+def tick(ran: str, number: int, kills: str = "") -> None:
+    """Takes a moment. With `kills` it kills its process, the first time that it runs."""
+    with open(ran, "a", encoding="utf-8") as file:
+        file.write(f"{number}\n")
+    if kills and not os.path.exists(kills):
+        open(kills, "w", encoding="utf-8").close()
+        os.kill(os.getpid(), signal.SIGKILL)

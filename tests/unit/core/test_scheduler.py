@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from longshore.core.admission import FreeSlots, Patience
 from longshore.core.lanes import lane_of
 from longshore.core.scheduler import CONTESTED_S, Plan, Scheduler
 from longshore.model.job import Submission
-from longshore.model.worker import Claim, KindInfo, Lane, Pool, SessionKey, WorkerInfo
+from longshore.model.worker import Ahead, Claim, KindInfo, Lane, Pool, SessionKey, WorkerInfo
 from longshore.testing.builders import a_job, new_id
 
 FETCH = lane_of("default", "fetch", "")
@@ -24,9 +24,17 @@ class Worker(Struct):
     number: int = 1
     given: int = 0
 
+    ahead: Ahead = Ahead()
+    busy: int = 0
+
     @property
     def open_slots(self) -> Mapping[str, int]:
-        return self.info.pools
+        return {pool: slots - self.busy for pool, slots in self.info.pools.items()}
+
+    @property
+    def open_ahead(self) -> Mapping[str, int]:
+        free = self.open_slots
+        return {pool: most + min(0, free[pool]) for pool, most in self.ahead.pools.items()}
 
 
 def a_worker(*kinds: str, slots: int = 100, target: str = "") -> Worker:
@@ -261,3 +269,53 @@ def test_a_lane_that_is_heard_of_while_lanes_are_settled_is_kept_until_the_next_
     scheduler.sync_lanes([])
     assert RESIZE not in scheduler.lanes
     assert not scheduler.lanes.has_queue("default")
+
+
+AHEAD = Ahead({Pool.COROUTINE.value: 5}, ("fetch",))
+
+
+def scheduling(*workers: Worker) -> Scheduler:
+    """These workers, and no ready job."""
+    scheduler = Scheduler(1000, Patience(1.0, 1.0))
+    for worker in workers:
+        scheduler.joined(worker)
+    scheduler.add_lanes([FETCH, RESIZE])
+    return scheduler
+
+
+def test_only_jobs_that_find_no_free_slot_are_held_ahead() -> None:
+    """No worker is idle while another one holds attempts ahead."""
+    busy = structs.replace(a_worker("fetch", slots=2), ahead=AHEAD, busy=2)
+    idle = a_worker("fetch", slots=2)
+    scheduler = scheduling(busy, idle)
+    scheduler.lanes.add_ready({FETCH.hash: 4})
+    made = claims_of(scheduler)
+    assert [[slot.worker for slot in one.slots] for one in made] == [
+        [idle.info.id] * 2,
+        [busy.info.id] * 2,
+    ]
+
+
+def test_a_worker_holds_no_more_ahead_than_it_says() -> None:
+    half = structs.replace(a_worker("fetch", slots=2), ahead=AHEAD, busy=5)
+    full = structs.replace(a_worker("fetch", slots=2), ahead=AHEAD, busy=7)
+    scheduler = scheduling(half, full)
+    scheduler.lanes.add_ready({FETCH.hash: 100})
+    (claim,) = claims_of(scheduler)
+    assert [slot.worker for slot in claim.slots] == [half.info.id] * 2
+
+
+def test_only_kinds_that_are_short_are_held_ahead() -> None:
+    worker = structs.replace(a_worker("fetch", "resize", slots=1), ahead=AHEAD, busy=1)
+    scheduler = scheduling(worker)
+    scheduler.lanes.add_ready({FETCH.hash: 1, RESIZE.hash: 9})
+    (claim,) = claims_of(scheduler)
+    assert (claim.lanes, len(claim.slots)) == ((FETCH.hash,), 1)
+
+
+def test_submits_start_ahead_too_if_no_job_is_ready() -> None:
+    worker = structs.replace(a_worker("fetch", slots=2), ahead=AHEAD, busy=1)
+    scheduler = scheduling(worker)
+    plan = scheduler.plan(some("fetch", 8))
+    assert [slot is not None for slot in plan.slots] == [True] * 6 + [False] * 2
+    assert plan.claims == []

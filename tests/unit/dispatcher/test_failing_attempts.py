@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from longshore.model.attempt import Assignment
 from longshore.model.job import JobError, Reason
 from longshore.model.reports import (
     CancelReport,
@@ -37,7 +38,10 @@ def test_a_crash_is_a_failure_and_the_rest_is_none() -> None:
 
 @pytest.mark.parametrize("attempt", [1, 3])
 def test_an_attempt_is_called_by_number_kind_and_attempt(attempt: int) -> None:
-    assert called(42, "resize", attempt) == f"job 42 (resize), attempt {attempt}"
+    assert (
+        called(Assignment(*ATTEMPT, 42, "resize", b"", attempt=attempt))
+        == f"job 42 (resize), attempt {attempt}"
+    )
 
 
 def test_a_worker_says_which_job_failed(caplog: pytest.LogCaptureFixture) -> None:

@@ -192,6 +192,12 @@ class Bench:
             self.link.tell(m.Pong(self.worker, pings[-1].no, PING_S, LEASE_S))
             self._answered = self.link, pings[-1].no
 
+    def next_seq(self) -> int:
+        """The number of the next JOBS."""
+        self._seq += 1
+        return self._seq
+
+    _seq = 0
     _answered: tuple[PlayedLink | None, int] = (None, 0)
 
     def _is_answered(self, ping: m.Ping) -> bool:

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from longshore.cli.view import jsonable
 from longshore.cli.view.show import Table, View, duration, error_line, how_far, percent, time, took
-from longshore.core.capacity import pool_busy, pool_slots, pools_of
+from longshore.core.capacity import pool_ahead, pool_busy, pool_slots, pools_of
 from longshore.core.lifecycle import REACHED
 from longshore.model.job import DEFAULT_QUEUE, Job, JobError
 from longshore.model.worker import (
@@ -173,8 +173,9 @@ def _brief_worker(
 
 
 def _taken(view: WorkerView, pool: str) -> str:
-    """A worker's busy slots of all its slots."""
-    return f"{pool_busy(view, pool)}/{pool_slots(view, pool)}" if view.alive else ""
+    """A worker's busy slots of all its slots, and how many attempts it holds ahead of them."""
+    ahead = f"+{held}" if (held := pool_ahead(view, pool)) else ""
+    return f"{pool_busy(view, pool)}/{pool_slots(view, pool)}{ahead}" if view.alive else ""
 
 
 def dispatchers_table(dispatchers: Sequence[DispatcherAnswer]) -> Table:

@@ -104,6 +104,7 @@ class FullSessions:
                 self._tasks.start(self._losses.lose(session, reason, crash=False))
 
     def _done(self, session: FullSession, done: m.Done) -> None:
+        session.ahead = done.ahead
         for report in done.reports:
             try:
                 self._ended(session, report)

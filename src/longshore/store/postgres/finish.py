@@ -76,32 +76,21 @@ class FinishBatch:
         ]
 
     def _recorded(self, end: End, was: int, state: JobState) -> Finished:
-        if isinstance(end, Succeeded):
-            self.ended.append(Ended(end.job, state, end.result))
-            if end.outbox:
-                self.sent += [(end, index, item.job) for index, item in enumerate(end.outbox)]
-        else:
-            change = effects.of_end(end)[STATES[was]]
-            if change.ends:
-                self.ended.append(effects.outcome(end.job, change, end))
+        self.ended += outcomes(end, was, state)
+        if isinstance(end, Succeeded) and end.outbox:
+            self.sent += [(end, index, item.job) for index, item in enumerate(end.outbox)]
         return Finished(end.job, end.token, Verdict.RECORDED, state)
 
     async def _end(self, ends: Sequence[End]) -> list[asyncpg.Record]:
         if not ends:
             return []
         rows = await self._tx.fetch(
-            FINISH, *_columns(ends, isolate_bad_items=self._tx.isolate_bad_items)
+            FINISH, *finish_columns(ends, isolate_bad_items=self._tx.isolate_bad_items)
         )
         counts = Counter((row["lane"], row["was"], row["state"]) for row in rows)
         for (lane, was, state), count in counts.items():
             self._tx.count(lane, was, state, count)
-            if state == READY:
-                self.ready[lane] += count
-        if self.ready:
-            for row in rows:
-                if row["state"] == READY:
-                    place = (row["rank"], row["number"])
-                    self._marks.put_back(row["lane"], row["urgency"], place)
+        self.ready += made_ready(rows, self._marks)
         return rows
 
     async def _judge(
@@ -136,6 +125,24 @@ class FinishBatch:
             await self._tx.fetch(NOTE, end.job, clean("; ".join(texts)))
 
 
+def outcomes(end: End, was: int, state: JobState) -> list[Ended]:
+    """The outcome of a job that this end has ended; none if the job goes on."""
+    if isinstance(end, Succeeded):
+        return [Ended(end.job, state, end.result)]
+    change = effects.of_end(end)[STATES[was]]
+    return [effects.outcome(end.job, change, end)] if change.ends else []
+
+
+def made_ready(rows: Sequence[asyncpg.Record], marks: ClaimCursors) -> Counter[int]:
+    """How many jobs these rows of `FINISH` made ready, by lane; claims find them at once."""
+    ready = Counter[int]()
+    for row in rows:
+        if row["state"] == READY:
+            ready[row["lane"]] += 1
+            marks.put_back(row["lane"], row["urgency"], (row["rank"], row["number"]))
+    return ready
+
+
 def change_row(change: Change, by: str | None, *, isolate_bad_items: bool) -> tuple[object, ...]:
     """A change as `CHANGE_COLUMNS` has it."""
     return (
@@ -157,7 +164,7 @@ def change_row(change: Change, by: str | None, *, isolate_bad_items: bool) -> tu
     )
 
 
-def _columns(ends: Sequence[End], *, isolate_bad_items: bool) -> list[Sequence[object]]:
+def finish_columns(ends: Sequence[End], *, isolate_bad_items: bool) -> list[Sequence[object]]:
     """What `FINISH` takes: what differs from end to end in full, what they share once per shape."""
     shapes: dict[tuple[object, ...], int] = {}
     rows: list[tuple[object, ...]] = []

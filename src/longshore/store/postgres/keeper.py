@@ -15,6 +15,7 @@ import asyncpg
 from longshore.core import effects
 from longshore.core.effects import Change
 from longshore.core.leases import ANOTHERS, is_anothers
+from longshore.core.lookahead import held_ahead
 from longshore.model.attempt import Attempt
 from longshore.model.job import CancelVerdict, JobState, LogEntry, RetryVerdict
 from longshore.model.worker import Attended, Gone, Lane, Late, SessionKey, Stats, WorkerInfo
@@ -179,7 +180,10 @@ class PostgresKeeper(PostgresReads):
             await tx.fetch(sql.BURY, worker, clean(why))
             owned = await _owned(tx, worker)
             limit = crash_limit if crash else None
-            return await _lose(tx, owned, why, limit, undelivered, lost=True)
+            ahead = held_ahead(
+                unpack_info(row["info"]), [(one["token"], one["kind"]) for one in owned]
+            )
+            return await _lose(tx, owned, why, limit, ahead.union(undelivered), lost=True)
 
         return self._freed(*await self._keeping.run(work))
 

@@ -22,17 +22,18 @@ from uuid import UUID
 from msgspec import Struct
 
 from longshore.model.attempt import Attempt
-from longshore.model.job import Refused, Submitted
+from longshore.model.ends import End, Succeeded
+from longshore.model.job import Ended, Finished, Refused, Submitted, Verdict
 from longshore.model.worker import Claim, SessionKey
 from longshore.ports import Batch, BatchResult
 from longshore.store.postgres.columns import SoundItems, columns, lane_of_item, runs
 from longshore.store.postgres.connections import ConnectionPool, Transaction
 from longshore.store.postgres.cursors import ClaimCursors, Place, Reached, ScanPlan
-from longshore.store.postgres.finish import FinishBatch
-from longshore.store.postgres.sql import CLAIM, SUBMIT_ALONE, SUBMIT_ONE
-from longshore.store.postgres.states import READY, RUNNING
+from longshore.store.postgres.finish import FinishBatch, finish_columns, made_ready, outcomes
+from longshore.store.postgres.sql import CLAIM, FINISH_ALONE, SUBMIT_ALONE, SUBMIT_ONE
+from longshore.store.postgres.states import READY, RUNNING, STATES
 from longshore.store.postgres.submit import StartColumns, SubmitBatch
-from longshore.store.rows import unpack_options
+from longshore.store.rows import INT64, unpack_options
 
 
 class ClaimScan(NamedTuple):
@@ -104,9 +105,11 @@ class Pump:
     async def alone(
         self, lines: ConnectionPool, dispatcher: UUID, batch: Batch
     ) -> PumpResult | None:
-        """Runs a batch of nothing but submits as a single statement; None if it takes more."""
-        if batch.finishes or batch.claims:
+        """Runs a batch of only ends or only submits as one statement; None if it takes more."""
+        if batch.claims or (batch.finishes and batch.submits):
             return None
+        if batch.finishes:
+            return await self._end_alone(lines, dispatcher, batch.finishes)
         items = SoundItems(batch.submits).items
         if len(items) < len(batch.submits) or len(runs(items)) > 1:
             return None
@@ -135,6 +138,34 @@ class Pump:
             submitted, tallied = rest.pumped.submitted, tallied + rest.tallied
             ready.update(rest.pumped.ready)
         pumped = BatchResult([], submitted, started, ready=ready)
+        return PumpResult(pumped, bool(ready), set(), [], tallied)
+
+    async def _end_alone(
+        self, lines: ConnectionPool, dispatcher: UUID, ends: Sequence[End]
+    ) -> PumpResult | None:
+        if any(end.token not in INT64 or _has_outbox(end) for end in ends):
+            return None
+        rows = await lines.alone(FINISH_ALONE, *finish_columns(ends, isolate_bad_items=False))
+        # Often some ends are late or repeated: what happened to those takes a closer look.
+        if rows is None:
+            return None
+        answers: dict[int, Finished] = {}
+        ended: list[Ended] = []
+        for row in rows:
+            place, state = row["place"] - 1, STATES[row["state"]]
+            end = ends[place]
+            ended += outcomes(end, row["was"], state)
+            answers[place] = Finished(end.job, end.token, Verdict.RECORDED, state)
+        ready, tallied = made_ready(rows, self.cursors), 2 * len(rows)
+        left = [place for place in range(len(ends)) if place not in answers]
+        if left:
+            again = Batch([ends[place] for place in left])
+            rest = await lines.run(lambda tx: self.run(tx, dispatcher, again))
+            answers.update(zip(left, rest.pumped.finished, strict=True))
+            ended, ready = ended + rest.pumped.ended, ready + Counter(rest.pumped.ready)
+            tallied += rest.tallied
+        finished = [answers[place] for place in range(len(ends))]
+        pumped = BatchResult(finished, ready=ready, ready_by_ends=ready, ended=ended)
         return PumpResult(pumped, bool(ready), set(), [], tallied)
 
     def _start_columns(self, dispatcher: UUID, batch: Batch) -> StartColumns | None:
@@ -205,7 +236,10 @@ class Pump:
             reached[lane, urgency] = (rank, number)
             options = unpack_options(options)
             slot = workers[place - 1], sessions[place - 1]
-            claimed.append(Attempt(id, number, token, kind, args, options, *slot, *tries))
+            of_job = id, number, token, kind, args, options
+            begun, failures, crashes = tries
+            tried = begun, failures, crashes, False, ~urgency
+            claimed.append(Attempt(*of_job, *slot, *tried))
         took = [Reached(*level, place) for level, place in reached.items()]
         size = sum(len(attempt.args) for attempt in claimed)
         # A claim that is full of bytes says nothing of what lies behind it.
@@ -253,3 +287,7 @@ def _left(slots: Sequence[SessionKey], taken: Sequence[Attempt]) -> list[Session
         else:
             left.append(slot)
     return left
+
+
+def _has_outbox(end: End) -> bool:
+    return isinstance(end, Succeeded) and bool(end.outbox)

@@ -31,7 +31,7 @@ SHOWN_ENDED_WORKERS: Final = 20
 
 CLAIMED_COLUMNS: Final = f"""
     j.id, j.number, j.token, j.kind, j.args, j.options, j.worker, j.session,
-    j.attempt, j.failures, j.crashes, j.state = {CANCELLING}
+    j.attempt, j.failures, j.crashes, j.state = {CANCELLING}, j.priority
 """
 
 

@@ -386,6 +386,21 @@ An end names its shape: the place of the change for a running job, after which c
 job that is being cancelled.
 """
 
+FINISH_ALONE: Final = f"""
+WITH ended AS ({FINISH}),
+tallied AS (
+    INSERT INTO longshore.tally (lane, state, delta)
+    SELECT lane, state, sum(delta) FROM (
+        SELECT lane, was AS state, -1 AS delta FROM ended
+        UNION ALL
+        SELECT lane, state, 1 FROM ended
+    ) AS moved
+    GROUP BY lane, state
+)
+SELECT * FROM ended
+"""
+"""`FINISH` as a transaction of its own, which needs neither BEGIN nor COMMIT."""
+
 JUDGED: Final = """
 SELECT i.id, l.state, l.token, l.worker
 FROM unnest($1::uuid[]) AS i (id)

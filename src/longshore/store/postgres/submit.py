@@ -65,7 +65,8 @@ class StartColumns(Struct, frozen=True):
     def _attempt(self, job: Submission, number: int, token: int) -> Attempt:
         slot = cast(SessionKey, self.slots[job.id.int])
         owner = slot.worker, slot.session
-        return Attempt(job.id, number, token, job.kind, job.args, job.options, *owner, 1, 0, 0)
+        of_job = job.id, number, token, job.kind, job.args, job.options
+        return Attempt(*of_job, *owner, 1, 0, 0, priority=job.priority)
 
 
 class SubmitBatch:

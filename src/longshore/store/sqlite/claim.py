@@ -138,7 +138,8 @@ def _place(
         id, options, args = payloads[job.number]
         token, owner = tx.next_token(), (slot.worker, slot.session)
         tries = job.attempt + 1, job.failures, job.crashes
-        claimed.append(Attempt(id, job.number, token, job.kind, args, options, *owner, *tries))
+        of_job = id, job.number, token, job.kind, args, options
+        claimed.append(Attempt(*of_job, *owner, *tries, priority=-job.urgency))
     _store(tx, claimed, expiry_margin_s)
     for lane, number in Counter(job.lane for job in jobs).items():
         tx.count(lane, JobState.READY, JobState.RUNNING, number)

@@ -9,13 +9,23 @@ from uuid import UUID
 
 from longshore.core import effects
 from longshore.core.leases import ANOTHERS, is_anothers
+from longshore.core.lookahead import held_ahead
 from longshore.errors import InvalidInput
 from longshore.model.job import CancelVerdict, JobState, LogEntry, RetryVerdict
 from longshore.model.worker import Attended, Gone, Late, Stats, WorkerInfo
 from longshore.ports import Harvested, Promoted
 from longshore.store.rows import INT64, LARGEST_INT, clean, entry_end, pack_info, unpack_info
 from longshore.store.sqlite.reads import claimed_by, next_due_s
-from longshore.store.sqlite.sql import BEAT, HELD_AND_DUE, HELD_BY_WORKER, LOG, ORPHANED, Held, Row
+from longshore.store.sqlite.sql import (
+    BEAT,
+    HELD_AND_DUE,
+    HELD_BY_WORKER,
+    LOG,
+    ORPHANED,
+    OWNED_KINDS,
+    Held,
+    Row,
+)
 from longshore.store.sqlite.states import LIVE_LIST, OWNED_LIST
 from longshore.store.sqlite.transaction import Transaction
 
@@ -138,15 +148,17 @@ def harvest(
 
     A crash limit says that the loss counts as a crash, unless the attempt was not delivered.
     """
-    changed = tx.connection.execute(
+    buried = tx.connection.execute(
         """UPDATE worker SET alive = 0, ended_at = ?, ended_why = ?
-        WHERE id = ? AND alive = 1 AND session = ?""",
+        WHERE id = ? AND alive = 1 AND session = ? RETURNING info""",
         (tx.now, clean(why), worker.bytes, min(session, LARGEST_INT)),
-    )
-    if changed.rowcount == 0:
+    ).fetchone()
+    if buried is None:
         return Harvested(False)
     owned = tx.held_where(HELD_BY_WORKER, (worker.bytes,))
-    return _free(tx, owned, why, crash_limit, undelivered, lost=True)
+    kinds = tx.connection.execute(OWNED_KINDS, (worker.bytes,)).fetchall()
+    free = held_ahead(unpack_info(buried[0]), kinds).union(undelivered)
+    return _free(tx, owned, why, crash_limit, free, lost=True)
 
 
 def sweep(tx: Transaction, crash_limit: int) -> Harvested:

@@ -46,7 +46,7 @@ _SHOWN_ENDED_WORKERS: Final = 20
 _IDS: Final = frozenset({"id", "worker", "dispatcher"})
 
 _ATTEMPT: Final = """id, number, token, kind, args, options, worker, session, attempt, failures,
-    crashes, state = 'cancelling' AS cancelling"""
+    crashes, state = 'cancelling' AS cancelling, priority"""
 _SHOWN: Final = """id, number, kind, queue, target, priority, state, options, unique_key,
     created_at, run_at, started_at, ended_at, round, attempt, failures, crashes, token, worker,
     error"""

@@ -138,6 +138,8 @@ HELD_BY_NUMBER: Final = _held_by("job.number")
 HELD_BY_WORKER: Final = f"""
     SELECT json_group_array({_HELD.format(place="0")}) FROM job INDEXED BY job_owned
     WHERE state IN {OWNED_LIST} AND worker = ?"""
+OWNED_KINDS: Final = f"""
+    SELECT token, kind FROM job INDEXED BY job_owned WHERE state IN {OWNED_LIST} AND worker = ?"""
 HELD_AND_DUE: Final = f"""
     SELECT json_group_array({_HELD.format(place="0")}) FROM (
         SELECT number FROM job INDEXED BY job_due

@@ -175,7 +175,8 @@ class SubmitBatch:
     def _slot(self, job: Submission, number: int, slot: SessionKey) -> int:
         """Begins the first attempt with the job; answers its token."""
         token, owner = self._tx.next_token(), (slot.worker, slot.session)
-        started = Attempt(job.id, number, token, job.kind, job.args, job.options, *owner, 1, 0, 0)
+        of_job = job.id, number, token, job.kind, job.args, job.options
+        started = Attempt(*of_job, *owner, 1, 0, 0, priority=job.priority)
         self._started.append(started)
         return token
 

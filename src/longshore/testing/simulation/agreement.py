@@ -41,7 +41,7 @@ def _worker(views: Views, dispatchers: Sequence[DispatcherNode], node: WorkerNod
         return f"{node.name} is attended by nobody"
     if view is None or view.session != session.session:
         return f"{node.name} believes to be in session {session.session}, the store does not"
-    if not session.settled or any(worker._busy.values()) or worker._pool_of:
+    if not session.settled or any(worker._begun.values()):
         return f"{node.name} holds what has ended: {sorted(session.running)}"
     slot = SessionKey(session.worker, session.session)
     for dispatcher in dispatchers:

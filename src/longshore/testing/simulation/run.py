@@ -134,7 +134,8 @@ class Simulation:
         return [DispatcherNode(self._world, name, self._settings) for name in names]
 
     def _make_workers(self) -> list[WorkerNode]:
-        settings = WorkerSettings(drain_s=10.0)
+        lookahead_s = self._scenario.lookahead_s
+        settings = WorkerSettings(drain_s=10.0, lookahead_s=lookahead_s, lookahead_runs=3)
         return [
             WorkerNode(self._world, plan, settings, self._script, self)
             for plan in self._scenario.workers

@@ -7,7 +7,7 @@ from random import Random
 from typing import Final
 from uuid import UUID
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from longshore.model.ids import make_id
 from longshore.model.job import Options, RetryPolicy, Submission
@@ -20,6 +20,7 @@ KINDS: Final = {"work": KindInfo(Pool.COROUTINE), "grind": KindInfo(Pool.PROCESS
 UNIX_MS: Final = 1_893_456_000_000
 STORM_S: Final = (20.0, 90.0)
 MOST_JOBS: Final = 40
+RUSH_JOBS: Final = 60
 
 
 class WorkerPlan(Struct, frozen=True):
@@ -61,6 +62,7 @@ class Scenario(Struct, frozen=True):
     store_delay_s: tuple[float, float]
     lost_hints: float
     storm_s: float
+    lookahead_s: float = 0.05
 
     @property
     def work_s(self) -> float:
@@ -105,6 +107,25 @@ def make_scenario(seed: int, theme: Theme | None = None) -> Scenario:
         lost_hints=random.choice((0.0, 0.0, 0.2, 1.0)),
         storm_s=storm_s,
     )
+
+
+def make_rush(seed: int, theme: Theme | None = None) -> Scenario:
+    """The scenario of a seed, with a rush of short jobs: workers hold some of them ahead."""
+    scenario = make_scenario(seed, theme)
+    random = Random(f"{seed}/rush")
+    begins_at = random.uniform(0.0, scenario.storm_s)
+    times = (begins_at + random.uniform(0.0, 10.0) for _ in range(RUSH_JOBS))
+    first = len(scenario.jobs)
+    rush = [_short_job(random, first + n, at, scenario) for n, at in enumerate(sorted(times))]
+    return structs.replace(scenario, jobs=(*scenario.jobs, *rush), lookahead_s=1.0)
+
+
+def _short_job(random: Random, index: int, at: float, scenario: Scenario) -> JobPlan:
+    plan = _job(random, index, at, random.choice(scenario.clients), 0.2)
+    takes_s = random.choice((*[random.uniform(0.0, 0.2)] * 19, 20.0))
+    behaviour = structs.replace(plan.behaviour, takes_s=takes_s)
+    submission = structs.replace(plan.submission, kind="grind", delay_s=None)
+    return structs.replace(plan, submission=submission, behaviour=behaviour)
 
 
 def _names(letter: str, count: int) -> tuple[str, ...]:

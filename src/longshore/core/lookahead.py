@@ -1,0 +1,143 @@
+"""How many attempts a worker may hold ahead of its free slots.
+
+Theory. A process that runs jobs of a millisecond would wait for a round trip to the store after
+each. So a worker asks for some attempts ahead: as many as will begin within `lookahead_s`. That is
+known only of kinds that are reliably short, so the worker measures its own runs. A kind is *short*
+if nine of ten of its last runs took at most `lookahead_s`.
+
+Nothing may wait behind a long run while another worker is idle. So a slot counts only while it is
+free, or while its present run is younger than nine of ten runs of its kind took: an older run is
+taken for a long one. What did not begin all the same goes back after `hand_back_s`, and the worker
+asks for nothing ahead until one of its runs ends.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterable
+from math import ceil
+from statistics import fmean
+from typing import Final
+
+from longshore.model.worker import WorkerInfo
+
+RUNS: Final = 200
+"""So many of a kind's last runs are remembered."""
+
+ENOUGH_RUNS: Final = 20
+"""Nothing is known of a kind before so many of its runs have ended here."""
+
+MOST_PER_SLOT: Final = 64
+MOST_BYTES: Final = 8 * 1024 * 1024
+"""Arguments that wait ahead take no more."""
+
+_PERCENTILE: Final = 0.9
+
+
+def held_ahead(worker: WorkerInfo, owned: Iterable[tuple[int, str]]) -> set[int]:
+    """The tokens of attempts that a worker held ahead, among those that it owned when it was lost.
+
+    `owned` has tokens and kinds. Tokens grow, so of each pool the first ones were sent first: as
+    many as it has slots may have begun. The others are not to blame for the loss.
+    """
+    ahead, begun = set[int](), Counter[str]()
+    for token, kind in sorted(owned):
+        pool = worker.kinds[kind].pool if kind in worker.kinds else ""
+        if pool in worker.pools:
+            begun[pool] += 1
+            if begun[pool] > worker.pools[pool]:
+                ahead.add(token)
+    return ahead
+
+
+class RunTimes:
+    """How long the last runs of one kind took.
+
+    `percentile_s` is what nine of ten took at most, `usual_s` is the mean of those; both are None
+    while too little is known.
+    """
+
+    def __init__(self, enough_runs: int) -> None:
+        self._enough_runs = enough_runs
+        self._runs: deque[float] = deque(maxlen=RUNS)
+        self._new = 0
+        self.percentile_s: float | None = None
+        self.usual_s: float | None = None
+
+    def add(self, seconds: float) -> bool:
+        """A run ended after so long; answers whether something new is known."""
+        self._runs.append(seconds)
+        self._new += 1
+        # To sort after every run would cost more than a short run.
+        if self._new < self._enough_runs:
+            return False
+        self._new = 0
+        usual = sorted(self._runs)[: ceil(_PERCENTILE * len(self._runs))]
+        self.percentile_s, self.usual_s = usual[-1], fmean(usual)
+        return True
+
+
+class Lookahead:
+    """What one worker knows of its runs, and how many attempts it holds ahead because of that."""
+
+    def __init__(self, lookahead_s: float, enough_runs: int = ENOUGH_RUNS) -> None:
+        self.lookahead_s = lookahead_s
+        self._enough_runs = enough_runs
+        self._kinds: dict[str, RunTimes] = {}
+        self._short: frozenset[str] = frozenset()
+        self._is_suspended = False
+
+    @property
+    def hand_back_s(self) -> float:
+        """An attempt that has waited for so long goes back as not begun."""
+        return 2 * self.lookahead_s
+
+    @property
+    def knows_short(self) -> bool:
+        """Whether any kind is known to be short."""
+        return bool(self._short) and not self._is_suspended
+
+    def ran(self, kind: str, seconds: float) -> None:
+        """A run of this kind ended after so long."""
+        self._is_suspended = False
+        times = self._kinds.get(kind)
+        if times is None:
+            times = self._kinds[kind] = RunTimes(self._enough_runs)
+        if times.add(seconds):
+            self._short = frozenset(
+                name
+                for name, known in self._kinds.items()
+                if known.percentile_s is not None and known.percentile_s <= self.lookahead_s
+            )
+
+    def handed_back(self) -> None:
+        """Something went back as not begun: nothing is held ahead until a run ends."""
+        self._is_suspended = True
+
+    def short(self, kinds: Iterable[str]) -> frozenset[str]:
+        """Those of these kinds that are short: attempts of these may be held ahead."""
+        return self._short.intersection(kinds)
+
+    def long_after_s(self, kind: str) -> float:
+        """A run of this kind that is older is taken for a long one; of a long kind, every run."""
+        if kind not in self._short:
+            return float("-inf")
+        return self._kinds[kind].percentile_s or 0.0
+
+    def ahead(self, kinds: Iterable[str], slots: int, running: Iterable[tuple[str, float]]) -> int:
+        """How many attempts of these kinds to hold ahead of the slots of a pool.
+
+        `running` has the kind and the age of each present run.
+        """
+        short = self.short(kinds)
+        if self._is_suspended or not short:
+            return 0
+        long = sum(age_s > self.long_after_s(kind) for kind, age_s in running)
+        return self.per_slot(short) * max(0, slots - long)
+
+    def per_slot(self, short: Iterable[str]) -> int:
+        """How many runs of these kinds begin on one slot within `lookahead_s`."""
+        usual_s = max(self._kinds[kind].usual_s or 0.0 for kind in short)
+        if usual_s * MOST_PER_SLOT <= self.lookahead_s:
+            return MOST_PER_SLOT
+        return int(self.lookahead_s / usual_s)

@@ -1,0 +1,158 @@
+"""What the agent holds ahead of its slots: how much it asks for, and what becomes of it."""
+
+from __future__ import annotations
+
+from itertools import count
+
+from msgspec import structs
+
+from longshore.config import WorkerSettings
+from longshore.core.lookahead import ENOUGH_RUNS, MOST_BYTES
+from longshore.model.reports import CancelReport, NotBegunReport, SuccessReport
+from longshore.model.worker import Ahead, Pool
+from longshore.wire import messages as m
+
+from .bench import Bench, PlayedExecutor, at_bench, job
+
+SHORT_S = 0.0024
+TWO_SLOTS_AHEAD = Ahead({Pool.PROCESS.value: 40}, ("grind",))
+
+
+def processes(bench: Bench) -> PlayedExecutor:
+    return bench.executors[Pool.PROCESS]
+
+
+async def give(bench: Bench, *jobs: m.Assignment) -> None:
+    bench.link.tell(m.Jobs(bench.worker, bench.next_seq(), jobs))
+    await bench.settle()
+
+
+async def short_runs(bench: Bench) -> None:
+    """So many short runs end that the agent knows the kind."""
+    for token in range(1, ENOUGH_RUNS + 1):
+        await give(bench, job(token, "grind"))
+        await bench.pass_time(SHORT_S)
+        processes(bench).succeed(token)
+        await bench.settle()
+
+
+def asked(bench: Bench) -> Ahead:
+    """What the last DONE asks for."""
+    return bench.said(m.Done)[-1].ahead
+
+
+def test_a_worker_asks_for_attempts_ahead_once_it_knows_that_they_are_short() -> None:
+    async def story(bench: Bench) -> None:
+        await bench.attend()
+        await short_runs(bench)
+        assert [done.ahead for done in bench.said(m.Done)[:-1]] == [Ahead()] * (ENOUGH_RUNS - 1)
+        assert asked(bench) == TWO_SLOTS_AHEAD
+        await bench.pass_time(1.5)
+        assert bench.said(m.Ping)[-1].ahead == TWO_SLOTS_AHEAD
+
+    at_bench(story)
+
+
+def test_coroutines_are_never_held_ahead() -> None:
+    async def story(bench: Bench) -> None:
+        await bench.attend()
+        for token in range(1, 2 * ENOUGH_RUNS):
+            await give(bench, job(token))
+            bench.jobs.succeed(token)
+            await bench.settle()
+        assert asked(bench) == Ahead()
+
+    at_bench(story)
+
+
+def test_with_no_lookahead_nothing_is_asked_for() -> None:
+    async def story(bench: Bench) -> None:
+        await bench.attend()
+        await short_runs(bench)
+        assert asked(bench) == Ahead()
+
+    at_bench(story, settings=WorkerSettings(lookahead_s=0.0))
+
+
+def test_what_is_held_ahead_begins_as_slots_come_free_the_most_urgent_first() -> None:
+    async def story(bench: Bench) -> None:
+        await bench.attend()
+        await short_runs(bench)
+        urgent = structs.replace(job(105, "grind"), priority=1)
+        await give(bench, *(job(token, "grind") for token in (101, 102, 104, 103)), urgent)
+        processes(bench).started.clear()
+        for token in (101, 102, 105, 103):
+            processes(bench).succeed(token)
+            await bench.settle()
+        assert processes(bench).started == [105, 103, 104]
+
+    at_bench(story)
+
+
+def test_what_does_not_begin_soon_goes_back_and_nothing_is_asked_for_until_a_run_ends() -> None:
+    """Another worker may be idle. Without the pause it would come straight back."""
+
+    async def story(bench: Bench) -> None:
+        await bench.attend()
+        await short_runs(bench)
+        await give(bench, *(job(token, "grind") for token in (101, 102, 103)))
+        await bench.pass_time(0.06)
+        await give(bench, job(104, "grind"))
+        assert bench.reports()[ENOUGH_RUNS:] == []
+        await bench.pass_time(0.05)
+        assert bench.reports()[ENOUGH_RUNS:] == [(103, NotBegunReport)]
+        assert asked(bench) == Ahead()
+        await bench.pass_time(0.06)
+        assert bench.reports()[ENOUGH_RUNS:] == [(103, NotBegunReport), (104, NotBegunReport)]
+        processes(bench).succeed(101)
+        await bench.settle()
+        assert asked(bench).pools == {Pool.PROCESS: 20}, "the other run is taken for a long one"
+
+    at_bench(story)
+
+
+def test_a_cancel_of_what_is_held_ahead_never_starts_it() -> None:
+    async def story(bench: Bench) -> None:
+        await bench.attend()
+        await short_runs(bench)
+        await give(bench, *(job(token, "grind") for token in (101, 102, 103, 104)))
+        bench.link.tell(m.Abort(bench.worker, (job(103).key,), "cancelled"))
+        await bench.settle()
+        assert bench.reports()[ENOUGH_RUNS:] == [(103, CancelReport)]
+        processes(bench).succeed(101)
+        await bench.settle()
+        assert processes(bench).started[-1] == 104
+
+    at_bench(story)
+
+
+def test_a_drain_hands_back_what_is_held_ahead_and_asks_for_no_more() -> None:
+    async def story(bench: Bench) -> None:
+        await bench.attend()
+        await short_runs(bench)
+        await give(bench, *(job(token, "grind") for token in (101, 102, 103)))
+        bench.agent.drain()
+        await bench.settle()
+        assert bench.reports()[ENOUGH_RUNS:] == [(103, NotBegunReport)]
+        processes(bench).succeed(101)
+        await bench.settle()
+        assert bench.reports()[-1] == (101, SuccessReport)
+        assert asked(bench) == Ahead()
+
+    at_bench(story)
+
+
+def test_large_arguments_that_wait_are_bounded_in_bytes() -> None:
+    async def story(bench: Bench) -> None:
+        await bench.attend()
+        await short_runs(bench)
+        tokens = count(101)
+        large = bytes(MOST_BYTES // 2)
+        for _ in range(4):
+            await give(bench, structs.replace(job(next(tokens), "grind"), args=large))
+        await give(bench, job(next(tokens)))
+        bench.jobs.succeed(105)
+        await bench.settle()
+        assert asked(bench) == Ahead()
+
+    at_bench(story)
