@@ -15,9 +15,15 @@ PAGE = (Path(__file__).parents[2] / "docs" / "jobs.md").read_text()
 
 
 def test_every_block_of_the_jobs_page_does_what_it_says(tmp_path: Path) -> None:
-    app, *scripts = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    (tmp_path / "shop.py").write_text(app)
-    words = ["--app", "shop:app", "--backend", ANY, "--frontend", ANY, *settings(**QUICK)]
+    scripts = []
+    for name, block in re.findall(r"(?:`(\w+\.py)`:\n\n)?```python\n(.*?)```", PAGE, re.DOTALL):
+        if name:
+            (tmp_path / name).write_text(block)
+        else:
+            scripts.append(block)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["shop.py", "yard.py"]
+    apps = ["--app", "shop:app", "--app", "yard:app"]
+    words = [*apps, "--backend", ANY, "--frontend", ANY, *settings(**QUICK)]
     with Process("up", *words, cwd=tmp_path, log=tmp_path / "up.log") as up:
         env = {**os.environ, "LONGSHORE_CONNECT": up.ready().facts["frontend"]}
         for number, script in enumerate(scripts):
@@ -32,4 +38,4 @@ def test_every_block_of_the_jobs_page_does_what_it_says(tmp_path: Path) -> None:
                 check=False,
             )
             assert done.returncode == 0, done.stderr
-    assert len(scripts) == 5
+    assert len(scripts) == 6

@@ -15,7 +15,7 @@ from longshore.executors.host.context import current
 from longshore.model.worker import KindInfo, KindTerms, Pool
 from longshore.payload import values
 
-Isolation = Literal["coroutine", "process"]
+Isolation = Literal["coroutine", "process", "thread"]
 """What keeps a job's code apart from the code of others."""
 
 _KNOWN: Final = get_args(Isolation)
@@ -87,12 +87,19 @@ def _pool(kind: str, isolation: Isolation | None, is_async: bool) -> Pool:
     if isolation is None:
         return Pool.COROUTINE if is_async else Pool.PROCESS
     if isolation not in _KNOWN:
-        there = " and ".join(f"'{one}'" for one in _KNOWN)
+        *most, last = (f"'{one}'" for one in _KNOWN)
+        there = f"{', '.join(most)} and {last}"
         raise AppError(f"job '{kind}': isolation {isolation!r} is unknown; there are {there}")
     if isolation == "coroutine" and not is_async:
         raise AppError(
             f"job '{kind}': isolation 'coroutine' is for an async def; a plain def would hold up "
-            "every other job of its process. Make it async def, or leave isolation out"
+            "every other job of its process. Make it async def, give it isolation 'thread', or "
+            "leave isolation out"
+        )
+    if isolation == "thread" and is_async:
+        raise AppError(
+            f"job '{kind}': isolation 'thread' is for a plain def; an async def runs beside others "
+            "without a thread. Make it a plain def, or leave isolation out"
         )
     return Pool(isolation)
 

@@ -55,6 +55,7 @@ _MAY_BE_ZERO: Final = frozenset(
         "zeromq_heartbeat_s",
         "slots",
         "processes",
+        "threads",
         "cancel_grace_s",
         "max_wait_s",
         "abort_before_s",

@@ -179,8 +179,11 @@ class WorkerSettings(Struct, frozen=True, kw_only=True):
     processes: int = 0
     """How many jobs with a process of their own run at once; 0 is the number of CPUs."""
 
+    threads: int = 32
+    """How many jobs with `isolation="thread"` run at once."""
+
     lookahead_s: float = 0.05
-    """How far ahead of its free slots a worker asks for short jobs of its processes; 0 is never."""
+    """How far ahead of its free processes and threads a worker asks for short jobs; 0 is never."""
 
     lookahead_runs: int = 20
     """How many runs of a kind must have ended before the worker asks for some ahead."""

@@ -6,6 +6,7 @@ processes, which the agent starts and, when it must, kills:
     agent                                  host (`python -m longshore.executors.host.main`)
     coroutine.CoroutineExecutor ─ frames ─ host/coroutine   one, many `async def` jobs at once
     process.ProcessExecutor     ─ frames ─ host/child       several, one plain `def` job at a time
+    thread.ThreadExecutor       ─ frames ─ host/thread      one, many plain `def` jobs at once
 
 `hosted` is what the executors share, `host/host` what the hosts share. `frames` is what agent and
 host say to each other, `host_process` starts and ends a host, `channel` carries frames on an event

@@ -1,8 +1,9 @@
 """What executors have in common that run attempts in host processes.
 
 An attempt waits in `_unsent` until a host is open to it. A *shared* host is open to attempts for as
-long as it lives: there is one, and the executor replaces it whenever it ends. A host that is not
-shared runs one attempt at a time: there are up to `slots` of them, started on demand and kept.
+long as it lives (or until it retires, see `thread`): there is one, and the executor replaces it
+whenever it ends. A host that is not shared runs one attempt at a time: there are up to `slots` of
+them, started on demand and kept.
 
 An attempt is told to stop by a frame. If it has not ended within the abort grace, its host is
 killed, and the other attempts in that host are handed back: they are not to blame. If a host dies
@@ -81,9 +82,12 @@ class HostedExecutor:
 
     async def open(self) -> None:
         """Starts a host and learns the app's kinds; raises `AppError` if it cannot be loaded."""
+        self._prepare()
+        await self._add_host()
+
+    def _prepare(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._is_closed = False
-        await self._add_host()
 
     def start(self, assignment: Assignment) -> None:
         """Begins an attempt, as soon as there is a host for it."""
@@ -170,6 +174,10 @@ class HostedExecutor:
             return 1 - there
         return min(len(self._unsent) - len(self._starting), self.slots - there)
 
+    def _is_replaced(self, host: HostProcess) -> bool:
+        """Whether another host took the place of this shared one before it ended."""
+        return False
+
     def _aborting(self, running: Running, host: HostProcess) -> None:
         """Called when an attempt was told to stop."""
 
@@ -242,7 +250,8 @@ class HostedExecutor:
             self._open_hosts.remove(host)
         left = self._attempts.on_host(host)
         if self.is_shared:
-            self._pause_starts()
+            if not self._is_replaced(host):
+                self._pause_starts()
             if left or not host.was_killed:
                 jobs = "1 job" if len(left) == 1 else f"{len(left)} jobs"
                 _log.warning("host %d %s, with %s in it", host.pid, host.ending, jobs)

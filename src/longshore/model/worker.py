@@ -18,11 +18,13 @@ class Pool(StrEnum):
 
     COROUTINE = "coroutine"
     PROCESS = "process"
+    THREAD = "thread"
 
 
 _SLOT_WORDS: dict[str, tuple[str, str]] = {
     Pool.COROUTINE: ("slot", "slots"),
     Pool.PROCESS: ("process", "processes"),
+    Pool.THREAD: ("thread", "threads"),
 }
 
 
@@ -31,7 +33,7 @@ def slot_words(pool: str) -> tuple[str, str]:
     return _SLOT_WORDS.get(pool, (f"{pool} slot", f"{pool} slots"))
 
 
-AHEAD_POOLS: Final = frozenset({Pool.PROCESS})
+AHEAD_POOLS: Final = frozenset({Pool.PROCESS, Pool.THREAD})
 """The pools whose attempts a worker may hold ahead of its slots."""
 
 

@@ -38,6 +38,7 @@ from longshore.executors.coroutine import CoroutineExecutor
 from longshore.executors.hosted import Hosting
 from longshore.executors.process import ProcessExecutor
 from longshore.executors.scratch import room
+from longshore.executors.thread import ThreadExecutor
 from longshore.links import curve
 from longshore.links.credentials import calling_with, dispatcher_keys, key_advice, own_keys
 from longshore.links.descriptors import raise_limit
@@ -365,9 +366,14 @@ def _executors(
             echo=settings.log_echo,
         ),
     )
+    coroutines = CoroutineExecutor(hosting, settings.slots, on_report, on_log)
+    # The worker opens them in this order: when threads are opened, the kinds are known.
     return {
-        Pool.COROUTINE: CoroutineExecutor(hosting, settings.slots, on_report, on_log),
+        Pool.COROUTINE: coroutines,
         Pool.PROCESS: ProcessExecutor(hosting, processes, on_report, on_log),
+        Pool.THREAD: ThreadExecutor(
+            hosting, settings.threads, on_report, on_log, lambda: coroutines.kinds
+        ),
     }
 
 
@@ -375,7 +381,10 @@ def _at_work(config: Config) -> Ready:
     addresses = ", ".join(config.worker_addresses())
     facts = {"app": config.app, "connect": list(config.worker_addresses())}
     processes = config.worker.processes or machine.cpu_count()
-    runs = at_once({Pool.COROUTINE: config.worker.slots, Pool.PROCESS: processes})
+    threads = config.worker.threads
+    runs = at_once(
+        {Pool.COROUTINE: config.worker.slots, Pool.PROCESS: processes, Pool.THREAD: threads}
+    )
     return Ready(f"app {config.app}, dispatchers {addresses}, {runs}", facts)
 
 

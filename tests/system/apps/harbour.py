@@ -72,6 +72,38 @@ def hold_process(started: str, until: str) -> int:
     return os.getpid()
 
 
+@app.job(isolation="thread")
+def hold_thread(started: str, until: str) -> int:
+    """The same in a thread; answers its process id."""
+    note(started, str(os.getpid()))
+    while not Path(until).exists():
+        time.sleep(0.01)
+    return os.getpid()
+
+
+@app.job(isolation="thread")
+def doze_in_thread(started: str, stopped: str) -> None:
+    """Sleeps for ever, in short naps; notes how it is stopped."""
+    note(started, str(os.getpid()))
+    try:
+        while True:
+            time.sleep(0.01)
+    except longshore.Cancelled:
+        note(stopped, f"cancelled: {longshore.current().cancelled}")
+        raise
+
+
+@app.job(isolation="thread")
+def rest_in_thread(log: str, go: str, seconds: float) -> int:
+    """Notes when it begins and ends; sleeps once a file appears. Answers its process id."""
+    note(log, "+")
+    while not Path(go).exists():
+        time.sleep(0.01)
+    time.sleep(seconds)
+    note(log, "-")
+    return os.getpid()
+
+
 @app.job(retries=3, backoff_s=0.05, jitter=0)
 async def recover(fail: int) -> int:
     """Fails as often as it is told to, then succeeds."""

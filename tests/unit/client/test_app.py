@@ -406,8 +406,14 @@ def test_isolation_chooses_the_pool() -> None:
     app.job(isolation="process")(fetch)
     app.job(kind="light", isolation="coroutine")(fetch)
     app.job(isolation="process")(add)
+    app.job(kind="beside", isolation="thread")(add)
     pools = {kind: handler.info.pool for kind, handler in app.handlers().items()}
-    assert pools == {"fetch": Pool.PROCESS, "light": Pool.COROUTINE, "add": Pool.PROCESS}
+    assert pools == {
+        "fetch": Pool.PROCESS,
+        "light": Pool.COROUTINE,
+        "add": Pool.PROCESS,
+        "beside": Pool.THREAD,
+    }
     assert app.handlers()["fetch"].is_async
 
 
@@ -415,7 +421,10 @@ def test_isolation_that_cannot_be_is_refused() -> None:
     job: Any = App("test").job
     with pytest.raises(AppError, match="job 'add': isolation 'coroutine' is for an async def"):
         job(isolation="coroutine")(add)
-    with pytest.raises(AppError, match="'container' is unknown; there are 'coroutine' and 'proc"):
+    with pytest.raises(AppError, match="job 'fetch': isolation 'thread' is for a plain def"):
+        job(isolation="thread")(fetch)
+    there = "there are 'coroutine', 'process' and 'thread'"
+    with pytest.raises(AppError, match=f"'container' is unknown; {there}"):
         job(isolation="container")(add)
     with pytest.raises(AppError, match="'isolatoin' is unknown; did you mean 'isolation'"):
         job(isolatoin="process")

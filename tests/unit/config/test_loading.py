@@ -30,6 +30,15 @@ def test_a_flag_beats_a_variable_beats_the_file_beats_the_default(tmp_path: Path
     assert (config.worker.slots, config.worker.processes, config.workers) == (3, 2, 1)
 
 
+def test_threads_are_set_like_processes(tmp_path: Path) -> None:
+    assert load(environ={}, folder=tmp_path).worker.threads == 32
+    write(tmp_path, "threads = 1\n")
+    assert load(environ={}, folder=tmp_path).worker.threads == 1
+    environ = {"LONGSHORE_THREADS": "2"}
+    assert load(environ=environ, folder=tmp_path).worker.threads == 2
+    assert load({"threads": "0"}, environ=environ, folder=tmp_path).worker.threads == 0
+
+
 def test_set_beats_even_a_flag(tmp_path: Path) -> None:
     config = load({"slots": "3"}, ["slots = 4", "lease-s=2"], environ={}, folder=tmp_path)
     assert (config.worker.slots, config.dispatcher.lease_s) == (4, 2.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import os
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ import longshore
 
 app = longshore.App("hooks")
 request: contextvars.ContextVar[str] = contextvars.ContextVar("request", default="none")
+opened_in: contextvars.ContextVar[str] = contextvars.ContextVar("opened_in", default="nothing")
+neighbours = threading.Barrier(2)
 
 
 def note(text: str) -> None:
@@ -42,6 +45,14 @@ def files() -> Iterator[str]:
     note("files opened")
     yield "files"
     note("files closed")
+
+
+@app.resource
+def shelf() -> Iterator[list[int]]:
+    note("shelf opened")
+    opened_in.set("the resource")
+    yield []
+    note("shelf closed")
 
 
 @app.resource
@@ -95,6 +106,16 @@ async def refuse(ctx: longshore.Context) -> str:
 @app.job
 def read(name: str, files: str = longshore.GIVEN) -> str:
     return f"{name} from {files} {request.get()}"
+
+
+@app.job(isolation="thread")
+def borrow(shelf: list[int] = longshore.GIVEN) -> str:
+    """Ends when two of them have changed the shelf."""
+    shelf.append(1)
+    before = opened_in.get()
+    opened_in.set("a job")
+    neighbours.wait()
+    return f"{len(shelf)} of {id(shelf)} {before} {request.get()}"
 
 
 @app.job

@@ -349,6 +349,96 @@ async def sleep_in_child() -> None:
         current().step("cleaned up")
 
 
+# plain jobs in threads
+
+
+@app.job(isolation="thread")
+def doze(path: str = "") -> None:
+    """Sleeps in short naps, so that it can be stopped; notes how it ends."""
+    current().step(f"pid {os.getpid()}")
+    try:
+        while True:
+            time.sleep(0.01)
+    except Cancelled:
+        if path:
+            _write(path, f"cleaned up, cancelled: {current().cancelled}")
+        raise
+
+
+@app.job(isolation="thread")
+def wait_for(path: str) -> int:
+    """Ends when there is such a file."""
+    current().step(f"pid {os.getpid()}")
+    while not os.path.exists(path):
+        time.sleep(0.01)
+    return os.getpid()
+
+
+@app.job(isolation="thread")
+def watch_cancelled(path: str) -> None:
+    """Never lets its cancellation through, but looks whether it is to stop."""
+    current().step("begun")
+    while not current().cancelled:
+        with contextlib.suppress(Cancelled):
+            time.sleep(0.01)
+    _write(path, "stopped by itself")
+
+
+@app.job(isolation="thread")
+def ignore_cancelled() -> None:
+    current().step("begun")
+    while True:
+        with contextlib.suppress(Cancelled):
+            time.sleep(0.01)
+
+
+_together = threading.Barrier(32)
+
+
+@app.job(isolation="thread")
+def meet() -> int:
+    """Ends when all are there."""
+    return _together.wait()
+
+
+_local = threading.local()
+
+
+@app.job(isolation="thread")
+def leave_in_thread() -> bool:
+    """Whether an earlier job left something in this thread."""
+    is_there = hasattr(_local, "left")
+    _local.left = True
+    return is_there
+
+
+@app.job(isolation="thread")
+def use_up_threads() -> None:
+    """From now on no thread can be started in this process."""
+    threading.stack_size(1 << 46)
+
+
+@app.job(isolation="thread")
+def speak_in_turns_plain(name: str) -> None:
+    for turn in range(3):
+        print(name, end=" ")
+        time.sleep(0.001)
+        print(turn)
+        logging.getLogger("turns").warning("%s logs", name)
+
+
+@app.job(isolation="thread")
+def speak_from_own_thread() -> None:
+    """One thread that knows nothing of the job, and one that got its context."""
+    context = contextvars.copy_context()
+    for thread in (
+        threading.Thread(target=print, args=("nobody's",)),
+        threading.Thread(target=context.run, args=(print, "the job's")),
+    ):
+        thread.start()
+        thread.join()
+
+
 # crashes
 
 

@@ -42,6 +42,11 @@ def keep(how: str, ctx: longshore.Context) -> str:
     return str(ctx.scratch)
 
 
+@app.job(isolation="thread")
+def keep_in_thread(how: str, ctx: longshore.Context) -> str:
+    return keep(how, ctx)
+
+
 def dig(folder: Path, depth: int) -> None:
     """Makes a folder in a folder in a folder."""
     os.chdir(folder)

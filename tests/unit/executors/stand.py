@@ -13,6 +13,7 @@ import msgspec
 from longshore.executors.coroutine import CoroutineExecutor
 from longshore.executors.hosted import Hosting
 from longshore.executors.process import ProcessExecutor
+from longshore.executors.thread import ThreadExecutor
 from longshore.model.job import JobError, LogEntry, LogKind, Progress
 from longshore.model.reports import CancelReport, CrashReport, FailureReport, Report, SuccessReport
 from longshore.payload.values import pack, unpack
@@ -27,7 +28,7 @@ class Stand:
     def __init__(self) -> None:
         self.reports: list[Report] = []
         self.logs: list[LogEntry] = []
-        self.executor: CoroutineExecutor | ProcessExecutor
+        self.executor: CoroutineExecutor | ProcessExecutor | ThreadExecutor
         self._said = asyncio.Event()
         self._token = 0
 
@@ -47,6 +48,15 @@ class Stand:
         executor = ProcessExecutor(
             Hosting(app, **options), processes, self._on_report, self._on_log
         )
+        await executor.open()
+        self.executor = executor
+        return executor
+
+    async def open_thread(
+        self, threads: int = 32, app: str = APP, **options: Any
+    ) -> ThreadExecutor:
+        """A thread executor, open."""
+        executor = ThreadExecutor(Hosting(app, **options), threads, self._on_report, self._on_log)
         await executor.open()
         self.executor = executor
         return executor

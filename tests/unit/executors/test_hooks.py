@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from longshore.errors import AppError
 from longshore.model.reports import CrashReport
 
-from .stand import Stand, error_of, failure_in
+from .stand import Stand, error_of, failure_in, result_of
 
 APP = "hooks_app:app"
 
@@ -44,6 +45,19 @@ async def test_a_child_opens_what_its_own_jobs_ask_for(stand: Stand, notes: Path
     await executor.close()
     told = ["files opened", "began", "finished", "files closed"]
     assert noted(notes) == told
+
+
+async def test_threads_share_what_was_opened_once_and_the_context_it_was_opened_in(
+    stand: Stand, notes: Path
+) -> None:
+    executor = await stand.open_thread(app=APP)
+    for count in (2, 4):
+        started = [stand.start("borrow") for _ in range(2)]
+        first, second = [result_of(await stand.report_of(one)) for one in started]
+        assert first == second
+        assert re.fullmatch(rf"plain\({count} of \d+ the resource borrow 1\)", first)
+    await executor.close()
+    assert noted(notes) == ["shelf opened", "began", "finished", "shelf closed"]
 
 
 async def test_the_process_after_a_crash_opens_its_own(stand: Stand, notes: Path) -> None:

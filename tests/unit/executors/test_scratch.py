@@ -20,12 +20,16 @@ from longshore.testing.processes import await_true
 from .stand import Stand
 
 APP = "scratch_app:app"
-POOLS = pytest.mark.parametrize("kind", ["keep", "keep_async"])
+POOLS = pytest.mark.parametrize("kind", ["keep", "keep_async", "keep_in_thread"])
 
 
 async def opened(stand: Stand, kind: str, room: Path) -> None:
-    open_executor = stand.open_child if kind == "keep" else stand.open_coroutine
-    await open_executor(app=APP, scratch=str(room), abort_grace_s=1.0)
+    ways = {
+        "keep": stand.open_child,
+        "keep_async": stand.open_coroutine,
+        "keep_in_thread": stand.open_thread,
+    }
+    await ways[kind](app=APP, scratch=str(room), abort_grace_s=1.0)
 
 
 def await_empty(room: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from longshore.config import load
 from longshore.errors import ConfigError
+from longshore.model.worker import Pool
 from longshore.run import compose
 from longshore.run.ready import Ready
 
@@ -123,6 +124,14 @@ async def test_a_dispatcher_migrates_no_store_that_is_there(tmp_path: Path) -> N
     config = load(environ={"LONGSHORE_STORE": f"sqlite:///{tmp_path}/none.db"})
     with pytest.raises(Exception, match="run `longshore migrate` first"):
         await compose.run_dispatcher(config, lambda ready: None)
+
+
+async def test_a_worker_has_an_executor_with_its_slots_for_every_pool() -> None:
+    given = {"app": "jobs:app", "slots": "3", "processes": "4", "threads": "5"}
+    executors = compose._executors(load(given, environ={}), print, print, "")
+    slots = {pool: executor.slots for pool, executor in executors.items()}
+    assert slots == {Pool.COROUTINE: 3, Pool.PROCESS: 4, Pool.THREAD: 5}
+    assert set(executors) == set(Pool)
 
 
 def test_a_worker_is_started_with_what_it_does_not_read_by_itself(

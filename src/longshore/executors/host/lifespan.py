@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
+from contextvars import copy_context
 from typing import Any, TypeVar
 
 from longshore.executors.host.apps import Span, told
@@ -27,12 +28,14 @@ class Lifespan:
         self._loop = make_loop() if spans else None
         self._task: asyncio.Task[None] | None = None
         self._ending = asyncio.Event()
+        self.context = copy_context()
+        """The context in which the spans are entered."""
 
     def begin(self) -> None:
         """Enters the spans; raises what the first that cannot be entered raises."""
         if self._loop is not None:
             began: asyncio.Future[None] = self._loop.create_future()
-            self._task = self._loop.create_task(self._last(began))
+            self._task = self._loop.create_task(self._last(began), context=self.context)
             self._loop.run_until_complete(began)
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:

@@ -22,6 +22,7 @@ from longshore.executors.host.child import ChildHost
 from longshore.executors.host.coroutine import CoroutineHost
 from longshore.executors.host.forks import leave, remain_one
 from longshore.executors.host.host import Host
+from longshore.executors.host.thread import ThreadHost
 from longshore.model.worker import Pool
 
 COLLECT_AFTER = (10_000, 20, 20)
@@ -52,6 +53,8 @@ def _host(pool: Pool) -> type[Host]:
             return CoroutineHost
         case Pool.PROCESS:
             return ChildHost
+        case Pool.THREAD:
+            return ThreadHost
         case _:
             assert_never(pool)
 
