@@ -54,6 +54,7 @@ class Handle(Generic[R]):
         *,
         existing: bool = False,
         stored: bool = True,
+        known: dict[UUID, Ended] | None = None,
     ) -> None:
         self.id = id
         self.number = number
@@ -62,7 +63,8 @@ class Handle(Generic[R]):
         self._access = access.acting()
         self._unpack = unpack
         self._unpacker: Callable[[Job], Unpack[R]] | None = None
-        self._ended: Ended | None = None
+        # Handles that are made on demand share the outcomes that one of them has learnt.
+        self._known = {} if known is None else known
         # An enqueued job may be missing until its transaction is committed.
         self._stored = stored
 
@@ -79,6 +81,17 @@ class Handle(Generic[R]):
     @property
     def _name(self) -> str:
         return f"job {self.number} ({self.kind})" if self.number else f"job {self.id}"
+
+    @property
+    def _ended(self) -> Ended | None:
+        return self._known.get(self.id)
+
+    @_ended.setter
+    def _ended(self, ended: Ended | None) -> None:
+        if ended is None:
+            self._known.pop(self.id, None)
+        else:
+            self._known[self.id] = ended
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Handle) and other.id == self.id
