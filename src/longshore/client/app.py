@@ -22,6 +22,7 @@ from longshore.client.connection import Connection, Ref
 from longshore.client.decorator import Decorator
 from longshore.client.handle import Handle, all_ended_async, as_ended_async, handles_of
 from longshore.client.handler import FunctionHandler, Isolation
+from longshore.client.handles import awaited_of
 from longshore.client.hooks import Hooks, hook, without_brackets
 from longshore.client.ids import fresh_id
 from longshore.client.kind import AnyKind, Call, Kind, SubmitOptions, Terms, calls_of
@@ -295,7 +296,7 @@ class App:
         self, handles: Iterable[Handle[Any]], timeout_s: float | None = None
     ) -> list[JobState]:
         """The states of the jobs once all have ended; raises `NotFinished` if it takes too long."""
-        return await all_ended_async(self._access, handles_of(handles), timeout_s)
+        return await all_ended_async(self._access, awaited_of(handles), timeout_s)
 
     wait_all = blocking(wait_all_async)
 

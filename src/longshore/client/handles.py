@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, MutableSequence, Seque
 from typing import Any, Final, Generic, TypeVar, overload
 from uuid import UUID
 
+from msgspec import convert
+
 from longshore.client.clients import Clients
-from longshore.client.handle import Handle, Unpack
+from longshore.client.handle import Awaited, Handle, Unpack, awaited, handles_of
 from longshore.client.kind import Call
 from longshore.model.job import Ended
 from longshore.wire.messages import SubmitAnswer
@@ -57,9 +59,15 @@ class JobRecords(Generic[R]):
         self._numbers[start:end] = array("Q", [answer.number for answer in answers])
         self._existing.update(at for at, one in enumerate(answers, start) if one.existing)
 
+    def awaited(self, positions: range) -> Awaited:
+        """The jobs at these positions; to wait for them takes no handles."""
+        ids = bytes(self._ids)
+        packed = [ids[at * _ID_BYTES : (at + 1) * _ID_BYTES] for at in positions]
+        return Awaited(convert(packed, list[UUID]), (), self._known.update)
+
     def handle(self, at: int) -> Handle[R]:
         """A handle of the job at a position. All handles of a job share its outcome."""
-        id = UUID(bytes=bytes(self._ids[at * _ID_BYTES : (at + 1) * _ID_BYTES]))
+        id = convert(bytes(self._ids[at * _ID_BYTES : (at + 1) * _ID_BYTES]), UUID)
         kind, unpack = self._kind_list[self._kind_at[at]]
         handle = Handle(
             self._access,
@@ -80,13 +88,13 @@ class _OnDemand(Sequence[Handle[R]]):
 
     def __init__(self, records: JobRecords[R], positions: range) -> None:
         self.records = records
-        self._positions = positions
+        self.positions = positions
 
     def __len__(self) -> int:
-        return len(self._positions)
+        return len(self.positions)
 
     def __iter__(self) -> Iterator[Handle[R]]:
-        return map(self.records.handle, self._positions)
+        return map(self.records.handle, self.positions)
 
     @overload
     def __getitem__(self, index: int) -> Handle[R]: ...
@@ -94,8 +102,8 @@ class _OnDemand(Sequence[Handle[R]]):
     def __getitem__(self, index: slice) -> _OnDemand[R]: ...
     def __getitem__(self, index: int | slice) -> Handle[R] | _OnDemand[R]:
         if isinstance(index, slice):
-            return _OnDemand(self.records, self._positions[index])
-        return self.records.handle(self._positions[index])
+            return _OnDemand(self.records, self.positions[index])
+        return self.records.handle(self.positions[index])
 
 
 class Handles(MutableSequence[Handle[R]]):
@@ -167,3 +175,10 @@ class Handles(MutableSequence[Handle[R]]):
     def sort(self, *, key: Callable[[Handle[R]], Any], reverse: bool = False) -> None:
         """Sorts the handles in place."""
         self._as_list().sort(key=key, reverse=reverse)
+
+
+def awaited_of(handles: Iterable[Handle[Any]]) -> Awaited:
+    """The jobs of these handles; raises `InvalidInput` for anything else."""
+    if isinstance(handles, Handles) and isinstance(handles._items, _OnDemand):
+        return handles._items.records.awaited(handles._items.positions)
+    return awaited(handles_of(handles))

@@ -114,6 +114,22 @@ def test_outcomes_that_were_waited_for_are_not_asked_for_again(
     assert len(fake.requests) > asked + 1
 
 
+def test_waiting_for_all_makes_no_handles(
+    app: App, fake: FakeDispatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handles = submitted(app, 600)
+    for id in fake.jobs:
+        fake.end(id)
+    with monkeypatch.context() as patched:
+        patched.setattr(JobRecords, "handle", None)
+        assert app.wait_all(handles) == [JobState.SUCCEEDED] * 600
+        assert app.wait_all(handles[5:9]) == [JobState.SUCCEEDED] * 4
+    asked = {id for request in fake.of(messages.Wait)[-1:] for id in request.jobs}
+    assert asked == set(list(fake.jobs)[5:9])
+    handles.append(handles[0])
+    assert app.wait_all(handles) == [JobState.SUCCEEDED] * 601
+
+
 def test_handles_can_be_added_to_others(app: App) -> None:
     job = app.job(add)
     first, second = app.submit_many([job.call(1)]), app.submit_many([job.call(2)])
