@@ -15,7 +15,7 @@ AFTER_S: Final = 0.5
 
 
 class SubmitProgress:
-    """Counts accepted jobs. It draws a bar only if it is wanted and a terminal is there."""
+    """Counts answered jobs. It draws a bar only if it is wanted and a terminal is there."""
 
     def __init__(self, calls: object, *, wanted: bool) -> None:
         self._is_shown = wanted and sys.stderr is not None and sys.stderr.isatty()

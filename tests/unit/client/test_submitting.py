@@ -46,6 +46,7 @@ class Source:
         self._job: Any = app.job(add)
         self._count = count
         self.pulled = 0
+        self.ids: list[UUID] = []
         self.calls: weakref.WeakSet[Call[int]] = weakref.WeakSet()
 
     def __iter__(self) -> Iterator[Call[int]]:
@@ -53,6 +54,7 @@ class Source:
             self.pulled += 1
             call = self._job.call(number)
             self.calls.add(call)
+            self.ids.append(call.id)
             yield call
 
     async def awaited(self) -> AsyncIterator[Call[int]]:
@@ -194,6 +196,39 @@ def test_the_first_refused_of_all_messages_is_raised_with_their_number(
         app.submit_many(iter(source), strict=True)
     assert source.pulled == 1_200
     assert all(request.strict for request in fake.of(messages.Submit))
+
+
+@pytest.fixture
+def out_of_order(fake: FakeDispatcher) -> Iterator[App]:
+    """An app whose first message is answered last; the last job of each is refused on request."""
+
+    def answer(request: messages.Submit) -> object:
+        if len(fake.of(messages.Submit)) == 1:
+            return SILENT
+        id, code = request.jobs[-1].id, "unknown_kind" if request.strict else ""
+        last = messages.SubmitAnswer(id, 1, code=code, message=str(id))
+        return [*(messages.SubmitAnswer(job.id, 1) for job in request.jobs[:-1]), last]
+
+    fake.replies[messages.Submit] = answer
+    with App("test", connection=lambda: Connection(fake.address, try_s=0.2)) as app:
+        yield app
+
+
+def test_handles_are_in_the_order_of_the_calls_whatever_is_answered_first(
+    out_of_order: App,
+) -> None:
+    source = Source(out_of_order, 1_200)
+    handles = out_of_order.submit_many(iter(source))
+    assert [handle.id for handle in handles] == source.ids
+
+
+def test_the_first_refused_is_the_first_of_the_calls_whatever_is_answered_first(
+    out_of_order: App,
+) -> None:
+    source = Source(out_of_order, 1_200)
+    with pytest.raises(UnknownKind) as raised:
+        out_of_order.submit_many(iter(source), strict=True)
+    assert str(raised.value).startswith(f"{source.ids[CHUNK - 1]} (3 of 1,200 jobs")
 
 
 def test_a_message_that_fails_ends_the_pulling(app: App, fake: FakeDispatcher) -> None:
