@@ -103,6 +103,19 @@ async def test_in_a_coroutine_too_jobs_are_sent_before_the_last_one_is_described
     await app.close_async()
 
 
+async def test_a_plain_generator_in_a_coroutine_does_not_hold_messages_back(
+    app: App, fake: FakeDispatcher
+) -> None:
+    def calls() -> Iterator[Call[int]]:
+        for number, call in enumerate(Source(app, 1_200)):
+            if number == 2 * CHUNK - 1:
+                fake.heard(messages.Submit, 1)
+            yield call
+
+    assert len(await app.submit_many_async(calls())) == 1_200
+    await app.close_async()
+
+
 def test_a_generator_is_pulled_in_the_callers_thread(app: App) -> None:
     threads = set()
 
