@@ -185,6 +185,19 @@ def test_large_arguments_make_messages_of_fewer_jobs(
     assert 1 < max(sizes(fake)) < 20
 
 
+def test_of_smaller_messages_too_only_eight_are_under_way(
+    fake: FakeDispatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection_module, "MAX_CHUNK_BYTES", 10_000)
+    fake.replies[messages.Submit] = silent
+    with App("test", fake.address, timeout_s=0.5) as app:
+        source = Source(app, 2_000)
+        with pytest.raises(DispatcherUnavailable):
+            app.submit_many(iter(source))
+    assert len({request.jobs[0].id for request in fake.of(messages.Submit)}) <= 8
+    assert source.pulled < 9 * 20
+
+
 def test_nothing_to_submit_is_submitted_without_a_word(app: App, fake: FakeDispatcher) -> None:
     assert list(app.submit_many(iter(()))) == []
     assert fake.requests == []
