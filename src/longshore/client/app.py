@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from typing import Any, Self, TypeVar, Unpack
+from typing import Any, Self, TypeVar, Unpack, cast
 from uuid import UUID
 
 from longshore import config
@@ -14,9 +22,11 @@ from longshore.client.connection import Connection, Ref
 from longshore.client.decorator import Decorator
 from longshore.client.handle import Handle, all_ended_async, as_ended_async, handles_of
 from longshore.client.handler import FunctionHandler, Isolation
+from longshore.client.handles import awaited_of
 from longshore.client.hooks import Hooks, hook, without_brackets
 from longshore.client.ids import fresh_id
 from longshore.client.kind import AnyKind, Call, Kind, SubmitOptions, Terms, calls_of
+from longshore.client.submitting import submit_all, submit_all_async
 from longshore.core.limits import check_name
 from longshore.errors import AppError, InvalidArguments, InvalidInput, from_code
 from longshore.model.ids import parse_ref
@@ -142,20 +152,32 @@ class App:
     # submitting
 
     async def submit_many_async(
-        self, calls: Iterable[Call[R]], *, strict: bool = False
+        self,
+        calls: Iterable[Call[R]] | AsyncIterable[Call[R]],
+        *,
+        strict: bool = False,
+        progress: bool = False,
     ) -> list[Handle[R]]:
-        """Submits many jobs at once.
+        """Submits many jobs as `submit_many` does; takes asynchronous iterables too."""
+        access = self._access.acting()
+        handles = await submit_all_async(access, calls, strict=strict, progress=progress)
+        return cast("list[Handle[R]]", handles)
 
-        If some are refused, it raises and says how many; the others are accepted nevertheless.
+    def submit_many(
+        self, calls: Iterable[Call[R]], *, strict: bool = False, progress: bool = False
+    ) -> list[Handle[R]]:
+        """Submits many jobs, and describes later ones while earlier ones are under way.
+
+        A generator is pulled in the caller's thread, and only as fast as the dispatcher accepts.
+        If some jobs are refused, it raises and says how many; the others are accepted nevertheless.
+        What the generator itself raises is raised here; what was sent before is accepted.
+
+        What it returns does what a list does, and makes each handle when you ask for it. With
+        `progress`, a bar on standard error shows how far it is, if that is a terminal.
         """
-        calls = calls_of(calls)
-        jobs = [call.submission for call in calls]
-        answers = await self._access.connection().submit(jobs, strict)
-        _raise_refused(answers)
-        pairs = zip(calls, answers, strict=True)
-        return [call.accepted(answer, self._access) for call, answer in pairs]
-
-    submit_many = blocking(submit_many_async)
+        access = self._access.for_blocking(self.submit_many_async)
+        handles = submit_all(access, calls, strict=strict, progress=progress)
+        return cast("list[Handle[R]]", handles)
 
     async def submit_by_name_async(
         self,
@@ -274,7 +296,7 @@ class App:
         self, handles: Iterable[Handle[Any]], timeout_s: float | None = None
     ) -> list[JobState]:
         """The states of the jobs once all have ended; raises `NotFinished` if it takes too long."""
-        return await all_ended_async(self._access, handles_of(handles), timeout_s)
+        return await all_ended_async(self._access, awaited_of(handles), timeout_s)
 
     wait_all = blocking(wait_all_async)
 
@@ -368,14 +390,3 @@ def _refuse_odd(kind: str, function: Callable[..., Any]) -> None:
         raise AppError(f"job '{kind}': it is a class; declare a function that uses it")
     if isinstance(function, Kind):
         raise AppError(f"job '{kind}': it is declared as a job already; declare its function")
-
-
-def _raise_refused(answers: Sequence[SubmitAnswer]) -> None:
-    refused = [answer for answer in answers if answer.code]
-    if not refused:
-        return
-    first = refused[0]
-    message = first.message
-    if len(answers) > 1:
-        message += f" ({len(refused):,} of {len(answers):,} jobs were refused, the others accepted)"
-    raise from_code(first.code, message)

@@ -93,6 +93,16 @@ class Clients:
             raise _would_block(coroutine, "await {}() instead")
         return self.acting()._wait_for(coroutine)
 
+    def for_blocking(self, instead: Callable[..., object]) -> Clients:
+        """The one that acts, for a caller that may block; in a coroutine, names what to await."""
+        if _is_in_loop():
+            raise _would_block(instead, "await {}() instead")
+        return self.acting()
+
+    def start(self, coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        """Starts a coroutine for a caller that does not wait for it yet (see `for_blocking`)."""
+        return self._start(coroutine)
+
     def iterate(self, items: AsyncGenerator[T, None]) -> Iterator[T]:
         """Yields from an asynchronous generator, to a caller without an event loop."""
         if _is_in_loop():
@@ -112,7 +122,7 @@ class Clients:
         try:
             return future.result()
         except concurrent.futures.CancelledError:
-            raise Unavailable("the app was closed while this call was waiting") from None
+            raise app_closed() from None
         finally:
             future.cancel()
 
@@ -162,6 +172,11 @@ def blocking(
     call.__name__ = method.__name__.removesuffix("_async")
     call.__qualname__ = method.__qualname__.removesuffix("_async")
     return call
+
+
+def app_closed() -> Unavailable:
+    """The error for a call whose app was closed before the answer came."""
+    return Unavailable("the app was closed while this call was waiting")
 
 
 class _End:

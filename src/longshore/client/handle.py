@@ -7,8 +7,9 @@ method without the suffix.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from typing import Any, Generic, NoReturn, TypeVar
+import itertools
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 from uuid import UUID
 
 from longshore.client.clients import Clients, blocking
@@ -54,6 +55,7 @@ class Handle(Generic[R]):
         *,
         existing: bool = False,
         stored: bool = True,
+        known: dict[UUID, Ended] | None = None,
     ) -> None:
         self.id = id
         self.number = number
@@ -62,7 +64,8 @@ class Handle(Generic[R]):
         self._access = access.acting()
         self._unpack = unpack
         self._unpacker: Callable[[Job], Unpack[R]] | None = None
-        self._ended: Ended | None = None
+        # Handles that are made on demand share the outcomes that one of them has learnt.
+        self._known = {} if known is None else known
         # An enqueued job may be missing until its transaction is committed.
         self._stored = stored
 
@@ -79,6 +82,17 @@ class Handle(Generic[R]):
     @property
     def _name(self) -> str:
         return f"job {self.number} ({self.kind})" if self.number else f"job {self.id}"
+
+    @property
+    def _ended(self) -> Ended | None:
+        return self._known.get(self.id)
+
+    @_ended.setter
+    def _ended(self, ended: Ended | None) -> None:
+        if ended is None:
+            self._known.pop(self.id, None)
+        else:
+            self._known[self.id] = ended
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Handle) and other.id == self.id
@@ -257,15 +271,38 @@ async def as_ended_async(
             outcomes.release(job, outcome)
 
 
+class Awaited(NamedTuple):
+    """Jobs that are waited for together."""
+
+    ids: Sequence[UUID]
+    uncommitted: Collection[UUID]
+    """Jobs that may be missing until the transaction that enqueued them is committed."""
+    learn: Callable[[Mapping[UUID, Ended]], object]
+    """Tells the handles how their jobs ended."""
+
+
+def awaited(handles: Sequence[Handle[Any]]) -> Awaited:
+    """The jobs of these handles."""
+
+    def learn(ended: Mapping[UUID, Ended]) -> None:
+        for handle in handles:
+            handle._ended = ended[handle.id]
+
+    return Awaited([handle.id for handle in handles], _uncommitted(handles), learn)
+
+
+def _uncommitted(handles: Iterable[Handle[Any]]) -> set[UUID]:
+    return {handle.id for handle in handles if not handle._stored}
+
+
 async def all_ended_async(
-    access: Clients, handles: Sequence[Handle[Any]], timeout_s: float | None
+    access: Clients, waited: Awaited, timeout_s: float | None
 ) -> list[JobState]:
     """The states the jobs ended in, in the order given, asked for some at a time."""
     check_timeout("timeout_s", timeout_s)
     loop = asyncio.get_running_loop()
     until = float("inf") if timeout_s is None else loop.time() + timeout_s
-    jobs = list(dict.fromkeys(handle.id for handle in handles))
-    stored = {handle.id for handle in handles if handle._stored}
+    jobs = list(dict.fromkeys(waited.ids))
     room = asyncio.Semaphore(REQUESTS_IN_FLIGHT)
 
     async def ask(some: Sequence[UUID]) -> list[Ended]:
@@ -279,17 +316,16 @@ async def all_ended_async(
                 if left_s <= LOOK_EVERY_S:
                     break
                 for job in missing[:1]:
-                    if job in stored:
+                    if job not in waited.uncommitted:
                         await look_for(connection, job)
         return found
 
     found = await all_of(ask(part) for part in in_parts(jobs, MAX_IDS))
     ended = {one.id: one for part in found for one in part}
     if len(ended) < len(jobs):
-        raise _not_finished([handle for handle in handles if handle.id not in ended])
-    for handle in handles:
-        handle._ended = ended[handle.id]
-    return [ended[handle.id].state for handle in handles]
+        raise _not_finished([job for job in jobs if job not in ended], waited.uncommitted)
+    waited.learn(ended)
+    return [ended[job].state for job in waited.ids]
 
 
 async def _next_ended(
@@ -309,21 +345,21 @@ async def _last_look(
     """When the time is up, the jobs that have ended; raises `NotFinished` if none has."""
     found = await access.connection().wait(tuple(waiting), 0)
     if not found:
-        raise _not_finished([handle for same in waiting.values() for handle in same])
+        handles = itertools.chain.from_iterable(waiting.values())
+        raise _not_finished(waiting, _uncommitted(handles))
     return found
 
 
-def _not_finished(handles: Iterable[Handle[Any]]) -> NotFinished:
-    stored = {handle.id: handle._stored for handle in handles}
-    if len(stored) == 1:
+def _not_finished(jobs: Collection[UUID], uncommitted: Collection[UUID]) -> NotFinished:
+    if len(jobs) == 1:
         who, rest = "1 job has", "it goes on, and can be waited for again"
     else:
-        who, rest = f"{len(stored):,} jobs have", "they go on, and can be waited for again"
-    enqueued = sum(not known for known in stored.values())
+        who, rest = f"{len(jobs):,} jobs have", "they go on, and can be waited for again"
+    enqueued = sum(job in uncommitted for job in jobs)
     if enqueued:
         # It does not ask which of them: there may be many.
         rest = (
-            f"what was enqueued ({enqueued:,} of {len(stored):,}) is not there if its transaction "
+            f"what was enqueued ({enqueued:,} of {len(jobs):,}) is not there if its transaction "
             f"was rolled back or has not been committed; otherwise {rest}"
         )
     return NotFinished(f"{who} not ended within the time given; {rest}")

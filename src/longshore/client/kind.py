@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterable, Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack
@@ -288,13 +288,27 @@ AnyKind = Kind[..., Any, ..., Any]
 
 def calls_of(calls: Iterable[Call[R]]) -> list[Call[R]]:
     """A list of the calls; raises `InvalidInput` for anything else."""
-    if not isinstance(calls, Iterable):
-        raise InvalidInput(f"{calls!r} is not a list of calls; give a list, like [job.call(…)]")
+    check_calls(calls)
     found = list(calls)
     for call in found:
-        if isinstance(call, Kind):
-            name = call.__name__
-            raise InvalidInput(f"{call!r} is not a call; give what {name}.call(…) makes")
-        if not isinstance(call, Call):
-            raise InvalidInput(f"{call!r} is not a call; give what job.call(…) makes")
+        check_call(call)
     return found
+
+
+def check_calls(calls: object) -> None:
+    """Raises `InvalidInput` for what cannot be calls; looks into a list, but pulls no iterator."""
+    if isinstance(calls, AsyncIterable):
+        raise InvalidInput(f"{calls!r} is asynchronous; await submit_many_async(…), which takes it")
+    if not isinstance(calls, Iterable):
+        raise InvalidInput(f"{calls!r} is not a list of calls; give a list, like [job.call(…)]")
+    if isinstance(calls, list | tuple):
+        for call in calls:
+            check_call(call)
+
+
+def check_call(call: object) -> None:
+    """Raises `InvalidInput` for anything but a call."""
+    if isinstance(call, Call):
+        return
+    maker = call.__name__ if isinstance(call, Kind) else "job"
+    raise InvalidInput(f"{call!r} is not a call; give what {maker}.call(…) makes")
