@@ -127,7 +127,7 @@ async def submit() -> Handles:
     calls += [demo_app.report.call(20), demo_app.doomed.call("this one always fails")]
     handles = await demo_app.app.submit_many_async(calls)
     out.print(f"submitted {len(handles)} jobs, numbers {handles[0].number}–{handles[-1].number}\n")
-    return handles
+    return list(handles)
 
 
 async def kill_a_worker(dispatcher: Connection, handles: Handles) -> None:

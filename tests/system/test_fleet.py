@@ -111,9 +111,9 @@ def test_the_database_restarts_under_load_and_everything_goes_on(
         calls = [harbour.nap.call(0.01) for _ in range(200)]
         more = aside.submit(app.submit_many, calls)
         own_postgres.restart("immediate")
-        handles += more.result()
-    app.wait_all(handles, timeout_s=90)
-    for handle in handles:
+        every = handles + more.result()
+    app.wait_all(every, timeout_s=90)
+    for handle in every:
         view = handle.job()
         ends = [e for e in view.history if e.state is JobState.SUCCEEDED]
         assert (view.state, len(ends), view.failures) == (JobState.SUCCEEDED, 1, 0)

@@ -12,7 +12,7 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from typing import Any, Self, TypeVar, Unpack, cast
+from typing import Any, Self, TypeVar, Unpack
 from uuid import UUID
 
 from longshore import config
@@ -22,7 +22,7 @@ from longshore.client.connection import Connection, Ref
 from longshore.client.decorator import Decorator
 from longshore.client.handle import Handle, all_ended_async, as_ended_async, handles_of
 from longshore.client.handler import FunctionHandler, Isolation
-from longshore.client.handles import awaited_of
+from longshore.client.handles import Handles, awaited_of
 from longshore.client.hooks import Hooks, hook, without_brackets
 from longshore.client.ids import fresh_id
 from longshore.client.kind import AnyKind, Call, Kind, SubmitOptions, Terms, calls_of
@@ -157,27 +157,25 @@ class App:
         *,
         strict: bool = False,
         progress: bool = False,
-    ) -> list[Handle[R]]:
+    ) -> Handles[R]:
         """Submits many jobs as `submit_many` does; takes asynchronous iterables too."""
         access = self._access.acting()
-        handles = await submit_all_async(access, calls, strict=strict, progress=progress)
-        return cast("list[Handle[R]]", handles)
+        return await submit_all_async(access, calls, strict=strict, progress=progress)
 
     def submit_many(
         self, calls: Iterable[Call[R]], *, strict: bool = False, progress: bool = False
-    ) -> list[Handle[R]]:
+    ) -> Handles[R]:
         """Submits many jobs, and describes later ones while earlier ones are under way.
 
         A generator is pulled in the caller's thread, and only as fast as the dispatcher accepts.
         If some jobs are refused, it raises and says how many; the others are accepted nevertheless.
         What the generator itself raises is raised here; what was sent before is accepted.
 
-        What it returns does what a list does, and makes each handle when you ask for it. With
-        `progress`, a bar on standard error shows how far it is, if that is a terminal.
+        It returns a sequence that makes each handle when you ask for it. With `progress`, a bar on
+        standard error shows how far it is, if that is a terminal.
         """
         access = self._access.for_blocking(self.submit_many_async)
-        handles = submit_all(access, calls, strict=strict, progress=progress)
-        return cast("list[Handle[R]]", handles)
+        return submit_all(access, calls, strict=strict, progress=progress)
 
     async def submit_by_name_async(
         self,
@@ -234,7 +232,7 @@ class App:
         """Enqueues many jobs as `enqueue_async` does one."""
         calls = calls_of(calls)
         if self._access.stand_in is not None:  # a test kit, which has no transactions
-            return await self.submit_many_async(calls)
+            return list(await self.submit_many_async(calls))
         jobs = [call.submission for call in calls]
         return self._enqueued(calls, await enqueue_in_async(connection, jobs, notify=notify))
 
@@ -244,7 +242,7 @@ class App:
         """Enqueues many jobs as `enqueue` does one."""
         calls = calls_of(calls)
         if self._access.stand_in is not None:  # a test kit, which has no transactions
-            return self.submit_many(calls)
+            return list(self.submit_many(calls))
         jobs = [call.submission for call in calls]
         return self._enqueued(calls, enqueue_in(connection, jobs, notify=notify))
 

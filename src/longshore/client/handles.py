@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator, MutableSequence, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, Generic, TypeVar, overload
 from uuid import UUID
 
@@ -83,12 +83,18 @@ class JobRecords(Generic[R]):
         return handle
 
 
-class _OnDemand(Sequence[Handle[R]]):
-    """Some of the records, as handles."""
+class Handles(Sequence[Handle[R]]):
+    """The handles of the jobs of one `submit_many`, in the order of its calls.
 
-    def __init__(self, records: JobRecords[R], positions: range) -> None:
+    It makes a handle each time one is asked for. `list(handles)` makes all of them.
+    """
+
+    def __init__(self, records: JobRecords[R], positions: range | None = None) -> None:
         self.records = records
-        self.positions = positions
+        self.positions = range(len(records)) if positions is None else positions
+
+    def __repr__(self) -> str:
+        return f"<Handles of {len(self):,} jobs>"
 
     def __len__(self) -> int:
         return len(self.positions)
@@ -99,44 +105,11 @@ class _OnDemand(Sequence[Handle[R]]):
     @overload
     def __getitem__(self, index: int) -> Handle[R]: ...
     @overload
-    def __getitem__(self, index: slice) -> _OnDemand[R]: ...
-    def __getitem__(self, index: int | slice) -> Handle[R] | _OnDemand[R]:
-        if isinstance(index, slice):
-            return _OnDemand(self.records, self.positions[index])
-        return self.records.handle(self.positions[index])
-
-
-class Handles(MutableSequence[Handle[R]]):
-    """Does what a list of handles does. It makes a handle each time one is asked for.
-
-    It becomes a real list inside when it is changed.
-    """
-
-    def __init__(self, items: Sequence[Handle[R]]) -> None:
-        self._items = items
-
-    @classmethod
-    def of(cls, records: JobRecords[R]) -> Handles[R]:
-        """The handles of all these jobs."""
-        return cls(_OnDemand(records, range(len(records))))
-
-    def __repr__(self) -> str:
-        return f"<Handles of {len(self):,} jobs>"
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def __iter__(self) -> Iterator[Handle[R]]:
-        return iter(self._items)
-
-    @overload
-    def __getitem__(self, index: int) -> Handle[R]: ...
-    @overload
     def __getitem__(self, index: slice) -> Handles[R]: ...
     def __getitem__(self, index: int | slice) -> Handle[R] | Handles[R]:
         if isinstance(index, slice):
-            return Handles(self._items[index])
-        return self._items[index]
+            return Handles(self.records, self.positions[index])
+        return self.records.handle(self.positions[index])
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Handles | list):
@@ -151,34 +124,9 @@ class Handles(MutableSequence[Handle[R]]):
     def __radd__(self, other: Iterable[Handle[Any]]) -> list[Handle[Any]]:
         return [*other, *self]
 
-    def copy(self) -> Handles[R]:
-        """A copy that can be changed alone."""
-        return self[:]
-
-    # changing
-
-    def _as_list(self) -> list[Handle[R]]:
-        if not isinstance(self._items, list):
-            self._items = list(self._items)
-        return self._items
-
-    def __setitem__(self, index: Any, value: Any) -> None:
-        self._as_list()[index] = value
-
-    def __delitem__(self, index: int | slice) -> None:
-        del self._as_list()[index]
-
-    def insert(self, index: int, value: Handle[R]) -> None:
-        """Inserts a handle before the index."""
-        self._as_list().insert(index, value)
-
-    def sort(self, *, key: Callable[[Handle[R]], Any], reverse: bool = False) -> None:
-        """Sorts the handles in place."""
-        self._as_list().sort(key=key, reverse=reverse)
-
 
 def awaited_of(handles: Iterable[Handle[Any]]) -> Awaited:
     """The jobs of these handles; raises `InvalidInput` for anything else."""
-    if isinstance(handles, Handles) and isinstance(handles._items, _OnDemand):
-        return handles._items.records.awaited(handles._items.positions)
+    if isinstance(handles, Handles):
+        return handles.records.awaited(handles.positions)
     return awaited(handles_of(handles))

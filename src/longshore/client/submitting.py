@@ -157,7 +157,7 @@ class SubmitStream(Generic[R, F]):
         self._raise_broken()
         if self._first_refused is not None:
             raise self._refusal(self._first_refused[1])
-        return Handles.of(self._records)
+        return Handles(self._records)
 
     def _raise_broken(self) -> None:
         """Raises what the iterable raised, with a note of what was accepted before."""

@@ -9,6 +9,7 @@ from typing import Any, assert_type
 import pytest
 
 from longshore import GIVEN, App, Call, Context, Handle
+from longshore.client.handles import Handles
 from longshore.errors import InvalidArguments
 
 app = App("typing", "tcp://127.0.0.1:1")
@@ -47,7 +48,7 @@ def check_results(handle: Handle[str]) -> None:
     assert_type(apart.submit("a"), Handle[str])
     assert_type(asked.submit("a"), Handle[str])
     assert_type(handle.result(), str)
-    assert_type(app.submit_many([add.call(1, 2)]), list[Handle[int]])
+    assert_type(app.submit_many([add.call(1, 2)]), Handles[int])
     assert_type(app.submit_by_name("add", {"a": 1, "b": 2}, priority=1), Handle[Any])
     assert_type(list(app.results([handle])), list[str])
 
