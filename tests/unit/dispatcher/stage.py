@@ -87,7 +87,11 @@ class StagedWorker:
         self.executors: dict[str, ScriptedExecutor] = {}
 
         def make(on_report: OnReport, _on_log: object) -> dict[str, ScriptedExecutor]:
-            by_pool = {pool: {k: i for k, i in KINDS.items() if i.pool == pool} for pool in Pool}
+            pools = {info.pool for info in KINDS.values()}
+            by_pool = {
+                pool: {kind: info for kind, info in KINDS.items() if info.pool == pool}
+                for pool in sorted(pools)
+            }
             self.executors = {
                 pool: ScriptedExecutor(slots, on_report, kinds) for pool, kinds in by_pool.items()
             }
