@@ -19,6 +19,14 @@ from msgspec import Struct
 from longshore.core.limits import BATCH_BYTES
 from longshore.model.attempt import Assignment, Attempt
 from longshore.model.ends import End
+from longshore.model.group import (
+    CancelGroupVerdict,
+    Group,
+    GroupFilter,
+    GroupPart,
+    GroupSubmitted,
+    NodeView,
+)
 from longshore.model.job import (
     CancelVerdict,
     Ended,
@@ -78,7 +86,8 @@ class BatchResult(Struct, frozen=True):
     - `ready_by_ends`: those of them that came from finishes (handed back, or sent by an outbox);
     - `ended`: all jobs that ended, with their outcomes;
     - `contested`: lanes that may hold more than was claimed, because another dispatcher claimed
-      there at the same moment, or the batch had no room for more bytes.
+      there at the same moment, or the batch had no room for more bytes;
+    - `groups`: groups that need a `settle`: they may be over, or ends have more to reach.
     """
 
     finished: list[Finished] = []
@@ -90,6 +99,22 @@ class BatchResult(Struct, frozen=True):
     ready_by_ends: Mapping[int, int] = {}
     ended: list[Ended] = []
     contested: frozenset[int] = frozenset()
+    groups: frozenset[UUID] = frozenset()
+
+
+class Settled(Struct, frozen=True):
+    """What the upkeep of groups did.
+
+    - `ready`: how many jobs became ready, by lane;
+    - `delayed`: whether a job's delay began;
+    - `ended`: jobs and groups that ended, the groups under their own ids;
+    - `groups`: groups that need another `settle`.
+    """
+
+    ready: Mapping[int, int] = {}
+    delayed: bool = False
+    ended: tuple[Ended, ...] = ()
+    groups: frozenset[UUID] = frozenset()
 
 
 class Promoted(Struct, frozen=True):
@@ -227,6 +252,33 @@ class Store(Protocol):
 
     async def set_paused(self, queue: str, paused: bool) -> None:
         """Pauses or resumes a queue. The next claim heeds it."""
+
+    # groups
+    async def submit_group(self, part: GroupPart) -> GroupSubmitted | Refused:
+        """Stores some nodes of a group. With the last of them the group runs, all or nothing.
+
+        A repeat changes nothing. What differs from what is stored is refused, and so is a unique
+        key that a live job holds; then nothing of this part is stored.
+        """
+
+    async def settle(self, groups: Collection[UUID] = (), most: int = 1000) -> Settled:
+        """Does some of what groups have to do, of at most so many jobs.
+
+        Ends reach the jobs that depend on them. Jobs of cancelled groups end. Groups without a live
+        job end; without `groups` it looks at every group, otherwise at these.
+        """
+
+    async def cancel_group(self, ref: UUID | int, by: str = "") -> CancelGroupVerdict:
+        """Marks a group as cancelling. `settle` ends its jobs; none of them becomes ready again."""
+
+    async def group(self, ref: UUID | int) -> Group | None:
+        """One group, by its id or number."""
+
+    async def groups(self, wanted: GroupFilter) -> list[Group]:
+        """Groups, newest first, without counts."""
+
+    async def nodes(self, group: UUID, after: int = -1, most: int = 1000) -> list[NodeView]:
+        """The nodes of a group in its order, after a place in it."""
 
     # what is over
     async def prune(

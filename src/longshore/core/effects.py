@@ -207,6 +207,17 @@ def _of_crash(error: JobError, crashes: int, limit: int, info: str) -> Effect:
     return _effect(Event.POISONED, info=info or summary(error), error=error, crash=True)
 
 
+# dependencies
+
+
+def of_dependency(
+    event: Event, error: JobError | None = None, delay_s: float | None = None
+) -> Change:
+    """What becomes of a job that waits, when its dependencies let it run, or never will."""
+    info = "" if error is None else summary(error)
+    return _effect(event, info=info, error=error, delay_s=delay_s)[JobState.WAITING]
+
+
 # clocks and users
 
 DUE: Final = _effect(Event.CAME_DUE)
@@ -227,8 +238,13 @@ def of_retry(ended_round: int, by: str, request: UUID | None = None) -> Effect:
     return _effect(Event.REOPENED, info=info, request=request)
 
 
-def retry_verdict(state: JobState, *, key_is_taken: bool) -> RetryVerdict:
-    """What a user's retry does to a job in this state, in a word."""
+def retry_verdict(state: JobState, *, key_is_taken: bool, in_group: bool = False) -> RetryVerdict:
+    """What a user's retry does to a job in this state, in a word.
+
+    A job of a group is retried through its group: its dependents must hear of it.
+    """
+    if in_group:
+        return RetryVerdict.IN_GROUP
     if state is JobState.SUCCEEDED:
         return RetryVerdict.SUCCEEDED
     if Event.REOPENED not in MOVES[state]:

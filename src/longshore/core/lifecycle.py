@@ -21,6 +21,7 @@ class Event(StrEnum):
     """What can happen to a job."""
 
     DEPENDENCIES_MET = "dependencies met"
+    DELAY_BEGAN = "dependencies met, its delay began"
     DEPENDENCY_FAILED = "a dependency failed"
     CONDITION_LOST = "its condition can no longer hold"
     CAME_DUE = "its time came"
@@ -28,6 +29,7 @@ class Event(StrEnum):
     SUCCEEDED = "its attempt succeeded"
     FAILED = "its attempt failed for good"
     RETRIED = "its attempt failed and is tried again"
+    SKIPPED = "it asked to be skipped"
     SNOOZED = "it asked to be run later"
     RELEASED = "its attempt was handed back"
     NOT_BEGUN = "its attempt was handed back before it began"
@@ -41,6 +43,7 @@ class Event(StrEnum):
 _MOVES: Final[dict[JobState, dict[Event, JobState]]] = {
     S.WAITING: {
         Event.DEPENDENCIES_MET: S.READY,
+        Event.DELAY_BEGAN: S.DELAYED,
         Event.DEPENDENCY_FAILED: S.DEPENDENCY_FAILED,
         Event.CONDITION_LOST: S.SKIPPED,
         Event.CANCEL_ASKED: S.CANCELLED,
@@ -56,6 +59,7 @@ _MOVES: Final[dict[JobState, dict[Event, JobState]]] = {
     S.RUNNING: {
         Event.SUCCEEDED: S.SUCCEEDED,
         Event.FAILED: S.FAILED,
+        Event.SKIPPED: S.SKIPPED,
         Event.RETRIED: S.DELAYED,
         Event.SNOOZED: S.DELAYED,
         Event.RELEASED: S.READY,
@@ -68,6 +72,7 @@ _MOVES: Final[dict[JobState, dict[Event, JobState]]] = {
     S.CANCELLING: {
         Event.SUCCEEDED: S.SUCCEEDED,
         Event.FAILED: S.CANCELLED,
+        Event.SKIPPED: S.CANCELLED,
         Event.RETRIED: S.CANCELLED,
         Event.SNOOZED: S.CANCELLED,
         Event.RELEASED: S.CANCELLED,
@@ -87,8 +92,8 @@ MOVES: Final = MappingProxyType(_MOVES)
 TERMINAL: Final = frozenset(
     {S.SUCCEEDED, S.FAILED, S.DEPENDENCY_FAILED, S.SKIPPED, S.CANCELLED},
 )
-FIRST: Final = frozenset({S.DELAYED, S.READY})
-"""The states in which a submitted job begins. No submit can ask to wait for other jobs yet."""
+FIRST: Final = frozenset({S.WAITING, S.DELAYED, S.READY})
+"""The states in which a submitted job begins. Only a job of a group begins by waiting."""
 
 
 def _reached() -> tuple[JobState, ...]:

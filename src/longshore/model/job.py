@@ -41,6 +41,7 @@ class Reason(StrEnum):
     INVALID_ARGUMENTS = "invalid_arguments"
     INVALID_RESULT = "invalid_result"
     UNKNOWN_KIND = "unknown_kind"
+    DEPENDENCY_FAILED = "dependency_failed"
     CANCELLED = "cancelled"
 
 
@@ -169,6 +170,7 @@ class Job(Struct, frozen=True, kw_only=True):
     history: tuple[HistoryEntry, ...] = ()
     progress: Progress | None = None
     step: str | None = None
+    group: UUID | None = None
 
 
 class Ended(Struct, frozen=True, gc=False):
@@ -212,6 +214,7 @@ class JobFilter(Struct, frozen=True, omit_defaults=True):
     limit: int = 50
     labels: tuple[str, ...] = ()
     since: datetime | None = None
+    group: UUID | None = None
 
 
 class JobPage(Struct, frozen=True):
@@ -240,4 +243,5 @@ class RetryVerdict(StrEnum):
     NOT_ENDED = "not_ended"
     SUCCEEDED = "succeeded"
     UNIQUE_KEY_TAKEN = "unique_key_taken"
+    IN_GROUP = "in_group"
     NOT_FOUND = "not_found"

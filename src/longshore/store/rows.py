@@ -144,6 +144,25 @@ def in_conflict(id: UUID) -> Refused:
     return Refused(id, Conflict.code, message)
 
 
+def group_conflict(id: UUID) -> Refused:
+    """The answer to a part of a group that differs from what is stored under its id."""
+    message = f"group {id} exists and differs from this one; give a new group a new id"
+    return Refused(id, Conflict.code, message)
+
+
+def node_not_accepted(id: UUID, key: str, why: str) -> Refused:
+    """The answer to a group with a node that cannot be stored."""
+    message = f"group {id} was not accepted: of job '{key}', {why}; correct it and submit again"
+    return Refused(id, InvalidInput.code, message)
+
+
+def key_taken(id: UUID, key: str, job: Submission) -> Refused:
+    """The answer to a group with a job whose id or unique key a live job has."""
+    what = f"unique key '{job.unique_key}'" if job.unique_key is not None else f"id {job.id}"
+    message = f"group {id} was not accepted: another job has the {what} of its job '{key}'"
+    return Refused(id, Conflict.code, message)
+
+
 def clean(text: str) -> str:
     """The text without the characters that a database refuses."""
     return text.replace("\0", "").encode(errors="replace").decode()

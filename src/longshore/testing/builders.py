@@ -9,7 +9,8 @@ A `Scene` is a store seen by one dispatcher, so that a test reads as a story:
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import count
 from typing import Final, get_args
@@ -17,6 +18,8 @@ from uuid import UUID
 
 from msgspec import structs
 
+from longshore.core.graph import places as places_of
+from longshore.core.graph import start_order
 from longshore.core.lanes import lane_of
 from longshore.model.attempt import Attempt
 from longshore.model.ends import (
@@ -30,8 +33,17 @@ from longshore.model.ends import (
     Snoozed,
     Succeeded,
 )
+from longshore.model.group import (
+    Condition,
+    GroupHead,
+    GroupPart,
+    GroupState,
+    GroupSubmitted,
+    Node,
+)
 from longshore.model.ids import make_id
 from longshore.model.job import (
+    Ended,
     Finished,
     Job,
     JobError,
@@ -44,7 +56,7 @@ from longshore.model.job import (
 )
 from longshore.model.reports import OutboxJob
 from longshore.model.worker import Attended, Claim, KindInfo, SessionKey, WorkerInfo
-from longshore.ports import Batch, BatchResult, Store
+from longshore.ports import Batch, BatchResult, Settled, Store
 
 _serial = count(1)
 _EPOCH_MS = 1_700_000_000_000
@@ -150,6 +162,73 @@ def done(
     return structs.replace(ends[how], by=str(attempt.worker) if by is None else by, info=info)
 
 
+def a_group(
+    after: Mapping[str, str],
+    on: Mapping[str, Condition] | None = None,
+    *,
+    jobs: Mapping[str, Submission] | None = None,
+    fail_fast: bool = False,
+    name: str = "g",
+) -> GroupPart:
+    """A group in one part. `after` has, for each key, the keys it depends on, with spaces between.
+
+    Its jobs are as `a_job` makes them, unless `jobs` has others.
+    """
+    edges = {key: wanted.split() for key, wanted in after.items()}
+    order = start_order(edges)
+    nodes = tuple(
+        Node(
+            key, (jobs or {}).get(key) or a_job(), places, (on or {}).get(key, Condition.SUCCEEDED)
+        )
+        for key, places in zip(order, places_of(order, edges), strict=True)
+    )
+    return GroupPart(GroupHead(new_id(), name, len(nodes), fail_fast), 0, nodes)
+
+
+class GroupScene:
+    """One group in a store, whose jobs a test ends by their keys."""
+
+    def __init__(self, scene: Scene, part: GroupPart, slot: SessionKey) -> None:
+        self.id = part.head.id
+        self._scene = scene
+        self._slot = slot
+        self.jobs = {node.key: node.job.id for node in part.nodes}
+        self._lanes = lanes_of(node.job for node in part.nodes)
+        self.running: dict[str, Attempt] = {}
+
+    async def claim(self) -> set[str]:
+        """Claims all that is ready; answers the keys."""
+        keys = {id: key for key, id in self.jobs.items()}
+        most = len(self.jobs) + 1
+        claimed = await self._scene.claim(self._slot, *self._lanes, most=most)
+        mine = {keys[one.id]: one for one in claimed if one.id in keys}
+        self.running |= mine
+        return set(mine)
+
+    async def end(self, *keys: str, how: type[End] = Succeeded) -> BatchResult:
+        """Ends these jobs, which run, in one batch."""
+        ends = [done(self.running.pop(key), how, crash_limit=1) for key in keys]
+        return await self._scene.pump(finishes=ends)
+
+    async def settle(self) -> Settled:
+        """Settles until nothing is left to do; answers all that it did."""
+        return await self._scene.settle()
+
+    async def states(self) -> dict[str, JobState]:
+        """Where each job is now, by its key."""
+        return {key: await self._scene.state(id) for key, id in self.jobs.items()}
+
+    async def state(self, key: str) -> JobState:
+        """Where one job is now."""
+        return await self._scene.state(self.jobs[key])
+
+    async def group_state(self) -> GroupState:
+        """Where the group is now."""
+        group = await self._scene.store.group(self.id)
+        assert group is not None
+        return group.state
+
+
 class Scene:
     """A store and one dispatcher that uses it."""
 
@@ -208,6 +287,25 @@ class Scene:
         attempt = await self.running(job)
         await self.store.cancel([attempt.id])
         return attempt
+
+    async def submit_group(self, part: GroupPart) -> GroupScene:
+        """A group that was accepted, and a worker for its jobs."""
+        answer = await self.store.submit_group(part)
+        assert isinstance(answer, GroupSubmitted), answer
+        kinds = {node.job.kind for node in part.nodes}
+        return GroupScene(self, part, await self.attend(kinds=kinds))
+
+    async def settle(self, most: int = 1000) -> Settled:
+        """Settles all groups until nothing is left to do; answers all that it did."""
+        ready, delayed, ended = Counter[int](), False, list[Ended]()
+        for _ in range(10_000):
+            one = await self.store.settle(most=most)
+            ready.update(one.ready)
+            delayed |= one.delayed
+            ended += one.ended
+            if not one.groups:
+                return Settled(ready, delayed, tuple(ended))
+        raise AssertionError("there is always more to settle")
 
     async def finish(self, *finishes: End) -> list[Finished]:
         """Records all of them as one batch."""

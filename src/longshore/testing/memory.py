@@ -52,13 +52,13 @@ from longshore.model.worker import (
 )
 from longshore.ports import Batch, BatchResult, Harvested, Hint, Promoted
 from longshore.store.rows import body_or_why, clean, in_conflict, micros, not_accepted
-from longshore.testing.memory_reads import MemoryReads
+from longshore.testing.memory_groups import MemoryGroups
 from longshore.testing.memory_rows import JobRow, new_row
 
 MAX_SWEPT = 1000
 
 
-class MemoryStore(MemoryReads):
+class MemoryStore(MemoryGroups):
     """The whole `Store` port, over one dictionary of jobs. A verb happens at one moment, `_now`."""
 
     is_serial = False
@@ -80,6 +80,8 @@ class MemoryStore(MemoryReads):
         for end, answer in zip(batch.finishes, finished, strict=True):
             if isinstance(end, Succeeded) and answer.verdict is Verdict.RECORDED:
                 self._send(end, ready)
+        ending, self._unsettled = self._unsettled, []
+        groups = self._deliver(ending, ready)
         by_ends = Counter(ready)
         started, submitted = list[Attempt](), []
         for job, slot in zip_longest(batch.submits, batch.slots):
@@ -89,7 +91,16 @@ class MemoryStore(MemoryReads):
         self._hint(*[Hint.WORK] * bool(ready), *[Hint.ENDED] * bool(ended))
         taken = Counter(self._jobs[one.id].lane.hash for one in claimed)
         return BatchResult(
-            finished, submitted, started, claimed, taken, ready, by_ends, ended, left
+            finished,
+            submitted,
+            started,
+            claimed,
+            taken,
+            ready,
+            by_ends,
+            ended,
+            left,
+            frozenset(groups),
         )
 
     def _finish(self, end: End, ready: Counter[int], ended: list[Ended]) -> Finished:
@@ -110,6 +121,8 @@ class MemoryStore(MemoryReads):
     def _apply(self, row: JobRow, change: effects.Change, by: str = "") -> None:
         token = next(self._tokens) if change.new_token else row.job.token
         row.apply(change, self._now, token, by)
+        if change.ends and row.node is not None:
+            self._group_job_ended(row)
 
     def _send(self, end: Succeeded, ready: Counter[int]) -> None:
         """Submits what an attempt caused; what is not accepted is noted with its end."""
@@ -328,7 +341,9 @@ class MemoryStore(MemoryReads):
             if row is None:
                 answers.append((None, RetryVerdict.NOT_FOUND))
                 continue
-            verdict = effects.retry_verdict(row.state, key_is_taken=bool(self._holder(row)))
+            verdict = effects.retry_verdict(
+                row.state, key_is_taken=bool(self._holder(row)), in_group=row.node is not None
+            )
             is_repeat = request is not None and request in row.opened_by
             if verdict is RetryVerdict.RETRIED and not is_repeat:
                 self._apply(row, effects.of_retry(row.job.round, by, request)[row.state], by)
@@ -354,7 +369,7 @@ class MemoryStore(MemoryReads):
     ) -> Pruned:
         now = self._utc()
         walk = Walk(kept, Counter(row.state for row in self._jobs.values()), after)
-        later = self._where(lambda row: row.job.number > after)
+        later = self._where(lambda row: row.job.number > after and row.node is None)
         looked_at = [] if walk.over else later[:most]
         places = walk.through([_seen(row.job, now) for row in looked_at])
         gone = [looked_at[place] for place in places]

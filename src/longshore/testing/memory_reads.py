@@ -12,13 +12,14 @@ from uuid import UUID
 from msgspec import structs
 
 from longshore.core.lifecycle import OWNED, TERMINAL
+from longshore.model.group import ENDED_GROUPS
 from longshore.model.job import Ended, Job, JobFilter, JobPage, JobState, LogKind
 from longshore.model.log import KeptEntry
 from longshore.model.worker import DispatcherView, Facts, Lane, QueueView, WorkerView
 from longshore.ports import Hint
 from longshore.store.listing import most_looked_at, must_walk, page
 from longshore.store.rows import unpack_progress, unpack_step, utc_now
-from longshore.testing.memory_rows import JobRow
+from longshore.testing.memory_rows import GroupRow, JobRow
 
 MAX_AHEAD = 1000
 SHOWN_ENDED_WORKERS = 20
@@ -44,6 +45,9 @@ class MemoryReads:
         self._last_number = 0
         self._tokens = count(1)
         self._watchers: list[_Watcher] = []
+        self._groups: dict[UUID, GroupRow] = {}
+        self._unsettled: list[UUID] = []
+        """The jobs of groups whose ends have not reached those that depend on them."""
 
     def _find(self, ref: UUID | int) -> JobRow | None:
         if isinstance(ref, UUID):
@@ -110,7 +114,10 @@ class MemoryReads:
     async def ended(self, ids: Sequence[UUID]) -> list[Ended]:
         rows = (self._jobs.get(one) for one in ids)
         jobs = (row.job for row in rows if row is not None and row.state in TERMINAL)
-        return [Ended(job.id, job.state, job.result, job.error) for job in jobs]
+        found = [Ended(job.id, job.state, job.result, job.error) for job in jobs]
+        groups = (self._groups.get(one) for one in ids)
+        over = [one for one in groups if one is not None and one.state in ENDED_GROUPS]
+        return found + [Ended(one.head.id, JobState(one.state.value)) for one in over]
 
     async def lanes(self, most: int | None = None, served: Collection[int] = ()) -> list[Lane]:
         lanes = {row.lane.hash: row.lane for row in self._jobs.values()}
@@ -181,6 +188,7 @@ def _matches(job: Job, wanted: JobFilter) -> bool:
         and wanted.kind in (None, job.kind)
         and wanted.queue in (None, job.queue)
         and wanted.worker in (None, job.worker)
+        and wanted.group in (None, job.group)
         and set(wanted.labels) <= set(job.options.labels)
         and (wanted.since is None or job.created_at >= wanted.since)
     )

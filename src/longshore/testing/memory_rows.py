@@ -9,10 +9,12 @@ from uuid import UUID
 
 from msgspec import convert, structs
 
+from longshore.core.dependencies import Marks, Waiting
 from longshore.core.effects import Change
 from longshore.core.lanes import lane_of
 from longshore.core.lifecycle import HISTORY_FIRST, HISTORY_LAST, TERMINAL
 from longshore.model.attempt import Attempt
+from longshore.model.group import GroupHead, GroupState, Node
 from longshore.model.job import HistoryEntry, Job, JobState, Submission
 from longshore.model.worker import Lane, SessionKey
 from longshore.store.rows import clean, due_at, later, micros, moment, pack_error, unpack_error
@@ -21,6 +23,36 @@ _NEW: Final = {
     **dict.fromkeys(("started_at", "ended_at", "worker", "result", "error")),
     **dict.fromkeys(("attempt", "failures", "crashes", "token"), 0),
 }
+
+
+@dataclass
+class NodeRow:
+    """A node: where it is in its group, and what ends have told it."""
+
+    node: Node
+    group: UUID
+    place: int
+    unmet: int
+    marks: Marks = Marks.NOTHING
+
+    @property
+    def waiting(self) -> Waiting:
+        """What an end must know of it."""
+        return Waiting(self.node.on, self.unmet, self.marks, self.node.job.delay_s)
+
+
+@dataclass
+class GroupRow:
+    """A group, and the jobs of its nodes by their places."""
+
+    head: GroupHead
+    number: int
+    created_at: datetime
+    state: GroupState = GroupState.STAGING
+    ended_at: datetime | None = None
+    cancelled_by: str = ""
+    must_sweep: bool = False
+    jobs: dict[int, UUID] = field(default_factory=dict)
 
 
 @dataclass
@@ -34,6 +66,7 @@ class JobRow:
     session: int = 0
     expires_at: datetime | None = None
     opened_by: set[UUID | None] = field(default_factory=set)
+    node: NodeRow | None = None
 
     @property
     def state(self) -> JobState:
@@ -113,11 +146,16 @@ class JobRow:
         return Attempt(*which, job.worker, self.session, *tries, cancelling, job.priority)
 
 
-def new_row(given: Submission, body: int, number: int, now: datetime) -> JobRow:
-    """The row of a job that was just accepted, delayed or ready."""
-    due = due_at(given, micros(now))
+def new_row(
+    given: Submission, body: int, number: int, now: datetime, first: JobState | None = None
+) -> JobRow:
+    """The row of a job that was just accepted, delayed or ready unless its `first` state is given.
+
+    A job that waits has no time to run yet: its delay begins later.
+    """
+    due = None if first else due_at(given, micros(now))
     run_at = None if due is None else moment(due)
-    state = JobState.READY if run_at is None or run_at <= now else JobState.DELAYED
+    state = first or (JobState.READY if run_at is None or run_at <= now else JobState.DELAYED)
     known = {"number": number, "state": state, "created_at": now, "run_at": run_at, "round": 1}
     job = convert({**_NEW, **structs.asdict(given), **known}, Job)
     row = JobRow(job, given, body, lane_of(given.queue, given.kind, given.target))

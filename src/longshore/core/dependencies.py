@@ -1,0 +1,157 @@
+"""When a job of a group may run, and how a group ends.
+
+Theory. A node counts those it depends on that have not ended (`unmet`), and remembers what the ends
+of the others told it (`Marks`). Both only ever move one way, so it does not matter in which order
+ends arrive, nor how many arrive at once. `decide` looks at the two and says what becomes of a node
+that still waits:
+
+- It fails at once when a failure or a cancel makes its condition impossible. Nobody needs to wait
+  for the others.
+- A skip is decided only when all have ended: a failure among the others weighs more than a skip,
+  whichever came first.
+
+A store locks the nodes that an end reaches, decides here, and writes the answer. The nodes that end
+by that reach others, and so on: the store does that in bounded steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntFlag
+from typing import Final, NamedTuple, assert_never
+from uuid import UUID
+
+from longshore.core import effects
+from longshore.core.effects import Change
+from longshore.core.lifecycle import Event
+from longshore.core.timing import summary
+from longshore.model.group import Condition, GroupState
+from longshore.model.job import JobError, JobState, Reason
+
+
+class Marks(IntFlag):
+    """What the ends of those that it depends on told a node."""
+
+    NOTHING = 0
+    FAILED = 1
+    CANCELLED = 2
+    SKIPPED = 4
+
+
+_TOLD: Final = {
+    JobState.SUCCEEDED: Marks.NOTHING,
+    JobState.FAILED: Marks.FAILED,
+    JobState.DEPENDENCY_FAILED: Marks.FAILED,
+    JobState.CANCELLED: Marks.CANCELLED,
+    JobState.SKIPPED: Marks.SKIPPED,
+}
+
+
+def told(ended: JobState) -> Marks:
+    """What the end of a job tells the nodes that depend on it."""
+    return _TOLD[ended]
+
+
+def decide(on: Condition, unmet: int, marks: Marks) -> Event | None:
+    """What happens to a node that waits; None if it must wait on."""
+    match on:
+        case Condition.SUCCEEDED:
+            if marks & (Marks.FAILED | Marks.CANCELLED):
+                return Event.DEPENDENCY_FAILED
+            lost = bool(marks & Marks.SKIPPED)
+        case Condition.ENDED:
+            lost = False
+        case Condition.FAILED:
+            if marks & Marks.FAILED:
+                return Event.DEPENDENCIES_MET
+            lost = True
+        case _:
+            assert_never(on)
+    if unmet:
+        return None
+    return Event.CONDITION_LOST if lost else Event.DEPENDENCIES_MET
+
+
+class Parent(NamedTuple):
+    """A job of a group that ended, for the nodes that depend on it."""
+
+    job: UUID
+    group: UUID
+    key: str
+    number: int
+    state: JobState
+    error: JobError | None = None
+
+
+class Waiting(NamedTuple):
+    """What a store holds of a node that other jobs' ends reach."""
+
+    on: Condition
+    unmet: int
+    marks: Marks
+    delay_s: float | None = None
+    """How long its job waits once its dependencies are met."""
+
+
+class Delivered(NamedTuple):
+    """What the ends of some jobs do to a node: its new counters, and what becomes of its job.
+
+    The change is for a job that still waits. It is None if the job must wait on.
+    """
+
+    unmet: int
+    marks: Marks
+    change: Change | None
+
+
+def deliver(node: Waiting, ended: Sequence[Parent]) -> Delivered:
+    """These jobs ended, on which a node depends."""
+    unmet = max(0, node.unmet - len(ended))
+    marks = node.marks
+    for parent in ended:
+        marks |= told(parent.state)
+    return Delivered(unmet, marks, becomes(node._replace(unmet=unmet, marks=marks), ended))
+
+
+def becomes(node: Waiting, ended: Sequence[Parent] = ()) -> Change | None:
+    """What becomes of the job of a node that waits, after the ends of these; None if it waits."""
+    event = decide(node.on, node.unmet, node.marks)
+    if event is None:
+        return None
+    if event is Event.DEPENDENCY_FAILED:
+        return effects.of_dependency(event, _cause(ended))
+    if event is Event.DEPENDENCIES_MET and node.delay_s:
+        return effects.of_dependency(Event.DELAY_BEGAN, delay_s=node.delay_s)
+    return effects.of_dependency(event)
+
+
+def _cause(ended: Sequence[Parent]) -> JobError:
+    """The error of a node that cannot run any more: the first failure among what it depends on.
+
+    It names the root. What failed because of another failure passes that one's error on.
+    """
+    told_badly = [one for one in ended if told(one.state) & (Marks.FAILED | Marks.CANCELLED)]
+    if not told_badly:
+        return JobError(Reason.DEPENDENCY_FAILED, "a job it depends on failed")
+    first = min(told_badly, key=lambda one: one.number)
+    if first.state is JobState.DEPENDENCY_FAILED and first.error is not None:
+        return first.error
+    if first.state is JobState.CANCELLED:
+        return JobError(Reason.DEPENDENCY_FAILED, f"'{first.key}' was cancelled")
+    words = "no reason was recorded" if first.error is None else summary(first.error)
+    return JobError(Reason.DEPENDENCY_FAILED, f"'{first.key}' failed: {words}")
+
+
+def may_wake(group: GroupState) -> bool:
+    """Whether a job of a group in this state may become ready or delayed."""
+    return group is GroupState.RUNNING
+
+
+def group_end(failed: int, cancelled: int, *, by_user: bool) -> GroupState:
+    """How a group ends that has no live job left, with so many failed and cancelled ones.
+
+    `by_user` says that a user cancelled the group.
+    """
+    if failed and not by_user:
+        return GroupState.FAILED
+    return GroupState.CANCELLED if by_user or cancelled else GroupState.SUCCEEDED

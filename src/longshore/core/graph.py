@@ -1,0 +1,129 @@
+"""The shape of a group: whether its dependencies can be met, and in which order its jobs start.
+
+Theory. The *height* of a node is the number of nodes on the longest path from it down to one that
+nothing depends on. A node is higher than every node that depends on it. So the order by falling
+height does two things at once: each node comes after those it depends on, and of two that can run,
+the one with the longer path below it comes first. A store numbers jobs in this order and claims
+them by number. That starts the longest paths first, and older groups before younger ones.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Final
+
+from longshore.errors import InvalidInput
+
+MAX_STEPS: Final = 1_000_000
+"""How many edges the search for the shortest cycle follows before it takes the best it found."""
+_SHOWN: Final = 20
+
+Edges = Mapping[str, Sequence[str]]
+"""For each key, the keys that it depends on."""
+
+
+def start_order(after: Edges) -> list[str]:
+    """The keys in the order in which a group numbers its jobs.
+
+    Raises `InvalidInput` if a dependency is unknown, or if there is a cycle: then no job of it
+    could ever start.
+    """
+    _check_known(after)
+    heights = _heights(after)
+    places = {key: place for place, key in enumerate(after)}
+    return sorted(after, key=lambda key: (-heights[key], places[key]))
+
+
+def _check_known(after: Edges) -> None:
+    for key, wanted in after.items():
+        for other in wanted:
+            if other == key:
+                raise InvalidInput(f"job '{key}' depends on itself; remove it from its `after`")
+            if other not in after:
+                near = get_close_matches(other, after, n=1)
+                hint = f" (nearest: '{near[0]}')" if near else ""
+                raise InvalidInput(
+                    f"job '{key}' depends on '{other}', which the group does not have{hint}"
+                )
+
+
+def _heights(after: Edges) -> dict[str, int]:
+    """How many nodes are on the longest path from each node down."""
+    dependents = dict.fromkeys(after, 0)
+    for wanted in after.values():
+        for other in set(wanted):
+            dependents[other] += 1
+    heights = dict.fromkeys(after, 1)
+    frontier = deque(key for key, count in dependents.items() if not count)
+    done = 0
+    while frontier:
+        key = frontier.popleft()
+        done += 1
+        for other in set(after[key]):
+            heights[other] = max(heights[other], heights[key] + 1)
+            dependents[other] -= 1
+            if not dependents[other]:
+                frontier.append(other)
+    if done < len(after):
+        cyclic = {key: after[key] for key, count in dependents.items() if count}
+        raise InvalidInput(f"these jobs wait for each other: {_told(_shortest_cycle(cyclic))}")
+    return heights
+
+
+def _told(cycle: Sequence[str]) -> str:
+    """A cycle in words, each key followed by the one that it depends on."""
+    shown = [f"'{key}'" for key in cycle[:_SHOWN]]
+    if len(cycle) > _SHOWN:
+        shown.append(f"… ({len(cycle) - _SHOWN:,} more)")
+    return " after ".join([*shown, f"'{cycle[0]}'"])
+
+
+def _shortest_cycle(after: Edges) -> list[str]:
+    """The shortest cycle, or the shortest that was found within `MAX_STEPS`."""
+    best: list[str] = []
+    steps = 0
+    for start in after:
+        found, taken = _cycle_through(start, after, len(best))
+        steps += taken
+        if found:
+            best = found
+        if best and (len(best) == 2 or steps > MAX_STEPS):
+            break
+    return best
+
+
+def _cycle_through(start: str, after: Edges, below: int) -> tuple[list[str], int]:
+    """The shortest cycle through a key, if it is shorter than `below`; and the edges looked at."""
+    came_from: dict[str, str] = {}
+    frontier, steps, length = [start], 0, 1
+    while frontier and (not below or length < below):
+        following = []
+        for key in frontier:
+            for other in after[key]:
+                steps += 1
+                if other == start:
+                    return _path(came_from, key), steps
+                if other in after and other not in came_from:
+                    came_from[other] = key
+                    following.append(other)
+        frontier, length = following, length + 1
+    return [], steps
+
+
+def _path(came_from: Mapping[str, str], last: str) -> list[str]:
+    path = [last]
+    while path[-1] in came_from:
+        path.append(came_from[path[-1]])
+    return path[::-1]
+
+
+def places(order: Iterable[str], after: Edges) -> list[tuple[int, ...]]:
+    """For each key in this order, the places of those that it depends on, each once."""
+    known: dict[str, int] = {}
+    found = []
+    for place, key in enumerate(order):
+        found.append(tuple(sorted({known[other] for other in after[key]})))
+        known[key] = place
+    return found

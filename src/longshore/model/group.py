@@ -1,0 +1,128 @@
+"""A group: jobs that depend on each other, submitted, watched and cancelled as one.
+
+The submitter sends the nodes of a group in an order in which each comes after those it depends on.
+So no group that arrives can hold a cycle. The order is that of claims too: see `core.graph`.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Final
+from uuid import UUID
+
+from msgspec import Struct
+
+from longshore.model.job import JobState, Submission
+
+
+class GroupState(StrEnum):
+    """Where a group is in its life. While it is `staging`, parts of it are still to come."""
+
+    STAGING = "staging"
+    RUNNING = "running"
+    CANCELLING = "cancelling"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+ENDED_GROUPS: Final = frozenset({GroupState.SUCCEEDED, GroupState.FAILED, GroupState.CANCELLED})
+
+
+class Condition(StrEnum):
+    """What a node wants of those that it depends on (`on`)."""
+
+    SUCCEEDED = "succeeded"
+    """All of them succeeded."""
+    ENDED = "ended"
+    """All of them ended, however."""
+    FAILED = "failed"
+    """One of them failed."""
+
+
+class Node(Struct, frozen=True, omit_defaults=True, gc=False):
+    """One job of a group. `after` has the places, in the group's order, of what it depends on."""
+
+    key: str
+    job: Submission
+    after: tuple[int, ...] = ()
+    on: Condition = Condition.SUCCEEDED
+
+
+class GroupHead(Struct, frozen=True, omit_defaults=True):
+    """What a group is apart from its nodes; `jobs` says how many nodes it has.
+
+    By the id the store recognises a repeated submit. With `fail_fast`, the first failure cancels
+    what has not ended.
+    """
+
+    id: UUID
+    name: str
+    jobs: int
+    fail_fast: bool = False
+    labels: tuple[str, ...] = ()
+
+
+class GroupPart(Struct, frozen=True):
+    """Some nodes of a group, from place `first` on. The group runs once all its parts are there."""
+
+    head: GroupHead
+    first: int
+    nodes: tuple[Node, ...]
+
+
+class GroupSubmitted(Struct, frozen=True):
+    """An accepted part; `staged` of the group's nodes are stored now."""
+
+    id: UUID
+    number: int
+    state: GroupState
+    staged: int
+
+
+class Group(Struct, frozen=True, kw_only=True):
+    """A group as it is shown; `counts` has its jobs by state."""
+
+    id: UUID
+    number: int
+    name: str
+    state: GroupState
+    jobs: int
+    fail_fast: bool
+    labels: tuple[str, ...]
+    created_at: datetime
+    ended_at: datetime | None = None
+    cancelled_by: str = ""
+    counts: dict[str, int] = {}
+
+
+class GroupFilter(Struct, frozen=True, omit_defaults=True):
+    """Which groups to list: those that match every given field, newest first, below `before`."""
+
+    states: tuple[GroupState, ...] = ()
+    name: str | None = None
+    before: int | None = None
+    limit: int = 50
+
+
+class NodeView(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A node as it is shown. `after` has the keys of what it depends on."""
+
+    key: str
+    job: UUID
+    number: int
+    kind: str
+    state: JobState
+    after: tuple[str, ...] = ()
+    on: Condition = Condition.SUCCEEDED
+    unmet: int = 0
+    """How many of those that it depends on have not ended."""
+
+
+class CancelGroupVerdict(StrEnum):
+    """What the cancel of a group did."""
+
+    CANCELLING = "cancelling"
+    ALREADY_ENDED = "already_ended"
+    NOT_FOUND = "not_found"

@@ -1,0 +1,297 @@
+"""The groups of `MemoryStore`: the plainest thing that keeps the port's contract for them."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable
+from uuid import UUID
+
+from msgspec import structs
+
+from longshore.core import effects
+from longshore.core.dependencies import Parent, becomes, deliver, group_end, may_wake
+from longshore.core.effects import Change
+from longshore.core.lifecycle import TERMINAL
+from longshore.model.group import (
+    ENDED_GROUPS,
+    CancelGroupVerdict,
+    Condition,
+    Group,
+    GroupFilter,
+    GroupPart,
+    GroupState,
+    GroupSubmitted,
+    NodeView,
+)
+from longshore.model.job import Ended, JobState, Refused
+from longshore.ports import Hint, Settled
+from longshore.store.rows import (
+    body_or_why,
+    group_conflict,
+    key_taken,
+    micros,
+    node_not_accepted,
+)
+from longshore.testing.memory_reads import MemoryReads
+from longshore.testing.memory_rows import GroupRow, JobRow, NodeRow, new_row
+
+
+class MemoryGroups(MemoryReads):
+    """The verbs of groups. Whoever ends a job of a group calls `_group_job_ended`."""
+
+    def _holder(self, row: JobRow) -> JobRow | None:
+        raise NotImplementedError
+
+    def _apply(self, row: JobRow, change: Change, by: str = "") -> None:
+        raise NotImplementedError
+
+    # submitting
+
+    async def submit_group(self, part: GroupPart) -> GroupSubmitted | Refused:
+        self._now = self._utc()
+        head = part.head
+        known = self._groups.get(head.id)
+        if known is not None and known.head != head:
+            return group_conflict(head.id)
+        group = known or GroupRow(head, self._last_number + 1, self._now)
+        is_open = group.state is GroupState.STAGING
+        rows = self._new_nodes(group, part) if is_open else []
+        if isinstance(rows, Refused):
+            return rows
+        if known is None:
+            self._last_number += 1
+            self._groups[head.id] = group
+        for row, place in rows:
+            self._last_number += 1
+            row.job = structs.replace(row.job, number=self._last_number)
+            self._jobs[row.job.id] = row
+            group.jobs[place] = row.job.id
+        if is_open and len(group.jobs) == head.jobs:
+            self._run(group)
+        return GroupSubmitted(head.id, group.number, group.state, len(group.jobs))
+
+    def _new_nodes(self, group: GroupRow, part: GroupPart) -> list[tuple[JobRow, int]] | Refused:
+        """The rows of the nodes that are not stored yet; a refusal if one cannot be."""
+        rows: list[tuple[JobRow, int]] = []
+        for place, node in enumerate(part.nodes, part.first):
+            body = body_or_why(node.job, micros(self._now))
+            if isinstance(body, str):
+                return node_not_accepted(group.head.id, node.key, body)
+            if place in group.jobs:
+                stored = self._jobs[group.jobs[place]]
+                if stored.node is None or (stored.body, stored.node.node) != (body, node):
+                    return group_conflict(group.head.id)
+                continue
+            row = new_row(node.job, body, 0, self._now, JobState.WAITING)
+            row.node = NodeRow(node, group.head.id, place, len(node.after))
+            row.job = structs.replace(row.job, group=group.head.id)
+            others = [one for one, _ in rows if _same_key(one, row)]
+            if others or self._holder(row) is not None or node.job.id in self._jobs:
+                return key_taken(group.head.id, node.key, node.job)
+            rows.append((row, place))
+        return rows
+
+    def _run(self, group: GroupRow) -> None:
+        group.state = GroupState.RUNNING
+        if not group.jobs:
+            self._close(group)
+        self._sweep_group(group, Counter())
+        self._hint(Hint.WORK)
+
+    # upkeep
+
+    def _group_job_ended(self, row: JobRow) -> None:
+        self._unsettled.append(row.job.id)
+
+    def _deliver(self, ended: Iterable[UUID], settled: Counter[int]) -> set[UUID]:
+        """These ends reach the nodes that depend on them; answers groups with more to do."""
+        reached: defaultdict[UUID, list[Parent]] = defaultdict(list)
+        groups: set[UUID] = set()
+        for id in ended:
+            row = self._jobs.get(id)
+            if row is None or row.node is None:
+                continue
+            dependents = self._dependents(row.node)
+            for child in dependents:
+                reached[child].append(_parent(row, row.node))
+            if not dependents or row.state in (JobState.FAILED, JobState.DEPENDENCY_FAILED):
+                groups.add(row.node.group)
+        for child, parents in sorted(reached.items()):
+            self._tell_node(self._jobs[child], parents, settled, groups)
+        return groups
+
+    def _dependents(self, node: NodeRow) -> list[UUID]:
+        group = self._groups[node.group]
+        nodes = ((id, self._jobs[id].node) for id in group.jobs.values())
+        return [id for id, other in nodes if other and node.place in other.node.after]
+
+    def _tell_node(
+        self, row: JobRow, parents: list[Parent], settled: Counter[int], groups: set[UUID]
+    ) -> None:
+        assert row.node is not None
+        row.node.unmet, row.node.marks, change = deliver(row.node.waiting, parents)
+        self._wake(row, change, settled, groups)
+
+    def _wake(
+        self, row: JobRow, change: Change | None, settled: Counter[int], groups: set[UUID]
+    ) -> None:
+        """Makes a change to a job that waits, if its group lets it."""
+        assert row.node is not None
+        if change is None or row.state is not JobState.WAITING:
+            return
+        if not change.ends and not may_wake(self._groups[row.node.group].state):
+            return
+        self._apply(row, change)
+        if change.state is JobState.READY:
+            settled[row.lane.hash] += 1
+        if change.ends:
+            groups.add(row.node.group)
+
+    def _sweep_group(self, group: GroupRow, settled: Counter[int]) -> set[UUID]:
+        """Brings every job of a group to where the group's state wants it."""
+        groups: set[UUID] = set()
+        for id in list(group.jobs.values()):
+            row = self._jobs[id]
+            assert row.node is not None
+            if group.state is GroupState.CANCELLING and row.state in effects.CANCEL:
+                self._apply(row, effects.CANCEL[row.state], group.cancelled_by)
+                groups.add(group.head.id)
+            else:
+                self._wake(row, becomes(row.node.waiting), settled, groups)
+        group.must_sweep = False
+        return groups
+
+    async def settle(self, groups: Collection[UUID] = (), most: int = 1000) -> Settled:
+        self._now = self._utc()
+        ready, before = Counter[int](), self._ended_ids()
+        ended, self._unsettled = self._unsettled[:most], self._unsettled[most:]
+        more = self._deliver(ended, ready)
+        for group in self._groups.values():
+            if group.must_sweep:
+                more |= self._sweep_group(group, ready)
+        looked_at = [self._groups[id] for id in groups or [*self._groups] if id in self._groups]
+        closed = [group for group in looked_at if self._ends(group)]
+        unswept = {id for id, group in self._groups.items() if group.must_sweep}
+        again = {self._group_of(id) for id in self._unsettled} | more | unswept
+        again -= {group.head.id for group in closed}
+        new = self._ended_ids() - before
+        jobs = [row.job for id, row in self._jobs.items() if id in new]
+        outcomes = [Ended(job.id, job.state, job.result, job.error) for job in jobs]
+        outcomes += [Ended(one.head.id, JobState(one.state.value)) for one in closed]
+        self._hint(*[Hint.WORK] * bool(ready), *[Hint.ENDED] * bool(outcomes), Hint.CANCEL)
+        delayed = any(row.state is JobState.DELAYED for row in self._jobs.values())
+        return Settled(ready, delayed, tuple(outcomes), frozenset(again))
+
+    def _ended_ids(self) -> set[UUID]:
+        return {id for id, row in self._jobs.items() if row.state in TERMINAL and row.node}
+
+    def _group_of(self, job: UUID) -> UUID:
+        node = self._jobs[job].node
+        assert node is not None
+        return node.group
+
+    def _ends(self, group: GroupRow) -> bool:
+        """Ends a group that has no live job; asks for a sweep if a failure cancels the rest."""
+        counts = self._counts(group)
+        failed = counts[JobState.FAILED] + counts[JobState.DEPENDENCY_FAILED]
+        if group.state not in (GroupState.RUNNING, GroupState.CANCELLING):
+            return False
+        unsettled = {self._group_of(id) for id in self._unsettled}
+        live = len(group.jobs) - sum(counts[state] for state in TERMINAL)
+        if not live and group.head.id not in unsettled:
+            self._close(group)
+            return True
+        if failed and group.head.fail_fast and group.state is GroupState.RUNNING:
+            group.state, group.must_sweep = GroupState.CANCELLING, True
+        return False
+
+    def _close(self, group: GroupRow) -> None:
+        counts = self._counts(group)
+        failed = counts[JobState.FAILED] + counts[JobState.DEPENDENCY_FAILED]
+        cancelled = counts[JobState.CANCELLED]
+        group.state = group_end(failed, cancelled, by_user=bool(group.cancelled_by))
+        group.ended_at = self._now
+
+    def _counts(self, group: GroupRow) -> Counter[JobState]:
+        return Counter(self._jobs[id].state for id in group.jobs.values())
+
+    async def cancel_group(self, ref: UUID | int, by: str = "") -> CancelGroupVerdict:
+        group = self._find_group(ref)
+        if group is None:
+            return CancelGroupVerdict.NOT_FOUND
+        if group.state in ENDED_GROUPS:
+            return CancelGroupVerdict.ALREADY_ENDED
+        group.state, group.must_sweep = GroupState.CANCELLING, True
+        group.cancelled_by = by or "a client"
+        return CancelGroupVerdict.CANCELLING
+
+    # showing
+
+    def _find_group(self, ref: UUID | int) -> GroupRow | None:
+        if isinstance(ref, UUID):
+            return self._groups.get(ref)
+        return next((one for one in self._groups.values() if one.number == ref), None)
+
+    async def group(self, ref: UUID | int) -> Group | None:
+        group = self._find_group(ref)
+        if group is None:
+            return None
+        counts = {state.value: count for state, count in self._counts(group).items()}
+        return structs.replace(_shown(group), counts=counts)
+
+    async def groups(self, wanted: GroupFilter) -> list[Group]:
+        found = [_shown(one) for one in self._groups.values() if _matches(one, wanted)]
+        return sorted(found, key=lambda one: -one.number)[: wanted.limit]
+
+    async def nodes(self, group: UUID, after: int = -1, most: int = 1000) -> list[NodeView]:
+        row = self._groups.get(group)
+        places = sorted(place for place in (row.jobs if row else ()) if place > after)[:most]
+        return [self._node_view(self._jobs[row.jobs[place]], row) for place in places if row]
+
+    def _node_view(self, row: JobRow, group: GroupRow) -> NodeView:
+        assert row.node is not None
+        node = row.node.node
+        keys = [self._jobs[group.jobs[place]].node for place in node.after]
+        return NodeView(
+            key=node.key,
+            job=row.job.id,
+            number=row.job.number,
+            kind=row.job.kind,
+            state=row.state,
+            after=tuple(other.node.key for other in keys if other),
+            on=Condition(node.on),
+            unmet=row.node.unmet,
+        )
+
+
+def _parent(row: JobRow, node: NodeRow) -> Parent:
+    return Parent(row.job.id, node.group, node.node.key, row.job.number, row.state, row.job.error)
+
+
+def _same_key(one: JobRow, other: JobRow) -> bool:
+    key = other.job.unique_key
+    return key is not None and (one.job.kind, one.job.unique_key) == (other.job.kind, key)
+
+
+def _shown(group: GroupRow) -> Group:
+    head = group.head
+    return Group(
+        id=head.id,
+        number=group.number,
+        name=head.name,
+        state=group.state,
+        jobs=head.jobs,
+        fail_fast=head.fail_fast,
+        labels=head.labels,
+        created_at=group.created_at,
+        ended_at=group.ended_at,
+        cancelled_by=group.cancelled_by,
+    )
+
+
+def _matches(group: GroupRow, wanted: GroupFilter) -> bool:
+    return (
+        (not wanted.states or group.state in wanted.states)
+        and wanted.name in (None, group.head.name)
+        and (wanted.before is None or group.number < wanted.before)
+    )

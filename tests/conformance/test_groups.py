@@ -1,0 +1,534 @@
+"""Groups: a job runs when its condition holds, a failure reaches all that depend on it, once."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import permutations, product
+from random import Random
+
+import pytest
+from msgspec import structs
+
+from longshore.core.graph import places, start_order
+from longshore.model.ends import Cancelled, Crashed, End, Failed, Succeeded
+from longshore.model.group import (
+    CancelGroupVerdict,
+    Condition,
+    GroupFilter,
+    GroupHead,
+    GroupPart,
+    GroupState,
+    GroupSubmitted,
+    Node,
+)
+from longshore.model.job import CancelVerdict, JobState, Reason, Refused, RetryVerdict
+from longshore.ports import Batch
+from longshore.testing.backends import Backend
+from longshore.testing.builders import (
+    GroupScene,
+    Scene,
+    a_group,
+    a_job,
+    done,
+    new_id,
+)
+
+S = JobState
+G = GroupState
+ON = Condition
+
+DIAMOND = {"top": "", "left": "top", "right": "top", "bottom": "left right"}
+
+
+async def test_a_job_starts_when_all_that_it_depends_on_succeeded(scene: Scene) -> None:
+    """G5: each job waits for those before it, and the group ends with the last."""
+    group = await scene.submit_group(a_group(DIAMOND))
+    assert await group.claim() == {"top"}
+    assert await group.claim() == set()
+    await group.end("top")
+    assert await group.claim() == {"left", "right"}
+    await group.end("right")
+    await group.settle()
+    assert await group.claim() == set()
+    await group.end("left")
+    assert await group.claim() == {"bottom"}
+    assert await group.group_state() is G.RUNNING
+    pumped = await group.end("bottom")
+    assert group.id in pumped.groups, "whoever ends the last job hears that the group may be over"
+    settled = await group.settle()
+    assert [(one.id, one.state) for one in settled.ended] == [(group.id, S.SUCCEEDED)]
+    assert await group.group_state() is G.SUCCEEDED
+    assert (await group.settle()).ended == (), "a group ends once"
+
+
+async def test_what_became_ready_by_an_end_is_told_at_once(scene: Scene) -> None:
+    """Otherwise each edge would wait for a poll."""
+    group = await scene.submit_group(a_group({"a": "", "b": "a", "c": "a"}))
+    await group.claim()
+    pumped = await group.end("a")
+    assert sum(pumped.ready_by_ends.values()) == 2
+
+
+async def test_a_failure_reaches_every_transitive_dependent_and_the_rest_goes_on(
+    scene: Scene,
+) -> None:
+    """Seed 3's diamond: left fails, right completes, bottom cannot run, the group has failed."""
+    group = await scene.submit_group(a_group(DIAMOND | {"below": "bottom", "lowest": "below"}))
+    await group.claim()
+    await group.end("top")
+    await group.claim()
+    await group.end("left", how=Failed)
+    await group.settle()
+    wanted = {"bottom": S.DEPENDENCY_FAILED, "below": S.DEPENDENCY_FAILED}
+    assert wanted.items() <= (await group.states()).items()
+    assert await group.group_state() is G.RUNNING, "right still runs"
+    await group.end("right")
+    await group.settle()
+    assert await group.group_state() is G.FAILED
+    for key in ("bottom", "below", "lowest"):
+        job = await scene.job(group.jobs[key])
+        assert job.error is not None
+        assert job.error.reason is Reason.DEPENDENCY_FAILED
+        assert job.error.message == "'left' failed: ValueError: it did not work"
+
+
+ENDINGS: dict[str, tuple[type[End], JobState]] = {
+    "succeeds": (Succeeded, S.SUCCEEDED),
+    "fails": (Failed, S.FAILED),
+    "is cancelled": (Cancelled, S.CANCELLED),
+}
+
+
+def expected(on: Condition, ends: set[JobState]) -> JobState:
+    """What must become of a job whose dependencies ended so, in the words of the design."""
+    if on is ON.ENDED:
+        return S.READY
+    if on is ON.FAILED:
+        return S.READY if ends & {S.FAILED, S.DEPENDENCY_FAILED} else S.SKIPPED
+    if ends & {S.FAILED, S.DEPENDENCY_FAILED, S.CANCELLED}:
+        return S.DEPENDENCY_FAILED
+    return S.SKIPPED if S.SKIPPED in ends else S.READY
+
+
+@pytest.mark.parametrize("on", list(Condition))
+async def test_a_condition_holds_or_not_whatever_the_order_of_ends(
+    scene: Scene, on: Condition
+) -> None:
+    """Every pair of endings, in both orders, and both in one batch."""
+    for first, second in product(ENDINGS, repeat=2):
+        (one, one_state), (other, other_state) = ENDINGS[first], ENDINGS[second]
+        for together in (False, True):
+            group = await scene.submit_group(a_group({"a": "", "b": "", "c": "a b"}, {"c": on}))
+            await group.claim()
+            ends = [done(group.running["a"], one), done(group.running["b"], other)]
+            for batch in [ends] if together else [[end] for end in ends]:
+                await scene.pump(finishes=batch)
+                await group.settle()
+            assert await group.state("c") is expected(on, {one_state, other_state}), (first, second)
+            await scene.store.cancel([group.jobs["c"]])
+            await group.settle()
+
+
+@pytest.mark.parametrize("order", list(permutations(["skips", "fails", "succeeds"])))
+async def test_a_failure_weighs_more_than_a_skip_whichever_comes_first(
+    scene: Scene, order: tuple[str, ...]
+) -> None:
+    """A skip is decided when all have ended, so the order of ends never shows."""
+    after = {"ok": "", "skips": "ok", "fails": "", "succeeds": "", "c": "skips fails succeeds"}
+    group = await scene.submit_group(a_group(after, {"skips": ON.FAILED}))
+    await group.claim()
+    for what in order:
+        key, how = {"skips": "ok"}.get(what, what), Failed if what == "fails" else Succeeded
+        await group.end(key, how=how)
+        await group.settle()
+    assert await group.state("skips") is S.SKIPPED
+    assert await group.state("c") is S.DEPENDENCY_FAILED
+
+
+async def test_on_failed_starts_at_the_first_failure(scene: Scene) -> None:
+    """A repair need not wait for what else runs; that ends later changes nothing."""
+    group = await scene.submit_group(a_group({"a": "", "b": "", "c": "a b"}, {"c": ON.FAILED}))
+    await group.claim()
+    await group.end("a", how=Failed)
+    assert await group.claim() == {"c"}
+    await group.end("b", how=Failed)
+    await group.settle()
+    assert await group.state("c") is S.RUNNING
+    await group.end("c")
+    await group.settle()
+    assert await group.group_state() is G.FAILED
+
+
+async def test_an_empty_group_ends_at_once(scene: Scene) -> None:
+    """Seed 3's hung for ever."""
+    part = a_group({})
+    answer = await scene.store.submit_group(part)
+    assert isinstance(answer, GroupSubmitted)
+    assert answer.state is G.SUCCEEDED
+    assert [one.state for one in await scene.store.ended([part.head.id])] == [S.SUCCEEDED]
+
+
+async def test_a_finish_repeated_after_a_lost_answer_counts_once(scene: Scene) -> None:
+    """Seed 3 decremented twice: then a dependent of two started after one."""
+    group = await scene.submit_group(a_group({"a": "", "b": "", "c": "a b"}))
+    await group.claim()
+    end = done(group.running["a"])
+    for _ in range(3):
+        await scene.pump(finishes=[end])
+        await group.settle()
+    assert await group.state("c") is S.WAITING
+    await group.end("b")
+    assert await group.claim() == {"c"}
+
+
+# every path that ends a job
+
+
+async def poisoned(group: GroupScene, scene: Scene) -> None:
+    """The job's process died too often."""
+    await group.end("a", how=Crashed)
+
+
+async def lost(group: GroupScene, scene: Scene) -> None:
+    """The job was being cancelled when its worker was lost."""
+    await scene.store.cancel([group.jobs["a"]])
+    attempt = group.running["a"]
+    await scene.store.harvest(attempt.worker, attempt.session, "gone", crash=True, crash_limit=3)
+
+
+async def lost_for_good(group: GroupScene, scene: Scene) -> None:
+    """The loss of its worker made the job poisonous."""
+    attempt = group.running["a"]
+    await scene.store.harvest(attempt.worker, attempt.session, "gone", crash=True, crash_limit=1)
+
+
+async def timed_out(group: GroupScene, scene: Scene) -> None:
+    """The dispatcher ended it by force."""
+    await scene.pump(finishes=[done(group.running["a"], Failed, forced=True)])
+
+
+@pytest.mark.parametrize("path", [poisoned, lost, lost_for_good, timed_out])
+async def test_dependents_hear_of_every_end(scene: Scene, path: object) -> None:
+    """However a job ends, what depends on it is decided, and the group ends."""
+    group = await scene.submit_group(a_group({"a": "", "b": "a", "c": "a"}, {"c": ON.ENDED}))
+    await group.claim()
+    await path(group, scene)  # type: ignore[operator]
+    await group.settle()
+    assert await group.states() | {"a": S.FAILED} == {
+        "a": S.FAILED,
+        "b": S.DEPENDENCY_FAILED,
+        "c": S.READY,
+    }
+
+
+async def test_dependents_hear_of_a_job_cancelled_before_it_ran(scene: Scene) -> None:
+    group = await scene.submit_group(a_group({"a": "", "b": "a", "c": "a"}, {"c": ON.ENDED}))
+    assert await scene.store.cancel([group.jobs["a"]]) == [
+        (group.jobs["a"], CancelVerdict.CANCELLED)
+    ]
+    await group.settle()
+    assert (await scene.job(group.jobs["b"])).error is not None
+    assert await group.state("b") is S.DEPENDENCY_FAILED
+    assert await group.claim() == {"c"}
+
+
+async def test_a_delay_counts_from_when_the_dependencies_are_met(
+    scene: Scene, backend: Backend
+) -> None:
+    part = a_group({"a": "", "b": "a"}, jobs={"b": a_job(delay_s=60.0)})
+    group = await scene.submit_group(part)
+    await backend.pass_time(100)
+    await group.claim()
+    await group.end("a")
+    assert await group.state("b") is S.DELAYED
+    assert (await scene.store.promote()).count == 0
+    await backend.pass_time(61)
+    assert (await scene.store.promote()).count == 1
+    assert await group.claim() == {"b"}
+
+
+# submitting
+
+
+def parts(part: GroupPart, size: int) -> list[GroupPart]:
+    """The group in parts of so many nodes."""
+    starts = range(0, len(part.nodes), size)
+    return [GroupPart(part.head, at, part.nodes[at : at + size]) for at in starts]
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+async def test_a_group_in_parts_runs_when_all_of_it_is_there(scene: Scene, backwards: bool) -> None:
+    """Until then nothing of it starts, and each part may be sent twice."""
+    whole = a_group({**{f"r{n}": "" for n in range(5)}, "last": "r0 r1 r2 r3 r4"})
+    some = parts(whole, 2)
+    slot = await scene.attend()
+    for part in reversed(some) if backwards else some:
+        assert await scene.claim(slot, most=9) == []
+        for _ in range(2):
+            answer = await scene.store.submit_group(part)
+            assert isinstance(answer, GroupSubmitted), answer
+    assert (answer.state, answer.staged) == (G.RUNNING, 6)
+    group = GroupScene(scene, whole, slot)
+    await group.settle()
+    assert await group.claim() == {f"r{n}" for n in range(5)}
+    await group.end(*group.running)
+    assert await group.claim() == {"last"}
+
+
+async def test_a_group_that_differs_is_refused(scene: Scene) -> None:
+    part = a_group(DIAMOND)
+    await scene.submit_group(part)
+    other_name = structs.replace(part, head=structs.replace(part.head, name="other"))
+    answer = await scene.store.submit_group(other_name)
+    assert isinstance(answer, Refused)
+    assert answer.code == "conflict"
+
+
+async def test_a_staged_part_that_differs_is_refused(scene: Scene) -> None:
+    first, _ = parts(a_group(DIAMOND), 2)
+    await scene.store.submit_group(first)
+    node = structs.replace(first.nodes[0], key="another")
+    answer = await scene.store.submit_group(structs.replace(first, nodes=(node, first.nodes[1])))
+    assert isinstance(answer, Refused)
+    assert answer.code == "conflict"
+
+
+async def test_a_unique_key_that_a_live_job_holds_refuses_the_group_whole(scene: Scene) -> None:
+    await scene.accepted(a_job(unique_key="k"))
+    part = a_group({"a": "", "b": "a"}, jobs={"b": a_job(unique_key="k")})
+    answer = await scene.store.submit_group(part)
+    assert isinstance(answer, Refused)
+    assert "'b'" in answer.message
+    assert await scene.store.group(part.head.id) is None
+    assert await scene.store.job(part.nodes[0].job.id) is None
+
+
+async def test_two_jobs_of_a_group_with_one_unique_key_refuse_it(scene: Scene) -> None:
+    jobs = {"a": a_job(unique_key="k"), "b": a_job(unique_key="k")}
+    answer = await scene.store.submit_group(a_group({"a": "", "b": ""}, jobs=jobs))
+    assert isinstance(answer, Refused)
+
+
+async def test_a_job_that_no_store_can_hold_refuses_the_group_and_is_named(scene: Scene) -> None:
+    part = a_group({"a": "", "b": "a"}, jobs={"b": a_job(kind="no\0")})
+    answer = await scene.store.submit_group(part)
+    assert isinstance(answer, Refused)
+    assert "'b'" in answer.message
+    assert await scene.store.group(part.head.id) is None
+
+
+async def test_jobs_of_a_group_are_claimed_longest_path_first(scene: Scene) -> None:
+    """The order of numbers is that of heights, and older groups come first."""
+    after = {"short": "", "long": "", "l1": "long", "l2": "l1", "mid": "", "m1": "mid"}
+    older = await scene.submit_group(a_group(after))
+    await scene.store.submit_group(a_group({"x": "", "y": "x", "z": "y", "zz": "z"}))
+    slot = await scene.attend()
+    claimed = await scene.claim(slot, most=3)
+    keys = {id: key for key, id in older.jobs.items()}
+    assert [keys[one.id] for one in claimed] == ["long", "mid", "short"]
+
+
+# cancelling
+
+
+async def test_a_cancelled_group_ends_whole_and_nothing_of_it_wakes_up(scene: Scene) -> None:
+    """Seed 3's promotion ignored the group: jobs of a cancelled one woke up."""
+    after = {"done": "", "runs": "", "ready": "", "waits": "runs", "deep": "waits"}
+    group = await scene.submit_group(a_group(after, {"waits": ON.ENDED}))
+    await scene.pump(finishes=[done(one) for one in await scene.claim(group._slot, most=1)])
+    [running] = await scene.claim(group._slot, most=1)
+    assert await scene.store.cancel_group(group.id, "me") is CancelGroupVerdict.CANCELLING
+    [end] = [done(running)]
+    await scene.pump(finishes=[end])
+    await group.settle()
+    states = await group.states()
+    assert sorted(states.values()) == sorted([S.SUCCEEDED] * 2 + [S.CANCELLED] * 3)
+    assert await group.group_state() is G.CANCELLED
+    assert await group.claim() == set()
+    assert await scene.store.cancel_group(group.id) is CancelGroupVerdict.ALREADY_ENDED
+    assert await scene.store.cancel_group(new_id()) is CancelGroupVerdict.NOT_FOUND
+
+
+async def test_what_runs_in_a_cancelled_group_is_aborted_and_then_it_ends(scene: Scene) -> None:
+    group = await scene.submit_group(a_group({"a": "", "b": "a"}))
+    await group.claim()
+    await scene.store.cancel_group(group.id)
+    await group.settle()
+    assert await group.states() == {"a": S.CANCELLING, "b": S.CANCELLED}
+    assert [one.id for one in await scene.store.cancelling(scene.dispatcher)] == [group.jobs["a"]]
+    assert await group.group_state() is G.CANCELLING
+    await group.end("a", how=Cancelled)
+    await group.settle()
+    assert await group.group_state() is G.CANCELLED
+
+
+async def test_fail_fast_cancels_the_rest_at_the_first_failure(scene: Scene) -> None:
+    group = await scene.submit_group(a_group({"a": "", "b": "", "c": "b"}, fail_fast=True))
+    await group.claim()
+    await group.end("a", how=Failed)
+    await group.settle()
+    assert await group.states() == {"a": S.FAILED, "b": S.CANCELLING, "c": S.CANCELLED}
+    await group.end("b", how=Cancelled)
+    await group.settle()
+    assert await group.group_state() is G.FAILED
+
+
+async def test_a_group_half_staged_can_be_cancelled_and_takes_nothing_more(scene: Scene) -> None:
+    first, second = parts(a_group(DIAMOND), 2)
+    await scene.store.submit_group(first)
+    await scene.store.cancel_group(first.head.id)
+    await scene.settle()
+    answer = await scene.store.submit_group(second)
+    assert isinstance(answer, GroupSubmitted)
+    assert (answer.state, answer.staged) == (G.CANCELLED, 2)
+
+
+async def test_a_job_of_a_group_is_retried_only_through_its_group(scene: Scene) -> None:
+    group = await scene.submit_group(a_group({"a": ""}))
+    await group.claim()
+    await group.end("a", how=Failed)
+    [(_, verdict)] = await scene.store.retry([group.jobs["a"]])
+    assert verdict is RetryVerdict.IN_GROUP
+
+
+# showing
+
+
+async def test_a_group_is_shown_with_its_counts_and_its_nodes(scene: Scene) -> None:
+    group = await scene.submit_group(a_group(DIAMOND, {"bottom": ON.ENDED}, name="nightly"))
+    await group.claim()
+    await group.end("top")
+    shown = await scene.store.group(group.id)
+    assert shown is not None
+    assert (shown.name, shown.jobs, shown.state) == ("nightly", 4, G.RUNNING)
+    assert shown.counts == {"succeeded": 1, "ready": 2, "waiting": 1}
+    assert await scene.store.group(shown.number) == shown
+    nodes = {node.key: node for node in await scene.store.nodes(group.id)}
+    assert set(nodes["bottom"].after) == {"left", "right"}
+    assert (nodes["bottom"].on, nodes["bottom"].unmet) == (ON.ENDED, 2)
+    assert nodes["top"].state is S.SUCCEEDED
+    assert [node.key for node in await scene.store.nodes(group.id, after=2)] == ["bottom"]
+    assert (await scene.job(group.jobs["left"])).group == group.id
+    listed = await scene.store.groups(GroupFilter(name="nightly"))
+    assert [one.id for one in listed] == [group.id]
+    assert await scene.store.groups(GroupFilter(states=(G.FAILED,))) == []
+
+
+# many, deep, wide
+
+
+async def test_a_failure_at_the_top_of_a_deep_chain_reaches_its_end(scene: Scene) -> None:
+    keys = [f"k{n}" for n in range(60)]
+    after = {keys[0]: ""} | dict(zip(keys[1:], keys, strict=False))
+    group = await scene.submit_group(a_group(after))
+    await group.claim()
+    await group.end("k0", how=Failed)
+    await scene.settle(most=7)
+    assert set((await group.states()).values()) == {S.FAILED, S.DEPENDENCY_FAILED}
+    assert await group.group_state() is G.FAILED
+
+
+async def test_a_job_with_very_many_dependents_reaches_all_of_them(scene: Scene) -> None:
+    wide = 2_500
+    after = {"root": ""} | {f"w{n}": "root" for n in range(wide)}
+    group = await scene.submit_group(a_group(after))
+    await group.claim()
+    await group.end("root")
+    await group.settle()
+    shown = await scene.store.group(group.id)
+    assert shown is not None
+    assert shown.counts == {"succeeded": 1, "ready": wide}
+
+
+def a_random_group(random: Random, size: int) -> GroupPart:
+    """A graph in which each node depends on up to three earlier ones, with any condition."""
+    keys = [f"n{n}" for n in range(size)]
+    after = {
+        key: random.sample(keys[:n], min(n, random.randrange(4))) for n, key in enumerate(keys)
+    }
+    order = start_order(after)
+    nodes = tuple(
+        Node(key, a_job(), wanted, random.choices(list(ON), [6, 2, 2])[0])
+        for key, wanted in zip(order, places(order, after), strict=True)
+    )
+    return GroupPart(GroupHead(new_id(), "random", size), 0, nodes)
+
+
+def outcomes(part: GroupPart, own: dict[str, JobState]) -> dict[str, JobState]:
+    """What must become of each job, if those that run end as `own` says."""
+    ended: list[JobState] = []
+    for node in part.nodes:
+        state = expected(node.on, {ended[place] for place in node.after})
+        if not node.after:
+            state = S.READY if node.on is not ON.FAILED else S.SKIPPED
+        ended.append(own[node.key] if state is S.READY else state)
+    return {node.key: state for node, state in zip(part.nodes, ended, strict=True)}
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_random_graphs_end_as_a_plain_model_says(scene: Scene, seed: int) -> None:
+    """Ends in random batches, repeated at random: the outcome follows from the graph alone."""
+    random = Random(seed)
+    part = a_random_group(random, 40)
+    ways = {S.SUCCEEDED: Succeeded, S.FAILED: Failed, S.CANCELLED: Cancelled}
+    own = {node.key: random.choices(list(ways), [8, 2, 1])[0] for node in part.nodes}
+    group = await scene.submit_group(part)
+    for _ in range(200):
+        await group.claim()
+        if not group.running:
+            break
+        some = random.sample(sorted(group.running), random.randint(1, len(group.running)))
+        ends = [done(group.running.pop(key), ways[own[key]]) for key in some]
+        for _ in range(random.randint(1, 2)):
+            await scene.pump(finishes=ends)
+        if random.random() < 0.5:
+            await scene.settle(most=random.randint(1, 20))
+        await scene.settle()
+    assert await group.states() == outcomes(part, own)
+    failed = {S.FAILED, S.DEPENDENCY_FAILED} & set((await group.states()).values())
+    cancelled = S.CANCELLED in (await group.states()).values()
+    wanted = G.FAILED if failed else G.CANCELLED if cancelled else G.SUCCEEDED
+    assert await group.group_state() is wanted
+
+
+async def test_two_dispatchers_end_the_parents_of_one_job_at_once(
+    scene: Scene, backend: Backend
+) -> None:
+    """No decrement is lost, and the job starts once."""
+    async with backend.opened() as store:
+        rival = Scene(store)
+        for _ in range(20):
+            group = await scene.submit_group(a_group({"a": "", "b": "", "c": "a b"}))
+            await group.claim()
+            one, other = group.running.pop("a"), group.running.pop("b")
+            await asyncio.gather(
+                scene.store.pump(scene.dispatcher, Batch([done(one)])),
+                rival.store.pump(rival.dispatcher, Batch([done(other)])),
+            )
+            await asyncio.gather(group.settle(), rival.settle())
+            assert await group.claim() == {"c"}
+            await group.end("c")
+            await asyncio.gather(group.settle(), rival.settle())
+            assert await group.group_state() is G.SUCCEEDED
+
+
+async def test_a_cancel_against_dispatchers_that_end_jobs_of_the_group(
+    scene: Scene, backend: Backend
+) -> None:
+    """They do not wait for each other for ever, and the group ends."""
+    async with backend.opened() as store:
+        rival = Scene(store)
+        for _ in range(5):
+            after = {f"p{n}": "" for n in range(20)} | {f"c{n}": f"p{n}" for n in range(20)}
+            group = await scene.submit_group(a_group(after))
+            await group.claim()
+            ends = [done(one) for one in group.running.values()]
+            await asyncio.gather(
+                *(scene.pump(finishes=ends[at : at + 5]) for at in range(0, 20, 5)),
+                rival.store.cancel(list(group.jobs.values())),
+                rival.store.cancel_group(group.id),
+                rival.settle(),
+            )
+            await scene.settle()
+            assert await group.group_state() is G.CANCELLED
+            assert await group.claim() == set()
