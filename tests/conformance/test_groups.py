@@ -19,7 +19,6 @@ from longshore.model.group import (
     GroupPart,
     GroupState,
     GroupSubmitted,
-    Node,
 )
 from longshore.model.job import CancelVerdict, JobState, Reason, Refused, RetryVerdict
 from longshore.ports import Batch
@@ -29,6 +28,7 @@ from longshore.testing.builders import (
     Scene,
     a_group,
     a_job,
+    a_node,
     done,
     new_id,
 )
@@ -432,6 +432,7 @@ async def test_a_job_with_very_many_dependents_reaches_all_of_them(scene: Scene)
     wide = 2_500
     after = {"root": ""} | {f"w{n}": "root" for n in range(wide)}
     group = await scene.submit_group(a_group(after))
+    await group.settle()
     await group.claim()
     await group.end("root")
     await group.settle()
@@ -446,12 +447,12 @@ def a_random_group(random: Random, size: int) -> GroupPart:
     after = {
         key: random.sample(keys[:n], min(n, random.randrange(4))) for n, key in enumerate(keys)
     }
-    order = start_order(after)
+    order, group = start_order(after), new_id()
     nodes = tuple(
-        Node(key, a_job(), wanted, random.choices(list(ON), [6, 2, 2])[0])
-        for key, wanted in zip(order, places(order, after), strict=True)
+        a_node(group, place, key, wanted, random.choices(list(ON), [6, 2, 2])[0])
+        for place, (key, wanted) in enumerate(zip(order, places(order, after), strict=True))
     )
-    return GroupPart(GroupHead(new_id(), "random", size), 0, nodes)
+    return GroupPart(GroupHead(group, "random", size), 0, nodes)
 
 
 def outcomes(part: GroupPart, own: dict[str, JobState]) -> dict[str, JobState]:

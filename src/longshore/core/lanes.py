@@ -7,6 +7,7 @@ from hashlib import blake2b
 
 from msgspec import msgpack
 
+from longshore.model.group import Node
 from longshore.model.job import ANY_TARGET, Submission
 from longshore.model.worker import Lane, WorkerInfo
 
@@ -26,6 +27,11 @@ def lane_of(queue: str, kind: str, target: str) -> Lane:
 def body_hash(job: Submission) -> int:
     """A number by which the store sees that one id was sent with two different bodies."""
     return _signed64(_canonical.encode(job))
+
+
+def node_hash(node: Node, body: int) -> int:
+    """A number by which the store sees that one place of a group was sent with two nodes."""
+    return _signed64(_canonical.encode((node.key, node.on, sorted(set(node.after)), body)))
 
 
 def serves(worker: WorkerInfo, lane: Lane) -> bool:

@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 import msgspec
 from msgspec import Struct
 
-from longshore.core.lanes import body_hash
+from longshore.core.lanes import body_hash, node_hash
 from longshore.errors import Conflict, InvalidInput
+from longshore.model.group import GroupPart, Node
+from longshore.model.ids import derive_id
 from longshore.model.job import (
     HistoryEntry,
     Job,
@@ -161,6 +163,33 @@ def key_taken(id: UUID, key: str, job: Submission) -> Refused:
     what = f"unique key '{job.unique_key}'" if job.unique_key is not None else f"id {job.id}"
     message = f"group {id} was not accepted: another job has the {what} of its job '{key}'"
     return Refused(id, Conflict.code, message)
+
+
+class NodeItem(NamedTuple):
+    """A node of a group, where it is, and what tells it from another: its own and its job's."""
+
+    node: Node
+    place: int
+    parents: tuple[int, ...]
+    body: int
+    job_body: int
+
+
+def node_items(part: GroupPart) -> list[NodeItem] | Refused:
+    """The nodes of a part as they are stored; a refusal if one of them cannot be."""
+    now, group = micros(utc_now()), part.head.id
+    items = []
+    for place, node in enumerate(part.nodes, part.first):
+        body = body_or_why(node.job, now)
+        if isinstance(body, str):
+            return node_not_accepted(group, node.key, body)
+        if node.job.id != derive_id(group, place):
+            return node_not_accepted(group, node.key, "its id does not follow from its place")
+        if "\0" in node.key or any(not 0 <= at < place for at in node.after):
+            return node_not_accepted(group, node.key, "its key or what it depends on is not valid")
+        parents = tuple(sorted(set(node.after)))
+        items.append(NodeItem(node, place, parents, node_hash(node, body), body))
+    return items
 
 
 def clean(text: str) -> str:

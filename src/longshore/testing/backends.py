@@ -227,6 +227,11 @@ _EMPTY_ALL = "; ".join(
     for table in (
         "job",
         "job_number",
+        "job_group",
+        "node",
+        "edge",
+        "unsettled",
+        "group_count",
         "log",
         "lane",
         "queue",

@@ -41,7 +41,7 @@ from longshore.model.group import (
     GroupSubmitted,
     Node,
 )
-from longshore.model.ids import make_id
+from longshore.model.ids import derive_id, make_id
 from longshore.model.job import (
     Ended,
     Finished,
@@ -175,14 +175,25 @@ def a_group(
     Its jobs are as `a_job` makes them, unless `jobs` has others.
     """
     edges = {key: wanted.split() for key, wanted in after.items()}
-    order = start_order(edges)
+    order, group = start_order(edges), new_id()
     nodes = tuple(
-        Node(
-            key, (jobs or {}).get(key) or a_job(), places, (on or {}).get(key, Condition.SUCCEEDED)
-        )
-        for key, places in zip(order, places_of(order, edges), strict=True)
+        a_node(group, place, key, after, (on or {}).get(key), (jobs or {}).get(key))
+        for place, (key, after) in enumerate(zip(order, places_of(order, edges), strict=True))
     )
-    return GroupPart(GroupHead(new_id(), name, len(nodes), fail_fast), 0, nodes)
+    return GroupPart(GroupHead(group, name, len(nodes), fail_fast), 0, nodes)
+
+
+def a_node(
+    group: UUID,
+    place: int,
+    key: str,
+    after: tuple[int, ...],
+    on: Condition | None = None,
+    job: Submission | None = None,
+) -> Node:
+    """A node of a group, whose job has the id that follows from its place."""
+    job = structs.replace(job or a_job(), id=derive_id(group, place))
+    return Node(key, job, after, on or Condition.SUCCEEDED)
 
 
 class GroupScene:

@@ -25,13 +25,7 @@ from longshore.model.group import (
 )
 from longshore.model.job import Ended, JobState, Refused
 from longshore.ports import Hint, Settled
-from longshore.store.rows import (
-    body_or_why,
-    group_conflict,
-    key_taken,
-    micros,
-    node_not_accepted,
-)
+from longshore.store.rows import group_conflict, key_taken, node_items
 from longshore.testing.memory_reads import MemoryReads
 from longshore.testing.memory_rows import GroupRow, JobRow, NodeRow, new_row
 
@@ -72,18 +66,19 @@ class MemoryGroups(MemoryReads):
 
     def _new_nodes(self, group: GroupRow, part: GroupPart) -> list[tuple[JobRow, int]] | Refused:
         """The rows of the nodes that are not stored yet; a refusal if one cannot be."""
+        items = node_items(part)
+        if isinstance(items, Refused):
+            return items
         rows: list[tuple[JobRow, int]] = []
-        for place, node in enumerate(part.nodes, part.first):
-            body = body_or_why(node.job, micros(self._now))
-            if isinstance(body, str):
-                return node_not_accepted(group.head.id, node.key, body)
+        for item in items:
+            node, place = item.node, item.place
             if place in group.jobs:
-                stored = self._jobs[group.jobs[place]]
-                if stored.node is None or (stored.body, stored.node.node) != (body, node):
+                stored = self._jobs[group.jobs[place]].node
+                if stored is None or stored.body != item.body:
                     return group_conflict(group.head.id)
                 continue
-            row = new_row(node.job, body, 0, self._now, JobState.WAITING)
-            row.node = NodeRow(node, group.head.id, place, len(node.after))
+            row = new_row(node.job, item.job_body, 0, self._now, JobState.WAITING)
+            row.node = NodeRow(node, group.head.id, place, len(item.parents), item.body)
             row.job = structs.replace(row.job, group=group.head.id)
             others = [one for one, _ in rows if _same_key(one, row)]
             if others or self._holder(row) is not None or node.job.id in self._jobs:
@@ -196,9 +191,7 @@ class MemoryGroups(MemoryReads):
         failed = counts[JobState.FAILED] + counts[JobState.DEPENDENCY_FAILED]
         if group.state not in (GroupState.RUNNING, GroupState.CANCELLING):
             return False
-        unsettled = {self._group_of(id) for id in self._unsettled}
-        live = len(group.jobs) - sum(counts[state] for state in TERMINAL)
-        if not live and group.head.id not in unsettled:
+        if len(group.jobs) == sum(counts[state] for state in TERMINAL):
             self._close(group)
             return True
         if failed and group.head.fail_fast and group.state is GroupState.RUNNING:

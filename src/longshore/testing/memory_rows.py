@@ -33,6 +33,7 @@ class NodeRow:
     group: UUID
     place: int
     unmet: int
+    body: int
     marks: Marks = Marks.NOTHING
 
     @property

@@ -11,10 +11,11 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from uuid import UUID
 
 import asyncpg
 from msgspec import Struct
@@ -28,6 +29,7 @@ from longshore.errors import (
     StoreUnavailable,
 )
 from longshore.store.postgres.sql import MARK
+from longshore.store.postgres.states import CANCELLED, FAILED_CODES
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 T = TypeVar("T")
@@ -105,6 +107,8 @@ class Transaction:
         self.isolate_bad_items = isolate_bad_items
         self._rests_on_found = False
         self._tally: Counter[tuple[int, int]] = Counter()
+        self._ended: Counter[tuple[UUID, int]] = Counter()
+        self._unsettled: list[UUID] = []
 
     async def fetch(self, sql: str, *values: object) -> list[asyncpg.Record]:
         """The rows a statement answers."""
@@ -116,6 +120,12 @@ class Transaction:
             self._tally[lane, before] -= by
         if after is not None:
             self._tally[lane, after] += by
+
+    def ended(self, group: UUID, job: UUID, state: int, *, settled: bool = False) -> None:
+        """A job of a group ended. Unless it is `settled`, its dependents are to hear of it."""
+        self._ended[group, state] += 1
+        if not settled:
+            self._unsettled.append(job)
 
     @asynccontextmanager
     async def savepoint(self) -> AsyncIterator[None]:
@@ -143,13 +153,31 @@ class Transaction:
         return sum(1 for delta in self._tally.values() if delta)
 
     def ending(self) -> str:
-        """The last message of the transaction: the tally travels with the commit."""
-        changes = ", ".join(
-            f"({lane}, {state}, {delta})" for (lane, state), delta in self._tally.items() if delta
-        )
-        if not changes:
-            return f"{MARK}; COMMIT" if self._rests_on_found else "COMMIT"
-        return f"INSERT INTO longshore.tally (lane, state, delta) VALUES {changes}; COMMIT"
+        """The last message of the transaction: the counts travel with the commit."""
+        changes = [(lane, state, delta) for (lane, state), delta in self._tally.items() if delta]
+        writes = [
+            *_insert("tally (lane, state, delta)", changes),
+            *_insert("group_count (group_id, ended, failed, cancelled)", self._group_counts()),
+            *_insert("unsettled (job)", [(f"'{job}'",) for job in self._unsettled]),
+        ]
+        if not writes and self._rests_on_found:
+            writes = [MARK]
+        return "; ".join([*writes, "COMMIT"])
+
+    def _group_counts(self) -> list[tuple[object, ...]]:
+        groups = dict.fromkeys(group for group, _ in self._ended)
+        counts: list[tuple[object, ...]] = []
+        for group in groups:
+            states = {state: n for (one, state), n in self._ended.items() if one == group}
+            failed = sum(n for state, n in states.items() if state in FAILED_CODES)
+            counts.append((f"'{group}'", sum(states.values()), failed, states.get(CANCELLED, 0)))
+        return counts
+
+
+def _insert(table: str, rows: Sequence[tuple[object, ...]]) -> list[str]:
+    """SQL that inserts these rows of numbers and quoted ids; none if there are no rows."""
+    values = ", ".join(f"({', '.join(map(str, row))})" for row in rows)
+    return [f"INSERT INTO longshore.{table} VALUES {values}"] if rows else []
 
 
 Work: TypeAlias = Callable[[Transaction], Awaitable[T]]

@@ -15,7 +15,9 @@ import msgspec
 from msgspec import structs
 
 from longshore.core import effects
+from longshore.core.dependencies import Parent
 from longshore.core.effects import Change
+from longshore.core.lifecycle import TERMINAL
 from longshore.errors import StoreUnavailable
 from longshore.model.ends import End, Succeeded
 from longshore.model.job import Ended, Finished, JobState, Refused, Submission, Submitted, Verdict
@@ -51,6 +53,8 @@ class FinishBatch:
         self.ready: Counter[int] = Counter()
         self.ended: list[Ended] = []
         self.sent: list[Sent] = []
+        self.parents: list[Parent] = []
+        """The jobs of groups that ended."""
         self._tx = tx
         self._marks = marks
 
@@ -91,7 +95,18 @@ class FinishBatch:
         for (lane, was, state), count in counts.items():
             self._tx.count(lane, was, state, count)
         self.ready += made_ready(rows, self._marks)
+        self._note_groups(ends, rows)
         return rows
+
+    def _note_groups(self, ends: Sequence[End], rows: Sequence[asyncpg.Record]) -> None:
+        for row in rows:
+            group, state = row["group_id"], STATES[row["state"]]
+            if group is None or state not in TERMINAL:
+                continue
+            end = ends[row["place"] - 1]
+            [outcome] = outcomes(end, row["was"], state)
+            self._tx.ended(group, end.job, row["state"], settled=True)
+            self.parents.append(Parent(end.job, group, "", row["number"], state, outcome.error))
 
     async def _judge(
         self, ends: Sequence[End], left: list[int], answers: list[Finished | None]

@@ -13,7 +13,6 @@ from uuid import UUID
 import asyncpg
 
 from longshore.core import effects
-from longshore.core.effects import Change
 from longshore.core.leases import ANOTHERS, is_anothers
 from longshore.core.lookahead import held_ahead
 from longshore.model.attempt import Attempt
@@ -21,13 +20,13 @@ from longshore.model.job import CancelVerdict, JobState, LogEntry, RetryVerdict
 from longshore.model.worker import Attended, Gone, Lane, Late, SessionKey, Stats, WorkerInfo
 from longshore.ports import Harvested, Hint, Promoted
 from longshore.store.postgres import keeper_sql as sql
+from longshore.store.postgres.changes import apply, locked
 from longshore.store.postgres.connections import ConnectionPool, Transaction
-from longshore.store.postgres.finish import change_row
 from longshore.store.postgres.hints import Sender
 from longshore.store.postgres.pump import Pump
 from longshore.store.postgres.reads import NUMBERS, PostgresReads, claimed
 from longshore.store.postgres.sql import ADOPT_LANES, HOLDERS
-from longshore.store.postgres.states import CODES, DELAYED, OWNED_CODES, READY, STATES
+from longshore.store.postgres.states import DELAYED, OWNED_CODES, READY, STATES
 from longshore.store.rows import INT64, LARGEST_INT, clean, entry_end, pack_info, unpack_info
 
 MOST_SWEPT: Final = 1000
@@ -192,7 +191,7 @@ class PostgresKeeper(PostgresReads):
 
         async def work(tx: Transaction) -> tuple[Harvested, Rows]:
             found = [row["id"] for row in await tx.fetch(sql.ORPHANED, MOST_SWEPT)]
-            owned = await _locked(tx, found) if found else []
+            owned = await locked(tx, found) if found else []
             # A row that was not locked when it was found may have been freed since.
             still = [row for row in owned if row["state"] in OWNED_CODES]
             return await _lose(tx, still, "its worker is not alive", crash_limit, lost=False)
@@ -250,9 +249,9 @@ class PostgresKeeper(PostgresReads):
 
         async def work(tx: Transaction) -> tuple[list[UUID | None], dict[UUID, CancelVerdict]]:
             ids = await _resolved(tx, refs)
-            rows = await _locked(tx, ids)
+            rows = await locked(tx, ids)
             found = [(row, effects.CANCEL.get(STATES[row["state"]])) for row in rows]
-            await _apply(tx, [(row, change) for row, change in found if change is not None], by)
+            await apply(tx, [(row, change) for row, change in found if change is not None], by)
             return ids, {row["id"]: effects.cancel_verdict(STATES[row["state"]]) for row in rows}
 
         ids, verdicts = await self._keeping.run(work) if refs else ([], {})
@@ -273,7 +272,7 @@ class PostgresKeeper(PostgresReads):
 
         async def work(tx: Transaction) -> tuple[list[UUID | None], dict[UUID, RetryVerdict], Rows]:
             ids = await _resolved(tx, refs)
-            rows = await _locked(tx, ids)
+            rows = await locked(tx, ids)
             again = await _opened_before(tx, rows, request)
             rows = [row for row in rows if row["id"] not in again]
             verdicts = await _retry_verdicts(tx, rows, ids)
@@ -282,7 +281,7 @@ class PostgresKeeper(PostgresReads):
                 (row, effects.of_retry(row["round"], by, request)[STATES[row["state"]]])
                 for row in reopened
             ]
-            await _apply(tx, changes, by, sql.REOPEN)
+            await apply(tx, changes, by, sql.REOPEN)
             return ids, verdicts | dict.fromkeys(again, RetryVerdict.RETRIED), reopened
 
         ids, verdicts, reopened = await self._keeping.run(work) if refs else ([], {}, [])
@@ -335,19 +334,9 @@ async def _resolved(tx: Transaction, refs: Sequence[UUID | int]) -> list[UUID | 
     return [known.get(ref) if isinstance(ref, int) else ref for ref in refs]
 
 
-async def _locked(tx: Transaction, ids: Iterable[UUID | None]) -> Rows:
-    """Locks these jobs until the commit; answers their rows.
-
-    PostgreSQL writes a lock to its log. So the commit waits for a synchronous standby, which then
-    has the rows that the answer rests on.
-    """
-    wanted = sorted({id for id in ids if id is not None})
-    return await tx.fetch(sql.LOCK, wanted) if wanted else []
-
-
 async def _owned(tx: Transaction, worker: UUID) -> Rows:
     """Locks the jobs that a worker owns until the commit; answers their rows."""
-    rows = await _locked(tx, [row["id"] for row in await tx.fetch(sql.OWNED_BY, worker)])
+    rows = await locked(tx, [row["id"] for row in await tx.fetch(sql.OWNED_BY, worker)])
     return [row for row in rows if row["state"] in OWNED_CODES and row["worker"] == worker]
 
 
@@ -369,32 +358,11 @@ async def _lose(
         limit = None if row["token"] in undelivered else crash_limit
         effect = effects.of_loss(row["crashes"], limit, clean(why))
         changes.append((row, effect[STATES[row["state"]]]))
-    await _apply(tx, changes)
+    await apply(tx, changes)
     requeued = [row for row, change in changes if change.state is JobState.READY]
     lanes = frozenset(row["lane"] for row in requeued)
     ended = tuple(effects.outcome(row["id"], change) for row, change in changes if change.ends)
     return Harvested(lost, len(requeued), lanes, ended), requeued
-
-
-async def _apply(
-    tx: Transaction,
-    changes: Sequence[tuple[asyncpg.Record, Change]],
-    by: str = "",
-    statement: str = sql.APPLY,
-) -> None:
-    """Makes these changes to locked rows; equal changes are sent once."""
-    if not changes:
-        return
-    places: dict[Change, int] = {}
-    for row, change in changes:
-        places.setdefault(change, len(places) + 1)
-        tx.count(row["lane"], row["state"], CODES[change.state])
-    ids = [row["id"] for row, _ in changes]
-    columns = zip(
-        *(change_row(change, by, isolate_bad_items=tx.isolate_bad_items) for change in places),
-        strict=True,
-    )
-    await tx.fetch(statement, ids, [places[change] for _, change in changes], *columns)
 
 
 async def _opened_before(tx: Transaction, rows: Rows, request: UUID | None) -> set[UUID]:
@@ -417,7 +385,10 @@ async def _retry_verdicts(
             continue
         row = by_id[id]
         key = (row["kind"], row["unique_key"])
-        verdicts[id] = effects.retry_verdict(STATES[row["state"]], key_is_taken=key in taken)
+        in_group = row["group_id"] is not None
+        verdicts[id] = effects.retry_verdict(
+            STATES[row["state"]], key_is_taken=key in taken, in_group=in_group
+        )
         if verdicts[id] is RetryVerdict.RETRIED and row["unique_key"] is not None:
             taken.add(key)
     return verdicts

@@ -6,7 +6,16 @@ from typing import Final
 
 from longshore.store.postgres.reads import CLAIMED_COLUMNS
 from longshore.store.postgres.sql import NOTHING, appended, changed
-from longshore.store.postgres.states import CANCELLING, DELAYED, OWNED, READY, RUNNING, S, head
+from longshore.store.postgres.states import (
+    CANCELLING,
+    DELAYED,
+    OWNED,
+    READY,
+    RUNNING,
+    WAITING,
+    S,
+    head,
+)
 
 LOCK: Final = """
 SELECT l.*
@@ -14,10 +23,14 @@ FROM unnest($1::uuid[]) AS i (id)
 CROSS JOIN LATERAL (
     SELECT
         j.id, j.state, j.token, j.lane, ~j.priority AS urgency, j.rank, j.number, j.worker,
-        j.crashes, j.round, j.kind, j.unique_key
+        j.crashes, j.round, j.kind, j.unique_key, j.group_id
     FROM longshore.job AS j WHERE j.id = i.id FOR UPDATE
 ) AS l
 """
+LOCK_FREE: Final = LOCK.replace("FOR UPDATE", "FOR UPDATE SKIP LOCKED")
+"""`LOCK` of the rows that no other transaction holds."""
+LOCK_WAITING: Final = LOCK.replace("FOR UPDATE", f"AND j.state = {WAITING} FOR UPDATE")
+"""`LOCK` of the jobs that wait for others. It does not wait for a job that a worker owns."""
 
 OWNED_BY: Final = f"SELECT id FROM longshore.job WHERE worker = $1 AND state IN ({OWNED})"
 

@@ -19,6 +19,7 @@ from operator import itemgetter
 from typing import NamedTuple
 from uuid import UUID
 
+import asyncpg
 from msgspec import Struct
 
 from longshore.model.attempt import Attempt
@@ -30,8 +31,9 @@ from longshore.store.postgres.columns import SoundItems, columns, lane_of_item, 
 from longshore.store.postgres.connections import ConnectionPool, Transaction
 from longshore.store.postgres.cursors import ClaimCursors, Place, Reached, ScanPlan
 from longshore.store.postgres.finish import FinishBatch, finish_columns, made_ready, outcomes
+from longshore.store.postgres.settling import Cursor, Settling, deliver_noted
 from longshore.store.postgres.sql import CLAIM, FINISH_ALONE, SUBMIT_ALONE, SUBMIT_ONE
-from longshore.store.postgres.states import READY, RUNNING, STATES
+from longshore.store.postgres.states import ENDED, READY, RUNNING, STATES
 from longshore.store.postgres.submit import StartColumns, SubmitBatch
 from longshore.store.rows import INT64, unpack_options
 
@@ -75,6 +77,10 @@ class Pump:
         """Finishes first, then submits, then claims."""
         records = FinishBatch(tx, self.cursors)
         finished = await records.record(batch.finishes) if batch.finishes else []
+        settling = Settling(tx)
+        if records.parents:
+            await settling.deliver([Cursor(one) for one in records.parents])
+            self._put_back(settling)
         intake = SubmitBatch(tx, self._lanes, self._start_columns(dispatcher, batch))
         submitted = await _accept(records, intake, batch)
         scans: list[ClaimScan] = []
@@ -87,7 +93,8 @@ class Pump:
                 found = await self._claim(tx, dispatcher, claim, room)
                 room -= sum(scan.size for scan in found)
                 scans += found
-        ready = records.ready + intake.ready
+        by_ends = records.ready + settling.ready
+        ready = by_ends + intake.ready
         taken = sum((scan.counts for scan in scans), Counter[int]())
         pumped = BatchResult(
             finished,
@@ -96,9 +103,10 @@ class Pump:
             [attempt for scan in scans for attempt in scan.claimed],
             taken,
             ready,
-            records.ready + intake.ready_sent,
-            records.ended,
+            by_ends + intake.ready_sent,
+            records.ended + settling.ended,
             frozenset(left).union(*(scan.contested for scan in scans)),
+            frozenset(settling.groups),
         )
         return PumpResult(pumped, bool(ready - taken), intake.new_lanes, scans, tx.tallied)
 
@@ -157,6 +165,13 @@ class Pump:
             ended += outcomes(end, row["was"], state)
             answers[place] = Finished(end.job, end.token, Verdict.RECORDED, state)
         ready, tallied = made_ready(rows, self.cursors), 2 * len(rows)
+        grouped = [row["id"] for row in rows if row["group_id"] is not None and _is_over(row)]
+        groups = set[UUID]()
+        if grouped:
+            settling = await lines.run(lambda tx: deliver_noted(tx, len(grouped) + 1, grouped))
+            ready, ended = ready + settling.ready, ended + settling.ended
+            groups |= settling.groups
+            self._put_back(settling)
         left = [place for place in range(len(ends)) if place not in answers]
         if left:
             again = Batch([ends[place] for place in left])
@@ -164,9 +179,17 @@ class Pump:
             answers.update(zip(left, rest.pumped.finished, strict=True))
             ended, ready = ended + rest.pumped.ended, ready + Counter(rest.pumped.ready)
             tallied += rest.tallied
+            groups |= rest.pumped.groups
         finished = [answers[place] for place in range(len(ends))]
-        pumped = BatchResult(finished, ready=ready, ready_by_ends=ready, ended=ended)
+        pumped = BatchResult(
+            finished, ready=ready, ready_by_ends=ready, ended=ended, groups=frozenset(groups)
+        )
         return PumpResult(pumped, bool(ready), set(), [], tallied)
+
+    def _put_back(self, settling: Settling) -> None:
+        """Claims find at once what became ready."""
+        for lane, urgency, place in settling.places:
+            self.cursors.put_back(lane, urgency, place)
 
     def _start_columns(self, dispatcher: UUID, batch: Batch) -> StartColumns | None:
         if not batch.slots:
@@ -287,6 +310,10 @@ def _left(slots: Sequence[SessionKey], taken: Sequence[Attempt]) -> list[Session
         else:
             left.append(slot)
     return left
+
+
+def _is_over(row: asyncpg.Record) -> bool:
+    return bool(row["state"] >= ENDED)
 
 
 def _has_outbox(end: End) -> bool:

@@ -9,13 +9,22 @@ from uuid import UUID
 import asyncpg
 
 from longshore.model.attempt import Attempt
-from longshore.model.job import Ended, Job, JobFilter, JobPage, LogKind
+from longshore.model.group import ENDED_GROUPS
+from longshore.model.job import Ended, Job, JobFilter, JobPage, JobState, LogKind
 from longshore.model.log import KeptEntry
 from longshore.model.worker import DispatcherView, Facts, Lane, QueueView, WorkerView
 from longshore.store.listing import last_number, old, page, probes
 from longshore.store.postgres.connections import ConnectionPool
 from longshore.store.postgres.listing import FLOOR, LAST, LISTED, listings
-from longshore.store.postgres.states import CANCELLING, ENDED, OWNED, READY, STATES
+from longshore.store.postgres.states import (
+    CANCELLING,
+    CODES,
+    ENDED,
+    GROUP_CODES,
+    OWNED,
+    READY,
+    STATES,
+)
 from longshore.store.rows import (
     INT64,
     log_bounds,
@@ -66,11 +75,20 @@ WHERE job = {named} AND token BETWEEN $2 AND $3 AND (token, seq) > ($4, $5)
 ORDER BY token, seq LIMIT $6
 """
 
+_OF_GROUP: Final = " ".join(
+    f"WHEN {GROUP_CODES[state]} THEN {CODES[JobState(state.value)]}" for state in ENDED_GROUPS
+)
+"""SQL for how groups end, in the codes of jobs."""
+
 _ENDED: Final = f"""
 SELECT i.id, l.state, l.result, l.error
 FROM unnest($1::uuid[]) AS i (id)
 CROSS JOIN LATERAL (
-    SELECT state, result, error FROM longshore.job WHERE id = i.id AND state >= {ENDED} OFFSET 0
+    SELECT state, result, error FROM longshore.job WHERE id = i.id AND state >= {ENDED}
+    UNION ALL
+    SELECT CASE state {_OF_GROUP} END, NULL, NULL FROM longshore.job_group
+    WHERE id = i.id AND ended_at IS NOT NULL
+    OFFSET 0
 ) AS l
 """
 

@@ -37,7 +37,18 @@ from __future__ import annotations
 from typing import Final
 
 from longshore.core.lifecycle import HISTORY_FIRST, HISTORY_LAST
-from longshore.store.postgres.states import DELAYED, ENDED, LIVE, OWNED, READY, RUNNING, S, head
+from longshore.store.postgres.states import (
+    CANCELLED,
+    DELAYED,
+    ENDED,
+    FAILED_CODES,
+    LIVE,
+    OWNED,
+    READY,
+    RUNNING,
+    S,
+    head,
+)
 
 STEADY: Final = {
     "enable_seqscan": "off",
@@ -59,8 +70,11 @@ NOTHING: Final = """'""'"""
 
 
 _FIRST_ENTRIES: Final = {
-    state: f"""'{head(state)[1:]}' || {_AT} || ',"",""]'""" for state in (S.DELAYED, S.READY)
+    state: f"""'{head(state)[1:]}' || {_AT} || ',"",""]'"""
+    for state in (S.WAITING, S.DELAYED, S.READY)
 }
+NEW_NODE_ENTRY: Final = _FIRST_ENTRIES[S.WAITING]
+"""SQL for the history of a new job of a group."""
 
 _FIRST_ENTRY: Final = f"""CASE n.state WHEN {DELAYED} THEN {_FIRST_ENTRIES[S.DELAYED]}
             ELSE {_FIRST_ENTRIES[S.READY]} END"""
@@ -378,13 +392,16 @@ FROM (
     OFFSET 0
 ) AS n
 WHERE j.ctid = n.tid AND j.token = n.token AND j.state = n.was
-RETURNING n.place, n.was, j.state, j.lane, ~j.priority AS urgency, j.rank, j.number
+RETURNING n.place, n.was, j.state, j.lane, ~j.priority AS urgency, j.rank, j.number, j.id,
+    j.group_id
 """
 """Locks rows in the order of their ids. Of two ends of one attempt the first given counts.
 
 An end names its shape: the place of the change for a running job, after which comes the one for a
 job that is being cancelled.
 """
+
+FAILED: Final = ", ".join(map(str, sorted(FAILED_CODES)))
 
 FINISH_ALONE: Final = f"""
 WITH ended AS ({FINISH}),
@@ -396,6 +413,16 @@ tallied AS (
         SELECT lane, state, 1 FROM ended
     ) AS moved
     GROUP BY lane, state
+),
+counted AS (
+    INSERT INTO longshore.group_count (group_id, ended, failed, cancelled)
+    SELECT group_id, count(*), count(*) FILTER (WHERE state IN ({FAILED})),
+        count(*) FILTER (WHERE state = {CANCELLED})
+    FROM ended WHERE group_id IS NOT NULL AND state >= {ENDED} GROUP BY group_id
+),
+unsettled AS (
+    INSERT INTO longshore.unsettled (job)
+    SELECT id FROM ended WHERE group_id IS NOT NULL AND state >= {ENDED}
 )
 SELECT * FROM ended
 """

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from longshore.core.lifecycle import OWNED as OWNED_STATES
+from longshore.model.group import Condition, GroupState
 from longshore.model.job import JobState
 
 S = JobState
@@ -30,6 +31,7 @@ CODES: Final = {
 }
 STATES: Final = {code: state for state, code in CODES.items()}
 
+WAITING: Final = CODES[S.WAITING]
 DELAYED: Final = CODES[S.DELAYED]
 READY: Final = CODES[S.READY]
 RUNNING: Final = CODES[S.RUNNING]
@@ -41,6 +43,23 @@ LIVE: Final = ", ".join(str(code) for code in CODES.values() if code < ENDED)
 OWNED_CODES: Final = frozenset(CODES[state] for state in OWNED_STATES)
 OWNED: Final = ", ".join(map(str, sorted(OWNED_CODES)))
 """SQL for the codes of jobs that a worker owns, as the index `job_owned` lists them."""
+
+
+FAILED_CODES: Final = frozenset({CODES[S.FAILED], CODES[S.DEPENDENCY_FAILED]})
+CANCELLED: Final = CODES[S.CANCELLED]
+
+GROUP_CODES: Final = {
+    GroupState.STAGING: 10,
+    GroupState.RUNNING: 20,
+    GroupState.CANCELLING: 40,
+    GroupState.SUCCEEDED: ENDED,
+    GroupState.FAILED: 110,
+    GroupState.CANCELLED: 120,
+}
+GROUP_STATES: Final = {code: state for state, code in GROUP_CODES.items()}
+
+CONDITIONS: Final = {Condition.SUCCEEDED: 0, Condition.ENDED: 1, Condition.FAILED: 2}
+CONDITION_OF: Final = {code: condition for condition, code in CONDITIONS.items()}
 
 
 def head(state: JobState) -> str:

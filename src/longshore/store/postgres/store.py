@@ -16,6 +16,7 @@ from uuid import UUID
 from longshore.ports import Batch, BatchResult, Hint
 from longshore.store.migrations import check, latest, refuse_newer, steps
 from longshore.store.postgres.connections import ConnectionPool, Transaction, parse_address
+from longshore.store.postgres.groups import PostgresGroups
 from longshore.store.postgres.hints import Listener, Sender
 from longshore.store.postgres.keeper import PostgresKeeper
 from longshore.store.postgres.prune import PostgresPruning
@@ -45,7 +46,7 @@ SELECT EXISTS (
 _VERSION: Final = "SELECT max(version) AS version FROM longshore.longshore_schema"
 
 
-class PostgresStore(PostgresPruning, PostgresKeeper):
+class PostgresStore(PostgresPruning, PostgresGroups, PostgresKeeper):
     """The `Store` port on a PostgreSQL database, in its schema `longshore`."""
 
     is_serial = False

@@ -237,7 +237,10 @@ def _retry(
         return None, RetryVerdict.NOT_FOUND
     if request is not None and _opened_a_round(tx, row, request):
         return row.uuid, RetryVerdict.RETRIED
-    verdict = effects.retry_verdict(row.state, key_is_taken=_key_is_taken(tx, row))
+    in_group = row.group is not None
+    verdict = effects.retry_verdict(
+        row.state, key_is_taken=_key_is_taken(tx, row), in_group=in_group
+    )
     if verdict is RetryVerdict.RETRIED:
         tx.apply(row, effects.of_retry(row.round, by, request)[row.state], by=by)
         # Of two jobs of one unique key only the first may come back.

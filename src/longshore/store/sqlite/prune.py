@@ -32,6 +32,7 @@ class _Passed(Struct, array_like=True):
     state: JobState
     created_at: int
     ended_at: int | None
+    group: int | None
 
     def seen(self, now: int) -> Seen:
         """As the walk wants it."""
@@ -42,9 +43,10 @@ class _Passed(Struct, array_like=True):
 _passed = msgspec.json.Decoder(list[_Passed])
 
 _ROWS: Final = """
-    SELECT json_group_array(json_array(number, lane, state, created_at, ended_at)) FROM (
+    SELECT json_group_array(json_array(number, lane, state, created_at, ended_at,
+        group_id)) FROM (
         {which} ORDER BY number LIMIT ?2)"""
-_COLUMNS: Final = "SELECT number, lane, state, created_at, ended_at FROM job"
+_COLUMNS: Final = "SELECT number, lane, state, created_at, ended_at, group_id FROM job"
 _ALL: Final = _ROWS.format(which=f"{_COLUMNS} NOT INDEXED WHERE number > ?1")
 _IN_STATE: Final = f"""SELECT * FROM (
     {_COLUMNS} INDEXED BY job_ended_badly WHERE state = '{{state}}' AND number > ?1
@@ -90,7 +92,9 @@ def look(tx: Snapshot, kept: Retention, after: int, most: int) -> tuple[Pruned, 
         size = min(left, STEP)
         values = (min(walk.up_to, LARGEST_INT), size)
         rows = _passed.decode(tx.execute(query, values).fetchone()[0])
-        gone += [rows[place] for place in walk.through([row.seen(tx.now) for row in rows])]
+        past = [rows[place] for place in walk.through([row.seen(tx.now) for row in rows])]
+        # A job of a group goes with its group.
+        gone += [row for row in past if row.group is None]
         left -= size
         done = walk.over or len(rows) < size
     return Pruned(dict(Counter(row.state for row in gone)), walk.up_to, done), gone

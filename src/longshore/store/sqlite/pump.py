@@ -18,6 +18,7 @@ from longshore.model.job import Ended, Finished, JobState, Refused, Verdict
 from longshore.ports import Batch, BatchResult
 from longshore.store.rows import LARGEST_INT, clean, history_entry
 from longshore.store.sqlite.claim import claim, usable_slots
+from longshore.store.sqlite.settling import Settling
 from longshore.store.sqlite.sql import NOTE, RUNNING, SUCCEED, Held, Row
 from longshore.store.sqlite.submit import Accepted, accept
 from longshore.store.sqlite.transaction import Transaction
@@ -27,6 +28,10 @@ def pump(tx: Transaction, dispatcher: UUID, batch: Batch, expiry_margin_s: float
     """Finishes first, then submits, then claims."""
     finishes = _Finishes(tx)
     finished = finishes.record(batch.finishes) if batch.finishes else []
+    settling = Settling(tx)
+    if ended := tx.take_ended():
+        settling.deliver(ended)
+    by_ends = finishes.ready + settling.ready
     submitted, ready, started = _take(tx, dispatcher, batch, expiry_margin_s)
     # A claim must know the lanes of jobs that were submitted with it: their queue may be paused.
     tx.flush()
@@ -37,10 +42,11 @@ def pump(tx: Transaction, dispatcher: UUID, batch: Batch, expiry_margin_s: float
         started,
         claimed,
         taken,
-        finishes.ready + ready,
-        finishes.ready,
-        finishes.ended,
+        by_ends + ready,
+        by_ends,
+        finishes.ended + settling.ended,
         frozenset(left),
+        frozenset(settling.groups),
     )
 
 
@@ -89,11 +95,13 @@ class _Finishes:
             return set()
         now, state = tx.now, JobState.SUCCEEDED
         rows: list[Row] = []
-        for place, number, _ in running:
+        for place, number, _, group in running:
             end = plain[place]
+            if group is not None:
+                tx.ended(group, number, state)
             rows.append((number, end.result, history_entry(state, now, end.by, end.info)))
         SUCCEED.run(tx.connection, rows, (now,))
-        for lane, count in Counter(lane for _, _, lane in running).items():
+        for lane, count in Counter(lane for _, _, lane, _ in running).items():
             tx.count(lane, JobState.RUNNING, state, count)
         self.ended += [Ended(end.job, state, end.result) for end in plain]
         return {end.token for end in plain}

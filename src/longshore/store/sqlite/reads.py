@@ -43,13 +43,13 @@ from longshore.store.sqlite.transaction import Snapshot
 
 _MAX_AHEAD: Final = 1000
 _SHOWN_ENDED_WORKERS: Final = 20
-_IDS: Final = frozenset({"id", "worker", "dispatcher"})
+_IDS: Final = frozenset({"id", "worker", "dispatcher", "group"})
 
 _ATTEMPT: Final = """id, number, token, kind, args, options, worker, session, attempt, failures,
     crashes, state = 'cancelling' AS cancelling, priority"""
 _SHOWN: Final = """id, number, kind, queue, target, priority, state, options, unique_key,
     created_at, run_at, started_at, ended_at, round, attempt, failures, crashes, token, worker,
-    error"""
+    error, (SELECT g.id FROM job_group AS g WHERE g.number = group_id) AS "group\""""
 
 
 def _newest(kind: LogKind) -> str:
@@ -87,6 +87,12 @@ _ENDED: Final = (
 _OUTCOMES: Final = Bulk(
     """SELECT job.id, state, result, error FROM {rows} AS v
     CROSS JOIN job ON job.id = v.column1""",
+    1,
+)
+
+_GROUP_ENDS: Final = Bulk(
+    """SELECT g.id, g.state FROM {rows} AS v CROSS JOIN job_group AS g ON g.id = v.column1
+    WHERE g.ended_at IS NOT NULL""",
     1,
 )
 
@@ -295,6 +301,10 @@ def ended(tx: Snapshot, ids: Sequence[UUID]) -> list[Ended]:
             if state in TERMINAL:
                 id = UUID(bytes=key)
                 found[id] = Ended(id, JobState(state), result, unpack_error(error))
+    if len(found) < len(ids):
+        for text, values in _GROUP_ENDS.pieces([(id.bytes,) for id in ids if id not in found]):
+            for key, state in tx.execute(text, values):
+                found[UUID(bytes=key)] = Ended(UUID(bytes=key), JobState(state))
     return [found[id] for id in ids if id in found]
 
 

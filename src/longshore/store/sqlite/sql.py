@@ -90,6 +90,7 @@ class Held(Struct, array_like=True):
     failures: int
     crashes: int
     round: int
+    group: int | None
 
     @property
     def uuid(self) -> UUID:
@@ -124,7 +125,7 @@ def _appended(entry: str) -> str:
 
 
 _HELD: Final = """json_array({place}, job.number, hex(job.id), job.lane, job.state,
-    job.token, hex(job.worker), job.failures, job.crashes, job.round)"""
+    job.token, hex(job.worker), job.failures, job.crashes, job.round, job.group_id)"""
 
 
 def _held_by(key: str) -> Lookup[Held]:
@@ -174,13 +175,13 @@ CHANGE: Final = Bulk(
     FROM {{rows}} AS v WHERE job.number = v.column1""",
     13,
 )
-# Those jobs that still run under these tokens: their keys' places, their numbers and lanes.
+# Those jobs that still run under these tokens: their keys' places, numbers, lanes and groups.
 RUNNING: Final = Lookup(
-    """SELECT json_group_array(json_array(v.column1, job.number, job.lane))
+    """SELECT json_group_array(json_array(v.column1, job.number, job.lane, job.group_id))
     FROM {rows} AS v CROSS JOIN job ON job.id = v.column2
     WHERE job.token = v.column3 AND job.state = 'running'""",
     3,
-    tuple[int, int, int],
+    tuple[int, int, int, int | None],
 )
 # What a success does to a job that runs, as `CHANGE` would, told in fewer columns.
 SUCCEED: Final = Bulk(
@@ -292,6 +293,17 @@ TALLY: Final = Bulk(
     """INSERT INTO tally (lane, state, n) SELECT * FROM {rows} WHERE column1 IS NOT NULL
     ON CONFLICT (lane, state) DO UPDATE SET n = n + excluded.n""",
     3,
+)
+COUNT_ENDS: Final = Bulk(
+    """UPDATE job_group SET ended = ended + v.column2, failed = failed + v.column3,
+        cancelled = cancelled + v.column4
+    FROM {rows} AS v WHERE job_group.number = v.column1""",
+    4,
+)
+NOTE_ENDS: Final = Bulk(
+    """INSERT INTO unsettled (job) SELECT column1 FROM {rows}
+    WHERE column1 IS NOT NULL ON CONFLICT DO NOTHING""",
+    1,
 )
 LOG: Final = Bulk(
     """INSERT INTO log (job, token, seq, kind, at, data)

@@ -23,8 +23,9 @@ from uuid import UUID
 from longshore.errors import StoreUnavailable
 from longshore.model.retention import Pruned, Retention
 from longshore.model.worker import Stats
-from longshore.ports import Batch, BatchResult, Harvested, Hint, Promoted
+from longshore.ports import Batch, BatchResult, Harvested, Hint, Promoted, Settled
 from longshore.store.rows import micros, utc_now
+from longshore.store.sqlite import groups as group_verbs
 from longshore.store.sqlite import keeper, reads
 from longshore.store.sqlite import prune as pruning
 from longshore.store.sqlite.file import DatabaseFile
@@ -181,6 +182,25 @@ class SqliteStore:
         if next_s is None or next_s > 0:
             return Promoted(0, frozenset(), next_s)
         return self._transact(lambda tx: keeper.promote(tx, most))
+
+    # groups
+
+    submit_group = _writes(group_verbs.submit_group)
+    cancel_group = _writes(group_verbs.cancel_group)
+    group = _reads(group_verbs.group)
+    groups = _reads(group_verbs.groups)
+    nodes = _reads(group_verbs.nodes)
+
+    async def settle(self, groups: Collection[UUID] = (), most: int = 1000) -> Settled:
+        """Does some of what groups have to do, of at most so many jobs."""
+        return await self._run(Turn.KEEPER, lambda: self._settle(groups, most))
+
+    def _settle(self, groups: Collection[UUID], most: int) -> Settled:
+        """Mostly there is nothing to do: that is seen without taking the write lock."""
+        with self._file.used():
+            if not group_verbs.has_work(self._glance(), groups):
+                return Settled()
+        return self._transact(lambda tx: group_verbs.settle(tx, groups, most))
 
     # what is over
 

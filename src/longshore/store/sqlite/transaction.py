@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -21,9 +21,11 @@ from longshore.store.rows import LARGEST_INT, history_entry, later, pack_error
 from longshore.store.sqlite.sql import (
     ADD_LANES,
     CHANGE,
+    COUNT_ENDS,
     HELD_BY_ID,
     HELD_BY_NUMBER,
     NEW_ROUND,
+    NOTE_ENDS,
     TALLY,
     UNDO_INSERT,
     Held,
@@ -31,6 +33,7 @@ from longshore.store.sqlite.sql import (
 )
 
 _held = msgspec.json.Decoder(list[Held])
+_FAILED: Final = frozenset({JobState.FAILED, JobState.DEPENDENCY_FAILED})
 
 
 class Changed(NamedTuple):
@@ -81,6 +84,8 @@ class Transaction(Snapshot):
         self._tally: defaultdict[tuple[int, str], int] = defaultdict(int)
         self._changes: list[Changed] = []
         self._owners: dict[int, tuple[bytes, str]] = {}
+        self._ended: list[tuple[int, int, JobState]] = []
+        """The jobs of groups that ended, with their groups."""
 
     def next_number(self) -> int:
         """A number that no job had before."""
@@ -151,6 +156,8 @@ class Transaction(Snapshot):
         now, state, delay_s = self.now, change.state, change.delay_s
         self.count(row.lane, row.state, state)
         row.state = state
+        if change.ends and row.group is not None:
+            self.ended(row.group, row.number, state)
         if change.new_token:
             row.token = self.next_token()
         if change.new_round:
@@ -176,6 +183,33 @@ class Transaction(Snapshot):
             )
         )
 
+    def ended(self, group: int, job: int, state: JobState) -> None:
+        """A job of a group ended. Its dependents are to hear of it."""
+        self._ended.append((group, job, state))
+
+    def take_ended(self) -> list[Row]:
+        """The jobs of groups that ended, for the caller to settle at once."""
+        taken: list[Row] = [(job, -1) for _, job, _ in self._ended]
+        self._count_ends()
+        return taken
+
+    def _count_ends(self) -> None:
+        counts: defaultdict[int, list[int]] = defaultdict(lambda: [0, 0, 0])
+        for group, _, state in self._ended:
+            count = counts[group]
+            count[0] += 1
+            count[1] += state in _FAILED
+            count[2] += state is JobState.CANCELLED
+        rows: list[Row] = [(group, *count) for group, count in counts.items()]
+        COUNT_ENDS.run(self.connection, rows)
+        self._ended = []
+
+    def note_group_ends(self) -> None:
+        """Notes the ends that were not taken: `settle` delivers them later."""
+        if self._ended:
+            NOTE_ENDS.run(self.connection, [(job,) for _, job, _ in self._ended])
+            self._count_ends()
+
     def flush(self) -> None:
         """Writes changes and new lanes, so that the statements that follow see them."""
         CHANGE.run(self.connection, self._changes)
@@ -190,6 +224,7 @@ class Transaction(Snapshot):
     def settle(self) -> None:
         """Writes the rest, before the commit."""
         self.flush()
+        self.note_group_ends()
         changed = [(lane, state, n) for (lane, state), n in self._tally.items() if n]
         TALLY.run(self.connection, changed)
         if (self.last_number, self._token) != self._sequences:

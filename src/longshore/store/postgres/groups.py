@@ -1,0 +1,341 @@
+"""The groups of the PostgreSQL store: submitted, swept, closed and shown.
+
+Three things happen to a group beside the ends of its jobs. An end reaches dependents (`settling`).
+A *sweep* brings every job of the group to where the group's state wants it: when the group begins,
+and when it is cancelled. It goes through the nodes in bounded steps, and begins anew for as long as
+it met rows that others held. A group *closes* when as many jobs have ended as it has: the counts
+are read first without any lock, then again under the lock of the group's row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Final
+from uuid import UUID
+
+import asyncpg
+
+from longshore.core import effects
+from longshore.core.dependencies import becomes, group_end
+from longshore.core.lifecycle import TERMINAL
+from longshore.model.group import (
+    CancelGroupVerdict,
+    Group,
+    GroupFilter,
+    GroupHead,
+    GroupPart,
+    GroupState,
+    GroupSubmitted,
+    NodeView,
+)
+from longshore.model.ids import derive_id
+from longshore.model.job import Ended, JobState, Refused
+from longshore.ports import Hint, Settled
+from longshore.store.postgres import groups_sql as sql
+from longshore.store.postgres.changes import apply, locked
+from longshore.store.postgres.columns import columns, lane_of_item
+from longshore.store.postgres.connections import ConnectionPool, Transaction
+from longshore.store.postgres.hints import Sender
+from longshore.store.postgres.keeper_sql import LOCK_FREE
+from longshore.store.postgres.pump import Pump
+from longshore.store.postgres.settling import Settling, deliver_noted, waiting
+from longshore.store.postgres.sql import ADD_LANES, HOLDERS
+from longshore.store.postgres.states import (
+    CONDITION_OF,
+    CONDITIONS,
+    GROUP_CODES,
+    GROUP_STATES,
+    STATES,
+    WAITING,
+)
+from longshore.store.rows import (
+    INT64,
+    LARGEST_INT,
+    NodeItem,
+    clean,
+    group_conflict,
+    key_taken,
+    node_items,
+)
+
+MOST_AT_ONCE: Final = 1000
+"""A group with no more nodes begins in the transaction that stores it."""
+MOST_CLOSED: Final = 100
+
+
+class PostgresGroups:
+    """The verbs of groups."""
+
+    _keeping: ConnectionPool
+    _reading: ConnectionPool
+    _pump: Pump
+    _sender: Sender
+    _clock: Callable[[], float]
+
+    async def submit_group(self, part: GroupPart) -> GroupSubmitted | Refused:
+        """Stores some nodes of a group. With the last of them it runs, all or nothing."""
+        items = node_items(part)
+        if isinstance(items, Refused):
+            return items
+
+        async def work(tx: Transaction) -> tuple[GroupSubmitted | Refused, Settling]:
+            settling = Settling(tx)
+            try:
+                async with tx.savepoint():
+                    return await _stage(tx, part, items, settling), settling
+            except _NotAccepted as error:
+                return error.answer, Settling(tx)
+
+        answer, settling = await self._keeping.run(work)
+        self._tell(settling)
+        return answer
+
+    async def settle(self, groups: Collection[UUID] = (), most: int = 1000) -> Settled:
+        """Does some of what groups have to do, of at most so many jobs."""
+        delivered = await self._keeping.run(lambda tx: deliver_noted(tx, most))
+        swept = await self._keeping.run(lambda tx: _sweep(tx, most))
+        named = list({*groups, *delivered.groups, *swept.groups}) if groups else None
+        closed, again = await self._keeping.run(lambda tx: _close(tx, named))
+        for settling in (delivered, swept):
+            self._tell(settling)
+        ended = (*delivered.ended, *swept.ended, *closed)
+        if ended:
+            self._sender.tell(Hint.ENDED)
+        over = {one.id for one in closed}
+        return Settled(
+            delivered.ready + swept.ready,
+            delivered.delayed or swept.delayed,
+            ended,
+            frozenset((delivered.groups | swept.groups | again) - over),
+        )
+
+    def _tell(self, settling: Settling) -> None:
+        """Makes the claims of this process find at once what became ready, and hints at it."""
+        for lane, urgency, place in settling.places:
+            self._pump.cursors.put_back(lane, urgency, place)
+        if settling.ready:
+            self._sender.tell(Hint.WORK)
+        if settling.cancelling:
+            self._sender.tell(Hint.CANCEL)
+
+    async def cancel_group(self, ref: UUID | int, by: str = "") -> CancelGroupVerdict:
+        """Marks a group as cancelling; `settle` ends its jobs."""
+        group = await self.group(ref)
+        if group is None:
+            return CancelGroupVerdict.NOT_FOUND
+        code, who = GROUP_CODES[GroupState.CANCELLING], clean(by) or "a client"
+        rows = await self._keeping.fetch(sql.CANCEL_GROUP, group.id, code, who)
+        return CancelGroupVerdict.CANCELLING if rows else CancelGroupVerdict.ALREADY_ENDED
+
+    # showing
+
+    async def group(self, ref: UUID | int) -> Group | None:
+        """One group, by its id or number."""
+        if isinstance(ref, int) and ref not in INT64:
+            return None
+        query = sql.GROUP_BY_NUMBER if isinstance(ref, int) else sql.GROUP_BY_ID
+        for row in await self._reading.fetch(query, ref):
+            counts = await self._reading.fetch(sql.GROUP_COUNTS, row["id"])
+            return _shown(row, {STATES[one["state"]].value: one["n"] for one in counts})
+        return None
+
+    async def groups(self, wanted: GroupFilter) -> list[Group]:
+        """Groups, newest first, without counts."""
+        states = [GROUP_CODES[state] for state in wanted.states] or None
+        before = LARGEST_INT if wanted.before is None else min(wanted.before, LARGEST_INT)
+        name = None if wanted.name is None else clean(wanted.name)
+        rows = await self._reading.fetch(sql.LIST_GROUPS, states, name, before, wanted.limit)
+        return [_shown(row, {}) for row in rows]
+
+    async def nodes(self, group: UUID, after: int = -1, most: int = 1000) -> list[NodeView]:
+        """The nodes of a group in its order, after a place in it."""
+        rows = await self._reading.fetch(sql.NODES, group, after, most)
+        return [
+            NodeView(
+                key=row["key"],
+                job=row["job"],
+                number=row["number"],
+                kind=row["kind"],
+                state=STATES[row["state"]],
+                after=tuple(row["after"]),
+                on=CONDITION_OF[row["condition"]],
+                unmet=row["unmet"],
+            )
+            for row in rows
+        ]
+
+
+class _NotAccepted(Exception):
+    """Undoes what a refused part has stored."""
+
+    def __init__(self, answer: Refused) -> None:
+        super().__init__(answer.message)
+        self.answer = answer
+
+
+# submitting
+
+
+async def _stage(
+    tx: Transaction, part: GroupPart, items: Sequence[NodeItem], settling: Settling
+) -> GroupSubmitted | Refused:
+    head = part.head
+    values = (head.jobs, GROUP_CODES[GroupState.STAGING], head.fail_fast, head.name)
+    await tx.fetch(sql.ADD_GROUP, head.id, *values, list(head.labels))
+    [group] = await tx.fetch(sql.LOCK_GROUP, head.id)
+    if not _is_same(group, head):
+        return group_conflict(head.id)
+    state, staged = GROUP_STATES[group["state"]], group["staged"]
+    if state is GroupState.STAGING:
+        new = await _unknown(tx, part, items)
+        if new:
+            await _add(tx, head.id, new)
+        staged += len(new)
+        if staged == head.jobs:
+            state = GroupState.RUNNING if head.jobs else GroupState.SUCCEEDED
+        at_once = state is GroupState.RUNNING and head.jobs <= MOST_AT_ONCE
+        sweep_from = 0 if state is GroupState.RUNNING and not at_once else None
+        await tx.fetch(sql.NOW_STAGED, head.id, len(new), GROUP_CODES[state], sweep_from)
+        if at_once:
+            await _begin(tx, head.id, settling)
+        elif sweep_from is not None:
+            settling.groups.add(head.id)
+    return GroupSubmitted(head.id, group["number"], state, staged)
+
+
+def _is_same(row: asyncpg.Record, head: GroupHead) -> bool:
+    stored = (row["name"], row["jobs"], row["fail_fast"], tuple(row["labels"]))
+    return stored == (head.name, head.jobs, head.fail_fast, head.labels)
+
+
+async def _unknown(
+    tx: Transaction, part: GroupPart, items: Sequence[NodeItem]
+) -> Sequence[NodeItem]:
+    """The nodes of a part that are not stored yet; those that are must be the same."""
+    last = part.first + len(part.nodes)
+    rows = await tx.fetch(sql.STAGED, part.head.id, part.first, last)
+    stored = {row["place"]: row["body_hash"] for row in rows}
+    if any(stored.get(item.place, item.body) != item.body for item in items):
+        raise _NotAccepted(group_conflict(part.head.id))
+    return [item for item in items if item.place not in stored]
+
+
+async def _add(tx: Transaction, group: UUID, items: Sequence[NodeItem]) -> None:
+    jobs = [(item.node.job, item.job_body) for item in items]
+    values = [*columns(jobs)]
+    delays = [item.node.job.delay_s for item in items]
+    values[6] = delays if any(delay is not None for delay in delays) else []
+    rows = await tx.fetch(
+        sql.ADD_NODES,
+        *values,
+        group,
+        [item.body for item in items],
+        [item.place for item in items],
+        [len(item.parents) for item in items],
+        [CONDITIONS[item.node.on] for item in items],
+        [item.node.key for item in items],
+    )
+    if sum(row["n"] for row in rows) < len(items):
+        raise _NotAccepted(await _taken(tx, group, items))
+    edges = [(derive_id(group, at), item.node.job.id) for item in items for at in item.parents]
+    if edges:
+        await tx.fetch(sql.ADD_EDGES, *zip(*edges, strict=True))
+    lanes = {lane.hash: lane for lane in map(lane_of_item, jobs)}
+    fields = [(lane.hash, lane.queue, lane.kind, lane.target) for lane in lanes.values()]
+    await tx.fetch(ADD_LANES, *zip(*fields, strict=True))
+    for row in rows:
+        tx.count(row["lane"], None, WAITING, row["n"])
+
+
+async def _taken(tx: Transaction, group: UUID, items: Sequence[NodeItem]) -> Refused:
+    """The refusal of a group, naming the first job whose id or unique key is taken."""
+    own = {item.node.job.id for item in items}
+    keyed = [item.node.job for item in items if item.node.job.unique_key is not None]
+    keys = [(job.kind, job.unique_key) for job in keyed]
+    rows = await tx.fetch(HOLDERS, *zip(*keys, strict=True)) if keys else []
+    held = {(row["kind"], row["unique_key"]) for row in rows if row["id"] not in own}
+    held |= {key for key in keys if keys.count(key) > 1}
+    for item in items:
+        if (item.node.job.kind, item.node.job.unique_key) in held:
+            return key_taken(group, item.node.key, item.node.job)
+    return key_taken(group, items[0].node.key, items[0].node.job)
+
+
+async def _begin(tx: Transaction, group: UUID, settling: Settling) -> None:
+    """Makes the jobs ready that depend on nothing."""
+    rows = await tx.fetch(sql.SWEPT_NODES, group, 0, MOST_AT_ONCE)
+    await settling.wake({row["job"]: change for row in rows if (change := becomes(waiting(row)))})
+
+
+# upkeep
+
+
+async def _sweep(tx: Transaction, most: int) -> Settling:
+    """Brings some jobs of one group to where the group's state wants them."""
+    settling = Settling(tx)
+    for group in await tx.fetch(sql.NEXT_SWEEP):
+        rows = await tx.fetch(sql.SWEPT_NODES, group["id"], group["sweep_from"], most)
+        live = [row for row in rows if STATES[row["state"]] not in TERMINAL]
+        free = [row for row in live if row["condition"] is not None]
+        if GROUP_STATES[group["state"]] is GroupState.CANCELLING:
+            missed = await _cancel(tx, free, group["cancelled_by"], settling)
+        else:
+            missed = 0
+            wakes = {row["job"]: change for row in free if (change := becomes(waiting(row)))}
+            await settling.wake(wakes)
+        again = len(free) < len(live) or missed > 0
+        if len(rows) < most:
+            again = again or group["sweep_again"]
+            next_place, again = (0 if again else None), False
+        else:
+            next_place, again = rows[-1]["place"] + 1, again or group["sweep_again"]
+        await tx.fetch(sql.SWEEP_ON, group["id"], next_place, again)
+        settling.groups.add(group["id"])
+    return settling
+
+
+async def _cancel(
+    tx: Transaction, nodes: Sequence[asyncpg.Record], by: str, settling: Settling
+) -> int:
+    """Cancels the jobs of these nodes; answers how many were held by others."""
+    wanted = [row["job"] for row in nodes if STATES[row["state"]] in effects.CANCEL]
+    rows = await locked(tx, wanted, LOCK_FREE)
+    made = [
+        (row, change)
+        for row in rows
+        if (change := effects.CANCEL.get(STATES[row["state"]])) is not None
+    ]
+    await apply(tx, made, by)
+    for row, change in made:
+        if change.ends:
+            settling.ended.append(effects.outcome(row["id"], change))
+        else:
+            settling.cancelling = True
+    return len(wanted) - len(rows)
+
+
+async def _close(tx: Transaction, named: list[UUID] | None) -> tuple[list[Ended], set[UUID]]:
+    """Ends groups without a live job; answers also those whose rest a failure cancels."""
+    running, staging = GROUP_CODES[GroupState.RUNNING], GROUP_CODES[GroupState.STAGING]
+    found = await tx.fetch(sql.MAY_BE_OVER, running, staging, named, MOST_CLOSED)
+    if not found:
+        return [], set()
+    held = await tx.fetch(sql.HOLD_GROUPS, [row["id"] for row in found])
+    rows = await tx.fetch(sql.ARE_OVER, running, [row["id"] for row in held])
+    over = {
+        row["id"]: group_end(row["failed"], row["cancelled"], by_user=bool(row["cancelled_by"]))
+        for row in rows
+        if row["ended"] >= row["staged"]
+    }
+    if over:
+        await tx.fetch(sql.CLOSE, list(over), [GROUP_CODES[state] for state in over.values()])
+    failing = {row["id"] for row in rows if row["id"] not in over}
+    if failing:
+        code = GROUP_CODES[GroupState.CANCELLING]
+        await tx.fetch(sql.CANCEL_ALL, list(failing), code)
+    return [Ended(id, JobState(state.value)) for id, state in over.items()], failing
+
+
+def _shown(row: asyncpg.Record, counts: dict[str, int]) -> Group:
+    values = {**row, "state": GROUP_STATES[row["state"]], "labels": tuple(row["labels"])}
+    return Group(**values, counts=counts)

@@ -1,0 +1,233 @@
+"""The statements of groups on PostgreSQL.
+
+Theory of the locks. A transaction that ends jobs takes its locks in this order, each kind in one
+statement and by id: the jobs that workers own, then nodes, then jobs that wait. Counters change by
+id in a statement after the one that locked their rows: an update that finds a row by itself may see
+an older version of it, and lose what another dispatcher counted. Edges are read in a statement
+after the ends.
+
+Whatever else touches groups (sweeps, cancels) passes over rows that are held, and comes back.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from longshore.store.postgres.sql import NEW_NODE_ENTRY
+from longshore.store.postgres.states import ENDED, WAITING
+
+ADD_GROUP: Final = """
+INSERT INTO longshore.job_group (id, jobs, state, fail_fast, name, labels)
+VALUES ($1, $2, $3, $4, $5, $6)
+ON CONFLICT DO NOTHING
+"""
+LOCK_GROUP: Final = """
+SELECT id, number, jobs, staged, state, fail_fast, name, labels, sweep_from
+FROM longshore.job_group WHERE id = $1 FOR UPDATE
+"""
+STAGED: Final = """
+SELECT place, body_hash FROM longshore.node
+WHERE group_id = $1 AND place >= $2 AND place < $3
+"""
+ADD_NODES: Final = f"""
+WITH new AS (
+    INSERT INTO longshore.job (
+        id, body_hash, args, unique_key, run_at, lane, priority, kind, queue, target, options,
+        timeout_s, created_at, state, history, group_id
+    )
+    SELECT
+        n.id, n.body_hash, n.args, n.unique_key, n.run_at,
+        ($8::bigint[])[n.shape], ($9::smallint[])[n.shape], ($10::text[])[n.shape],
+        ($11::text[])[n.shape], ($12::text[])[n.shape], ($13::bytea[])[n.shape],
+        ($14::float8[])[n.shape], statement_timestamp(), {WAITING}, {NEW_NODE_ENTRY}, $15::uuid
+    FROM unnest(
+        $1::uuid[], $2::bigint[], $3::bytea[], $4::integer[], $5::text[], $6::timestamptz[],
+        $7::float8[]
+    ) AS n (id, body_hash, args, shape, unique_key, run_at, delay_s)
+    ON CONFLICT DO NOTHING
+    RETURNING id, number, lane
+),
+numbered AS (
+    INSERT INTO longshore.job_number (number, id) SELECT number, id FROM new
+),
+nodes AS (
+    INSERT INTO longshore.node (
+        job, group_id, body_hash, delay_s, place, unmet, condition, key
+    )
+    SELECT i.job, $15::uuid, i.body_hash, i.delay_s, i.place, i.unmet, i.condition, i.key
+    FROM unnest(
+        $1::uuid[], $16::bigint[], $7::float8[], $17::integer[], $18::integer[], $19::smallint[],
+        $20::text[]
+    ) AS i (job, body_hash, delay_s, place, unmet, condition, key)
+)
+SELECT lane, count(*) AS n FROM new GROUP BY lane
+"""
+ADD_EDGES: Final = """
+INSERT INTO longshore.edge (parent, child)
+SELECT * FROM unnest($1::uuid[], $2::uuid[])
+"""
+NOW_STAGED: Final = f"""
+UPDATE longshore.job_group
+SET staged = staged + $2, state = $3::smallint, sweep_from = $4, ended_at = CASE
+    WHEN $3::smallint >= {ENDED} THEN statement_timestamp() END
+WHERE id = $1
+"""
+
+REACHED: Final = """
+SELECT c.child, c.parents, n.condition, n.unmet, n.marks, n.group_id,
+    coalesce(n.delay_s, n.late_s) AS delay_s
+FROM (
+    SELECT e.child, array_agg(i.place::integer) AS parents
+    FROM unnest($1::uuid[], $2::uuid[]) WITH ORDINALITY AS i (parent, after_child, place)
+    CROSS JOIN LATERAL (
+        SELECT child FROM longshore.edge
+        WHERE parent = i.parent AND (i.after_child IS NULL OR child > i.after_child)
+        ORDER BY child LIMIT $3
+    ) AS e
+    GROUP BY e.child
+    ORDER BY e.child
+) AS c
+CROSS JOIN LATERAL (
+    SELECT n.condition, n.unmet, n.marks, n.group_id, n.delay_s, (
+        SELECT extract(epoch FROM j.run_at - statement_timestamp())::float8
+        FROM longshore.job AS j WHERE j.id = n.job
+    ) AS late_s
+    FROM longshore.node AS n WHERE n.job = c.child FOR UPDATE
+) AS n
+"""
+"""Locks the nodes that depend on these ended jobs, at most $3 of each job."""
+
+COUNT_DOWN: Final = """
+UPDATE longshore.node AS n
+SET unmet = i.unmet, marks = i.marks
+FROM unnest($1::uuid[], $2::integer[], $3::smallint[]) AS i (job, unmet, marks)
+WHERE n.job = i.job
+"""
+GROUP_STATES_OF: Final = "SELECT id, state FROM longshore.job_group WHERE id = ANY ($1::uuid[])"
+ASK_SWEEP: Final = """
+UPDATE longshore.job_group SET sweep_from = 0, sweep_again = true WHERE id = ANY ($1::uuid[])
+"""
+NODE_KEYS: Final = "SELECT job, key FROM longshore.node WHERE job = ANY ($1::uuid[])"
+OVERFLOW: Final = """
+INSERT INTO longshore.unsettled (job, after_child) SELECT * FROM unnest($1::uuid[], $2::uuid[])
+"""
+
+TAKE_UNSETTLED: Final = """
+DELETE FROM longshore.unsettled AS u
+USING (
+    SELECT ctid AS tid FROM longshore.unsettled ORDER BY number LIMIT $1 FOR UPDATE SKIP LOCKED
+) AS n
+WHERE u.ctid = n.tid
+RETURNING u.job, u.after_child
+"""
+TAKE_UNSETTLED_OF: Final = """
+DELETE FROM longshore.unsettled WHERE job = ANY ($1::uuid[]) RETURNING job, after_child
+"""
+PARENTS: Final = """
+SELECT i.job, l.group_id, l.number, l.state, l.error, i.after_child
+FROM unnest($1::uuid[], $2::uuid[]) AS i (job, after_child)
+CROSS JOIN LATERAL (
+    SELECT group_id, number, state, error FROM longshore.job WHERE id = i.job OFFSET 0
+) AS l
+"""
+
+NEXT_SWEEP: Final = """
+SELECT id, state, sweep_from, sweep_again, cancelled_by FROM longshore.job_group
+WHERE sweep_from IS NOT NULL ORDER BY number LIMIT 1 FOR UPDATE SKIP LOCKED
+"""
+SWEPT_NODES: Final = f"""
+SELECT i.job, i.place, n.condition, n.unmet, n.marks, l.state, coalesce(
+    n.delay_s, extract(epoch FROM l.run_at - statement_timestamp())::float8
+) AS delay_s
+FROM (
+    SELECT job, place FROM longshore.node
+    WHERE group_id = $1 AND place >= $2 ORDER BY place LIMIT $3
+) AS i
+CROSS JOIN LATERAL (
+    SELECT state, run_at FROM longshore.job WHERE id = i.job OFFSET 0
+) AS l
+LEFT JOIN LATERAL (
+    SELECT condition, unmet, marks, delay_s FROM longshore.node
+    WHERE job = i.job AND l.state < {ENDED} FOR UPDATE SKIP LOCKED
+) AS n ON true
+ORDER BY i.place
+"""
+"""Nodes from a place on, those of live jobs locked. A node without a condition is held by another.
+
+An ended job needs nothing.
+"""
+SWEEP_ON: Final = """
+UPDATE longshore.job_group SET sweep_from = $2, sweep_again = $3 WHERE id = $1
+"""
+
+_SUMS: Final = """
+SELECT g.id, g.state, g.staged, g.fail_fast, g.cancelled_by, c.*
+FROM {which} AS g
+CROSS JOIN LATERAL (
+    SELECT coalesce(sum(ended), 0)::bigint AS ended, coalesce(sum(failed), 0)::bigint AS failed,
+        coalesce(sum(cancelled), 0)::bigint AS cancelled
+    FROM longshore.group_count WHERE group_id = g.id
+) AS c
+WHERE c.ended >= g.staged OR (g.fail_fast AND c.failed > 0 AND g.state = $1::smallint)
+"""
+MAY_BE_OVER: Final = _SUMS.format(
+    which="""(
+    SELECT * FROM longshore.job_group
+    WHERE ended_at IS NULL AND state > $2::smallint AND ($3::uuid[] IS NULL OR id = ANY ($3))
+    ORDER BY number LIMIT $4
+)"""
+)
+HOLD_GROUPS: Final = """
+SELECT id FROM longshore.job_group
+WHERE id = ANY ($1::uuid[]) AND ended_at IS NULL ORDER BY id FOR UPDATE SKIP LOCKED
+"""
+ARE_OVER: Final = _SUMS.format(
+    which="(SELECT * FROM longshore.job_group WHERE id = ANY ($2::uuid[]))"
+)
+CLOSE: Final = """
+UPDATE longshore.job_group AS g
+SET state = i.state, ended_at = statement_timestamp(), sweep_from = NULL
+FROM unnest($1::uuid[], $2::smallint[]) AS i (id, state)
+WHERE g.id = i.id
+"""
+CANCEL_ALL: Final = """
+UPDATE longshore.job_group SET state = $2, sweep_from = 0, sweep_again = true
+WHERE id = ANY ($1::uuid[])
+"""
+CANCEL_GROUP: Final = """
+UPDATE longshore.job_group
+SET state = $2, sweep_from = 0, sweep_again = true, cancelled_by = $3
+WHERE id = $1 AND ended_at IS NULL
+RETURNING id
+"""
+
+_SHOWN: Final = """
+SELECT id, number, name, state, jobs, fail_fast, labels, created_at, ended_at, cancelled_by
+FROM longshore.job_group
+"""
+GROUP_BY_ID: Final = f"{_SHOWN} WHERE id = $1"
+GROUP_BY_NUMBER: Final = f"{_SHOWN} WHERE number = $1"
+LIST_GROUPS: Final = f"""{_SHOWN}
+WHERE ($1::smallint[] IS NULL OR state = ANY ($1)) AND ($2::text IS NULL OR name = $2)
+    AND number < $3
+ORDER BY number DESC LIMIT $4
+"""
+GROUP_COUNTS: Final = """
+SELECT l.state, count(*) AS n
+FROM longshore.node AS n
+CROSS JOIN LATERAL (SELECT state FROM longshore.job WHERE id = n.job OFFSET 0) AS l
+WHERE n.group_id = $1 GROUP BY l.state
+"""
+NODES: Final = """
+SELECT n.key, n.job, l.number, l.kind, l.state, n.condition, n.unmet, ARRAY(
+    SELECT p.key FROM longshore.edge AS e JOIN longshore.node AS p ON p.job = e.parent
+    WHERE e.child = n.job ORDER BY p.place
+) AS after
+FROM longshore.node AS n
+CROSS JOIN LATERAL (SELECT number, kind, state FROM longshore.job WHERE id = n.job OFFSET 0) AS l
+WHERE n.group_id = $1 AND n.place > $2
+ORDER BY n.place LIMIT $3
+"""
+ENDED_GROUPS: Final = """
+SELECT id, state FROM longshore.job_group WHERE id = ANY ($1::uuid[]) AND ended_at IS NOT NULL
+"""

@@ -1,0 +1,204 @@
+"""What the ends of jobs do to those that depend on them, on SQLite.
+
+The pump calls `deliver` for the jobs that it ends: their direct dependents are decided in the same
+transaction. Whatever else ends a job of a group notes it in `unsettled` (see `Transaction`), and
+`groups.settle` takes these notes up. So a transaction is bounded, however far an end reaches.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from msgspec import Struct
+
+from longshore.core import effects
+from longshore.core.dependencies import Marks, Parent, Waiting, deliver, may_wake, told
+from longshore.core.effects import Change
+from longshore.model.group import Condition, GroupState
+from longshore.model.job import Ended, JobState
+from longshore.store.rows import unpack_error
+from longshore.store.sqlite.sql import Bulk, Lookup, Row
+from longshore.store.sqlite.transaction import Transaction
+
+MOST_REACHED: Final = 1000
+"""To how many dependents of a job its end is delivered in one transaction."""
+
+Node = tuple[int, int]
+"""The number of a group, and a place in it."""
+
+
+class EndedNode(Struct, array_like=True):
+    """An ended job of a group, and the place after which the delivery of its end goes on."""
+
+    job: int
+    id: str
+    group: int
+    group_id: str
+    place: int
+    key: str
+    state: JobState
+    error: str
+    after_child: int
+
+    @property
+    def parent(self) -> Parent:
+        """As its dependents hear of it."""
+        error = unpack_error(bytes.fromhex(self.error) or None)
+        id, group = UUID(hex=self.id), UUID(hex=self.group_id)
+        return Parent(id, group, self.key, self.job, self.state, error)
+
+
+class WaitingNode(Struct, array_like=True):
+    """A node that an end reaches. `late_s` is how long its job must wait, if it has a time."""
+
+    group: int
+    place: int
+    job: int
+    condition: Condition
+    unmet: int
+    marks: int
+    delay_s: float | None
+    state: JobState
+
+    @property
+    def waiting(self) -> Waiting:
+        """What an end must know of it."""
+        delay_s = self.delay_s if self.delay_s is not None and self.delay_s > 0 else None
+        return Waiting(self.condition, self.unmet, Marks(self.marks), delay_s)
+
+
+ENDED_NODES: Final = Lookup(
+    """SELECT json_group_array(json_array(job.number, hex(job.id), job.group_id, hex(g.id),
+        node.place, node.key, job.state, coalesce(hex(job.error), ''), v.column2))
+    FROM {rows} AS v CROSS JOIN job ON job.number = v.column1
+    CROSS JOIN node ON node.job = job.number CROSS JOIN job_group AS g ON g.number = job.group_id
+    WHERE job.ended_at IS NOT NULL""",
+    2,
+    EndedNode,
+)
+# Dependents of nodes, after a place in their group, at most `MOST_REACHED` of each node.
+DEPENDENTS: Final = Lookup(
+    f"""SELECT json_group_array(json_array(v.column1, v.column2, edge.child))
+    FROM {{rows}} AS v CROSS JOIN edge ON edge.group_id = v.column1 AND edge.parent = v.column2
+        AND edge.child > v.column3 AND edge.child <= (
+            SELECT max(child) FROM (
+                SELECT child FROM edge AS near
+                WHERE near.group_id = v.column1 AND near.parent = v.column2
+                    AND near.child > v.column3
+                ORDER BY near.child LIMIT {MOST_REACHED}))""",
+    3,
+    tuple[int, int, int],
+)
+_WAITING_NODE: Final = """json_array(node.group_id, node.place, node.job, node.condition,
+    node.unmet, node.marks, coalesce(node.delay_s, (job.run_at - {now}) / 1e6), job.state)"""
+NODES: Final = Lookup(
+    f"""SELECT json_group_array({_WAITING_NODE.format(now="v.column3")})
+    FROM {{rows}} AS v CROSS JOIN node ON node.group_id = v.column1 AND node.place = v.column2
+    CROSS JOIN job ON job.number = node.job""",
+    3,
+    WaitingNode,
+)
+NODES_FROM: Final = f"""
+    SELECT json_group_array({_WAITING_NODE.format(now="?4")}) FROM (
+        SELECT * FROM node WHERE group_id = ?1 AND place >= ?2 ORDER BY place LIMIT ?3) AS node
+    CROSS JOIN job ON job.number = node.job"""
+COUNT_DOWN: Final = Bulk(
+    """UPDATE node SET unmet = v.column3, marks = v.column4
+    FROM {rows} AS v WHERE node.group_id = v.column1 AND node.place = v.column2""",
+    4,
+)
+UNSETTLED: Final = Bulk(
+    """INSERT INTO unsettled (job, after_child) SELECT * FROM {rows}
+    WHERE column1 IS NOT NULL ON CONFLICT DO NOTHING""",
+    2,
+)
+
+
+class Settling:
+    """What the ends of one transaction did to jobs of groups."""
+
+    def __init__(self, tx: Transaction) -> None:
+        self.ready: Counter[int] = Counter()
+        self.delayed = False
+        self.ended: list[Ended] = []
+        self.groups: set[UUID] = set()
+        """The groups that may be over, or have more to settle."""
+        self._tx = tx
+
+    def deliver(self, jobs: Sequence[Row]) -> None:
+        """The ends of these jobs reach the nodes that depend on them, after a place."""
+        tx = self._tx
+        tx.flush()
+        ended = ENDED_NODES.find(tx.connection, jobs)
+        parents = {(one.group, one.place): one for one in ended}
+        wanted = [(one.group, one.place, one.after_child) for one in ended]
+        edges = DEPENDENTS.find(tx.connection, wanted)
+        self._go_on_later(parents, edges)
+        reached: defaultdict[Node, list[Parent]] = defaultdict(list)
+        for group, parent, child in edges:
+            reached[group, child].append(parents[group, parent].parent)
+        with_dependents = {(group, parent) for group, parent, _ in edges}
+        for node, one in parents.items():
+            if node not in with_dependents or told(one.state) & Marks.FAILED:
+                self.groups.add(UUID(hex=one.group_id))
+        self._tell(reached)
+
+    def _go_on_later(
+        self, parents: Mapping[Node, EndedNode], edges: Iterable[tuple[int, int, int]]
+    ) -> None:
+        """Notes the ended jobs that have more dependents than were reached."""
+        children: defaultdict[Node, list[int]] = defaultdict(list)
+        for group, parent, child in edges:
+            children[group, parent].append(child)
+        more = [(node, some) for node, some in children.items() if len(some) >= MOST_REACHED]
+        UNSETTLED.run(self._tx.connection, [(parents[node].job, max(some)) for node, some in more])
+        self.groups.update(UUID(hex=parents[node].group_id) for node, _ in more)
+
+    def _tell(self, reached: Mapping[Node, Sequence[Parent]]) -> None:
+        keys: list[Row] = [(group, place, self._tx.now) for group, place in reached]
+        nodes = NODES.find(self._tx.connection, keys)
+        rows: list[Row] = []
+        changes: list[Wake] = []
+        for node in sorted(nodes, key=lambda node: node.job):
+            unmet, marks, change = deliver(node.waiting, reached[node.group, node.place])
+            rows.append((node.group, node.place, unmet, int(marks)))
+            if change is not None and node.state is JobState.WAITING:
+                changes.append(Wake(node.group, node.job, change))
+        COUNT_DOWN.run(self._tx.connection, rows)
+        self.wake(changes)
+
+    def wake(self, changes: Sequence[Wake]) -> None:
+        """Makes these changes to jobs that wait, as far as their groups allow."""
+        if not changes:
+            return
+        groups = {group: self._group(group) for group in {one.group for one in changes}}
+        held = self._tx.held([one.job for one in changes])
+        for one, row in zip(changes, held, strict=True):
+            id, state = groups[one.group]
+            if row is None or not (one.change.ends or may_wake(state)):
+                continue
+            self._tx.apply(row, one.change)
+            if one.change.ends:
+                self.ended.append(effects.outcome(row.uuid, one.change))
+                self.groups.add(id)
+            elif one.change.state is JobState.READY:
+                self.ready[row.lane] += 1
+            else:
+                self.delayed = True
+        self._tx.flush()
+
+    def _group(self, number: int) -> tuple[UUID, GroupState]:
+        query = "SELECT id, state FROM job_group WHERE number = ?"
+        id, state = self._tx.execute(query, (number,)).fetchone()
+        return UUID(bytes=id), GroupState(state)
+
+
+class Wake(NamedTuple):
+    """A change to a job that waits, by the numbers of its group and of the job."""
+
+    group: int
+    job: int
+    change: Change
