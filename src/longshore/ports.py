@@ -20,12 +20,13 @@ from longshore.core.limits import BATCH_BYTES
 from longshore.model.attempt import Assignment, Attempt
 from longshore.model.ends import End
 from longshore.model.group import (
-    CancelGroupVerdict,
     Group,
     GroupFilter,
     GroupPart,
     GroupSubmitted,
+    GroupVerdict,
     NodeView,
+    RetryPlan,
 )
 from longshore.model.job import (
     CancelVerdict,
@@ -268,8 +269,26 @@ class Store(Protocol):
         job end; without `groups` it looks at every group, otherwise at these.
         """
 
-    async def cancel_group(self, ref: UUID | int, by: str = "") -> CancelGroupVerdict:
+    async def cancel_group(self, ref: UUID | int, by: str = "") -> GroupVerdict:
         """Marks a group as cancelling. `settle` ends its jobs; none of them becomes ready again."""
+
+    async def pause_group(self, ref: UUID | int, paused: bool) -> GroupVerdict:
+        """Holds a group's jobs that have not begun, or lets them go on. `settle` does the rest."""
+
+    async def retry_group(
+        self,
+        ref: UUID | int,
+        by: str = "",
+        request: UUID | None = None,
+        *,
+        keys: Sequence[str] = (),
+        dry_run: bool = False,
+    ) -> RetryPlan | None:
+        """Opens a new round of all jobs of a group that did not succeed, one for each `request`.
+
+        With `keys`, it opens one of these jobs and of all that depend on them, whatever they were.
+        A dry run changes nothing. None if there is no such group.
+        """
 
     async def group(self, ref: UUID | int) -> Group | None:
         """One group, by its id or number."""

@@ -10,15 +10,15 @@ import pytest
 from msgspec import structs
 
 from longshore.core.graph import places, start_order
-from longshore.model.ends import Cancelled, Crashed, End, Failed, Succeeded
+from longshore.model.ends import Cancelled, Crashed, End, Failed, Retried, Succeeded
 from longshore.model.group import (
-    CancelGroupVerdict,
     Condition,
     GroupFilter,
     GroupHead,
     GroupPart,
     GroupState,
     GroupSubmitted,
+    GroupVerdict,
 )
 from longshore.model.job import CancelVerdict, JobState, Reason, Refused, RetryVerdict
 from longshore.ports import Batch
@@ -267,7 +267,9 @@ async def test_a_group_in_parts_runs_when_all_of_it_is_there(scene: Scene, backw
         for _ in range(2):
             answer = await scene.store.submit_group(part)
             assert isinstance(answer, GroupSubmitted), answer
-    assert (answer.state, answer.staged) == (G.RUNNING, 6)
+    again = await scene.store.submit_group(some[0])
+    assert isinstance(again, GroupSubmitted)
+    assert (again.state, again.staged) == (G.RUNNING, 6)
     group = GroupScene(scene, whole, slot)
     await group.settle()
     assert await group.claim() == {f"r{n}" for n in range(5)}
@@ -337,7 +339,7 @@ async def test_a_cancelled_group_ends_whole_and_nothing_of_it_wakes_up(scene: Sc
     group = await scene.submit_group(a_group(after, {"waits": ON.ENDED}))
     await scene.pump(finishes=[done(one) for one in await scene.claim(group._slot, most=1)])
     [running] = await scene.claim(group._slot, most=1)
-    assert await scene.store.cancel_group(group.id, "me") is CancelGroupVerdict.CANCELLING
+    assert await scene.store.cancel_group(group.id, "me") is GroupVerdict.CANCELLING
     [end] = [done(running)]
     await scene.pump(finishes=[end])
     await group.settle()
@@ -345,8 +347,8 @@ async def test_a_cancelled_group_ends_whole_and_nothing_of_it_wakes_up(scene: Sc
     assert sorted(states.values()) == sorted([S.SUCCEEDED] * 2 + [S.CANCELLED] * 3)
     assert await group.group_state() is G.CANCELLED
     assert await group.claim() == set()
-    assert await scene.store.cancel_group(group.id) is CancelGroupVerdict.ALREADY_ENDED
-    assert await scene.store.cancel_group(new_id()) is CancelGroupVerdict.NOT_FOUND
+    assert await scene.store.cancel_group(group.id) is GroupVerdict.ALREADY_ENDED
+    assert await scene.store.cancel_group(new_id()) is GroupVerdict.NOT_FOUND
 
 
 async def test_what_runs_in_a_cancelled_group_is_aborted_and_then_it_ends(scene: Scene) -> None:
@@ -471,7 +473,9 @@ async def test_random_graphs_end_as_a_plain_model_says(scene: Scene, seed: int) 
     """Ends in random batches, repeated at random: the outcome follows from the graph alone."""
     random = Random(seed)
     part = a_random_group(random, 40)
-    ways = {S.SUCCEEDED: Succeeded, S.FAILED: Failed, S.CANCELLED: Cancelled}
+    ways: dict[JobState, type[End]] = dict(
+        zip((S.SUCCEEDED, S.FAILED, S.CANCELLED), (Succeeded, Failed, Cancelled), strict=True)
+    )
     own = {node.key: random.choices(list(ways), [8, 2, 1])[0] for node in part.nodes}
     group = await scene.submit_group(part)
     for _ in range(200):
@@ -533,3 +537,205 @@ async def test_a_cancel_against_dispatchers_that_end_jobs_of_the_group(
             await scene.settle()
             assert await group.group_state() is G.CANCELLED
             assert await group.claim() == set()
+
+
+# pausing
+
+
+async def test_a_paused_group_starts_nothing_until_it_goes_on(scene: Scene) -> None:
+    """What runs may end; what that would start waits, and so does what was ready."""
+    after = {"runs": "", "ready": "", "waits": "runs", "last": "waits ready"}
+    group = await scene.submit_group(a_group(after))
+    [running] = await scene.claim(group._slot, most=1)
+    assert await scene.store.pause_group(group.id, True) is GroupVerdict.PAUSED
+    await group.settle()
+    await scene.pump(finishes=[done(running)])
+    await group.settle()
+    assert await group.claim() == set()
+    assert await group.group_state() is G.PAUSED
+    assert set((await group.states()).values()) == {S.SUCCEEDED, S.WAITING}
+    assert await scene.store.pause_group(group.id, False) is GroupVerdict.RUNNING
+    await group.settle()
+    assert await group.claim() == {"ready", "waits"}
+    await group.end("ready", "waits")
+    assert await group.claim() == {"last"}
+
+
+async def test_a_retry_that_comes_due_in_a_paused_group_waits(
+    scene: Scene, backend: Backend
+) -> None:
+    group = await scene.submit_group(a_group({"a": ""}))
+    await group.claim()
+    await scene.store.pause_group(group.id, True)
+    await scene.pump(finishes=[done(group.running.pop("a"), Retried, delay_s=5.0)])
+    await group.settle()
+    await backend.pass_time(10)
+    await scene.store.promote()
+    await group.settle()
+    assert await group.claim() == set()
+    await scene.store.pause_group(group.id, False)
+    await group.settle()
+    assert await group.claim() == {"a"}
+
+
+async def test_a_delay_that_was_paused_does_not_begin_anew(scene: Scene, backend: Backend) -> None:
+    group = await scene.submit_group(a_group({"a": ""}, jobs={"a": a_job(delay_s=60.0)}))
+    await scene.store.pause_group(group.id, True)
+    await group.settle()
+    assert await group.state("a") is S.WAITING
+    await backend.pass_time(61)
+    await scene.store.pause_group(group.id, False)
+    await group.settle()
+    assert await group.claim() == {"a"}
+
+
+async def test_a_paused_group_can_be_cancelled_and_an_ended_one_not_paused(scene: Scene) -> None:
+    group = await scene.submit_group(a_group(DIAMOND))
+    await scene.store.pause_group(group.id, True)
+    await group.settle()
+    await scene.store.cancel_group(group.id)
+    await group.settle()
+    assert await group.group_state() is G.CANCELLED
+    assert await scene.store.pause_group(group.id, True) is GroupVerdict.ALREADY_ENDED
+    assert await scene.store.pause_group(group.id, False) is GroupVerdict.ALREADY_ENDED
+    assert await scene.store.pause_group(new_id(), True) is GroupVerdict.NOT_FOUND
+
+
+# retrying
+
+
+async def failed_diamond(scene: Scene) -> GroupScene:
+    """A group of which left failed, so bottom and below did not run."""
+    group = await scene.submit_group(a_group(DIAMOND | {"below": "bottom"}))
+    await group.claim()
+    await group.end("top")
+    await group.claim()
+    await group.end("left", how=Failed)
+    await group.end("right")
+    await group.settle()
+    assert await group.group_state() is G.FAILED
+    return group
+
+
+async def run_to_the_end(group: GroupScene) -> list[set[str]]:
+    """Every job that can run succeeds; answers what ran, wave by wave."""
+    waves = []
+    while keys := await group.claim():
+        waves.append(keys)
+        await group.end(*keys)
+        await group.settle()
+    return waves
+
+
+async def test_a_retry_runs_only_what_did_not_succeed(scene: Scene) -> None:
+    group = await failed_diamond(scene)
+    plan = await scene.store.retry_group(group.id, "me", dry_run=True)
+    assert plan is not None
+    assert set(plan.reopened) == {"left", "bottom", "below"}
+    assert await group.group_state() is G.FAILED, "a dry run changes nothing"
+    request = new_id()
+    for _ in range(2):
+        again = await scene.store.retry_group(group.id, "me", request)
+        assert again is not None
+        assert (set(again.reopened), again.refused) == (set(plan.reopened), "")
+    await group.settle()
+    assert await run_to_the_end(group) == [{"left"}, {"bottom"}, {"below"}]
+    assert await group.group_state() is G.SUCCEEDED
+    assert [(await scene.job(group.jobs[key])).round for key in ("left", "right")] == [2, 1]
+    nothing = await scene.store.retry_group(group.id, "me", new_id())
+    assert nothing is not None
+    assert nothing.reopened == ()
+    assert nothing.refused
+
+
+async def test_a_retry_from_a_job_down_runs_all_below_it_again(scene: Scene) -> None:
+    group = await scene.submit_group(a_group(DIAMOND))
+    await run_to_the_end(group)
+    plan = await scene.store.retry_group(group.id, "me", new_id(), keys=["left"])
+    assert plan is not None
+    assert set(plan.reopened) == {"left", "bottom"}
+    await group.settle()
+    assert await group.group_state() is G.RUNNING
+    assert await run_to_the_end(group) == [{"left"}, {"bottom"}]
+    assert await group.group_state() is G.SUCCEEDED
+
+
+async def test_a_retry_is_refused_while_a_job_that_it_would_open_runs(scene: Scene) -> None:
+    group = await scene.submit_group(a_group({"a": "", "b": "a"}))
+    await group.claim()
+    await group.end("a")
+    await group.claim()
+    plan = await scene.store.retry_group(group.id, "me", new_id(), keys=["a"])
+    assert plan is not None
+    assert plan.running == ("b",)
+    assert plan.refused
+    assert await group.state("a") is S.SUCCEEDED
+
+
+async def test_a_retry_of_unknown_keys_or_groups_says_so(scene: Scene) -> None:
+    group = await failed_diamond(scene)
+    plan = await scene.store.retry_group(group.id, "me", new_id(), keys=["lfet"])
+    assert plan is not None
+    assert "lfet" in plan.refused
+    assert await scene.store.retry_group(new_id(), "me", new_id()) is None
+
+
+async def test_a_failed_part_is_retried_while_the_rest_still_runs(scene: Scene) -> None:
+    """The dependents that wait count again what they wait for."""
+    after = {"bad": "", "good": "", "end": "bad good", "bad2": "bad"}
+    group = await scene.submit_group(a_group(after, {"end": ON.ENDED}))
+    await group.claim()
+    await group.end("bad", how=Failed)
+    await group.settle()
+    assert await group.state("end") is S.WAITING
+    plan = await scene.store.retry_group(group.id, "me", new_id())
+    assert plan is not None
+    assert set(plan.reopened) == {"bad", "bad2"}
+    await group.settle()
+    await group.end("good")
+    await group.settle()
+    assert await group.state("end") is S.WAITING, "bad runs again"
+    assert await group.claim() == {"bad"}
+    await group.end("bad")
+    await group.settle()
+    assert await group.claim() == {"bad2", "end"}
+
+
+async def test_a_cancelled_group_is_retried_where_it_stopped(scene: Scene) -> None:
+    group = await scene.submit_group(a_group(DIAMOND))
+    await group.claim()
+    await group.end("top")
+    await scene.store.cancel_group(group.id, "me")
+    await group.settle()
+    await scene.store.retry_group(group.id, "me", new_id())
+    await group.settle()
+    assert await run_to_the_end(group) == [{"left", "right"}, {"bottom"}]
+    assert await group.group_state() is G.SUCCEEDED
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_random_graphs_retried_until_all_is_well(scene: Scene, seed: int) -> None:
+    """Rounds of failures, then none: everything ends as it would have without them."""
+    random = Random(seed)
+    part = a_random_group(random, 25)
+    part = structs.replace(
+        part, nodes=tuple(structs.replace(n, on=ON.SUCCEEDED) for n in part.nodes)
+    )
+    group = await scene.submit_group(part)
+    for badly in (0.5, 0.3, 0.0):
+        for _ in range(100):
+            if not await group.claim() and not group.running:
+                break
+            some = random.sample(sorted(group.running), random.randint(1, len(group.running)))
+            hows: dict[str, type[End]] = {
+                key: Failed if random.random() < badly else Succeeded for key in some
+            }
+            await scene.pump(finishes=[done(group.running.pop(key), hows[key]) for key in some])
+            await scene.settle(most=random.randint(1, 9))
+            if random.random() < 0.3:
+                await scene.store.retry_group(group.id, "me", new_id())
+        await group.settle()
+        await scene.store.retry_group(group.id, "me", new_id())
+        await group.settle()
+    assert set((await group.states()).values()) == {S.SUCCEEDED}
+    assert await group.group_state() is G.SUCCEEDED

@@ -52,8 +52,16 @@ FARTHEST_S: Final = 2.5e11
 """A longer delay would lead past what a calendar can show."""
 
 _REVOKES: Final = frozenset(
-    {Event.RELEASED, Event.NOT_BEGUN, Event.LOST, Event.POISONED, Event.REOPENED}
+    {
+        Event.RELEASED,
+        Event.NOT_BEGUN,
+        Event.LOST,
+        Event.POISONED,
+        Event.REOPENED,
+        Event.REOPENED_TO_WAIT,
+    }
 )
+_REOPENS: Final = frozenset({Event.REOPENED, Event.REOPENED_TO_WAIT})
 _FAILURES: Final = frozenset({Event.FAILED, Event.RETRIED})
 _KEEPS_ERROR: Final = frozenset(
     {
@@ -63,6 +71,9 @@ _KEEPS_ERROR: Final = frozenset(
         Event.SNOOZED,
         Event.CAME_DUE,
         Event.CANCEL_ASKED,
+        Event.DEPENDENCIES_MET,
+        Event.DELAY_BEGAN,
+        Event.HELD,
     }
 )
 _MOVES_BY_EVENT: Final = {
@@ -130,7 +141,7 @@ def _effect(
             delay_s=delay_s if state is JobState.DELAYED else None,
             info=info,
             undoes_claim=event is Event.NOT_BEGUN and state is JobState.READY,
-            new_round=event is Event.REOPENED,
+            new_round=event in _REOPENS,
             request=request,
         )
     return effect
@@ -221,6 +232,7 @@ def of_dependency(
 # clocks and users
 
 DUE: Final = _effect(Event.CAME_DUE)
+HOLD: Final = _effect(Event.HELD)
 CANCEL: Final = _effect(Event.CANCEL_ASKED)
 
 
@@ -236,6 +248,12 @@ def of_retry(ended_round: int, by: str, request: UUID | None = None) -> Effect:
     """What a user's retry does to a job whose last round was `ended_round`."""
     info = f"round {ended_round + 1}, retried by {by}"
     return _effect(Event.REOPENED, info=info, request=request)
+
+
+def of_group_retry(ended_round: int, by: str, request: UUID | None = None) -> Effect:
+    """What the retry of a group does to one of its jobs whose last round was `ended_round`."""
+    info = f"round {ended_round + 1}, retried by {by}"
+    return _effect(Event.REOPENED_TO_WAIT, info=info, request=request)
 
 
 def retry_verdict(state: JobState, *, key_is_taken: bool, in_group: bool = False) -> RetryVerdict:

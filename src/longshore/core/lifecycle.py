@@ -23,6 +23,7 @@ class Event(StrEnum):
     DEPENDENCIES_MET = "dependencies met"
     DELAY_BEGAN = "dependencies met, its delay began"
     DEPENDENCY_FAILED = "a dependency failed"
+    HELD = "held by its paused group"
     CONDITION_LOST = "its condition can no longer hold"
     CAME_DUE = "its time came"
     CLAIMED = "claimed"
@@ -38,6 +39,7 @@ class Event(StrEnum):
     POISONED = "it crashed too many workers"
     CANCEL_ASKED = "cancelled by a user"
     REOPENED = "retried by a user"
+    REOPENED_TO_WAIT = "retried with its group"
 
 
 _MOVES: Final[dict[JobState, dict[Event, JobState]]] = {
@@ -50,10 +52,12 @@ _MOVES: Final[dict[JobState, dict[Event, JobState]]] = {
     },
     S.DELAYED: {
         Event.CAME_DUE: S.READY,
+        Event.HELD: S.WAITING,
         Event.CANCEL_ASKED: S.CANCELLED,
     },
     S.READY: {
         Event.CLAIMED: S.RUNNING,
+        Event.HELD: S.WAITING,
         Event.CANCEL_ASKED: S.CANCELLED,
     },
     S.RUNNING: {
@@ -81,11 +85,11 @@ _MOVES: Final[dict[JobState, dict[Event, JobState]]] = {
         Event.LOST: S.CANCELLED,
         Event.POISONED: S.CANCELLED,
     },
-    S.FAILED: {Event.REOPENED: S.READY},
-    S.DEPENDENCY_FAILED: {Event.REOPENED: S.READY},
-    S.SKIPPED: {Event.REOPENED: S.READY},
-    S.CANCELLED: {Event.REOPENED: S.READY},
-    S.SUCCEEDED: {},
+    S.FAILED: {Event.REOPENED: S.READY, Event.REOPENED_TO_WAIT: S.WAITING},
+    S.DEPENDENCY_FAILED: {Event.REOPENED: S.READY, Event.REOPENED_TO_WAIT: S.WAITING},
+    S.SKIPPED: {Event.REOPENED: S.READY, Event.REOPENED_TO_WAIT: S.WAITING},
+    S.CANCELLED: {Event.REOPENED: S.READY, Event.REOPENED_TO_WAIT: S.WAITING},
+    S.SUCCEEDED: {Event.REOPENED_TO_WAIT: S.WAITING},
 }
 MOVES: Final = MappingProxyType(_MOVES)
 

@@ -21,6 +21,7 @@ class GroupState(StrEnum):
 
     STAGING = "staging"
     RUNNING = "running"
+    PAUSED = "paused"
     CANCELLING = "cancelling"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
@@ -120,9 +121,24 @@ class NodeView(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How many of those that it depends on have not ended."""
 
 
-class CancelGroupVerdict(StrEnum):
-    """What the cancel of a group did."""
+class GroupVerdict(StrEnum):
+    """What a user's change to a group did: it is in this state now, or why nothing changed."""
 
     CANCELLING = "cancelling"
+    PAUSED = "paused"
+    RUNNING = "running"
+    NOT_RUNNING = "not_running"
     ALREADY_ENDED = "already_ended"
     NOT_FOUND = "not_found"
+
+
+class RetryPlan(Struct, frozen=True):
+    """What the retry of a group does: it opens a new round of these jobs.
+
+    `refused` says why nothing was done; `running` names jobs that must end first.
+    """
+
+    group: UUID
+    reopened: tuple[str, ...] = ()
+    running: tuple[str, ...] = ()
+    refused: str = ""

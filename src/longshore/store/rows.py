@@ -165,6 +165,11 @@ def key_taken(id: UUID, key: str, job: Submission) -> Refused:
     return Refused(id, Conflict.code, message)
 
 
+def unique_key_taken(key: str | None) -> str:
+    """Why a group is not retried: a live job has the unique key of one of its jobs."""
+    return f"another job has the unique key '{key}' by now; wait until it has ended, or cancel it"
+
+
 class NodeItem(NamedTuple):
     """A node of a group, where it is, and what tells it from another: its own and its job's."""
 

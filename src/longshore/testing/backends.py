@@ -232,6 +232,7 @@ _EMPTY_ALL = "; ".join(
         "edge",
         "unsettled",
         "group_count",
+        "group_retry",
         "log",
         "lane",
         "queue",

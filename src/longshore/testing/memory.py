@@ -24,6 +24,7 @@ from longshore.core.placement import first_bytes
 from longshore.core.retention import Seen, Walk
 from longshore.model.attempt import Attempt
 from longshore.model.ends import End, Succeeded
+from longshore.model.group import GroupState
 from longshore.model.job import (
     CancelVerdict,
     Ended,
@@ -121,8 +122,12 @@ class MemoryStore(MemoryGroups):
     def _apply(self, row: JobRow, change: effects.Change, by: str = "") -> None:
         token = next(self._tokens) if change.new_token else row.job.token
         row.apply(change, self._now, token, by)
-        if change.ends and row.node is not None:
-            self._group_job_ended(row)
+        if row.node is not None:
+            if change.ends:
+                self._group_job_ended(row)
+            elif change.state in (JobState.READY, JobState.DELAYED):
+                group = self._groups[row.node.group]
+                group.must_sweep |= group.state is GroupState.PAUSED
 
     def _send(self, end: Succeeded, ready: Counter[int]) -> None:
         """Submits what an attempt caused; what is not accepted is noted with its end."""
@@ -298,7 +303,7 @@ class MemoryStore(MemoryGroups):
 
     async def promote(self, most: int = 1000) -> Promoted:
         self._now = now = self._utc()
-        delayed = self._where(lambda row: row.state is JobState.DELAYED)
+        delayed = self._where(lambda row: row.state is JobState.DELAYED and not self._is_held(row))
         by_time = sorted((row.job.run_at or now, row.job.number, row) for row in delayed)
         due = [row for run_at, _, row in by_time if run_at <= now][:most]
         for row in due:
@@ -307,6 +312,10 @@ class MemoryStore(MemoryGroups):
         left = by_time[len(due) :]
         next_s = max(0.0, (left[0][0] - now).total_seconds()) if left else None
         return Promoted(len(due), frozenset(row.lane.hash for row in due), next_s)
+
+    def _is_held(self, row: JobRow) -> bool:
+        """Whether the job's group is paused."""
+        return row.node is not None and self._groups[row.node.group].state is GroupState.PAUSED
 
     async def overdue(self, most: int = 1000) -> list[Attempt]:
         now = self._utc()

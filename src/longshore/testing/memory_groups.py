@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from uuid import UUID
 
 from msgspec import structs
 
 from longshore.core import effects
-from longshore.core.dependencies import Parent, becomes, deliver, group_end, may_wake
+from longshore.core.dependencies import Parent, Waiting, becomes, deliver, group_end, may_wake
 from longshore.core.effects import Change
 from longshore.core.lifecycle import TERMINAL
+from longshore.core.reopening import NodeState, Reopening, retry_plan
 from longshore.model.group import (
     ENDED_GROUPS,
-    CancelGroupVerdict,
     Condition,
     Group,
     GroupFilter,
     GroupPart,
     GroupState,
     GroupSubmitted,
+    GroupVerdict,
     NodeView,
+    RetryPlan,
 )
 from longshore.model.job import Ended, JobState, Refused
 from longshore.ports import Hint, Settled
-from longshore.store.rows import group_conflict, key_taken, node_items
+from longshore.store.rows import group_conflict, key_taken, node_items, unique_key_taken
 from longshore.testing.memory_reads import MemoryReads
 from longshore.testing.memory_rows import GroupRow, JobRow, NodeRow, new_row
 
@@ -124,8 +126,12 @@ class MemoryGroups(MemoryReads):
         self, row: JobRow, parents: list[Parent], settled: Counter[int], groups: set[UUID]
     ) -> None:
         assert row.node is not None
-        row.node.unmet, row.node.marks, change = deliver(row.node.waiting, parents)
+        row.node.unmet, row.node.marks, change = deliver(self._waiting(row), parents)
         self._wake(row, change, settled, groups)
+
+    def _waiting(self, row: JobRow) -> Waiting:
+        assert row.node is not None
+        return row.node.waiting(row.job.run_at, self._now)
 
     def _wake(
         self, row: JobRow, change: Change | None, settled: Counter[int], groups: set[UUID]
@@ -151,8 +157,10 @@ class MemoryGroups(MemoryReads):
             if group.state is GroupState.CANCELLING and row.state in effects.CANCEL:
                 self._apply(row, effects.CANCEL[row.state], group.cancelled_by)
                 groups.add(group.head.id)
+            elif group.state is GroupState.PAUSED and row.state in effects.HOLD:
+                self._apply(row, effects.HOLD[row.state])
             else:
-                self._wake(row, becomes(row.node.waiting), settled, groups)
+                self._wake(row, becomes(self._waiting(row)), settled, groups)
         group.must_sweep = False
         return groups
 
@@ -189,7 +197,7 @@ class MemoryGroups(MemoryReads):
         """Ends a group that has no live job; asks for a sweep if a failure cancels the rest."""
         counts = self._counts(group)
         failed = counts[JobState.FAILED] + counts[JobState.DEPENDENCY_FAILED]
-        if group.state not in (GroupState.RUNNING, GroupState.CANCELLING):
+        if group.state in ENDED_GROUPS or group.state is GroupState.STAGING:
             return False
         if len(group.jobs) == sum(counts[state] for state in TERMINAL):
             self._close(group)
@@ -208,15 +216,78 @@ class MemoryGroups(MemoryReads):
     def _counts(self, group: GroupRow) -> Counter[JobState]:
         return Counter(self._jobs[id].state for id in group.jobs.values())
 
-    async def cancel_group(self, ref: UUID | int, by: str = "") -> CancelGroupVerdict:
+    async def cancel_group(self, ref: UUID | int, by: str = "") -> GroupVerdict:
         group = self._find_group(ref)
         if group is None:
-            return CancelGroupVerdict.NOT_FOUND
+            return GroupVerdict.NOT_FOUND
         if group.state in ENDED_GROUPS:
-            return CancelGroupVerdict.ALREADY_ENDED
+            return GroupVerdict.ALREADY_ENDED
         group.state, group.must_sweep = GroupState.CANCELLING, True
         group.cancelled_by = by or "a client"
-        return CancelGroupVerdict.CANCELLING
+        return GroupVerdict.CANCELLING
+
+    async def pause_group(self, ref: UUID | int, paused: bool) -> GroupVerdict:
+        group = self._find_group(ref)
+        if group is None:
+            return GroupVerdict.NOT_FOUND
+        if group.state in ENDED_GROUPS:
+            return GroupVerdict.ALREADY_ENDED
+        if group.state not in (GroupState.RUNNING, GroupState.PAUSED):
+            return GroupVerdict.NOT_RUNNING
+        group.state, group.must_sweep = _paused(paused), True
+        return GroupVerdict(group.state.value)
+
+    async def retry_group(
+        self,
+        ref: UUID | int,
+        by: str = "",
+        request: UUID | None = None,
+        *,
+        keys: Sequence[str] = (),
+        dry_run: bool = False,
+    ) -> RetryPlan | None:
+        self._now = self._utc()
+        group = self._find_group(ref)
+        if group is None:
+            return None
+        if request in group.retries:
+            return group.retries[request]
+        rows = [self._jobs[group.jobs[place]] for place in sorted(group.jobs)]
+        nodes = [
+            NodeState(row.node.node.key, row.state, sorted(set(row.node.node.after)))
+            for row in rows
+            if row.node
+        ]
+        plan, found = retry_plan(group.head.id, group.state, nodes, keys)
+        if not plan.refused and not dry_run:
+            taken = [rows[place] for place in found.reopened if self._holder(rows[place])]
+            if taken:
+                return RetryPlan(group.head.id, refused=unique_key_taken(taken[0].job.unique_key))
+            self._reopen(group, rows, found, by, request)
+            if request is not None:
+                group.retries[request] = plan
+        return plan
+
+    def _reopen(
+        self,
+        group: GroupRow,
+        rows: Sequence[JobRow],
+        found: Reopening,
+        by: str,
+        request: UUID | None,
+    ) -> None:
+        for place in found.reopened:
+            row = rows[place]
+            self._apply(row, effects.of_group_retry(row.job.round, by, request)[row.state], by)
+        for place in found.held:
+            self._apply(rows[place], effects.HOLD[rows[place].state])
+        for place, (unmet, marks) in found.counters.items():
+            node = rows[place].node
+            assert node is not None
+            node.unmet, node.marks = unmet, marks
+        self._unsettled = [id for id in self._unsettled if self._group_of(id) != group.head.id]
+        group.state = GroupState.PAUSED if group.state is GroupState.PAUSED else GroupState.RUNNING
+        group.must_sweep, group.ended_at, group.cancelled_by = True, None, ""
 
     # showing
 
@@ -255,6 +326,10 @@ class MemoryGroups(MemoryReads):
             on=Condition(node.on),
             unmet=row.node.unmet,
         )
+
+
+def _paused(paused: bool) -> GroupState:
+    return GroupState.PAUSED if paused else GroupState.RUNNING
 
 
 def _parent(row: JobRow, node: NodeRow) -> Parent:

@@ -14,7 +14,7 @@ from longshore.core.effects import Change
 from longshore.core.lanes import lane_of
 from longshore.core.lifecycle import HISTORY_FIRST, HISTORY_LAST, TERMINAL
 from longshore.model.attempt import Attempt
-from longshore.model.group import GroupHead, GroupState, Node
+from longshore.model.group import GroupHead, GroupState, Node, RetryPlan
 from longshore.model.job import HistoryEntry, Job, JobState, Submission
 from longshore.model.worker import Lane, SessionKey
 from longshore.store.rows import clean, due_at, later, micros, moment, pack_error, unpack_error
@@ -36,10 +36,11 @@ class NodeRow:
     body: int
     marks: Marks = Marks.NOTHING
 
-    @property
-    def waiting(self) -> Waiting:
-        """What an end must know of it."""
-        return Waiting(self.node.on, self.unmet, self.marks, self.node.job.delay_s)
+    def waiting(self, run_at: datetime | None, now: datetime) -> Waiting:
+        """What an end must know of it. A time that its job has already wins over its delay."""
+        late_s = self.node.job.delay_s if run_at is None else (run_at - now).total_seconds()
+        delay_s = late_s if late_s is not None and late_s > 0 else None
+        return Waiting(self.node.on, self.unmet, self.marks, delay_s)
 
 
 @dataclass
@@ -53,6 +54,7 @@ class GroupRow:
     ended_at: datetime | None = None
     cancelled_by: str = ""
     must_sweep: bool = False
+    retries: dict[UUID, RetryPlan] = field(default_factory=dict)
     jobs: dict[int, UUID] = field(default_factory=dict)
 
 

@@ -11,7 +11,7 @@ from longshore.core.effects import Change
 from longshore.store.postgres import keeper_sql as sql
 from longshore.store.postgres.connections import Transaction
 from longshore.store.postgres.finish import change_row
-from longshore.store.postgres.states import CODES
+from longshore.store.postgres.states import CODES, RUNS_SOON
 
 Rows = list[asyncpg.Record]
 
@@ -39,8 +39,11 @@ async def apply(
     for row, change in changes:
         places.setdefault(change, len(places) + 1)
         tx.count(row["lane"], row["state"], CODES[change.state])
-        if change.ends and row["group_id"] is not None:
-            tx.ended(row["group_id"], row["id"], CODES[change.state])
+        if row["group_id"] is not None:
+            if change.ends:
+                tx.ended(row["group_id"], row["id"], CODES[change.state])
+            elif change.state in RUNS_SOON:
+                tx.woke(row["group_id"])
     ids = [row["id"] for row, _ in changes]
     columns = zip(
         *(change_row(change, by, isolate_bad_items=tx.isolate_bad_items) for change in places),

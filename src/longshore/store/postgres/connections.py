@@ -28,8 +28,9 @@ from longshore.errors import (
     SchemaMismatch,
     StoreUnavailable,
 )
+from longshore.model.group import GroupState
 from longshore.store.postgres.sql import MARK
-from longshore.store.postgres.states import CANCELLED, FAILED_CODES
+from longshore.store.postgres.states import CANCELLED, FAILED_CODES, GROUP_CODES
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 T = TypeVar("T")
@@ -99,6 +100,10 @@ class _Line(_Driver):
         """Where the driver would send the request."""
 
 
+_HOLD_AGAIN: Final = f"""UPDATE longshore.job_group SET sweep_from = 0, sweep_again = true
+WHERE state = {GROUP_CODES[GroupState.PAUSED]}"""
+
+
 class Transaction:
     """One verb between BEGIN and COMMIT. With `isolate_bad_items` it finds these one by one."""
 
@@ -109,6 +114,7 @@ class Transaction:
         self._tally: Counter[tuple[int, int]] = Counter()
         self._ended: Counter[tuple[UUID, int]] = Counter()
         self._unsettled: list[UUID] = []
+        self._woken: set[UUID] = set()
 
     async def fetch(self, sql: str, *values: object) -> list[asyncpg.Record]:
         """The rows a statement answers."""
@@ -126,6 +132,10 @@ class Transaction:
         self._ended[group, state] += 1
         if not settled:
             self._unsettled.append(job)
+
+    def woke(self, group: UUID) -> None:
+        """A job of a group is to run again. If the group is paused, a sweep must hold the job."""
+        self._woken.add(group)
 
     @asynccontextmanager
     async def savepoint(self) -> AsyncIterator[None]:
@@ -160,6 +170,9 @@ class Transaction:
             *_insert("group_count (group_id, ended, failed, cancelled)", self._group_counts()),
             *_insert("unsettled (job)", [(f"'{job}'",) for job in self._unsettled]),
         ]
+        if self._woken:
+            groups = ", ".join(f"'{group}'" for group in sorted(self._woken))
+            writes.append(f"{_HOLD_AGAIN} AND id IN ({groups})")
         if not writes and self._rests_on_found:
             writes = [MARK]
         return "; ".join([*writes, "COMMIT"])

@@ -101,7 +101,10 @@ class FinishBatch:
     def _note_groups(self, ends: Sequence[End], rows: Sequence[asyncpg.Record]) -> None:
         for row in rows:
             group, state = row["group_id"], STATES[row["state"]]
-            if group is None or state not in TERMINAL:
+            if group is None:
+                continue
+            if state not in TERMINAL:
+                self._tx.woke(group)
                 continue
             end = ends[row["place"] - 1]
             [outcome] = outcomes(end, row["was"], state)

@@ -9,24 +9,30 @@ are read first without any lock, then again under the lock of the group's row.
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 import asyncpg
 
 from longshore.core import effects
 from longshore.core.dependencies import becomes, group_end
+from longshore.core.effects import Effect
 from longshore.core.lifecycle import TERMINAL
+from longshore.core.reopening import NodeState, Reopening, retry_plan
+from longshore.errors import StoreUnavailable
 from longshore.model.group import (
-    CancelGroupVerdict,
     Group,
     GroupFilter,
     GroupHead,
     GroupPart,
     GroupState,
     GroupSubmitted,
+    GroupVerdict,
     NodeView,
+    RetryPlan,
 )
 from longshore.model.ids import derive_id
 from longshore.model.job import Ended, JobState, Refused
@@ -36,7 +42,7 @@ from longshore.store.postgres.changes import apply, locked
 from longshore.store.postgres.columns import columns, lane_of_item
 from longshore.store.postgres.connections import ConnectionPool, Transaction
 from longshore.store.postgres.hints import Sender
-from longshore.store.postgres.keeper_sql import LOCK_FREE
+from longshore.store.postgres.keeper_sql import LOCK_FREE, REOPEN
 from longshore.store.postgres.pump import Pump
 from longshore.store.postgres.settling import Settling, deliver_noted, waiting
 from longshore.store.postgres.sql import ADD_LANES, HOLDERS
@@ -56,6 +62,7 @@ from longshore.store.rows import (
     group_conflict,
     key_taken,
     node_items,
+    unique_key_taken,
 )
 
 MOST_AT_ONCE: Final = 1000
@@ -118,14 +125,44 @@ class PostgresGroups:
         if settling.cancelling:
             self._sender.tell(Hint.CANCEL)
 
-    async def cancel_group(self, ref: UUID | int, by: str = "") -> CancelGroupVerdict:
+    async def cancel_group(self, ref: UUID | int, by: str = "") -> GroupVerdict:
         """Marks a group as cancelling; `settle` ends its jobs."""
         group = await self.group(ref)
         if group is None:
-            return CancelGroupVerdict.NOT_FOUND
+            return GroupVerdict.NOT_FOUND
         code, who = GROUP_CODES[GroupState.CANCELLING], clean(by) or "a client"
         rows = await self._keeping.fetch(sql.CANCEL_GROUP, group.id, code, who)
-        return CancelGroupVerdict.CANCELLING if rows else CancelGroupVerdict.ALREADY_ENDED
+        return GroupVerdict.CANCELLING if rows else GroupVerdict.ALREADY_ENDED
+
+    async def pause_group(self, ref: UUID | int, paused: bool) -> GroupVerdict:
+        """Holds a group's jobs that have not begun, or lets them go on."""
+        group = await self.group(ref)
+        if group is None:
+            return GroupVerdict.NOT_FOUND
+        state = GroupState.PAUSED if paused else GroupState.RUNNING
+        may = [GROUP_CODES[GroupState.RUNNING], GROUP_CODES[GroupState.PAUSED]]
+        rows = await self._keeping.fetch(sql.PAUSE_GROUP, group.id, GROUP_CODES[state], may)
+        if rows:
+            return GroupVerdict(state.value)
+        again = await self.group(group.id)
+        over = again is None or again.ended_at is not None
+        return GroupVerdict.ALREADY_ENDED if over else GroupVerdict.NOT_RUNNING
+
+    async def retry_group(
+        self,
+        ref: UUID | int,
+        by: str = "",
+        request: UUID | None = None,
+        *,
+        keys: Sequence[str] = (),
+        dry_run: bool = False,
+    ) -> RetryPlan | None:
+        """Opens a new round of what did not succeed, or of some jobs and all below them."""
+        group = await self.group(ref)
+        if group is None:
+            return None
+        retry = _Retry(group.id, by, request, keys, dry_run)
+        return await self._keeping.run(retry.run)
 
     # showing
 
@@ -277,12 +314,7 @@ async def _sweep(tx: Transaction, most: int) -> Settling:
         rows = await tx.fetch(sql.SWEPT_NODES, group["id"], group["sweep_from"], most)
         live = [row for row in rows if STATES[row["state"]] not in TERMINAL]
         free = [row for row in live if row["condition"] is not None]
-        if GROUP_STATES[group["state"]] is GroupState.CANCELLING:
-            missed = await _cancel(tx, free, group["cancelled_by"], settling)
-        else:
-            missed = 0
-            wakes = {row["job"]: change for row in free if (change := becomes(waiting(row)))}
-            await settling.wake(wakes)
+        missed = await _bring(tx, GROUP_STATES[group["state"]], free, group, settling)
         again = len(free) < len(live) or missed > 0
         if len(rows) < most:
             again = again or group["sweep_again"]
@@ -294,22 +326,43 @@ async def _sweep(tx: Transaction, most: int) -> Settling:
     return settling
 
 
-async def _cancel(
-    tx: Transaction, nodes: Sequence[asyncpg.Record], by: str, settling: Settling
+async def _bring(
+    tx: Transaction,
+    state: GroupState,
+    nodes: Sequence[asyncpg.Record],
+    group: asyncpg.Record,
+    settling: Settling,
 ) -> int:
-    """Cancels the jobs of these nodes; answers how many were held by others."""
-    wanted = [row["job"] for row in nodes if STATES[row["state"]] in effects.CANCEL]
+    """Brings the jobs of these nodes to where the group's state wants them; answers the missed."""
+    match state:
+        case GroupState.CANCELLING:
+            return await _change(tx, nodes, effects.CANCEL, settling, group["cancelled_by"])
+        case GroupState.PAUSED:
+            return await _change(tx, nodes, effects.HOLD, settling)
+        case _:
+            wakes = {row["job"]: change for row in nodes if (change := becomes(waiting(row)))}
+            await settling.wake(wakes)
+            return 0
+
+
+async def _change(
+    tx: Transaction,
+    nodes: Sequence[asyncpg.Record],
+    effect: Effect,
+    settling: Settling,
+    by: str = "",
+) -> int:
+    """Changes the jobs of these nodes; answers how many were held by others."""
+    wanted = [row["job"] for row in nodes if STATES[row["state"]] in effect]
     rows = await locked(tx, wanted, LOCK_FREE)
     made = [
-        (row, change)
-        for row in rows
-        if (change := effects.CANCEL.get(STATES[row["state"]])) is not None
+        (row, change) for row in rows if (change := effect.get(STATES[row["state"]])) is not None
     ]
     await apply(tx, made, by)
     for row, change in made:
         if change.ends:
             settling.ended.append(effects.outcome(row["id"], change))
-        else:
+        elif change.state is JobState.CANCELLING:
             settling.cancelling = True
     return len(wanted) - len(rows)
 
@@ -334,6 +387,72 @@ async def _close(tx: Transaction, named: list[UUID] | None) -> tuple[list[Ended]
         code = GROUP_CODES[GroupState.CANCELLING]
         await tx.fetch(sql.CANCEL_ALL, list(failing), code)
     return [Ended(id, JobState(state.value)) for id, state in over.items()], failing
+
+
+# retrying
+
+
+class _Retry(NamedTuple):
+    """The retry of a group, in one transaction.
+
+    It holds the group's row and all its nodes first. So nobody counts a node down between the look
+    at the states and the new counters.
+    """
+
+    group: UUID
+    by: str
+    request: UUID | None
+    keys: Sequence[str]
+    dry_run: bool
+
+    async def run(self, tx: Transaction) -> RetryPlan:
+        """Opens the rounds, or says why not."""
+        [group] = await tx.fetch(sql.LOCK_GROUP, self.group)
+        for row in await tx.fetch(sql.RETRIED, self.request) if self.request else ():
+            tx.rest_on_found()
+            return RetryPlan(self.group, tuple(row["reopened"]))
+        await tx.fetch(sql.HOLD_NODES, self.group)
+        rows = await tx.fetch(sql.NODE_STATES, self.group)
+        nodes = [NodeState(row["key"], STATES[row["state"]], row["after"]) for row in rows]
+        state = GROUP_STATES[group["state"]]
+        # Python's own work: a large group would stop the event loop for a second.
+        plan, found = await asyncio.to_thread(retry_plan, self.group, state, nodes, self.keys)
+        if plan.refused or self.dry_run:
+            return plan
+        jobs = [row["job"] for row in rows]
+        if (taken := await self._open(tx, jobs, found)) is not None:
+            return RetryPlan(self.group, refused=unique_key_taken(taken))
+        counters = [(jobs[at], unmet, int(marks)) for at, (unmet, marks) in found.counters.items()]
+        await tx.fetch(sql.COUNT_DOWN, *zip(*counters, strict=True))
+        await tx.fetch(sql.FORGET_UNSETTLED, self.group)
+        ended = Counter(nodes[at].state for at in found.reopened)
+        failed = ended[JobState.FAILED] + ended[JobState.DEPENDENCY_FAILED]
+        counts = (-ended.total(), -failed, -ended[JobState.CANCELLED])
+        await tx.fetch(sql.UNCOUNT, self.group, *counts)
+        state = GroupState.PAUSED if state is GroupState.PAUSED else GroupState.RUNNING
+        await tx.fetch(sql.RUN_AGAIN, self.group, GROUP_CODES[state])
+        if self.request is not None:
+            await tx.fetch(sql.NOTE_RETRY, self.request, self.group, list(plan.reopened))
+        return plan
+
+    async def _open(self, tx: Transaction, jobs: Sequence[UUID], found: Reopening) -> str | None:
+        """Changes the jobs; answers a unique key that another job has, if there is one."""
+        rows = await locked(tx, [jobs[at] for at in found.reopened])
+        keys = {(row["kind"], row["unique_key"]) for row in rows if row["unique_key"] is not None}
+        taken = await tx.fetch(HOLDERS, *zip(*keys, strict=True)) if keys else []
+        if taken:
+            key: str = taken[0]["unique_key"]
+            return key
+        changes = [
+            (row, effects.of_group_retry(row["round"], self.by, self.request)[STATES[row["state"]]])
+            for row in rows
+        ]
+        await apply(tx, changes, self.by, REOPEN)
+        held = await locked(tx, [jobs[at] for at in found.held])
+        if any(STATES[row["state"]] not in effects.HOLD for row in held):
+            raise StoreUnavailable("a job of the group started just now; try again")
+        await apply(tx, [(row, effects.HOLD[STATES[row["state"]]]) for row in held])
+        return None
 
 
 def _shown(row: asyncpg.Record, counts: dict[str, int]) -> Group:

@@ -22,7 +22,7 @@ VALUES ($1, $2, $3, $4, $5, $6)
 ON CONFLICT DO NOTHING
 """
 LOCK_GROUP: Final = """
-SELECT id, number, jobs, staged, state, fail_fast, name, labels, sweep_from
+SELECT id, number, jobs, staged, state, fail_fast, name, labels
 FROM longshore.job_group WHERE id = $1 FOR UPDATE
 """
 STAGED: Final = """
@@ -75,7 +75,7 @@ WHERE id = $1
 
 REACHED: Final = """
 SELECT c.child, c.parents, n.condition, n.unmet, n.marks, n.group_id,
-    coalesce(n.delay_s, n.late_s) AS delay_s
+    coalesce(n.late_s, n.delay_s) AS delay_s
 FROM (
     SELECT e.child, array_agg(i.place::integer) AS parents
     FROM unnest($1::uuid[], $2::uuid[]) WITH ORDINALITY AS i (parent, after_child, place)
@@ -137,7 +137,7 @@ WHERE sweep_from IS NOT NULL ORDER BY number LIMIT 1 FOR UPDATE SKIP LOCKED
 """
 SWEPT_NODES: Final = f"""
 SELECT i.job, i.place, n.condition, n.unmet, n.marks, l.state, coalesce(
-    n.delay_s, extract(epoch FROM l.run_at - statement_timestamp())::float8
+    extract(epoch FROM l.run_at - statement_timestamp())::float8, n.delay_s
 ) AS delay_s
 FROM (
     SELECT job, place FROM longshore.node
@@ -199,6 +199,45 @@ UPDATE longshore.job_group
 SET state = $2, sweep_from = 0, sweep_again = true, cancelled_by = $3
 WHERE id = $1 AND ended_at IS NULL
 RETURNING id
+"""
+
+PAUSE_GROUP: Final = """
+UPDATE longshore.job_group SET state = $2, sweep_from = 0, sweep_again = true
+WHERE id = $1 AND state = ANY ($3::smallint[])
+RETURNING id
+"""
+
+RETRIED: Final = "SELECT reopened FROM longshore.group_retry WHERE request = $1"
+NOTE_RETRY: Final = """
+INSERT INTO longshore.group_retry (request, group_id, reopened) VALUES ($1, $2, $3)
+"""
+HOLD_NODES: Final = """
+SELECT count(*) FROM (
+    SELECT FROM longshore.node WHERE group_id = $1 ORDER BY job FOR UPDATE
+) AS held
+"""
+"""Waits for those who are counting these nodes down."""
+NODE_STATES: Final = """
+SELECT n.place, n.job, n.key, l.state, ARRAY(
+    SELECT p.place FROM longshore.edge AS e JOIN longshore.node AS p ON p.job = e.parent
+    WHERE e.child = n.job ORDER BY p.place
+) AS after
+FROM longshore.node AS n
+CROSS JOIN LATERAL (SELECT state FROM longshore.job WHERE id = n.job OFFSET 0) AS l
+WHERE n.group_id = $1
+ORDER BY n.place
+"""
+FORGET_UNSETTLED: Final = """
+DELETE FROM longshore.unsettled AS u USING longshore.node AS n
+WHERE n.job = u.job AND n.group_id = $1
+"""
+UNCOUNT: Final = """
+INSERT INTO longshore.group_count (group_id, ended, failed, cancelled) VALUES ($1, $2, $3, $4)
+"""
+RUN_AGAIN: Final = """
+UPDATE longshore.job_group
+SET state = $2, ended_at = NULL, cancelled_by = '', sweep_from = 0, sweep_again = true
+WHERE id = $1
 """
 
 _SHOWN: Final = """

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from longshore.model.group import GroupState
 from longshore.store.postgres.reads import CLAIMED_COLUMNS
 from longshore.store.postgres.sql import NOTHING, appended, changed
 from longshore.store.postgres.states import (
     CANCELLING,
     DELAYED,
+    GROUP_CODES,
     OWNED,
     READY,
     RUNNING,
@@ -75,6 +77,8 @@ CROSS JOIN LATERAL (SELECT id, history FROM longshore.job WHERE id = i.id OFFSET
 WHERE position($2::text IN j.history) > 0
 """
 
+PAUSED: Final = GROUP_CODES[GroupState.PAUSED]
+
 _PROMOTED: Final = appended(f"'{head(S.READY)}'", by=NOTHING, info=NOTHING)
 PROMOTE: Final = f"""
 UPDATE longshore.job AS j
@@ -82,7 +86,8 @@ SET state = {READY},
     {_PROMOTED}
 FROM (
     SELECT ctid AS tid FROM longshore.job
-    WHERE state = {DELAYED} AND run_at <= now()
+    WHERE state = {DELAYED} AND run_at <= now() AND CASE WHEN group_id IS NULL THEN true ELSE
+        (SELECT g.state <> {PAUSED} FROM longshore.job_group AS g WHERE g.id = group_id) END
     ORDER BY run_at
     LIMIT $1
     FOR UPDATE SKIP LOCKED

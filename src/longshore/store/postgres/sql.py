@@ -37,11 +37,13 @@ from __future__ import annotations
 from typing import Final
 
 from longshore.core.lifecycle import HISTORY_FIRST, HISTORY_LAST
+from longshore.model.group import GroupState
 from longshore.store.postgres.states import (
     CANCELLED,
     DELAYED,
     ENDED,
     FAILED_CODES,
+    GROUP_CODES,
     LIVE,
     OWNED,
     READY,
@@ -423,6 +425,11 @@ counted AS (
 unsettled AS (
     INSERT INTO longshore.unsettled (job)
     SELECT id FROM ended WHERE group_id IS NOT NULL AND state >= {ENDED}
+),
+held_again AS (
+    UPDATE longshore.job_group SET sweep_from = 0, sweep_again = true
+    WHERE state = {GROUP_CODES[GroupState.PAUSED]}
+        AND id = ANY (ARRAY(SELECT group_id FROM ended WHERE state < {ENDED}))
 )
 SELECT * FROM ended
 """

@@ -48,9 +48,12 @@ OWNED: Final = ", ".join(map(str, sorted(OWNED_CODES)))
 FAILED_CODES: Final = frozenset({CODES[S.FAILED], CODES[S.DEPENDENCY_FAILED]})
 CANCELLED: Final = CODES[S.CANCELLED]
 
+RUNS_SOON: Final = frozenset({S.READY, S.DELAYED})
+
 GROUP_CODES: Final = {
     GroupState.STAGING: 10,
     GroupState.RUNNING: 20,
+    GroupState.PAUSED: 30,
     GroupState.CANCELLING: 40,
     GroupState.SUCCEEDED: ENDED,
     GroupState.FAILED: 110,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import Any, Final
 from uuid import UUID
@@ -10,9 +11,10 @@ import msgspec
 
 from longshore.core import effects
 from longshore.core.dependencies import becomes, group_end
+from longshore.core.effects import Effect
 from longshore.core.lanes import lane_of
+from longshore.core.reopening import NodeState, Reopening, retry_plan
 from longshore.model.group import (
-    CancelGroupVerdict,
     Condition,
     Group,
     GroupFilter,
@@ -20,7 +22,9 @@ from longshore.model.group import (
     GroupPart,
     GroupState,
     GroupSubmitted,
+    GroupVerdict,
     NodeView,
+    RetryPlan,
 )
 from longshore.model.job import Ended, JobState, Refused
 from longshore.ports import Settled
@@ -35,9 +39,10 @@ from longshore.store.rows import (
     moment,
     node_items,
     pack_options,
+    unique_key_taken,
 )
-from longshore.store.sqlite.settling import NODES_FROM, Settling, WaitingNode, Wake
-from longshore.store.sqlite.sql import HOLDERS, KNOWN, Bulk, Row
+from longshore.store.sqlite.settling import COUNT_DOWN, NODES_FROM, Settling, WaitingNode, Wake
+from longshore.store.sqlite.sql import HOLDERS, KNOWN, Bulk, Held, Row
 from longshore.store.sqlite.transaction import Snapshot, Transaction
 
 MOST_AT_ONCE: Final = 1000
@@ -46,7 +51,7 @@ _MOST_CLOSED: Final = 100
 
 _waiting = msgspec.json.Decoder(list[WaitingNode])
 _words = msgspec.json.Decoder(tuple[str, ...])
-_LIVE_GROUPS: Final = "('running', 'cancelling')"
+_LIVE_GROUPS: Final = "('running', 'paused', 'cancelling')"
 
 _ADD_JOBS: Final = Bulk(
     """INSERT INTO job (number, id, body_hash, args, history, lane, state, priority, created_at,
@@ -62,6 +67,13 @@ _ADD_NODES: Final = Bulk(
 _ADD_EDGES: Final = Bulk(
     "INSERT INTO edge (group_id, parent, child) SELECT * FROM {rows} WHERE column1 IS NOT NULL", 3
 )
+_places = msgspec.json.Decoder(list[int])
+_NODE_STATES: Final = """
+    SELECT node.job, node.key, job.state, (
+        SELECT json_group_array(edge.parent) FROM edge INDEXED BY edge_child
+        WHERE edge.group_id = node.group_id AND edge.child = node.place)
+    FROM node CROSS JOIN job ON job.number = node.job
+    WHERE node.group_id = ? ORDER BY node.place"""
 _SHOWN: Final = """SELECT number, id, state, jobs, fail_fast, created_at, ended_at, name, labels,
     cancelled_by FROM job_group"""
 _NODES: Final = """
@@ -270,20 +282,29 @@ def _sweep(tx: Transaction, settling: Settling, most: int) -> None:
         return
     group, state, place, by = found
     nodes = _nodes_from(tx, group, place, most)
-    if state == GroupState.CANCELLING:
-        _cancel(tx, settling, nodes, by)
-    else:
-        _wake(tx, settling, nodes)
+    match state:
+        case GroupState.CANCELLING:
+            _change(tx, settling, nodes, effects.CANCEL, by)
+        case GroupState.PAUSED:
+            _change(tx, settling, nodes, effects.HOLD)
+        case _:
+            _wake(tx, settling, nodes)
     next_place = nodes[-1].place + 1 if len(nodes) == most else None
     tx.execute("UPDATE job_group SET sweep_from = ? WHERE number = ?", (next_place, group))
 
 
-def _cancel(tx: Transaction, settling: Settling, nodes: Sequence[WaitingNode], by: str) -> None:
-    wanted = [node.job for node in nodes if node.state in effects.CANCEL]
+def _change(
+    tx: Transaction,
+    settling: Settling,
+    nodes: Sequence[WaitingNode],
+    effect: Effect,
+    by: str = "",
+) -> None:
+    wanted = [node.job for node in nodes if node.state in effect]
     for row in tx.held(wanted):
         if row is None:
             continue
-        change = effects.CANCEL[row.state]
+        change = effect[row.state]
         tx.apply(row, change, by=by)
         if change.ends:
             settling.ended.append(effects.outcome(row.uuid, change))
@@ -318,18 +339,127 @@ def _close(tx: Transaction) -> tuple[list[Ended], set[UUID]]:
     return closed, {UUID(bytes=id) for (id,) in swept}
 
 
-def cancel_group(tx: Transaction, ref: UUID | int, by: str = "") -> CancelGroupVerdict:
+def cancel_group(tx: Transaction, ref: UUID | int, by: str = "") -> GroupVerdict:
     """Marks a group as cancelling; `settle` ends its jobs."""
     found = group(tx, ref)
     if found is None:
-        return CancelGroupVerdict.NOT_FOUND
+        return GroupVerdict.NOT_FOUND
     changed = tx.execute(
         """UPDATE job_group SET state = 'cancelling', sweep_from = 0, cancelled_by = ?
         WHERE number = ? AND ended_at IS NULL""",
         (clean(by) or "a client", found.number),
     )
-    verdicts = CancelGroupVerdict
+    verdicts = GroupVerdict
     return verdicts.CANCELLING if changed.rowcount else verdicts.ALREADY_ENDED
+
+
+def pause_group(tx: Transaction, ref: UUID | int, paused: bool) -> GroupVerdict:
+    """Holds a group's jobs that have not begun, or lets them go on."""
+    found = group(tx, ref)
+    if found is None:
+        return GroupVerdict.NOT_FOUND
+    if found.ended_at is not None:
+        return GroupVerdict.ALREADY_ENDED
+    if found.state not in (GroupState.RUNNING, GroupState.PAUSED):
+        return GroupVerdict.NOT_RUNNING
+    state = GroupState.PAUSED if paused else GroupState.RUNNING
+    tx.execute(
+        "UPDATE job_group SET state = ?, sweep_from = 0 WHERE number = ?", (state, found.number)
+    )
+    return GroupVerdict(state.value)
+
+
+# retrying
+
+
+def retry_group(
+    tx: Transaction,
+    ref: UUID | int,
+    by: str = "",
+    request: UUID | None = None,
+    *,
+    keys: Sequence[str] = (),
+    dry_run: bool = False,
+) -> RetryPlan | None:
+    """Opens a new round of what did not succeed, or of some jobs and all below them."""
+    found = group(tx, ref)
+    if found is None:
+        return None
+    if request is not None:
+        query = "SELECT reopened FROM group_retry WHERE request = ?"
+        for (reopened,) in tx.execute(query, (request.bytes,)).fetchall():
+            return RetryPlan(found.id, _words.decode(reopened))
+    rows = tx.connection.execute(_NODE_STATES, (found.number,)).fetchall()
+    nodes = [
+        NodeState(key, JobState(state), _places.decode(after)) for _, key, state, after in rows
+    ]
+    plan, changes = retry_plan(found.id, found.state, nodes, keys)
+    if plan.refused or dry_run:
+        return plan
+    held = tx.held([job for job, *_ in rows])
+    taken = _key_held(tx, [held[at] for at in changes.reopened])
+    if taken is not None:
+        return RetryPlan(found.id, refused=unique_key_taken(taken))
+    _reopen(tx, found, held, changes, by, request)
+    if request is not None:
+        values = (request.bytes, found.number, msgspec.json.encode(plan.reopened).decode())
+        tx.execute("INSERT INTO group_retry VALUES (?, ?, ?)", values)
+    return plan
+
+
+def _key_held(tx: Transaction, rows: Sequence[Held | None]) -> str | None:
+    """A unique key of these jobs that a live job has; None if there is none."""
+    numbers = msgspec.json.encode([row.number for row in rows if row is not None]).decode()
+    keys = tx.execute(
+        """SELECT number, kind, unique_key FROM job
+        WHERE number IN (SELECT value FROM json_each(?)) AND unique_key IS NOT NULL""",
+        (numbers,),
+    ).fetchall()
+    for place, *_ in HOLDERS.find(tx.connection, _numbered(keys)):
+        key: str = keys[place][2]
+        return key
+    return None
+
+
+def _numbered(keys: Sequence[tuple[int, str, str]]) -> list[Row]:
+    """The parameters of `HOLDERS` for these kinds and unique keys."""
+    return [(place, kind, key) for place, (_, kind, key) in enumerate(keys)]
+
+
+def _reopen(
+    tx: Transaction,
+    group: Group,
+    held: Sequence[Held | None],
+    changes: Reopening,
+    by: str,
+    request: UUID | None,
+) -> None:
+    ended = Counter[JobState]()
+    for at in changes.reopened:
+        row = held[at]
+        assert row is not None
+        ended[row.state] += 1
+        tx.apply(row, effects.of_group_retry(row.round, by, request)[row.state], by=by)
+    for at in changes.held:
+        row = held[at]
+        assert row is not None
+        tx.apply(row, effects.HOLD[row.state])
+    tx.flush()
+    counters: list[Row] = [
+        (group.number, at, unmet, int(marks)) for at, (unmet, marks) in changes.counters.items()
+    ]
+    COUNT_DOWN.run(tx.connection, counters)
+    tx.execute(
+        "DELETE FROM unsettled WHERE job IN (SELECT job FROM node WHERE group_id = ?)",
+        (group.number,),
+    )
+    state = GroupState.PAUSED if group.state is GroupState.PAUSED else GroupState.RUNNING
+    failed = ended[JobState.FAILED] + ended[JobState.DEPENDENCY_FAILED]
+    tx.execute(
+        """UPDATE job_group SET state = ?, ended_at = NULL, cancelled_by = '', sweep_from = 0,
+            ended = ended - ?, failed = failed - ?, cancelled = cancelled - ? WHERE number = ?""",
+        (state, ended.total(), failed, ended[JobState.CANCELLED], group.number),
+    )
 
 
 # showing

@@ -93,7 +93,7 @@ DEPENDENTS: Final = Lookup(
     tuple[int, int, int],
 )
 _WAITING_NODE: Final = """json_array(node.group_id, node.place, node.job, node.condition,
-    node.unmet, node.marks, coalesce(node.delay_s, (job.run_at - {now}) / 1e6), job.state)"""
+    node.unmet, node.marks, coalesce((job.run_at - {now}) / 1e6, node.delay_s), job.state)"""
 NODES: Final = Lookup(
     f"""SELECT json_group_array({_WAITING_NODE.format(now="v.column3")})
     FROM {{rows}} AS v CROSS JOIN node ON node.group_id = v.column1 AND node.place = v.column2

@@ -144,7 +144,9 @@ OWNED_KINDS: Final = f"""
 HELD_AND_DUE: Final = f"""
     SELECT json_group_array({_HELD.format(place="0")}) FROM (
         SELECT number FROM job INDEXED BY job_due
-        WHERE state = 'delayed' AND run_at <= ? ORDER BY run_at, number LIMIT ?) AS due
+        WHERE state = 'delayed' AND run_at <= ? AND (group_id IS NULL OR (
+            SELECT g.state <> 'paused' FROM job_group AS g WHERE g.number = group_id))
+        ORDER BY run_at, number LIMIT ?) AS due
     CROSS JOIN job ON job.number = due.number"""
 ORPHANED: Final = f"""
     SELECT worker FROM (
@@ -300,6 +302,7 @@ COUNT_ENDS: Final = Bulk(
     FROM {rows} AS v WHERE job_group.number = v.column1""",
     4,
 )
+HOLD_AGAIN: Final = "UPDATE job_group SET sweep_from = 0 WHERE number = ? AND state = 'paused'"
 NOTE_ENDS: Final = Bulk(
     """INSERT INTO unsettled (job) SELECT column1 FROM {rows}
     WHERE column1 IS NOT NULL ON CONFLICT DO NOTHING""",

@@ -187,6 +187,8 @@ class SqliteStore:
 
     submit_group = _writes(group_verbs.submit_group)
     cancel_group = _writes(group_verbs.cancel_group)
+    pause_group = _writes(group_verbs.pause_group)
+    retry_group = _writes(group_verbs.retry_group)
     group = _reads(group_verbs.group)
     groups = _reads(group_verbs.groups)
     nodes = _reads(group_verbs.nodes)

@@ -24,6 +24,7 @@ from longshore.store.sqlite.sql import (
     COUNT_ENDS,
     HELD_BY_ID,
     HELD_BY_NUMBER,
+    HOLD_AGAIN,
     NEW_ROUND,
     NOTE_ENDS,
     TALLY,
@@ -156,8 +157,12 @@ class Transaction(Snapshot):
         now, state, delay_s = self.now, change.state, change.delay_s
         self.count(row.lane, row.state, state)
         row.state = state
-        if change.ends and row.group is not None:
-            self.ended(row.group, row.number, state)
+        if row.group is not None:
+            if change.ends:
+                self.ended(row.group, row.number, state)
+            elif state in (JobState.READY, JobState.DELAYED):
+                # The job of a paused group must be held again.
+                self.execute(HOLD_AGAIN, (row.group,))
         if change.new_token:
             row.token = self.next_token()
         if change.new_round:

@@ -23,7 +23,7 @@ from longshore.testing.simulation.loop import Process, SimulatedLoop, current_pr
 
 READS: Final = frozenset(
     {"placed", "draining", "overdue", "cancelling", "job", "jobs", "ended", "resolve", "lanes"}
-    | {"queues", "workers", "dispatchers", "explain"}
+    | {"queues", "workers", "dispatchers", "explain", "group", "groups", "nodes"}
 )
 
 Answer = TypeVar("Answer")

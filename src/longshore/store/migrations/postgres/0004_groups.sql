@@ -64,6 +64,13 @@ CREATE TABLE longshore.unsettled (
 
 CREATE INDEX unsettled_job ON longshore.unsettled (job);
 
+-- The retries of groups that users asked for: a repeated request finds the answer of the first.
+CREATE TABLE longshore.group_retry (
+    request uuid PRIMARY KEY,
+    group_id uuid NOT NULL,
+    reopened text[] NOT NULL
+);
+
 -- How many jobs of a group ended, as the sum of changes. Rows are only ever added while it runs, so
 -- that two dispatchers that end jobs of one group never wait for each other.
 CREATE TABLE longshore.group_count (

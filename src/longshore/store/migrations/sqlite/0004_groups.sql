@@ -52,6 +52,13 @@ CREATE TABLE edge (
 
 CREATE INDEX edge_child ON edge (group_id, child);
 
+-- The retries of groups that users asked for: a repeated request finds the answer of the first.
+CREATE TABLE group_retry (
+    request BLOB PRIMARY KEY,
+    group_id INTEGER NOT NULL,
+    reopened TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
 -- Ended jobs whose dependents have not heard of it; of one with very many, those after a place.
 CREATE TABLE unsettled (
     job INTEGER PRIMARY KEY,
