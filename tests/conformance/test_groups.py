@@ -20,7 +20,7 @@ from longshore.model.group import (
     GroupSubmitted,
     GroupVerdict,
 )
-from longshore.model.job import CancelVerdict, JobState, Reason, Refused, RetryVerdict
+from longshore.model.job import CancelVerdict, JobFilter, JobState, Reason, Refused, RetryVerdict
 from longshore.ports import Batch
 from longshore.testing.backends import Backend
 from longshore.testing.builders import (
@@ -411,6 +411,11 @@ async def test_a_group_is_shown_with_its_counts_and_its_nodes(scene: Scene) -> N
     assert nodes["top"].state is S.SUCCEEDED
     assert [node.key for node in await scene.store.nodes(group.id, after=2)] == ["bottom"]
     assert (await scene.job(group.jobs["left"])).group == group.id
+    await scene.accepted(a_job())
+    jobs = (await scene.store.jobs(JobFilter(group=group.id))).jobs
+    assert {job.id for job in jobs} == set(group.jobs.values())
+    ready = await scene.store.jobs(JobFilter(group=group.id, states=(S.READY,), limit=1))
+    assert [job.id for job in ready.jobs] == [group.jobs["right"]]
     listed = await scene.store.groups(GroupFilter(name="nightly"))
     assert [one.id for one in listed] == [group.id]
     assert await scene.store.groups(GroupFilter(states=(G.FAILED,))) == []

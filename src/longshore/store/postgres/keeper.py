@@ -7,6 +7,7 @@ changes, then decides by the tables of the core, then writes.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Final, TypeVar
 from uuid import UUID
 
@@ -25,7 +26,7 @@ from longshore.store.postgres.connections import ConnectionPool, Transaction
 from longshore.store.postgres.hints import Sender
 from longshore.store.postgres.pump import Pump
 from longshore.store.postgres.reads import NUMBERS, PostgresReads, claimed
-from longshore.store.postgres.sql import ADOPT_LANES, HOLDERS
+from longshore.store.postgres.sql import ADOPT_LANES, HOLDERS, KNOWN
 from longshore.store.postgres.states import DELAYED, OWNED_CODES, READY, STATES
 from longshore.store.rows import INT64, LARGEST_INT, clean, entry_end, pack_info, unpack_info
 
@@ -249,12 +250,15 @@ class PostgresKeeper(PostgresReads):
 
         async def work(tx: Transaction) -> tuple[list[UUID | None], dict[UUID, CancelVerdict]]:
             ids = await _resolved(tx, refs)
-            rows = await locked(tx, ids)
-            found = [(row, effects.CANCEL.get(STATES[row["state"]])) for row in rows]
-            await apply(tx, [(row, change) for row, change in found if change is not None], by)
-            return ids, {row["id"]: effects.cancel_verdict(STATES[row["state"]]) for row in rows}
+            return ids, await _cancel(tx, ids, by, sql.LOCK_FREE)
 
         ids, verdicts = await self._keeping.run(work) if refs else ([], {})
+        # A pump may hold a job that it ends while it waits for one that depends on it. So what was
+        # held is waited for one by one, by a transaction that holds nothing else.
+        unseen = [id for id in dict.fromkeys(ids) if id is not None and id not in verdicts]
+        held = await self._keeping.fetch(KNOWN, unseen) if unseen else []
+        for row in held:
+            verdicts |= await self._keeping.run(partial(_cancel, ids=[row["id"]], by=by))
         if CancelVerdict.CANCELLING in verdicts.values():
             self._sender.tell(Hint.CANCEL)
         if CancelVerdict.CANCELLED in verdicts.values():
@@ -332,6 +336,16 @@ async def _resolved(tx: Transaction, refs: Sequence[UUID | int]) -> list[UUID | 
     rows = await tx.fetch(NUMBERS, numbers) if numbers else []
     known = {row["number"]: row["id"] for row in rows}
     return [known.get(ref) if isinstance(ref, int) else ref for ref in refs]
+
+
+async def _cancel(
+    tx: Transaction, ids: Sequence[UUID | None], by: str, how: str = sql.LOCK
+) -> dict[UUID, CancelVerdict]:
+    """Cancels the jobs that it can lock; answers what it did to each."""
+    rows = await locked(tx, ids, how)
+    found = [(row, effects.CANCEL.get(STATES[row["state"]])) for row in rows]
+    await apply(tx, [(row, change) for row, change in found if change is not None], by)
+    return {row["id"]: effects.cancel_verdict(STATES[row["state"]]) for row in rows}
 
 
 async def _owned(tx: Transaction, worker: UUID) -> Rows:

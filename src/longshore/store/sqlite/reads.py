@@ -96,6 +96,9 @@ _GROUP_ENDS: Final = Bulk(
     1,
 )
 
+_OF_GROUP: Final = """WHERE number IN (
+    SELECT node.job FROM job_group AS g CROSS JOIN node ON node.group_id = g.number
+    WHERE g.id = :group)"""
 _WALK: Final = "NOT INDEXED WHERE true"
 _IN_ORDER: Final = {
     _WALK,
@@ -246,6 +249,9 @@ def _newest_numbers(tx: Snapshot, wanted: JobFilter) -> tuple[list[int], int | N
 def _sources(wanted: JobFilter) -> list[tuple[str, str]]:
     """Where to look, and which states to look for there: by one walk, or each by its index."""
     states = list(dict.fromkeys(wanted.states))
+    if wanted.group is not None:
+        names = ", ".join(f"'{state.value}'" for state in states)
+        return [(_OF_GROUP, f" AND state IN ({names})" if states else "")]
     if not must_walk(wanted):
         return [(INDEXES[state], "") for state in states]
     names = ", ".join(f"'{state.value}'" for state in states)
@@ -286,6 +292,8 @@ def _conditions(wanted: JobFilter, labels: Sequence[bytes]) -> tuple[str, dict[s
     if wanted.worker is not None:
         also += " AND worker = :worker"
         values["worker"] = wanted.worker.bytes
+    if wanted.group is not None:
+        values["group"] = wanted.group.bytes
     for name, text in (("kind", wanted.kind), ("queue", wanted.queue)):
         if text is not None:
             also += f" AND lane IN (SELECT hash FROM lane WHERE lane.{name} = :{name})"
