@@ -100,17 +100,6 @@ FIRST: Final = frozenset({S.WAITING, S.DELAYED, S.READY})
 """The states in which a submitted job begins. Only a job of a group begins by waiting."""
 
 
-def _reached() -> tuple[JobState, ...]:
-    reached, frontier = set(FIRST), list(FIRST)
-    while frontier:
-        new = set(MOVES[frontier.pop()].values()) - reached
-        reached |= new
-        frontier += new
-    return tuple(state for state in JobState if state in reached)
-
-
-REACHED: Final = _reached()
-"""The states that a job can reach today. Commands offer these to choose from."""
 OWNED: Final = frozenset({S.RUNNING, S.CANCELLING})
 
 HISTORY_FIRST: Final = 5

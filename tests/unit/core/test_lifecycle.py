@@ -5,7 +5,6 @@ from uuid import UUID
 
 from longshore.core.lifecycle import (
     MOVES,
-    REACHED,
     TERMINAL,
     Event,
     diagram,
@@ -31,22 +30,13 @@ def test_every_state_but_success_can_reach_a_terminal_one() -> None:
         assert reached & TERMINAL, f"{state} never ends"
 
 
-def test_no_job_reaches_the_states_of_dependencies_while_nothing_submits_one_that_waits() -> None:
-    assert set(JobState) - set(REACHED) == {
-        JobState.WAITING,
-        JobState.DEPENDENCY_FAILED,
-        JobState.SKIPPED,
-    }
-    assert list(REACHED) == [state for state in JobState if state in REACHED]
-
-
 def test_a_terminal_state_is_left_only_by_a_manual_retry() -> None:
     for state in TERMINAL:
-        assert set(MOVES[state]) <= {Event.REOPENED}
+        assert set(MOVES[state]) <= {Event.REOPENED, Event.REOPENED_TO_WAIT}
 
 
-def test_a_success_is_never_undone() -> None:
-    assert MOVES[JobState.SUCCEEDED] == {}
+def test_a_success_is_undone_only_by_the_retry_of_a_group() -> None:
+    assert set(MOVES[JobState.SUCCEEDED]) == {Event.REOPENED_TO_WAIT}
 
 
 def test_a_lost_worker_frees_running_jobs_and_ends_cancelling_ones() -> None:

@@ -24,7 +24,7 @@ from longshore.cli.view.show import (
 from longshore.cli.view.watching import Shown, show, watch_options
 from longshore.client.connection import Connection, Ref
 from longshore.config import parse_seconds
-from longshore.core.lifecycle import REACHED, TERMINAL
+from longshore.core.lifecycle import TERMINAL
 from longshore.core.naming import workers_named
 from longshore.errors import InvalidInput, NotFound, WrongState
 from longshore.model.ids import parse_ref
@@ -80,9 +80,9 @@ def _since(text: str) -> datetime:
     "--state",
     "states",
     multiple=True,
-    type=click.Choice([state.value for state in REACHED]),
+    type=click.Choice([state.value for state in JobState]),
     metavar="STATE",
-    help=f"Only jobs in this state: {', '.join(REACHED)}; repeatable.",
+    help=f"Only jobs in this state: {', '.join(JobState)}; repeatable.",
 )
 @click.option(
     "--kind", metavar="KIND", shell_complete=completing.kinds, help="Only jobs of this kind."

@@ -9,10 +9,10 @@ import click
 from longshore.cli.options import Whole, ask, client_options, examples
 from longshore.cli.view.show import print_answer
 from longshore.config import parse_seconds
-from longshore.core.lifecycle import REACHED, TERMINAL
+from longshore.core.lifecycle import TERMINAL
 from longshore.model.job import JobState
 
-_ENDS = [state.value for state in REACHED if state in TERMINAL]
+_ENDS = [state.value for state in JobState if state in TERMINAL]
 
 
 def _age(text: str) -> float:

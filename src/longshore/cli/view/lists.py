@@ -16,8 +16,7 @@ from rich.text import Text
 from longshore.cli.view import jsonable
 from longshore.cli.view.show import Table, View, duration, error_line, how_far, percent, time, took
 from longshore.core.capacity import pool_ahead, pool_busy, pool_slots, pools_of
-from longshore.core.lifecycle import REACHED
-from longshore.model.job import DEFAULT_QUEUE, Job, JobError
+from longshore.model.job import DEFAULT_QUEUE, Job, JobError, JobState
 from longshore.model.worker import (
     Capacity,
     KindCapacity,
@@ -31,6 +30,8 @@ from longshore.wire.messages import DispatcherAnswer
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
 _LEAST_OF_A_UNIT = 2
 _JOB = ("number", "state", "kind", "queue", "attempt")
+_OF_GROUPS = {JobState.WAITING, JobState.DEPENDENCY_FAILED, JobState.SKIPPED}
+"""The states of which a list of queues has a column only if a job is in them."""
 _CAPACITY = ("pool", "workers", "slots", "busy", "free")
 
 
@@ -226,17 +227,17 @@ def _numbers(one: KindCapacity | PoolCapacity) -> tuple[str, ...]:
 
 def queues_table(queues: Sequence[QueueView]) -> Table:
     """Queues, one a row, and how many jobs each holds by state."""
+    held = {state for queue in queues for state, count in queue.counts.items() if count}
+    states = tuple(state.value for state in JobState if state in held or state not in _OF_GROUPS)
     rows = [
         (
             queue.name,
             "paused" if queue.paused else "open",
-            *(str(queue.counts.get(state.value, 0)) for state in REACHED),
+            *(str(queue.counts.get(state, 0)) for state in states),
         )
         for queue in queues
     ]
-    states = tuple(state.value for state in REACHED)
     always = {"ready", "running", "failed"}
     spare = [state for state in states if state not in always]
-    held = {state for state in states if any(queue.counts.get(state) for queue in queues)}
     optional = tuple(sorted(spare, key=lambda state: state in held))
     return Table(("queue", "is", *states), rows, frozenset(states), optional)

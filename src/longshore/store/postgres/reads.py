@@ -159,7 +159,7 @@ class PostgresReads:
         if isinstance(ref, int) and ref not in INT64:
             return None
         rows = await self._reading.fetch(_BY_NUMBER if isinstance(ref, int) else _BY_ID, ref)
-        return next((read_job(STATES[row["state"]], **row) for row in rows), None)
+        return next((_job(row) for row in rows), None)
 
     async def jobs(self, wanted: JobFilter) -> JobPage:
         """Jobs, newest first, without their arguments, results, history and logs."""
@@ -173,7 +173,7 @@ class PostgresReads:
                 stopped_at = await self._number(listing.stopped, *listing.values[:2])
             if is_full:
                 break
-        return page([read_job(STATES[row["state"]], **row) for row in rows], wanted, stopped_at)
+        return page([_job(row) for row in rows], wanted, stopped_at)
 
     async def logs(
         self,
@@ -245,6 +245,12 @@ class PostgresReads:
     async def _news(self) -> int:
         """A number that changes whenever a job does."""
         return await self._number(_NEWS) or 0
+
+
+def _job(row: asyncpg.Record) -> Job:
+    columns = dict(row)
+    group = columns.pop("group_id")
+    return read_job(STATES[row["state"]], **columns, group=group)
 
 
 def claimed(row: asyncpg.Record) -> Attempt:
