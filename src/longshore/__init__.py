@@ -6,7 +6,15 @@ from longshore.client.app import App
 from longshore.client.handle import Handle
 from longshore.client.kind import Call, Kind
 from longshore.client.signature import GIVEN
-from longshore.executors.host.context import Cancelled, Context, Fail, Retry, Snooze, current
+from longshore.executors.host.context import (
+    Cancelled,
+    Context,
+    Fail,
+    Retry,
+    Skip,
+    Snooze,
+    current,
+)
 from longshore.model.job import JobState, RetryPolicy
 
 __all__ = [
@@ -21,6 +29,7 @@ __all__ = [
     "Kind",
     "Retry",
     "RetryPolicy",
+    "Skip",
     "Snooze",
     "__version__",
     "current",

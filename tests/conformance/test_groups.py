@@ -10,7 +10,7 @@ import pytest
 from msgspec import structs
 
 from longshore.core.graph import places, start_order
-from longshore.model.ends import Cancelled, Crashed, End, Failed, Retried, Succeeded
+from longshore.model.ends import Cancelled, Crashed, End, Failed, Retried, Skipped, Succeeded
 from longshore.model.group import (
     Condition,
     GroupFilter,
@@ -96,6 +96,7 @@ ENDINGS: dict[str, tuple[type[End], JobState]] = {
     "succeeds": (Succeeded, S.SUCCEEDED),
     "fails": (Failed, S.FAILED),
     "is cancelled": (Cancelled, S.CANCELLED),
+    "skips itself": (Skipped, S.SKIPPED),
 }
 
 
@@ -479,9 +480,13 @@ async def test_random_graphs_end_as_a_plain_model_says(scene: Scene, seed: int) 
     random = Random(seed)
     part = a_random_group(random, 40)
     ways: dict[JobState, type[End]] = dict(
-        zip((S.SUCCEEDED, S.FAILED, S.CANCELLED), (Succeeded, Failed, Cancelled), strict=True)
+        zip(
+            (S.SUCCEEDED, S.FAILED, S.CANCELLED, S.SKIPPED),
+            (Succeeded, Failed, Cancelled, Skipped),
+            strict=True,
+        )
     )
-    own = {node.key: random.choices(list(ways), [8, 2, 1])[0] for node in part.nodes}
+    own = {node.key: random.choices(list(ways), [8, 2, 1, 1])[0] for node in part.nodes}
     group = await scene.submit_group(part)
     for _ in range(200):
         await group.claim()

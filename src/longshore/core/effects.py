@@ -35,6 +35,7 @@ from longshore.model.ends import (
     NotBegun,
     Released,
     Retried,
+    Skipped,
     Snoozed,
     Succeeded,
 )
@@ -171,6 +172,8 @@ def of_end(end: End) -> Effect:
             return _effect(Event.RETRIED, info=info, error=error, delay_s=delay_s, forced=forced)
         case Snoozed(info=info, delay_s=delay_s):
             return _effect(Event.SNOOZED, info=info, delay_s=_bounded(delay_s))
+        case Skipped(info=info):
+            return _effect(Event.SKIPPED, info=info)
         case Released(info=info):
             return _effect(Event.RELEASED, info=info)
         case NotBegun(info=info):

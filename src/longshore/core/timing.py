@@ -13,8 +13,8 @@ from typing import Final
 from msgspec import structs
 
 from longshore.core.limits import MAX_ATTEMPTS, MAX_DURATION_S, MAX_SNOOZE_S
-from longshore.model.attempt import Attempt
-from longshore.model.ends import Crashed, Failed, Retried, Snoozed
+from longshore.model.attempt import Attempt, AttemptKey
+from longshore.model.ends import Crashed, Failed, Retried, Skipped, Snoozed
 from longshore.model.job import JobError, Reason, RetryPolicy
 
 SNOOZED: Final = "snoozed"
@@ -89,6 +89,11 @@ def settle_snooze(attempt: Attempt, after_s: float, note: str) -> Snoozed | Fail
     delay_s = _bounded(after_s, MAX_SNOOZE_S)
     info = f"{SNOOZED} for {span(delay_s)}" + (f": {_first_line(note)}" if note else "")
     return Snoozed(attempt.id, attempt.token, delay_s, info=info)
+
+
+def settle_skip(attempt: AttemptKey, note: str) -> Skipped:
+    """A job asked to be skipped."""
+    return Skipped(*attempt, info=f"skipped: {_first_line(note)}" if note else "skipped by itself")
 
 
 def summary(error: JobError) -> str:

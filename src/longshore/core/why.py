@@ -37,11 +37,18 @@ def why(job: Job, facts: Facts) -> str:
         case JobState.CANCELLED:
             return f"cancelled{_last_words(job)}"
         case JobState.DEPENDENCY_FAILED:
-            return "not run, because a job it depends on failed"
+            return f"not run, because a job it depends on failed{_end_time(job)}: {_error(job)}"
         case JobState.SKIPPED:
-            return "not run, because the condition it waited for can no longer hold"
+            return _skipped(job)
         case _:
             assert_never(job.state)
+
+
+def _skipped(job: Job) -> str:
+    info = job.history[-1].info if job.history else ""
+    if info:
+        return f"{info}{_end_time(job)}"
+    return f"not run, because the condition it waited for can no longer hold{_end_time(job)}"
 
 
 def _delayed(job: Job, facts: Facts) -> str:

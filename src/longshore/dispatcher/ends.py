@@ -13,7 +13,13 @@ from msgspec import structs
 from longshore.config import DispatcherSettings
 from longshore.core.effects import refused_item
 from longshore.core.limits import MAX_NAME_CHARS, check_submission
-from longshore.core.timing import settle_crash, settle_failure, settle_refused_retry, settle_snooze
+from longshore.core.timing import (
+    settle_crash,
+    settle_failure,
+    settle_refused_retry,
+    settle_skip,
+    settle_snooze,
+)
 from longshore.dispatcher.alarms import Alarm
 from longshore.dispatcher.commits import Commits
 from longshore.dispatcher.environment import Environment
@@ -38,6 +44,7 @@ from longshore.model.reports import (
     OutboxItem,
     ReleaseReport,
     Report,
+    SkipReport,
     SnoozeReport,
     SuccessReport,
 )
@@ -46,7 +53,13 @@ from longshore.wire.dispatcher_side import Session
 from longshore.wire.messages import Ack, AttemptKey
 
 Unsuccessful = (
-    FailureReport | CrashReport | CancelReport | ReleaseReport | SnoozeReport | NotBegunReport
+    FailureReport
+    | CrashReport
+    | CancelReport
+    | ReleaseReport
+    | SnoozeReport
+    | SkipReport
+    | NotBegunReport
 )
 Acknowledge = Callable[[Session, Ack], None]
 
@@ -81,6 +94,8 @@ class Decisions:
                 return NotBegun(report.job, report.token)
             case ReleaseReport():
                 return Released(report.job, report.token, info="handed back by its worker")
+            case SkipReport(note=note):
+                return settle_skip(report.key, note[:MAX_ERROR_CHARS])
             case SnoozeReport() if claimed:
                 return settle_snooze(claimed, report.after_s, report.note[:MAX_ERROR_CHARS])
             case SnoozeReport():

@@ -56,6 +56,10 @@ class Snoozed(_End, frozen=True, gc=False):
     delay_s: float = 0.0
 
 
+class Skipped(_End, frozen=True, gc=False):
+    """The job asked to be skipped. That fails nothing."""
+
+
 class Released(_End, frozen=True, gc=False):
     """The worker handed the job back: it is ready at once. That costs nothing."""
 
@@ -78,4 +82,4 @@ class Crashed(_End, frozen=True, gc=False):
     limit: int
 
 
-End = Succeeded | Failed | Retried | Snoozed | Released | NotBegun | Cancelled | Crashed
+End = Succeeded | Failed | Retried | Snoozed | Skipped | Released | NotBegun | Cancelled | Crashed

@@ -72,6 +72,12 @@ class SnoozeReport(_Report, frozen=True, gc=False, tag="snoozed"):
     note: str = ""
 
 
+class SkipReport(_Report, frozen=True, gc=False, tag="skipped"):
+    """The job asks to be skipped, and so what needs its success; `note` says why."""
+
+    note: str = ""
+
+
 class NotBegunReport(_Report, frozen=True, gc=False, tag="not_begun"):
     """The worker hands the attempt back before it began: nothing of the job has run."""
 
@@ -83,5 +89,6 @@ Report = (
     | CancelReport
     | ReleaseReport
     | SnoozeReport
+    | SkipReport
     | NotBegunReport
 )

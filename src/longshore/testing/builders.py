@@ -30,6 +30,7 @@ from longshore.model.ends import (
     NotBegun,
     Released,
     Retried,
+    Skipped,
     Snoozed,
     Succeeded,
 )
@@ -154,6 +155,7 @@ def done(
         Failed: Failed(*which, error, forced),
         Retried: Retried(*which, error, delay_s, forced),
         Snoozed: Snoozed(*which, delay_s),
+        Skipped: Skipped(*which),
         Released: Released(*which),
         NotBegun: NotBegun(*which),
         Cancelled: Cancelled(*which, forced),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from uuid import UUID
@@ -32,14 +33,14 @@ from longshore.testing.memory_reads import MemoryReads
 from longshore.testing.memory_rows import GroupRow, JobRow, NodeRow, new_row
 
 
-class MemoryGroups(MemoryReads):
+class MemoryGroups(MemoryReads, ABC):
     """The verbs of groups. Whoever ends a job of a group calls `_group_job_ended`."""
 
-    def _holder(self, row: JobRow) -> JobRow | None:
-        raise NotImplementedError
+    @abstractmethod
+    def _holder(self, row: JobRow) -> JobRow | None: ...
 
-    def _apply(self, row: JobRow, change: Change, by: str = "") -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _apply(self, row: JobRow, change: Change, by: str = "") -> None: ...
 
     # submitting
 

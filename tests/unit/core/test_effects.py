@@ -17,6 +17,7 @@ from longshore.model.ends import (
     Failed,
     Released,
     Retried,
+    Skipped,
     Snoozed,
     Succeeded,
 )
@@ -63,6 +64,7 @@ ENDS: list[tuple[End, Change, Change]] = [
         Change(S.READY, new_token=True, keeps_error=True),
         Change(S.CANCELLED, new_token=True),
     ),
+    (Skipped(JOB, 7, info="why"), Change(S.SKIPPED, info="why"), Change(S.CANCELLED, info="why")),
     (Cancelled(JOB, 7), Change(S.CANCELLED), Change(S.CANCELLED)),
     (
         Cancelled(JOB, 7, forced=True),

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from longshore.errors import InvalidInput, NotSerialisable
-from longshore.executors.host.context import RunningContext, Snooze
-from longshore.executors.host.failures import one_line, refused, snoozed
+from longshore.executors.host.context import RunningContext, Skip, Snooze
+from longshore.executors.host.failures import one_line, refused, skipped, snoozed
 from longshore.model.attempt import Assignment
 from longshore.model.job import Reason
 from longshore.model.reports import Report, SuccessReport
@@ -46,6 +46,8 @@ def succeeded(
     """The report of an attempt whose code returned; it fails if its result cannot be stored."""
     if isinstance(value, Snooze):
         return snoozed(assignment, value)
+    if isinstance(value, Skip):
+        return skipped(assignment, value)
     try:
         result = _raw(assignment, value) if assignment.raw else handler.pack_result(value)
     except InvalidInput as error:

@@ -100,6 +100,15 @@ class Snooze(Exception):
         self.after_s = _delay_s("Snooze", after, after_s)
 
 
+class Skip(Exception):
+    """Raised, or returned, by a job that finds that there is nothing for it to do.
+
+    The job ends as skipped. Jobs of its group that need its success are skipped too; nothing fails.
+    """
+
+    __module__ = "longshore"
+
+
 class Fail(Exception):
     """Raised by a job that is not to be tried again, however many attempts it has left."""
 

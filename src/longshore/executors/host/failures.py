@@ -7,11 +7,11 @@ import os
 import traceback
 
 from longshore import _version
-from longshore.executors.host.context import Fail, Retry, Snooze
+from longshore.executors.host.context import Fail, Retry, Skip, Snooze
 from longshore.executors.text import bounded, bounded_middle
 from longshore.model.attempt import Assignment
 from longshore.model.job import JobError, Reason
-from longshore.model.reports import FailureReport, Report, SnoozeReport
+from longshore.model.reports import FailureReport, Report, SkipReport, SnoozeReport
 from longshore.ports import Handler
 
 MAX_MESSAGE_BYTES = 4 * 1024
@@ -23,10 +23,12 @@ OWN_FOLDER = os.path.dirname(os.path.abspath(_version.__file__)) + os.sep
 def raised(assignment: Assignment, error: BaseException, handler: Handler | None) -> Report:
     """The report of an attempt whose code raised; without a handler, of one that did not begin.
 
-    `Retry`, `Fail` and `Snooze` say what is next. For other errors the handler says it.
+    `Retry`, `Fail`, `Snooze` and `Skip` say what is next. For other errors the handler says it.
     """
     if isinstance(error, Snooze):
         return snoozed(assignment, error)
+    if isinstance(error, Skip):
+        return skipped(assignment, error)
     return FailureReport(
         *assignment.key,
         _described(Reason.RAISED, _message(error), error),
@@ -45,6 +47,11 @@ def snoozed(assignment: Assignment, wish: Snooze) -> Report:
     """The report of an attempt that asks to be run again later."""
     note = bounded(_message(wish), MAX_MESSAGE_BYTES)
     return SnoozeReport(*assignment.key, wish.after_s, note)
+
+
+def skipped(assignment: Assignment, wish: Skip) -> Report:
+    """The report of an attempt that asks to be skipped."""
+    return SkipReport(*assignment.key, bounded(_message(wish), MAX_MESSAGE_BYTES))
 
 
 def refused(

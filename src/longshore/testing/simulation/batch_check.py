@@ -16,6 +16,7 @@ from longshore.model.ends import (
     NotBegun,
     Released,
     Retried,
+    Skipped,
     Snoozed,
     Succeeded,
 )
@@ -131,6 +132,7 @@ _EVENTS: Final = {
     Failed: Event.FAILED,
     Retried: Event.RETRIED,
     Snoozed: Event.SNOOZED,
+    Skipped: Event.SKIPPED,
     Released: Event.RELEASED,
     NotBegun: Event.NOT_BEGUN,
     Cancelled: Event.ABORTED,
