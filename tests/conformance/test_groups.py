@@ -20,7 +20,18 @@ from longshore.model.group import (
     GroupSubmitted,
     GroupVerdict,
 )
-from longshore.model.job import CancelVerdict, JobFilter, JobState, Reason, Refused, RetryVerdict
+from longshore.model.job import (
+    CancelVerdict,
+    JobFilter,
+    JobState,
+    Reason,
+    Refused,
+    RetryVerdict,
+    Submission,
+)
+from longshore.model.worker import Attended
+from longshore.payload.references import Reference
+from longshore.payload.values import pack, unpack
 from longshore.ports import Batch
 from longshore.testing.backends import Backend
 from longshore.testing.builders import (
@@ -29,6 +40,7 @@ from longshore.testing.builders import (
     a_group,
     a_job,
     a_node,
+    a_worker,
     done,
     new_id,
 )
@@ -749,3 +761,54 @@ async def test_random_graphs_retried_until_all_is_well(scene: Scene, seed: int) 
         await group.settle()
     assert set((await group.states()).values()) == {S.SUCCEEDED}
     assert await group.group_state() is G.SUCCEEDED
+
+
+# results as arguments
+
+
+def needs(*wanted: Reference, **more: object) -> Submission:
+    """A job whose arguments are results of others."""
+    args = {f"a{n}": one.as_value() for n, one in enumerate(wanted)} | more
+    job = a_job(args=pack(args, "arguments"))
+    return structs.replace(job, options=structs.replace(job.options, references=True))
+
+
+async def test_results_are_filled_in_wherever_an_attempt_is_answered(scene: Scene) -> None:
+    """At the claim, when it is read back, and when another dispatcher takes the worker over."""
+    wanted = needs(Reference("a"), Reference("a", ("pages", 1)), own={"$$result": "mine"})
+    group = await scene.submit_group(a_group({"a": "", "b": "a"}, jobs={"b": wanted}))
+    await group.claim()
+    result = {"pages": ["x", "y"]}
+    await scene.pump(finishes=[done(group.running.pop("a"), result=pack(result, "result"))])
+    await group.claim()
+    args = {"a0": result, "a1": "y", "own": {"$result": "mine"}}
+    attempt = group.running["b"]
+    assert (unpack(attempt.args), attempt.problem) == (args, "")
+    [placed] = await scene.store.placed([group._slot])
+    assert unpack(placed.args) == args
+    adopted = await scene.store.attend(new_id(), a_worker(id=attempt.worker))
+    assert isinstance(adopted, Attended)
+    assert [unpack(one.args) for one in adopted.placed] == [args]
+    stored = await scene.job(group.jobs["b"])
+    assert unpack(stored.args) == unpack(wanted.args), "what was submitted stays as it was"
+
+
+@pytest.mark.parametrize(
+    ("reference", "says"),
+    [
+        (Reference("failed"), "'failed', which has none: it is failed"),
+        (Reference("nobody"), "no job 'nobody'"),
+        (Reference("ok", ("x",)), "'ok' has no 'x': it is a list of 2"),
+        (Reference("ok", (5,)), "has no 5"),
+    ],
+)
+async def test_a_result_that_is_not_there_is_told_with_the_attempt(
+    scene: Scene, reference: Reference, says: str
+) -> None:
+    after, on = {"ok": "", "failed": "", "b": "ok failed"}, {"b": ON.ENDED}
+    group = await scene.submit_group(a_group(after, on, jobs={"b": needs(reference)}))
+    await group.claim()
+    await scene.pump(finishes=[done(group.running.pop("ok"), result=pack([1, 2], "result"))])
+    await group.end("failed", how=Failed)
+    await group.claim()
+    assert says in group.running["b"].problem

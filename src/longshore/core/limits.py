@@ -85,6 +85,8 @@ def check_options(options: Options) -> None:
         _number("timeout_s", options.timeout_s, 0, MAX_DURATION_S)
         if options.timeout_s == 0:
             raise InvalidInput("timeout_s is 0; it must be more, or None for no limit")
+    if options.raw and options.references:
+        raise InvalidInput("a raw job takes bytes as they are: it cannot refer to results")
     if options.labels:
         _check_labels(options.labels)
     if options.retry != _DEFAULT_RETRY:

@@ -28,6 +28,13 @@ class Attempt(Struct, frozen=True, gc=False):
     crashes: int
     cancelling: bool = False
     priority: int = 0
+    problem: str = ""
+    """Why its arguments cannot be built; then it must not run."""
+
+    @property
+    def key(self) -> AttemptKey:
+        """The job's id and the token."""
+        return self.id, self.token
 
 
 class Assignment(Struct, frozen=True, omit_defaults=True, gc=False):

@@ -75,6 +75,8 @@ class Options(Struct, frozen=True, omit_defaults=True, gc=False):
     retry: RetryPolicy = RetryPolicy()
     labels: tuple[str, ...] = ()
     raw: bool = False
+    references: bool = False
+    """Whether arguments stand for results of other jobs of the group (`payload.references`)."""
 
 
 class Submission(Struct, frozen=True, omit_defaults=True, gc=False):

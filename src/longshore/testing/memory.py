@@ -89,6 +89,7 @@ class MemoryStore(MemoryGroups):
             free = slot if slot and self._is_free_for(slot, dispatcher) else None
             submitted.append(self._submit(job, ready, free, started))
         claimed, left = self._claim_all(dispatcher, batch)
+        claimed = self._filled(claimed)
         self._hint(*[Hint.WORK] * bool(ready), *[Hint.ENDED] * bool(ended))
         taken = Counter(self._jobs[one.id].lane.hash for one in claimed)
         return BatchResult(
@@ -237,11 +238,11 @@ class MemoryStore(MemoryGroups):
         placed = self._owned_by(info.id)
         for job in placed:
             job.session = session
-        return Attended(session, tuple(job.claimed() for job in placed))
+        return Attended(session, tuple(self._filled([job.claimed() for job in placed])))
 
     async def placed(self, slots: Sequence[SessionKey]) -> list[Attempt]:
         owned = [row.claimed() for row in self._where(lambda row: row.state in OWNED)]
-        return [one for one in owned if SessionKey(one.worker, one.session) in slots]
+        return self._filled([one for one in owned if SessionKey(one.worker, one.session) in slots])
 
     async def set_draining(self, worker: UUID, draining: bool) -> bool:
         row = self._workers.get(worker)

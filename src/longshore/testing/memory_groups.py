@@ -14,6 +14,7 @@ from longshore.core.dependencies import Parent, Waiting, becomes, deliver, group
 from longshore.core.effects import Change
 from longshore.core.lifecycle import TERMINAL
 from longshore.core.reopening import NodeState, Reopening, retry_plan
+from longshore.model.attempt import Attempt
 from longshore.model.group import (
     ENDED_GROUPS,
     Condition,
@@ -27,7 +28,9 @@ from longshore.model.group import (
     RetryPlan,
 )
 from longshore.model.job import Ended, JobState, Refused
+from longshore.payload.references import NodeResult
 from longshore.ports import Hint, Settled
+from longshore.store.filling import by_job, fill, wanted_results
 from longshore.store.rows import group_conflict, key_taken, node_items, unique_key_taken
 from longshore.testing.memory_reads import MemoryReads
 from longshore.testing.memory_rows import GroupRow, JobRow, NodeRow, new_row
@@ -289,6 +292,18 @@ class MemoryGroups(MemoryReads, ABC):
         self._unsettled = [id for id in self._unsettled if self._group_of(id) != group.head.id]
         group.state = GroupState.PAUSED if group.state is GroupState.PAUSED else GroupState.RUNNING
         group.must_sweep, group.ended_at, group.cancelled_by = True, None, ""
+
+    def _filled(self, attempts: Sequence[Attempt]) -> list[Attempt]:
+        """The attempts with the results that their arguments refer to."""
+        found = []
+        for job, key in wanted_results(attempts):
+            node = self._jobs[job].node
+            group = self._groups[node.group].jobs.values() if node else ()
+            for other in (self._jobs[id] for id in group):
+                if other.node is not None and other.node.node.key == key:
+                    size = len(other.job.result or b"")
+                    found.append((job, key, NodeResult(other.state, size, other.job.result)))
+        return fill(attempts, by_job(found))
 
     # showing
 

@@ -275,8 +275,14 @@ class FullSession(Session):
             for one in part:
                 sent = self._place(one, self._seq)
                 sent.seq, sent.undeliverable = self._seq, False
-            messages.append(m.Jobs(self.worker, self._seq, tuple(map(assignment, part))))
+            sound = tuple(assignment(one) for one in part if not one.problem)
+            messages.append(m.Jobs(self.worker, self._seq, sound))
         return messages
+
+    def broken(self) -> list[Attempt]:
+        """The attempts that are placed here and cannot run; the worker never hears of them."""
+        sent = (one for one in self.placed.values() if not one.reported)
+        return [one.claimed for one in sent if one.claimed.problem]
 
     def abort(self, attempts: Sequence[AttemptKey], reason: str) -> list[m.DispatcherMessage]:
         """An ABORT that names the attempts."""

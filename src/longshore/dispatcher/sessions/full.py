@@ -29,6 +29,8 @@ from longshore.dispatcher.sessions.plain import PlainSessions
 from longshore.dispatcher.tasks import Tasks
 from longshore.errors import ProtocolError
 from longshore.model.attempt import Attempt
+from longshore.model.ends import Failed
+from longshore.model.job import JobError, Reason
 from longshore.model.reports import Report
 from longshore.model.worker import SessionKey
 from longshore.wire import messages as m
@@ -128,6 +130,7 @@ class FullSessions:
         if not self._link.tell(session, welcome):
             session.unsent()
         log.info("worker %s attends, session %d", session.name, session.number)
+        self._end_broken(session)
         self._commits.wake()
         for previous in plain:
             await self._losses.lose(previous, "it came back as another worker", crash=False)
@@ -158,10 +161,17 @@ class FullSessions:
         session = self._roster.of_session(slot)
         if isinstance(session, PlainSession):
             self._plain.give(session, claimed)
-        elif isinstance(session, FullSession) and not self._link.tell(
-            session, session.assign(claimed)
-        ):
-            session.undeliverable(claimed)
+        elif isinstance(session, FullSession):
+            if not self._link.tell(session, session.assign(claimed)):
+                session.undeliverable(claimed)
+            if any(one.problem for one in claimed):
+                self._end_broken(session)
+
+    def _end_broken(self, session: FullSession) -> None:
+        """Ends the attempts whose arguments cannot be built."""
+        for one in session.broken():
+            error = JobError(Reason.INVALID_ARGUMENTS, one.problem)
+            self._ends.end(Failed(*one.key, error, forced=True, info=one.problem), session)
 
     async def close(self) -> None:
         """Waits for what is under way."""

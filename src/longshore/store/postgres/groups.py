@@ -23,6 +23,7 @@ from longshore.core.effects import Effect
 from longshore.core.lifecycle import TERMINAL
 from longshore.core.reopening import NodeState, Reopening, retry_plan
 from longshore.errors import StoreUnavailable
+from longshore.model.attempt import Attempt
 from longshore.model.group import (
     Group,
     GroupFilter,
@@ -36,7 +37,9 @@ from longshore.model.group import (
 )
 from longshore.model.ids import derive_id
 from longshore.model.job import Ended, JobState, Refused
+from longshore.payload.references import MAX_REFERENCED_BYTES, NodeResult
 from longshore.ports import Hint, Settled
+from longshore.store.filling import by_job, fill, wanted_results
 from longshore.store.postgres import groups_sql as sql
 from longshore.store.postgres.changes import apply, locked
 from longshore.store.postgres.columns import columns, lane_of_item
@@ -163,6 +166,19 @@ class PostgresGroups:
             return None
         retry = _Retry(group.id, by, request, keys, dry_run)
         return await self._keeping.run(retry.run)
+
+    async def _filled(self, attempts: Sequence[Attempt]) -> list[Attempt]:
+        """The attempts with the results that their arguments refer to."""
+        wanted = wanted_results(attempts)
+        rows: Sequence[asyncpg.Record] = ()
+        if wanted:
+            columns = zip(*wanted, strict=True)
+            rows = await self._reading.fetch(sql.RESULTS, *columns, MAX_REFERENCED_BYTES)
+        results = (
+            (row["job"], row["key"], NodeResult(STATES[row["state"]], row["size"], row["result"]))
+            for row in rows
+        )
+        return fill(attempts, by_job(results))
 
     # showing
 

@@ -267,6 +267,21 @@ CROSS JOIN LATERAL (SELECT number, kind, state FROM longshore.job WHERE id = n.j
 WHERE n.group_id = $1 AND n.place > $2
 ORDER BY n.place LIMIT $3
 """
-ENDED_GROUPS: Final = """
-SELECT id, state FROM longshore.job_group WHERE id = ANY ($1::uuid[]) AND ended_at IS NOT NULL
+RESULTS: Final = """
+SELECT i.job, i.key, j.state, j.size, CASE
+    WHEN sum(j.size) OVER (PARTITION BY i.job) <= $3 THEN (
+        SELECT result FROM longshore.job WHERE id = j.id
+    ) END AS result
+FROM unnest($1::uuid[], $2::text[]) AS i (job, key)
+CROSS JOIN LATERAL (
+    SELECT group_id FROM longshore.node WHERE job = i.job OFFSET 0
+) AS own
+CROSS JOIN LATERAL (
+    SELECT job FROM longshore.node WHERE group_id = own.group_id AND key = i.key OFFSET 0
+) AS other
+CROSS JOIN LATERAL (
+    SELECT id, state, coalesce(octet_length(result), 0) AS size
+    FROM longshore.job WHERE id = other.job OFFSET 0
+) AS j
 """
+"""What the jobs with these keys have come to; no results where they take more than $3 bytes."""

@@ -7,12 +7,16 @@ server's own address.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from time import monotonic
 from typing import Final
 from uuid import UUID
 
+from msgspec import structs
+
+from longshore.model.attempt import Attempt
+from longshore.model.worker import Attended, Gone, Late, SessionKey, WorkerInfo
 from longshore.ports import Batch, BatchResult, Hint
 from longshore.store.migrations import check, latest, refuse_newer, steps
 from longshore.store.postgres.connections import ConnectionPool, Transaction, parse_address
@@ -129,7 +133,30 @@ class PostgresStore(PostgresPruning, PostgresGroups, PostgresKeeper):
             self._sender.tell(Hint.WORK)
         if drawn.pumped.ended:
             self._sender.tell(Hint.ENDED)
-        return drawn.pumped
+        return await self._with_results(drawn.pumped)
+
+    async def _with_results(self, pumped: BatchResult) -> BatchResult:
+        if not any(one.options.references for one in pumped.claimed):
+            return pumped
+        return structs.replace(pumped, claimed=await self._filled(pumped.claimed))
+
+    async def attend(
+        self,
+        dispatcher: UUID,
+        info: WorkerInfo,
+        *,
+        draining: bool = False,
+        session: int | None = None,
+    ) -> Attended | Gone | Late:
+        """Registers or adopts a worker: raises its session and says what is placed on it."""
+        answer = await super().attend(dispatcher, info, draining=draining, session=session)
+        if isinstance(answer, Attended) and answer.placed:
+            return Attended(answer.session, tuple(await self._filled(answer.placed)))
+        return answer
+
+    async def placed(self, slots: Sequence[SessionKey]) -> list[Attempt]:
+        """The attempts these sessions own, whether or not anybody told the workers."""
+        return await self._filled(await super().placed(slots))
 
     def watch(self) -> AsyncIterator[Hint]:
         """Hints of what other processes did."""

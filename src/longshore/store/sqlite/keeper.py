@@ -16,6 +16,7 @@ from longshore.model.worker import Attended, Gone, Late, Stats, WorkerInfo
 from longshore.ports import Harvested, Promoted
 from longshore.store.rows import INT64, LARGEST_INT, clean, entry_end, pack_info, unpack_info
 from longshore.store.sqlite.reads import claimed_by, next_due_s
+from longshore.store.sqlite.results import with_results
 from longshore.store.sqlite.sql import (
     BEAT,
     HELD_AND_DUE,
@@ -95,7 +96,7 @@ def attend(
         WHERE worker = ? AND state IN {OWNED_LIST}""",
         (session, info.id.bytes),
     )
-    return Attended(session, tuple(claimed_by(tx, info.id)))
+    return Attended(session, tuple(with_results(tx, claimed_by(tx, info.id))))
 
 
 def _register(

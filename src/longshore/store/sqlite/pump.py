@@ -18,6 +18,7 @@ from longshore.model.job import Ended, Finished, JobState, Refused, Verdict
 from longshore.ports import Batch, BatchResult
 from longshore.store.rows import LARGEST_INT, clean, history_entry
 from longshore.store.sqlite.claim import claim, usable_slots
+from longshore.store.sqlite.results import with_results
 from longshore.store.sqlite.settling import Settling
 from longshore.store.sqlite.sql import NOTE, RUNNING, SUCCEED, Held, Row
 from longshore.store.sqlite.submit import Accepted, accept
@@ -36,6 +37,8 @@ def pump(tx: Transaction, dispatcher: UUID, batch: Batch, expiry_margin_s: float
     # A claim must know the lanes of jobs that were submitted with it: their queue may be paused.
     tx.flush()
     claimed, taken, left = claim(tx, dispatcher, batch.claims, batch.max_bytes, expiry_margin_s)
+    if any(one.options.references for one in claimed):
+        claimed = with_results(tx, claimed)
     return BatchResult(
         finished,
         submitted,

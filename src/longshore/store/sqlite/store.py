@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 from datetime import datetime
 from functools import wraps
 from pathlib import Path
@@ -21,8 +21,9 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from uuid import UUID
 
 from longshore.errors import StoreUnavailable
+from longshore.model.attempt import Attempt
 from longshore.model.retention import Pruned, Retention
-from longshore.model.worker import Stats
+from longshore.model.worker import SessionKey, Stats
 from longshore.ports import Batch, BatchResult, Harvested, Hint, Promoted, Settled
 from longshore.store.rows import micros, utc_now
 from longshore.store.sqlite import groups as group_verbs
@@ -30,6 +31,7 @@ from longshore.store.sqlite import keeper, reads
 from longshore.store.sqlite import prune as pruning
 from longshore.store.sqlite.file import DatabaseFile
 from longshore.store.sqlite.pump import pump
+from longshore.store.sqlite.results import with_results
 from longshore.store.sqlite.runner import Runner, ThreadRunner, Turn
 from longshore.store.sqlite.transaction import Snapshot, Transaction
 
@@ -59,6 +61,11 @@ def _writes(
         return await store._write(lambda tx: function(tx, *args, **kwargs), turn)
 
     return verb
+
+
+def _placed(tx: Snapshot, slots: Sequence[SessionKey]) -> list[Attempt]:
+    """The attempts these sessions own, whether or not anybody told the workers."""
+    return with_results(tx, reads.placed(tx, slots))
 
 
 class SqliteStore:
@@ -130,7 +137,7 @@ class SqliteStore:
     retire = _writes(keeper.retire)
     forget_dispatcher = _writes(keeper.forget_dispatcher)
     attend = _writes(keeper.attend)
-    placed = _reads(reads.placed)
+    placed = _reads(_placed)
     set_draining = _writes(keeper.set_draining)
     draining = _reads(reads.draining)
     overdue = _reads(reads.overdue)
