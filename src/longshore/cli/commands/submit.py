@@ -111,7 +111,7 @@ def submit(context: click.Context, /, **given: Any) -> None:
 
     async def talk(connection: Connection) -> tuple[SubmitAnswer, Ended | None]:
         job = await _submission(connection, given, args)
-        (answer,) = await connection.submit([job], given["strict"])
+        (answer,) = await connection.submit((job,), given["strict"])
         if answer.code:
             raise from_code(answer.code, answer.message)
         if waits:
