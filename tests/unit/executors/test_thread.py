@@ -9,18 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import uvloop
 
-from longshore.errors import AppError
 from longshore.executors.hosted import Hosting
 from longshore.executors.thread import ThreadExecutor
 from longshore.model.job import LogKind, Reason
 from longshore.model.log import unpack_line
-from longshore.model.reports import CrashReport, FailureReport, ReleaseReport, SuccessReport
+from longshore.model.reports import CrashReport, ReleaseReport, SuccessReport
 from longshore.model.worker import KindInfo, Pool
 from longshore.wire.messages import Assignment
 
-from .stand import Stand, children, error_of, failure_in, result_of, wait_gone
+from .stand import Stand, children, error_of, result_of, wait_gone
 
 
 def pid_in(step: str) -> int:
@@ -52,37 +50,11 @@ async def test_many_are_reported_once_each(stand: Stand) -> None:
     assert len(stand.reports) == 300
 
 
-def test_the_same_on_uvloop() -> None:
-    uvloop.run(_run_abort_and_crash())
-
-
-async def _run_abort_and_crash() -> None:
-    stand = Stand()
-    await stand.open_thread()
-    assert await stand.result("add", a=1) == 1
-    waiting = stand.start("doze")
-    await stand.step_of(waiting)
-    given = stand.abort(waiting)
-    assert await stand.report_of(waiting) == given
-    assert isinstance(await stand.run("segfault"), CrashReport)
-    assert await stand.result("add", a=2) == 2
-    await stand.executor.close()
-
-
 async def test_a_job_knows_which_it_is_in_a_thread_that_is_not_the_main_one(stand: Stand) -> None:
     await stand.open_thread()
     assignment = stand.start("identify")
     found = result_of(await stand.report_of(assignment))
     assert found == [str(assignment.job), assignment.number, 1, assignment.token, False]
-
-
-async def test_an_exception_is_told_with_the_jobs_own_frames_only(stand: Stand) -> None:
-    await stand.open_thread()
-    error = error_of(await stand.run("raise_sync"))
-    assert (error.reason, error.type, error.message) == (Reason.RAISED, "LookupError", "outer")
-    assert "jobs_app.py" in error.traceback
-    assert "longshore/executors" not in error.traceback
-    assert "threading.py" not in error.traceback
 
 
 @pytest.mark.parametrize(
@@ -102,26 +74,6 @@ async def test_whatever_a_job_raises_its_host_goes_on(
     error = error_of(await stand.run(kind, **args))
     assert (error.reason, error.type) == (Reason.RAISED, type_name)
     assert await stand.result("pid") == before
-
-
-@pytest.mark.parametrize("kind", ["unpackable", "too_large"])
-async def test_a_result_that_cannot_be_stored_names_the_job(stand: Stand, kind: str) -> None:
-    await stand.open_thread()
-    report = await stand.run(kind)
-    assert failure_in(report).final
-    assert error_of(report).reason is Reason.INVALID_RESULT
-
-
-async def test_arguments_that_do_not_fit_fail_for_good(stand: Stand) -> None:
-    await stand.open_thread()
-    report = await stand.run("add", b=1)
-    assert failure_in(report).final
-    assert error_of(report).reason is Reason.INVALID_ARGUMENTS
-
-
-async def test_a_kind_that_became_async_is_run_all_the_same(stand: Stand) -> None:
-    await stand.open_thread()
-    assert await stand.result("add_async", a=1, b=1) == 2
 
 
 async def test_jobs_find_nothing_that_others_left_in_context_or_thread(stand: Stand) -> None:
@@ -153,26 +105,6 @@ async def test_a_machine_without_room_for_a_thread_fails_the_job_and_the_host_go
 # stopping
 
 
-@pytest.mark.parametrize("kind", ["spin", "doze"])
-async def test_a_timeout_stops_a_job_at_once(stand: Stand, kind: str) -> None:
-    await stand.open_thread(abort_grace_s=1000)
-    report = await stand.run(kind, timeout_s=0.1)
-    assert isinstance(report, FailureReport)
-    assert error_of(report).reason is Reason.TIMED_OUT
-    assert await stand.result("add", a=1) == 1
-
-
-async def test_an_aborted_job_cleans_up_and_gets_the_given_report(
-    stand: Stand, tmp_path: Path
-) -> None:
-    await stand.open_thread(abort_grace_s=1000)
-    assignment = stand.start("doze", path=str(tmp_path / "note"))
-    await stand.step_of(assignment)
-    given = stand.abort(assignment)
-    assert await stand.report_of(assignment) == given
-    assert (tmp_path / "note").read_text() == "cleaned up, cancelled: True"
-
-
 async def test_a_job_may_look_whether_it_is_cancelled(stand: Stand, tmp_path: Path) -> None:
     await stand.open_thread(abort_grace_s=1000)
     assignment = stand.start("watch_cancelled", path=str(tmp_path / "note"))
@@ -189,15 +121,6 @@ async def test_an_abort_right_after_the_start_stops_it(stand: Stand) -> None:
     await asyncio.sleep(0)
     given = stand.abort(assignment)
     assert await stand.report_of(assignment) == given
-
-
-async def test_the_first_abort_decides_what_is_reported(stand: Stand) -> None:
-    await stand.open_thread()
-    assignment = stand.start("doze")
-    await stand.step_of(assignment)
-    first = stand.abort(assignment)
-    stand.executor.abort(ReleaseReport(*assignment.key))
-    assert await stand.report_of(assignment) == first
 
 
 async def test_aborts_that_race_with_ends_hit_no_other_job(stand: Stand) -> None:
@@ -341,7 +264,7 @@ async def test_close_ends_threads_that_never_end_and_reports_nothing(stand: Stan
     assert await stand.result("add", a=1) == 1
 
 
-# crashes and forks
+# crashes
 
 
 async def test_a_crash_is_a_crash_of_all_that_share_the_process(stand: Stand) -> None:
@@ -368,21 +291,6 @@ async def test_a_crash_of_a_host_that_retires_is_a_crash(stand: Stand, tmp_path:
     assert await stand.report_of(aborted) == given
     assert isinstance(await stand.report_of(neighbour), CrashReport)
     assert await stand.result("add", a=1) == 1
-
-
-@pytest.mark.parametrize("kind", ["fork_and_return", "fork_and_raise"])
-async def test_a_forked_copy_reports_nothing(stand: Stand, kind: str) -> None:
-    await stand.open_thread()
-    assert await stand.result(kind) == "original"
-    assert await stand.result("add", a=1) == 1
-    assert len(stand.reports) == 2
-    assert stand.logs == []
-
-
-async def test_a_forked_copy_that_says_something_goes_on(stand: Stand) -> None:
-    await stand.open_thread()
-    assert await stand.result("fork_and_speak") == 7
-    assert stand.logs == []
 
 
 # what attempts say
@@ -412,23 +320,6 @@ async def test_a_thread_that_a_job_starts_speaks_for_it_only_in_its_context(
     assert "nobody's" in capfd.readouterr().out
 
 
-async def test_progress_is_thinned_out_and_the_last_is_kept(stand: Stand) -> None:
-    await stand.open_thread()
-    assignment = stand.start("progress_often", times=100_000)
-    result_of(await stand.report_of(assignment))
-    last = await stand.progress_of(assignment, 100_000)
-    assert (last.total, last.text) == (100_000, "row 100000")
-    entries = stand.said_by(assignment)
-    assert [entry.seq for entry in entries] == list(range(1, len(entries) + 1))
-    assert len(entries) < 1000
-
-
-async def test_the_newest_progress_is_told_even_if_the_job_goes_silent(stand: Stand) -> None:
-    await stand.open_thread()
-    assignment = stand.start("progress_then_sleep")
-    assert (await stand.progress_of(assignment, 2)).done == 2
-
-
 # opening
 
 
@@ -453,10 +344,3 @@ async def test_a_host_is_started_for_an_app_with_jobs_in_threads(stand: Stand) -
     stand.executor = executor
     await executor.open()
     assert len(children()) == 1
-
-
-async def test_an_app_that_cannot_be_imported_makes_open_fail(stand: Stand) -> None:
-    executor = ThreadExecutor(Hosting("nonesuch:app"), 1, print, print)
-    with pytest.raises(AppError, match="there is no module 'nonesuch'"):
-        await executor.open()
-    await executor.close()
