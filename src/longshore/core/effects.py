@@ -6,7 +6,7 @@ that the effect does not list, nothing changes. A store finds the row, picks the
 state it sees, and applies it. The stores have no rules of their own. The table of moves
 (`core.lifecycle`) decides the next state; this file decides everything else:
 
-- The token. A row gets a new token when its owner loses the job (`_REVOKES`), when the dispatcher
+- The token. A row gets a new token when its owner loses the job (`RULES`), when the dispatcher
   ends an attempt by force, when a job without an owner is cancelled, and when a new round opens.
   What the earlier owner reports under the old token then counts for nothing.
 - The counts. If the job's own code raised or timed out, that is a failure. If its process died, and
@@ -20,7 +20,7 @@ Changes are values: a store can send equal changes to its database once, for man
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, assert_never
+from typing import Final, NamedTuple, assert_never
 from uuid import UUID
 
 from msgspec import Struct, structs
@@ -51,20 +51,33 @@ from longshore.model.job import (
 FARTHEST_S: Final = 2.5e11
 """A longer delay would lead past what a calendar can show."""
 
-_REVOKES: Final = frozenset(
-    {Event.RELEASED, Event.NOT_BEGUN, Event.LOST, Event.POISONED, Event.REOPENED}
-)
-_FAILURES: Final = frozenset({Event.FAILED, Event.RETRIED})
-_KEEPS_ERROR: Final = frozenset(
-    {
-        Event.LOST,
-        Event.RELEASED,
-        Event.NOT_BEGUN,
-        Event.SNOOZED,
-        Event.CAME_DUE,
-        Event.CANCEL_ASKED,
-    }
-)
+
+class Rule(NamedTuple):
+    """What an event does beside the move: to the token, the count of failures and the error."""
+
+    revokes: bool = False
+    is_failure: bool = False
+    keeps_error: bool = False
+
+
+RULES: Final = {
+    Event.DEPENDENCIES_MET: Rule(),
+    Event.DEPENDENCY_FAILED: Rule(),
+    Event.CONDITION_LOST: Rule(),
+    Event.CAME_DUE: Rule(keeps_error=True),
+    Event.CLAIMED: Rule(),
+    Event.SUCCEEDED: Rule(),
+    Event.FAILED: Rule(is_failure=True),
+    Event.RETRIED: Rule(is_failure=True),
+    Event.SNOOZED: Rule(keeps_error=True),
+    Event.RELEASED: Rule(revokes=True, keeps_error=True),
+    Event.NOT_BEGUN: Rule(revokes=True, keeps_error=True),
+    Event.ABORTED: Rule(),
+    Event.LOST: Rule(revokes=True, keeps_error=True),
+    Event.POISONED: Rule(revokes=True),
+    Event.CANCEL_ASKED: Rule(keeps_error=True),
+    Event.REOPENED: Rule(revokes=True),
+}
 _MOVES_BY_EVENT: Final = {
     event: [(before, moves[event]) for before, moves in MOVES.items() if event in moves]
     for event in Event
@@ -116,16 +129,16 @@ def _effect(
     crash: bool = False,
     request: UUID | None = None,
 ) -> Effect:
-    effect = {}
+    effect, rule = {}, RULES[event]
     for before, state in _MOVES_BY_EVENT[event]:
         aborted = state is JobState.CANCELLED and before in OWNED
         disowned = event is Event.CANCEL_ASKED and state is JobState.CANCELLED
         effect[before] = Change(
             state,
-            new_token=forced or disowned or event in _REVOKES,
-            failures=int(event in _FAILURES),
+            new_token=forced or disowned or rule.revokes,
+            failures=int(rule.is_failure),
             crashes=int(crash and before is JobState.RUNNING),
-            keeps_error=event in _KEEPS_ERROR and not aborted,
+            keeps_error=rule.keeps_error and not aborted,
             error=None if aborted else error,
             delay_s=delay_s if state is JobState.DELAYED else None,
             info=info,
