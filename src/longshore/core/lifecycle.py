@@ -16,6 +16,20 @@ from longshore.model.job import JobState
 
 S = JobState
 
+MEANINGS: Final = {
+    S.WAITING: "waits for jobs that it depends on. Nothing submits such jobs yet",
+    S.DELAYED: "waits for a time: it was submitted with a delay, or is to run again later",
+    S.READY: "could run, and waits for a worker that serves it",
+    S.RUNNING: "an attempt is with a worker",
+    S.CANCELLING: "its worker was told to stop it",
+    S.SUCCEEDED: "returned a result, which is recorded",
+    S.FAILED: "raised, timed out or crashed, and is not tried again",
+    S.DEPENDENCY_FAILED: "was not run, because a job that it depends on failed",
+    S.SKIPPED: "was not run, because what it waited for cannot come any more",
+    S.CANCELLED: "was cancelled before it could succeed",
+}
+"""What the docs say of a job in each state."""
+
 
 class Event(StrEnum):
     """What can happen to a job."""
@@ -103,6 +117,8 @@ def _reached() -> tuple[JobState, ...]:
 REACHED: Final = _reached()
 """The states that a job can reach today. Commands offer these to choose from."""
 OWNED: Final = frozenset({S.RUNNING, S.CANCELLING})
+MAY_BE_MANY: Final = frozenset({S.READY, S.DELAYED})
+"""The live states that any number of jobs may be in: a list of these must not sort them all."""
 
 HISTORY_FIRST: Final = 5
 HISTORY_LAST: Final = 45

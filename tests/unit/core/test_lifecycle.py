@@ -4,6 +4,7 @@ from pathlib import Path
 from uuid import UUID
 
 from longshore.core.lifecycle import (
+    MEANINGS,
     MOVES,
     REACHED,
     TERMINAL,
@@ -17,6 +18,7 @@ OWNER = UUID(int=2)
 
 
 def test_every_state_is_in_the_table() -> None:
+    assert set(MEANINGS) == set(JobState)
     assert set(MOVES) == set(JobState)
 
 

@@ -37,7 +37,17 @@ from __future__ import annotations
 from typing import Final
 
 from longshore.core.lifecycle import HISTORY_FIRST, HISTORY_LAST
-from longshore.store.postgres.states import DELAYED, ENDED, LIVE, OWNED, READY, RUNNING, S, head
+from longshore.store.postgres.states import (
+    DELAYED,
+    ENDED,
+    LIVE,
+    LIVE_BY_INDEX,
+    OWNED,
+    READY,
+    RUNNING,
+    S,
+    head,
+)
 
 STEADY: Final = {
     "enable_seqscan": "off",
@@ -330,8 +340,7 @@ _ANY_JOB: Final = """(
     SELECT queue, kind, target FROM longshore.job
     WHERE state IN ({states}) AND lane = t.lane LIMIT 1
 )"""
-_BY_INDEX: Final = (READY, DELAYED, OWNED)
-"""The live states, each with those that share its index."""
+_ANY_LIVE_JOB: Final = " UNION ALL ".join(_ANY_JOB.format(states=some) for some in LIVE_BY_INDEX)
 
 ADOPT_LANES: Final = f"""
 INSERT INTO longshore.lane (hash, queue, kind, target)
@@ -342,7 +351,7 @@ FROM (
     GROUP BY lane HAVING sum(delta) > 0
     OFFSET 0
 ) AS t
-CROSS JOIN LATERAL ({" UNION ALL ".join(_ANY_JOB.format(states=n) for n in _BY_INDEX)} LIMIT 1) AS j
+CROSS JOIN LATERAL ({_ANY_LIVE_JOB} LIMIT 1) AS j
 WHERE NOT EXISTS (SELECT FROM longshore.lane AS l WHERE l.hash = t.lane)
     AND ($2::bigint[] IS NULL OR t.lane = ANY ($2))
 ORDER BY t.lane
