@@ -11,7 +11,7 @@ from longshore.core.capacity import pool_busy, pool_slots
 from longshore.core.lanes import lane_of, serves
 from longshore.core.timing import SNOOZED, span
 from longshore.model.job import Job, JobState
-from longshore.model.worker import Facts, Pool, WorkerView, slot_words
+from longshore.model.worker import Facts, HeldBack, Pool, WorkerView, slot_words
 
 _OWN_POOLS = {Pool.COROUTINE, Pool.PROCESS}
 """Each of Longshore's own workers has these; other workers have pools as they like."""
@@ -60,8 +60,8 @@ def _delayed(job: Job, facts: Facts) -> str:
 
 
 def _ready(job: Job, facts: Facts) -> str:
-    if facts.queue_paused:
-        return f"queue '{job.queue}' is paused; `longshore queues resume {job.queue}` lets it go on"
+    if facts.held_back is not None:
+        return _held_back(job, facts.held_back)
     if facts.lane_limit is not None:
         return (
             f"no dispatcher looks at kind '{job.kind}' in queue '{job.queue}' with target "
@@ -93,6 +93,15 @@ def _ready(job: Job, facts: Facts) -> str:
         more = _more_at_once(open_workers[0], pools[0])
         return f"{_all_of(pools[0], slots, _names(open_workers))} busy{ahead}{more}"
     return f"about to be given to {_names(open_workers)}{ahead}"
+
+
+def _held_back(job: Job, held_back: HeldBack) -> str:
+    match held_back:
+        case HeldBack.PAUSED_QUEUE:
+            resume = f"`longshore queues resume {job.queue}`"
+            return f"queue '{job.queue}' is paused; {resume} lets it go on"
+        case _:
+            assert_never(held_back)
 
 
 def _no_worker(job: Job, workers: Sequence[WorkerView]) -> str:

@@ -264,10 +264,16 @@ class Claim(Struct, frozen=True):
     slots: tuple[SessionKey, ...]
 
 
+class HeldBack(StrEnum):
+    """What holds a ready job back although slots are free (`start_rules` of each store)."""
+
+    PAUSED_QUEUE = "paused_queue"
+
+
 class Facts(Struct, frozen=True, kw_only=True):
     """What `why` needs beside the job, read at one moment."""
 
-    queue_paused: bool
+    held_back: HeldBack | None
     workers: tuple[WorkerView, ...]
     ahead: int
     now: datetime
