@@ -3,12 +3,12 @@
 Theory. An event happens to a job: its attempt ended, its worker was lost, a user cancelled it. The
 answer is an `Effect`: for each state that the row may be in, the `Change` that follows. In a state
 that the effect does not list, nothing changes. A store finds the row, picks the change for the
-state it sees, and applies it. The stores have no rules of their own. The table of moves
-(`core.lifecycle`) decides the next state; this file decides everything else:
+state it sees, and applies it. The stores have no rules of their own. The tables of
+`core.lifecycle` have the next state, and for each event a `Rule`; this file decides all the rest:
 
-- The token. A row gets a new token when its owner loses the job (`RULES`), when the dispatcher
-  ends an attempt by force, when a job without an owner is cancelled, and when a new round opens.
-  What the earlier owner reports under the old token then counts for nothing.
+- The token. A row gets a new token when its owner loses the job (`Rule.revokes`), when the
+  dispatcher ends an attempt by force, when a job without an owner is cancelled, and when a new
+  round opens. What the earlier owner reports under the old token then counts for nothing.
 - The counts. If the job's own code raised or timed out, that is a failure. If its process died, and
   the job was not being cancelled, that is a crash. All else costs nothing.
 - The error. A failed attempt leaves its error. A success or an abort clears it. Events that are not
@@ -20,12 +20,12 @@ Changes are values: a store can send equal changes to its database once, for man
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple, assert_never
+from typing import Final, assert_never
 from uuid import UUID
 
 from msgspec import Struct, structs
 
-from longshore.core.lifecycle import MOVES, OWNED, TERMINAL, Event
+from longshore.core.lifecycle import MOVES, OWNED, RULES, TERMINAL, Event
 from longshore.core.timing import summary
 from longshore.model.ends import (
     Cancelled,
@@ -51,33 +51,6 @@ from longshore.model.job import (
 FARTHEST_S: Final = 2.5e11
 """A longer delay would lead past what a calendar can show."""
 
-
-class Rule(NamedTuple):
-    """What an event does beside the move: to the token, the count of failures and the error."""
-
-    revokes: bool = False
-    is_failure: bool = False
-    keeps_error: bool = False
-
-
-RULES: Final = {
-    Event.DEPENDENCIES_MET: Rule(),
-    Event.DEPENDENCY_FAILED: Rule(),
-    Event.CONDITION_LOST: Rule(),
-    Event.CAME_DUE: Rule(keeps_error=True),
-    Event.CLAIMED: Rule(),
-    Event.SUCCEEDED: Rule(),
-    Event.FAILED: Rule(is_failure=True),
-    Event.RETRIED: Rule(is_failure=True),
-    Event.SNOOZED: Rule(keeps_error=True),
-    Event.RELEASED: Rule(revokes=True, keeps_error=True),
-    Event.NOT_BEGUN: Rule(revokes=True, keeps_error=True),
-    Event.ABORTED: Rule(),
-    Event.LOST: Rule(revokes=True, keeps_error=True),
-    Event.POISONED: Rule(revokes=True),
-    Event.CANCEL_ASKED: Rule(keeps_error=True),
-    Event.REOPENED: Rule(revokes=True),
-}
 _MOVES_BY_EVENT: Final = {
     event: [(before, moves[event]) for before, moves in MOVES.items() if event in moves]
     for event in Event

@@ -3,14 +3,15 @@
 Theory. A job is in one state at a time. An `Event` happens to it, and the table below names the
 next state. If the table does not list the event for the job's state, the event came late or twice:
 that is no error, and nothing changes. A job that has ended stays so, unless a user retries it: that
-opens a new round. `core.effects` decides what else an event changes in the job's row.
+opens a new round. `RULES` has what each event does beside the move, and `core.effects` makes a
+change of the job's row from both.
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 from longshore.model.job import JobState
 
@@ -51,6 +52,34 @@ class Event(StrEnum):
     CANCEL_ASKED = "cancelled by a user"
     REOPENED = "retried by a user"
 
+
+class Rule(NamedTuple):
+    """What an event does beside the move: to the token, the count of failures and the error."""
+
+    revokes: bool = False
+    is_failure: bool = False
+    keeps_error: bool = False
+
+
+RULES: Final = {
+    Event.DEPENDENCIES_MET: Rule(),
+    Event.DEPENDENCY_FAILED: Rule(),
+    Event.CONDITION_LOST: Rule(),
+    Event.CAME_DUE: Rule(keeps_error=True),
+    Event.CLAIMED: Rule(),
+    Event.SUCCEEDED: Rule(),
+    Event.FAILED: Rule(is_failure=True),
+    Event.RETRIED: Rule(is_failure=True),
+    Event.SNOOZED: Rule(keeps_error=True),
+    Event.RELEASED: Rule(revokes=True, keeps_error=True),
+    Event.NOT_BEGUN: Rule(revokes=True, keeps_error=True),
+    Event.ABORTED: Rule(),
+    Event.LOST: Rule(revokes=True, keeps_error=True),
+    Event.POISONED: Rule(revokes=True),
+    Event.CANCEL_ASKED: Rule(keeps_error=True),
+    Event.REOPENED: Rule(revokes=True),
+}
+"""For every event. `core.effects` applies them."""
 
 _MOVES: Final[dict[JobState, dict[Event, JobState]]] = {
     S.WAITING: {

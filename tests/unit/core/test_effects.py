@@ -8,8 +8,8 @@ from uuid import UUID
 import pytest
 
 from longshore.core import effects
-from longshore.core.effects import RULES, Change
-from longshore.core.lifecycle import OWNED, TERMINAL, Event
+from longshore.core.effects import Change
+from longshore.core.lifecycle import OWNED, TERMINAL
 from longshore.model.ends import (
     Cancelled,
     Crashed,
@@ -177,7 +177,3 @@ def test_a_retry_opens_a_new_round_of_what_ended_without_success() -> None:
 
 def test_a_job_that_comes_due_is_ready_and_nothing_else_changes() -> None:
     assert {S.DELAYED: Change(S.READY, keeps_error=True)} == effects.DUE
-
-
-def test_every_event_has_a_rule() -> None:
-    assert set(RULES) == set(Event)
