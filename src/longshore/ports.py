@@ -16,6 +16,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
+from longshore.core.why import Facts
 from longshore.model.attempt import Assignment, Attempt
 from longshore.model.batch import Batch as Batch  # stores and dispatchers take them from here
 from longshore.model.batch import BatchResult as BatchResult
@@ -34,7 +35,6 @@ from longshore.model.retention import Pruned, Retention
 from longshore.model.worker import (
     Attended,
     DispatcherView,
-    Facts,
     Gone,
     KindInfo,
     Lane,

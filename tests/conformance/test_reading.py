@@ -8,10 +8,11 @@ import pytest
 from msgspec import msgpack, structs
 
 from longshore.core.lanes import lane_of
+from longshore.core.why import HeldBack
 from longshore.model.attempt import Attempt
 from longshore.model.ends import Cancelled, Failed, Released, Retried, Succeeded
 from longshore.model.job import Ended, JobFilter, JobState, LogEntry, LogKind, Progress
-from longshore.model.worker import HeldBack, QueueView, SessionKey
+from longshore.model.worker import QueueView, SessionKey
 from longshore.testing.backends import Backend
 from longshore.testing.builders import RAISED, Scene, a_job, done, lanes_of, new_id, some_jobs
 

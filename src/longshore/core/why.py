@@ -1,17 +1,40 @@
-"""Says in words why a job is in its state, for every state."""
+"""Says in words why a job is in its state, for every state, and what it must know for that."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
 from difflib import get_close_matches
+from enum import StrEnum
 from typing import assert_never
+
+from msgspec import Struct
 
 from longshore.core.capacity import pool_busy, pool_slots
 from longshore.core.lanes import lane_of, serves
 from longshore.core.timing import SNOOZED, span
 from longshore.model.job import Job, JobState
-from longshore.model.worker import Facts, HeldBack, Pool, WorkerView, slot_words
+from longshore.model.worker import Pool, WorkerView, slot_words
+
+
+class HeldBack(StrEnum):
+    """What holds a ready job back although slots are free (`start_rules` of each store)."""
+
+    PAUSED_QUEUE = "paused_queue"
+
+
+class Facts(Struct, frozen=True, kw_only=True):
+    """What `why` needs beside the job, read at one moment."""
+
+    held_back: HeldBack | None
+    workers: tuple[WorkerView, ...]
+    ahead: int
+    now: datetime
+    lane_limit: int | None = None
+    """Set if the job's lane is past this limit: no dispatcher looks there."""
+    supervisor_trouble: str = ""
+    """Why the workers beside the dispatcher do not start; empty if they do."""
+
 
 _OWN_POOLS = {Pool.COROUTINE, Pool.PROCESS}
 """Each of Longshore's own workers has these; other workers have pools as they like."""

@@ -262,22 +262,3 @@ class Claim(Struct, frozen=True):
 
     lanes: tuple[int, ...]
     slots: tuple[SessionKey, ...]
-
-
-class HeldBack(StrEnum):
-    """What holds a ready job back although slots are free (`start_rules` of each store)."""
-
-    PAUSED_QUEUE = "paused_queue"
-
-
-class Facts(Struct, frozen=True, kw_only=True):
-    """What `why` needs beside the job, read at one moment."""
-
-    held_back: HeldBack | None
-    workers: tuple[WorkerView, ...]
-    ahead: int
-    now: datetime
-    lane_limit: int | None = None
-    """Set if the job's lane is past this limit: no dispatcher looks there."""
-    supervisor_trouble: str = ""
-    """Why the workers beside the dispatcher do not start; empty if they do."""

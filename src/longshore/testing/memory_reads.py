@@ -12,9 +12,10 @@ from uuid import UUID
 from msgspec import structs
 
 from longshore.core.lifecycle import OWNED, TERMINAL
+from longshore.core.why import Facts, HeldBack
 from longshore.model.job import Ended, Job, JobFilter, JobPage, JobState, LogKind
 from longshore.model.log import KeptEntry
-from longshore.model.worker import DispatcherView, Facts, HeldBack, Lane, QueueView, WorkerView
+from longshore.model.worker import DispatcherView, Lane, QueueView, WorkerView
 from longshore.ports import Hint
 from longshore.store.listing import most_looked_at, must_walk, page
 from longshore.store.rows import unpack_progress, unpack_step, utc_now

@@ -7,9 +7,9 @@ import pytest
 from msgspec import structs
 
 from longshore.core.timing import span
-from longshore.core.why import ordinal, why
+from longshore.core.why import Facts, HeldBack, ordinal, why
 from longshore.model.job import HistoryEntry, Job, JobError, JobState, Options, Reason
-from longshore.model.worker import Facts, HeldBack, KindInfo, Pool, WorkerInfo, WorkerView
+from longshore.model.worker import KindInfo, Pool, WorkerInfo, WorkerView
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 WORKER = UUID(int=7)

@@ -8,10 +8,11 @@ from uuid import UUID
 
 import asyncpg
 
+from longshore.core.why import Facts, HeldBack
 from longshore.model.attempt import Attempt
 from longshore.model.job import Ended, Job, JobFilter, JobPage, LogKind
 from longshore.model.log import KeptEntry
-from longshore.model.worker import DispatcherView, Facts, HeldBack, Lane, QueueView, WorkerView
+from longshore.model.worker import DispatcherView, Lane, QueueView, WorkerView
 from longshore.store.listing import last_number, old, page, probes
 from longshore.store.postgres.connections import ConnectionPool
 from longshore.store.postgres.listing import FLOOR, LAST, LISTED, listings

@@ -11,7 +11,7 @@ are left out whole do not move it.
 
 from __future__ import annotations
 
-from longshore.model.worker import HeldBack
+from longshore.core.why import HeldBack
 from longshore.store.postgres.states import READY
 
 

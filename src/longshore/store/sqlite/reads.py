@@ -11,10 +11,11 @@ import msgspec
 
 from longshore.core.lanes import lane_of
 from longshore.core.lifecycle import TERMINAL
+from longshore.core.why import Facts
 from longshore.model.attempt import Attempt
 from longshore.model.job import Ended, Job, JobFilter, JobPage, JobState, LogKind
 from longshore.model.log import KeptEntry
-from longshore.model.worker import DispatcherView, Facts, Lane, QueueView, SessionKey, WorkerView
+from longshore.model.worker import DispatcherView, Lane, QueueView, SessionKey, WorkerView
 from longshore.store.listing import (
     last_number,
     most_looked_at,

@@ -12,8 +12,8 @@ from typing import Final
 
 import msgspec
 
+from longshore.core.why import HeldBack
 from longshore.model.job import Job, Submission
-from longshore.model.worker import HeldBack
 from longshore.store.sqlite.transaction import Snapshot
 
 _PAUSED: Final = """
