@@ -16,30 +16,25 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from longshore.core.limits import BATCH_BYTES
+from longshore.core.why import Facts
 from longshore.model.attempt import Assignment, Attempt
-from longshore.model.ends import End
+from longshore.model.batch import Batch as Batch  # stores and dispatchers take them from here
+from longshore.model.batch import BatchResult as BatchResult
 from longshore.model.job import (
     CancelVerdict,
     Ended,
-    Finished,
     Job,
     JobFilter,
     JobPage,
     LogEntry,
-    Refused,
     RetryVerdict,
-    Submission,
-    Submitted,
 )
 from longshore.model.log import KeptEntry
 from longshore.model.reports import Report
 from longshore.model.retention import Pruned, Retention
 from longshore.model.worker import (
     Attended,
-    Claim,
     DispatcherView,
-    Facts,
     Gone,
     KindInfo,
     Lane,
@@ -52,44 +47,6 @@ from longshore.model.worker import (
     WorkerInfo,
     WorkerView,
 )
-
-
-class Batch(Struct, frozen=True):
-    """What goes to the store in one transaction: finishes first, then submits, then claims.
-
-    `slots`, if there are any, has one for each submit. A new job that can run now starts on its
-    slot, if that worker may have it; otherwise it is ready for any worker. Claims stop with the job
-    whose arguments bring them to `max_bytes`.
-    """
-
-    finishes: Sequence[End] = ()
-    submits: Sequence[Submission] = ()
-    claims: Sequence[Claim] = ()
-    slots: Sequence[SessionKey | None] = ()
-    max_bytes: int = BATCH_BYTES
-
-
-class BatchResult(Struct, frozen=True):
-    """What a batch did. Finishes and submits are answered item by item, in the order given.
-
-    - `started`: the submits that started on their slots;
-    - `claimed`: the ready jobs that started on slots of `claims`; `taken` counts them by lane;
-    - `ready`: how many jobs became ready, by lane, before claims took some;
-    - `ready_by_ends`: those of them that came from finishes (handed back, or sent by an outbox);
-    - `ended`: all jobs that ended, with their outcomes;
-    - `contested`: lanes that may hold more than was claimed, because another dispatcher claimed
-      there at the same moment, or the batch had no room for more bytes.
-    """
-
-    finished: list[Finished] = []
-    submitted: list[Submitted | Refused] = []
-    started: list[Attempt] = []
-    claimed: list[Attempt] = []
-    taken: Mapping[int, int] = {}
-    ready: Mapping[int, int] = {}
-    ready_by_ends: Mapping[int, int] = {}
-    ended: list[Ended] = []
-    contested: frozenset[int] = frozenset()
 
 
 class Promoted(Struct, frozen=True):

@@ -7,8 +7,8 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from longshore.core.limits import BATCH_BYTES
 from longshore.errors import ConfigError
+from longshore.model.batch import BATCH_BYTES
 
 PREFIX: Final = "LONGSHORE_"
 DEFAULT_STORE: Final = "sqlite:///.longshore/longshore.db"

@@ -3,12 +3,12 @@
 Theory. An event happens to a job: its attempt ended, its worker was lost, a user cancelled it. The
 answer is an `Effect`: for each state that the row may be in, the `Change` that follows. In a state
 that the effect does not list, nothing changes. A store finds the row, picks the change for the
-state it sees, and applies it. The stores have no rules of their own. The table of moves
-(`core.lifecycle`) decides the next state; this file decides everything else:
+state it sees, and applies it. The stores have no rules of their own. The tables of
+`core.lifecycle` have the next state, and for each event a `Rule`; this file decides all the rest:
 
-- The token. A row gets a new token when its owner loses the job (`_REVOKES`), when the dispatcher
-  ends an attempt by force, when a job without an owner is cancelled, and when a new round opens.
-  What the earlier owner reports under the old token then counts for nothing.
+- The token. A row gets a new token when its owner loses the job (`Rule.revokes`), when the
+  dispatcher ends an attempt by force, when a job without an owner is cancelled, and when a new
+  round opens. What the earlier owner reports under the old token then counts for nothing.
 - The counts. If the job's own code raised or timed out, that is a failure. If its process died, and
   the job was not being cancelled, that is a crash. All else costs nothing.
 - The error. A failed attempt leaves its error. A success or an abort clears it. Events that are not
@@ -25,7 +25,7 @@ from uuid import UUID
 
 from msgspec import Struct, structs
 
-from longshore.core.lifecycle import MOVES, OWNED, TERMINAL, Event
+from longshore.core.lifecycle import MOVES, OWNED, RULES, TERMINAL, Event
 from longshore.core.timing import summary
 from longshore.model.ends import (
     Cancelled,
@@ -51,20 +51,6 @@ from longshore.model.job import (
 FARTHEST_S: Final = 2.5e11
 """A longer delay would lead past what a calendar can show."""
 
-_REVOKES: Final = frozenset(
-    {Event.RELEASED, Event.NOT_BEGUN, Event.LOST, Event.POISONED, Event.REOPENED}
-)
-_FAILURES: Final = frozenset({Event.FAILED, Event.RETRIED})
-_KEEPS_ERROR: Final = frozenset(
-    {
-        Event.LOST,
-        Event.RELEASED,
-        Event.NOT_BEGUN,
-        Event.SNOOZED,
-        Event.CAME_DUE,
-        Event.CANCEL_ASKED,
-    }
-)
 _MOVES_BY_EVENT: Final = {
     event: [(before, moves[event]) for before, moves in MOVES.items() if event in moves]
     for event in Event
@@ -116,16 +102,16 @@ def _effect(
     crash: bool = False,
     request: UUID | None = None,
 ) -> Effect:
-    effect = {}
+    effect, rule = {}, RULES[event]
     for before, state in _MOVES_BY_EVENT[event]:
         aborted = state is JobState.CANCELLED and before in OWNED
         disowned = event is Event.CANCEL_ASKED and state is JobState.CANCELLED
         effect[before] = Change(
             state,
-            new_token=forced or disowned or event in _REVOKES,
-            failures=int(event in _FAILURES),
+            new_token=forced or disowned or rule.revokes,
+            failures=int(rule.is_failure),
             crashes=int(crash and before is JobState.RUNNING),
-            keeps_error=event in _KEEPS_ERROR and not aborted,
+            keeps_error=rule.keeps_error and not aborted,
             error=None if aborted else error,
             delay_s=delay_s if state is JobState.DELAYED else None,
             info=info,

@@ -3,18 +3,33 @@
 Theory. A job is in one state at a time. An `Event` happens to it, and the table below names the
 next state. If the table does not list the event for the job's state, the event came late or twice:
 that is no error, and nothing changes. A job that has ended stays so, unless a user retries it: that
-opens a new round. `core.effects` decides what else an event changes in the job's row.
+opens a new round. `RULES` has what each event does beside the move, and `core.effects` makes a
+change of the job's row from both.
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 from longshore.model.job import JobState
 
 S = JobState
+
+MEANINGS: Final = {
+    S.WAITING: "waits for jobs that it depends on. Nothing submits such jobs yet",
+    S.DELAYED: "waits for a time: it was submitted with a delay, or is to run again later",
+    S.READY: "could run, and waits for a worker that serves it",
+    S.RUNNING: "an attempt is with a worker",
+    S.CANCELLING: "its worker was told to stop it",
+    S.SUCCEEDED: "returned a result, which is recorded",
+    S.FAILED: "raised, timed out or crashed, and is not tried again",
+    S.DEPENDENCY_FAILED: "was not run, because a job that it depends on failed",
+    S.SKIPPED: "was not run, because what it waited for cannot come any more",
+    S.CANCELLED: "was cancelled before it could succeed",
+}
+"""What the docs say of a job in each state."""
 
 
 class Event(StrEnum):
@@ -37,6 +52,34 @@ class Event(StrEnum):
     CANCEL_ASKED = "cancelled by a user"
     REOPENED = "retried by a user"
 
+
+class Rule(NamedTuple):
+    """What an event does beside the move: to the token, the count of failures and the error."""
+
+    revokes: bool = False
+    is_failure: bool = False
+    keeps_error: bool = False
+
+
+RULES: Final = {
+    Event.DEPENDENCIES_MET: Rule(),
+    Event.DEPENDENCY_FAILED: Rule(),
+    Event.CONDITION_LOST: Rule(),
+    Event.CAME_DUE: Rule(keeps_error=True),
+    Event.CLAIMED: Rule(),
+    Event.SUCCEEDED: Rule(),
+    Event.FAILED: Rule(is_failure=True),
+    Event.RETRIED: Rule(is_failure=True),
+    Event.SNOOZED: Rule(keeps_error=True),
+    Event.RELEASED: Rule(revokes=True, keeps_error=True),
+    Event.NOT_BEGUN: Rule(revokes=True, keeps_error=True),
+    Event.ABORTED: Rule(),
+    Event.LOST: Rule(revokes=True, keeps_error=True),
+    Event.POISONED: Rule(revokes=True),
+    Event.CANCEL_ASKED: Rule(keeps_error=True),
+    Event.REOPENED: Rule(revokes=True),
+}
+"""For every event. `core.effects` applies them."""
 
 _MOVES: Final[dict[JobState, dict[Event, JobState]]] = {
     S.WAITING: {
@@ -103,6 +146,8 @@ def _reached() -> tuple[JobState, ...]:
 REACHED: Final = _reached()
 """The states that a job can reach today. Commands offer these to choose from."""
 OWNED: Final = frozenset({S.RUNNING, S.CANCELLING})
+MAY_BE_MANY: Final = frozenset({S.READY, S.DELAYED})
+"""The live states that any number of jobs may be in: a list of these must not sort them all."""
 
 HISTORY_FIRST: Final = 5
 HISTORY_LAST: Final = 45

@@ -30,9 +30,6 @@ MAX_DURATION_S: Final = 100 * 366 * 24 * 3600.0
 MAX_SNOOZE_S: Final = 366 * 24 * 3600.0
 """The longest delay that a job may ask for itself."""
 
-BATCH_BYTES: Final = 16 * 1024 * 1024
-"""How many bytes of arguments and results one transaction takes. Its last item may exceed it."""
-
 _NAME: Final = re.compile(r"[\w.:/@+-]+")
 _DEFAULT_OPTIONS: Final = Options()
 _DEFAULT_RETRY: Final = RetryPolicy()

@@ -27,7 +27,9 @@ from typing import Final, NamedTuple, Protocol
 from longshore.core.admission import Admission, FreeSlots, Patience
 from longshore.core.lanes import lane_of
 from longshore.core.placement import FreeWorker, Profile, slots_in_order
-from longshore.model.job import Submission
+from longshore.model.batch import Batch, BatchResult
+from longshore.model.ends import Succeeded
+from longshore.model.job import Submission, Verdict
 from longshore.model.worker import Ahead, Claim, Lane, SessionKey, WorkerInfo
 
 ANY_NUMBER: Final = float("inf")
@@ -182,31 +184,24 @@ class Scheduler:
             self._admission.took(any_started=bool(starters))
         return Plan(self._claims(starters), slots)
 
-    def answered(
-        self,
-        claims: Sequence[Claim],
-        taken: Mapping[int, int],
-        contested: Collection[int],
-        waiting: Sequence[Submission],
-        ready: Mapping[int, int],
-        *,
-        any_ready: bool,
-    ) -> float | None:
-        """The store answered a transaction (see `ports.BatchResult`).
+    def answered(self, batch: Batch, result: BatchResult) -> float | None:
+        """The store answered a transaction.
 
-        `waiting` are submits that did not start on their slots. `any_ready` says whether the
-        transaction made any job ready. Answers in how many seconds to plan again even if nothing
-        else happens; None if there is no need.
+        Answers in how many seconds to plan again even if nothing else happens; None if there is no
+        need.
         """
-        self.lanes.claimed(claims, taken)
-        self.lanes.mark_ready(contested)
+        self.add_lanes(_sent_lanes(batch, result))
+        self.lanes.claimed(batch.claims, result.taken)
+        self.lanes.mark_ready(result.contested)
+        ready = result.ready_by_ends
         self.lanes.add_ready({lane: ready[lane] for lane in self.lanes.known(ready)})
+        waiting = _not_started(batch, result)
         if waiting:
             self.submitted(waiting)
-        if contested and not taken:
+        if result.contested and not result.taken:
             return CONTESTED_S
         # A batch has no room for every lane. Those that gave nothing now count as empty.
-        return 0.0 if claims or any_ready or waiting else None
+        return 0.0 if batch.claims or result.ready or waiting else None
 
     def _start(
         self, jobs: Sequence[Submission], lanes: Sequence[Lane], slots: list[SessionKey | None]
@@ -419,3 +414,28 @@ def _by_lane(jobs: Sequence[Submission], lanes: Sequence[Lane]) -> dict[int, lis
     for turns in waiting.values():
         turns.sort()
     return waiting
+
+
+def _sent_lanes(batch: Batch, result: BatchResult) -> set[Lane]:
+    """The lanes of jobs in outboxes. Some may be new to this dispatcher."""
+    return {
+        lane_of(item.job.queue, item.job.kind, item.job.target)
+        for end, finished in zip(batch.finishes, result.finished, strict=True)
+        if isinstance(end, Succeeded) and end.outbox and finished.verdict is not Verdict.STALE
+        for item in end.outbox
+    }
+
+
+def _not_started(batch: Batch, result: BatchResult) -> list[Submission]:
+    """Submits that did not start on their slots.
+
+    They are ready: since now, or since an earlier batch whose answer got lost.
+    """
+    if len(result.started) == sum(slot is not None for slot in batch.slots):
+        return []
+    started = {one.id.int for one in result.started}
+    return [
+        job
+        for job, slot in zip(batch.submits, batch.slots, strict=True)
+        if slot is not None and job.id.int not in started
+    ]

@@ -1,17 +1,40 @@
-"""Says in words why a job is in its state, for every state."""
+"""Says in words why a job is in its state, for every state, and what it must know for that."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
 from difflib import get_close_matches
+from enum import StrEnum
 from typing import assert_never
+
+from msgspec import Struct
 
 from longshore.core.capacity import pool_busy, pool_slots
 from longshore.core.lanes import lane_of, serves
 from longshore.core.timing import SNOOZED, span
 from longshore.model.job import Job, JobState
-from longshore.model.worker import Facts, Pool, WorkerView, slot_words
+from longshore.model.worker import Pool, WorkerView, slot_words
+
+
+class HeldBack(StrEnum):
+    """What holds a ready job back although slots are free (`start_rules` of each store)."""
+
+    PAUSED_QUEUE = "paused_queue"
+
+
+class Facts(Struct, frozen=True, kw_only=True):
+    """What `why` needs beside the job, read at one moment."""
+
+    held_back: HeldBack | None
+    workers: tuple[WorkerView, ...]
+    ahead: int
+    now: datetime
+    lane_limit: int | None = None
+    """Set if the job's lane is past this limit: no dispatcher looks there."""
+    supervisor_trouble: str = ""
+    """Why the workers beside the dispatcher do not start; empty if they do."""
+
 
 _OWN_POOLS = {Pool.COROUTINE, Pool.PROCESS}
 """Each of Longshore's own workers has these; other workers have pools as they like."""
@@ -60,8 +83,8 @@ def _delayed(job: Job, facts: Facts) -> str:
 
 
 def _ready(job: Job, facts: Facts) -> str:
-    if facts.queue_paused:
-        return f"queue '{job.queue}' is paused; `longshore queues resume {job.queue}` lets it go on"
+    if facts.held_back is not None:
+        return _held_back(job, facts.held_back)
     if facts.lane_limit is not None:
         return (
             f"no dispatcher looks at kind '{job.kind}' in queue '{job.queue}' with target "
@@ -93,6 +116,15 @@ def _ready(job: Job, facts: Facts) -> str:
         more = _more_at_once(open_workers[0], pools[0])
         return f"{_all_of(pools[0], slots, _names(open_workers))} busy{ahead}{more}"
     return f"about to be given to {_names(open_workers)}{ahead}"
+
+
+def _held_back(job: Job, held_back: HeldBack) -> str:
+    match held_back:
+        case HeldBack.PAUSED_QUEUE:
+            resume = f"`longshore queues resume {job.queue}`"
+            return f"queue '{job.queue}' is paused; {resume} lets it go on"
+        case _:
+            assert_never(held_back)
 
 
 def _no_worker(job: Job, workers: Sequence[WorkerView]) -> str:

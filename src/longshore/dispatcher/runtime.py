@@ -10,6 +10,7 @@ from uuid import UUID
 from msgspec import structs
 
 from longshore.core.lanes import lane_of
+from longshore.core.why import Facts
 from longshore.dispatcher.alarms import Alarms
 from longshore.dispatcher.commits import Commits
 from longshore.dispatcher.duties.takeover import Takeover
@@ -18,7 +19,6 @@ from longshore.dispatcher.service import Answer
 from longshore.dispatcher.sessions.roster import Roster
 from longshore.dispatcher.waiters import Waiter, Waiters
 from longshore.model.job import Job, Submission
-from longshore.model.worker import Facts
 
 
 class DispatcherRuntime:

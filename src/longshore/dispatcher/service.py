@@ -22,7 +22,7 @@ from longshore.core.limits import check_submission
 from longshore.core.logs import MOST_ENTRIES, page
 from longshore.core.naming import workers_named
 from longshore.core.retention import continued, requested
-from longshore.core.why import why
+from longshore.core.why import Facts, why
 from longshore.dispatcher.pruner import configured
 from longshore.dispatcher.waiters import Waiter, Waiters
 from longshore.errors import InvalidInput, LongshoreError, NotFound, UnknownKind
@@ -41,7 +41,6 @@ from longshore.model.worker import (
     Capacity,
     DispatcherView,
     DrainVerdict,
-    Facts,
     KindInfo,
     QueueView,
     WorkerView,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Final
+from typing import Final, Literal
 from uuid import UUID
 
 from msgspec import Struct
@@ -21,20 +21,50 @@ class Pool(StrEnum):
     THREAD = "thread"
 
 
-_SLOT_WORDS: dict[str, tuple[str, str]] = {
-    Pool.COROUTINE: ("slot", "slots"),
-    Pool.PROCESS: ("process", "processes"),
-    Pool.THREAD: ("thread", "threads"),
+Isolation = Literal["coroutine", "process", "thread"]
+"""The pools by name, as apps choose them: what keeps a job's code apart from the code of others."""
+
+
+class PoolFacts(Struct, frozen=True, kw_only=True):
+    """What is particular to a pool. `slots` also names the setting that has their number."""
+
+    slot: str
+    slots: str
+    runs: str
+    """What its slots bound, to follow "How many"."""
+    takes_async: bool = False
+    takes_plain: bool = False
+    looks_ahead: bool = False
+    """Whether a worker may hold attempts ahead of its slots."""
+
+
+POOLS: Final[dict[str, PoolFacts]] = {
+    Pool.COROUTINE: PoolFacts(
+        slot="slot", slots="slots", runs="async def jobs run", takes_async=True
+    ),
+    Pool.PROCESS: PoolFacts(
+        slot="process",
+        slots="processes",
+        runs="jobs run in processes",
+        takes_async=True,
+        takes_plain=True,
+        looks_ahead=True,
+    ),
+    Pool.THREAD: PoolFacts(
+        slot="thread",
+        slots="threads",
+        runs="jobs run in threads",
+        takes_plain=True,
+        looks_ahead=True,
+    ),
 }
+AHEAD_POOLS: Final = frozenset(pool for pool, facts in POOLS.items() if facts.looks_ahead)
 
 
 def slot_words(pool: str) -> tuple[str, str]:
-    """The words for one slot of a pool, and for several. They match the names of the settings."""
-    return _SLOT_WORDS.get(pool, (f"{pool} slot", f"{pool} slots"))
-
-
-AHEAD_POOLS: Final = frozenset({Pool.PROCESS, Pool.THREAD})
-"""The pools whose attempts a worker may hold ahead of its slots."""
+    """The words for one slot of a pool, and for several."""
+    known = POOLS.get(pool)
+    return (known.slot, known.slots) if known else (f"{pool} slot", f"{pool} slots")
 
 
 class Parameter(Struct, frozen=True, omit_defaults=True):
@@ -232,16 +262,3 @@ class Claim(Struct, frozen=True):
 
     lanes: tuple[int, ...]
     slots: tuple[SessionKey, ...]
-
-
-class Facts(Struct, frozen=True, kw_only=True):
-    """What `why` needs beside the job, read at one moment."""
-
-    queue_paused: bool
-    workers: tuple[WorkerView, ...]
-    ahead: int
-    now: datetime
-    lane_limit: int | None = None
-    """Set if the job's lane is past this limit: no dispatcher looks there."""
-    supervisor_trouble: str = ""
-    """Why the workers beside the dispatcher do not start; empty if they do."""

@@ -15,6 +15,7 @@ from random import Random
 from typing import TypeVar
 from uuid import UUID
 
+from longshore.core.why import Facts
 from longshore.errors import StoreUnavailable
 from longshore.model.attempt import Attempt
 from longshore.model.job import (
@@ -31,7 +32,6 @@ from longshore.model.retention import Pruned, Retention
 from longshore.model.worker import (
     Attended,
     DispatcherView,
-    Facts,
     Gone,
     Lane,
     Late,

@@ -17,6 +17,7 @@ from uuid import UUID, uuid4
 from msgspec import structs
 
 from longshore.config import DispatcherSettings
+from longshore.core.why import Facts
 from longshore.dispatcher.ends import Decisions
 from longshore.dispatcher.requests import failed, perform
 from longshore.dispatcher.service import Answer, Caller, Service
@@ -30,7 +31,6 @@ from longshore.model.worker import (
     Attended,
     Claim,
     DispatcherView,
-    Facts,
     KindInfo,
     SessionKey,
     WorkerInfo,

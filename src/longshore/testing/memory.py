@@ -133,7 +133,7 @@ class MemoryStore(MemoryReads):
         self._last_number += 1
         self._jobs[job.id] = row
         if row.state is JobState.READY:
-            if slot is None or self._paused.get(row.lane.queue):
+            if slot is None or self._held_back(row):
                 ready[row.lane.hash] += 1
             else:
                 started.append(self._start(row, slot))
@@ -159,7 +159,7 @@ class MemoryStore(MemoryReads):
         slots = [slot for slot in claim.slots if self._is_free_for(slot, dispatcher)]
         ready = self._where(lambda row: row.state is JobState.READY)
         wanted = [row for row in ready if row.lane.hash in claim.lanes]
-        servable = [row for row in wanted if not self._paused.get(row.lane.queue)]
+        servable = [row for row in wanted if not self._held_back(row)]
         first = nsmallest(len(slots), servable, key=lambda row: row.order)
         best = first_bytes(first, lambda row: len(row.job.args), room)
         return [self._start(row, slot) for row, slot in zip(best, slots, strict=False)]

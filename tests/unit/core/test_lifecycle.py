@@ -4,8 +4,10 @@ from pathlib import Path
 from uuid import UUID
 
 from longshore.core.lifecycle import (
+    MEANINGS,
     MOVES,
     REACHED,
+    RULES,
     TERMINAL,
     Event,
     diagram,
@@ -17,7 +19,12 @@ OWNER = UUID(int=2)
 
 
 def test_every_state_is_in_the_table() -> None:
+    assert set(MEANINGS) == set(JobState)
     assert set(MOVES) == set(JobState)
+
+
+def test_every_event_has_a_rule() -> None:
+    assert set(RULES) == set(Event)
 
 
 def test_every_state_but_success_can_reach_a_terminal_one() -> None:

@@ -9,6 +9,7 @@ from msgspec import Struct, structs
 from longshore.core.admission import FreeSlots, Patience
 from longshore.core.lanes import lane_of
 from longshore.core.scheduler import CONTESTED_S, Plan, Scheduler
+from longshore.model.batch import Batch, BatchResult
 from longshore.model.job import Submission
 from longshore.model.worker import Ahead, Claim, KindInfo, Lane, Pool, SessionKey, WorkerInfo
 from longshore.testing.builders import a_job, new_id
@@ -233,9 +234,11 @@ def answer(
 ) -> float | None:
     """The store answered a transaction with a claim from `FETCH`."""
     made = claims_of(scheduler)
-    lanes = {FETCH.hash} if contested else set()
+    lanes = frozenset({FETCH.hash} if contested else ())
     counts = {FETCH.hash: taken} if taken else {}
-    return scheduler.answered(made, counts, lanes, waiting, {}, any_ready=False)
+    slots = [SessionKey(new_id(), 1)] * len(waiting)
+    batch = Batch(claims=made, submits=waiting, slots=slots)
+    return scheduler.answered(batch, BatchResult(taken=counts, contested=lanes))
 
 
 def test_after_a_claim_the_next_one_is_planned_at_once() -> None:

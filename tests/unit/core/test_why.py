@@ -7,9 +7,9 @@ import pytest
 from msgspec import structs
 
 from longshore.core.timing import span
-from longshore.core.why import ordinal, why
+from longshore.core.why import Facts, HeldBack, ordinal, why
 from longshore.model.job import HistoryEntry, Job, JobError, JobState, Options, Reason
-from longshore.model.worker import Facts, KindInfo, Pool, WorkerInfo, WorkerView
+from longshore.model.worker import KindInfo, Pool, WorkerInfo, WorkerView
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 WORKER = UUID(int=7)
@@ -67,7 +67,8 @@ def worker(**changes: object) -> WorkerView:
 
 
 def facts(*workers: WorkerView, paused: bool = False, ahead: int = 0) -> Facts:
-    return Facts(queue_paused=paused, workers=workers, ahead=ahead, now=NOW)
+    held_back = HeldBack.PAUSED_QUEUE if paused else None
+    return Facts(held_back=held_back, workers=workers, ahead=ahead, now=NOW)
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ Theory of the claim. One statement does five things; what it reads depends only 
    can declare such a worker lost, or adopt it, under the claim. The claim skips a row that harvest
    or attend holds right now: they may be waiting for a job that this transaction holds.
 2. `front`: for n slots, the first n jobs of each range of each lane (see `cursors`), straight from
-   the index `job_ready` without any lock; of all these, the first n. It leaves out the lanes of
-   paused queues. If a lane is not stored, because it was forgotten at the moment its job came, one
-   of its jobs names the queue. `best` counts, for each job, the bytes of the arguments before it:
-   past $11 nothing is taken. PostgreSQL knows their lengths without reading them.
+   the index `job_ready` without any lock; of all these, the first n. It leaves out lanes
+   whose jobs may not start (see `start_rules`). `best` counts, for each job, the bytes of the
+   arguments before it: past $11 nothing is taken. PostgreSQL knows their lengths without reading
+   them.
 3. `locked`: those rows FOR UPDATE, if they are still ready and no other claim holds them. Only now
    are they numbered, so that a row that was skipped leaves no slot empty.
 4. The update: the i-th locked row goes to the i-th slot under a new token.
@@ -37,7 +37,18 @@ from __future__ import annotations
 from typing import Final
 
 from longshore.core.lifecycle import HISTORY_FIRST, HISTORY_LAST
-from longshore.store.postgres.states import DELAYED, ENDED, LIVE, OWNED, READY, RUNNING, S, head
+from longshore.store.postgres.start_rules import lane_may_start, may_start
+from longshore.store.postgres.states import (
+    DELAYED,
+    ENDED,
+    LIVE,
+    LIVE_BY_INDEX,
+    OWNED,
+    READY,
+    RUNNING,
+    S,
+    head,
+)
 
 STEADY: Final = {
     "enable_seqscan": "off",
@@ -160,9 +171,7 @@ _MAY_TAKE: Final = f"""ARRAY(
 )"""
 _MAY_ALL: Final = f"""may AS MATERIALIZED (
     SELECT {_MAY_TAKE.format(workers="$16", sessions="$17", dispatcher="$18")} AS slots, ARRAY(
-        SELECT (
-            SELECT q.paused FROM longshore.queue AS q WHERE q.name = i.queue
-        ) IS NOT TRUE
+        SELECT {may_start("i.queue")}
         FROM unnest($11::text[]) WITH ORDINALITY AS i (queue, place)
         ORDER BY i.place
     ) AS queues
@@ -170,7 +179,7 @@ _MAY_ALL: Final = f"""may AS MATERIALIZED (
 _MAY_ONE: Final = f"""may AS MATERIALIZED (
     SELECT FROM longshore.worker AS w
     WHERE {_CAN_TAKE.format(worker="$16::uuid", session="$17::bigint", dispatcher="$18::uuid")}
-        AND (SELECT q.paused FROM longshore.queue AS q WHERE q.name = $11::text) IS NOT TRUE
+        AND {may_start("$11::text")}
     FOR KEY SHARE SKIP LOCKED
 ),"""
 _OWN: Final = {
@@ -330,8 +339,7 @@ _ANY_JOB: Final = """(
     SELECT queue, kind, target FROM longshore.job
     WHERE state IN ({states}) AND lane = t.lane LIMIT 1
 )"""
-_BY_INDEX: Final = (READY, DELAYED, OWNED)
-"""The live states, each with those that share its index."""
+_ANY_LIVE_JOB: Final = " UNION ALL ".join(_ANY_JOB.format(states=some) for some in LIVE_BY_INDEX)
 
 ADOPT_LANES: Final = f"""
 INSERT INTO longshore.lane (hash, queue, kind, target)
@@ -342,7 +350,7 @@ FROM (
     GROUP BY lane HAVING sum(delta) > 0
     OFFSET 0
 ) AS t
-CROSS JOIN LATERAL ({" UNION ALL ".join(_ANY_JOB.format(states=n) for n in _BY_INDEX)} LIMIT 1) AS j
+CROSS JOIN LATERAL ({_ANY_LIVE_JOB} LIMIT 1) AS j
 WHERE NOT EXISTS (SELECT FROM longshore.lane AS l WHERE l.hash = t.lane)
     AND ($2::bigint[] IS NULL OR t.lane = ANY ($2))
 ORDER BY t.lane
@@ -449,14 +457,7 @@ front AS (
         ORDER BY ~j.priority, j.rank, j.number
         LIMIT cardinality(slot.places)
     ) AS l
-    WHERE (
-        SELECT q.paused FROM longshore.queue AS q
-        WHERE q.name = coalesce(
-            (SELECT k.queue FROM longshore.lane AS k WHERE k.hash = i.lane),
-            (SELECT k.queue FROM longshore.job AS k
-                WHERE k.state = {READY} AND k.lane = i.lane LIMIT 1)
-        )
-    ) IS NOT TRUE
+    WHERE {lane_may_start("i.lane")}
     ORDER BY l.urgency, l.rank, l.number
     LIMIT (SELECT cardinality(places) FROM slot)
 ),

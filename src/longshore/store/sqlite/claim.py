@@ -28,20 +28,17 @@ from longshore.store.sqlite.sql import (
     CLAIM,
     LANE_TOP,
     LARGEST,
-    OPEN_LANES,
-    PAUSED,
     PAYLOADS,
     Candidate,
     Row,
 )
+from longshore.store.sqlite.start_rules import may_start, open_lanes
 from longshore.store.sqlite.transaction import Transaction
 
 _PACK_BYTES: Final = 32 * 1024 * 1024
 _FEWEST: Final = 8
 
 _candidates = msgspec.json.Decoder(list[Candidate])
-_hashes = msgspec.json.Decoder(list[int])
-_names = msgspec.json.Decoder(set[str])
 _lengths = msgspec.json.Decoder(list[tuple[int, int, int]])
 
 _payload_bytes = attrgetter("payload_bytes")
@@ -84,16 +81,13 @@ def usable_slots(
     slots: Sequence[SessionKey | None],
 ) -> list[SessionKey | None]:
     """The slots that these jobs may have, each in its place; None for the others."""
-    queues = msgspec.json.encode({job.queue for job in jobs}).decode()
-    paused = _names.decode(tx.execute(PAUSED, (queues,)).fetchone()[0])
+    may = may_start(tx, jobs)
     attending = _attending(tx, dispatcher, [slot for slot in slots if slot is not None])
     return [
         slot
-        if slot is not None
-        and attending.get(slot.worker.int) == slot.session
-        and job.queue not in paused
+        if is_open and slot is not None and attending.get(slot.worker.int) == slot.session
         else None
-        for job, slot in zip(jobs, slots, strict=True)
+        for is_open, slot in zip(may, slots, strict=True)
     ]
 
 
@@ -107,12 +101,11 @@ def _attending(tx: Transaction, dispatcher: UUID, slots: Sequence[SessionKey]) -
 
 def _best(tx: Transaction, lanes: Iterable[int], most: int) -> list[Candidate]:
     """The first jobs of all these lanes together, in the order of claims."""
-    wanted = msgspec.json.encode(list(dict.fromkeys(lanes))).decode()
-    lanes = _hashes.decode(tx.execute(OPEN_LANES, (wanted,)).fetchone()[0])
-    if not lanes:
+    found = open_lanes(tx, lanes)
+    if not found:
         return []
-    first = min(most, most // len(lanes) + _FEWEST)
-    return list(islice(merge(*(_lane(tx, lane, first, most) for lane in lanes)), most))
+    first = min(most, most // len(found) + _FEWEST)
+    return list(islice(merge(*(_lane(tx, lane, first, most) for lane in found)), most))
 
 
 def _lane(tx: Transaction, lane: int, first: int, most: int) -> Iterator[Candidate]:

@@ -11,10 +11,11 @@ import msgspec
 
 from longshore.core.lanes import lane_of
 from longshore.core.lifecycle import TERMINAL
+from longshore.core.why import Facts
 from longshore.model.attempt import Attempt
 from longshore.model.job import Ended, Job, JobFilter, JobPage, JobState, LogKind
 from longshore.model.log import KeptEntry
-from longshore.model.worker import DispatcherView, Facts, Lane, QueueView, SessionKey, WorkerView
+from longshore.model.worker import DispatcherView, Lane, QueueView, SessionKey, WorkerView
 from longshore.store.listing import (
     last_number,
     most_looked_at,
@@ -38,6 +39,7 @@ from longshore.store.rows import (
     unpack_options,
 )
 from longshore.store.sqlite.sql import NEXT_DUE, ORPHANED, Bulk, Value
+from longshore.store.sqlite.start_rules import held_back
 from longshore.store.sqlite.states import ENDED_BADLY, INDEXES, OWNED_LIST
 from longshore.store.sqlite.transaction import Snapshot
 
@@ -336,10 +338,8 @@ def dispatchers(tx: Snapshot) -> list[DispatcherView]:
 
 def explain(tx: Snapshot, job: Job) -> Facts:
     """What keeps a job where it is: its queue, the workers, the jobs ahead of it."""
-    query = "SELECT paused FROM queue WHERE name = ?"
-    [paused] = tx.execute(query, (job.queue,)).fetchone() or [0]
     return Facts(
-        queue_paused=bool(paused),
+        held_back=held_back(tx, job),
         workers=tuple(read_worker(**row) for row in _rows(tx, _ALIVE)),
         ahead=_ahead(tx, job),
         now=moment(tx.now),

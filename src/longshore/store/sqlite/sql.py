@@ -244,17 +244,6 @@ ATTENDED_NOW: Final = Lookup(
     2,
     tuple[str, int],
 )
-PAUSED: Final = """
-    SELECT json_group_array(queue.name) FROM json_each(?) AS named
-    CROSS JOIN queue ON queue.name = named.value WHERE queue.paused = 1"""
-OPEN_LANES: Final = """
-    SELECT json_group_array(wanted.value) FROM json_each(?) AS wanted
-    WHERE NOT EXISTS (
-            SELECT 1 FROM lane CROSS JOIN queue ON queue.name = lane.queue
-            WHERE lane.hash = wanted.value AND queue.paused = 1)
-        AND EXISTS (
-            SELECT 1 FROM job INDEXED BY job_ready
-            WHERE job.state = 'ready' AND job.lane = wanted.value)"""
 LANE_TOP: Final = """
     SELECT json_group_array(json_array(-priority, rank, number, lane, kind, attempt, failures,
         crashes, payload_bytes))
