@@ -78,7 +78,8 @@ class BatchResult(Struct, frozen=True):
     - `ready_by_ends`: those of them that came from finishes (handed back, or sent by an outbox);
     - `ended`: all jobs that ended, with their outcomes;
     - `contested`: lanes that may hold more than was claimed, because another dispatcher claimed
-      there at the same moment, or the batch had no room for more bytes.
+      there at the same moment, or the batch had no room for more bytes;
+    - `barred`: lanes of claims ahead that met a job which may not be held ahead.
     """
 
     finished: list[Finished] = []
@@ -90,6 +91,7 @@ class BatchResult(Struct, frozen=True):
     ready_by_ends: Mapping[int, int] = {}
     ended: list[Ended] = []
     contested: frozenset[int] = frozenset()
+    barred: frozenset[int] = frozenset()
 
 
 class Promoted(Struct, frozen=True):
@@ -193,12 +195,13 @@ class Store(Protocol):
         """Declares a worker lost, if it is still in that session, and frees its jobs.
 
         With `crash`, each running job has crashed once more, and at `crash_limit` it fails as
-        poisonous. Without (a goodbye), the loss costs nothing; nor does it cost attempts whose
-        tokens are `undelivered`. Jobs that were being cancelled are cancelled.
+        poisonous. Without (a goodbye), the loss costs nothing; nor does it cost attempts that the
+        worker held ahead (`core.lookahead.held_ahead`), or whose tokens are `undelivered`. Jobs
+        that were being cancelled are cancelled.
         """
 
     async def sweep(self, crash_limit: int) -> Harvested:
-        """Frees jobs whose worker is not alive: a harvest of it stopped half-way."""
+        """Frees jobs whose worker is not alive, as a harvest that counts as a crash does."""
 
     async def promote(self, most: int = 1000) -> Promoted:
         """Makes delayed jobs ready that are due."""

@@ -121,7 +121,7 @@ class NoRecheck(MemoryStore):
         self._seen[dispatcher] = [row for row in self._jobs.values() if row.state is JobState.READY]
         return pumped
 
-    def _claim(self, dispatcher: UUID, want: Claim, room: int) -> list[Attempt]:
+    def _claim(self, dispatcher: UUID, want: Claim, room: int) -> tuple[list[Attempt], bool]:
         taken = [
             row
             for row in self._seen.get(dispatcher, [])

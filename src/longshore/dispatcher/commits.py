@@ -274,6 +274,7 @@ class Commits:
             _not_started(batch, result),
             result.ready_by_ends,
             any_ready=bool(result.ready),
+            barred=result.barred,
         )
         if again_s:
             asyncio.get_running_loop().call_later(again_s, self._wake.set)
