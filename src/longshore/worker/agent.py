@@ -407,8 +407,9 @@ class Worker:
                 self._stopping.add(report.token)
                 self._executors[pool].abort(report)
                 return
-        for line in self._lines.values():
-            line.remove(report.token)
+        held = [line for line in self._lines.values() if line.remove(report.token) is not None]
+        if held and isinstance(report, ReleaseReport):
+            report = NotBegunReport(*report.key)
         self._session.ended(report)
         self._flush_soon()
 
