@@ -126,9 +126,11 @@ class Lookahead:
         """Whether any kind is known to be short."""
         return bool(self._short) and not self._is_suspended
 
-    def ran(self, kind: str, seconds: float) -> None:
-        """A run of this kind ended after so long."""
+    def ran(self, kind: str, seconds: float | None) -> None:
+        """A run of this kind ended after so long; None if it was aborted, which tells nothing."""
         self._is_suspended = False
+        if seconds is None:
+            return
         times = self._kinds.get(kind)
         if times is None:
             times = self._kinds[kind] = RunTimes(self._enough_runs)

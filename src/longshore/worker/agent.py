@@ -440,12 +440,12 @@ class Worker:
 
     def _ran(self, pool: str, begun: Begun, report: Report) -> Report:
         """The report of an attempt that ran, with how long it did."""
-        self._stopping.discard(report.token)
         if why := failure(report):
             log.warning("%s failed: %s", called(begun.assignment), why)
-        ran_s = self._clock.now() - begun.at
+        ran_s, was_stopping = self._clock.now() - begun.at, report.token in self._stopping
+        self._stopping.discard(report.token)
         if pool in AHEAD_POOLS:
-            self._lookahead.ran(begun.assignment.kind, ran_s)
+            self._lookahead.ran(begun.assignment.kind, None if was_stopping else ran_s)
         return report if isinstance(report, NotBegunReport) else replace(report, ran_s=ran_s)
 
     def _said(self, entry: LogEntry) -> None:
