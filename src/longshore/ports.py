@@ -150,12 +150,13 @@ class Store(Protocol):
         """Declares a worker lost, if it is still in that session, and frees its jobs.
 
         With `crash`, each running job has crashed once more, and at `crash_limit` it fails as
-        poisonous. Without (a goodbye), the loss costs nothing; nor does it cost attempts whose
-        tokens are `undelivered`. Jobs that were being cancelled are cancelled.
+        poisonous. Without (a goodbye), the loss costs nothing; nor does it cost attempts that the
+        worker held ahead (`core.lookahead.held_ahead`), or whose tokens are `undelivered`. Jobs
+        that were being cancelled are cancelled.
         """
 
     async def sweep(self, crash_limit: int) -> Harvested:
-        """Frees jobs whose worker is not alive: a harvest of it stopped half-way."""
+        """Frees jobs whose worker is not alive, as a harvest that counts as a crash does."""
 
     async def promote(self, most: int = 1000) -> Promoted:
         """Makes delayed jobs ready that are due."""

@@ -14,10 +14,10 @@ asks for nothing ahead until one of its runs ends.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from math import ceil
 from statistics import fmean
-from typing import Final
+from typing import Final, TypeVar
 
 from longshore.model.worker import WorkerInfo
 
@@ -32,6 +32,35 @@ MOST_BYTES: Final = 8 * 1024 * 1024
 """Arguments that wait ahead take no more."""
 
 _PERCENTILE: Final = 0.9
+
+T = TypeVar("T")
+
+
+def may_be_held(lane: int, crashes: int, lanes: Collection[int]) -> bool:
+    """Whether a worker may hold a job ahead: one of these lanes, without a crash behind it.
+
+    A job that may have taken its worker down runs only on a slot that is free: then a loss of the
+    worker blames it for certain. What else must never wait in a worker goes here: jobs with limits,
+    jobs that need resources, turns of actors.
+    """
+    return lane in lanes and not crashes
+
+
+def before_barred(
+    jobs: Sequence[T], lanes: Collection[int] | None, of: Callable[[T], tuple[int, int]]
+) -> Sequence[T]:
+    """Of jobs in the order of claims, those before the first that may not be held ahead.
+
+    `of` answers the lane of a job, and how often it crashed.
+    That one is next. If others were held ahead of it, no slot would come free for it while more of
+    them come. So nothing is held ahead until it has its slot. Without `lanes`, all jobs are free to
+    go.
+    """
+    if lanes is not None:
+        for place, job in enumerate(jobs):
+            if not may_be_held(*of(job), lanes):
+                return jobs[:place]
+    return jobs
 
 
 def held_ahead(worker: WorkerInfo, owned: Iterable[tuple[int, str]]) -> set[int]:
@@ -97,9 +126,11 @@ class Lookahead:
         """Whether any kind is known to be short."""
         return bool(self._short) and not self._is_suspended
 
-    def ran(self, kind: str, seconds: float) -> None:
-        """A run of this kind ended after so long."""
+    def ran(self, kind: str, seconds: float | None) -> None:
+        """A run of this kind ended after so long; None if it was aborted, which tells nothing."""
         self._is_suspended = False
+        if seconds is None:
+            return
         times = self._kinds.get(kind)
         if times is None:
             times = self._kinds[kind] = RunTimes(self._enough_runs)

@@ -12,8 +12,10 @@ no clock, store or socket, and may lose all that it knows: the store knows the t
 - A submit starts in the statement that stores it, if a slot is free that no ready job waits for.
   `admission` says how long submits wait for such a slot.
 - Free slots are filled first. Only then does a plan *look ahead*: it gives sessions attempts that
-  their workers hold until a slot comes free (see `lookahead`), from the lanes of those kinds only.
-  So no worker is idle while another one holds attempts ahead.
+  their workers hold until a slot comes free (see `lookahead`). So no worker is idle while another
+  one holds attempts ahead. Such a claim names all lanes of the pool, and stops before the first job
+  that may not be held ahead. These lanes are then *barred*: no plan looks ahead in this pool until
+  one has claimed from them for a free slot. Otherwise the slots would never come free for that job.
 - When the answer to a transaction gets lost, the dispatcher does not know which jobs the store has
   given to the sessions in it. These are *uncertain*: they get no jobs until it has read that back.
 """
@@ -21,7 +23,7 @@ no clock, store or socket, and may lose all that it knows: the store knows the t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Final, NamedTuple, Protocol
 
 from longshore.core.admission import Admission, FreeSlots, Patience
@@ -72,6 +74,7 @@ class _Offer(NamedTuple):
     pool: str
     lanes: set[int]
     free: list[FreeWorker]
+    is_ahead: bool = False
 
     @property
     def taker(self) -> tuple[Profile, str]:
@@ -92,6 +95,7 @@ class Scheduler:
         self._admission = Admission(max_batch, patience)
         self._profiles: dict[object, tuple[Profile, _Members]] = {}
         self._uncertain: set[SessionKey] = set()
+        self._barred: set[int] = set()
         self._turn = 0
 
     # sessions
@@ -141,6 +145,7 @@ class Scheduler:
     def sync_lanes(self, lanes: Collection[Lane]) -> None:
         """The store has these lanes. Others are forgotten, unless they came since the last time."""
         for lane in self.lanes.drop_others(lanes):
+            self._barred.discard(lane.hash)
             for profile, _ in self._profiles.values():
                 profile.drop_lane(lane)
         self.add_lanes(lanes)
@@ -192,7 +197,8 @@ class Scheduler:
         """
         self.add_lanes(_sent_lanes(batch, result))
         self.lanes.claimed(batch.claims, result.taken)
-        self.lanes.mark_ready(result.contested)
+        self.lanes.mark_ready({*result.contested, *result.barred})
+        self._barred.update(result.barred)
         ready = result.ready_by_ends
         self.lanes.add_ready({lane: ready[lane] for lane in self.lanes.known(ready)})
         waiting = _not_started(batch, result)
@@ -237,16 +243,27 @@ class Scheduler:
         most = self._max_batch
         for offer in self._offers():
             lanes = self.lanes.ready(offer.lanes)
-            if most <= 0 or not lanes or offer.taker in starters:
+            if most <= 0 or not lanes or offer.taker in starters or self._is_barred(offer):
                 continue
             # What earlier claims of this plan take from these lanes is not there any more.
             before = sum(len(one.slots) for one in found if not lanes.keys().isdisjoint(one.lanes))
             some = int(min(most, sum(lanes.values()) - before))
-            claim = offer.profile.claim(lanes.keys(), offer.free, some) if some > 0 else None
+            claim = self._claim(offer, lanes.keys(), some) if some > 0 else None
             if claim is not None:
                 most -= len(claim.slots)
                 found.append(claim)
         return found
+
+    def _is_barred(self, offer: _Offer) -> bool:
+        return offer.is_ahead and not self._barred.isdisjoint(offer.profile.lanes[offer.pool])
+
+    def _claim(self, offer: _Offer, lanes: Set[int], most: int) -> Claim | None:
+        of_pool = offer.profile.lanes[offer.pool]
+        if not offer.is_ahead:
+            self._barred -= of_pool
+            return offer.profile.claim(lanes, offer.free, most)
+        every = self.lanes.ready(of_pool)
+        return offer.profile.claim(every.keys(), offer.free, most, frozenset(lanes))
 
     def _offers(self) -> Iterator[_Offer]:
         """What sessions can take: first on their free slots, then ahead of them."""
@@ -262,7 +279,7 @@ class Scheduler:
                     alike.setdefault(one.ahead.kinds, {})[key] = one
             for kinds, some in alike.items():
                 lanes = {lane for lane in profile.lanes[pool] if self.lanes.kind_of(lane) in kinds}
-                yield _Offer(profile, pool, lanes, self._free(some, pool, _ahead_room))
+                yield _Offer(profile, pool, lanes, self._free(some, pool, _ahead_room), True)
 
     def _in_turn(self) -> list[tuple[Profile, _Members, str]]:
         takers = [

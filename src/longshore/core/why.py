@@ -10,7 +10,7 @@ from typing import assert_never
 
 from msgspec import Struct
 
-from longshore.core.capacity import pool_busy, pool_slots
+from longshore.core.capacity import pool_ahead, pool_busy, pool_slots
 from longshore.core.lanes import lane_of, serves
 from longshore.core.timing import SNOOZED, span
 from longshore.model.job import Job, JobState
@@ -32,6 +32,8 @@ class Facts(Struct, frozen=True, kw_only=True):
     now: datetime
     lane_limit: int | None = None
     """Set if the job's lane is past this limit: no dispatcher looks there."""
+    is_attended_here: bool = False
+    """Whether the dispatcher that says why attends the job's worker: then it knows what waits."""
     supervisor_trouble: str = ""
     """Why the workers beside the dispatcher do not start; empty if they do."""
 
@@ -144,6 +146,9 @@ def _no_worker(job: Job, workers: Sequence[WorkerView]) -> str:
 
 
 def _running(job: Job, facts: Facts) -> str:
+    if job.held_behind is not None:
+        running = f"{job.held_behind} running job{'' if job.held_behind == 1 else 's'}"
+        return f"held ahead by {_place(job, facts)}, behind {running}"
     since = ""
     if job.started_at is not None:
         since = f" for {span((facts.now - job.started_at).total_seconds())}"
@@ -153,7 +158,20 @@ def _running(job: Job, facts: Facts) -> str:
     silence = (
         f"; {_silence(worker)}, and its jobs go to others" if worker and worker.silent_s else ""
     )
-    return f"running on {_place(job, facts)}{since}{attempt}{step}{silence}"
+    perhaps = _perhaps_held(job, facts, worker)
+    return f"running on {_place(job, facts)}{since}{attempt}{perhaps}{step}{silence}"
+
+
+def _perhaps_held(job: Job, facts: Facts, worker: WorkerView | None) -> str:
+    """What another dispatcher than the worker's own must add if the worker holds jobs ahead."""
+    if worker is None or facts.is_attended_here or job.kind not in worker.info.kinds:
+        return ""
+    pool = worker.info.kinds[job.kind].pool
+    ahead, slots = pool_ahead(worker, pool), pool_slots(worker, pool)
+    if not ahead:
+        return ""
+    words = slot_words(pool)[slots != 1]
+    return f", or held ahead there: it has {slots + ahead} jobs for {slots} {words}"
 
 
 def _silence(worker: WorkerView) -> str:

@@ -40,7 +40,8 @@ class BatchResult(Struct, frozen=True):
     - `ready_by_ends`: those of them that came from finishes (handed back, or sent by an outbox);
     - `ended`: all jobs that ended, with their outcomes;
     - `contested`: lanes that may hold more than was claimed, because another dispatcher claimed
-      there at the same moment, or the batch had no room for more bytes.
+      there at the same moment, or the batch had no room for more bytes;
+    - `barred`: lanes of claims ahead that met a job which may not be held ahead.
     """
 
     finished: list[Finished] = []
@@ -52,3 +53,4 @@ class BatchResult(Struct, frozen=True):
     ready_by_ends: Mapping[int, int] = {}
     ended: list[Ended] = []
     contested: frozenset[int] = frozenset()
+    barred: frozenset[int] = frozenset()

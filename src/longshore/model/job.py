@@ -169,6 +169,8 @@ class Job(Struct, frozen=True, kw_only=True):
     history: tuple[HistoryEntry, ...] = ()
     progress: Progress | None = None
     step: str | None = None
+    held_behind: int | None = None
+    """Set while its worker holds it ahead of its slots: how many running jobs it waits for."""
 
 
 class Ended(Struct, frozen=True, gc=False):

@@ -141,6 +141,13 @@ class Ahead(Struct, frozen=True, omit_defaults=True):
     kinds: tuple[str, ...] = ()
 
 
+class Run(Struct, frozen=True, gc=False):
+    """An attempt that runs, and for how long."""
+
+    token: int
+    age_s: float
+
+
 class Attended(Struct, frozen=True):
     """The store attends the worker: its new session, and the attempts that it owns."""
 
@@ -169,7 +176,7 @@ class LostWorker(Struct, frozen=True):
 
 
 class WorkerView(Struct, frozen=True, kw_only=True):
-    """A worker as commands show it; `running` counts its jobs by kind.
+    """A worker as commands show it; `running` counts its jobs by kind, those held ahead too.
 
     The dispatcher writes `seen_at` and the machine's load every few seconds, not at every PING.
     """
@@ -223,7 +230,8 @@ class PoolCapacity(Struct, frozen=True, kw_only=True):
 class KindCapacity(Struct, frozen=True, kw_only=True):
     """What the fleet can take of a kind: `free` more jobs, in a pool that other kinds may share.
 
-    `busy` counts the pool's jobs of every kind, `running` those of this one.
+    `busy` counts the pool's slots that jobs of any kind take. `running` counts the jobs of this
+    kind that workers have, those held ahead too.
     """
 
     kind: str
@@ -258,7 +266,13 @@ class SessionKey(Struct, frozen=True, gc=False):
 
 
 class Claim(Struct, frozen=True):
-    """A claim: at most one job for each slot, from these lanes, best job first."""
+    """A claim: at most one job for each slot, from these lanes, best job first.
+
+    With `ahead`, the worker holds the jobs until a slot comes free. Then the claim takes only the
+    jobs before the first one that may not be held so (see `core.lookahead`): `ahead` has the lanes
+    of jobs that may.
+    """
 
     lanes: tuple[int, ...]
     slots: tuple[SessionKey, ...]
+    ahead: frozenset[int] | None = None

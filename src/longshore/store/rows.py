@@ -81,6 +81,11 @@ def later(now: int, seconds: float) -> int:
     return now
 
 
+def earlier(now: int, seconds: float | None) -> int | None:
+    """The time this many seconds before; None if they are not known."""
+    return None if seconds is None else now - round(seconds * 1e6)
+
+
 def due_at(job: Submission, now: int) -> int | None:
     """When a job may start, if its submitter said so. A delay wins over a time."""
     if job.delay_s is not None:

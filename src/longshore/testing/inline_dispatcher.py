@@ -161,6 +161,10 @@ class InlineDispatcher:
         """None ever is."""
         return 0.0
 
+    def shown(self, jobs: Sequence[Job]) -> tuple[Job, ...]:
+        """As they are: nothing is held ahead."""
+        return tuple(jobs)
+
     def explained(self, job: Job, facts: Facts) -> Facts:
         """As the store knows them."""
         return facts

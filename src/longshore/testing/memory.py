@@ -19,7 +19,7 @@ from msgspec import convert, structs
 from longshore.core import effects
 from longshore.core.leases import ANOTHERS, is_anothers
 from longshore.core.lifecycle import OWNED
-from longshore.core.lookahead import held_ahead
+from longshore.core.lookahead import before_barred, held_ahead
 from longshore.core.placement import first_bytes
 from longshore.core.retention import Seen, Walk
 from longshore.model.attempt import Attempt
@@ -85,11 +85,11 @@ class MemoryStore(MemoryReads):
         for job, slot in zip_longest(batch.submits, batch.slots):
             free = slot if slot and self._is_free_for(slot, dispatcher) else None
             submitted.append(self._submit(job, ready, free, started))
-        claimed, left = self._claim_all(dispatcher, batch)
+        claimed, left, barred = self._claim_all(dispatcher, batch)
         self._hint(*[Hint.WORK] * bool(ready), *[Hint.ENDED] * bool(ended))
         taken = Counter(self._jobs[one.id].lane.hash for one in claimed)
         return BatchResult(
-            finished, submitted, started, claimed, taken, ready, by_ends, ended, left
+            finished, submitted, started, claimed, taken, ready, by_ends, ended, left, barred
         )
 
     def _finish(self, end: End, ready: Counter[int], ended: list[Ended]) -> Finished:
@@ -100,16 +100,18 @@ class MemoryStore(MemoryReads):
             return Finished(end.job, end.token, verdict)
         if verdict is Verdict.RECORDED:
             change = effects.of_end(end)[row.state]
-            self._apply(row, change, end.by or str(row.job.worker))
+            self._apply(row, change, end.by or str(row.job.worker), end.ran_s)
             if change.ends:
                 ended.append(effects.outcome(end.job, change, end))
                 row.job = structs.replace(row.job, result=ended[-1].result)
             ready.update([row.lane.hash] * (row.state is JobState.READY))
         return Finished(end.job, end.token, verdict, row.state)
 
-    def _apply(self, row: JobRow, change: effects.Change, by: str = "") -> None:
+    def _apply(
+        self, row: JobRow, change: effects.Change, by: str = "", ran_s: float | None = None
+    ) -> None:
         token = next(self._tokens) if change.new_token else row.job.token
-        row.apply(change, self._now, token, by)
+        row.apply(change, self._now, token, by, ran_s)
 
     def _send(self, end: Succeeded, ready: Counter[int]) -> None:
         """Submits what an attempt caused; what is not accepted is noted with its end."""
@@ -144,25 +146,34 @@ class MemoryStore(MemoryReads):
         alike = self._where(lambda one: one.holds_its_key and one.job.kind == row.job.kind)
         return next((one for one in alike if one.job.unique_key == row.job.unique_key), None)
 
-    def _claim_all(self, dispatcher: UUID, batch: Batch) -> tuple[list[Attempt], frozenset[int]]:
-        """Serves the claims; answers also the lanes that were left because they have many bytes."""
-        claimed: list[Attempt] = []
-        left: frozenset[int] = frozenset()
+    def _claim_all(
+        self, dispatcher: UUID, batch: Batch
+    ) -> tuple[list[Attempt], frozenset[int], frozenset[int]]:
+        """Serves the claims. Answers also the lanes that it left because they have many bytes, and
+        those of claims that met a job which may not be held ahead.
+        """
+        claimed = list[Attempt]()
+        left, barred = frozenset[int](), frozenset[int]()
         for claim in batch.claims:
             room = batch.max_bytes - sum(len(one.args) for one in claimed)
-            claimed += self._claim(dispatcher, claim, room)
+            some, is_barred = self._claim(dispatcher, claim, room)
+            claimed += some
+            if is_barred:
+                barred |= {*claim.lanes}
             if batch.max_bytes <= sum(len(one.args) for one in claimed):
                 left |= {*claim.lanes}
-        return claimed, left
+        return claimed, left, barred
 
-    def _claim(self, dispatcher: UUID, claim: Claim, room: int) -> list[Attempt]:
+    def _claim(self, dispatcher: UUID, claim: Claim, room: int) -> tuple[list[Attempt], bool]:
         slots = [slot for slot in claim.slots if self._is_free_for(slot, dispatcher)]
         ready = self._where(lambda row: row.state is JobState.READY)
         wanted = [row for row in ready if row.lane.hash in claim.lanes]
         servable = [row for row in wanted if not self._held_back(row)]
         first = nsmallest(len(slots), servable, key=lambda row: row.order)
-        best = first_bytes(first, lambda row: len(row.job.args), room)
-        return [self._start(row, slot) for row, slot in zip(best, slots, strict=False)]
+        free = before_barred(first, claim.ahead, lambda row: (row.lane.hash, row.job.crashes))
+        best = first_bytes(free, lambda row: len(row.job.args), room)
+        claimed = [self._start(row, slot) for row, slot in zip(best, slots, strict=False)]
+        return claimed, len(free) < len(first)
 
     def _is_free_for(self, slot: SessionKey, dispatcher: UUID) -> bool:
         worker = self._workers.get(slot.worker)
@@ -258,8 +269,7 @@ class MemoryStore(MemoryReads):
         self._now = now = self._utc()
         lost = structs.replace(row, alive=False, ended_at=now, ended_why=clean(why))
         self._workers[worker], owned = lost, self._owned_by(worker)
-        ahead = held_ahead(row.info, [(one.job.token, one.job.kind) for one in owned])
-        free = ahead.union(undelivered)
+        free = self._held_ahead(worker, owned).union(undelivered)
         freed = self._lose(owned, why, crash_limit if crash else None, free)
         return structs.replace(freed, lost=True)
 
@@ -267,7 +277,17 @@ class MemoryStore(MemoryReads):
         self._now = self._utc()
         alive = {worker for worker, row in self._workers.items() if row.alive}
         orphans = self._where(lambda row: row.state in OWNED and row.job.worker not in alive)
-        return self._lose(orphans[:MAX_SWEPT], "its worker is not alive", crash_limit)
+        owned, free = list[JobRow](), set[int]()
+        for worker in sorted({row.job.worker for row in orphans if row.job.worker is not None}):
+            if len(owned) < MAX_SWEPT:
+                owned += (some := self._owned_by(worker))
+                free |= self._held_ahead(worker, some)
+        return self._lose(owned, "its worker is not alive", crash_limit, free)
+
+    def _held_ahead(self, worker: UUID, owned: Sequence[JobRow]) -> set[int]:
+        row = self._workers.get(worker)
+        kinds = [(one.job.token, one.job.kind) for one in owned]
+        return held_ahead(row.info, kinds) if row is not None else set()
 
     def _lose(
         self, rows: list[JobRow], why: str, crash_limit: int | None, free: Collection[int] = ()

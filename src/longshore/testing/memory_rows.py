@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
@@ -57,8 +57,18 @@ class JobRow:
             del history[HISTORY_FIRST]
         self.job = structs.replace(self.job, state=state, history=tuple(history))
 
-    def apply(self, change: Change, now: datetime, token: int, by: str = "") -> None:
-        """The change is made, with this token."""
+    def apply(
+        self,
+        change: Change,
+        now: datetime,
+        token: int,
+        by: str = "",
+        ran_s: float | None = None,
+    ) -> None:
+        """The change is made, with this token. The attempt that it ends ran for `ran_s`."""
+        if ran_s is not None and self.job.started_at is not None:
+            began_at = max(self.job.started_at, now - timedelta(seconds=ran_s))
+            self.job = structs.replace(self.job, started_at=began_at)
         if change.undoes_claim:
             history, attempt = self.job.history[:-1], self.job.attempt - 1
             undone = {"state": change.state, "history": history, "attempt": attempt}

@@ -11,10 +11,12 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import inf
 from typing import Final, NamedTuple, assert_never
 from uuid import UUID
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from longshore.config import WorkerSettings
 from longshore.core.lookahead import MOST_BYTES, Lookahead
@@ -22,7 +24,7 @@ from longshore.errors import ProtocolError
 from longshore.model.attempt import Assignment, AttemptKey
 from longshore.model.job import LogEntry
 from longshore.model.reports import CancelReport, NotBegunReport, ReleaseReport, Report
-from longshore.model.worker import AHEAD_POOLS, Ahead, Stats
+from longshore.model.worker import AHEAD_POOLS, Ahead, Run, Stats
 from longshore.ports import Clock, Executor, Link, OnLog, OnMessages, OnReport
 from longshore.wire import worker_side as w
 from longshore.wire.codec import encode, from_dispatcher
@@ -51,7 +53,7 @@ class Identity(Struct, frozen=True, kw_only=True):
 
 
 class Begun(NamedTuple):
-    """An attempt that its executor runs, and since when, in a pool that looks ahead."""
+    """An attempt that its executor runs, and since when."""
 
     assignment: Assignment
     at: float
@@ -84,6 +86,8 @@ class Worker:
         self._executors = make_executors(self._reported, self._said)
         self._begun: dict[str, dict[int, Begun]] = {pool: {} for pool in self._executors}
         """The attempts that executors run, by pool and token."""
+        self._stopping: set[int] = set()
+        """The tokens of attempts that executors were told to abort, and that have not ended."""
         self._lines = {pool: Line() for pool in self._executors}
         self._lookahead = Lookahead(settings.lookahead_s, settings.lookahead_runs)
         self._hand_back_timer: asyncio.TimerHandle | None = None
@@ -110,6 +114,7 @@ class Worker:
                     "with its @app.job functions is probably not imported where the app is made"
                 )
             self._session = w.WorkerSession(ready, self._patience())
+            self._session.runs = self._runs
             self._open_link()
             measuring = asyncio.create_task(self._keep_measuring())
             await self._draining.wait()
@@ -343,8 +348,7 @@ class Worker:
             self._start(pool, line.pop())
 
     def _start(self, pool: str, assignment: Assignment) -> None:
-        at = self._clock.now() if pool in AHEAD_POOLS else 0.0
-        self._begun[pool][assignment.token] = Begun(assignment, at)
+        self._begun[pool][assignment.token] = Begun(assignment, self._clock.now())
         self._executors[pool].start(assignment)
 
     # what is held ahead
@@ -377,22 +381,35 @@ class Worker:
         for pool in AHEAD_POOLS & self._executors.keys():
             executor = self._executors[pool]
             own = [kind for kind, info in executor.kinds.items() if info.pool == pool]
-            running = [(one.assignment.kind, now - one.at) for one in self._begun[pool].values()]
+            running = [
+                (one.assignment.kind, inf if token in self._stopping else now - one.at)
+                for token, one in self._begun[pool].items()
+            ]
             most = self._lookahead.ahead(own, executor.slots, running)
             if most and self._lines[pool].bytes < MOST_BYTES:
                 pools[pool] = most
                 kinds |= self._lookahead.short(own)
         return Ahead(pools, tuple(sorted(kinds)))
 
+    def _runs(self, now: float) -> dict[str, tuple[Run, ...]]:
+        """Which attempts run, and for how long. The others are held ahead."""
+        return {
+            pool: tuple(Run(token, now - one.at) for token, one in begun.items())
+            for pool, begun in self._begun.items()
+            if begun
+        }
+
     # ends
 
     def _abort(self, report: Report) -> None:
         for pool, begun in self._begun.items():
             if report.token in begun:
+                self._stopping.add(report.token)
                 self._executors[pool].abort(report)
                 return
-        for line in self._lines.values():
-            line.remove(report.token)
+        held = [line for line in self._lines.values() if line.remove(report.token) is not None]
+        if held and isinstance(report, ReleaseReport):
+            report = NotBegunReport(*report.key)
         self._session.ended(report)
         self._flush_soon()
 
@@ -415,17 +432,21 @@ class Worker:
     def _reported(self, report: Report) -> None:
         for pool, begun in self._begun.items():
             if (one := begun.pop(report.token, None)) is not None:
-                self._ran(pool, one, report)
+                report = self._ran(pool, one, report)
                 self._start_waiting(pool)
                 break
         self._session.ended(report)
         self._flush_soon()
 
-    def _ran(self, pool: str, begun: Begun, report: Report) -> None:
+    def _ran(self, pool: str, begun: Begun, report: Report) -> Report:
+        """The report of an attempt that ran, with how long it did."""
         if why := failure(report):
             log.warning("%s failed: %s", called(begun.assignment), why)
+        ran_s, was_stopping = self._clock.now() - begun.at, report.token in self._stopping
+        self._stopping.discard(report.token)
         if pool in AHEAD_POOLS:
-            self._lookahead.ran(begun.assignment.kind, self._clock.now() - begun.at)
+            self._lookahead.ran(begun.assignment.kind, None if was_stopping else ran_s)
+        return report if isinstance(report, NotBegunReport) else replace(report, ran_s=ran_s)
 
     def _said(self, entry: LogEntry) -> None:
         self._session.said(entry)

@@ -75,3 +75,14 @@ def test_a_kind_that_became_slow_is_known_for_slow_soon() -> None:
     for _ in range(2 * ENOUGH_RUNS):
         lookahead.ran("fetch", 1.0)
     assert not lookahead.short(["fetch"])
+
+
+def test_an_aborted_run_tells_nothing_of_its_kind_but_frees_a_slot() -> None:
+    lookahead = after(*[("train", 60.0)] * 20)
+    for _ in range(RUNS):
+        lookahead.ran("train", None)
+    assert not lookahead.short(["train"])
+    lookahead = after(*[("fetch", 0.001)] * 20)
+    lookahead.handed_back()
+    lookahead.ran("fetch", None)
+    assert lookahead.ahead(["fetch"], 1, []) == 50

@@ -157,6 +157,21 @@ def facts(*workers: WorkerView, paused: bool = False, ahead: int = 0) -> Facts:
         ),
         (job(), facts(worker(running={"resize": 1})), "about to be given to dock-1"),
         (
+            job(state=JobState.RUNNING, worker=WORKER, held_behind=2),
+            facts(worker(running={"fetch": 5})),
+            "held ahead by dock-1, behind 2 running jobs",
+        ),
+        (
+            job(state=JobState.RUNNING, worker=WORKER, kind="resize"),
+            facts(worker(running={"resize": 4})),
+            "running on dock-1, or held ahead there: it has 4 jobs for 1 process",
+        ),
+        (
+            job(state=JobState.RUNNING, worker=WORKER, kind="resize"),
+            structs.replace(facts(worker(running={"resize": 4})), is_attended_here=True),
+            "running on dock-1",
+        ),
+        (
             job(state=JobState.DELAYED, run_at=NOW + timedelta(seconds=90)),
             facts(),
             "delayed until 2030-01-01 12:01:30 UTC (1 min 30 s from now), "

@@ -188,6 +188,7 @@ def finish_columns(ends: Sequence[End], *, isolate_bad_items: bool) -> list[Sequ
         [end.token for end in ends],
         [end.result if isinstance(end, Succeeded) else None for end in ends],
         places,
+        [end.ran_s for end in ends],
         *zip(*rows, strict=True),
     ]
 
@@ -196,5 +197,5 @@ def _shape(end: End) -> tuple[object, ...]:
     """Ends that have this in common do the same to their jobs."""
     if isinstance(end, Succeeded):
         return Succeeded, end.by, end.info, end.worker
-    _, _, *rest = structs.astuple(end)
+    _, _, *rest = structs.astuple(structs.replace(end, ran_s=None))
     return type(end), *rest

@@ -178,24 +178,32 @@ class PostgresKeeper(PostgresReads):
             if row is None or not row["alive"] or row["session"] != session:
                 return Harvested(False), []
             await tx.fetch(sql.BURY, worker, clean(why))
-            owned = await _owned(tx, worker)
             limit = crash_limit if crash else None
-            ahead = held_ahead(
-                unpack_info(row["info"]), [(one["token"], one["kind"]) for one in owned]
-            )
-            return await _lose(tx, owned, why, limit, ahead.union(undelivered), lost=True)
+            return await _lose(tx, worker, row["info"], why, limit, undelivered, lost=True)
 
         return self._freed(*await self._keeping.run(work))
 
     async def sweep(self, crash_limit: int) -> Harvested:
-        """Frees jobs that are owned by a worker that is not alive: a harvest that died half-way."""
+        """Frees jobs whose worker is not alive: each worker's in a transaction of its own."""
+        freed = Harvested(False)
+        for orphaned in await self._keeping.fetch(sql.ORPHANED, MOST_SWEPT):
+            found = await self._sweep(orphaned["worker"], crash_limit)
+            freed = Harvested(
+                False,
+                freed.requeued + found.requeued,
+                freed.lanes | found.lanes,
+                freed.ended + found.ended,
+            )
+        return freed
 
+    async def _sweep(self, worker: UUID, crash_limit: int) -> Harvested:
         async def work(tx: Transaction) -> tuple[Harvested, Rows]:
-            found = [row["id"] for row in await tx.fetch(sql.ORPHANED, MOST_SWEPT)]
-            owned = await _locked(tx, found) if found else []
-            # A row that was not locked when it was found may have been freed since.
-            still = [row for row in owned if row["state"] in OWNED_CODES]
-            return await _lose(tx, still, "its worker is not alive", crash_limit, lost=False)
+            row = next(iter(await tx.fetch(sql.ATTENDED, worker)), None)
+            if row is not None and row["alive"]:
+                return Harvested(False), []
+            info = None if row is None else row["info"]
+            why = "its worker is not alive"
+            return await _lose(tx, worker, info, why, crash_limit, lost=False)
 
         return self._freed(*await self._keeping.run(work))
 
@@ -353,20 +361,25 @@ async def _owned(tx: Transaction, worker: UUID) -> Rows:
 
 async def _lose(
     tx: Transaction,
-    rows: Rows,
+    worker: UUID,
+    info: bytes | None,
     why: str,
     crash_limit: int | None,
     undelivered: Collection[int] = (),
     *,
     lost: bool,
 ) -> tuple[Harvested, Rows]:
-    """Takes jobs from an owner that is gone; a crash limit says that the loss is a crash.
+    """Takes the jobs of a worker that is gone; a crash limit says that the loss is a crash.
 
-    Answers also the rows that are ready again.
+    It costs nothing what the worker held ahead. Answers also the rows that are ready again.
     """
+    rows = await _owned(tx, worker)
+    kinds = [(row["token"], row["kind"]) for row in rows]
+    ahead = held_ahead(unpack_info(info), kinds) if info is not None else set[int]()
     changes = []
     for row in rows:
-        limit = None if row["token"] in undelivered else crash_limit
+        free = row["token"] in ahead or row["token"] in undelivered
+        limit = None if free else crash_limit
         effect = effects.of_loss(row["crashes"], limit, clean(why))
         changes.append((row, effect[STATES[row["state"]]]))
     await _apply(tx, changes)

@@ -31,15 +31,13 @@ WITH RECURSIVE owner AS (
     )
     FROM owner WHERE owner.worker IS NOT NULL
 )
-SELECT j.id
+SELECT owner.worker
 FROM owner
-CROSS JOIN LATERAL (
-    SELECT id FROM longshore.job WHERE worker = owner.worker AND state IN ({OWNED}) OFFSET 0
-) AS j
-WHERE (SELECT alive FROM longshore.worker WHERE id = owner.worker) IS NOT TRUE
+WHERE owner.worker IS NOT NULL
+    AND (SELECT alive FROM longshore.worker WHERE id = owner.worker) IS NOT TRUE
 LIMIT $1
 """
-"""Goes from owner to owner by the index, so that it reads one row for each live one."""
+"""Goes from owner to owner by the index, so that it reads one row for each."""
 
 _APPLY: Final = """
 UPDATE longshore.job AS j

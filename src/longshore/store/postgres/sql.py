@@ -10,7 +10,8 @@ Theory of the claim. One statement does five things; what it reads depends only 
    the index `job_ready` without any lock; of all these, the first n. It leaves out lanes
    whose jobs may not start (see `start_rules`). `best` counts, for each job, the bytes of the
    arguments before it: past $11 nothing is taken. PostgreSQL knows their lengths without reading
-   them.
+   them. A claim ahead names in $12 the lanes of jobs that may be held ahead: from the first job on
+   that may not, nothing is taken (see `core.lookahead`).
 3. `locked`: those rows FOR UPDATE, if they are still ready and no other claim holds them. Only now
    are they numbered, so that a row that was skipped leaves no slot empty.
 4. The update: the i-th locked row goes to the i-th slot under a new token.
@@ -116,11 +117,11 @@ CHANGE_COLUMNS: Final = {
 """The changes of a batch (see `core.effects`), each in its place, as statements take them."""
 
 
-def changed(first: int, *, new_round: bool = False) -> str:
+def changed(first: int, *, new_round: bool = False, began_at: str = "j.started_at") -> str:
     """SQL that applies the change in place n.change to row j, all but its result.
 
     The columns of the changes are the parameters from number `first` on. Without `by` it was the
-    job's worker.
+    job's worker. `began_at` is SQL for when the attempt began.
     """
     of = {
         name: f"(${place}::{type}[])[n.change]"
@@ -133,7 +134,7 @@ def changed(first: int, *, new_round: bool = False) -> str:
         "round = j.round + 1, started_at = NULL, result = NULL,"
         if new_round
         else f"""attempt = j.attempt - CASE WHEN {undo} THEN 1 ELSE 0 END,
-    started_at = CASE WHEN NOT {undo} THEN j.started_at END,"""
+    started_at = CASE WHEN NOT {undo} THEN {began_at} END,"""
     )
     return f"""state = {of["state"]},
     token = CASE WHEN {of["new_token"]} THEN nextval('longshore.token') ELSE j.token END,
@@ -364,23 +365,28 @@ the lanes to look at; NULL means all. It stops when there are $1 lanes in all, s
 application that makes up kinds or queues fills neither the table nor the dispatchers' memory.
 """
 
+_BEGAN_AT: Final = """greatest(
+        j.started_at, statement_timestamp() - n.ran_s * interval '1 s'
+    )"""
+"""SQL for when an attempt began: after it was claimed, if its worker said for how long it ran."""
+
 FINISH: Final = f"""
 UPDATE longshore.job AS j
 SET result = n.result,
-    {changed(6)}
+    {changed(7, began_at=_BEGAN_AT)}
 FROM (
     SELECT i.*, l.tid, l.state AS was,
         CASE l.state WHEN {RUNNING} THEN i.shape ELSE i.shape + 1 END AS change
     FROM (
-        SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bytea[], $4::integer[])
-            WITH ORDINALITY AS i (job, token, result, shape, place)
+        SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bytea[], $4::integer[], $5::float8[])
+            WITH ORDINALITY AS i (job, token, result, shape, ran_s, place)
         ORDER BY i.job, i.place
     ) AS i
     CROSS JOIN LATERAL (
         SELECT ctid AS tid, state FROM longshore.job
         WHERE id = i.job AND token = i.token
             AND CASE WHEN state IN ({OWNED})
-                THEN worker = coalesce(($5::uuid[])[i.shape], worker) END
+                THEN worker = coalesce(($6::uuid[])[i.shape], worker) END
         OFFSET 0
     ) AS l
     OFFSET 0
@@ -448,7 +454,8 @@ front AS (
         AS i (lane, urgency, rank, number, last_urgency)
     CROSS JOIN LATERAL (
         SELECT j.ctid AS tid, ~j.priority AS urgency, j.rank, j.number,
-            octet_length(j.args) AS size
+            octet_length(j.args) AS size,
+            $12::bigint[] IS NOT NULL AND (j.crashes > 0 OR j.lane <> ALL ($12)) AS is_barred
         FROM longshore.job AS j
         WHERE j.state = {READY}
             AND j.lane = i.lane
@@ -462,10 +469,9 @@ front AS (
     LIMIT (SELECT cardinality(places) FROM slot)
 ),
 best AS (
-    SELECT f.*, sum(f.size) OVER (
-        ORDER BY f.urgency, f.rank, f.number ROWS UNBOUNDED PRECEDING
-    ) - f.size AS before
+    SELECT f.*, sum(f.size) OVER turn - f.size AS before, bool_or(f.is_barred) OVER turn AS barred
     FROM front AS f
+    WINDOW turn AS (ORDER BY f.urgency, f.rank, f.number ROWS UNBOUNDED PRECEDING)
 ),
 locked AS (
     SELECT l.tid, row_number() OVER (ORDER BY b.urgency, b.rank, b.number) AS turn
@@ -475,7 +481,7 @@ locked AS (
         WHERE j.ctid = b.tid AND j.state = {READY}
         FOR UPDATE SKIP LOCKED
     ) AS l
-    WHERE b.before < $11
+    WHERE b.before < $11 AND NOT b.barred
 ),
 taken AS (
     UPDATE longshore.job AS j
@@ -493,7 +499,9 @@ taken AS (
         l.turn, (SELECT places FROM slot)[l.turn] AS place, j.lane, ~j.priority AS urgency, j.rank,
         j.id, j.number, j.token, j.kind, j.args, j.options, j.attempt, j.failures, j.crashes
 )
-SELECT b.seen, t.*
-FROM (SELECT count(*) AS seen FROM best) AS b
+SELECT b.seen, b.barred, t.*
+FROM (
+    SELECT count(*) FILTER (WHERE NOT barred) AS seen, bool_or(barred) IS TRUE AS barred FROM best
+) AS b
 LEFT JOIN taken AS t ON true
 """

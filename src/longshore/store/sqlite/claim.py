@@ -13,11 +13,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
 from itertools import islice
 from operator import attrgetter
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 import msgspec
 
+from longshore.core.lookahead import before_barred
 from longshore.core.placement import first_bytes
 from longshore.model.attempt import Attempt
 from longshore.model.job import JobState, Options, Submission
@@ -42,8 +43,22 @@ _candidates = msgspec.json.Decoder(list[Candidate])
 _lengths = msgspec.json.Decoder(list[tuple[int, int, int]])
 
 _payload_bytes = attrgetter("payload_bytes")
+_lane_and_crashes = attrgetter("lane", "crashes")
 
 Payload = tuple[UUID, Options, bytes]
+
+
+class Claims(NamedTuple):
+    """What claims took, and how many from each lane.
+
+    `left` are lanes in which they left jobs because of `max_bytes`, `barred` those in which they
+    met a job that may not be held ahead.
+    """
+
+    claimed: list[Attempt]
+    taken: Counter[int]
+    left: set[int]
+    barred: set[int]
 
 
 def claim(
@@ -52,26 +67,23 @@ def claim(
     claims: Sequence[Claim],
     max_bytes: int,
     expiry_margin_s: float,
-) -> tuple[list[Attempt], Counter[int], set[int]]:
-    """Places the best ready jobs on slots that may have them, one by one.
-
-    Answers the attempts, how many came from each lane, and the lanes in which it left jobs because
-    of `max_bytes`.
-    """
+) -> Claims:
+    """Places the best ready jobs on slots that may have them, one by one."""
     attending = _attending(tx, dispatcher, [slot for one in claims for slot in one.slots])
-    claimed: list[Attempt] = []
-    taken: Counter[int] = Counter()
-    left: set[int] = set()
+    done = Claims([], Counter(), set(), set())
     for one in claims:
         slots = [slot for slot in one.slots if attending.get(slot.worker.int) == slot.session]
         best = _best(tx, one.lanes, len(slots)) if slots else []
-        fitting = first_bytes(best, _payload_bytes, max_bytes)
-        if len(fitting) < len(best):
-            left.update(one.lanes)
-        claimed += _place(tx, fitting, slots, expiry_margin_s)
-        taken.update(job.lane for job in fitting)
+        free = before_barred(best, one.ahead, _lane_and_crashes)
+        if len(free) < len(best):
+            done.barred.update(one.lanes)
+        fitting = first_bytes(free, _payload_bytes, max_bytes)
+        if len(fitting) < len(free):
+            done.left.update(one.lanes)
+        done.claimed.extend(_place(tx, fitting, slots, expiry_margin_s))
+        done.taken.update(job.lane for job in fitting)
         max_bytes -= sum(map(_payload_bytes, fitting))
-    return claimed, taken, left
+    return done
 
 
 def usable_slots(

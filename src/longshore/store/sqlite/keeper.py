@@ -155,20 +155,29 @@ def harvest(
     ).fetchone()
     if buried is None:
         return Harvested(False)
-    owned = tx.held_where(HELD_BY_WORKER, (worker.bytes,))
-    kinds = tx.connection.execute(OWNED_KINDS, (worker.bytes,)).fetchall()
-    free = held_ahead(unpack_info(buried[0]), kinds).union(undelivered)
-    return _free(tx, owned, why, crash_limit, free, lost=True)
+    owned, ahead = _owned(tx, worker.bytes, buried[0])
+    return _free(tx, owned, why, crash_limit, ahead.union(undelivered), lost=True)
 
 
 def sweep(tx: Transaction, crash_limit: int) -> Harvested:
-    """Frees jobs whose worker is not alive, a bounded number of them."""
-    owned: list[Held] = []
-    for (worker,) in tx.connection.execute(ORPHANED).fetchall():
-        owned += tx.held_where(HELD_BY_WORKER, (worker,))
+    """Frees jobs whose worker is not alive: a worker after the other, up to a bound."""
+    owned, ahead = list[Held](), set[int]()
+    for worker, info in tx.connection.execute(ORPHANED).fetchall():
+        some, ahead_of_some = _owned(tx, worker, info)
+        owned += some
+        ahead |= ahead_of_some
         if len(owned) >= _MAX_SWEPT:
             break
-    return _free(tx, owned[:_MAX_SWEPT], "its worker is not alive", crash_limit, lost=False)
+    return _free(tx, owned, "its worker is not alive", crash_limit, ahead, lost=False)
+
+
+def _owned(tx: Transaction, worker: bytes, info: bytes | None) -> tuple[list[Held], set[int]]:
+    """The jobs that a worker owns, and the tokens of those that it held ahead."""
+    owned = tx.held_where(HELD_BY_WORKER, (worker,))
+    if info is None:
+        return owned, set()
+    kinds = tx.connection.execute(OWNED_KINDS, (worker,)).fetchall()
+    return owned, held_ahead(unpack_info(info), kinds)
 
 
 def _free(

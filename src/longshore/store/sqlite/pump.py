@@ -16,7 +16,7 @@ from longshore.core import effects
 from longshore.model.ends import End, Succeeded
 from longshore.model.job import Ended, Finished, JobState, Refused, Verdict
 from longshore.ports import Batch, BatchResult
-from longshore.store.rows import LARGEST_INT, clean, history_entry
+from longshore.store.rows import LARGEST_INT, clean, earlier, history_entry
 from longshore.store.sqlite.claim import claim, usable_slots
 from longshore.store.sqlite.sql import NOTE, RUNNING, SUCCEED, Held, Row
 from longshore.store.sqlite.submit import Accepted, accept
@@ -30,17 +30,18 @@ def pump(tx: Transaction, dispatcher: UUID, batch: Batch, expiry_margin_s: float
     submitted, ready, started = _take(tx, dispatcher, batch, expiry_margin_s)
     # A claim must know the lanes of jobs that were submitted with it: their queue may be paused.
     tx.flush()
-    claimed, taken, left = claim(tx, dispatcher, batch.claims, batch.max_bytes, expiry_margin_s)
+    claims = claim(tx, dispatcher, batch.claims, batch.max_bytes, expiry_margin_s)
     return BatchResult(
         finished,
         submitted,
         started,
-        claimed,
-        taken,
+        claims.claimed,
+        claims.taken,
         finishes.ready + ready,
         finishes.ready,
         finishes.ended,
-        frozenset(left),
+        frozenset(claims.left),
+        frozenset(claims.barred),
     )
 
 
@@ -91,7 +92,8 @@ class _Finishes:
         rows: list[Row] = []
         for place, number, _ in running:
             end = plain[place]
-            rows.append((number, end.result, history_entry(state, now, end.by, end.info)))
+            entry = history_entry(state, now, end.by, end.info)
+            rows.append((number, end.result, entry, earlier(now, end.ran_s)))
         SUCCEED.run(tx.connection, rows, (now,))
         for lane, count in Counter(lane for _, _, lane in running).items():
             tx.count(lane, JobState.RUNNING, state, count)
@@ -127,7 +129,7 @@ class _Finishes:
         elif change.state is JobState.READY:
             self.ready[row.lane] += 1
         by = end.by or str(UUID(hex=row.worker))
-        self._tx.apply(row, change, by=by, result=outcome.result)
+        self._tx.apply(row, change, by=by, result=outcome.result, ran_s=end.ran_s)
 
     def _send(self, sent: Sequence[tuple[Held, Succeeded]]) -> None:
         """Submits what successful attempts caused; what is not accepted is noted on its cause."""

@@ -146,12 +146,16 @@ HELD_AND_DUE: Final = f"""
         WHERE state = 'delayed' AND run_at <= ? ORDER BY run_at, number LIMIT ?) AS due
     CROSS JOIN job ON job.number = due.number"""
 ORPHANED: Final = f"""
-    SELECT worker FROM (
+    SELECT owner.worker, w.info FROM (
         SELECT DISTINCT worker FROM job INDEXED BY job_owned
-        WHERE state IN {OWNED_LIST})
-    WHERE NOT EXISTS (SELECT 1 FROM worker AS w WHERE w.id = worker AND w.alive = 1)"""
+        WHERE state IN {OWNED_LIST}) AS owner
+    LEFT JOIN worker AS w ON w.id = owner.worker
+    WHERE w.alive IS NOT 1"""
 NEXT_DUE: Final = """
     SELECT run_at FROM job INDEXED BY job_due WHERE state = 'delayed' ORDER BY run_at LIMIT 1"""
+
+# An attempt began after it was claimed, if its worker said for how long it ran.
+_STARTED: Final = "coalesce(max(started_at, {began_at}), started_at)"
 
 # The columns are those of `transaction.Changed`. A run_at of NULL keeps what is there.
 CHANGE: Final = Bulk(
@@ -170,9 +174,9 @@ CHANGE: Final = Bulk(
         history = CASE WHEN v.column13 THEN json_remove(history, '$[#-1]')
             ELSE {_appended("v.column12")} END,
         attempt = attempt - v.column13,
-        started_at = CASE WHEN NOT v.column13 THEN started_at END
+        started_at = CASE WHEN NOT v.column13 THEN {_STARTED.format(began_at="v.column14")} END
     FROM {{rows}} AS v WHERE job.number = v.column1""",
-    13,
+    14,
 )
 # Those jobs that still run under these tokens: their keys' places, their numbers and lanes.
 RUNNING: Final = Lookup(
@@ -190,9 +194,10 @@ SUCCEED: Final = Bulk(
         expires_at = NULL,
         result = v.column2,
         error = NULL,
-        history = {_appended("v.column3")}
+        history = {_appended("v.column3")},
+        started_at = {_STARTED.format(began_at="v.column4")}
     FROM {{rows}} AS v WHERE job.number = v.column1""",
-    3,
+    4,
 )
 # What a new round changes beyond what `CHANGE` does.
 NEW_ROUND: Final = "UPDATE job SET round = round + 1, started_at = NULL WHERE number = ?"

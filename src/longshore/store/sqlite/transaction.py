@@ -17,7 +17,7 @@ import msgspec
 from longshore.core.effects import Change
 from longshore.model.job import JobState
 from longshore.model.worker import Lane
-from longshore.store.rows import LARGEST_INT, history_entry, later, pack_error
+from longshore.store.rows import LARGEST_INT, earlier, history_entry, later, pack_error
 from longshore.store.sqlite.sql import (
     ADD_LANES,
     CHANGE,
@@ -49,6 +49,7 @@ class Changed(NamedTuple):
     error: bytes | None
     entry: str
     undoes_claim: bool
+    began_at: int | None
 
 
 class Snapshot:
@@ -145,7 +146,13 @@ class Transaction(Snapshot):
         return sorted(found, key=lambda row: row.number)
 
     def apply(
-        self, row: Held, change: Change, *, by: str = "", result: bytes | None = None
+        self,
+        row: Held,
+        change: Change,
+        *,
+        by: str = "",
+        result: bytes | None = None,
+        ran_s: float | None = None,
     ) -> None:
         """The change is made when `flush` is next called; `row` says so at once."""
         now, state, delay_s = self.now, change.state, change.delay_s
@@ -173,6 +180,7 @@ class Transaction(Snapshot):
                 pack_error(change.error),
                 history_entry(state, now, by, change.info, change.request),
                 change.undoes_claim,
+                earlier(now, ran_s),
             )
         )
 

@@ -8,6 +8,7 @@ core's (`lifecycle`); that the store took them, all of them and no others, is wh
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 from uuid import UUID
@@ -85,6 +86,7 @@ class Ledger:
             BatchCheck(commit.about, commit.answer, known, self._bodies).check(changes, fresh)
         else:
             self._check_changes(commit.verb, changes, fresh)
+            self._check_blame(commit.verb, changes)
         for change in changes:
             self._record(commit.verb, change)
         self._check_keys([*fresh, *(change.job for change in changes)])
@@ -157,6 +159,22 @@ class Ledger:
                 _check_adopted(change)
             else:
                 _check_move(verb, change)
+
+    def _check_blame(self, verb: str, changes: Sequence[Change]) -> None:
+        """The loss of a worker blames at most as many jobs of a pool as it has slots."""
+        blamed = [one for one in changes if one.after.crashes > one.before.crashes]
+        infos = {view.info.id: view.info for view in at_once(self._store.workers()) if blamed}
+        count: Counter[tuple[UUID, str]] = Counter()
+        for job, before, _ in blamed:
+            info = infos.get(before.worker) if before.worker is not None else None
+            kind = self._keys[job][0]
+            if info is None or kind not in info.kinds:
+                continue
+            pool = info.kinds[kind].pool
+            count[info.id, pool] += 1
+            if count[info.id, pool] > info.pools[pool]:
+                text = f"{verb} blames {count[info.id, pool]} jobs of {info.pools[pool]} slots"
+                raise BrokenPromise(Promise.BLAME, text, job)
 
     def _record(self, verb: str, change: Change) -> None:
         """A terminal state is entered once a round, and left by a retry only."""

@@ -14,6 +14,8 @@ class Promise(StrEnum):
     ONE_OUTCOME = "G3 one outcome"
     SELF_STOP = "G6 self-stop"
     NO_SPECIAL_PROCESS = "G8 no special process"
+    FAIR = "nothing waits in a worker while another is idle"
+    BLAME = "a loss blames no more jobs than could run"
     UNIQUE = "a unique key has one live job"
     AGREEMENT = "in calm everybody agrees"
     SOUND = "nothing happens that nobody foresaw"
