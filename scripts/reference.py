@@ -277,7 +277,8 @@ def table_of_errors() -> str:
         "on the wire; the exit code is that of the command line, and 0 is success "
         "([all exit codes](../cli.md#exit-codes)).\n",
         "What the error of a *job* says is in `JobFailed`: `reason` is one of "
-        "`raised`, `timed_out`, `crashed`, `poisonous` (it took its process down too often), "
+        "`raised`, `timed_out`, `expired` (it did not begin in time), `crashed`, `poisonous` (it "
+        "took its process down too often), "
         "`invalid_arguments`, `invalid_result` and `unknown_kind`; `type` is the name of the "
         "exception, `traceback` where it was raised.\n",
     ]
@@ -307,7 +308,7 @@ MEANINGS = {
     JobState.RUNNING: "an attempt is with a worker",
     JobState.CANCELLING: "its worker was told to stop it",
     JobState.SUCCEEDED: "returned a result, which is recorded",
-    JobState.FAILED: "raised, timed out or crashed, and is not tried again",
+    JobState.FAILED: "raised, timed out or crashed, and is not tried again; or expired",
     JobState.DEPENDENCY_FAILED: "was not run, because a job that it depends on failed",
     JobState.SKIPPED: "was not run, because what it waited for cannot come any more",
     JobState.CANCELLED: "was cancelled before it could succeed",

@@ -24,6 +24,7 @@ class Event(StrEnum):
     DEPENDENCY_FAILED = "a dependency failed"
     CONDITION_LOST = "its condition can no longer hold"
     CAME_DUE = "its time came"
+    EXPIRED = "it did not begin in time"
     CLAIMED = "claimed"
     SUCCEEDED = "its attempt succeeded"
     FAILED = "its attempt failed for good"
@@ -51,6 +52,7 @@ _MOVES: Final[dict[JobState, dict[Event, JobState]]] = {
     },
     S.READY: {
         Event.CLAIMED: S.RUNNING,
+        Event.EXPIRED: S.FAILED,
         Event.CANCEL_ASKED: S.CANCELLED,
     },
     S.RUNNING: {

@@ -49,6 +49,8 @@ class Changed(NamedTuple):
     error: bytes | None
     entry: str
     undoes_claim: bool
+    keeps_deadline: bool
+    deadline_at: int | None
 
 
 class Snapshot:
@@ -58,6 +60,10 @@ class Snapshot:
         self.connection = connection
         self.execute = connection.execute
         self.now = now
+
+    def seconds_to(self, at: int | None) -> float | None:
+        """How many seconds there are until this time."""
+        return None if at is None else (at - self.now) / 1e6
 
 
 class Transaction(Snapshot):
@@ -148,7 +154,7 @@ class Transaction(Snapshot):
         self, row: Held, change: Change, *, by: str = "", result: bytes | None = None
     ) -> None:
         """The change is made when `flush` is next called; `row` says so at once."""
-        now, state, delay_s = self.now, change.state, change.delay_s
+        now, state = self.now, change.state
         self.count(row.lane, row.state, state)
         row.state = state
         if change.new_token:
@@ -165,7 +171,7 @@ class Transaction(Snapshot):
                 row.token,
                 row.failures,
                 row.crashes,
-                None if delay_s is None else later(now, delay_s),
+                self._in(change.delay_s),
                 now if change.ends else None,
                 change.keeps_owner,
                 result,
@@ -173,8 +179,13 @@ class Transaction(Snapshot):
                 pack_error(change.error),
                 history_entry(state, now, by, change.info, change.request),
                 change.undoes_claim,
+                change.keeps_deadline,
+                self._in(change.deadline_s),
             )
         )
+
+    def _in(self, seconds: float | None) -> int | None:
+        return None if seconds is None else later(self.now, seconds)
 
     def flush(self) -> None:
         """Writes changes and new lanes, so that the statements that follow see them."""

@@ -14,6 +14,7 @@ class Promise(StrEnum):
     ONE_OUTCOME = "G3 one outcome"
     SELF_STOP = "G6 self-stop"
     NO_SPECIAL_PROCESS = "G8 no special process"
+    IN_TIME = "a job begins before its deadline, or fails after it"
     UNIQUE = "a unique key has one live job"
     AGREEMENT = "in calm everybody agrees"
     SOUND = "nothing happens that nobody foresaw"
