@@ -277,7 +277,8 @@ def table_of_errors() -> str:
         "on the wire; the exit code is that of the command line, and 0 is success "
         "([all exit codes](../cli.md#exit-codes)).\n",
         "What the error of a *job* says is in `JobFailed`: `reason` is one of "
-        "`raised`, `timed_out`, `crashed`, `poisonous` (it took its process down too often), "
+        "`raised`, `timed_out`, `expired` (it did not begin in time), `crashed`, `poisonous` (it "
+        "took its process down too often), "
         "`invalid_arguments`, `invalid_result` and `unknown_kind`; `type` is the name of the "
         "exception, `traceback` where it was raised.\n",
     ]

@@ -161,6 +161,9 @@ class Store(Protocol):
     async def promote(self, most: int = 1000) -> Promoted:
         """Makes delayed jobs ready that are due."""
 
+    async def expire(self, most: int = 1000) -> list[Ended]:
+        """Fails ready jobs that did not begin before their deadline; answers their outcomes."""
+
     async def overdue(self, most: int = 1000) -> list[Attempt]:
         """Running attempts that are past their timeout and the margin after it."""
 

@@ -75,6 +75,7 @@ class Decorator:
         max_backoff_s: float | UnsetType = UNSET,
         jitter: float | UnsetType = UNSET,
         timeout_s: float | UnsetType | None = UNSET,
+        expires_s: float | UnsetType | None = UNSET,
         queue: str | UnsetType = UNSET,
         priority: int | UnsetType = UNSET,
         target: str | UnsetType = UNSET,

@@ -49,7 +49,7 @@ class DispatcherSettings(Struct, frozen=True, kw_only=True):
     """How often a dispatcher asks the store for jobs of which no hint told it."""
 
     promote_s: float = 1.0
-    """How often, at least, a dispatcher looks for delayed jobs that are due."""
+    """How often, at least, a dispatcher looks for delayed jobs that are due, and expired ones."""
 
     cancel_poll_s: float = 0.5
     """How often a dispatcher looks for cancels and drains made through other dispatchers."""

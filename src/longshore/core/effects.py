@@ -13,6 +13,9 @@ state it sees, and applies it. The stores have no rules of their own. The tables
   the job was not being cancelled, that is a crash. All else costs nothing.
 - The error. A failed attempt leaves its error. A success or an abort clears it. Events that are not
   failures (a loss, a hand-back, a snooze) keep the error of an earlier attempt.
+- The deadline. A job with `expires_s` must begin before its deadline. It keeps the deadline while
+  it waits, and when an attempt is handed back that never began. Once an attempt has begun, the job
+  has met its deadline, and no later attempt is bound by it. A new round has a new deadline.
 
 Changes are values: a store can send equal changes to its database once, for many rows.
 """
@@ -26,7 +29,7 @@ from uuid import UUID
 from msgspec import Struct, structs
 
 from longshore.core.lifecycle import MOVES, OWNED, RULES, TERMINAL, Event
-from longshore.core.timing import summary
+from longshore.core.timing import span, summary
 from longshore.model.ends import (
     Cancelled,
     Crashed,
@@ -73,6 +76,9 @@ class Change(Struct, frozen=True):
     info: str = ""
     undoes_claim: bool = False
     """The attempt does not count, and its start leaves the history."""
+    keeps_deadline: bool = False
+    deadline_s: float | None = None
+    """In how many seconds the job must begin, if it has a new deadline."""
     new_round: bool = False
     request: UUID | None = None
     """The request that opened the round. The history keeps it, so that a repeat is recognised."""
@@ -101,6 +107,7 @@ def _effect(
     forced: bool = False,
     crash: bool = False,
     request: UUID | None = None,
+    deadline_s: float | None = None,
 ) -> Effect:
     effect, rule = {}, RULES[event]
     for before, state in _MOVES_BY_EVENT[event]:
@@ -116,6 +123,8 @@ def _effect(
             delay_s=delay_s if state is JobState.DELAYED else None,
             info=info,
             undoes_claim=event is Event.NOT_BEGUN and state is JobState.READY,
+            keeps_deadline=rule.keeps_deadline and state is JobState.READY,
+            deadline_s=deadline_s,
             new_round=event is Event.REOPENED,
             request=request,
         )
@@ -196,6 +205,15 @@ def _of_crash(error: JobError, crashes: int, limit: int, info: str) -> Effect:
 # clocks and users
 
 DUE: Final = _effect(Event.CAME_DUE)
+
+
+def of_expiry(expires_s: float | None) -> Effect:
+    """What passing its deadline does to a job that has not begun."""
+    within = "in time" if expires_s is None else f"within {span(expires_s)}"
+    error = JobError(Reason.EXPIRED, f"expired: no worker began it {within}")
+    return _effect(Event.EXPIRED, info=error.message, error=error)
+
+
 CANCEL: Final = _effect(Event.CANCEL_ASKED)
 
 
@@ -207,10 +225,12 @@ def cancel_verdict(state: JobState) -> CancelVerdict:
     return CancelVerdict.CANCELLED if ends else CancelVerdict.CANCELLING
 
 
-def of_retry(ended_round: int, by: str, request: UUID | None = None) -> Effect:
+def of_retry(
+    ended_round: int, by: str, request: UUID | None = None, expires_s: float | None = None
+) -> Effect:
     """What a user's retry does to a job whose last round was `ended_round`."""
     info = f"round {ended_round + 1}, retried by {by}"
-    return _effect(Event.REOPENED, info=info, request=request)
+    return _effect(Event.REOPENED, info=info, request=request, deadline_s=expires_s)
 
 
 def retry_verdict(state: JobState, *, key_is_taken: bool) -> RetryVerdict:

@@ -24,7 +24,7 @@ MEANINGS: Final = {
     S.RUNNING: "an attempt is with a worker",
     S.CANCELLING: "its worker was told to stop it",
     S.SUCCEEDED: "returned a result, which is recorded",
-    S.FAILED: "raised, timed out or crashed, and is not tried again",
+    S.FAILED: "raised, timed out or crashed, and is not tried again; or expired",
     S.DEPENDENCY_FAILED: "was not run, because a job that it depends on failed",
     S.SKIPPED: "was not run, because what it waited for cannot come any more",
     S.CANCELLED: "was cancelled before it could succeed",
@@ -39,6 +39,7 @@ class Event(StrEnum):
     DEPENDENCY_FAILED = "a dependency failed"
     CONDITION_LOST = "its condition can no longer hold"
     CAME_DUE = "its time came"
+    EXPIRED = "it did not begin in time"
     CLAIMED = "claimed"
     SUCCEEDED = "its attempt succeeded"
     FAILED = "its attempt failed for good"
@@ -54,25 +55,27 @@ class Event(StrEnum):
 
 
 class Rule(NamedTuple):
-    """What an event does beside the move: to the token, the count of failures and the error."""
+    """What an event does beside the move: to the token, the failures, the error, the deadline."""
 
     revokes: bool = False
     is_failure: bool = False
     keeps_error: bool = False
+    keeps_deadline: bool = False
 
 
 RULES: Final = {
     Event.DEPENDENCIES_MET: Rule(),
     Event.DEPENDENCY_FAILED: Rule(),
     Event.CONDITION_LOST: Rule(),
-    Event.CAME_DUE: Rule(keeps_error=True),
+    Event.CAME_DUE: Rule(keeps_error=True, keeps_deadline=True),
+    Event.EXPIRED: Rule(),
     Event.CLAIMED: Rule(),
     Event.SUCCEEDED: Rule(),
     Event.FAILED: Rule(is_failure=True),
     Event.RETRIED: Rule(is_failure=True),
     Event.SNOOZED: Rule(keeps_error=True),
     Event.RELEASED: Rule(revokes=True, keeps_error=True),
-    Event.NOT_BEGUN: Rule(revokes=True, keeps_error=True),
+    Event.NOT_BEGUN: Rule(revokes=True, keeps_error=True, keeps_deadline=True),
     Event.ABORTED: Rule(),
     Event.LOST: Rule(revokes=True, keeps_error=True),
     Event.POISONED: Rule(revokes=True),
@@ -94,6 +97,7 @@ _MOVES: Final[dict[JobState, dict[Event, JobState]]] = {
     },
     S.READY: {
         Event.CLAIMED: S.RUNNING,
+        Event.EXPIRED: S.FAILED,
         Event.CANCEL_ASKED: S.CANCELLED,
     },
     S.RUNNING: {

@@ -48,9 +48,9 @@ def why(job: Job, facts: Facts) -> str:
         case JobState.WAITING:
             return "waiting for jobs it depends on"
         case JobState.DELAYED:
-            return _delayed(job, facts)
+            return _delayed(job, facts) + _expiry(job, facts)
         case JobState.READY:
-            return _ready(job, facts)
+            return _ready(job, facts) + _expiry(job, facts)
         case JobState.RUNNING:
             return _running(job, facts)
         case JobState.CANCELLING:
@@ -127,6 +127,16 @@ def _held_back(job: Job, held_back: HeldBack) -> str:
             return f"queue '{job.queue}' is paused; {resume} lets it go on"
         case _:
             assert_never(held_back)
+
+
+def _expiry(job: Job, facts: Facts) -> str:
+    """What happens if the job does not begin in time; empty if it does not expire."""
+    if job.deadline_at is None:
+        return ""
+    left_s = (job.deadline_at - facts.now).total_seconds()
+    if left_s <= 0:
+        return "; it has expired, and fails any moment now"
+    return f"; expires in {span(left_s)} if no worker takes it"
 
 
 def _no_worker(job: Job, workers: Sequence[WorkerView]) -> str:

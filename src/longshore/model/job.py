@@ -36,6 +36,7 @@ class Reason(StrEnum):
 
     RAISED = "raised"
     TIMED_OUT = "timed_out"
+    EXPIRED = "expired"
     CRASHED = "crashed"
     POISONOUS = "poisonous"
     INVALID_ARGUMENTS = "invalid_arguments"
@@ -74,6 +75,8 @@ class Options(Struct, frozen=True, omit_defaults=True, gc=False):
     retry: RetryPolicy = RetryPolicy()
     labels: tuple[str, ...] = ()
     raw: bool = False
+    expires_s: float | None = None
+    """It fails unless it begins within this time of its submit, or of when it is due."""
 
 
 class Submission(Struct, frozen=True, omit_defaults=True, gc=False):
@@ -166,6 +169,8 @@ class Job(Struct, frozen=True, kw_only=True):
     worker: UUID | None
     result: bytes | None
     error: JobError | None
+    deadline_at: datetime | None = None
+    """It fails unless it begins before this time; None once an attempt has begun and ended."""
     history: tuple[HistoryEntry, ...] = ()
     progress: Progress | None = None
     step: str | None = None

@@ -87,6 +87,7 @@ class KindTerms(Struct, frozen=True, omit_defaults=True):
     priority: int = 0
     timeout_s: float | None = None
     retry: RetryPolicy = RetryPolicy()
+    expires_s: float | None = None
 
 
 class KindInfo(Struct, frozen=True, omit_defaults=True):

@@ -181,6 +181,9 @@ class FaultyStore:
     async def promote(self, most: int = 1000) -> Promoted:
         return await self._call("promote", lambda: self.store.promote(most))
 
+    async def expire(self, most: int = 1000) -> list[Ended]:
+        return await self._call("expire", lambda: self.store.expire(most))
+
     async def overdue(self, most: int = 1000) -> list[Attempt]:
         return await self._call("overdue", lambda: self.store.overdue(most))
 

@@ -166,7 +166,9 @@ class MemoryStore(MemoryReads):
 
     def _claim(self, dispatcher: UUID, claim: Claim, room: int) -> tuple[list[Attempt], bool]:
         slots = [slot for slot in claim.slots if self._is_free_for(slot, dispatcher)]
-        ready = self._where(lambda row: row.state is JobState.READY)
+        ready = self._where(
+            lambda row: row.state is JobState.READY and not row.is_expired(self._now)
+        )
         wanted = [row for row in ready if row.lane.hash in claim.lanes]
         servable = [row for row in wanted if not self._held_back(row)]
         first = nsmallest(len(slots), servable, key=lambda row: row.order)
@@ -230,10 +232,10 @@ class MemoryStore(MemoryReads):
         placed = self._owned_by(info.id)
         for job in placed:
             job.session = session
-        return Attended(session, tuple(job.claimed() for job in placed))
+        return Attended(session, tuple(job.claimed(now) for job in placed))
 
     async def placed(self, slots: Sequence[SessionKey]) -> list[Attempt]:
-        owned = [row.claimed() for row in self._where(lambda row: row.state in OWNED)]
+        owned = [row.claimed(self._utc()) for row in self._where(lambda row: row.state in OWNED)]
         return [one for one in owned if SessionKey(one.worker, one.session) in slots]
 
     async def set_draining(self, worker: UUID, draining: bool) -> bool:
@@ -315,11 +317,22 @@ class MemoryStore(MemoryReads):
         next_s = max(0.0, (left[0][0] - now).total_seconds()) if left else None
         return Promoted(len(due), frozenset(row.lane.hash for row in due), next_s)
 
+    async def expire(self, most: int = 1000) -> list[Ended]:
+        self._now = now = self._utc()
+        ended = []
+        late = self._where(lambda row: row.is_expired(now))
+        for row in nsmallest(most, late, key=lambda row: row.job.deadline_at or now):
+            change = effects.of_expiry(row.job.options.expires_s)[row.state]
+            self._apply(row, change)
+            ended.append(effects.outcome(row.job.id, change))
+        self._hint(*[Hint.ENDED] * bool(ended))
+        return ended
+
     async def overdue(self, most: int = 1000) -> list[Attempt]:
         now = self._utc()
         running = self._where(lambda row: row.state is JobState.RUNNING)
         late = [row for row in running if row.expires_at is not None and row.expires_at <= now]
-        return [row.claimed() for row in late[:most]]
+        return [row.claimed(self._utc()) for row in late[:most]]
 
     async def cancel(
         self, refs: Sequence[UUID | int], by: str = ""
@@ -337,7 +350,7 @@ class MemoryStore(MemoryReads):
     async def cancelling(self, dispatcher: UUID) -> list[Attempt]:
         mine = {row.info.id for row in self._attended_by(dispatcher)}
         rows = self._where(lambda row: row.state is JobState.CANCELLING and row.job.worker in mine)
-        return [row.claimed() for row in rows]
+        return [row.claimed(self._utc()) for row in rows]
 
     async def retry(
         self, refs: Sequence[UUID | int], by: str = "", request: UUID | None = None
@@ -351,7 +364,9 @@ class MemoryStore(MemoryReads):
             verdict = effects.retry_verdict(row.state, key_is_taken=bool(self._holder(row)))
             is_repeat = request is not None and request in row.opened_by
             if verdict is RetryVerdict.RETRIED and not is_repeat:
-                self._apply(row, effects.of_retry(row.job.round, by, request)[row.state], by)
+                expires_s = row.job.options.expires_s
+                effect = effects.of_retry(row.job.round, by, request, expires_s)
+                self._apply(row, effect[row.state], by)
             answers.append((row.job.id, RetryVerdict.RETRIED if is_repeat else verdict))
         self._hint(Hint.WORK)
         return answers

@@ -15,7 +15,16 @@ from longshore.core.lifecycle import HISTORY_FIRST, HISTORY_LAST, TERMINAL
 from longshore.model.attempt import Attempt
 from longshore.model.job import HistoryEntry, Job, JobState, Submission
 from longshore.model.worker import Lane, SessionKey
-from longshore.store.rows import clean, due_at, later, micros, moment, pack_error, unpack_error
+from longshore.store.rows import (
+    clean,
+    deadline_at,
+    due_at,
+    later,
+    micros,
+    moment,
+    pack_error,
+    unpack_error,
+)
 
 _NEW: Final = {
     **dict.fromkeys(("started_at", "ended_at", "worker", "result", "error")),
@@ -77,6 +86,10 @@ class JobRow:
             self.enter(change.state, now, by, change.info)
         self.expires_at = None
         job = self.job
+        if not change.keeps_deadline:
+            deadline_s = change.deadline_s
+            deadline = None if deadline_s is None else after(now, deadline_s)
+            job = structs.replace(job, deadline_at=deadline)
         if change.new_round:
             self.opened_by.add(change.request)
             job = structs.replace(
@@ -104,7 +117,12 @@ class JobRow:
         )
         self.session = slot.session
         self.expires_at = None if timeout_s is None else after(now, timeout_s + margin_s)
-        return self.claimed()
+        return self.claimed(now)
+
+    def is_expired(self, now: datetime) -> bool:
+        """Whether it waits, and is past its deadline."""
+        deadline = self.job.deadline_at
+        return self.state is JobState.READY and deadline is not None and deadline <= now
 
     def note(self, text: str) -> None:
         """The last entry of the history says this too."""
@@ -113,14 +131,16 @@ class JobRow:
         history = (*earlier, structs.replace(last, info=info))
         self.job = structs.replace(self.job, history=history)
 
-    def claimed(self) -> Attempt:
+    def claimed(self, now: datetime) -> Attempt:
         """The attempt under way."""
-        job = self.job
+        job, deadline = self.job, self.job.deadline_at
+        left_s = None if deadline is None else (deadline - now).total_seconds()
         assert job.worker is not None, f"job {job.id} is not owned"
         which = job.id, job.number, job.token, job.kind, job.args, job.options
         tries = job.attempt, job.failures, job.crashes
         cancelling = job.state is JobState.CANCELLING
-        return Attempt(*which, job.worker, self.session, *tries, cancelling, job.priority)
+        limits = cancelling, job.priority, left_s
+        return Attempt(*which, job.worker, self.session, *tries, *limits)
 
 
 def new_row(given: Submission, body: int, number: int, now: datetime) -> JobRow:
@@ -129,6 +149,8 @@ def new_row(given: Submission, body: int, number: int, now: datetime) -> JobRow:
     run_at = None if due is None else moment(due)
     state = JobState.READY if run_at is None or run_at <= now else JobState.DELAYED
     known = {"number": number, "state": state, "created_at": now, "run_at": run_at, "round": 1}
+    if (deadline := deadline_at(given, due, micros(now))) is not None:
+        known["deadline_at"] = moment(deadline)
     job = convert({**_NEW, **structs.asdict(given), **known}, Job)
     row = JobRow(job, given, body, lane_of(given.queue, given.kind, given.target))
     row.enter(job.state, now)

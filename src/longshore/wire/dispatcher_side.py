@@ -80,6 +80,7 @@ def assignment(claimed: Attempt) -> Assignment:
         claimed.attempt,
         claimed.options.raw,
         claimed.priority,
+        claimed.begin_within_s,
     )
 
 

@@ -325,11 +325,11 @@ class Worker:
             self._hand_back([assignment.key])
             return
         pool = self._pool(assignment.kind)
-        line = self._lines[pool]
+        line, now = self._lines[pool], self._clock.now()
         if not line and len(self._begun[pool]) < self._executors[pool].slots:
-            self._start(pool, assignment)
+            self._start_in_time(pool, assignment, now)
             return
-        line.add(assignment, self._clock.now())
+        line.add(assignment, now)
         self._start_waiting(pool)
         held = self._lookahead.lookahead_s and pool in AHEAD_POOLS and line
         if held and self._hand_back_timer is None:
@@ -345,7 +345,16 @@ class Worker:
         # An aborted attempt may still hold its slot after the dispatcher gave the slot to another.
         executor, line, begun = self._executors[pool], self._lines[pool], self._begun[pool]
         while line and len(begun) < executor.slots:
-            self._start(pool, line.pop())
+            came_at, assignment = line.pop()
+            self._start_in_time(pool, assignment, came_at)
+
+    def _start_in_time(self, pool: str, assignment: Assignment, came_at: float) -> None:
+        """Starts an attempt, or hands it back if it has expired: then a dispatcher ends it."""
+        within_s = assignment.begin_within_s
+        if within_s is not None and self._clock.now() - came_at >= within_s:
+            self._hand_back([assignment.key])
+        else:
+            self._start(pool, assignment)
 
     def _start(self, pool: str, assignment: Assignment) -> None:
         self._begun[pool][assignment.token] = Begun(assignment, self._clock.now())

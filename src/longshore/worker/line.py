@@ -29,12 +29,13 @@ class Line:
         self.bytes += len(assignment.args)
         heappush(self._heap, (-assignment.priority, assignment.number, token))
 
-    def pop(self) -> Assignment:
-        """Takes the attempt that is next."""
+    def pop(self) -> tuple[float, Assignment]:
+        """Takes the attempt that is next, and since when it waited."""
         while True:
             token = heappop(self._heap)[2]
+            at = self._waiting[token][0] if token in self._waiting else 0.0
             if (found := self.remove(token)) is not None:
-                return found
+                return at, found
 
     def remove(self, token: int) -> Assignment | None:
         """Takes an attempt, if it waits here."""

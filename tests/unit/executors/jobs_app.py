@@ -386,7 +386,7 @@ def watch_cancelled(path: str) -> None:
 
 @app.job(isolation="thread")
 def ignore_cancelled() -> None:
-    current().step("begun")
+    current().step(f"pid {os.getpid()}")
     while True:
         with contextlib.suppress(Cancelled):
             time.sleep(0.01)

@@ -10,11 +10,18 @@ from typing import Any
 
 import pytest
 
+from longshore.executors import thread
 from longshore.executors.hosted import Hosting
-from longshore.executors.thread import ThreadExecutor
+from longshore.executors.thread import NO_THREAD_PAUSE_S, ThreadExecutor
 from longshore.model.job import LogKind, Reason
 from longshore.model.log import unpack_line
-from longshore.model.reports import CrashReport, ReleaseReport, SuccessReport
+from longshore.model.reports import (
+    CrashReport,
+    NotBegunReport,
+    ReleaseReport,
+    Report,
+    SuccessReport,
+)
 from longshore.model.worker import KindInfo, Pool
 from longshore.wire.messages import Assignment
 
@@ -90,16 +97,81 @@ async def test_what_a_job_submits_goes_with_its_success(stand: Stand) -> None:
     assert len(report.outbox) == 2
 
 
-async def test_a_machine_without_room_for_a_thread_fails_the_job_and_the_host_goes_on(
+async def test_a_job_for_which_there_is_no_thread_goes_back_free_after_a_pause(
     stand: Stand,
 ) -> None:
+    """Without the pause the next one would come at once, and so on."""
     await stand.open_thread()
     pid = await stand.result("pid")
     await stand.result("use_up_threads")
-    error = error_of(await stand.run("add", a=1))
-    assert (error.reason, error.type) == (Reason.RAISED, "RuntimeError")
-    assert "can't start new thread" in error.message
+    began = asyncio.get_running_loop().time()
+    started = [stand.start("add", timeout_s=0.01, a=1) for _ in range(2)]
+    for assignment in started:
+        assert await stand.report_of(assignment) == NotBegunReport(*assignment.key)
+    assert asyncio.get_running_loop().time() - began >= NO_THREAD_PAUSE_S
     assert children() == [pid]
+
+
+async def test_a_job_for_which_there_is_no_thread_can_be_cancelled_at_once(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(thread, "NO_THREAD_PAUSE_S", 1000)
+    executor = await stand.open_thread(abort_grace_s=1000)
+    await stand.result("use_up_threads")
+    refused, keep = asyncio.Event(), executor._keep_a_while
+
+    def watched(report: Report) -> None:
+        keep(report)
+        refused.set()
+
+    monkeypatch.setattr(executor, "_keep_a_while", watched)
+    assignment = stand.start("add", a=1)
+    await refused.wait()
+    given = stand.abort(assignment)
+    assert await stand.report_of(assignment) == given
+    assert not executor._retiring
+
+
+async def test_a_kind_that_would_not_stop_twice_runs_apart_from_then_on(
+    stand: Stand, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its neighbours are handed back twice, and no more."""
+    await stand.open_thread(abort_grace_s=0.2)
+    for _ in range(2):
+        stubborn = stand.start("ignore_cancelled")
+        await stand.step_of(stubborn)
+        given = stand.abort(stubborn)
+        assert await stand.report_of(stubborn) == given
+    said = [one.message for one in caplog.records if "in a process of its own" in one.message]
+    assert len(said) == 1
+    assert "jobs of kind 'ignore_cancelled' did not stop" in said[0]
+    neighbour = stand.start("wait_for", path=str(tmp_path / "go"))
+    shared = pid_in(await stand.step_of(neighbour))
+    apart = [stand.start("ignore_cancelled") for _ in range(2)]
+    pids = {pid_in(await stand.step_of(one)) for one in apart}
+    assert len(pids) == 2
+    assert shared not in pids
+    for one in apart:
+        given = stand.abort(one)
+        assert await stand.report_of(one) == given
+    assert await stand.result("pid") == shared
+    (tmp_path / "go").touch()
+    assert result_of(await stand.report_of(neighbour)) == shared
+    assert len([one for one in caplog.records if "process of its own" in one.message]) == 1
+
+
+async def test_jobs_that_run_apart_are_handed_back_and_closed_with_the_others(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(thread, "MOST_KILLS", 0)
+    executor = await stand.open_thread(abort_grace_s=1000)
+    lone = stand.start("ignore_cancelled")
+    await stand.step_of(lone)
+    executor.kill()
+    assert await stand.report_of(lone) == ReleaseReport(*lone.key)
+    await stand.step_of(stand.start("ignore_cancelled"))
+    await executor.close()
+    assert children() == []
 
 
 # stopping

@@ -31,6 +31,7 @@ HELD = {
     "job_owned": f"state = ANY (ARRAY[{OWNED}])",
     "job_cancelling": f"state = {CODES[S.CANCELLING]}",
     "job_expiring": f"(state = {CODES[S.RUNNING]}) AND (expires_at IS NOT NULL)",
+    "job_deadline": f"(state = {CODES[S.READY]}) AND (deadline_at IS NOT NULL)",
     "job_unique": f"(unique_key IS NOT NULL) AND (state < {ENDED})",
     "job_listed": f"(state = {CODES[S.WAITING]}) OR (state > {CODES[S.SUCCEEDED]})",
 }

@@ -126,6 +126,38 @@ def test_a_cancel_of_what_is_held_ahead_never_starts_it() -> None:
     at_bench(story)
 
 
+def test_what_expires_while_it_is_held_ahead_never_starts() -> None:
+    """It goes back as not begun, and the dispatcher ends it."""
+
+    async def story(bench: Bench) -> None:
+        await bench.attend()
+        await short_runs(bench)
+        expiring = structs.replace(job(103, "grind"), begin_within_s=0.01)
+        lasting = structs.replace(job(104, "grind"), begin_within_s=0.05)
+        await give(bench, job(101, "grind"), job(102, "grind"), expiring, lasting)
+        await bench.pass_time(0.02)
+        processes(bench).succeed(101)
+        await bench.settle()
+        ends = {(101, SuccessReport), (103, NotBegunReport)}
+        assert {*bench.reports()[ENOUGH_RUNS:]} == ends
+        assert processes(bench).started[-2:] == [102, 104]
+
+    at_bench(story)
+
+
+def test_what_had_expired_when_it_came_never_starts() -> None:
+    """As after a claim whose answer was lost, and read again later."""
+
+    async def story(bench: Bench) -> None:
+        await bench.attend()
+        late = structs.replace(job(1, "grind"), begin_within_s=-0.5)
+        await give(bench, late, structs.replace(job(2, "grind"), begin_within_s=0.5))
+        assert bench.reports() == [(1, NotBegunReport)]
+        assert processes(bench).started == [2]
+
+    at_bench(story)
+
+
 def test_a_drain_hands_back_what_is_held_ahead_and_asks_for_no_more() -> None:
     async def story(bench: Bench) -> None:
         await bench.attend()

@@ -411,6 +411,7 @@ def _job_lines(job: Job, worker: str) -> list[tuple[str, str]]:
         ("error", error_line(job.error) if job.error else ""),
         ("attempts", _attempts(job)),
         ("timeout", f"{job.options.timeout_s:g} s" if job.options.timeout_s else ""),
+        ("expires", f"{time(job.deadline_at)}, unless it begins before" if job.deadline_at else ""),
         ("worker", worker),
         ("progress", progress(job.progress)),
         ("step", job.step or ""),

@@ -29,7 +29,7 @@ from longshore.executors.host.host import Host
 from longshore.executors.host.interruption import Interruption
 from longshore.executors.output.attempt_log import TELL_EVERY_S, AttemptLog
 from longshore.model.attempt import Assignment, AttemptKey
-from longshore.model.reports import Report
+from longshore.model.reports import NotBegunReport, Report
 
 
 class _Running(NamedTuple):
@@ -83,8 +83,8 @@ class ThreadHost(Host):
         )
         try:
             thread.start()
-        except RuntimeError as error:  # the machine has no room for another thread
-            self._end(running, raised(assignment, error, None))
+        except RuntimeError:  # the machine has no room for another thread
+            self._end(running, NotBegunReport(*assignment.key))
 
     def _abort(self, attempt: AttemptKey) -> None:
         running = self._running.get(attempt[1])

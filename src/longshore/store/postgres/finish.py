@@ -161,6 +161,8 @@ def change_row(change: Change, by: str | None, *, isolate_bad_items: bool) -> tu
         quoted(change.info, ascii_only=isolate_bad_items)
         + (f',"{change.request}"' if change.request else ""),
         change.undoes_claim,
+        change.keeps_deadline,
+        change.deadline_s,
     )
 
 

@@ -13,11 +13,11 @@ from uuid import UUID
 import asyncpg
 
 from longshore.core import effects
-from longshore.core.effects import Change
+from longshore.core.effects import Change, Effect
 from longshore.core.leases import ANOTHERS, is_anothers
 from longshore.core.lookahead import held_ahead
 from longshore.model.attempt import Attempt
-from longshore.model.job import CancelVerdict, JobState, LogEntry, RetryVerdict
+from longshore.model.job import CancelVerdict, Ended, JobState, LogEntry, RetryVerdict
 from longshore.model.worker import Attended, Gone, Lane, Late, SessionKey, Stats, WorkerInfo
 from longshore.ports import Harvested, Hint, Promoted
 from longshore.store.postgres import keeper_sql as sql
@@ -28,7 +28,15 @@ from longshore.store.postgres.pump import Pump
 from longshore.store.postgres.reads import NUMBERS, PostgresReads, claimed
 from longshore.store.postgres.sql import ADOPT_LANES, HOLDERS
 from longshore.store.postgres.states import CODES, DELAYED, OWNED_CODES, READY, STATES
-from longshore.store.rows import INT64, LARGEST_INT, clean, entry_end, pack_info, unpack_info
+from longshore.store.rows import (
+    INT64,
+    LARGEST_INT,
+    clean,
+    entry_end,
+    pack_info,
+    unpack_info,
+    unpack_options,
+)
 
 MOST_SWEPT: Final = 1000
 ADOPT_SHARE: Final = 50.0
@@ -234,6 +242,22 @@ class PostgresKeeper(PostgresReads):
         await self._fold_now_and_then()
         return Promoted(len(rows), frozenset(row["lane"] for row in rows), next_s)
 
+    async def expire(self, most: int = 1000) -> list[Ended]:
+        """Fails ready jobs that did not begin before their deadline; answers their outcomes."""
+
+        async def work(tx: Transaction) -> list[Ended]:
+            rows = await tx.fetch(sql.PAST_DEADLINE, most)
+            found = [
+                (row, effects.of_expiry(_expires_s(row))[STATES[row["state"]]]) for row in rows
+            ]
+            await _apply(tx, found)
+            return [effects.outcome(row["id"], change) for row, change in found]
+
+        ended = await self._keeping.run(work)
+        if ended:
+            self._sender.tell(Hint.ENDED)
+        return ended
+
     async def overdue(self, most: int = 1000) -> list[Attempt]:
         """Running attempts past their timeout and the backstop's margin after it."""
         return [claimed(row) for row in await self._keeping.fetch(sql.OVERDUE, most)]
@@ -286,10 +310,7 @@ class PostgresKeeper(PostgresReads):
             rows = [row for row in rows if row["id"] not in again]
             verdicts = await _retry_verdicts(tx, rows, ids)
             reopened = [row for row in rows if verdicts[row["id"]] is RetryVerdict.RETRIED]
-            changes = [
-                (row, effects.of_retry(row["round"], by, request)[STATES[row["state"]]])
-                for row in reopened
-            ]
+            changes = [(row, _retry(row, by, request)[STATES[row["state"]]]) for row in reopened]
             await _apply(tx, changes, by, sql.REOPEN)
             return ids, verdicts | dict.fromkeys(again, RetryVerdict.RETRIED), reopened
 
@@ -408,6 +429,14 @@ async def _apply(
         strict=True,
     )
     await tx.fetch(statement, ids, [places[change] for _, change in changes], *columns)
+
+
+def _expires_s(row: asyncpg.Record) -> float | None:
+    return unpack_options(row["options"]).expires_s
+
+
+def _retry(row: asyncpg.Record, by: str, request: UUID | None) -> Effect:
+    return effects.of_retry(row["round"], by, request, _expires_s(row))
 
 
 async def _opened_before(tx: Transaction, rows: Rows, request: UUID | None) -> set[UUID]:

@@ -8,14 +8,15 @@ from longshore.store.postgres.reads import CLAIMED_COLUMNS
 from longshore.store.postgres.sql import NOTHING, appended, changed
 from longshore.store.postgres.states import CANCELLING, DELAYED, OWNED, READY, RUNNING, S, head
 
-LOCK: Final = """
+_HELD: Final = """
+    j.id, j.state, j.token, j.lane, ~j.priority AS urgency, j.rank, j.number, j.worker,
+    j.crashes, j.round, j.kind, j.unique_key, j.options
+"""
+LOCK: Final = f"""
 SELECT l.*
 FROM unnest($1::uuid[]) AS i (id)
 CROSS JOIN LATERAL (
-    SELECT
-        j.id, j.state, j.token, j.lane, ~j.priority AS urgency, j.rank, j.number, j.worker,
-        j.crashes, j.round, j.kind, j.unique_key
-    FROM longshore.job AS j WHERE j.id = i.id FOR UPDATE
+    SELECT {_HELD} FROM longshore.job AS j WHERE j.id = i.id FOR UPDATE
 ) AS l
 """
 
@@ -78,6 +79,14 @@ RETURNING j.lane, ~j.priority AS urgency, j.rank, j.number
 NEXT_DUE: Final = f"""
 SELECT extract(epoch FROM run_at - now())::float8 AS seconds FROM longshore.job
 WHERE state = {DELAYED} ORDER BY run_at LIMIT 1
+"""
+
+PAST_DEADLINE: Final = f"""
+SELECT {_HELD} FROM longshore.job AS j
+WHERE j.state = {READY} AND j.deadline_at <= statement_timestamp()
+ORDER BY j.deadline_at
+LIMIT $1
+FOR UPDATE SKIP LOCKED
 """
 
 OVERDUE: Final = f"""

@@ -31,7 +31,7 @@ NEWEST: Final = 1000
 LISTED: Final = """
     j.id, j.number, j.kind, j.queue, j.target, j.priority, j.state, j.options, j.unique_key,
     j.created_at, j.run_at, j.started_at, j.ended_at, j.round, j.attempt, j.failures, j.crashes,
-    j.token, j.worker, j.error
+    j.token, j.worker, j.error, j.deadline_at
 """
 
 LAST: Final = "SELECT max(number) AS number FROM longshore.job_number WHERE number <= $1"

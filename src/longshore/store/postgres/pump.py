@@ -243,8 +243,8 @@ class Pump:
             options = unpack_options(options)
             slot = workers[place - 1], sessions[place - 1]
             of_job = id, number, token, kind, args, options
-            begun, failures, crashes = tries
-            tried = begun, failures, crashes, False, ~urgency
+            begun, failures, crashes, left_s = tries
+            tried = begun, failures, crashes, False, ~urgency, left_s
             claimed.append(Attempt(*of_job, *slot, *tried))
         took = [Reached(*level, place) for level, place in reached.items()]
         size = sum(len(attempt.args) for attempt in claimed)

@@ -16,6 +16,7 @@ from longshore.model.worker import DispatcherView, Lane, QueueView, WorkerView
 from longshore.store.listing import last_number, old, page, probes
 from longshore.store.postgres.connections import ConnectionPool
 from longshore.store.postgres.listing import FLOOR, LAST, LISTED, listings
+from longshore.store.postgres.sql import LEFT_S
 from longshore.store.postgres.start_rules import held_back
 from longshore.store.postgres.states import CANCELLING, ENDED, OWNED, READY, STATES
 from longshore.store.rows import (
@@ -33,7 +34,7 @@ SHOWN_ENDED_WORKERS: Final = 20
 
 CLAIMED_COLUMNS: Final = f"""
     j.id, j.number, j.token, j.kind, j.args, j.options, j.worker, j.session,
-    j.attempt, j.failures, j.crashes, j.state = {CANCELLING}, j.priority
+    j.attempt, j.failures, j.crashes, j.state = {CANCELLING}, j.priority, {LEFT_S}
 """
 
 

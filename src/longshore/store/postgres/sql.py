@@ -7,11 +7,12 @@ Theory of the claim. One statement does five things; what it reads depends only 
    can declare such a worker lost, or adopt it, under the claim. The claim skips a row that harvest
    or attend holds right now: they may be waiting for a job that this transaction holds.
 2. `front`: for n slots, the first n jobs of each range of each lane (see `cursors`), straight from
-   the index `job_ready` without any lock; of all these, the first n. It leaves out lanes
-   whose jobs may not start (see `start_rules`). `best` counts, for each job, the bytes of the
-   arguments before it: past $11 nothing is taken. PostgreSQL knows their lengths without reading
-   them. A claim ahead names in $12 the lanes of jobs that may be held ahead: from the first job on
-   that may not, nothing is taken (see `core.lookahead`).
+   the index `job_ready` without any lock; of all these, the first n. It leaves out jobs past their
+   deadline, which never run again unless they are retried, and lanes whose jobs may not start (see
+   `start_rules`). `best` counts, for each job, the bytes of the arguments before it: past $11
+   nothing is taken. PostgreSQL knows their lengths without reading them. A claim ahead names in
+   $12 the lanes of jobs that may be held ahead: from the first job on that may not, nothing is
+   taken (see `core.lookahead`).
 3. `locked`: those rows FOR UPDATE, if they are still ready and no other claim holds them. Only now
    are they numbered, so that a row that was skipped leaves no slot empty.
 4. The update: the i-th locked row goes to the i-th slot under a new token.
@@ -66,6 +67,9 @@ _MOST: Final = HISTORY_FIRST + HISTORY_LAST
 MARK: Final = "SELECT pg_logical_emit_message(true, 'longshore', '')"
 """A few bytes in the write-ahead log and nothing else, so that the commit is one that wrote."""
 
+LEFT_S: Final = "extract(epoch FROM j.deadline_at - statement_timestamp())::float8"
+"""SQL for how many seconds job j has to begin; NULL if it does not expire."""
+
 NOTHING: Final = """'""'"""
 """SQL for an empty text as JSON."""
 
@@ -113,6 +117,8 @@ CHANGE_COLUMNS: Final = {
     "by": "text",
     "info": "text",
     "undoes_claim": "boolean",
+    "keeps_deadline": "boolean",
+    "deadline_s": "float8",
 }
 """The changes of a batch (see `core.effects`), each in its place, as statements take them."""
 
@@ -145,6 +151,8 @@ def changed(first: int, *, new_round: bool = False, began_at: str = "j.started_a
     crashes = {crashes} + {of["crashes"]},
     error = CASE WHEN {of["keeps_error"]} THEN j.error ELSE {of["error"]} END,
     run_at = coalesce(statement_timestamp() + {of["delay_s"]} * interval '1 s', j.run_at),
+    deadline_at = CASE WHEN {of["keeps_deadline"]} THEN j.deadline_at
+        ELSE statement_timestamp() + {of["deadline_s"]} * interval '1 s' END,
     expires_at = NULL, {also}
     {appended(of["head"], by, of["info"], undo=undo)}"""
 
@@ -171,7 +179,7 @@ _MAY_TAKE: Final = f"""ARRAY(
     ORDER BY i.place
 )"""
 _MAY_ALL: Final = f"""may AS MATERIALIZED (
-    SELECT {_MAY_TAKE.format(workers="$16", sessions="$17", dispatcher="$18")} AS slots, ARRAY(
+    SELECT {_MAY_TAKE.format(workers="$17", sessions="$18", dispatcher="$19")} AS slots, ARRAY(
         SELECT {may_start("i.queue")}
         FROM unnest($11::text[]) WITH ORDINALITY AS i (queue, place)
         ORDER BY i.place
@@ -179,7 +187,7 @@ _MAY_ALL: Final = f"""may AS MATERIALIZED (
 ),"""
 _MAY_ONE: Final = f"""may AS MATERIALIZED (
     SELECT FROM longshore.worker AS w
-    WHERE {_CAN_TAKE.format(worker="$16::uuid", session="$17::bigint", dispatcher="$18::uuid")}
+    WHERE {_CAN_TAKE.format(worker="$17::uuid", session="$18::bigint", dispatcher="$19::uuid")}
         AND {may_start("$11::text")}
     FOR KEY SHARE SKIP LOCKED
 ),"""
@@ -205,7 +213,7 @@ def _inserted(*, started: bool, one: bool = False) -> str:
     own = ", ".join(f"${n}::{of}{'' if one else '[]'}" for n, of in enumerate(_OWN.values(), 1))
     names = ", ".join(_OWN)
     if started:
-        own, names = f"{own}, $15::integer{'' if one else '[]'}", f"{names}, slot"
+        own, names = f"{own}, $16::integer{'' if one else '[]'}", f"{names}, slot"
     rows = f"(VALUES ({own}))" if one else f"unnest({own})"
     may = (_MAY_ONE if one else _MAY_ALL) if started else ""
     also, values = _begun(one, shared(14, "float8")) if started else ("", _FIRST_ENTRY)
@@ -213,13 +221,15 @@ def _inserted(*, started: bool, one: bool = False) -> str:
 WITH {may} new AS (
     INSERT INTO longshore.job (
         id, body_hash, args, unique_key, run_at, lane, priority, kind, queue, target, options,
-        timeout_s, created_at, state, history{also}
+        timeout_s, deadline_at, created_at, state, history{also}
     )
     SELECT
         n.id, n.body_hash, n.args, n.unique_key, n.due_at,
         {shared(8, "bigint")}, {shared(9, "smallint")}, {shared(10, "text")},
         {shared(11, "text")}, {shared(12, "text")}, {shared(13, "bytea")},
-        {shared(14, "float8")}, statement_timestamp(), n.state, {values}
+        {shared(14, "float8")},
+        greatest(n.due_at, statement_timestamp()) + {shared(15, "float8")} * interval '1 s',
+        statement_timestamp(), n.state, {values}
     FROM (
         SELECT d.*,
             CASE WHEN d.due_at > statement_timestamp()
@@ -256,9 +266,9 @@ def _due(started: bool, one: bool) -> str:
 def _begun(one: bool, timeout_s: str) -> tuple[str, str]:
     """The columns of an attempt, and SQL for them and for the history before them."""
     worker, session = (
-        ("$16::uuid", "$17::bigint")
+        ("$17::uuid", "$18::bigint")
         if one
-        else ("($16::uuid[])[n.slot]", "($17::bigint[])[n.slot]")
+        else ("($17::uuid[])[n.slot]", "($18::bigint[])[n.slot]")
     )
     columns = ", history_length, token, worker, session, attempt, started_at, expires_at"
     values = f"""CASE WHEN n.state = {RUNNING} THEN
@@ -271,7 +281,7 @@ def _begun(one: bool, timeout_s: str) -> tuple[str, str]:
         CASE WHEN n.state = {RUNNING} THEN 1 ELSE 0 END,
         CASE WHEN n.state = {RUNNING} THEN statement_timestamp() END,
         CASE WHEN n.state = {RUNNING}
-            THEN statement_timestamp() + ({timeout_s} + $19) * interval '1 s' END"""
+            THEN statement_timestamp() + ({timeout_s} + $20) * interval '1 s' END"""
     return columns, values
 
 
@@ -461,6 +471,7 @@ front AS (
             AND j.lane = i.lane
             AND (~j.priority, j.rank, j.number) > (i.urgency, i.rank, i.number)
             AND ~j.priority <= i.last_urgency
+            AND coalesce(j.deadline_at > statement_timestamp(), true)
         ORDER BY ~j.priority, j.rank, j.number
         LIMIT cardinality(slot.places)
     ) AS l
@@ -497,7 +508,8 @@ taken AS (
     WHERE j.ctid = l.tid
     RETURNING
         l.turn, (SELECT places FROM slot)[l.turn] AS place, j.lane, ~j.priority AS urgency, j.rank,
-        j.id, j.number, j.token, j.kind, j.args, j.options, j.attempt, j.failures, j.crashes
+        j.id, j.number, j.token, j.kind, j.args, j.options, j.attempt, j.failures, j.crashes,
+        {LEFT_S}
 )
 SELECT b.seen, b.barred, t.*
 FROM (

@@ -124,7 +124,7 @@ def _lane(tx: Transaction, lane: int, first: int, most: int) -> Iterator[Candida
     """The first jobs of one lane, read as they are asked for."""
     taken, size = 0, first
     while taken < most:
-        answer = tx.execute(LANE_TOP, (lane, size, taken)).fetchone()[0]
+        answer = tx.execute(LANE_TOP, (lane, tx.now, size, taken)).fetchone()[0]
         rows = _candidates.decode(answer)
         yield from rows
         if len(rows) < size:
@@ -144,7 +144,10 @@ def _place(
         token, owner = tx.next_token(), (slot.worker, slot.session)
         tries = job.attempt + 1, job.failures, job.crashes
         of_job = id, job.number, token, job.kind, args, options
-        claimed.append(Attempt(*of_job, *owner, *tries, priority=-job.urgency))
+        left_s = tx.seconds_to(job.deadline_at)
+        claimed.append(
+            Attempt(*of_job, *owner, *tries, priority=-job.urgency, begin_within_s=left_s)
+        )
     _store(tx, claimed, expiry_margin_s)
     for lane, number in Counter(job.lane for job in jobs).items():
         tx.count(lane, JobState.READY, JobState.RUNNING, number)

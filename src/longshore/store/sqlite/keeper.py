@@ -11,15 +11,24 @@ from longshore.core import effects
 from longshore.core.leases import ANOTHERS, is_anothers
 from longshore.core.lookahead import held_ahead
 from longshore.errors import InvalidInput
-from longshore.model.job import CancelVerdict, JobState, LogEntry, RetryVerdict
+from longshore.model.job import CancelVerdict, Ended, JobState, LogEntry, RetryVerdict
 from longshore.model.worker import Attended, Gone, Late, Stats, WorkerInfo
 from longshore.ports import Harvested, Promoted
-from longshore.store.rows import INT64, LARGEST_INT, clean, entry_end, pack_info, unpack_info
+from longshore.store.rows import (
+    INT64,
+    LARGEST_INT,
+    clean,
+    entry_end,
+    pack_info,
+    unpack_info,
+    unpack_options,
+)
 from longshore.store.sqlite.reads import claimed_by, next_due_s
 from longshore.store.sqlite.sql import (
     BEAT,
     HELD_AND_DUE,
     HELD_BY_WORKER,
+    HELD_PAST_DEADLINE,
     LOG,
     ORPHANED,
     OWNED_KINDS,
@@ -213,6 +222,21 @@ def promote(tx: Transaction, most: int = 1000) -> Promoted:
     return Promoted(len(due), lanes, next_due_s(tx))
 
 
+def expire(tx: Transaction, most: int = 1000) -> list[Ended]:
+    """Fails ready jobs that did not begin before their deadline; answers their outcomes."""
+    ended = []
+    for row in tx.held_where(HELD_PAST_DEADLINE, (tx.now, most)):
+        change = effects.of_expiry(_expires_s(tx, row))[row.state]
+        tx.apply(row, change)
+        ended.append(effects.outcome(row.uuid, change))
+    return ended
+
+
+def _expires_s(tx: Transaction, row: Held) -> float | None:
+    [options] = tx.execute("SELECT options FROM job WHERE number = ?", (row.number,)).fetchone()
+    return unpack_options(options).expires_s
+
+
 # users
 
 
@@ -248,7 +272,8 @@ def _retry(
         return row.uuid, RetryVerdict.RETRIED
     verdict = effects.retry_verdict(row.state, key_is_taken=_key_is_taken(tx, row))
     if verdict is RetryVerdict.RETRIED:
-        tx.apply(row, effects.of_retry(row.round, by, request)[row.state], by=by)
+        effect = effects.of_retry(row.round, by, request, _expires_s(tx, row))
+        tx.apply(row, effect[row.state], by=by)
         # Of two jobs of one unique key only the first may come back.
         tx.flush()
     return row.uuid, verdict

@@ -114,6 +114,7 @@ class Candidate(Struct, array_like=True, order=True):
     failures: int
     crashes: int
     payload_bytes: int
+    deadline_at: int | None
 
 
 def _appended(entry: str) -> str:
@@ -145,6 +146,13 @@ HELD_AND_DUE: Final = f"""
         SELECT number FROM job INDEXED BY job_due
         WHERE state = 'delayed' AND run_at <= ? ORDER BY run_at, number LIMIT ?) AS due
     CROSS JOIN job ON job.number = due.number"""
+PAST_DEADLINE: Final = """
+    job INDEXED BY job_deadline
+    WHERE state = 'ready' AND deadline_at IS NOT NULL AND deadline_at <= ?"""
+HELD_PAST_DEADLINE: Final = f"""
+    SELECT json_group_array({_HELD.format(place="0")}) FROM (
+        SELECT number FROM {PAST_DEADLINE} ORDER BY deadline_at, number LIMIT ?) AS past
+    CROSS JOIN job ON job.number = past.number"""
 ORPHANED: Final = f"""
     SELECT owner.worker, w.info FROM (
         SELECT DISTINCT worker FROM job INDEXED BY job_owned
@@ -174,9 +182,10 @@ CHANGE: Final = Bulk(
         history = CASE WHEN v.column13 THEN json_remove(history, '$[#-1]')
             ELSE {_appended("v.column12")} END,
         attempt = attempt - v.column13,
-        started_at = CASE WHEN NOT v.column13 THEN {_STARTED.format(began_at="v.column14")} END
+        started_at = CASE WHEN NOT v.column13 THEN {_STARTED.format(began_at="v.column14")} END,
+        deadline_at = CASE WHEN v.column15 THEN deadline_at ELSE v.column16 END
     FROM {{rows}} AS v WHERE job.number = v.column1""",
-    14,
+    16,
 )
 # Those jobs that still run under these tokens: their keys' places, their numbers and lanes.
 RUNNING: Final = Lookup(
@@ -192,6 +201,7 @@ SUCCEED: Final = Bulk(
         state = 'succeeded',
         ended_at = ?1,
         expires_at = NULL,
+        deadline_at = NULL,
         result = v.column2,
         error = NULL,
         history = {_appended("v.column3")},
@@ -224,7 +234,7 @@ HOLDERS: Final = Lookup(
 # A new job: what it has alone, and what it has in common with others of its kind.
 _OWN: Final = "number, id, body_hash, args, history, token, worker, session"
 _SHARED: Final = """lane, state, priority, created_at, run_at, timeout_s, kind, queue, target,
-    unique_key, options, attempt, started_at, expires_at"""
+    unique_key, options, deadline_at, attempt, started_at, expires_at"""
 _OWN_WIDTH: Final = _OWN.count(",") + 1
 _SHARED_WIDTH: Final = _SHARED.count(",") + 1
 
@@ -251,11 +261,12 @@ ATTENDED_NOW: Final = Lookup(
 )
 LANE_TOP: Final = """
     SELECT json_group_array(json_array(-priority, rank, number, lane, kind, attempt, failures,
-        crashes, payload_bytes))
+        crashes, payload_bytes, deadline_at))
     FROM (
         SELECT priority, rank, number, lane, kind, attempt, failures, crashes,
-            length(options) + length(args) AS payload_bytes
-        FROM job INDEXED BY job_ready WHERE state = 'ready' AND lane = ?
+            length(options) + length(args) AS payload_bytes, deadline_at
+        FROM job INDEXED BY job_ready
+        WHERE state = 'ready' AND lane = ? AND (deadline_at IS NULL OR deadline_at > ?)
         ORDER BY priority DESC, rank, number LIMIT ? OFFSET ?)"""
 CLAIM: Final = Bulk(
     f"""UPDATE job SET

@@ -21,6 +21,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from uuid import UUID
 
 from longshore.errors import StoreUnavailable
+from longshore.model.job import Ended
 from longshore.model.retention import Pruned, Retention
 from longshore.model.worker import Stats
 from longshore.ports import Batch, BatchResult, Harvested, Hint, Promoted
@@ -181,6 +182,17 @@ class SqliteStore:
         if next_s is None or next_s > 0:
             return Promoted(0, frozenset(), next_s)
         return self._transact(lambda tx: keeper.promote(tx, most))
+
+    async def expire(self, most: int = 1000) -> list[Ended]:
+        """Fails ready jobs that did not begin before their deadline; answers their outcomes."""
+        return await self._run(Turn.KEEPER, lambda: self._expire(most))
+
+    def _expire(self, most: int) -> list[Ended]:
+        """Mostly no job is too late: the store sees that without taking the write lock."""
+        with self._file.used():
+            if not reads.has_expired(self._glance()):
+                return []
+        return self._transact(lambda tx: keeper.expire(tx, most))
 
     # what is over
 

@@ -50,6 +50,8 @@ class Changed(NamedTuple):
     entry: str
     undoes_claim: bool
     began_at: int | None
+    keeps_deadline: bool
+    deadline_at: int | None
 
 
 class Snapshot:
@@ -59,6 +61,10 @@ class Snapshot:
         self.connection = connection
         self.execute = connection.execute
         self.now = now
+
+    def seconds_to(self, at: int | None) -> float | None:
+        """How many seconds there are until this time."""
+        return None if at is None else (at - self.now) / 1e6
 
 
 class Transaction(Snapshot):
@@ -155,7 +161,7 @@ class Transaction(Snapshot):
         ran_s: float | None = None,
     ) -> None:
         """The change is made when `flush` is next called; `row` says so at once."""
-        now, state, delay_s = self.now, change.state, change.delay_s
+        now, state = self.now, change.state
         self.count(row.lane, row.state, state)
         row.state = state
         if change.new_token:
@@ -172,7 +178,7 @@ class Transaction(Snapshot):
                 row.token,
                 row.failures,
                 row.crashes,
-                None if delay_s is None else later(now, delay_s),
+                self._in(change.delay_s),
                 now if change.ends else None,
                 change.keeps_owner,
                 result,
@@ -181,8 +187,13 @@ class Transaction(Snapshot):
                 history_entry(state, now, by, change.info, change.request),
                 change.undoes_claim,
                 earlier(now, ran_s),
+                change.keeps_deadline,
+                self._in(change.deadline_s),
             )
         )
+
+    def _in(self, seconds: float | None) -> int | None:
+        return None if seconds is None else later(self.now, seconds)
 
     def flush(self) -> None:
         """Writes changes and new lanes, so that the statements that follow see them."""

@@ -16,6 +16,7 @@ class Promise(StrEnum):
     NO_SPECIAL_PROCESS = "G8 no special process"
     FAIR = "nothing waits in a worker while another is idle"
     BLAME = "a loss blames no more jobs than could run"
+    IN_TIME = "a job begins before its deadline, or fails after it"
     UNIQUE = "a unique key has one live job"
     AGREEMENT = "in calm everybody agrees"
     SOUND = "nothing happens that nobody foresaw"

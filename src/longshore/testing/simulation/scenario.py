@@ -152,6 +152,20 @@ def _long_job(random: Random, index: int, at: float, scenario: Scenario) -> JobP
     return structs.replace(plan, submission=submission, behaviour=behaviour)
 
 
+def make_hurry(seed: int, theme: Theme | None = None) -> Scenario:
+    """The rush of a seed, in which most jobs expire soon."""
+    rush = make_rush(seed, theme)
+    random = Random(f"{seed}/hurry")
+    jobs = [structs.replace(plan, submission=_hurried(random, plan)) for plan in rush.jobs]
+    return structs.replace(rush, jobs=tuple(jobs))
+
+
+def _hurried(random: Random, plan: JobPlan) -> Submission:
+    expires_s = random.choice((None, 0.05, random.uniform(0.0, 1.0), random.uniform(0.0, 10.0)))
+    options = structs.replace(plan.submission.options, expires_s=expires_s)
+    return structs.replace(plan.submission, options=options)
+
+
 def _short_job(random: Random, index: int, at: float, scenario: Scenario) -> JobPlan:
     plan = _job(random, index, at, random.choice(scenario.clients), 0.2)
     takes_s = random.choice((*[random.uniform(0.0, 0.2)] * 19, 20.0))
