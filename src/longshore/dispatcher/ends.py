@@ -132,9 +132,8 @@ class Decisions:
 
 def _ran_s(report: Report) -> float | None:
     """How long the attempt ran, if it ran and its worker says so. A worker may send anything."""
-    if isinstance(report, NotBegunReport) or report.ran_s is None:
-        return None
-    return report.ran_s if 0 <= report.ran_s <= MAX_DURATION_S else None
+    ran_s = None if isinstance(report, NotBegunReport) else report.ran_s
+    return ran_s if ran_s is not None and 0 <= ran_s <= MAX_DURATION_S else None
 
 
 def _bounded(error: JobError) -> JobError:

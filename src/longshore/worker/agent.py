@@ -93,6 +93,7 @@ class Worker:
         self._hand_back_timer: asyncio.TimerHandle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._flushing = False
+        self._heard_at = 0.0
         self._draining = asyncio.Event()
         self._hurry = asyncio.Event()
         self._settled = asyncio.Event()
@@ -244,13 +245,13 @@ class Worker:
         self._flush()
 
     def _receive(self, arrived: list[tuple[bytes, list[bytes]]]) -> None:
-        link = self._link
+        link, self._heard_at = self._link, self._clock.now()
         for _, frames in arrived:
             if self._link is not link:
                 return
             try:
                 message = from_dispatcher.decode(frames)
-                self._apply(self._session.receive(self._clock.now(), message))
+                self._apply(self._session.receive(self._heard_at, message))
             except ProtocolError as error:
                 log.warning(
                     "the dispatcher sent a message that this worker does not understand: %s", error
@@ -357,7 +358,9 @@ class Worker:
             self._start(pool, assignment)
 
     def _start(self, pool: str, assignment: Assignment) -> None:
-        self._begun[pool][assignment.token] = Begun(assignment, self._clock.now())
+        # To read the clock costs more than to start a coroutine, and that one began as it came.
+        at = self._clock.now() if pool in AHEAD_POOLS else self._heard_at
+        self._begun[pool][assignment.token] = Begun(assignment, at)
         self._executors[pool].start(assignment)
 
     # what is held ahead
@@ -448,14 +451,16 @@ class Worker:
         self._flush_soon()
 
     def _ran(self, pool: str, begun: Begun, report: Report) -> Report:
-        """The report of an attempt that ran, with how long it did."""
+        """The report of an attempt that ran; in a pool that looks ahead, with how long it did."""
         if why := failure(report):
             log.warning("%s failed: %s", called(begun.assignment), why)
-        ran_s, was_stopping = self._clock.now() - begun.at, report.token in self._stopping
+        was_stopping = report.token in self._stopping
         self._stopping.discard(report.token)
-        if pool in AHEAD_POOLS:
-            self._lookahead.ran(begun.assignment.kind, None if was_stopping else ran_s)
-        return report if isinstance(report, NotBegunReport) else replace(report, ran_s=ran_s)
+        if pool not in AHEAD_POOLS or isinstance(report, NotBegunReport):
+            return report
+        ran_s = self._clock.now() - begun.at
+        self._lookahead.ran(begun.assignment.kind, None if was_stopping else ran_s)
+        return replace(report, ran_s=ran_s)
 
     def _said(self, entry: LogEntry) -> None:
         self._session.said(entry)
