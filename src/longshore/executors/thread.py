@@ -13,15 +13,17 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
 from longshore.executors.attempts import Running
+from longshore.executors.frames import Ended
 from longshore.executors.host_process import HostProcess
-from longshore.executors.hosted import HostedExecutor, Hosting
+from longshore.executors.hosted import Hosting
+from longshore.executors.shared import SharedExecutor
 from longshore.model.attempt import AttemptKey
-from longshore.model.reports import ReleaseReport, Report
+from longshore.model.reports import ReleaseReport
 from longshore.model.worker import KindInfo, Pool
 from longshore.ports import OnLog, OnReport
 
 
-class ThreadExecutor(HostedExecutor):
+class ThreadExecutor(SharedExecutor):
     """One open host with up to `slots` threads in it, and hosts that retire.
 
     `known_kinds` tells the app's kinds, which another executor has learned before this one opens:
@@ -29,7 +31,6 @@ class ThreadExecutor(HostedExecutor):
     """
 
     pool = Pool.THREAD
-    is_shared = True
 
     def __init__(
         self,
@@ -81,8 +82,8 @@ class ThreadExecutor(HostedExecutor):
         self._retiring[host] = self._loop.call_later(self._hosting.abort_grace_s, host.kill)
         self._place_soon()
 
-    def _ended(self, host: HostProcess, reports: Sequence[Report]) -> None:
-        super()._ended(host, reports)
+    def _ended(self, host: HostProcess, ended: Ended) -> None:
+        super()._ended(host, ended)
         self._kill_if_done(host)
 
     def _stopped(self, host: HostProcess, attempts: Sequence[AttemptKey]) -> None:
