@@ -124,11 +124,17 @@ async def test_a_kind_that_became_async_is_run_all_the_same(stand: Stand) -> Non
     assert await stand.result("add_async", a=1, b=1) == 2
 
 
-async def test_jobs_find_nothing_that_others_left_in_context_or_thread(stand: Stand) -> None:
+async def test_jobs_find_nothing_that_others_left_in_their_context(stand: Stand) -> None:
     await stand.open_thread(threads=1)
     for _ in range(5):
         assert await stand.result("leak") == "nothing"
-        assert await stand.result("leave_in_thread") is False
+
+
+async def test_a_thread_keeps_its_thread_locals_from_job_to_job(stand: Stand) -> None:
+    """A connection that a job keeps there serves the next job in that thread."""
+    await stand.open_thread()
+    found = [await stand.result("leave_in_thread") for _ in range(5)]
+    assert found == [False, True, True, True, True]
 
 
 async def test_what_a_job_submits_goes_with_its_success(stand: Stand) -> None:
