@@ -365,6 +365,8 @@ def _executors(
             bytes=settings.log_bytes,
             echo=settings.log_echo,
         ),
+        max_jobs=settings.max_jobs_per_process,
+        max_mb=settings.max_process_mb,
     )
     coroutines = CoroutineExecutor(hosting, settings.slots, on_report, on_log)
     # The worker opens them in this order: when threads are opened, the kinds are known.

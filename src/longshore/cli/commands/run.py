@@ -16,7 +16,16 @@ from longshore.run import machine
 from longshore.run.ready import Announcer
 
 _DISPATCHER_KEYS = ("store", "listen_url", "backend", "frontend")
-_WORKER_KEYS = ("app", "slots", "processes", "threads", "target", "queues")
+_WORKER_KEYS = (
+    "app",
+    "slots",
+    "processes",
+    "threads",
+    "max_jobs_per_process",
+    "max_process_mb",
+    "target",
+    "queues",
+)
 _DRAINS = (
     "SIGTERM or Ctrl-C stops it: running jobs may finish, for at most drain_s (30 s). A second one "
     "stops it at once."
@@ -57,6 +66,8 @@ def _worker_options(command: Decorated) -> Decorated:
             "NAME",
             "The kind of this machine (its system and processor: linux-x86_64).",
         ),
+        ("--max-process-mb", "MB", "Replace a process that has more memory after a job (any)."),
+        ("--max-jobs-per-process", "N", "Replace a process after so many jobs (never)."),
         ("--threads", "N", "How many jobs run in threads at once (32)."),
         ("--processes", "N", "How many jobs run in processes at once (the number of CPUs)."),
         ("--slots", "N", "How many async def jobs run at once (100)."),
