@@ -169,9 +169,9 @@ class ProcessExecutor(HostedExecutor):
 
     def _receive(self, host: HostProcess, messages: list[FromHost]) -> None:
         super()._receive(host, messages)
-        last = messages[-1]
-        if isinstance(last, Ended) and host in self._given:
-            self._next(host, last)
+        ends = [message for message in messages if isinstance(message, Ended)]
+        if ends and host in self._given:
+            self._next(host, ends[-1])
 
     def _ended(self, host: HostProcess, ended: Ended) -> None:
         given = self._given.get(host)

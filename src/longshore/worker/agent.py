@@ -426,7 +426,7 @@ class Worker:
             if late:
                 self._lookahead.handed_back()
                 self._hand_back(late)
-        late_at = min(line.late_at(after_s) for line in lines.values())
+        late_at = min((line.late_at(after_s) for line in lines.values()), default=inf)
         if late_at < inf:
             self._watch_lines(late_at - now)
 

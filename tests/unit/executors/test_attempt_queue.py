@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import signal
+import socket
 from pathlib import Path
 
 import pytest
 
 from longshore.executors.attempt_queue import PACKET_BYTES
+from longshore.executors.frames import Ended, Said, from_host
+from longshore.executors.host_process import HostProcess
 from longshore.executors.process import ProcessExecutor
 from longshore.model.job import Reason
 from longshore.model.reports import CrashReport, ReleaseReport
@@ -21,6 +25,13 @@ from .stand import Stand, error_of, result_of, wait_gone
 def ahead_in(executor: ProcessExecutor) -> int:
     """How many attempts wait behind others."""
     return sum(len(given) - 1 for given in executor._given.values() if given)
+
+
+def peek(host: HostProcess) -> bytes:
+    """What the process has sent and its agent has not read."""
+    sock = host._channel._sock
+    select.select([sock], [], [])
+    return sock.recv(1_000_000, socket.MSG_PEEK)
 
 
 async def blocked(stand: Stand, path: Path, *kinds: str) -> tuple[Assignment, list[Assignment]]:
@@ -174,6 +185,22 @@ async def test_a_timeout_counts_from_the_real_start(stand: Stand, tmp_path: Path
     (tmp_path / "go").touch()
     assert result_of(await stand.report_of(second)) == 1
     assert error_of(await stand.report_of(third)).reason is Reason.TIMED_OUT
+
+
+async def test_an_attempt_has_begun_though_it_is_heard_together_with_the_end_before_it(
+    stand: Stand,
+) -> None:
+    """Its time runs: what it says comes after that end, in the same bytes."""
+    executor = await stand.open_child()
+    first, second = stand.start_short("add", a=1), stand.start_short("say_and_sleep", timeout_s=0.1)
+    await asyncio.sleep(0)
+    [host] = executor._hosts
+    while len(unpacked := from_host().feed(peek(host))) < 2:
+        pass  # the loop stands still meanwhile
+    assert [type(message) for message in unpacked] == [Ended, Said]
+    assert result_of(await stand.report_of(first)) == 1
+    assert await stand.step_of(second) == f"pid {host.pid}"
+    assert error_of(await stand.report_of(second)).reason is Reason.TIMED_OUT
 
 
 async def test_what_waits_for_a_process_that_died_while_idle_is_not_blamed(stand: Stand) -> None:
