@@ -175,14 +175,12 @@ async def test_a_large_attempt_goes_to_an_idle_process_and_keeps_its_turn(
     assert stand.begun == [one.token for one in started]
 
 
-async def test_a_timeout_counts_from_the_real_start(stand: Stand, tmp_path: Path) -> None:
+async def test_a_timeout_counts_from_the_real_start(stand: Stand) -> None:
+    """The second waits for longer than its timeout until it begins."""
     await stand.open_child()
-    first = stand.start_short("wait_for", path=str(tmp_path / "go"))
+    stand.start_short("nap", seconds=1.2, then=0)
     second = stand.start_short("add", timeout_s=1.0, a=1)
     third = stand.start_short("sleep", timeout_s=0.1)
-    await stand.step_of(first)
-    await asyncio.sleep(1.2)  # longer than the timeout, and nothing happens in that time
-    (tmp_path / "go").touch()
     assert result_of(await stand.report_of(second)) == 1
     assert error_of(await stand.report_of(third)).reason is Reason.TIMED_OUT
 

@@ -150,6 +150,8 @@ async def test_a_machine_without_room_for_a_thread_fails_the_job_and_the_host_go
     await stand.open_thread()
     pid = await stand.result("pid")
     await stand.result("use_up_threads")
+    assert await stand.result("add", a=1) == 1
+    await stand.step_of(stand.start("doze"))
     error = error_of(await stand.run("add", a=1))
     assert (error.reason, error.type) == (Reason.RAISED, "RuntimeError")
     assert "can't start new thread" in error.message
