@@ -438,9 +438,9 @@ HasEnded = Callable[[str], bool]
 
 
 class OnReport(Protocol):
-    """Called with the end of an attempt, and how long it ran, if the executor measured that."""
+    """Called with the end of an attempt, and how long it took, if the executor measured that."""
 
-    def __call__(self, report: Report, ran_s: float | None = None, /) -> None:
+    def __call__(self, report: Report, took_s: float | None = None, /) -> None:
         """An attempt ended."""
 
 

@@ -80,12 +80,12 @@ class Attempts:
         if (expires_at := running.expires_at) is not None and expires_at < self._timer_at:
             self._watch(expires_at)
 
-    def end(self, report: Report, ran_s: float | None = None) -> None:
+    def end(self, report: Report, took_s: float | None = None) -> None:
         """Reports an attempt, unless it was reported already."""
         running = self._running.pop(report.token, None)
         if running is not None:
             running.stop_timers()
-            self._on_report(report, ran_s)
+            self._on_report(report, took_s)
 
     def forget(self, token: int) -> None:
         """Removes an attempt without a report: it was taken back."""

@@ -85,13 +85,12 @@ class LoadFailed(Struct, frozen=True, tag=True, array_like=True):
 class Ended(Struct, frozen=True, tag=True, array_like=True):
     """Attempts that ended by themselves.
 
-    A process that runs one attempt at a time says more of it: how long it ran, when it ended (on
-    the monotonic clock, which all processes of a machine share), and how `worn` the process is. At
-    1 the process has used up its limits, and begins no more.
+    A process that runs one attempt at a time says more of it: when it ended (on the monotonic
+    clock, which all processes of a machine share), and how `worn` the process is. At 1 the process
+    has used up its limits, and begins no more.
     """
 
     reports: Sequence[Report]
-    ran_s: float | None = None
     ended_at: float = 0.0
     worn: float = 0.0
 

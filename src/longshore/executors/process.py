@@ -18,6 +18,7 @@ import asyncio
 from collections import deque
 from collections.abc import Collection, Sequence
 from heapq import heapify, heapreplace
+from math import inf
 from time import monotonic
 
 from longshore.core.lookahead import LONG_RUN_S
@@ -49,6 +50,8 @@ class ProcessExecutor(HostedExecutor):
         self.on_begun: OnBegun = lambda token, ago_s: None
         self._given: dict[HostProcess, deque[Running]] = {}
         """What each host was given and has not ended: the first runs, the others wait for it."""
+        self._free_at: dict[HostProcess, float] = {}
+        """Since when each host could begin the first of these, on the monotonic clock."""
         self._idle: list[HostProcess] = []
         self._spares: list[HostProcess] = []
         """Hosts that take the place of others which are nearly worn."""
@@ -118,7 +121,8 @@ class ProcessExecutor(HostedExecutor):
         running.host = host
         given.append(running)
         if len(given) == 1:
-            self._begin(running, monotonic())
+            self._free_at[host] = monotonic()
+            self._begin(running, self._free_at[host])
         return True
 
     def _begin(self, running: Running, at: float) -> None:
@@ -175,10 +179,13 @@ class ProcessExecutor(HostedExecutor):
 
     def _ended(self, host: HostProcess, ended: Ended) -> None:
         given = self._given.get(host)
+        # Not only its own code: that would be less than the pace at which the process goes on.
+        took_s = max(0.0, ended.ended_at - self._free_at.get(host, inf))
+        self._free_at[host] = ended.ended_at
         for report in ended.reports:
             if given and given[0].assignment.token == report.token:
                 given.popleft()
-            self._attempts.end(report, ended.ran_s)
+            self._attempts.end(report, took_s)
 
     def _next(self, host: HostProcess, ended: Ended) -> None:
         """A host has told of an end: the next attempt in its queue begins now, if there is one."""
@@ -222,7 +229,7 @@ class ProcessExecutor(HostedExecutor):
             self._spares.append(host)
 
     def _forget_hosts(self) -> None:
-        for hosts in self._given, self._idle, self._spares, self._worn:
+        for hosts in self._given, self._idle, self._spares, self._worn, self._free_at:
             hosts.clear()
 
     def _is_to_kill(self, host: HostProcess) -> bool:
@@ -252,6 +259,7 @@ class ProcessExecutor(HostedExecutor):
         """The host gets nothing any more; answers what runs in it."""
         self._hosts.discard(host)
         self._worn.pop(host, None)
+        self._free_at.pop(host, None)
         for hosts in self._idle, self._spares:
             if host in hosts:
                 hosts.remove(host)

@@ -484,13 +484,13 @@ class Worker:
             for attempt in self._session.running:
                 self._abort(ReleaseReport(*attempt))
 
-    def _reported(self, report: Report, ran_s: float | None = None, /) -> None:
+    def _reported(self, report: Report, took_s: float | None = None, /) -> None:
         for pool, begun in self._begun.items():
             if report.token in self._lines[pool].given:
                 # It began and ended since the executor last told of something.
-                self._has_begun(pool, report.token, ran_s or 0.0)
+                self._has_begun(pool, report.token, took_s or 0.0)
             if (one := begun.pop(report.token, None)) is not None:
-                self._ran(pool, one, report, ran_s)
+                self._ran(pool, one, report, took_s)
                 break
         self._session.ended(report)
         line = self._lines[pool]
@@ -501,12 +501,12 @@ class Worker:
         else:
             self._flush_soon()
 
-    def _ran(self, pool: str, begun: Begun, report: Report, ran_s: float | None) -> None:
+    def _ran(self, pool: str, begun: Begun, report: Report, took_s: float | None) -> None:
         if why := failure(report):
             log.warning("%s failed: %s", called(begun.assignment), why)
         if pool in AHEAD_POOLS:
-            ran_s = self._clock.now() - begun.at if ran_s is None else ran_s
-            self._lookahead.ran(begun.assignment.kind, ran_s)
+            took_s = self._clock.now() - begun.at if took_s is None else took_s
+            self._lookahead.ran(begun.assignment.kind, took_s)
 
     def _said(self, entry: LogEntry) -> None:
         self._session.said(entry)

@@ -143,7 +143,7 @@ class Stand:
         self._said.clear()
         await self._said.wait()
 
-    def _on_report(self, report: Report, ran_s: float | None = None, /) -> None:
+    def _on_report(self, report: Report, took_s: float | None = None, /) -> None:
         self.reports.append(report)
         self._said.set()
 

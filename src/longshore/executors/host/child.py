@@ -109,18 +109,16 @@ class ChildHost(Host):
         # Before every attempt: the last one may have set its own handler or streams.
         set_handler(signal.SIGTERM, self._handler)
         self._set_streams()
-        began_at = time.monotonic()
         context = self._context(assignment)
         report = contextvars.copy_context().run(self._attempt, assignment, context)
         leave_if_copy()
         if (left := context.leftover()) is not None:
             scratch.remove(left)
         self._wear.count()
-        ended_at = time.monotonic()
         frame = (
             Stopped((assignment.key,))
             if report is None
-            else Ended((report,), ended_at - began_at, ended_at, self._wear.worn)
+            else Ended((report,), time.monotonic(), self._wear.worn)
         )
         with self._sending:
             self._send(*said(context.unsaid()), frame)
