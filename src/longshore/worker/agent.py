@@ -428,7 +428,8 @@ class Worker:
                 self._hand_back(late)
         late_at = min((line.late_at(after_s) for line in lines.values()), default=inf)
         if late_at < inf:
-            self._watch_lines(late_at - now)
+            # What began unheard cannot be taken back: its beginning is told in a moment.
+            self._watch_lines(max(REPORT_EVERY_S, late_at - now))
 
     def _take_back(self, pool: str) -> None:
         """Puts into its line again what waits in an executor and has not begun."""
@@ -473,8 +474,6 @@ class Worker:
 
     def _stop_all(self, reason: str, kill: bool) -> None:
         log.warning("stopping %d jobs: %s", len(self._session.running), reason)
-        for pool in self._lines:
-            self._take_back(pool)
         if kill:
             for line in self._lines.values():
                 line.clear()
