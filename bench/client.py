@@ -20,7 +20,7 @@ from typing import Any
 import uvloop
 
 from bench.helper import questions, reply
-from bench.noop_app import app, begun, nap, noop, noop_process, unserved
+from bench.noop_app import app, begun, nap, noop, noop_process, noop_thread, unserved
 from longshore.client.kind import Call
 from longshore.model.job import JobState
 
@@ -44,7 +44,8 @@ class Client:
         """The answer to one question."""
         match question:
             case {"do": "prepare", "jobs": jobs, "kind": kind}:
-                job = {"noop": noop, "noop_process": noop_process}[kind]
+                kinds = {"noop": noop, "noop_process": noop_process, "noop_thread": noop_thread}
+                job = kinds[kind]
                 self._calls = [job.call(DATA) for _ in range(jobs)]
                 self._recorded = await recorded()
             case {"do": "run", "all": all}:

@@ -15,7 +15,12 @@ APP = "bench.noop_app:app"
 SLOTS = 2_000
 PROCESSES = 2
 FIRST_JOBS = 200
-KINDS = ("noop", "noop_process")
+KINDS = {
+    "noop": "coroutines",
+    "noop_process": "child processes",
+    "noop_thread": "threads",
+}
+"""The jobs that are measured, and how reports call them."""
 
 
 class Fleet:

@@ -18,6 +18,11 @@ def noop_process(data: str) -> None:
     """Does nothing, in a child process."""
 
 
+@app.job(isolation="thread")
+def noop_thread(data: str) -> None:
+    """Does nothing, in a thread."""
+
+
 @app.job
 async def begun(data: str) -> int:
     """When it began, on the clock that all processes of a machine share."""

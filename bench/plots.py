@@ -91,7 +91,9 @@ def _ours(results: Results) -> Iterable[Bar]:
     for case in (results.get("throughput") or {}).get("cases", []):
         number = case["dispatchers"]
         many = f"{number} dispatcher{'s' if number > 1 else ''}"
-        how = "" if case["kind"] == "noop" else ", child processes"
+        how = {"noop_process": ", child processes", "noop_thread": ", threads"}.get(
+            case["kind"], ""
+        )
         yield _bar(f"Longshore, {STORES[case['store']]}, {many}{how}", case["rates"], OURS)
 
 

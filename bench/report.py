@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from bench.fleet import SLOTS
+from bench.fleet import KINDS, SLOTS
 from bench.pairs import Ratio
 from bench.results import Results
 from bench.verdict import verdicts
@@ -88,7 +88,7 @@ def _throughput(results: Results) -> Iterator[str]:
         (
             case.store,
             case.dispatchers,
-            "coroutines" if case.kind == "noop" else "child processes",
+            KINDS[case.kind],
             f"{case.jobs:,}",
             f"{case.jobs_per_s:,.0f} ({min(case.rates):,.0f}–{max(case.rates):,.0f})",
             shown(case.of_limit),

@@ -47,7 +47,7 @@ class Throughput(Struct, frozen=True):
 
 
 def measure(stage: Stage, ceilings: dict[str, Ceiling]) -> Throughput:
-    """One and two dispatchers, coroutines and child processes, on both stores."""
+    """One and two dispatchers, coroutines, child processes and threads, on both stores."""
     cases = []
     for store in STORES:
         for dispatchers in stage.sizes.dispatchers:
@@ -75,6 +75,7 @@ def _of_fleet(stage: Stage, store: str, dispatchers: int, ceiling: Ceiling | Non
         cases = [
             _beside_limit(stage, store, ours, ceiling),
             _alone(stage, store, ours, "noop_process"),
+            _alone(stage, store, ours, "noop_thread"),
         ]
     for case in cases:
         ratio = f", {case.of_limit.median:.2f} of the limit" if case.of_limit else ""
