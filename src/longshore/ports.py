@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequen
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 from uuid import UUID
 
 from msgspec import Struct
@@ -367,11 +367,42 @@ class Executor(Protocol):
         """Kills whatever is left, without reporting it."""
 
 
+OnBegun = Callable[[int, float], None]
+"""Called with an attempt's token, and how many seconds ago the attempt began."""
+
+
+@runtime_checkable
+class QueueingExecutor(Executor, Protocol):
+    """An executor in which short attempts wait, close to where they run, until they begin.
+
+    They may be started past `slots`. It calls `on_begun` when an attempt begins. If the attempt is
+    taken back all the same, it had not begun.
+    """
+
+    on_begun: OnBegun
+
+    def start_short(self, assignment: Assignment) -> None:
+        """Begins an attempt, or puts it behind another short one that runs."""
+
+    def take_back(self, tokens: Collection[int]) -> list[int]:
+        """Gives up those of these attempts that have not begun; does not report them.
+
+        Answers which they are.
+        """
+
+
 OnLost = Callable[[LostWorker], None]
 """Called once for a lost session, by the dispatcher that declared it lost; must return at once."""
 
 HasEnded = Callable[[str], bool]
 """Whether a worker's `process` is known to have ended; never so of a process elsewhere."""
 
-OnReport = Callable[[Report], None]
+
+class OnReport(Protocol):
+    """Called with the end of an attempt, and how long it took, if the executor measured that."""
+
+    def __call__(self, report: Report, took_s: float | None = None, /) -> None:
+        """An attempt ended."""
+
+
 OnLog = Callable[[LogEntry], None]

@@ -188,6 +188,12 @@ class WorkerSettings(Struct, frozen=True, kw_only=True):
     lookahead_runs: int = 20
     """How many runs of a kind must have ended before the worker asks for some ahead."""
 
+    max_jobs_per_process: int = 0
+    """How many jobs run in a process before another takes its place; 0 is any number."""
+
+    max_process_mb: int = 0
+    """A process with more resident memory (MiB) after a job is replaced; 0 is no limit."""
+
     broker_timeout_s: float = 1.0
     """How long one period of silence is."""
 

@@ -9,6 +9,9 @@ Nothing may wait behind a long run while another worker is idle. So a slot count
 free, or while its present run is younger than nine of ten runs of its kind took: an older run is
 taken for a long one. What did not begin all the same goes back after `hand_back_s`, and the worker
 asks for nothing ahead until one of its runs ends.
+
+Most of what is ahead waits in the worker's agent, which can put it in order. A few milliseconds of
+work wait in the processes themselves, so that a process need not wait for its agent after each run.
 """
 
 from __future__ import annotations
@@ -27,9 +30,15 @@ RUNS: Final = 200
 ENOUGH_RUNS: Final = 20
 """Nothing is known of a kind before so many of its runs have ended here."""
 
-MOST_PER_SLOT: Final = 64
+MOST_PER_SLOT: Final = 256
 MOST_BYTES: Final = 8 * 1024 * 1024
 """Arguments that wait ahead take no more."""
+
+IN_PROCESS_S: Final = 0.005
+"""So much work waits in a process itself, behind the attempt that runs there."""
+
+LONG_RUN_S: Final = 0.01
+"""A younger run is never taken for a long one: a worker hears of ends a little late."""
 
 _PERCENTILE: Final = 0.9
 
@@ -153,7 +162,7 @@ class Lookahead:
         """A run of this kind that is older is taken for a long one; of a long kind, every run."""
         if kind not in self._short:
             return float("-inf")
-        return self._kinds[kind].percentile_s or 0.0
+        return max(LONG_RUN_S, self._kinds[kind].percentile_s or 0.0)
 
     def ahead(self, kinds: Iterable[str], slots: int, running: Iterable[tuple[str, float]]) -> int:
         """How many attempts of these kinds to hold ahead of the slots of a pool.
@@ -172,3 +181,12 @@ class Lookahead:
         if usual_s * MOST_PER_SLOT <= self.lookahead_s:
             return MOST_PER_SLOT
         return int(self.lookahead_s / usual_s)
+
+    def in_process(self, kind: str) -> int:
+        """How many attempts of this kind may wait in a process itself; none of a long kind."""
+        if kind not in self._short:
+            return 0
+        usual_s = self._kinds[kind].usual_s or 0.0
+        if usual_s * MOST_PER_SLOT <= IN_PROCESS_S:
+            return MOST_PER_SLOT
+        return int(IN_PROCESS_S / usual_s)

@@ -16,11 +16,14 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from time import monotonic
 from typing import Final
 
 from longshore.executors.attempts import Running
+from longshore.executors.frames import Ended, Run
 from longshore.executors.host_process import HostProcess
 from longshore.executors.hosted import HostedExecutor, Hosting
+from longshore.executors.shared import SharedExecutor
 from longshore.model.attempt import Assignment, AttemptKey
 from longshore.model.reports import NotBegunReport, ReleaseReport, Report
 from longshore.model.worker import KindInfo, Pool
@@ -53,11 +56,12 @@ class _ThreadHosts(HostedExecutor):
         else:
             super().abort(report)
 
-    def _ended(self, host: HostProcess, reports: Sequence[Report]) -> None:
-        for report in reports:
+    def _ended(self, host: HostProcess, ended: Ended) -> None:
+        for report in ended.reports:
             if isinstance(report, NotBegunReport):
                 self._keep_a_while(report)
-        super()._ended(host, [report for report in reports if report.token not in self._refused])
+            if report.token not in self._refused:
+                self._attempts.end(report)
 
     def _keep_a_while(self, report: Report) -> None:
         """Hands the attempt back after a pause: at once, the next one would come just as soon."""
@@ -65,7 +69,7 @@ class _ThreadHosts(HostedExecutor):
         if running is not None and running.abort_report is None:
             _log.warning("no thread can be started for job %s: it is handed back", report.job)
             running.stop_timers()
-            running.host = None
+            running.host = running.began_at = None
             self._refused.add(report.token)
             self._loop.call_later(NO_THREAD_PAUSE_S, self._hand_back, report)
 
@@ -77,24 +81,65 @@ class _ThreadHosts(HostedExecutor):
 class LoneThreads(_ThreadHosts):
     """Up to `slots` hosts of one thread each: a host that must be killed has nothing else in it."""
 
-    is_shared = False
+    def __init__(self, hosting: Hosting, slots: int, on_report: OnReport, on_log: OnLog) -> None:
+        super().__init__(hosting, slots, on_report, on_log)
+        self._idle: list[HostProcess] = []
 
     async def open(self) -> None:
         """Starts no host before an attempt needs one."""
         self._prepare()
 
+    def _send_unsent(self) -> None:
+        for running in list(self._unsent.values()):
+            while self._idle:
+                host = self._idle.pop()
+                if host.send(Run((running.assignment,))):
+                    del self._unsent[running.assignment.token]
+                    running.host = host
+                    self._attempts.began(running, monotonic())
+                    break
+
+    def _missing_hosts(self) -> int:
+        there = len(self._hosts) + len(self._starting)
+        return min(len(self._unsent) - len(self._starting), self.slots - there)
+
+    def _most_handed_back(self) -> int:
+        return 1
+
+    def _open_host(self, host: HostProcess) -> None:
+        self._idle.append(host)
+
+    def _forget_hosts(self) -> None:
+        self._idle.clear()
+
+    def _is_to_kill(self, host: HostProcess) -> bool:
+        return bool(self._attempts.on_host(host))
+
+    def _ended(self, host: HostProcess, ended: Ended) -> None:
+        if host in self._hosts and not host.was_killed:
+            self._idle.append(host)
+        super()._ended(host, ended)
+        self._place_soon()
+
     def _stopped(self, host: HostProcess, attempts: Sequence[AttemptKey]) -> None:
         host.kill()
 
+    def _host_gone(self, host: HostProcess) -> None:
+        if host not in self._hosts:
+            return
+        self._hosts.remove(host)
+        if host in self._idle:
+            self._idle.remove(host)
+        self._judge(host, self._attempts.on_host(host))
+        self._place_soon()
 
-class ThreadExecutor(_ThreadHosts):
+
+class ThreadExecutor(_ThreadHosts, SharedExecutor):
     """One open host with up to `slots` threads in it, and hosts that retire.
 
     `known_kinds` tells the app's kinds, which another executor has learned before this one opens:
     if none of them runs in threads, it starts no host.
     """
-
-    is_shared = True
 
     def __init__(
         self,
@@ -185,8 +230,8 @@ class ThreadExecutor(_ThreadHosts):
                 )
         host.kill()
 
-    def _ended(self, host: HostProcess, reports: Sequence[Report]) -> None:
-        super()._ended(host, reports)
+    def _ended(self, host: HostProcess, ended: Ended) -> None:
+        super()._ended(host, ended)
         self._kill_if_done(host)
 
     def _stopped(self, host: HostProcess, attempts: Sequence[AttemptKey]) -> None:

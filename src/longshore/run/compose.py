@@ -365,6 +365,8 @@ def _executors(
             bytes=settings.log_bytes,
             echo=settings.log_echo,
         ),
+        max_jobs=settings.max_jobs_per_process,
+        max_mb=settings.max_process_mb,
     )
     executors: dict[str, Executor] = {}
 

@@ -300,6 +300,7 @@ async def test_the_job_after_one_that_ended_as_its_process_was_killed_is_not_bla
     """The end was on its way already, and the kernel takes a moment to kill."""
     executor = await stand.open_child()
     ended = stand.start("add", a=1)
+    await asyncio.sleep(0)
     [host] = executor._hosts
     select.select([host._channel._sock], [], [])
     kills: list[tuple[int, int]] = []
@@ -316,6 +317,7 @@ async def test_what_a_process_said_before_it_died_is_heard(stand: Stand) -> None
     """An end that is in the socket counts, though the death is noticed first."""
     executor = await stand.open_child()
     ended = stand.start("add", a=1)
+    await asyncio.sleep(0)
     [host] = executor._hosts
     select.select([host._channel._sock], [], [])
     os.kill(host.pid, signal.SIGKILL)

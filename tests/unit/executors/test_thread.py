@@ -83,11 +83,17 @@ async def test_whatever_a_job_raises_its_host_goes_on(
     assert await stand.result("pid") == before
 
 
-async def test_jobs_find_nothing_that_others_left_in_context_or_thread(stand: Stand) -> None:
+async def test_jobs_find_nothing_that_others_left_in_their_context(stand: Stand) -> None:
     await stand.open_thread(threads=1)
     for _ in range(5):
         assert await stand.result("leak") == "nothing"
-        assert await stand.result("leave_in_thread") is False
+
+
+async def test_a_thread_keeps_its_thread_locals_from_job_to_job(stand: Stand) -> None:
+    """A connection that a job keeps there serves the next job in that thread."""
+    await stand.open_thread()
+    found = [await stand.result("leave_in_thread") for _ in range(5)]
+    assert found == [False, True, True, True, True]
 
 
 async def test_what_a_job_submits_goes_with_its_success(stand: Stand) -> None:
@@ -104,6 +110,8 @@ async def test_a_job_for_which_there_is_no_thread_goes_back_free_after_a_pause(
     await stand.open_thread()
     pid = await stand.result("pid")
     await stand.result("use_up_threads")
+    assert await stand.result("add", a=1) == 1
+    await stand.step_of(stand.start("doze"))
     began = asyncio.get_running_loop().time()
     started = [stand.start("add", timeout_s=0.01, a=1) for _ in range(2)]
     for assignment in started:
@@ -118,6 +126,7 @@ async def test_a_job_for_which_there_is_no_thread_can_be_cancelled_at_once(
     monkeypatch.setattr(thread, "NO_THREAD_PAUSE_S", 1000)
     executor = await stand.open_thread(abort_grace_s=1000)
     await stand.result("use_up_threads")
+    await stand.step_of(stand.start("doze"))
     refused, keep = asyncio.Event(), executor._keep_a_while
 
     def watched(report: Report) -> None:

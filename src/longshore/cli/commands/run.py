@@ -18,7 +18,14 @@ from longshore.run.ready import Announcer
 
 _DISPATCHER_KEYS = ("store", "listen_url", "backend", "frontend")
 _SLOT_KEYS = tuple(pool.slots for pool in POOLS.values())
-_WORKER_KEYS = ("app", *_SLOT_KEYS, "target", "queues")
+_WORKER_KEYS = (
+    "app",
+    *_SLOT_KEYS,
+    "max_jobs_per_process",
+    "max_process_mb",
+    "target",
+    "queues",
+)
 _DRAINS = (
     "SIGTERM or Ctrl-C stops it: running jobs may finish, for at most drain_s (30 s). A second one "
     "stops it at once."
@@ -59,6 +66,8 @@ def _worker_options(command: Decorated) -> Decorated:
             "NAME",
             "The kind of this machine (its system and processor: linux-x86_64).",
         ),
+        ("--max-process-mb", "MB", "Replace a process that has more memory after a job (any)."),
+        ("--max-jobs-per-process", "N", "Replace a process after so many jobs (never)."),
     ):
         command = click.option(flag, metavar=metavar, help=text)(command)
     for pool in reversed(POOLS.values()):
