@@ -50,13 +50,13 @@ reference:  ## write the parts of the reference that follow from the code
 	@scripts/setup dev
 	@$(BIN)/python scripts/reference.py
 
-bench:  ## measure speed, beside the limit and beside others; about ten minutes
+bench:  ## measure speed, beside the limit and beside others; less than twenty minutes (BENCH=--docs puts the report into the docs)
 	@scripts/setup dev servers bench
-	@$(BIN)/python bench/run.py
+	@$(BIN)/python bench/run.py $(BENCH)
 
 bench-full:  ## the same with more of everything; about an hour
 	@scripts/setup dev servers bench
-	@$(BIN)/python bench/run.py --full
+	@$(BIN)/python bench/run.py --full $(BENCH)
 
 clean:  ## remove what these targets made
 	@rm -rf .venv .venvs site bench/.venv bench/.venvs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,14 +1,15 @@
 """Peers: the same jobs through other job systems, in turn with ours, each on an empty store.
 
 In a round ours goes first, then each peer; a peer's pairs are its runs and ours of the same rounds.
-All begin with processes just started, on databases just made.
+All begin with processes just started, on databases just made, and are measured from the description
+of the first job on.
 """
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 
 from msgspec import Struct
 
@@ -47,34 +48,30 @@ class Beside(Struct, frozen=True):
         return statistics.median(self.ours)
 
 
-class Turns:
+class PeerTurns:
     """The peers still in the race, and what they did so far."""
 
     def __init__(self, stage: Stage, peers: Sequence[Peer], redis: RedisServer | None) -> None:
         self._stage = stage
         self._redis = redis
-        self.peers = peers
-        self.ours: list[float] = []
-        self.rates: dict[str, list[float]] = {peer.name: [] for peer in peers}
-        self.failures: dict[str, str] = {}
+        self._peers = peers
+        self._rates: dict[str, list[float]] = {peer.name: [] for peer in peers}
+        self._failures: dict[str, str] = {}
 
     def round(self, jobs: int) -> None:
-        """Ours once, and each peer that has not failed once."""
-        with self._stage.fresh() as url, fleet(url, self._stage.folder) as ours:
-            self.ours.append(ours.run(jobs))
-        self._stage.say(f"longshore {self.ours[-1]:,.0f} jobs/s")
-        for peer in self.peers:
-            if peer.name not in self.failures:
+        """Each peer that has not failed once."""
+        for peer in self._peers:
+            if peer.name not in self._failures:
                 self._turn_of(peer, jobs)
 
     def _turn_of(self, peer: Peer, jobs: int) -> None:
         try:
             rate = self._run(peer, self._share(peer, jobs))
         except Exception as error:
-            self.failures[peer.name] = str(error)
+            self._failures[peer.name] = str(error)
             self._stage.say(f"{peer.name} failed: {error}")
         else:
-            self.rates[peer.name].append(rate)
+            self._rates[peer.name].append(rate)
             self._stage.say(f"{peer.name} {rate:,.0f} jobs/s")
 
     def _share(self, peer: Peer, jobs: int) -> int:
@@ -88,12 +85,12 @@ class Turns:
         with self._stage.empty() as url:
             return measure_peer(peer, url, jobs)
 
-    def result(self, jobs: int) -> Beside:
-        """What came of it."""
-        return Beside(jobs, self.ours, [self._of(peer, jobs) for peer in self.peers])
+    def beside(self, ours: Sequence[float], jobs: int) -> list[PeerRuns]:
+        """The peers' runs, and ours of the same rounds."""
+        return [self._of(peer, ours, jobs) for peer in self._peers]
 
-    def _of(self, peer: Peer, jobs: int) -> PeerRuns:
-        rates = self.rates[peer.name]
+    def _of(self, peer: Peer, ours: Sequence[float], jobs: int) -> PeerRuns:
+        rates = self._rates[peer.name]
         return PeerRuns(
             peer.name,
             peer.version,
@@ -102,22 +99,31 @@ class Turns:
             peer.survives,
             peer.keeps_results,
             self._share(peer, jobs),
-            ratio_of(self.ours[: len(rates)], rates) if rates else None,
-            self.failures.get(peer.name, ""),
+            ratio_of(ours[: len(rates)], rates) if rates else None,
+            self._failures.get(peer.name, ""),
         )
 
 
 def measure(stage: Stage, names: Sequence[str] = ()) -> Beside:
     """So many rounds with the peers of these names, or with all."""
-    peers = [peer for peer in PEERS if not names or peer.name in names]
-    if not names:
-        peers = peers[: stage.sizes.most_peers]
-    jobs = stage.sizes.most_jobs
-    with ExitStack() as stack:
-        turns = Turns(stage, peers, _redis_for(peers, stack, stage))
+    jobs, ours = stage.sizes.most_jobs, list[float]()
+    with peer_turns(stage, PEERS, names) as turns:
         for _ in range(stage.sizes.pairs):
+            with stage.fresh() as url, fleet(url, stage.folder) as own:
+                ours.append(own.run(jobs, described=False))
+            stage.say(f"longshore {ours[-1]:,.0f} jobs/s")
             turns.round(jobs)
-    return turns.result(jobs)
+    return Beside(jobs, ours, turns.beside(ours, jobs))
+
+
+@contextmanager
+def peer_turns(stage: Stage, peers: Sequence[Peer], names: Sequence[str]) -> Iterator[PeerTurns]:
+    """The peers that are wanted, with the server that they need."""
+    wanted = [peer for peer in peers if not names or peer.name in names]
+    if not names:
+        wanted = wanted[: stage.sizes.most_peers]
+    with ExitStack() as stack:
+        yield PeerTurns(stage, wanted, _redis_for(wanted, stack, stage))
 
 
 def _redis_for(peers: Sequence[Peer], stack: ExitStack, stage: Stage) -> RedisServer | None:

@@ -1,8 +1,10 @@
 """A client of a fleet, told what to do by lines of JSON; LONGSHORE_CONNECT says where.
 
-{"do": "prepare", "jobs": N, "kind": K}     describes that many jobs
+{"do": "prepare", "jobs": N, "kind": K,
+ "described": B}                            describes that many jobs, or does so at the submit
 {"do": "run", "all": N}                     submits them in bulk, until so many were recorded
 {"do": "collect"}                           the same, until all outcomes are here
+{"do": "work", "kind": K, "each": [...]}    the same, with a job for each argument
 {"do": "latency", "samples": N, "pause_s"}  one job after another
 {"do": "load", "rate": R}                   submits so many a second, in the background …
 {"do": "flow", "outstanding": N}            or keeps so many short naps under way …
@@ -14,14 +16,16 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
 import uvloop
 
 from bench.helper import questions, reply
-from bench.noop_app import app, begun, nap, noop, noop_process, unserved
-from longshore.client.kind import Call
+from bench.noop_app import app, begun, nap, noop, unserved
+from bench.plain_app import block, burn, noop_process, noop_thread, sleep
+from longshore.client.kind import AnyKind, Call
 from longshore.model.job import JobState
 
 DATA = "x" * 100
@@ -29,13 +33,16 @@ TICK_S = 0.02
 POLL_S = 0.01
 CHUNK = 10_000
 FLOWS = 10
+KINDS: dict[str, AnyKind] = {
+    kind.kind: kind for kind in (noop, noop_process, noop_thread, block, sleep, burn)
+}
 
 
 class Client:
     """What it can be asked to do."""
 
     def __init__(self) -> None:
-        self._calls: list[Call[Any]] = []
+        self._calls: Iterable[Call[Any]] = []
         self._background: asyncio.Task[None] | None = None
         self._submitted = 0
         self._recorded = 0
@@ -43,13 +50,16 @@ class Client:
     async def do(self, question: dict[str, Any]) -> Any:
         """The answer to one question."""
         match question:
-            case {"do": "prepare", "jobs": jobs, "kind": kind}:
-                job = {"noop": noop, "noop_process": noop_process}[kind]
-                self._calls = [job.call(DATA) for _ in range(jobs)]
+            case {"do": "prepare", "jobs": jobs, "kind": kind, "described": described}:
+                calls = (KINDS[kind].call(DATA) for _ in range(jobs))
+                self._calls = list(calls) if described else calls
                 self._recorded = await recorded()
             case {"do": "run", "all": all}:
                 return await self._run(all)
             case {"do": "collect"}:
+                return await self._collect()
+            case {"do": "work", "kind": kind, "each": each}:
+                self._calls = (KINDS[kind].call(argument) for argument in each)
                 return await self._collect()
             case {"do": "latency", "samples": samples, "pause_s": pause_s}:
                 return await latencies(samples, pause_s)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -12,17 +12,20 @@ from longshore.testing.processes import Process, close_all
 
 ANY = "127.0.0.1:0"
 APP = "bench.noop_app:app"
+PLAIN_APP = "bench.plain_app:app"
 SLOTS = 2_000
 PROCESSES = 2
+THREADS = 32
 FIRST_JOBS = 200
-KINDS = ("noop", "noop_process")
 
 
 class Fleet:
     """Processes that are ready, and one client for each dispatcher."""
 
-    def __init__(self, url: str, folder: Path) -> None:
+    def __init__(self, url: str, folder: Path, app: str = APP, processes: int = PROCESSES) -> None:
         self.url = url
+        self._app = app
+        self._processes = processes
         self.dispatchers: list[Process] = []
         self.workers: list[Process] = []
         self.clients: list[Helper] = []
@@ -38,7 +41,8 @@ class Fleet:
 
     def add_worker(self, first: int = 0, slots: int = SLOTS) -> Process:
         """One more, not waited for, that turns to the `first`-th dispatcher before the others."""
-        words = ["--app", APP, "--slots", str(slots), "--processes", str(PROCESSES)]
+        words = ["--app", self._app, "--slots", str(slots), "--threads", str(THREADS)]
+        words += ["--processes", str(self._processes)]
         words += ["--connect", self._addresses("backend", first)]
         process = Process("worker", *words, cwd=ROOT, log=self._log("worker"))
         self.workers.append(process)
@@ -58,28 +62,40 @@ class Fleet:
     def _log(self, role: str) -> Path:
         return self._folder / f"{role}.log"
 
-    def run(self, jobs: int, kind: str = "noop") -> float:
-        """Jobs per second, from the first submit until all are recorded."""
+    def run(self, jobs: int, kind: str = "noop", *, described: bool = True) -> float:
+        """Jobs per second until all are recorded, from the first submit on.
+
+        If they are not `described` before, it is from the first `call(…)` on.
+        """
         share = jobs // len(self.clients)
-        return self._rate(share, kind, do="run", all=share * len(self.clients))
+        return self._rate(share, kind, described, do="run", all=share * len(self.clients))
 
     def collect(self, jobs: int) -> float:
         """Jobs per second, from the first submit until each client has all its outcomes."""
-        return self._rate(jobs // len(self.clients), "noop", do="collect")
+        return self._rate(jobs // len(self.clients), "noop", True, do="collect")
 
-    def _rate(self, share: int, kind: str, **what: object) -> float:
+    def work(self, kind: str, each: Sequence[float]) -> float:
+        """Seconds for jobs of these arguments.
+
+        They pass between the first `call(…)` and the last outcome at the client, so also until the
+        last outcome is recorded.
+        """
+        began, ended = self.clients[0].ask(do="work", kind=kind, each=each)
+        return float(ended - began)
+
+    def _rate(self, share: int, kind: str, described: bool, **what: object) -> float:
         for client in self.clients:
-            client.ask(do="prepare", jobs=share, kind=kind)
+            client.ask(do="prepare", jobs=share, kind=kind, described=described)
         for client in self.clients:
             client.tell(**what)
         times = [client.answer() for client in self.clients]
         began, ended = min(time[0] for time in times), max(time[1] for time in times)
         return share * len(self.clients) / float(ended - began)
 
-    def warm(self, sizes: Sizes, kind: str = "noop") -> int:
+    def warm(self, sizes: Sizes) -> int:
         """Runs some jobs, and answers how many make a run of about the wanted length."""
-        rate = self.run(FIRST_JOBS, kind)
-        rate = self.run(self._fitting(rate, sizes), kind)
+        rate = self.run(FIRST_JOBS)
+        rate = self.run(self._fitting(rate, sizes))
         return self._fitting(rate, sizes)
 
     def _fitting(self, rate: float, sizes: Sizes) -> int:
@@ -95,10 +111,17 @@ class Fleet:
 
 @contextmanager
 def fleet(
-    url: str, folder: Path, *, dispatchers: int = 1, workers: int = 2, slots: int = SLOTS
+    url: str,
+    folder: Path,
+    *,
+    dispatchers: int = 1,
+    workers: int = 2,
+    slots: int = SLOTS,
+    app: str = APP,
+    processes: int = PROCESSES,
 ) -> Iterator[Fleet]:
     """A fleet that is ready; the workers are spread over the dispatchers."""
-    made = Fleet(url, folder)
+    made = Fleet(url, folder, app, processes)
     try:
         for _ in range(dispatchers):
             made.add_dispatcher()

@@ -22,7 +22,7 @@ import uvloop
 
 from bench.helper import questions, reply
 from longshore.core.lanes import body_hash, lane_of
-from longshore.core.limits import BATCH_BYTES
+from longshore.model.batch import BATCH_BYTES
 from longshore.model.ends import End, Succeeded
 from longshore.model.ids import make_id
 from longshore.model.job import DEFAULT_QUEUE, JobState, Submission

@@ -1,4 +1,4 @@
-"""The jobs that are measured: they do nothing, or say when they began."""
+"""The coroutines that are measured: they do nothing, or say when they began."""
 
 import asyncio
 import time
@@ -11,11 +11,6 @@ app = longshore.App("bench")
 @app.job
 async def noop(data: str) -> None:
     """Does nothing, asynchronously."""
-
-
-@app.job
-def noop_process(data: str) -> None:
-    """Does nothing, in a child process."""
 
 
 @app.job

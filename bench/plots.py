@@ -34,7 +34,25 @@ Bar = tuple[str, float, float, float, str]
 
 def throughput(results: Results) -> Any:
     """Bars: ours, the limit, the peers."""
-    bars = [*_limits(results), *_ours(results), *_peers(results)]
+    peers = (results.get("peers") or {}).get("peers", [])
+    bars = [*_limits(results), *_ours(results), *_peers(peers)]
+    return _bars(results, bars, "No-op jobs per second, end to end")
+
+
+def plain(results: Results) -> Any:
+    """Bars: our plain functions, and those of the peers."""
+    rates = (results.get("plain") or {}).get("rates", [])
+    if not rates:
+        return None
+    ours = [
+        _bar(f"Longshore, {STORES[case['store']]}, {case['pool']}", case["rates"], OURS)
+        for case in rates
+    ]
+    bars = [*ours, *_peers(rates[0]["peers"])]
+    return _bars(results, bars, "Plain no-op functions per second, end to end")
+
+
+def _bars(results: Results, bars: list[Bar], title: str) -> Any:
     if not bars:
         return None
     bars.sort(key=lambda bar: bar[1])
@@ -48,22 +66,22 @@ def throughput(results: Results) -> Any:
     for place, (value, high) in enumerate(zip(values, highs, strict=True)):
         axes.annotate(f" {value:,.0f}", (high, place), va="center", fontsize=9)
     cores = (results.get("machine") or {}).get("cores", "?")
-    axes.set_title(f"No-op jobs per second, end to end, {cores} cores")
+    axes.set_title(f"{title}, {cores} cores")
     axes.set_xlim(0, max(highs) * 1.12)
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     axes.tick_params(axis="y", length=0)
-    _legend(axes)
+    _legend(axes, set(colours))
     return figure
 
 
-def _legend(axes: Any) -> None:
+def _legend(axes: Any, colours: set[str]) -> None:
     kinds = [
         (OURS, "Longshore"),
         (LIMIT, "the database alone"),
         (DURABLE, "peer that survives a kill -9 of its store"),
-        (OTHER, "peer that does not"),
+        (OTHER, "peer that does not survive that"),
     ]
-    patches = [Patch(color=colour, label=label) for colour, label in kinds]
+    patches = [Patch(color=colour, label=label) for colour, label in kinds if colour in colours]
     axes.legend(handles=patches, loc="lower right", frameon=False, fontsize=9)
 
 
@@ -91,12 +109,11 @@ def _ours(results: Results) -> Iterable[Bar]:
     for case in (results.get("throughput") or {}).get("cases", []):
         number = case["dispatchers"]
         many = f"{number} dispatcher{'s' if number > 1 else ''}"
-        how = "" if case["kind"] == "noop" else ", child processes"
-        yield _bar(f"Longshore, {STORES[case['store']]}, {many}{how}", case["rates"], OURS)
+        yield _bar(f"Longshore, {STORES[case['store']]}, {many}", case["rates"], OURS)
 
 
-def _peers(results: Results) -> Iterable[Bar]:
-    for peer in (results.get("peers") or {}).get("peers", []):
+def _peers(peers: list[Results]) -> Iterable[Bar]:
+    for peer in peers:
         if peer["ratio"]:
             store = {"postgresql": "PostgreSQL", "redis": "Redis"}[peer["store"]]
             colour = DURABLE if peer["survives"] else OTHER
@@ -216,7 +233,7 @@ def main(folder: Path) -> None:
     """Draws whatever was measured."""
     results = json.loads((folder / "results.json").read_text())
     mpl.use("Agg")
-    plots: list[Callable[[Results], Any]] = [throughput, latency, flatness, scale]
+    plots: list[Callable[[Results], Any]] = [throughput, plain, latency, flatness, scale]
     with mpl.rc_context(STYLE):
         for plot in plots:
             figure = plot(results)

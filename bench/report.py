@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from bench.fleet import SLOTS
+from bench.fleet import SLOTS, THREADS
 from bench.pairs import Ratio
+from bench.plain import (
+    BLOCK_S,
+    BURN_S,
+    CORES,
+    LONG_S,
+    LONG_SHARE,
+    MIXED_PROCESSES,
+    SHORT_S,
+    WORKERS,
+    Plain,
+)
 from bench.results import Results
 from bench.verdict import verdicts
 
-PLOTS = ("throughput", "latency", "flatness", "scale")
+DOCS = Path(__file__).parent.parent / "docs"
+ONE_RUN = "## One run"
+PLOTS = ("throughput", "plain", "latency", "flatness", "scale")
 
 
 def write_report(results: Results, folder: Path) -> None:
@@ -22,6 +37,18 @@ def write_report(results: Results, folder: Path) -> None:
         if (folder / f"{name}.png").exists():
             lines += ["", f"![{name}]({name}.png)"]
     (folder / "results.md").write_text("\n".join(lines) + "\n")
+
+
+def write_docs(folder: Path) -> None:
+    """The report and its pictures become those of docs/performance.md."""
+    report = (folder / "results.md").read_text().replace("# Longshore, measured", "# One run", 1)
+    for name in PLOTS:
+        if (picture := folder / f"{name}.png").exists():
+            shutil.copy(picture, DOCS / "performance")
+            report = report.replace(f"({name}.png)", f"(performance/{name}.png)")
+    page = DOCS / "performance.md"
+    before, _, _ = page.read_text().partition(ONE_RUN)
+    page.write_text(before + re.sub("^#", "##", report, flags=re.MULTILINE))
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
@@ -83,19 +110,18 @@ def _limit(results: Results) -> Iterator[str]:
 def _throughput(results: Results) -> Iterator[str]:
     if results.throughput is None:
         return
-    yield from ["", "## Throughput"]
+    yield from ["", "## Throughput of coroutines"]
     rows = [
         (
             case.store,
             case.dispatchers,
-            "coroutines" if case.kind == "noop" else "child processes",
             f"{case.jobs:,}",
             f"{case.jobs_per_s:,.0f} ({min(case.rates):,.0f}–{max(case.rates):,.0f})",
             shown(case.of_limit),
         )
         for case in results.throughput.cases
     ]
-    yield from table(["store", "dispatchers", "jobs are", "N", "jobs/s", "of the limit"], rows)
+    yield from table(["store", "dispatchers", "N", "jobs/s", "of the limit"], rows)
     pairs = {
         "SQLite / PostgreSQL": results.throughput.file_of_server,
         "until the client has all outcomes / until they are recorded, on PostgreSQL": (
@@ -106,13 +132,13 @@ def _throughput(results: Results) -> Iterator[str]:
         (name, shown(ratio), f"{ratio.one:,.0f} / {ratio.other:,.0f}")
         for name, ratio in pairs.items()
     ]
-    yield from table(["in turn, 1 dispatcher, coroutines", "ratio", "jobs/s"], sides)
+    yield from table(["in turn, 1 dispatcher", "ratio", "jobs/s"], sides)
 
 
 def _peers(results: Results) -> Iterator[str]:
     if results.peers is None:
         return
-    yield from ["", "## Peers, in the same run"]
+    yield from ["", "## Peers, in the same run, from the first `call(…)` on"]
     ours = results.peers
     settings = f"1 dispatcher, 2 workers of {SLOTS:,} slots"
     rate = f"**{ours.jobs_per_s:,.0f}**"
@@ -128,6 +154,41 @@ def _peers(results: Results) -> Iterator[str]:
         )
     head = ["", "store", "N", "jobs/s", "longshore is so many times as fast"]
     yield from table([*head, "survives kill -9 of its store", "keeps results", "settings"], rows)
+
+
+def _plain(results: Results) -> Iterator[str]:
+    plain = results.plain
+    if plain is None:
+        return
+    yield from ["", "## Plain functions"]
+    names = [f"{peer.name} {peer.version}" for peer in plain.rates[0].peers]
+    rows = [
+        (
+            case.store,
+            case.pool,
+            f"{case.jobs:,}",
+            f"{case.jobs_per_s:,.0f} ({min(case.rates):,.0f}–{max(case.rates):,.0f})",
+            *(shown(peer.ratio) or f"failed: {_first(peer.failure)}" for peer in case.peers),
+        )
+        for case in plain.rates
+    ]
+    head = ["store", "run in", "N", "jobs/s", *(f"times {name}" for name in names)]
+    yield from table(head, rows)
+    yield from table(["on PostgreSQL", "measured", "ideal", "ratio"], _plain_work(plain))
+
+
+def _plain_work(plain: Plain) -> Iterator[Sequence[str]]:
+    threads, processes = WORKERS * THREADS, WORKERS * MIXED_PROCESSES
+    naps = f"jobs of {BLOCK_S:g} s of time.sleep on {threads} threads"
+    lengths = f"{LONG_SHARE:.0%} of the jobs sleep {LONG_S:g} s, the others {SHORT_S:g} s"
+    for name, ratio in (
+        (naps, plain.blocking),
+        (f"{lengths}, on {processes} processes", plain.mixed),
+    ):
+        yield name, f"{ratio.one:.2f} s", f"{ratio.other:.2f} s", shown(ratio)
+    ratio = plain.computing
+    name = f"jobs that compute for {BURN_S:g} s on {CORES} processes, beside bare processes"
+    yield name, f"{ratio.one:.1f} jobs/s", f"{ratio.other:.1f} jobs/s", shown(ratio)
 
 
 def _first(text: str) -> str:
@@ -231,4 +292,4 @@ def _cost(results: Results) -> Iterator[str]:
     yield f"has {queued.memory_mb:.0f} MB in memory, and had {queued.peak_mb:.0f} at most."
 
 
-_PARTS = (_limit, _throughput, _peers, _latency, _flatness, _scale, _recovery, _cost)
+_PARTS = (_limit, _throughput, _peers, _plain, _latency, _flatness, _scale, _recovery, _cost)

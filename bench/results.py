@@ -12,6 +12,7 @@ from bench.flatness import Flatness
 from bench.latency import Latency
 from bench.limit import Limit
 from bench.machine import Machine
+from bench.plain import Plain
 from bench.recovery import Recovery
 from bench.scale import Scale
 from bench.throughput import Throughput
@@ -24,6 +25,7 @@ class Results(Struct):
         "limit",
         "throughput",
         "peers",
+        "plain",
         "latency",
         "flatness",
         "scale",
@@ -37,6 +39,7 @@ class Results(Struct):
     limit: Limit | None = None
     throughput: Throughput | None = None
     peers: Beside | None = None
+    plain: Plain | None = None
     latency: Latency | None = None
     flatness: Flatness | None = None
     scale: Scale | None = None

@@ -1,8 +1,10 @@
 """How fast Longshore is here, beside what the database can do and beside the others.
 
-make bench                                                  about ten minutes
+make bench                                                  less than twenty minutes
+make bench BENCH=--docs                                     the same, into docs/performance.md
 .venv/bin/python bench/run.py --quick                       to try it
 .venv/bin/python bench/run.py --only throughput,peers --peers pgqueuer
+.venv/bin/python bench/run.py --only plain                  plain functions alone
 """
 
 import sys

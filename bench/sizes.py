@@ -1,4 +1,4 @@
-"""How much is measured: quick to try, ten minutes by default, or in full."""
+"""How much is measured: quick to try, less than twenty minutes by default, or in full."""
 
 from __future__ import annotations
 
@@ -19,6 +19,10 @@ class Sizes(Struct, frozen=True, kw_only=True):
     most_peers: int = 100
     peer_share: float = 0.4
     """Of the jobs that each peer could do in reasonable time."""
+    plain_jobs: int = 10_000
+    blocking_jobs: int = 1_000
+    computing_jobs: int = 200
+    mixed_jobs: int = 320
     samples: int = 500
     pause_s: float = 0.005
     """Between two samples of a latency, so that the machine is idle when each begins."""
@@ -44,6 +48,10 @@ FULL = Sizes(
     limit_jobs=80_000,
     limit_rounds=3,
     peer_share=1.0,
+    plain_jobs=40_000,
+    blocking_jobs=4_000,
+    computing_jobs=800,
+    mixed_jobs=960,
     samples=4_000,
     ended=10_000_000,
     snapshot_s=600.0,
@@ -62,6 +70,10 @@ QUICK = Sizes(
     most_peers=1,
     peer_share=0.1,
     connections=(1, 2),
+    plain_jobs=1_000,
+    blocking_jobs=128,
+    computing_jobs=40,
+    mixed_jobs=20,
     samples=50,
     unserved=20_000,
     ended=20_000,

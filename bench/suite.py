@@ -16,9 +16,9 @@ from pathlib import Path
 
 import msgspec
 
-from bench import beside, cost, flatness, latency, limit, recovery, scale, throughput
+from bench import beside, cost, flatness, latency, limit, plain, recovery, scale, throughput
 from bench.machine import this_machine
-from bench.report import write_report
+from bench.report import write_docs, write_report
 from bench.results import Results
 from bench.sizes import DEFAULT, FULL, QUICK, Sizes
 from bench.stage import Stage, staged
@@ -40,6 +40,7 @@ def workloads(stage: Stage, results: Results, peers: list[str]) -> dict[str, Cal
         "limit": do("limit", lambda: limit.measure(stage)),
         "throughput": do("throughput", lambda: throughput.measure(stage, ceilings())),
         "peers": do("peers", lambda: beside.measure(stage, peers)),
+        "plain": do("plain", lambda: plain.measure(stage, peers)),
         "latency": do("latency", lambda: latency.measure(stage)),
         "flatness": do("flatness", lambda: flatness.measure(stage)),
         "scale": do("scale", lambda: scale.measure(stage)),
@@ -64,13 +65,15 @@ def perform(stage: Stage, results: Results, wanted: list[str], peers: list[str])
         stage.say(f"({results.seconds[name]:.0f} s)")
 
 
-def write(results: Results, folder: Path) -> None:
+def write(results: Results, folder: Path, *, docs: bool) -> None:
     """Results as JSON, as Markdown and, if the plotter is installed, as pictures."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "results.json").write_bytes(msgspec.json.encode(results))
     if PLOTTER.exists():
         subprocess.run([PLOTTER, HERE / "plots.py", folder], check=False)
     write_report(results, folder)
+    if docs:
+        write_docs(folder)
     print((folder / "results.md").read_text())
     print(f"written to {folder}")
 
@@ -88,7 +91,7 @@ def main(about: str | None) -> int:
         print(f"{results.machine}\nload before: {os.getloadavg()[0]:.2f}", flush=True)
         results.load_before = os.getloadavg()[0]
         perform(stage, results, options.only, options.peers)
-    write(results, folder)
+    write(results, folder, docs=options.docs)
     return 1 if results.failures else 0
 
 
@@ -102,6 +105,7 @@ def _options(about: str | None) -> argparse.Namespace:
     parser.add_argument("--only", type=_words, default=[], help=f"some of: {names}")
     parser.add_argument("--peers", type=_words, default=[], help="only these peers")
     parser.add_argument("--pairs", type=int, help="how many pairs make a ratio (5)")
+    parser.add_argument("--docs", action="store_true", help="put the report into the docs too")
     parser.add_argument("--out", type=Path, help="the folder for what was found")
     options = parser.parse_args()
     if unknown := set(options.only) - set(Results.WORKLOADS):

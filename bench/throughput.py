@@ -14,11 +14,10 @@ from bench.stage import STORES, Stage
 
 
 class Case(Struct, frozen=True):
-    """One fleet and kind of job; `of_limit` are pairs with the limit of the same store."""
+    """One fleet; `of_limit` are pairs with the limit of the same store."""
 
     store: str
     dispatchers: int
-    kind: str
     jobs: int
     rates: list[float]
     of_limit: Ratio | None = None
@@ -40,18 +39,13 @@ class Throughput(Struct, frozen=True):
     file_of_server: Ratio
     collected_of_run: Ratio
 
-    def case(self, store: str, dispatchers: int = 1, kind: str = "noop") -> Case:
-        """The one with these words."""
-        wanted = (store, dispatchers, kind)
-        return next(c for c in self.cases if (c.store, c.dispatchers, c.kind) == wanted)
-
 
 def measure(stage: Stage, ceilings: dict[str, Ceiling]) -> Throughput:
-    """One and two dispatchers, coroutines and child processes, on both stores."""
+    """One and two dispatchers, on both stores."""
     cases = []
     for store in STORES:
         for dispatchers in stage.sizes.dispatchers:
-            cases += _of_fleet(stage, store, dispatchers, ceilings.get(store))
+            cases.append(_of_fleet(stage, store, dispatchers, ceilings.get(store)))
     return Throughput(cases, *_in_turn(stage))
 
 
@@ -70,22 +64,17 @@ def _in_turn(stage: Stage) -> tuple[Ratio, Ratio]:
     return stores, ends
 
 
-def _of_fleet(stage: Stage, store: str, dispatchers: int, ceiling: Ceiling | None) -> list[Case]:
+def _of_fleet(stage: Stage, store: str, dispatchers: int, ceiling: Ceiling | None) -> Case:
     with stage.fresh(store) as url, fleet(url, stage.folder, dispatchers=dispatchers) as ours:
-        cases = [
-            _beside_limit(stage, store, ours, ceiling),
-            _alone(stage, store, ours, "noop_process"),
-        ]
-    for case in cases:
-        ratio = f", {case.of_limit.median:.2f} of the limit" if case.of_limit else ""
-        words = f"{store}, {dispatchers} dispatchers, {case.kind}"
-        stage.say(f"{words}: {case.jobs_per_s:,.0f} jobs/s{ratio}")
-    return cases
+        case = _beside_limit(stage, store, ours, ceiling)
+    ratio = f", {case.of_limit.median:.2f} of the limit" if case.of_limit else ""
+    stage.say(f"{store}, {dispatchers} dispatchers: {case.jobs_per_s:,.0f} jobs/s{ratio}")
+    return case
 
 
 def _beside_limit(stage: Stage, store: str, ours: Fleet, ceiling: Ceiling | None) -> Case:
     if ceiling is None:
-        return _alone(stage, store, ours, "noop")
+        return _alone(stage, store, ours)
     ours.warm(stage.sizes)
     jobs = stage.sizes.most_jobs
     way, connections = ceiling.way, ceiling.connections
@@ -95,10 +84,10 @@ def _beside_limit(stage: Stage, store: str, ours: Fleet, ceiling: Ceiling | None
             lambda: ours.run(jobs),
             lambda: run_limit(url, way, connections, stage.sizes.limit_jobs),
         )
-    return Case(store, len(ours.dispatchers), "noop", jobs, ratio.ones, ratio)
+    return Case(store, len(ours.dispatchers), jobs, ratio.ones, ratio)
 
 
-def _alone(stage: Stage, store: str, ours: Fleet, kind: str) -> Case:
-    jobs = ours.warm(stage.sizes, kind)
-    rates = [ours.run(jobs, kind) for _ in range(stage.sizes.pairs)]
-    return Case(store, len(ours.dispatchers), kind, jobs, rates)
+def _alone(stage: Stage, store: str, ours: Fleet) -> Case:
+    jobs = ours.warm(stage.sizes)
+    rates = [ours.run(jobs) for _ in range(stage.sizes.pairs)]
+    return Case(store, len(ours.dispatchers), jobs, rates)

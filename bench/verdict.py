@@ -7,10 +7,13 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from bench.fleet import THREADS
 from bench.pairs import Ratio
+from bench.plain import BLOCK_S, BURN_S, CORES, MIXED_PROCESSES, WORKERS, Rates
 from bench.results import Results
 
 FLAT = 0.9
+STORE_NAMES = {"postgres": "PostgreSQL", "sqlite": "SQLite"}
 
 
 class Verdict(Struct, frozen=True):
@@ -25,7 +28,9 @@ class Verdict(Struct, frozen=True):
 
     @property
     def word(self) -> str:
-        """The verdict in a word or two."""
+        """The verdict in a word or two; none where nothing is required."""
+        if not self.required:
+            return ""
         if not self.met:
             return "**not met**"
         return "met, aim reached" if self.reached_aim else "met"
@@ -33,7 +38,7 @@ class Verdict(Struct, frozen=True):
 
 def verdicts(results: Results) -> list[Verdict]:
     """Every level that this run can say something of."""
-    parts = (_peers, _limit, _sqlite, _latency, _flatness, _memory, _idle)
+    parts = (_peers, _limit, _sqlite, _plain, _latency, _flatness, _memory, _idle)
     return [verdict for part in parts for verdict in part(results)]
 
 
@@ -43,14 +48,14 @@ def _peers(results: Results) -> Iterator[Verdict]:
     for peer in results.peers.peers:
         if peer.ratio is None:
             continue
-        aim = "1.5 times" if peer.name == "pgqueuer" else ""
+        fastest = peer.name == "pgqueuer"
         yield Verdict(
             f"throughput on PostgreSQL, against {peer.name}",
-            "ahead",
-            aim,
+            "1.3 times" if fastest else "ahead",
+            "1.5 times" if fastest else "",
             f"{peer.ratio.median:.2f} times{_spread(peer.ratio)}",
-            peer.ratio.median > 1,
-            peer.ratio.median >= 1.5 if aim else None,
+            peer.ratio.median >= 1.3 if fastest else peer.ratio.median > 1,
+            peer.ratio.median >= 1.5 if fastest else None,
         )
 
 
@@ -86,6 +91,47 @@ def _sqlite(results: Results) -> Iterator[Verdict]:
     )
 
 
+def _plain(results: Results) -> Iterator[Verdict]:
+    plain = results.plain
+    if plain is None:
+        return
+    for case in plain.rates:
+        yield _plain_rate(case)
+    for name, most, ratio in (
+        (f"{BLOCK_S:g} s of time.sleep, {WORKERS * THREADS} threads", 1.15, plain.blocking),
+        (f"mixed lengths, {WORKERS * MIXED_PROCESSES} processes", 1.2, plain.mixed),
+    ):
+        shown = (
+            f"{ratio.median:.2f} times{_spread(ratio)}, {ratio.one:.2f} s in {ratio.other:.2f} s"
+        )
+        required = f"at most {most:g} times"
+        yield Verdict(
+            f"plain: {name}, in the ideal time", required, "", shown, ratio.median <= most
+        )
+    ratio = plain.computing
+    yield Verdict(
+        f"plain: {BURN_S:g} s of CPU, {CORES} processes, of bare processes",
+        "0.95",
+        "",
+        f"{ratio.median:.2f}{_spread(ratio)}",
+        ratio.median >= 0.95,
+    )
+
+
+def _plain_rate(case: Rates) -> Verdict:
+    """Ahead of every peer that ran."""
+    ratios = {peer.name: peer.ratio for peer in case.peers if peer.ratio}
+    peers = "".join(f", {ratio.median:.2f} times {name}" for name, ratio in ratios.items())
+    return Verdict(
+        f"plain: throughput in {case.pool}, {STORE_NAMES[case.store]}",
+        "ahead of the plain functions of every peer" if ratios else "",
+        "10,000 jobs/s",
+        f"{case.jobs_per_s:,.0f} jobs/s{peers}",
+        all(ratio.median > 1 for ratio in ratios.values()),
+        case.jobs_per_s >= 10_000,
+    )
+
+
 def _latency(results: Results) -> Iterator[Verdict]:
     if results.latency is None:
         return
@@ -102,6 +148,12 @@ def _latency(results: Results) -> Iterator[Verdict]:
             f"{ratio:.2f} times{spread}, {found_ms:.2f} ms in {least_ms:.2f} ms",
             ratio <= most,
         )
+    for case in results.latency.cases:
+        if case.load == "idle":
+            name = f"idle latency submit → result, p50, {STORE_NAMES[case.store]}"
+            shown = f"{case.to_result.p50_ms:.2f} ms"
+            ideal = f"one commit + two hops: {case.least.both.p50_ms:.2f} ms"
+            yield Verdict(name, "", "", f"{shown} ({ideal})", True)
 
 
 def _spread(ratio: Ratio) -> str:

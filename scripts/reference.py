@@ -25,7 +25,7 @@ import longshore.testing
 from longshore import errors
 from longshore.cli.main import cli
 from longshore.client.decorator import Decorator
-from longshore.core.lifecycle import MOVES, TERMINAL, diagram
+from longshore.core.lifecycle import MEANINGS, MOVES, TERMINAL, diagram
 from longshore.model.job import (
     CancelVerdict,
     HistoryEntry,
@@ -277,7 +277,8 @@ def table_of_errors() -> str:
         "on the wire; the exit code is that of the command line, and 0 is success "
         "([all exit codes](../cli.md#exit-codes)).\n",
         "What the error of a *job* says is in `JobFailed`: `reason` is one of "
-        "`raised`, `timed_out`, `crashed`, `poisonous` (it took its process down too often), "
+        "`raised`, `timed_out`, `expired` (it did not begin in time), `crashed`, `poisonous` (it "
+        "took its process down too often), "
         "`invalid_arguments`, `invalid_result` and `unknown_kind`; `type` is the name of the "
         "exception, `traceback` where it was raised.\n",
     ]
@@ -299,19 +300,6 @@ def _row(error: type[errors.LongshoreError], depth: int) -> str:
 
 
 # the states of a job
-
-MEANINGS = {
-    JobState.WAITING: "waits for jobs that it depends on. Nothing submits such jobs yet",
-    JobState.DELAYED: "waits for a time: it was submitted with a delay, or is to run again later",
-    JobState.READY: "could run, and waits for a worker that serves it",
-    JobState.RUNNING: "an attempt is with a worker",
-    JobState.CANCELLING: "its worker was told to stop it",
-    JobState.SUCCEEDED: "returned a result, which is recorded",
-    JobState.FAILED: "raised, timed out or crashed, and is not tried again",
-    JobState.DEPENDENCY_FAILED: "was not run, because a job that it depends on failed",
-    JobState.SKIPPED: "was not run, because what it waited for cannot come any more",
-    JobState.CANCELLED: "was cancelled before it could succeed",
-}
 
 
 def states() -> str:

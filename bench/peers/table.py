@@ -38,6 +38,7 @@ class Peer(Struct, frozen=True, kw_only=True):
 
     `survives`: whether a job it acknowledged is still there after a kill -9 of its store.
     `keeps_results`: whether the value that a job returned can be read afterwards.
+    `runs_plain`: whether the jobs that are measured are plain functions, not coroutines.
     `most_jobs`: with more than these one measurement would take too long.
     """
 
@@ -46,6 +47,7 @@ class Peer(Struct, frozen=True, kw_only=True):
     store: Store
     survives: bool
     keeps_results: bool
+    runs_plain: bool = False
     workers: int = 2
     most_jobs: int
     note: str
@@ -100,6 +102,7 @@ PEERS: tuple[Peer, ...] = (
         store="redis",
         survives=False,
         keeps_results=False,
+        runs_plain=True,
         most_jobs=10_000,
         note="2 processes of 4 threads, prefetch 500 each, hiredis",
     ),
@@ -109,6 +112,7 @@ PEERS: tuple[Peer, ...] = (
         store="redis",
         survives=False,
         keeps_results=True,
+        runs_plain=True,
         most_jobs=10_000,
         note="2 processes, hiredis",
     ),
@@ -145,6 +149,7 @@ PEERS: tuple[Peer, ...] = (
         store="redis",
         survives=False,
         keeps_results=True,
+        runs_plain=True,
         workers=1,
         most_jobs=3_000,
         note="prefork, 2 children, prefetch 500 each, hiredis",

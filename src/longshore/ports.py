@@ -11,14 +11,15 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequen
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 from uuid import UUID
 
 from msgspec import Struct
 
-from longshore.core.limits import BATCH_BYTES
+from longshore.core.why import Facts
 from longshore.model.attempt import Assignment, Attempt
-from longshore.model.ends import End
+from longshore.model.batch import Batch as Batch  # stores and dispatchers take them from here
+from longshore.model.batch import BatchResult as BatchResult
 from longshore.model.group import (
     Group,
     GroupFilter,
@@ -31,24 +32,19 @@ from longshore.model.group import (
 from longshore.model.job import (
     CancelVerdict,
     Ended,
-    Finished,
     Job,
     JobFilter,
     JobPage,
     LogEntry,
     Refused,
     RetryVerdict,
-    Submission,
-    Submitted,
 )
 from longshore.model.log import KeptEntry
 from longshore.model.reports import Report
 from longshore.model.retention import Pruned, Retention
 from longshore.model.worker import (
     Attended,
-    Claim,
     DispatcherView,
-    Facts,
     Gone,
     KindInfo,
     Lane,
@@ -61,46 +57,6 @@ from longshore.model.worker import (
     WorkerInfo,
     WorkerView,
 )
-
-
-class Batch(Struct, frozen=True):
-    """What goes to the store in one transaction: finishes first, then submits, then claims.
-
-    `slots`, if there are any, has one for each submit. A new job that can run now starts on its
-    slot, if that worker may have it; otherwise it is ready for any worker. Claims stop with the job
-    whose arguments bring them to `max_bytes`.
-    """
-
-    finishes: Sequence[End] = ()
-    submits: Sequence[Submission] = ()
-    claims: Sequence[Claim] = ()
-    slots: Sequence[SessionKey | None] = ()
-    max_bytes: int = BATCH_BYTES
-
-
-class BatchResult(Struct, frozen=True):
-    """What a batch did. Finishes and submits are answered item by item, in the order given.
-
-    - `started`: the submits that started on their slots;
-    - `claimed`: the ready jobs that started on slots of `claims`; `taken` counts them by lane;
-    - `ready`: how many jobs became ready, by lane, before claims took some;
-    - `ready_by_ends`: those of them that came from finishes (handed back, or sent by an outbox);
-    - `ended`: all jobs that ended, with their outcomes;
-    - `contested`: lanes that may hold more than was claimed, because another dispatcher claimed
-      there at the same moment, or the batch had no room for more bytes;
-    - `groups`: groups that need a `settle`: they may be over, or ends have more to reach.
-    """
-
-    finished: list[Finished] = []
-    submitted: list[Submitted | Refused] = []
-    started: list[Attempt] = []
-    claimed: list[Attempt] = []
-    taken: Mapping[int, int] = {}
-    ready: Mapping[int, int] = {}
-    ready_by_ends: Mapping[int, int] = {}
-    ended: list[Ended] = []
-    contested: frozenset[int] = frozenset()
-    groups: frozenset[UUID] = frozenset()
 
 
 class Settled(Struct, frozen=True):
@@ -219,15 +175,19 @@ class Store(Protocol):
         """Declares a worker lost, if it is still in that session, and frees its jobs.
 
         With `crash`, each running job has crashed once more, and at `crash_limit` it fails as
-        poisonous. Without (a goodbye), the loss costs nothing; nor does it cost attempts whose
-        tokens are `undelivered`. Jobs that were being cancelled are cancelled.
+        poisonous. Without (a goodbye), the loss costs nothing; nor does it cost attempts that the
+        worker held ahead (`core.lookahead.held_ahead`), or whose tokens are `undelivered`. Jobs
+        that were being cancelled are cancelled.
         """
 
     async def sweep(self, crash_limit: int) -> Harvested:
-        """Frees jobs whose worker is not alive: a harvest of it stopped half-way."""
+        """Frees jobs whose worker is not alive, as a harvest that counts as a crash does."""
 
     async def promote(self, most: int = 1000) -> Promoted:
         """Makes delayed jobs ready that are due."""
+
+    async def expire(self, most: int = 1000) -> list[Ended]:
+        """Fails ready jobs that did not begin before their deadline; answers their outcomes."""
 
     async def overdue(self, most: int = 1000) -> list[Attempt]:
         """Running attempts that are past their timeout and the margin after it."""
@@ -477,11 +437,42 @@ class Executor(Protocol):
         """Kills whatever is left, without reporting it."""
 
 
+OnBegun = Callable[[int, float], None]
+"""Called with an attempt's token, and how many seconds ago the attempt began."""
+
+
+@runtime_checkable
+class QueueingExecutor(Executor, Protocol):
+    """An executor in which short attempts wait, close to where they run, until they begin.
+
+    They may be started past `slots`. It calls `on_begun` when an attempt begins. If the attempt is
+    taken back all the same, it had not begun.
+    """
+
+    on_begun: OnBegun
+
+    def start_short(self, assignment: Assignment) -> None:
+        """Begins an attempt, or puts it behind another short one that runs."""
+
+    def take_back(self, tokens: Collection[int]) -> list[int]:
+        """Gives up those of these attempts that have not begun; does not report them.
+
+        Answers which they are.
+        """
+
+
 OnLost = Callable[[LostWorker], None]
 """Called once for a lost session, by the dispatcher that declared it lost; must return at once."""
 
 HasEnded = Callable[[str], bool]
 """Whether a worker's `process` is known to have ended; never so of a process elsewhere."""
 
-OnReport = Callable[[Report], None]
+
+class OnReport(Protocol):
+    """Called with the end of an attempt, and how long it took, if the executor measured that."""
+
+    def __call__(self, report: Report, took_s: float | None = None, /) -> None:
+        """An attempt ended."""
+
+
 OnLog = Callable[[LogEntry], None]

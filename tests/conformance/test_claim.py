@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from itertools import pairwise
+from uuid import UUID
 
 from longshore.core.lanes import lane_of
-from longshore.model.ends import Cancelled, Failed, Released, Succeeded
+from longshore.model.ends import Cancelled, Crashed, Failed, Released, Succeeded
 from longshore.model.job import JobState, Options, Submission
 from longshore.model.worker import Claim, SessionKey
-from longshore.ports import Batch
+from longshore.ports import Batch, BatchResult
 from longshore.testing.backends import Backend
 from longshore.testing.builders import (
     Scene,
@@ -343,3 +345,73 @@ async def test_a_job_that_is_larger_than_a_batch_is_claimed_by_itself(scene: Sce
     for job in jobs:
         pumped = await scene.store.pump(scene.dispatcher, batch)
         assert [attempt.id for attempt in pumped.claimed] == [job.id]
+
+
+# ahead of free slots
+
+
+async def ahead(scene: Scene, slots: Sequence[SessionKey], *lanes: int) -> BatchResult:
+    """A claim ahead that names all lanes; of these lanes jobs may be held ahead."""
+    every = (lane(kind="a"), lane(kind="b"))
+    return await scene.pump(claims=[Claim(every, tuple(slots), frozenset(lanes or every))])
+
+
+async def crashed(scene: Scene, kind: str) -> UUID:
+    """A ready job whose worker died once."""
+    attempt = await scene.running(a_job(kind=kind))
+    await scene.finish(done(attempt, Crashed))
+    return attempt.id
+
+
+async def test_a_claim_ahead_takes_what_may_be_held_in_order(scene: Scene) -> None:
+    jobs = [a_job(kind=kind) for kind in "abab"]
+    await scene.accepted(*jobs)
+    slot = await scene.attend(kinds="ab")
+    result = await ahead(scene, [slot] * 9)
+    assert [one.id for one in result.claimed] == [job.id for job in jobs]
+    assert result.barred == frozenset()
+
+
+async def test_a_claim_ahead_stops_before_a_job_with_a_crash_behind_it(scene: Scene) -> None:
+    """It runs only on a free slot: then a loss of its worker blames it for certain."""
+    first = a_job(kind="a", priority=1)
+    suspect = await crashed(scene, "a")
+    await scene.accepted(first, *some_jobs(3, "a"))
+    slot = await scene.attend(kinds="ab")
+    result = await ahead(scene, [slot] * 3)
+    assert [one.id for one in result.claimed] == [first.id]
+    assert result.barred == {lane(kind="a"), lane(kind="b")}
+    assert result.contested == frozenset()
+    [given] = await scene.claim(slot, lane(kind="a"))
+    assert given.id == suspect
+    assert len((await ahead(scene, [slot] * 3)).claimed) == 3
+
+
+async def test_a_claim_ahead_stops_before_a_job_of_a_lane_that_may_not_be_held(
+    scene: Scene,
+) -> None:
+    """Otherwise no slot would come free for it while others keep coming."""
+    short, long, later = a_job(kind="a"), a_job(kind="b"), a_job(kind="a")
+    await scene.accepted(short, long, later)
+    slot = await scene.attend(kinds="ab")
+    result = await ahead(scene, [slot] * 3, lane(kind="a"))
+    assert [one.id for one in result.claimed] == [short.id]
+    assert result.barred
+    claimed = await scene.claim(slot, lane(kind="a"), lane(kind="b"), most=3)
+    assert [one.id for one in claimed] == [long.id, later.id]
+
+
+async def test_a_claim_ahead_heeds_a_paused_queue(scene: Scene) -> None:
+    await scene.accepted(a_job(kind="a"), a_job(kind="b"))
+    await scene.store.set_paused("default", True)
+    slot = await scene.attend(kinds="ab")
+    result = await ahead(scene, [slot] * 3, lane(kind="a"))
+    assert (result.claimed, result.barred) == ([], frozenset())
+
+
+async def test_a_claim_for_free_slots_takes_any_job(scene: Scene) -> None:
+    await crashed(scene, "a")
+    await scene.accepted(a_job(kind="b"))
+    slot = await scene.attend(kinds="ab")
+    claimed = await scene.claim(slot, lane(kind="a"), lane(kind="b"), most=3)
+    assert [one.crashes for one in claimed] == [1, 0]

@@ -454,3 +454,36 @@ async def test_a_batch_tells_how_many_jobs_became_ready_where_and_by_what(scene:
     assert pumped.ready_by_ends == {lane(kind="b"): 2, lane(kind="c"): 2}
     assert pumped.ready == {lane(kind="b"): 2, lane(kind="c"): 3}
     assert [one.kind for one in pumped.started] == ["d"]
+
+
+RAN: tuple[type[End], ...] = tuple(how for how in ENDS if how is not NotBegun)
+
+
+@pytest.mark.parametrize("how", RAN)
+async def test_an_attempt_started_as_long_before_its_end_as_it_ran(
+    scene: Scene, how: type[End]
+) -> None:
+    """It was claimed earlier, if its worker held it ahead of its slots."""
+    attempt = await scene.running()
+    claimed_at = (await scene.job(attempt.id)).started_at
+    await scene.finish(structs.replace(done(attempt, how), ran_s=0.0))
+    job = await scene.job(attempt.id)
+    assert claimed_at is not None
+    assert job.started_at is not None
+    assert claimed_at < job.started_at == job.history[-1].at
+
+
+@pytest.mark.parametrize("ran_s", [None, 3600.0])
+async def test_no_attempt_started_before_it_was_claimed(scene: Scene, ran_s: float | None) -> None:
+    attempts = [await scene.running() for _ in range(2)]
+    claimed_at = [(await scene.job(one.id)).started_at for one in attempts]
+    ends = done(attempts[0], Succeeded), done(attempts[1], Failed)
+    await scene.finish(*(structs.replace(end, ran_s=ran_s) for end in ends))
+    assert [(await scene.job(one.id)).started_at for one in attempts] == claimed_at
+
+
+async def test_ends_that_differ_in_their_times_alone_are_recorded_together(scene: Scene) -> None:
+    attempts = [await scene.running() for _ in range(3)]
+    ends = [structs.replace(done(one, Retried), ran_s=n / 7) for n, one in enumerate(attempts)]
+    finished = await scene.finish(*ends)
+    assert [one.verdict for one in finished] == [Verdict.RECORDED] * 3

@@ -32,22 +32,25 @@ UNWANTED = [
     (S.FAILED, lane()),
     (S.DELAYED, lane()),
 ]
-"""A hundred thousand jobs that no worker can serve, that ended, or that wait for a time."""
+"""A hundred thousand jobs that no worker can serve, that ended, or that wait for a time.
+
+Their deadlines are long past.
+"""
 
 SQLITE_FILL = """
 WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?3)
 INSERT INTO job (number, id, lane, state, priority, created_at, run_at, body_hash, kind, queue,
-    target, options, history, args)
+    target, options, history, args, deadline_at)
 SELECT (SELECT coalesce(max(number), 0) FROM job) + i, randomblob(16), ?2, ?1, 5, 0, 9e15, 0,
-    'work', 'default', '', x'80', '[]', x''
+    'work', 'default', '', x'80', '[]', x'', 1
 FROM n
 """
 SQLITE_NUMBER = "UPDATE sequence SET number = (SELECT max(number) FROM job)"
 
 POSTGRES_FILL = """
 INSERT INTO longshore.job (id, lane, state, priority, run_at, body_hash, kind, queue, target,
-    options, history, args)
-SELECT gen_random_uuid(), $2, $1, 5, '2100-01-01', 0, 'work', 'default', '', '\\x80', '', ''
+    options, history, args, deadline_at)
+SELECT gen_random_uuid(), $2, $1, 5, '2100-01-01', 0, 'work', 'default', '', '\\x80', '', '', now()
 FROM generate_series(1, $3)
 """
 

@@ -8,6 +8,7 @@ import pytest
 from msgspec import msgpack, structs
 
 from longshore.core.lanes import lane_of
+from longshore.core.why import HeldBack
 from longshore.model.attempt import Attempt
 from longshore.model.ends import Cancelled, Failed, Released, Retried, Succeeded
 from longshore.model.job import Ended, JobFilter, JobState, LogEntry, LogKind, Progress
@@ -306,14 +307,15 @@ async def test_explain_knows_the_queue_and_the_live_workers(scene: Scene) -> Non
     await scene.store.set_draining(drained.worker, True)
     attempt = await scene.running()
     facts = await scene.store.explain(await scene.job(job.id))
-    assert not facts.queue_paused
+    assert facts.held_back is None
     assert {view.info.id: (view.draining, view.running) for view in facts.workers} == {
         drained.worker: (True, {}),
         attempt.worker: (False, {"work": 1}),
     }
     assert abs(facts.now - datetime.now(UTC)) < timedelta(minutes=5)
     await scene.store.set_paused("q", True)
-    assert (await scene.store.explain(await scene.job(job.id))).queue_paused
+    facts = await scene.store.explain(await scene.job(job.id))
+    assert facts.held_back is HeldBack.PAUSED_QUEUE
 
 
 async def test_explain_counts_at_most_a_thousand_ahead(scene: Scene) -> None:

@@ -298,6 +298,24 @@ async def test_sweep_finishes_a_harvest_that_died_half_way(scene: Scene, backend
     assert late.verdict is Verdict.STALE
 
 
+async def test_sweep_blames_as_many_as_the_worker_has_slots(scene: Scene, backend: Backend) -> None:
+    """A harvest blames no others either."""
+    kinds = {"a": KindInfo(Pool.PROCESS)}
+    slots = [
+        await scene.attend(structs.replace(a_worker(), kinds=kinds, pools={"process": 2}))
+        for _ in range(2)
+    ]
+    attempts = []
+    for slot in slots:
+        await scene.accepted(*(a_job(kind="a") for _ in range(4)))
+        attempts += await scene.claim(slot, lane(kind="a"), most=4)
+        await backend.half_harvest(slot.worker)
+    answer = await scene.store.sweep(3)
+    assert (answer.requeued, answer.lanes) == (8, frozenset({lane(kind="a")}))
+    jobs = [await scene.job(one.id) for one in attempts]
+    assert [job.crashes for job in jobs] == [1, 1, 0, 0] * 2
+
+
 async def test_sweep_poisons_at_the_limit(scene: Scene, backend: Backend) -> None:
     attempt = await scene.running()
     await backend.half_harvest(attempt.worker)

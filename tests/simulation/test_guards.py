@@ -16,12 +16,14 @@ import pytest
 from msgspec import structs
 
 from longshore.core.lifecycle import OWNED
+from longshore.core.lookahead import RunTimes
 from longshore.dispatcher.own_lease import OwnLease
 from longshore.model.attempt import Attempt
 from longshore.model.ends import End
 from longshore.model.job import Ended, Finished, JobState, Submission
 from longshore.model.worker import Claim, SessionKey
 from longshore.ports import Batch, BatchResult
+from longshore.testing import memory
 from longshore.testing.memory import MemoryStore
 from longshore.testing.memory_rows import JobRow
 from longshore.testing.simulation.bodies import Behaviour
@@ -33,10 +35,12 @@ from longshore.testing.simulation.scenario import (
     Scenario,
     WorkerPlan,
     job_id,
+    make_rush,
     make_scenario,
 )
 from longshore.wire import messages as m
 from longshore.wire.worker_side import Event, WorkerSession
+from longshore.worker.agent import Worker
 
 
 def hunt(
@@ -121,7 +125,7 @@ class NoRecheck(MemoryStore):
         self._seen[dispatcher] = [row for row in self._jobs.values() if row.state is JobState.READY]
         return pumped
 
-    def _claim(self, dispatcher: UUID, want: Claim, room: int) -> list[Attempt]:
+    def _claim(self, dispatcher: UUID, want: Claim, room: int) -> tuple[list[Attempt], bool]:
         taken = [
             row
             for row in self._seen.get(dispatcher, [])
@@ -222,3 +226,31 @@ def test_without_being_sent_again_an_end_that_got_lost_is_lost_for_good(
     """G1: an attempt that ended and was not recorded holds its slot and its job for ever."""
     monkeypatch.setattr(WorkerSession, "_resend", lambda self, tokens: None)
     assert hunt(60, theme=Theme.LEAKING, first=5).promise in (Promise.DURABLE, Promise.AGREEMENT)
+
+
+# what workers hold ahead
+
+
+def test_a_worker_that_forgets_to_hand_back_keeps_jobs_from_an_idle_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Worker, "_hand_back_waiting", lambda self: None)
+    assert hunt(20, make=make_rush, first=5).promise is Promise.FAIR
+
+
+def test_without_an_estimate_long_jobs_are_queued_behind_long_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def knows_nothing(self: RunTimes, seconds: float) -> bool:
+        self.percentile_s = self.usual_s = 0.0
+        return True
+
+    monkeypatch.setattr(RunTimes, "add", knows_nothing)
+    assert hunt(20, make=make_rush, first=5).promise is Promise.FAIR
+
+
+def test_a_loss_that_blames_everything_held_blames_what_never_ran(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(memory, "held_ahead", lambda worker, owned: set())
+    assert hunt(20, make=make_rush, first=3).promise is Promise.BLAME

@@ -14,7 +14,9 @@ from .telling import assert_kept
 
 @pytest.mark.parametrize("first", range(1, 13, 4))
 def test_every_promise_is_kept_in_a_rush(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """G1, G2, G3, G6, G8; and what goes back as not begun has never run."""
+    """G1, G2, G3, G6, G8; what goes back as not begun has never run, nothing waits in one worker
+    while another is idle, and a loss blames no more than could run.
+    """
     held, late = list[int](), Line.late
 
     def watched(line: Line, now: float, after_s: float) -> list[AttemptKey]:

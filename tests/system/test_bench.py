@@ -6,16 +6,20 @@ import json
 import os
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
+from typing import Any
 
+from bench.plain import scheduled_s
 from longshore.testing.servers import memory_disk
 
 ROOT = Path(__file__).parents[2]
 NEEDED_BYTES = 4 * 1024**3
 
 
-def test_the_benchmark_measures_both_stores_and_what_they_could_do(tmp_path: Path) -> None:
-    asked = ["--quick", "--only", "limit,throughput", "--out", str(tmp_path)]
+def run_quickly(parts: str, folder: Path) -> tuple[dict[str, Any], str]:
+    """What a quick run of these parts found, and its report."""
+    asked = ["--quick", "--only", parts, "--out", str(folder)]
     disk = memory_disk(NEEDED_BYTES)
     done = subprocess.run(
         [sys.executable, "bench/run.py", *asked],
@@ -27,7 +31,26 @@ def test_the_benchmark_measures_both_stores_and_what_they_could_do(tmp_path: Pat
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    found = json.loads((tmp_path / "results.json").read_text())
+    found = json.loads((folder / "results.json").read_text())
     assert found["failures"] == {}
+    return found, (folder / "results.md").read_text()
+
+
+def test_the_benchmark_measures_both_stores_and_what_they_could_do(tmp_path: Path) -> None:
+    found, report = run_quickly("limit,throughput", tmp_path)
     assert set(found["limit"]["ceilings"]) == {"postgres", "sqlite"}
-    assert "of the limit" in (tmp_path / "results.md").read_text()
+    assert "of the limit" in report
+
+
+def test_the_benchmark_measures_plain_functions_in_every_pool(tmp_path: Path) -> None:
+    found, report = run_quickly("plain", tmp_path)
+    measured = {(case["store"], case["pool"]) for case in found["plain"]["rates"]}
+    assert measured == set(product(["postgres", "sqlite"], ["processes", "threads"]))
+    for work in ("blocking", "computing", "mixed"):
+        assert found["plain"][work]["median"] > 0
+    assert "in the ideal time" in report
+
+
+def test_an_ideal_schedule_begins_each_job_when_a_process_is_free() -> None:
+    assert scheduled_s([2, 1, 1, 1, 3], 2) == 5
+    assert scheduled_s([1, 1], 8) == 1

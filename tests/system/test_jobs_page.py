@@ -38,4 +38,4 @@ def test_every_block_of_the_jobs_page_does_what_it_says(tmp_path: Path) -> None:
                 check=False,
             )
             assert done.returncode == 0, done.stderr
-    assert len(scripts) == 6
+    assert len(scripts) == 7

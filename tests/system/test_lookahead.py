@@ -50,3 +50,26 @@ def test_of_what_a_killed_worker_held_only_the_running_jobs_are_blamed(
     views = [handle.job() for handle in handles]
     assert {view.state for view in views} == {JobState.SUCCEEDED}
     assert sum(view.crashes for view in views) <= 2
+
+
+def test_a_killed_process_with_jobs_ahead_in_its_own_queue_costs_only_the_job_that_ran(
+    fleet: Fleet, tmp_path: Path
+) -> None:
+    """What lies in the queue of the process goes to the next one, and is not counted."""
+    dispatcher = fleet.dispatcher(lease_s=20)
+    fleet.worker(dispatcher, processes=1)
+    app, ran, dead = fleet.client(dispatcher), tmp_path / "ran", tmp_path / "dead"
+    app.wait_all(app.submit_many([harbour.tick.call(str(ran), -1) for _ in range(KNOWN)]))
+    calls = [harbour.die_in_company.call(str(ran), number, str(dead)) for number in range(500)]
+    handles = app.submit_many(calls)
+    app.wait_all(handles, timeout_s=60)
+    [(victim, ahead)] = [map(int, line.split()) for line in lines(dead)]
+    assert ahead > 0, "nothing lay in the queue of the process that died"
+    views = [handle.job() for handle in handles]
+    assert {view.state for view in views} == {JobState.SUCCEEDED}
+    assert [n for n, view in enumerate(views) if view.crashes or view.attempt > 1] == [victim]
+    assert views[victim].crashes == 1
+    runs = Counter(int(line) for line in lines(ran))
+    assert {number: count for number, count in runs.items() if count > 1 and number != -1} == {
+        victim: 2
+    }

@@ -18,7 +18,7 @@ def test_every_block_of_the_workers_page_does_what_it_says(tmp_path: Path) -> No
     (tmp_path / "library.py").write_text(library)
     (tmp_path / "cafe.py").write_text(cafe)
     commands = re.findall(r"^\$ longshore (.*)$", PAGE, re.MULTILINE)
-    assert (len(commands), len(scripts)) == (2, 2)
+    assert (len(commands), len(scripts)) == (3, 2)
     for number, typed in enumerate(commands):
         role, *words = shlex.split(typed)
         words += ["--backend", ANY, "--frontend", ANY, *settings(**QUICK)]

@@ -21,7 +21,7 @@ from longshore.client.clients import Clients, blocking
 from longshore.client.connection import Connection, Ref
 from longshore.client.decorator import Decorator
 from longshore.client.handle import Handle, all_ended_async, as_ended_async, handles_of
-from longshore.client.handler import FunctionHandler, Isolation
+from longshore.client.handler import FunctionHandler
 from longshore.client.handles import Handles, awaited_of
 from longshore.client.hooks import Hooks, hook, without_brackets
 from longshore.client.ids import fresh_id
@@ -31,7 +31,7 @@ from longshore.core.limits import check_name
 from longshore.errors import AppError, InvalidArguments, InvalidInput, from_code
 from longshore.model.ids import parse_ref
 from longshore.model.job import Job, JobState, Refused, Submitted
-from longshore.model.worker import Pool
+from longshore.model.worker import Isolation, Pool
 from longshore.payload import values
 from longshore.ports import Handler
 from longshore.wire.messages import SubmitAnswer

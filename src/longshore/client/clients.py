@@ -118,11 +118,14 @@ class Clients:
             self._start(items.aclose())
 
     def _wait_for(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        future = self._start(coroutine)
+        return self.finish(self._start(coroutine))
+
+    def finish(self, future: concurrent.futures.Future[T]) -> T:
+        """Waits for what was started, and gives it up if the wait is interrupted."""
         try:
             return future.result()
         except concurrent.futures.CancelledError:
-            raise app_closed() from None
+            raise Unavailable("the app was closed while this call was waiting") from None
         finally:
             future.cancel()
 
@@ -172,11 +175,6 @@ def blocking(
     call.__name__ = method.__name__.removesuffix("_async")
     call.__qualname__ = method.__qualname__.removesuffix("_async")
     return call
-
-
-def app_closed() -> Unavailable:
-    """The error for a call whose app was closed before the answer came."""
-    return Unavailable("the app was closed while this call was waiting")
 
 
 class _End:

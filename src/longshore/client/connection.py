@@ -44,7 +44,6 @@ from longshore.wire.messages import (
     SubmitAnswer,
     WhyAnswer,
 )
-from longshore.wire.portions import portions
 
 Ref = UUID | int
 """What names a job: its id, or its number."""
@@ -147,20 +146,10 @@ class Connection:
     # what can be asked
 
     async def submit(
-        self, jobs: Sequence[Submission], strict: bool = False
+        self, jobs: tuple[Submission, ...], strict: bool = False
     ) -> tuple[SubmitAnswer, ...]:
-        """Submits jobs; one answer for each, in order. Large lists go in several messages."""
-        room = asyncio.Semaphore(CHUNKS_IN_FLIGHT)
-
-        async def send(chunk: tuple[Submission, ...]) -> tuple[SubmitAnswer, ...]:
-            async with room:
-                answers = await self._ask(messages.Submit, chunk, strict)
-            return _one_each(chunk, answers)
-
-        chunks = list(portions(jobs, wire_size, MAX_CHUNK_BYTES, MAX_CHUNK_JOBS))
-        if len(chunks) == 1:
-            return await send(chunks[0])
-        return tuple(itertools.chain.from_iterable(await all_of(send(chunk) for chunk in chunks)))
+        """Submits jobs that make one message; one answer for each, in order."""
+        return _one_each(jobs, await self._ask(messages.Submit, jobs, strict))
 
     async def wait(
         self, ids: Sequence[UUID], wait_s: float, every: bool = False

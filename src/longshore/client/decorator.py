@@ -8,11 +8,11 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 
 from msgspec import UNSET, UnsetType
 
-from longshore.client.handler import Isolation
 from longshore.client.kind import AnyKind, Kind, Terms
 from longshore.client.retry_rule import ExceptionClasses, RetryRule
 from longshore.errors import AppError
 from longshore.executors.host.context import Context
+from longshore.model.worker import Isolation
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -75,6 +75,7 @@ class Decorator:
         max_backoff_s: float | UnsetType = UNSET,
         jitter: float | UnsetType = UNSET,
         timeout_s: float | UnsetType | None = UNSET,
+        expires_s: float | UnsetType | None = UNSET,
         queue: str | UnsetType = UNSET,
         priority: int | UnsetType = UNSET,
         target: str | UnsetType = UNSET,

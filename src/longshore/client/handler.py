@@ -5,20 +5,15 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, Final, Literal, get_args
+from typing import Any
 
 from longshore.client.hooks import Hooks
 from longshore.client.retry_rule import RetryRule
 from longshore.client.signature import CONTEXT_PARAMETER, Signature
 from longshore.errors import AppError
 from longshore.executors.host.context import current
-from longshore.model.worker import KindInfo, KindTerms, Pool
+from longshore.model.worker import POOLS, Isolation, KindInfo, KindTerms, Pool
 from longshore.payload import values
-
-Isolation = Literal["coroutine", "process", "thread"]
-"""What keeps a job's code apart from the code of others."""
-
-_KNOWN: Final = get_args(Isolation)
 
 
 class FunctionHandler:
@@ -86,20 +81,21 @@ def _pool(kind: str, isolation: Isolation | None, is_async: bool) -> Pool:
     """Where the jobs run: as declared, or else as the function is, async or not."""
     if isolation is None:
         return Pool.COROUTINE if is_async else Pool.PROCESS
-    if isolation not in _KNOWN:
-        *most, last = (f"'{one}'" for one in _KNOWN)
+    if isolation not in tuple(POOLS):
+        *most, last = (f"'{one}'" for one in POOLS)
         there = f"{', '.join(most)} and {last}"
         raise AppError(f"job '{kind}': isolation {isolation!r} is unknown; there are {there}")
-    if isolation == "coroutine" and not is_async:
+    facts = POOLS[isolation]
+    if not is_async and not facts.takes_plain:
         raise AppError(
-            f"job '{kind}': isolation 'coroutine' is for an async def; a plain def would hold up "
+            f"job '{kind}': isolation '{isolation}' is for an async def; a plain def would hold up "
             "every other job of its process. Make it async def, give it isolation 'thread', or "
             "leave isolation out"
         )
-    if isolation == "thread" and is_async:
+    if is_async and not facts.takes_async:
         raise AppError(
-            f"job '{kind}': isolation 'thread' is for a plain def; an async def runs beside others "
-            "without a thread. Make it a plain def, or leave isolation out"
+            f"job '{kind}': isolation '{isolation}' is for a plain def; an async def runs beside "
+            f"others without a {facts.slot}. Make it a plain def, or leave isolation out"
         )
     return Pool(isolation)
 

@@ -38,6 +38,7 @@ class SubmitOptions(TypedDict, total=False):
     queue: str
     target: str
     timeout_s: float | None
+    expires_s: float | None
     retries: int
     backoff_s: float
     backoff_factor: float
@@ -53,6 +54,7 @@ class Terms(Struct, frozen=True, kw_only=True):
     priority: int = 0
     timeout_s: float | None = None
     retry: RetryPolicy = RetryPolicy()
+    expires_s: float | None = None
     delay_s: float | None = None
     run_at: datetime | None = None
     unique_key: str | None = None
@@ -80,7 +82,8 @@ class Terms(Struct, frozen=True, kw_only=True):
 
     def advertised(self) -> KindTerms:
         """The terms that workers advertise, for submits by name."""
-        return KindTerms(self.queue, self.target, self.priority, self.timeout_s, self.retry)
+        own = {name: getattr(self, name) for name in KindTerms.__struct_fields__}
+        return KindTerms(**own)
 
     @classmethod
     def of_kind(cls, info: KindInfo | None) -> Terms:
@@ -100,7 +103,12 @@ class Terms(Struct, frozen=True, kw_only=True):
             run_at=self.run_at,
             delay_s=self.delay_s,
             unique_key=self.unique_key,
-            options=Options(timeout_s=self.timeout_s, retry=self.retry, labels=self.labels),
+            options=Options(
+                timeout_s=self.timeout_s,
+                retry=self.retry,
+                labels=self.labels,
+                expires_s=self.expires_s,
+            ),
         )
         check_submission(submission)
         return submission

@@ -4,20 +4,30 @@ Calls go in chunks, each a message. `CHUNKS_IN_FLIGHT` chunks may be under way, 
 described meanwhile, so an iterable is pulled only as fast as a dispatcher accepts. Of an accepted
 job only its record remains (`client/handles.py`).
 
-`SubmitStream` keeps the account. Its two users, `submit_all` and `submit_all_async`, differ in how
-they wait and in where the iterable is pulled: in the caller's own thread, or on its event loop.
+`SubmitStream` does everything but wait. `submit_all` and `submit_all_async` wait, and pull the
+iterable in the caller's own thread or on its event loop. A list that fits into one chunk needs no
+stream: one coroutine sends it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Iterator
-from contextlib import aclosing
-from typing import Generic, Protocol, Self, TypeVar
+from collections import deque
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Sequence,
+)
+from contextlib import aclosing, contextmanager
+from typing import Any, Generic, Self, TypeVar
 
 from longshore.client import connection
-from longshore.client.clients import Clients, app_closed
+from longshore.client.clients import Clients
 from longshore.client.connection import wire_size
 from longshore.client.handles import Handles, JobRecords
 from longshore.client.kind import Call, check_call, check_calls
@@ -26,155 +36,139 @@ from longshore.errors import from_code
 from longshore.wire.messages import SubmitAnswer
 
 R = TypeVar("R")
-
-Answers = tuple[SubmitAnswer, ...]
-
-
-class _Future(Protocol):
-    """What futures of threads and tasks of event loops have in common."""
-
-    def done(self) -> bool: ...
-    def cancelled(self) -> bool: ...
-    def cancel(self) -> bool: ...
-    def result(self) -> Answers: ...
-    def exception(self) -> BaseException | None: ...
+F = TypeVar("F", bound="concurrent.futures.Future[None] | asyncio.Task[None]")
 
 
-F = TypeVar("F", bound=_Future)
+class Submitting(Generic[R]):
+    """The account of one `submit_many`: what was sent, what was accepted, what was refused."""
 
+    def __init__(self, access: Clients, calls: object, *, strict: bool, progress: bool) -> None:
+        self.records: JobRecords[R] = JobRecords(access)
+        self.progress = SubmitProgress(calls, wanted=progress)
+        self.accepted = 0
+        self._access = access
+        self._strict = strict
+        self._refused = 0
+        self._first_refused: tuple[int, SubmitAnswer] | None = None
 
-class _Chunk(Generic[R]):
-    """The calls that will make the next message."""
+    def send(self, chunk: Sequence[Call[R]]) -> Coroutine[Any, Any, None]:
+        """Sends a chunk, whose jobs have their places from now on, and takes its answers."""
+        return self._send(chunk, self.records.reserve(chunk))
 
-    def __init__(self) -> None:
-        self._calls: list[Call[R]] = []
-        self._bytes = 0
+    async def _send(self, chunk: Sequence[Call[R]], start: int) -> None:
+        jobs = tuple([call.submission for call in chunk])
+        answers = await self._access.connection().submit(jobs, self._strict)
+        self.records.fill(start, answers)
+        for at, (call, answer) in enumerate(zip(chunk, answers, strict=True), start):
+            if answer.code:
+                self._refuse(at, answer)
+            else:
+                call._keeps_id = True
+                self.accepted += 1
+        self.progress.advance(len(chunk))
 
-    def add(self, call: Call[R]) -> list[Call[R]]:
-        """Adds a call; returns a chunk if one is complete now."""
-        more = wire_size(call.submission)
-        full = self.rest() if self._bytes + more > connection.MAX_CHUNK_BYTES else []
-        self._calls.append(call)
-        self._bytes += more
-        return self.rest() if len(self._calls) == connection.MAX_CHUNK_JOBS else full
+    def _refuse(self, at: int, answer: SubmitAnswer) -> None:
+        self._refused += 1
+        if self._first_refused is None or at < self._first_refused[0]:
+            self._first_refused = (at, answer)
 
-    def rest(self) -> list[Call[R]]:
-        """Takes out the calls that it has."""
-        calls, self._calls, self._bytes = self._calls, [], 0
-        return calls
+    def handles(self) -> Handles[R]:
+        """The handles of all jobs; raises if some were refused."""
+        if self._first_refused is None:
+            return Handles(self.records)
+        first, sent = self._first_refused[1], len(self.records)
+        message = first.message
+        if sent > 1:
+            message += f" ({self._refused:,} of {sent:,} jobs were refused, the others accepted)"
+        raise from_code(first.code, message)
 
 
 class SubmitStream(Generic[R, F]):
-    """The account of one `submit_many`: what is under way, what was accepted, what was refused."""
+    """Cuts what is pulled into chunks, and starts to send each once there is room for it."""
 
-    def __init__(self, access: Clients, progress: SubmitProgress) -> None:
-        self.under_way: dict[F, tuple[int, list[Call[R]]]] = {}
-        self._records: JobRecords[R] = JobRecords(access)
-        self._progress = progress
-        self._answered = 0
-        self._refused = 0
-        self._first_refused: tuple[int, SubmitAnswer] | None = None
+    def __init__(
+        self, submitting: Submitting[R], start: Callable[[Coroutine[Any, Any, None]], F]
+    ) -> None:
+        self._submitting = submitting
+        self._start = start
+        self._under_way: deque[F] = deque()
+        self._chunk: list[Call[R]] = []
+        self._bytes = 0
         self._broken: Exception | None = None
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        """Gives up what is still under way."""
-        self._progress.close()
-        for answers in self.under_way:
-            if not answers.cancel() and not answers.cancelled():
-                answers.exception()  # so that asyncio does not report it as never retrieved
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        """Gives up what is still under way; raises what the iterable raised, if it did."""
+        self._submitting.progress.close()
+        for future in self._under_way:
+            if not future.cancel() and not future.cancelled():
+                future.exception()  # so that asyncio does not report it as never retrieved
+        if self._broken is not None and isinstance(error, Exception | None):
+            if sent := len(self._submitting.records):
+                known = f"{self._submitting.accepted:,} are known to be accepted"
+                self._broken.add_note(f"Of {sent:,} jobs sent before this, {known}.")
+            raise self._broken
 
     # pulling
 
     def chunks(self, calls: Iterable[Call[R]]) -> Iterator[list[Call[R]]]:
-        """The calls in chunks. If the iterable raises, `handles` raises that again."""
-        chunk: _Chunk[R] = _Chunk()
-        try:
+        """The calls in chunks, except for the last chunk. It ends where the iterable raises."""
+        with self._pulling():
             for call in calls:
-                check_call(call)
-                if full := chunk.add(call):
+                if full := self._add(call):
                     yield full
-        except Exception as error:
-            self._broken = error
-            return
-        if rest := chunk.rest():
-            yield rest
 
     async def chunks_async(
         self, calls: Iterable[Call[R]] | AsyncIterable[Call[R]]
     ) -> AsyncGenerator[list[Call[R]], None]:
-        """Does what `chunks` does, also for an asynchronous iterable."""
+        """What `chunks` yields, also of an asynchronous iterable."""
         if not isinstance(calls, AsyncIterable):
             for full in self.chunks(calls):
                 yield full
             return
-        chunk: _Chunk[R] = _Chunk()
-        try:
+        with self._pulling():
             async for call in calls:
-                check_call(call)
-                if full := chunk.add(call):
+                if full := self._add(call):
                     yield full
+
+    @contextmanager
+    def _pulling(self) -> Iterator[None]:
+        """Keeps what the iterable raises until the chunks under way are answered."""
+        try:
+            yield
         except Exception as error:
             self._broken = error
-            return
-        if rest := chunk.rest():
-            yield rest
+            self._chunk = []
+
+    def _add(self, call: Call[R]) -> list[Call[R]]:
+        """Adds a call; returns a chunk if one is complete now."""
+        check_call(call)
+        more = wire_size(call.submission)
+        full = self._cut() if self._bytes + more > connection.MAX_CHUNK_BYTES else []
+        self._chunk.append(call)
+        self._bytes += more
+        return self._cut() if len(self._chunk) == connection.MAX_CHUNK_JOBS else full
+
+    def _cut(self) -> list[Call[R]]:
+        chunk, self._chunk, self._bytes = self._chunk, [], 0
+        return chunk
 
     # sending
 
-    def sent(self, chunk: list[Call[R]], answers: F) -> None:
-        """A chunk is under way."""
-        self.under_way[answers] = (self._records.reserve(chunk), chunk)
+    def send(self, chunk: list[Call[R]]) -> Iterator[F]:
+        """Starts to send a chunk. What it yields must be waited for first."""
+        if len(self._under_way) == connection.CHUNKS_IN_FLIGHT:
+            yield self._under_way.popleft()
+        self._under_way.append(self._start(self._submitting.send(chunk)))
 
-    def take_answers(self) -> None:
-        """Takes the answers that have come; raises if a chunk got none."""
-        for answers in [one for one in self.under_way if one.done()]:
-            start, chunk = self.under_way.pop(answers)
-            error = app_closed() if answers.cancelled() else answers.exception()
-            if error is not None:
-                self._raise_broken()
-                raise error
-            self._take(start, chunk, answers.result())
-
-    def _take(self, start: int, chunk: list[Call[R]], answers: Answers) -> None:
-        self._records.fill(start, answers)
-        for at, (call, answer) in enumerate(zip(chunk, answers, strict=True), start):
-            if not answer.code:
-                call._keeps_id = True
-                continue
-            self._refused += 1
-            if self._first_refused is None or at < self._first_refused[0]:
-                self._first_refused = (at, answer)
-        self._answered += len(chunk)
-        self._progress.advance(len(chunk))
-
-    # ending
-
-    def handles(self) -> Handles[R]:
-        """The handles of all jobs; raises if the iterable did, or if some jobs were refused."""
-        self._raise_broken()
-        if self._first_refused is not None:
-            raise self._refusal(self._first_refused[1])
-        return Handles(self._records)
-
-    def _raise_broken(self) -> None:
-        """Raises what the iterable raised, with a note of what was accepted before."""
-        if self._broken is None:
-            return
-        if sent := len(self._records):
-            accepted = self._answered - self._refused
-            self._broken.add_note(
-                f"Of {sent:,} jobs sent before this, {accepted:,} are known to be accepted."
-            )
-        raise self._broken
-
-    def _refusal(self, first: SubmitAnswer) -> Exception:
-        message, sent = first.message, len(self._records)
-        if sent > 1:
-            message += f" ({self._refused:,} of {sent:,} jobs were refused, the others accepted)"
-        return from_code(first.code, message)
+    def finish(self) -> Iterator[F]:
+        """Sends the last chunk; yields all that must be waited for."""
+        if chunk := self._cut():
+            yield from self.send(chunk)
+        while self._under_way:
+            yield self._under_way.popleft()
 
 
 def submit_all(
@@ -182,14 +176,16 @@ def submit_all(
 ) -> Handles[R]:
     """Submits all calls for a caller without an event loop, in whose thread it pulls them."""
     check_calls(calls)
-    bar = SubmitProgress(calls, wanted=progress)
-    stream: SubmitStream[R, concurrent.futures.Future[Answers]] = SubmitStream(access, bar)
-    with stream:
+    if isinstance(calls, list | tuple) and _is_one_chunk(calls):
+        return access.run(_submit_chunk(access, calls, strict))
+    submitting: Submitting[R] = Submitting(access, calls, strict=strict, progress=progress)
+    with SubmitStream(submitting, access.start) as stream:
         for chunk in stream.chunks(calls):
-            _wait(stream, connection.CHUNKS_IN_FLIGHT - 1)
-            stream.sent(chunk, access.start(_send(access, chunk, strict)))
-        _wait(stream, 0)
-        return stream.handles()
+            for future in stream.send(chunk):
+                access.finish(future)
+        for future in stream.finish():
+            access.finish(future)
+    return submitting.handles()
 
 
 async def submit_all_async(
@@ -202,33 +198,27 @@ async def submit_all_async(
     """Submits all calls for a coroutine."""
     if not isinstance(calls, AsyncIterable):
         check_calls(calls)
-    bar = SubmitProgress(calls, wanted=progress)
-    stream: SubmitStream[R, asyncio.Task[Answers]] = SubmitStream(access, bar)
-    with stream:
+    if isinstance(calls, list | tuple) and _is_one_chunk(calls):
+        return await _submit_chunk(access, calls, strict)
+    submitting: Submitting[R] = Submitting(access, calls, strict=strict, progress=progress)
+    with SubmitStream(submitting, asyncio.create_task) as stream:
         async with aclosing(stream.chunks_async(calls)) as chunks:
             async for chunk in chunks:
-                await _wait_async(stream, connection.CHUNKS_IN_FLIGHT - 1)
-                stream.sent(chunk, asyncio.create_task(_send(access, chunk, strict)))
+                for task in stream.send(chunk):
+                    await task
                 await asyncio.sleep(0)  # it is sent before the next one is described
-        await _wait_async(stream, 0)
-        return stream.handles()
+        for task in stream.finish():
+            await task
+    return submitting.handles()
 
 
-async def _send(access: Clients, chunk: list[Call[R]], strict: bool) -> Answers:
-    return await access.connection().submit([call.submission for call in chunk], strict)
+async def _submit_chunk(access: Clients, calls: Sequence[Call[R]], strict: bool) -> Handles[R]:
+    submitting: Submitting[R] = Submitting(access, calls, strict=strict, progress=False)
+    await submitting.send(calls)
+    return submitting.handles()
 
 
-def _wait(stream: SubmitStream[R, concurrent.futures.Future[Answers]], most: int) -> None:
-    """Waits until at most so many chunks are under way."""
-    stream.take_answers()
-    while len(stream.under_way) > most:
-        concurrent.futures.wait(stream.under_way, return_when=concurrent.futures.FIRST_COMPLETED)
-        stream.take_answers()
-
-
-async def _wait_async(stream: SubmitStream[R, asyncio.Task[Answers]], most: int) -> None:
-    """Waits until at most so many chunks are under way."""
-    stream.take_answers()
-    while len(stream.under_way) > most:
-        await asyncio.wait(stream.under_way, return_when=asyncio.FIRST_COMPLETED)
-        stream.take_answers()
+def _is_one_chunk(calls: Sequence[Call[R]]) -> bool:
+    if not 0 < len(calls) <= connection.MAX_CHUNK_JOBS:
+        return False
+    return sum([wire_size(call.submission) for call in calls]) <= connection.MAX_CHUNK_BYTES

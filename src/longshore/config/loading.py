@@ -31,6 +31,7 @@ from longshore.config.settings import (
 from longshore.core.limits import MAX_DURATION_S
 from longshore.core.urls import redacted
 from longshore.errors import ConfigError
+from longshore.model.worker import POOLS
 from longshore.wire.portions import LARGEST_VALUE_BYTES
 
 FILE_NAME: Final = "longshore.toml"
@@ -53,9 +54,10 @@ _MAY_BE_ZERO: Final = frozenset(
         "keep_most",
         "keep_workers_s",
         "zeromq_heartbeat_s",
-        "slots",
-        "processes",
-        "threads",
+        *(pool.slots for pool in POOLS.values()),
+        "lookahead_s",
+        "max_jobs_per_process",
+        "max_process_mb",
         "cancel_grace_s",
         "max_wait_s",
         "abort_before_s",

@@ -7,8 +7,8 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from longshore.core.limits import BATCH_BYTES
 from longshore.errors import ConfigError
+from longshore.model.batch import BATCH_BYTES
 
 PREFIX: Final = "LONGSHORE_"
 DEFAULT_STORE: Final = "sqlite:///.longshore/longshore.db"
@@ -49,7 +49,7 @@ class DispatcherSettings(Struct, frozen=True, kw_only=True):
     """How often a dispatcher asks the store for jobs of which no hint told it."""
 
     promote_s: float = 1.0
-    """How often, at least, a dispatcher looks for delayed jobs that are due."""
+    """How often, at least, a dispatcher looks for delayed jobs that are due, and expired ones."""
 
     cancel_poll_s: float = 0.5
     """How often a dispatcher looks for cancels and drains made through other dispatchers."""
@@ -187,6 +187,12 @@ class WorkerSettings(Struct, frozen=True, kw_only=True):
 
     lookahead_runs: int = 20
     """How many runs of a kind must have ended before the worker asks for some ahead."""
+
+    max_jobs_per_process: int = 0
+    """How many jobs run in a process before another takes its place; 0 is any number."""
+
+    max_process_mb: int = 0
+    """A process with more resident memory (MiB) after a job is replaced; 0 is no limit."""
 
     broker_timeout_s: float = 1.0
     """How long one period of silence is."""

@@ -91,6 +91,8 @@ class Waiting(NamedTuple):
     marks: Marks
     delay_s: float | None = None
     """How long its job waits once its dependencies are met."""
+    expires_s: float | None = None
+    """How long its job has to begin, from then on."""
 
 
 class Delivered(NamedTuple):
@@ -120,9 +122,11 @@ def becomes(node: Waiting, ended: Sequence[Parent] = ()) -> Change | None:
         return None
     if event is Event.DEPENDENCY_FAILED:
         return effects.of_dependency(event, _cause(ended))
-    if event is Event.DEPENDENCIES_MET and node.delay_s:
-        return effects.of_dependency(Event.DELAY_BEGAN, delay_s=node.delay_s)
-    return effects.of_dependency(event)
+    if event is Event.CONDITION_LOST:
+        return effects.of_dependency(event)
+    if node.delay_s:
+        event = Event.DELAY_BEGAN
+    return effects.of_dependency(event, delay_s=node.delay_s, expires_s=node.expires_s)
 
 
 def _cause(ended: Sequence[Parent]) -> JobError:

@@ -3,16 +3,19 @@
 Theory. An event happens to a job: its attempt ended, its worker was lost, a user cancelled it. The
 answer is an `Effect`: for each state that the row may be in, the `Change` that follows. In a state
 that the effect does not list, nothing changes. A store finds the row, picks the change for the
-state it sees, and applies it. The stores have no rules of their own. The table of moves
-(`core.lifecycle`) decides the next state; this file decides everything else:
+state it sees, and applies it. The stores have no rules of their own. The tables of
+`core.lifecycle` have the next state, and for each event a `Rule`; this file decides all the rest:
 
-- The token. A row gets a new token when its owner loses the job (`_REVOKES`), when the dispatcher
-  ends an attempt by force, when a job without an owner is cancelled, and when a new round opens.
-  What the earlier owner reports under the old token then counts for nothing.
+- The token. A row gets a new token when its owner loses the job (`Rule.revokes`), when the
+  dispatcher ends an attempt by force, when a job without an owner is cancelled, and when a new
+  round opens. What the earlier owner reports under the old token then counts for nothing.
 - The counts. If the job's own code raised or timed out, that is a failure. If its process died, and
   the job was not being cancelled, that is a crash. All else costs nothing.
 - The error. A failed attempt leaves its error. A success or an abort clears it. Events that are not
   failures (a loss, a hand-back, a snooze) keep the error of an earlier attempt.
+- The deadline. A job with `expires_s` must begin before its deadline. It keeps the deadline while
+  it waits, and when an attempt is handed back that never began. Once an attempt has begun, the job
+  has met its deadline, and no later attempt is bound by it. A new round has a new deadline.
 
 Changes are values: a store can send equal changes to its database once, for many rows.
 """
@@ -25,8 +28,8 @@ from uuid import UUID
 
 from msgspec import Struct, structs
 
-from longshore.core.lifecycle import MOVES, OWNED, TERMINAL, Event
-from longshore.core.timing import summary
+from longshore.core.lifecycle import MOVES, OWNED, RULES, TERMINAL, Event
+from longshore.core.timing import span, summary
 from longshore.model.ends import (
     Cancelled,
     Crashed,
@@ -52,31 +55,7 @@ from longshore.model.job import (
 FARTHEST_S: Final = 2.5e11
 """A longer delay would lead past what a calendar can show."""
 
-_REVOKES: Final = frozenset(
-    {
-        Event.RELEASED,
-        Event.NOT_BEGUN,
-        Event.LOST,
-        Event.POISONED,
-        Event.REOPENED,
-        Event.REOPENED_TO_WAIT,
-    }
-)
 _REOPENS: Final = frozenset({Event.REOPENED, Event.REOPENED_TO_WAIT})
-_FAILURES: Final = frozenset({Event.FAILED, Event.RETRIED})
-_KEEPS_ERROR: Final = frozenset(
-    {
-        Event.LOST,
-        Event.RELEASED,
-        Event.NOT_BEGUN,
-        Event.SNOOZED,
-        Event.CAME_DUE,
-        Event.CANCEL_ASKED,
-        Event.DEPENDENCIES_MET,
-        Event.DELAY_BEGAN,
-        Event.HELD,
-    }
-)
 _MOVES_BY_EVENT: Final = {
     event: [(before, moves[event]) for before, moves in MOVES.items() if event in moves]
     for event in Event
@@ -99,6 +78,9 @@ class Change(Struct, frozen=True):
     info: str = ""
     undoes_claim: bool = False
     """The attempt does not count, and its start leaves the history."""
+    keeps_deadline: bool = False
+    deadline_s: float | None = None
+    """In how many seconds the job must begin, if it has a new deadline."""
     new_round: bool = False
     request: UUID | None = None
     """The request that opened the round. The history keeps it, so that a repeat is recognised."""
@@ -127,21 +109,24 @@ def _effect(
     forced: bool = False,
     crash: bool = False,
     request: UUID | None = None,
+    deadline_s: float | None = None,
 ) -> Effect:
-    effect = {}
+    effect, rule = {}, RULES[event]
     for before, state in _MOVES_BY_EVENT[event]:
         aborted = state is JobState.CANCELLED and before in OWNED
         disowned = event is Event.CANCEL_ASKED and state is JobState.CANCELLED
         effect[before] = Change(
             state,
-            new_token=forced or disowned or event in _REVOKES,
-            failures=int(event in _FAILURES),
+            new_token=forced or disowned or rule.revokes,
+            failures=int(rule.is_failure),
             crashes=int(crash and before is JobState.RUNNING),
-            keeps_error=event in _KEEPS_ERROR and not aborted,
+            keeps_error=rule.keeps_error and not aborted,
             error=None if aborted else error,
             delay_s=delay_s if state is JobState.DELAYED else None,
             info=info,
             undoes_claim=event is Event.NOT_BEGUN and state is JobState.READY,
+            keeps_deadline=rule.keeps_deadline and state is JobState.READY,
+            deadline_s=deadline_s,
             new_round=event in _REOPENS,
             request=request,
         )
@@ -225,17 +210,34 @@ def _of_crash(error: JobError, crashes: int, limit: int, info: str) -> Effect:
 
 
 def of_dependency(
-    event: Event, error: JobError | None = None, delay_s: float | None = None
+    event: Event,
+    error: JobError | None = None,
+    delay_s: float | None = None,
+    expires_s: float | None = None,
 ) -> Change:
-    """What becomes of a job that waits, when its dependencies let it run, or never will."""
+    """What becomes of a job that waits, when its dependencies let it run, or never will.
+
+    Its time to begin counts from then, or from when its delay is over.
+    """
     info = "" if error is None else summary(error)
-    return _effect(event, info=info, error=error, delay_s=delay_s)[JobState.WAITING]
+    deadline_s = None if expires_s is None else (delay_s or 0.0) + expires_s
+    effect = _effect(event, info=info, error=error, delay_s=delay_s, deadline_s=deadline_s)
+    return effect[JobState.WAITING]
 
 
 # clocks and users
 
 DUE: Final = _effect(Event.CAME_DUE)
 HOLD: Final = _effect(Event.HELD)
+
+
+def of_expiry(expires_s: float | None) -> Effect:
+    """What passing its deadline does to a job that has not begun."""
+    within = "in time" if expires_s is None else f"within {span(expires_s)}"
+    error = JobError(Reason.EXPIRED, f"expired: no worker began it {within}")
+    return _effect(Event.EXPIRED, info=error.message, error=error)
+
+
 CANCEL: Final = _effect(Event.CANCEL_ASKED)
 
 
@@ -247,10 +249,12 @@ def cancel_verdict(state: JobState) -> CancelVerdict:
     return CancelVerdict.CANCELLED if ends else CancelVerdict.CANCELLING
 
 
-def of_retry(ended_round: int, by: str, request: UUID | None = None) -> Effect:
+def of_retry(
+    ended_round: int, by: str, request: UUID | None = None, expires_s: float | None = None
+) -> Effect:
     """What a user's retry does to a job whose last round was `ended_round`."""
     info = f"round {ended_round + 1}, retried by {by}"
-    return _effect(Event.REOPENED, info=info, request=request)
+    return _effect(Event.REOPENED, info=info, request=request, deadline_s=expires_s)
 
 
 def of_group_retry(ended_round: int, by: str, request: UUID | None = None) -> Effect:

@@ -3,18 +3,33 @@
 Theory. A job is in one state at a time. An `Event` happens to it, and the table below names the
 next state. If the table does not list the event for the job's state, the event came late or twice:
 that is no error, and nothing changes. A job that has ended stays so, unless a user retries it: that
-opens a new round. `core.effects` decides what else an event changes in the job's row.
+opens a new round. `RULES` has what each event does beside the move, and `core.effects` makes a
+change of the job's row from both.
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 from longshore.model.job import JobState
 
 S = JobState
+
+MEANINGS: Final = {
+    S.WAITING: "waits for jobs that it depends on, or for its paused group",
+    S.DELAYED: "waits for a time: it was submitted with a delay, or is to run again later",
+    S.READY: "could run, and waits for a worker that serves it",
+    S.RUNNING: "an attempt is with a worker",
+    S.CANCELLING: "its worker was told to stop it",
+    S.SUCCEEDED: "returned a result, which is recorded",
+    S.FAILED: "raised, timed out or crashed, and is not tried again; or expired",
+    S.DEPENDENCY_FAILED: "was not run, because a job that it depends on failed",
+    S.SKIPPED: "was not run, because what it waited for cannot come any more; or skipped itself",
+    S.CANCELLED: "was cancelled before it could succeed",
+}
+"""What the docs say of a job in each state."""
 
 
 class Event(StrEnum):
@@ -26,6 +41,7 @@ class Event(StrEnum):
     HELD = "held by its paused group"
     CONDITION_LOST = "its condition can no longer hold"
     CAME_DUE = "its time came"
+    EXPIRED = "it did not begin in time"
     CLAIMED = "claimed"
     SUCCEEDED = "its attempt succeeded"
     FAILED = "its attempt failed for good"
@@ -41,6 +57,40 @@ class Event(StrEnum):
     REOPENED = "retried by a user"
     REOPENED_TO_WAIT = "retried with its group"
 
+
+class Rule(NamedTuple):
+    """What an event does beside the move: to the token, the failures, the error, the deadline."""
+
+    revokes: bool = False
+    is_failure: bool = False
+    keeps_error: bool = False
+    keeps_deadline: bool = False
+
+
+RULES: Final = {
+    Event.DEPENDENCIES_MET: Rule(keeps_error=True),
+    Event.DELAY_BEGAN: Rule(keeps_error=True),
+    Event.HELD: Rule(keeps_error=True),
+    Event.DEPENDENCY_FAILED: Rule(),
+    Event.CONDITION_LOST: Rule(),
+    Event.CAME_DUE: Rule(keeps_error=True, keeps_deadline=True),
+    Event.EXPIRED: Rule(),
+    Event.CLAIMED: Rule(),
+    Event.SUCCEEDED: Rule(),
+    Event.FAILED: Rule(is_failure=True),
+    Event.RETRIED: Rule(is_failure=True),
+    Event.SKIPPED: Rule(),
+    Event.SNOOZED: Rule(keeps_error=True),
+    Event.RELEASED: Rule(revokes=True, keeps_error=True),
+    Event.NOT_BEGUN: Rule(revokes=True, keeps_error=True, keeps_deadline=True),
+    Event.ABORTED: Rule(),
+    Event.LOST: Rule(revokes=True, keeps_error=True),
+    Event.POISONED: Rule(revokes=True),
+    Event.CANCEL_ASKED: Rule(keeps_error=True),
+    Event.REOPENED: Rule(revokes=True),
+    Event.REOPENED_TO_WAIT: Rule(revokes=True),
+}
+"""For every event. `core.effects` applies them."""
 
 _MOVES: Final[dict[JobState, dict[Event, JobState]]] = {
     S.WAITING: {
@@ -58,6 +108,7 @@ _MOVES: Final[dict[JobState, dict[Event, JobState]]] = {
     S.READY: {
         Event.CLAIMED: S.RUNNING,
         Event.HELD: S.WAITING,
+        Event.EXPIRED: S.FAILED,
         Event.CANCEL_ASKED: S.CANCELLED,
     },
     S.RUNNING: {
@@ -101,6 +152,8 @@ FIRST: Final = frozenset({S.WAITING, S.DELAYED, S.READY})
 
 
 OWNED: Final = frozenset({S.RUNNING, S.CANCELLING})
+MAY_BE_MANY: Final = frozenset({S.READY, S.DELAYED})
+"""The live states that any number of jobs may be in: a list of these must not sort them all."""
 
 HISTORY_FIRST: Final = 5
 HISTORY_LAST: Final = 45

@@ -30,9 +30,6 @@ MAX_DURATION_S: Final = 100 * 366 * 24 * 3600.0
 MAX_SNOOZE_S: Final = 366 * 24 * 3600.0
 """The longest delay that a job may ask for itself."""
 
-BATCH_BYTES: Final = 16 * 1024 * 1024
-"""How many bytes of arguments and results one transaction takes. Its last item may exceed it."""
-
 _NAME: Final = re.compile(r"[\w.:/@+-]+")
 _DEFAULT_OPTIONS: Final = Options()
 _DEFAULT_RETRY: Final = RetryPolicy()
@@ -81,16 +78,21 @@ def check_timeout(what: str, seconds: object) -> None:
 
 def check_options(options: Options) -> None:
     """Raises `InvalidInput` naming the field if a job's options are out of bounds."""
-    if options.timeout_s is not None:
-        _number("timeout_s", options.timeout_s, 0, MAX_DURATION_S)
-        if options.timeout_s == 0:
-            raise InvalidInput("timeout_s is 0; it must be more, or None for no limit")
+    _check_limit("timeout_s", options.timeout_s)
+    _check_limit("expires_s", options.expires_s)
     if options.raw and options.references:
         raise InvalidInput("a raw job takes bytes as they are: it cannot refer to results")
     if options.labels:
         _check_labels(options.labels)
     if options.retry != _DEFAULT_RETRY:
         check_retry(options.retry)
+
+
+def _check_limit(name: str, seconds: float | None) -> None:
+    if seconds is not None:
+        _number(name, seconds, 0, MAX_DURATION_S)
+        if seconds == 0:
+            raise InvalidInput(f"{name} is 0; it must be more, or None for no limit")
 
 
 def _check_labels(labels: tuple[str, ...]) -> None:

@@ -9,15 +9,18 @@ Nothing may wait behind a long run while another worker is idle. So a slot count
 free, or while its present run is younger than nine of ten runs of its kind took: an older run is
 taken for a long one. What did not begin all the same goes back after `hand_back_s`, and the worker
 asks for nothing ahead until one of its runs ends.
+
+Most of what is ahead waits in the worker's agent, which can put it in order. A few milliseconds of
+work wait in the processes themselves, so that a process need not wait for its agent after each run.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from math import ceil
 from statistics import fmean
-from typing import Final
+from typing import Final, TypeVar
 
 from longshore.model.worker import WorkerInfo
 
@@ -27,11 +30,46 @@ RUNS: Final = 200
 ENOUGH_RUNS: Final = 20
 """Nothing is known of a kind before so many of its runs have ended here."""
 
-MOST_PER_SLOT: Final = 64
+MOST_PER_SLOT: Final = 256
 MOST_BYTES: Final = 8 * 1024 * 1024
 """Arguments that wait ahead take no more."""
 
+IN_PROCESS_S: Final = 0.005
+"""So much work waits in a process itself, behind the attempt that runs there."""
+
+LONG_RUN_S: Final = 0.01
+"""A younger run is never taken for a long one: a worker hears of ends a little late."""
+
 _PERCENTILE: Final = 0.9
+
+T = TypeVar("T")
+
+
+def may_be_held(lane: int, crashes: int, lanes: Collection[int]) -> bool:
+    """Whether a worker may hold a job ahead: one of these lanes, without a crash behind it.
+
+    A job that may have taken its worker down runs only on a slot that is free: then a loss of the
+    worker blames it for certain. What else must never wait in a worker goes here: jobs with limits,
+    jobs that need resources, turns of actors.
+    """
+    return lane in lanes and not crashes
+
+
+def before_barred(
+    jobs: Sequence[T], lanes: Collection[int] | None, of: Callable[[T], tuple[int, int]]
+) -> Sequence[T]:
+    """Of jobs in the order of claims, those before the first that may not be held ahead.
+
+    `of` answers the lane of a job, and how often it crashed.
+    That one is next. If others were held ahead of it, no slot would come free for it while more of
+    them come. So nothing is held ahead until it has its slot. Without `lanes`, all jobs are free to
+    go.
+    """
+    if lanes is not None:
+        for place, job in enumerate(jobs):
+            if not may_be_held(*of(job), lanes):
+                return jobs[:place]
+    return jobs
 
 
 def held_ahead(worker: WorkerInfo, owned: Iterable[tuple[int, str]]) -> set[int]:
@@ -97,9 +135,11 @@ class Lookahead:
         """Whether any kind is known to be short."""
         return bool(self._short) and not self._is_suspended
 
-    def ran(self, kind: str, seconds: float) -> None:
-        """A run of this kind ended after so long."""
+    def ran(self, kind: str, seconds: float | None) -> None:
+        """A run of this kind ended after so long; None if it was aborted, which tells nothing."""
         self._is_suspended = False
+        if seconds is None:
+            return
         times = self._kinds.get(kind)
         if times is None:
             times = self._kinds[kind] = RunTimes(self._enough_runs)
@@ -122,7 +162,7 @@ class Lookahead:
         """A run of this kind that is older is taken for a long one; of a long kind, every run."""
         if kind not in self._short:
             return float("-inf")
-        return self._kinds[kind].percentile_s or 0.0
+        return max(LONG_RUN_S, self._kinds[kind].percentile_s or 0.0)
 
     def ahead(self, kinds: Iterable[str], slots: int, running: Iterable[tuple[str, float]]) -> int:
         """How many attempts of these kinds to hold ahead of the slots of a pool.
@@ -141,3 +181,12 @@ class Lookahead:
         if usual_s * MOST_PER_SLOT <= self.lookahead_s:
             return MOST_PER_SLOT
         return int(self.lookahead_s / usual_s)
+
+    def in_process(self, kind: str) -> int:
+        """How many attempts of this kind may wait in a process itself; none of a long kind."""
+        if kind not in self._short:
+            return 0
+        usual_s = self._kinds[kind].usual_s or 0.0
+        if usual_s * MOST_PER_SLOT <= IN_PROCESS_S:
+            return MOST_PER_SLOT
+        return int(IN_PROCESS_S / usual_s)

@@ -54,10 +54,16 @@ class Profile:
         for lanes in self.lanes.values():
             lanes.discard(lane.hash)
 
-    def claim(self, lanes: Set[int], free: Sequence[FreeWorker], most: int) -> Claim | None:
-        """What to claim for these workers from these lanes."""
+    def claim(
+        self,
+        lanes: Set[int],
+        free: Sequence[FreeWorker],
+        most: int,
+        ahead: frozenset[int] | None = None,
+    ) -> Claim | None:
+        """What to claim for these workers from these lanes; `ahead` is as `Claim` has it."""
         slots = slots_in_order(free, most) if lanes else []
-        return Claim(tuple(sorted(lanes)), tuple(slots)) if slots else None
+        return Claim(tuple(sorted(lanes)), tuple(slots), ahead) if slots else None
 
 
 def slots_in_order(free: Sequence[FreeWorker], most: int) -> list[SessionKey]:

@@ -12,8 +12,10 @@ no clock, store or socket, and may lose all that it knows: the store knows the t
 - A submit starts in the statement that stores it, if a slot is free that no ready job waits for.
   `admission` says how long submits wait for such a slot.
 - Free slots are filled first. Only then does a plan *look ahead*: it gives sessions attempts that
-  their workers hold until a slot comes free (see `lookahead`), from the lanes of those kinds only.
-  So no worker is idle while another one holds attempts ahead.
+  their workers hold until a slot comes free (see `lookahead`). So no worker is idle while another
+  one holds attempts ahead. Such a claim names all lanes of the pool, and stops before the first job
+  that may not be held ahead. These lanes are then *barred*: no plan looks ahead in this pool until
+  one has claimed from them for a free slot. Otherwise the slots would never come free for that job.
 - When the answer to a transaction gets lost, the dispatcher does not know which jobs the store has
   given to the sessions in it. These are *uncertain*: they get no jobs until it has read that back.
 """
@@ -21,13 +23,15 @@ no clock, store or socket, and may lose all that it knows: the store knows the t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Final, NamedTuple, Protocol
 
 from longshore.core.admission import Admission, FreeSlots, Patience
 from longshore.core.lanes import lane_of
 from longshore.core.placement import FreeWorker, Profile, slots_in_order
-from longshore.model.job import Submission
+from longshore.model.batch import Batch, BatchResult
+from longshore.model.ends import Succeeded
+from longshore.model.job import Submission, Verdict
 from longshore.model.worker import Ahead, Claim, Lane, SessionKey, WorkerInfo
 
 ANY_NUMBER: Final = float("inf")
@@ -70,6 +74,7 @@ class _Offer(NamedTuple):
     pool: str
     lanes: set[int]
     free: list[FreeWorker]
+    is_ahead: bool = False
 
     @property
     def taker(self) -> tuple[Profile, str]:
@@ -90,6 +95,7 @@ class Scheduler:
         self._admission = Admission(max_batch, patience)
         self._profiles: dict[object, tuple[Profile, _Members]] = {}
         self._uncertain: set[SessionKey] = set()
+        self._barred: set[int] = set()
         self._turn = 0
 
     # sessions
@@ -139,6 +145,7 @@ class Scheduler:
     def sync_lanes(self, lanes: Collection[Lane]) -> None:
         """The store has these lanes. Others are forgotten, unless they came since the last time."""
         for lane in self.lanes.drop_others(lanes):
+            self._barred.discard(lane.hash)
             for profile, _ in self._profiles.values():
                 profile.drop_lane(lane)
         self.add_lanes(lanes)
@@ -182,31 +189,25 @@ class Scheduler:
             self._admission.took(any_started=bool(starters))
         return Plan(self._claims(starters), slots)
 
-    def answered(
-        self,
-        claims: Sequence[Claim],
-        taken: Mapping[int, int],
-        contested: Collection[int],
-        waiting: Sequence[Submission],
-        ready: Mapping[int, int],
-        *,
-        any_ready: bool,
-    ) -> float | None:
-        """The store answered a transaction (see `ports.BatchResult`).
+    def answered(self, batch: Batch, result: BatchResult) -> float | None:
+        """The store answered a transaction.
 
-        `waiting` are submits that did not start on their slots. `any_ready` says whether the
-        transaction made any job ready. Answers in how many seconds to plan again even if nothing
-        else happens; None if there is no need.
+        Answers in how many seconds to plan again even if nothing else happens; None if there is no
+        need.
         """
-        self.lanes.claimed(claims, taken)
-        self.lanes.mark_ready(contested)
+        self.add_lanes(_sent_lanes(batch, result))
+        self.lanes.claimed(batch.claims, result.taken)
+        self.lanes.mark_ready({*result.contested, *result.barred})
+        self._barred.update(result.barred)
+        ready = result.ready_by_ends
         self.lanes.add_ready({lane: ready[lane] for lane in self.lanes.known(ready)})
+        waiting = _not_started(batch, result)
         if waiting:
             self.submitted(waiting)
-        if contested and not taken:
+        if result.contested and not result.taken:
             return CONTESTED_S
         # A batch has no room for every lane. Those that gave nothing now count as empty.
-        return 0.0 if claims or any_ready or waiting else None
+        return 0.0 if batch.claims or result.ready or waiting else None
 
     def _start(
         self, jobs: Sequence[Submission], lanes: Sequence[Lane], slots: list[SessionKey | None]
@@ -242,16 +243,27 @@ class Scheduler:
         most = self._max_batch
         for offer in self._offers():
             lanes = self.lanes.ready(offer.lanes)
-            if most <= 0 or not lanes or offer.taker in starters:
+            if most <= 0 or not lanes or offer.taker in starters or self._is_barred(offer):
                 continue
             # What earlier claims of this plan take from these lanes is not there any more.
             before = sum(len(one.slots) for one in found if not lanes.keys().isdisjoint(one.lanes))
             some = int(min(most, sum(lanes.values()) - before))
-            claim = offer.profile.claim(lanes.keys(), offer.free, some) if some > 0 else None
+            claim = self._claim(offer, lanes.keys(), some) if some > 0 else None
             if claim is not None:
                 most -= len(claim.slots)
                 found.append(claim)
         return found
+
+    def _is_barred(self, offer: _Offer) -> bool:
+        return offer.is_ahead and not self._barred.isdisjoint(offer.profile.lanes[offer.pool])
+
+    def _claim(self, offer: _Offer, lanes: Set[int], most: int) -> Claim | None:
+        of_pool = offer.profile.lanes[offer.pool]
+        if not offer.is_ahead:
+            self._barred -= of_pool
+            return offer.profile.claim(lanes, offer.free, most)
+        every = self.lanes.ready(of_pool)
+        return offer.profile.claim(every.keys(), offer.free, most, frozenset(lanes))
 
     def _offers(self) -> Iterator[_Offer]:
         """What sessions can take: first on their free slots, then ahead of them."""
@@ -267,7 +279,7 @@ class Scheduler:
                     alike.setdefault(one.ahead.kinds, {})[key] = one
             for kinds, some in alike.items():
                 lanes = {lane for lane in profile.lanes[pool] if self.lanes.kind_of(lane) in kinds}
-                yield _Offer(profile, pool, lanes, self._free(some, pool, _ahead_room))
+                yield _Offer(profile, pool, lanes, self._free(some, pool, _ahead_room), True)
 
     def _in_turn(self) -> list[tuple[Profile, _Members, str]]:
         takers = [
@@ -419,3 +431,28 @@ def _by_lane(jobs: Sequence[Submission], lanes: Sequence[Lane]) -> dict[int, lis
     for turns in waiting.values():
         turns.sort()
     return waiting
+
+
+def _sent_lanes(batch: Batch, result: BatchResult) -> set[Lane]:
+    """The lanes of jobs in outboxes. Some may be new to this dispatcher."""
+    return {
+        lane_of(item.job.queue, item.job.kind, item.job.target)
+        for end, finished in zip(batch.finishes, result.finished, strict=True)
+        if isinstance(end, Succeeded) and end.outbox and finished.verdict is not Verdict.STALE
+        for item in end.outbox
+    }
+
+
+def _not_started(batch: Batch, result: BatchResult) -> list[Submission]:
+    """Submits that did not start on their slots.
+
+    They are ready: since now, or since an earlier batch whose answer got lost.
+    """
+    if len(result.started) == sum(slot is not None for slot in batch.slots):
+        return []
+    started = {one.id.int for one in result.started}
+    return [
+        job
+        for job, slot in zip(batch.submits, batch.slots, strict=True)
+        if slot is not None and job.id.int not in started
+    ]

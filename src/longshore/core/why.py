@@ -1,17 +1,42 @@
-"""Says in words why a job is in its state, for every state."""
+"""Says in words why a job is in its state, for every state, and what it must know for that."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
 from difflib import get_close_matches
+from enum import StrEnum
 from typing import assert_never
 
-from longshore.core.capacity import pool_busy, pool_slots
+from msgspec import Struct
+
+from longshore.core.capacity import pool_ahead, pool_busy, pool_slots
 from longshore.core.lanes import lane_of, serves
 from longshore.core.timing import SNOOZED, span
 from longshore.model.job import Job, JobState
-from longshore.model.worker import Facts, Pool, WorkerView, slot_words
+from longshore.model.worker import Pool, WorkerView, slot_words
+
+
+class HeldBack(StrEnum):
+    """What holds a ready job back although slots are free (`start_rules` of each store)."""
+
+    PAUSED_QUEUE = "paused_queue"
+
+
+class Facts(Struct, frozen=True, kw_only=True):
+    """What `why` needs beside the job, read at one moment."""
+
+    held_back: HeldBack | None
+    workers: tuple[WorkerView, ...]
+    ahead: int
+    now: datetime
+    lane_limit: int | None = None
+    """Set if the job's lane is past this limit: no dispatcher looks there."""
+    is_attended_here: bool = False
+    """Whether the dispatcher that says why attends the job's worker: then it knows what waits."""
+    supervisor_trouble: str = ""
+    """Why the workers beside the dispatcher do not start; empty if they do."""
+
 
 _OWN_POOLS = {Pool.COROUTINE, Pool.PROCESS}
 """Each of Longshore's own workers has these; other workers have pools as they like."""
@@ -23,9 +48,9 @@ def why(job: Job, facts: Facts) -> str:
         case JobState.WAITING:
             return "waiting for jobs it depends on"
         case JobState.DELAYED:
-            return _delayed(job, facts)
+            return _delayed(job, facts) + _expiry(job, facts)
         case JobState.READY:
-            return _ready(job, facts)
+            return _ready(job, facts) + _expiry(job, facts)
         case JobState.RUNNING:
             return _running(job, facts)
         case JobState.CANCELLING:
@@ -67,8 +92,8 @@ def _delayed(job: Job, facts: Facts) -> str:
 
 
 def _ready(job: Job, facts: Facts) -> str:
-    if facts.queue_paused:
-        return f"queue '{job.queue}' is paused; `longshore queues resume {job.queue}` lets it go on"
+    if facts.held_back is not None:
+        return _held_back(job, facts.held_back)
     if facts.lane_limit is not None:
         return (
             f"no dispatcher looks at kind '{job.kind}' in queue '{job.queue}' with target "
@@ -102,6 +127,25 @@ def _ready(job: Job, facts: Facts) -> str:
     return f"about to be given to {_names(open_workers)}{ahead}"
 
 
+def _held_back(job: Job, held_back: HeldBack) -> str:
+    match held_back:
+        case HeldBack.PAUSED_QUEUE:
+            resume = f"`longshore queues resume {job.queue}`"
+            return f"queue '{job.queue}' is paused; {resume} lets it go on"
+        case _:
+            assert_never(held_back)
+
+
+def _expiry(job: Job, facts: Facts) -> str:
+    """What happens if the job does not begin in time; empty if it does not expire."""
+    if job.deadline_at is None:
+        return ""
+    left_s = (job.deadline_at - facts.now).total_seconds()
+    if left_s <= 0:
+        return "; it has expired, and fails any moment now"
+    return f"; expires in {span(left_s)} if no worker takes it"
+
+
 def _no_worker(job: Job, workers: Sequence[WorkerView]) -> str:
     if not workers:
         return f"no worker is connected; start one that serves '{job.kind}': `longshore worker`"
@@ -119,6 +163,9 @@ def _no_worker(job: Job, workers: Sequence[WorkerView]) -> str:
 
 
 def _running(job: Job, facts: Facts) -> str:
+    if job.held_behind is not None:
+        running = f"{job.held_behind} running job{'' if job.held_behind == 1 else 's'}"
+        return f"held ahead by {_place(job, facts)}, behind {running}"
     since = ""
     if job.started_at is not None:
         since = f" for {span((facts.now - job.started_at).total_seconds())}"
@@ -128,7 +175,20 @@ def _running(job: Job, facts: Facts) -> str:
     silence = (
         f"; {_silence(worker)}, and its jobs go to others" if worker and worker.silent_s else ""
     )
-    return f"running on {_place(job, facts)}{since}{attempt}{step}{silence}"
+    perhaps = _perhaps_held(job, facts, worker)
+    return f"running on {_place(job, facts)}{since}{attempt}{perhaps}{step}{silence}"
+
+
+def _perhaps_held(job: Job, facts: Facts, worker: WorkerView | None) -> str:
+    """What another dispatcher than the worker's own must add if the worker holds jobs ahead."""
+    if worker is None or facts.is_attended_here or job.kind not in worker.info.kinds:
+        return ""
+    pool = worker.info.kinds[job.kind].pool
+    ahead, slots = pool_ahead(worker, pool), pool_slots(worker, pool)
+    if not ahead:
+        return ""
+    words = slot_words(pool)[slots != 1]
+    return f", or held ahead there: it has {slots + ahead} jobs for {slots} {words}"
 
 
 def _silence(worker: WorkerView) -> str:

@@ -24,15 +24,14 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from longshore.core.lanes import lane_of
 from longshore.core.placement import first_bytes
 from longshore.core.scheduler import Plan, Scheduler
 from longshore.dispatcher.environment import Environment
 from longshore.errors import StoreLost, StoreUnavailable, Unavailable
 from longshore.model.attempt import Attempt
 from longshore.model.ends import End, Succeeded
-from longshore.model.job import Ended, Finished, Refused, Submission, Submitted, Verdict
-from longshore.model.worker import Lane, SessionKey
+from longshore.model.job import Ended, Finished, Refused, Submission, Submitted
+from longshore.model.worker import SessionKey
 from longshore.ports import Batch, BatchResult, Harvested
 
 OnFinished = Callable[[End, Finished], None]
@@ -266,15 +265,7 @@ class Commits:
             on_finished(finish, finished)
 
     def _plan_again(self, batch: Batch, result: BatchResult) -> None:
-        self._scheduler.add_lanes(_sent_lanes(batch, result))
-        again_s = self._scheduler.answered(
-            batch.claims,
-            result.taken,
-            result.contested,
-            _not_started(batch, result),
-            result.ready_by_ends,
-            any_ready=bool(result.ready),
-        )
+        again_s = self._scheduler.answered(batch, result)
         if again_s:
             asyncio.get_running_loop().call_later(again_s, self._wake.set)
         elif again_s is not None:
@@ -340,28 +331,3 @@ def by_session(claimed: Sequence[Attempt]) -> dict[SessionKey, list[Attempt]]:
     for one in claimed:
         placed.setdefault(SessionKey(one.worker, one.session), []).append(one)
     return placed
-
-
-def _sent_lanes(batch: Batch, result: BatchResult) -> set[Lane]:
-    """The lanes of jobs in outboxes. Some may be new to this dispatcher."""
-    return {
-        lane_of(item.job.queue, item.job.kind, item.job.target)
-        for end, finished in zip(batch.finishes, result.finished, strict=True)
-        if isinstance(end, Succeeded) and end.outbox and finished.verdict is not Verdict.STALE
-        for item in end.outbox
-    }
-
-
-def _not_started(batch: Batch, result: BatchResult) -> list[Submission]:
-    """Submits that did not start on their slots.
-
-    They are ready: since now, or since an earlier batch whose answer got lost.
-    """
-    if len(result.started) == sum(slot is not None for slot in batch.slots):
-        return []
-    started = {one.id.int for one in result.started}
-    return [
-        job
-        for job, slot in zip(batch.submits, batch.slots, strict=True)
-        if slot is not None and job.id.int not in started
-    ]

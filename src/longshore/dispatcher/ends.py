@@ -12,7 +12,7 @@ from msgspec import structs
 
 from longshore.config import DispatcherSettings
 from longshore.core.effects import refused_item
-from longshore.core.limits import MAX_NAME_CHARS, check_submission
+from longshore.core.limits import MAX_DURATION_S, MAX_NAME_CHARS, check_submission
 from longshore.core.timing import (
     settle_crash,
     settle_failure,
@@ -84,7 +84,8 @@ class Decisions:
         """
         if isinstance(report, SuccessReport):
             return self._succeeded(report, by, worker)
-        return structs.replace(self._unsuccessful(report, claimed), by=by, worker=worker)
+        end = self._unsuccessful(report, claimed)
+        return structs.replace(end, by=by, worker=worker, ran_s=_ran_s(report))
 
     def _unsuccessful(self, report: Unsuccessful, claimed: Attempt | None) -> End:
         match report:
@@ -114,9 +115,11 @@ class Decisions:
         if report.result is not None and len(report.result) > limit:
             message = f"the result takes {len(report.result):,} bytes, more than max_value_bytes"
             error = JobError(Reason.INVALID_RESULT, f"{message} ({limit:,})")
-            return Failed(*which, error, by=by, info=message, worker=worker)
+            return Failed(*which, error, by=by, info=message, worker=worker, ran_s=_ran_s(report))
         outbox, info = self._sound(report.outbox) if report.outbox else ((), "")
-        return Succeeded(*which, report.result, outbox, by=by, info=info, worker=worker)
+        return Succeeded(
+            *which, report.result, outbox, by=by, info=info, worker=worker, ran_s=_ran_s(report)
+        )
 
     def _sound(self, outbox: tuple[OutboxItem, ...]) -> tuple[tuple[OutboxItem, ...], str]:
         """The jobs of an outbox that are valid, and what is wrong with the others."""
@@ -140,6 +143,12 @@ class Decisions:
         if isinstance(end, Failed) and _asks_for_a_retry(error, report):
             return settle_refused_retry(claimed, error)
         return end
+
+
+def _ran_s(report: Report) -> float | None:
+    """How long the attempt ran, if it ran and its worker says so. A worker may send anything."""
+    ran_s = None if isinstance(report, NotBegunReport) else report.ran_s
+    return ran_s if ran_s is not None and 0 <= ran_s <= MAX_DURATION_S else None
 
 
 def _bounded(error: JobError) -> JobError:

@@ -22,6 +22,7 @@ from longshore.dispatcher.alarms import Alarms
 from longshore.dispatcher.commits import Commits
 from longshore.dispatcher.duties.cancels import heed_cancels
 from longshore.dispatcher.duties.drains import heed_drains
+from longshore.dispatcher.duties.expiry import expire
 from longshore.dispatcher.duties.heartbeats import Heartbeats
 from longshore.dispatcher.duties.hints import follow_hints
 from longshore.dispatcher.duties.lane_upkeep import LaneUpkeep
@@ -124,6 +125,7 @@ class Dispatcher:
             Every(settings.renew_s, self._losses.tell_again),
             Every(self._plain.look_s, self._plain.look_after),
             Every(settings.poll_s, self._look_around),
+            Every(settings.promote_s, partial(expire, store, self._waiters)),
             Every(settings.expire_s, partial(end_overdue, here, roster, self._link, self._ends)),
             Every(settings.sweep_s, partial(sweep, store, settings.crash_limit, commits)),
             Every(settings.prune_s, Pruner(store, settings).prune),

@@ -10,6 +10,7 @@ from uuid import UUID
 from msgspec import structs
 
 from longshore.core.lanes import lane_of
+from longshore.core.why import Facts
 from longshore.dispatcher.alarms import Alarms
 from longshore.dispatcher.commits import Commits
 from longshore.dispatcher.duties.takeover import Takeover
@@ -17,8 +18,7 @@ from longshore.dispatcher.lane_limits import LaneLimits
 from longshore.dispatcher.service import Answer
 from longshore.dispatcher.sessions.roster import Roster
 from longshore.dispatcher.waiters import Waiter, Waiters
-from longshore.model.job import Job, Submission
-from longshore.model.worker import Facts
+from longshore.model.job import Job, JobState, Submission
 
 
 class DispatcherRuntime:
@@ -39,6 +39,7 @@ class DispatcherRuntime:
         self.kinds = roster.kinds
         self.seen = takeover.seen
         self.silent_s = takeover.silent_s
+        self._roster = roster
         self._scheduler = roster.scheduler
         self._commits = commits
         self._waiters = waiters
@@ -66,11 +67,26 @@ class DispatcherRuntime:
         self._scheduler.lanes.mark_all()
         self._commits.wake()
 
+    def shown(self, jobs: Sequence[Job]) -> tuple[Job, ...]:
+        running = {job.worker for job in jobs if job.state is JobState.RUNNING}
+        held: dict[int, int] = {}
+        for worker in running:
+            if worker is not None and (session := self._roster.of_worker(worker)) is not None:
+                held |= session.held_ahead()
+        return tuple(
+            structs.replace(job, held_behind=held[job.token], started_at=None)
+            if job.worker in running and job.token in held
+            else job
+            for job in jobs
+        )
+
     def explained(self, job: Job, facts: Facts) -> Facts:
+        attending = self._roster.of_worker(job.worker) if job.worker is not None else None
         lane = lane_of(job.queue, job.kind, job.target)
         return structs.replace(
             facts,
             workers=tuple(map(self.seen, facts.workers)),
             lane_limit=self._lane_limits.limit_of(lane),
+            is_attended_here=attending is not None,
             supervisor_trouble=self.supervisor_trouble,
         )

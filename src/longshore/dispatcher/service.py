@@ -22,7 +22,7 @@ from longshore.core.limits import check_submission
 from longshore.core.logs import MOST_ENTRIES, page
 from longshore.core.naming import workers_named
 from longshore.core.retention import continued, requested
-from longshore.core.why import why
+from longshore.core.why import Facts, why
 from longshore.dispatcher.pruner import configured
 from longshore.dispatcher.waiters import Waiter, Waiters
 from longshore.errors import InvalidInput, LongshoreError, NotFound, UnknownKind
@@ -41,7 +41,6 @@ from longshore.model.worker import (
     Capacity,
     DispatcherView,
     DrainVerdict,
-    Facts,
     KindInfo,
     QueueView,
     WorkerView,
@@ -89,6 +88,9 @@ class Runtime(Protocol):
 
     def silent_s(self, other: DispatcherView) -> float:
         """For how long another dispatcher has not renewed; 0 if it just did."""
+
+    def shown(self, jobs: Sequence[Job]) -> tuple[Job, ...]:
+        """The jobs. Those that a worker of this dispatcher holds ahead say so."""
 
     def explained(self, job: Job, facts: Facts) -> Facts:
         """The facts about a job, with those that only this dispatcher knows."""
@@ -186,7 +188,8 @@ class Service:
         job = await self._store.job(ref)
         if job is None:
             raise NotFound(f"there is no job {ref}; `longshore jobs` lists those there are")
-        return job
+        [shown] = self._runtime.shown([job])
+        return shown
 
     async def jobs(self, request: m.ListJobs) -> JobPage:
         """Jobs, newest first."""
@@ -195,7 +198,8 @@ class Service:
             raise InvalidInput(
                 f"since {since.isoformat()} has no time zone; give a time with its zone"
             )
-        return await self._store.jobs(request.wanted)
+        page = await self._store.jobs(request.wanted)
+        return JobPage(self._runtime.shown(page.jobs), page.stopped_at)
 
     async def why(self, request: m.Why) -> m.WhyAnswer:
         """Why a job is where it is, in words."""

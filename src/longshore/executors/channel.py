@@ -26,13 +26,13 @@ class Channel(Generic[M]):
         self,
         sock: socket.socket,
         unpacker: Unpacker[M],
-        on_message: Callable[[M], None],
+        on_messages: Callable[[list[M]], None],
         on_lost: Callable[[], None],
     ) -> None:
         sock.setblocking(False)
         self._sock = sock
         self._unpacker = unpacker
-        self._on_message = on_message
+        self._on_messages = on_messages
         self._on_lost = on_lost
         self._unsent = bytearray()
         self._writing = False
@@ -76,8 +76,10 @@ class Channel(Generic[M]):
             return False
         if not data:
             self._lose()
-        for message in messages:
-            self._on_message(message)
+        if messages:
+            self._on_messages(messages)
+        if self._unpacker.is_malformed:
+            self._lose()
         return bool(data)
 
     def _write(self) -> bool:
@@ -104,5 +106,6 @@ class Channel(Generic[M]):
             self._loop.remove_writer(self._sock.fileno())
 
     def _lose(self) -> None:
-        self.close()
-        self._on_lost()
+        if self._open:
+            self.close()
+            self._on_lost()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from longshore.executors.hosted import HostedExecutor
+from longshore.executors.shared import SharedExecutor
 from longshore.model.worker import Pool
 
 
-class CoroutineExecutor(HostedExecutor):
+class CoroutineExecutor(SharedExecutor):
     """One host with up to `slots` coroutines in it. It cancels the coroutine of an abort itself."""
 
     pool = Pool.COROUTINE
-    is_shared = True

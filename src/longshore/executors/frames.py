@@ -12,6 +12,7 @@
                                        ← Said        what attempts say
 
 A frame is a length (4 bytes, big-endian) and a msgpack array that begins with the message's name.
+A process that runs one attempt at a time gets most of them another way, see `attempt_queue`.
 """
 
 from __future__ import annotations
@@ -41,13 +42,16 @@ class Load(Struct, frozen=True, tag=True, array_like=True):
     """Import the apps, and say which kinds they have.
 
     Scratch folders go into `scratch`; `limits` says how much of what an attempt says is kept.
-    The pool runs up to `slots` attempts at once.
+    The pool runs up to `slots` attempts at once. A process that runs one at a time takes no more
+    after `max_jobs` of them, or when its memory is past `max_mb`; 0 is no limit.
     """
 
     app: str
     scratch: str = ""
     limits: LogLimits = LogLimits()
     slots: int = 1
+    max_jobs: int = 0
+    max_mb: int = 0
 
 
 class Run(Struct, frozen=True, tag=True, array_like=True):
@@ -79,9 +83,16 @@ class LoadFailed(Struct, frozen=True, tag=True, array_like=True):
 
 
 class Ended(Struct, frozen=True, tag=True, array_like=True):
-    """Attempts that ended by themselves."""
+    """Attempts that ended by themselves.
+
+    A process that runs one attempt at a time says more of it: when it ended (on the monotonic
+    clock, which all processes of a machine share), and how `worn` the process is. At 1 the process
+    has used up its limits, and begins no more.
+    """
 
     reports: Sequence[Report]
+    ended_at: float = 0.0
+    worn: float = 0.0
 
 
 class Stopped(Struct, frozen=True, tag=True, array_like=True):
@@ -128,15 +139,25 @@ class Unpacker(Generic[M]):
     def __init__(self, decoder: msgspec.msgpack.Decoder[M]) -> None:
         self._decoder = decoder
         self._bytes = bytearray()
+        self.is_malformed = False
+        """Whether nothing more can be read: what follows the last messages makes no sense."""
 
     def feed(self, data: bytes) -> list[M]:
-        """The messages that these bytes complete; raises `ProtocolError` if they are malformed."""
+        """The messages that these bytes complete; raises `ProtocolError` if they are malformed.
+
+        Messages before the first malformed one are answered all the same.
+        """
         self._bytes += data
         messages: list[M] = []
         begin = 0
-        while (body := self._body_at(begin)) is not None:
-            messages.append(self._decode(body))
-            begin += _LENGTH_BYTES + len(body)
+        try:
+            while (body := self._body_at(begin)) is not None:
+                messages.append(self._decode(body))
+                begin += _LENGTH_BYTES + len(body)
+        except ProtocolError:
+            self.is_malformed = True
+            if not messages:
+                raise
         del self._bytes[:begin]
         return messages
 

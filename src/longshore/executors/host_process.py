@@ -18,31 +18,29 @@ import threading
 from collections.abc import Callable
 
 from longshore.errors import AppError, Unavailable
+from longshore.executors.attempt_queue import AttemptQueue
 from longshore.executors.channel import Channel
 from longshore.executors.frames import Close, FromHost, Load, Loaded, LoadFailed, ToHost, from_host
-from longshore.model.log import LogLimits
 from longshore.model.worker import KindInfo, Pool
 
 DEAF_GRACE_S = 0.5
 
-OnMessage = Callable[["HostProcess", FromHost], None]
+OnMessages = Callable[["HostProcess", list[FromHost]], None]
 OnExit = Callable[["HostProcess"], None]
 
 
 class HostProcess:
     """One host process. `on_exit` is called once, after everything it said has been handled."""
 
-    def __init__(
-        self, app: str, pool: Pool, on_message: OnMessage, on_exit: OnExit, scratch: str = ""
-    ) -> None:
-        self._app = app
-        self._scratch = scratch
-        self._on_message = on_message
+    def __init__(self, pool: Pool, on_messages: OnMessages, on_exit: OnExit) -> None:
+        self._app = ""
+        self._on_messages = on_messages
         self._on_exit = on_exit
+        self.queue = AttemptQueue() if pool is Pool.PROCESS else None
         self._loop = asyncio.get_running_loop()
         self._loaded: asyncio.Future[dict[str, KindInfo]] = self._loop.create_future()
         self._exited: asyncio.Future[None] = self._loop.create_future()
-        self._process, sock = _start(pool)
+        self._process, sock = _start(pool, self.queue)
         self._channel = Channel(sock, from_host(), self._receive, self._go_deaf)
         self._deaf_timer: asyncio.TimerHandle | None = None
         self._was_deaf = False
@@ -64,11 +62,10 @@ class HostProcess:
             return "was killed by its worker"
         return describe_exit(code)
 
-    async def load(
-        self, timeout_s: float, limits: LogLimits | None = None, slots: int = 1
-    ) -> dict[str, KindInfo]:
+    async def load(self, load: Load, timeout_s: float) -> dict[str, KindInfo]:
         """Has the host import the app; answers its kinds. If that fails, ends the process."""
-        self._channel.send(Load(self._app, self._scratch, limits or LogLimits(), slots))
+        self._app = load.app
+        self._channel.send(load)
         try:
             async with asyncio.timeout(timeout_s):
                 kinds = await self._loaded
@@ -112,15 +109,14 @@ class HostProcess:
             await asyncio.wait([self._exited], timeout=within_s)
         await self.end()
 
-    def _receive(self, message: FromHost) -> None:
-        if not isinstance(message, Loaded | LoadFailed):
-            self._on_message(self, message)
-        elif self._loaded.done():
-            pass
-        elif isinstance(message, Loaded):
-            self._loaded.set_result(message.kinds)
-        else:
-            self._fail_load(AppError(message.message))
+    def _receive(self, messages: list[FromHost]) -> None:
+        if not self._loaded.done():
+            match messages[0]:
+                case Loaded(kinds=kinds):
+                    self._loaded.set_result(kinds)
+                case LoadFailed(message=message):
+                    self._fail_load(AppError(message))
+        self._on_messages(self, messages)
 
     def _watch(self) -> None:
         with contextlib.suppress(ChildProcessError):
@@ -138,6 +134,8 @@ class HostProcess:
         self._exited.set_result(None)
         self._fail_load(self._death_while_loading())
         self._on_exit(self)
+        if self.queue is not None:
+            self.queue.close()
 
     def _go_deaf(self) -> None:
         """Waits a moment: most likely the process died, and its exit is seen soon."""
@@ -160,20 +158,22 @@ class HostProcess:
             self._loaded.exception()  # asyncio would complain if nobody waits for it
 
 
-def _start(pool: Pool) -> tuple[subprocess.Popen[bytes], socket.socket]:
+def _start(pool: Pool, queue: AttemptQueue | None) -> tuple[subprocess.Popen[bytes], socket.socket]:
     ours, theirs = socket.socketpair()
-    fd = theirs.fileno()
+    fds = [theirs.fileno()] if queue is None else [theirs.fileno(), queue.fd]
     # -P: files in the current folder must not stand in for the modules that a host itself needs.
     command = [sys.executable, "-P", "-m", "longshore.executors.host.main"]
     try:
         process = subprocess.Popen(
-            [*command, str(fd), pool, str(os.getpid())],
+            [*command, pool, str(os.getpid()), *map(str, fds)],
             stdin=subprocess.DEVNULL,
-            pass_fds=[fd],
+            pass_fds=fds,
             start_new_session=True,
         )
     except OSError as error:
         ours.close()
+        if queue is not None:
+            queue.close()
         raise Unavailable(f"a process to run jobs in cannot be started: {error}") from error
     finally:
         theirs.close()

@@ -1,21 +1,20 @@
 """What executors have in common that run attempts in host processes.
 
-An attempt waits in `_unsent` until a host is open to it. A *shared* host is open to attempts for as
-long as it lives (or until it retires, see `thread`): there is one, and the executor replaces it
-whenever it ends. A host that is not shared runs one attempt at a time: there are up to `slots` of
-them, started on demand and kept.
+An attempt waits in `_unsent` until a host takes it. `shared` has the executors of one host that
+runs all attempts at once, `process` that of several hosts which run one attempt at a time.
 
 An attempt is told to stop by a frame. If it has not ended within the abort grace, its host is
 killed, and the other attempts in that host are handed back: they are not to blame. If a host dies
-of itself, every attempt in it has crashed.
+of itself, the attempts that ran in it have crashed.
 
-Attempts that arrive together go to a shared host together: `start` only asks for a `_place` soon.
+Attempts that arrive together are placed together: `start` only asks for a `_place` soon.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from itertools import islice
 from typing import ClassVar, assert_never
@@ -24,13 +23,12 @@ from msgspec import Struct
 
 from longshore.executors.attempts import Attempts, Running, crashed, released
 from longshore.executors.frames import (
-    ITEMS_PER_FRAME,
     Abort,
     Ended,
     FromHost,
+    Load,
     Loaded,
     LoadFailed,
-    Run,
     Said,
     Stopped,
 )
@@ -54,25 +52,25 @@ class Hosting(Struct, frozen=True):
     start_timeout_s: float = 60.0
     scratch: str = ""
     log_limits: LogLimits = LogLimits()
+    max_jobs: int = 0
+    """A process that runs one attempt at a time is replaced after so many; 0 is never."""
+    max_mb: int = 0
+    """Such a process is replaced when its resident memory is larger; 0 is never."""
 
 
-class HostedExecutor:
+class HostedExecutor(ABC):
     """Runs the attempts of one pool in hosts. A subclass says which pool, and what hosts it has."""
 
     pool: ClassVar[Pool]
-    is_shared: ClassVar[bool]
-    """Whether one host runs all attempts at once; otherwise each runs one at a time."""
 
     def __init__(self, hosting: Hosting, slots: int, on_report: OnReport, on_log: OnLog) -> None:
         self.slots = slots
         self.kinds: dict[str, KindInfo] = {}
         self._hosting = hosting
-        self._attempts = Attempts(on_report, on_log)
+        self._attempts = Attempts(on_report, on_log, self.abort)
         self._unsent: dict[int, Running] = {}
         """The attempts that were sent to no host yet, by token."""
         self._hosts: set[HostProcess] = set()
-        self._open_hosts: list[HostProcess] = []
-        """The hosts that can take an attempt now."""
         self._starting: set[asyncio.Task[None]] = set()
         self._pause: asyncio.TimerHandle | None = None
         """Until it is over, no host is started."""
@@ -100,6 +98,7 @@ class HostedExecutor:
         if running is None or running.abort_report is not None:
             return
         running.abort_report = report
+        self._before_abort(running)
         if running.host is None:
             del self._unsent[report.token]
             self._loop.call_soon(self._attempts.end, report)
@@ -113,8 +112,7 @@ class HostedExecutor:
         for running in list(self._unsent.values()):
             self.abort(released(running.assignment))
         for host in self._hosts:
-            # A shared host may still run what attempts left behind that have ended.
-            if self.is_shared or self._attempts.on_host(host):
+            if self._is_to_kill(host):
                 host.kill()
 
     async def close(self) -> None:
@@ -124,7 +122,7 @@ class HostedExecutor:
         self._attempts.clear()
         self._unsent.clear()
         self._hosts.clear()
-        self._open_hosts.clear()
+        self._forget_hosts()
         if self._pause is not None:
             self._pause.cancel()
             self._pause = None
@@ -138,70 +136,74 @@ class HostedExecutor:
     # attempts and their hosts
 
     def _place_soon(self) -> None:
-        if not self.is_shared:
-            self._place()
-        elif not self._is_place_due:
+        if not self._is_place_due:
             self._is_place_due = True
             self._loop.call_soon(self._place)
 
     def _place(self) -> None:
-        """Sends attempts to the hosts that are open to them, then starts hosts for the others."""
+        """Sends attempts to the hosts that can take them, then starts hosts for the others."""
         self._is_place_due = False
-        while self._unsent and self._open_hosts:
-            host = self._open_hosts[-1]
-            most = ITEMS_PER_FRAME if self.is_shared else 1
-            is_sent = self._send(host, list(islice(self._unsent.values(), most)))
-            if not (is_sent and self.is_shared):
-                self._open_hosts.pop()
-        if self._pause is None and not self._is_closed:
+        if self._is_closed:
+            return
+        self._send_unsent()
+        if self._pause is None:
             for _ in range(self._missing_hosts()):
                 task = self._loop.create_task(self._add_host_or_hand_back())
                 self._starting.add(task)
                 task.add_done_callback(self._started)
 
-    def _send(self, host: HostProcess, batch: Sequence[Running]) -> bool:
-        # If the host has just died, nothing arrived: the attempts are for the next host.
-        if not host.send(Run([running.assignment for running in batch])):
-            return False
-        for running in batch:
-            del self._unsent[running.assignment.token]
-            self._attempts.sent(running, host, self.abort)
+    @abstractmethod
+    def _send_unsent(self) -> None:
+        """Sends as many attempts as the hosts can take."""
+
+    @abstractmethod
+    def _missing_hosts(self) -> int:
+        """How many hosts to start now."""
+
+    @abstractmethod
+    def _open_host(self, host: HostProcess) -> None:
+        """A host has loaded the app, and can take attempts."""
+
+    @abstractmethod
+    def _forget_hosts(self) -> None:
+        """The executor closes: none of its hosts gets anything any more."""
+
+    @abstractmethod
+    def _ended(self, host: HostProcess, ended: Ended) -> None:
+        """A host says that attempts ended by themselves."""
+
+    @abstractmethod
+    def _most_handed_back(self) -> int:
+        """How many attempts to hand back because a host for them could not be started."""
+
+    @abstractmethod
+    def _host_gone(self, host: HostProcess) -> None:
+        """A host has ended, and all that it said has been handled."""
+
+    def _is_to_kill(self, host: HostProcess) -> bool:
+        """Whether `kill` must end this host."""
         return True
 
-    def _missing_hosts(self) -> int:
-        there = len(self._hosts) + len(self._starting)
-        if self.is_shared:
-            return 1 - there
-        return min(len(self._unsent) - len(self._starting), self.slots - there)
+    def _before_abort(self, running: Running) -> None:  # noqa: B027
+        """Called before an attempt is told to stop."""
 
-    def _is_replaced(self, host: HostProcess) -> bool:
-        """Whether another host took the place of this shared one before it ended."""
-        return False
-
-    def _aborting(self, running: Running, host: HostProcess) -> None:
+    def _aborting(self, running: Running, host: HostProcess) -> None:  # noqa: B027
         """Called when an attempt was told to stop."""
 
-    def _receive(self, host: HostProcess, message: FromHost) -> None:
-        match message:
-            case Ended(reports=reports):
-                self._ended(host, reports)
-            case Stopped(attempts=attempts):
-                self._stopped(host, attempts)
-            case Said(entries=entries):
-                for entry in entries:
-                    self._attempts.log(entry)
-            case Loaded() | LoadFailed():
-                pass
-            case _:
-                assert_never(message)
-
-    def _ended(self, host: HostProcess, reports: Sequence[Report]) -> None:
-        # First the host is open again: a report may bring the next attempt at once.
-        if not self.is_shared and host in self._hosts and not host.was_killed:
-            self._open_hosts.append(host)
-        for report in reports:
-            self._attempts.end(report)
-        self._place_soon()
+    def _receive(self, host: HostProcess, messages: list[FromHost]) -> None:
+        for message in messages:
+            match message:
+                case Ended():
+                    self._ended(host, message)
+                case Stopped(attempts=attempts):
+                    self._stopped(host, attempts)
+                case Said(entries=entries):
+                    for entry in entries:
+                        self._attempts.log(entry)
+                case Loaded() | LoadFailed():
+                    pass
+                case _:
+                    assert_never(message)
 
     def _stopped(self, host: HostProcess, attempts: Sequence[AttemptKey]) -> None:
         """Called when a host says that aborted attempts stopped."""
@@ -215,10 +217,18 @@ class HostedExecutor:
     async def _add_host(self) -> None:
         self._restarts.note_start()
         hosting = self._hosting
-        host = HostProcess(hosting.app, self.pool, self._receive, self._host_gone, hosting.scratch)
-        self.kinds = await host.load(hosting.start_timeout_s, hosting.log_limits, self.slots)
+        load = Load(
+            hosting.app,
+            hosting.scratch,
+            hosting.log_limits,
+            self.slots,
+            hosting.max_jobs,
+            hosting.max_mb,
+        )
+        host = HostProcess(self.pool, self._receive, self._host_gone)
+        self.kinds = await host.load(load, hosting.start_timeout_s)
         self._hosts.add(host)
-        self._open_hosts.append(host)
+        self._open_host(host)
 
     async def _add_host_or_hand_back(self) -> None:
         try:
@@ -227,7 +237,7 @@ class HostedExecutor:
             # Any error: without a pause the executor would try again and again.
             _log.error("a host could not be started: %s", error)
             self._pause_starts()
-            for token in list(islice(self._unsent, self.slots if self.is_shared else 1)):
+            for token in list(islice(self._unsent, self._most_handed_back())):
                 self._attempts.end(released(self._unsent.pop(token).assignment))
 
     def _started(self, task: asyncio.Task[None]) -> None:
@@ -242,23 +252,11 @@ class HostedExecutor:
         self._pause = None
         self._place()
 
-    def _host_gone(self, host: HostProcess) -> None:
-        if host not in self._hosts:
-            return
-        self._hosts.remove(host)
-        if host in self._open_hosts:
-            self._open_hosts.remove(host)
-        left = self._attempts.on_host(host)
-        if self.is_shared:
-            if not self._is_replaced(host):
-                self._pause_starts()
-            if left or not host.was_killed:
-                jobs = "1 job" if len(left) == 1 else f"{len(left)} jobs"
-                _log.warning("host %d %s, with %s in it", host.pid, host.ending, jobs)
+    def _judge(self, host: HostProcess, left: Sequence[Running]) -> None:
+        """Reports the attempts that ran in a host when it ended."""
         discard(self._hosting.scratch, [running.assignment.key for running in left])
         for running in left:
             self._attempts.end(running.abort_report or _verdict(running, host, len(left)))
-        self._place_soon()
 
 
 def _verdict(running: Running, host: HostProcess, count: int) -> Report:

@@ -28,6 +28,8 @@ class Attempt(Struct, frozen=True, gc=False):
     crashes: int
     cancelling: bool = False
     priority: int = 0
+    begin_within_s: float | None = None
+    """How long it had, when it was read, to begin; None if it may begin at any time."""
     problem: str = ""
     """Why its arguments cannot be built; then it must not run."""
 
@@ -49,6 +51,7 @@ class Assignment(Struct, frozen=True, omit_defaults=True, gc=False):
     attempt: int = 1
     raw: bool = False
     priority: int = 0
+    begin_within_s: float | None = None
 
     @property
     def key(self) -> AttemptKey:

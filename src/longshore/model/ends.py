@@ -3,8 +3,10 @@
 `core.effects` decides what an end does to its job's row. Every end names its attempt by job and
 token. `by` names who reported it; if it is empty, the worker that owns the job did. `info` goes
 into the history. If `worker` is set, the end counts only if that worker owns the job: a worker
-could guess the token of another. The dispatcher makes a `forced` end without the worker: the row
-gets a new token, so that no later report of that worker counts.
+could guess the token of another. `ran_s` is how long the attempt ran, if its worker said so: from
+that the store knows when it started, and no two clocks are compared. The dispatcher makes a
+`forced` end without the worker: the row gets a new token, so that no later report of that worker
+counts.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ class _End(_OfAttempt, frozen=True, gc=False, kw_only=True):
     by: str = ""
     info: str = ""
     worker: UUID | None = None
+    ran_s: float | None = None
 
 
 class Succeeded(_End, frozen=True, gc=False):

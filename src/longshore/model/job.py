@@ -36,6 +36,7 @@ class Reason(StrEnum):
 
     RAISED = "raised"
     TIMED_OUT = "timed_out"
+    EXPIRED = "expired"
     CRASHED = "crashed"
     POISONOUS = "poisonous"
     INVALID_ARGUMENTS = "invalid_arguments"
@@ -77,6 +78,8 @@ class Options(Struct, frozen=True, omit_defaults=True, gc=False):
     raw: bool = False
     references: bool = False
     """Whether arguments stand for results of other jobs of the group (`payload.references`)."""
+    expires_s: float | None = None
+    """It fails unless it begins within this time of its submit, or of when it is due."""
 
 
 class Submission(Struct, frozen=True, omit_defaults=True, gc=False):
@@ -169,10 +172,14 @@ class Job(Struct, frozen=True, kw_only=True):
     worker: UUID | None
     result: bytes | None
     error: JobError | None
+    deadline_at: datetime | None = None
+    """It fails unless it begins before this time; None once an attempt has begun and ended."""
     history: tuple[HistoryEntry, ...] = ()
     progress: Progress | None = None
     step: str | None = None
     group: UUID | None = None
+    held_behind: int | None = None
+    """Set while its worker holds it ahead of its slots: how many running jobs it waits for."""
 
 
 class Ended(Struct, frozen=True, gc=False):

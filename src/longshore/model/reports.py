@@ -36,14 +36,19 @@ class _Report(Struct, frozen=True, omit_defaults=True, gc=False, tag_field="kind
         return self.job, self.token
 
 
-class SuccessReport(_Report, frozen=True, gc=False, tag="succeeded"):
+class _Ran(_Report, frozen=True, gc=False, kw_only=True):
+    ran_s: float | None = None
+    """How long the attempt ran, if its worker says so."""
+
+
+class SuccessReport(_Ran, frozen=True, gc=False, tag="succeeded"):
     """The body returned `result`. The store commits the outbox with this end."""
 
     result: bytes | None = None
     outbox: tuple[OutboxItem, ...] = ()
 
 
-class FailureReport(_Report, frozen=True, gc=False, tag="failed"):
+class FailureReport(_Ran, frozen=True, gc=False, tag="failed"):
     """The body raised or took too long. `final` forbids a retry, `retry_after_s` sets its delay."""
 
     error: JobError = UNEXPLAINED
@@ -51,28 +56,28 @@ class FailureReport(_Report, frozen=True, gc=False, tag="failed"):
     retry_after_s: float | None = None
 
 
-class CrashReport(_Report, frozen=True, gc=False, tag="crashed"):
+class CrashReport(_Ran, frozen=True, gc=False, tag="crashed"):
     """The attempt took its process down."""
 
     error: JobError = UNEXPLAINED
 
 
-class CancelReport(_Report, frozen=True, gc=False, tag="cancelled"):
+class CancelReport(_Ran, frozen=True, gc=False, tag="cancelled"):
     """The worker stopped the attempt because an ABORT said so."""
 
 
-class ReleaseReport(_Report, frozen=True, gc=False, tag="released"):
+class ReleaseReport(_Ran, frozen=True, gc=False, tag="released"):
     """The worker hands the attempt back, through no fault of the job."""
 
 
-class SnoozeReport(_Report, frozen=True, gc=False, tag="snoozed"):
+class SnoozeReport(_Ran, frozen=True, gc=False, tag="snoozed"):
     """The job asks to run again after `after_s`; `note` says why."""
 
     after_s: float
     note: str = ""
 
 
-class SkipReport(_Report, frozen=True, gc=False, tag="skipped"):
+class SkipReport(_Ran, frozen=True, gc=False, tag="skipped"):
     """The job asks to be skipped, and so what needs its success; `note` says why."""
 
     note: str = ""

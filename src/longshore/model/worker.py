@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Final
+from typing import Final, Literal
 from uuid import UUID
 
 from msgspec import Struct
@@ -21,20 +21,50 @@ class Pool(StrEnum):
     THREAD = "thread"
 
 
-_SLOT_WORDS: dict[str, tuple[str, str]] = {
-    Pool.COROUTINE: ("slot", "slots"),
-    Pool.PROCESS: ("process", "processes"),
-    Pool.THREAD: ("thread", "threads"),
+Isolation = Literal["coroutine", "process", "thread"]
+"""The pools by name, as apps choose them: what keeps a job's code apart from the code of others."""
+
+
+class PoolFacts(Struct, frozen=True, kw_only=True):
+    """What is particular to a pool. `slots` also names the setting that has their number."""
+
+    slot: str
+    slots: str
+    runs: str
+    """What its slots bound, to follow "How many"."""
+    takes_async: bool = False
+    takes_plain: bool = False
+    looks_ahead: bool = False
+    """Whether a worker may hold attempts ahead of its slots."""
+
+
+POOLS: Final[dict[str, PoolFacts]] = {
+    Pool.COROUTINE: PoolFacts(
+        slot="slot", slots="slots", runs="async def jobs run", takes_async=True
+    ),
+    Pool.PROCESS: PoolFacts(
+        slot="process",
+        slots="processes",
+        runs="jobs run in processes",
+        takes_async=True,
+        takes_plain=True,
+        looks_ahead=True,
+    ),
+    Pool.THREAD: PoolFacts(
+        slot="thread",
+        slots="threads",
+        runs="jobs run in threads",
+        takes_plain=True,
+        looks_ahead=True,
+    ),
 }
+AHEAD_POOLS: Final = frozenset(pool for pool, facts in POOLS.items() if facts.looks_ahead)
 
 
 def slot_words(pool: str) -> tuple[str, str]:
-    """The words for one slot of a pool, and for several. They match the names of the settings."""
-    return _SLOT_WORDS.get(pool, (f"{pool} slot", f"{pool} slots"))
-
-
-AHEAD_POOLS: Final = frozenset({Pool.PROCESS, Pool.THREAD})
-"""The pools whose attempts a worker may hold ahead of its slots."""
+    """The words for one slot of a pool, and for several."""
+    known = POOLS.get(pool)
+    return (known.slot, known.slots) if known else (f"{pool} slot", f"{pool} slots")
 
 
 class Parameter(Struct, frozen=True, omit_defaults=True):
@@ -57,6 +87,7 @@ class KindTerms(Struct, frozen=True, omit_defaults=True):
     priority: int = 0
     timeout_s: float | None = None
     retry: RetryPolicy = RetryPolicy()
+    expires_s: float | None = None
 
 
 class KindInfo(Struct, frozen=True, omit_defaults=True):
@@ -111,6 +142,13 @@ class Ahead(Struct, frozen=True, omit_defaults=True):
     kinds: tuple[str, ...] = ()
 
 
+class Run(Struct, frozen=True, gc=False):
+    """An attempt that runs, and for how long."""
+
+    token: int
+    age_s: float
+
+
 class Attended(Struct, frozen=True):
     """The store attends the worker: its new session, and the attempts that it owns."""
 
@@ -139,7 +177,7 @@ class LostWorker(Struct, frozen=True):
 
 
 class WorkerView(Struct, frozen=True, kw_only=True):
-    """A worker as commands show it; `running` counts its jobs by kind.
+    """A worker as commands show it; `running` counts its jobs by kind, those held ahead too.
 
     The dispatcher writes `seen_at` and the machine's load every few seconds, not at every PING.
     """
@@ -193,7 +231,8 @@ class PoolCapacity(Struct, frozen=True, kw_only=True):
 class KindCapacity(Struct, frozen=True, kw_only=True):
     """What the fleet can take of a kind: `free` more jobs, in a pool that other kinds may share.
 
-    `busy` counts the pool's jobs of every kind, `running` those of this one.
+    `busy` counts the pool's slots that jobs of any kind take. `running` counts the jobs of this
+    kind that workers have, those held ahead too.
     """
 
     kind: str
@@ -228,20 +267,13 @@ class SessionKey(Struct, frozen=True, gc=False):
 
 
 class Claim(Struct, frozen=True):
-    """A claim: at most one job for each slot, from these lanes, best job first."""
+    """A claim: at most one job for each slot, from these lanes, best job first.
+
+    With `ahead`, the worker holds the jobs until a slot comes free. Then the claim takes only the
+    jobs before the first one that may not be held so (see `core.lookahead`): `ahead` has the lanes
+    of jobs that may.
+    """
 
     lanes: tuple[int, ...]
     slots: tuple[SessionKey, ...]
-
-
-class Facts(Struct, frozen=True, kw_only=True):
-    """What `why` needs beside the job, read at one moment."""
-
-    queue_paused: bool
-    workers: tuple[WorkerView, ...]
-    ahead: int
-    now: datetime
-    lane_limit: int | None = None
-    """Set if the job's lane is past this limit: no dispatcher looks there."""
-    supervisor_trouble: str = ""
-    """Why the workers beside the dispatcher do not start; empty if they do."""
+    ahead: frozenset[int] | None = None

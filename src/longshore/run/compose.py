@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from itertools import count
 from pathlib import Path
 from random import Random, SystemRandom
+from typing import assert_never
 
 import psutil
 import zmq
@@ -353,7 +354,6 @@ def _executors(
     config: Config, on_report: OnReport, on_log: OnLog, scratch: str
 ) -> dict[str, Executor]:
     settings = config.worker
-    processes = settings.processes or machine.cpu_count()
     hosting = Hosting(
         config.app or "",
         abort_grace_s=settings.abort_grace_s,
@@ -365,26 +365,46 @@ def _executors(
             bytes=settings.log_bytes,
             echo=settings.log_echo,
         ),
+        max_jobs=settings.max_jobs_per_process,
+        max_mb=settings.max_process_mb,
     )
-    coroutines = CoroutineExecutor(hosting, settings.slots, on_report, on_log)
-    # The worker opens them in this order: when threads are opened, the kinds are known.
-    return {
-        Pool.COROUTINE: coroutines,
-        Pool.PROCESS: ProcessExecutor(hosting, processes, on_report, on_log),
-        Pool.THREAD: ThreadExecutor(
-            hosting, settings.threads, on_report, on_log, lambda: coroutines.kinds
-        ),
-    }
+    executors: dict[str, Executor] = {}
+
+    def executor(pool: Pool, slots: int) -> Executor:
+        match pool:
+            case Pool.COROUTINE:
+                return CoroutineExecutor(hosting, slots, on_report, on_log)
+            case Pool.PROCESS:
+                return ProcessExecutor(hosting, slots, on_report, on_log)
+            case Pool.THREAD:
+                # The worker opens coroutines first: when it opens threads, the kinds are known.
+                first = executors[Pool.COROUTINE]
+                return ThreadExecutor(hosting, slots, on_report, on_log, lambda: first.kinds)
+            case _:
+                assert_never(pool)
+
+    for pool in Pool:
+        executors[pool] = executor(pool, _slots(settings, pool))
+    return executors
+
+
+def _slots(settings: WorkerSettings, pool: Pool) -> int:
+    """How many attempts a worker runs at once in this pool."""
+    match pool:
+        case Pool.COROUTINE:
+            return settings.slots
+        case Pool.PROCESS:
+            return settings.processes or machine.cpu_count()
+        case Pool.THREAD:
+            return settings.threads
+        case _:
+            assert_never(pool)
 
 
 def _at_work(config: Config) -> Ready:
     addresses = ", ".join(config.worker_addresses())
     facts = {"app": config.app, "connect": list(config.worker_addresses())}
-    processes = config.worker.processes or machine.cpu_count()
-    threads = config.worker.threads
-    runs = at_once(
-        {Pool.COROUTINE: config.worker.slots, Pool.PROCESS: processes, Pool.THREAD: threads}
-    )
+    runs = at_once({pool: _slots(config.worker, pool) for pool in Pool})
     return Ready(f"app {config.app}, dispatchers {addresses}, {runs}", facts)
 
 

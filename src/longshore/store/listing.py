@@ -21,6 +21,7 @@ from typing import Final
 
 import msgspec
 
+from longshore.core.lifecycle import MAY_BE_MANY
 from longshore.model.job import Job, JobFilter, JobPage, JobState
 from longshore.store.rows import LARGEST_INT
 
@@ -29,9 +30,6 @@ LOOKED_AT = 50_000
 
 SLACK: Final = timedelta(hours=1)
 """How far the times of jobs may differ from the order of their numbers."""
-
-MAY_BE_MANY: Final = frozenset({JobState.READY, JobState.DELAYED})
-"""States that any number of jobs may be in, and whose indexes are not in the order of numbers."""
 
 _FIRST_STEP: Final = 1000
 _STEPS: Final = 54

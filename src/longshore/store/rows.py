@@ -83,11 +83,22 @@ def later(now: int, seconds: float) -> int:
     return now
 
 
+def earlier(now: int, seconds: float | None) -> int | None:
+    """The time this many seconds before; None if they are not known."""
+    return None if seconds is None else now - round(seconds * 1e6)
+
+
 def due_at(job: Submission, now: int) -> int | None:
     """When a job may start, if its submitter said so. A delay wins over a time."""
     if job.delay_s is not None:
         return later(now, job.delay_s)
     return None if job.run_at is None else micros(job.run_at)
+
+
+def deadline_at(job: Submission, due: int | None, now: int) -> int | None:
+    """By when a new job must begin, if it may expire; `due` is when it may start."""
+    expires_s = job.options.expires_s
+    return None if expires_s is None else later(max(now, due or now), expires_s)
 
 
 def unstorable(job: Submission, now: int) -> str | None:
@@ -105,9 +116,11 @@ def unstorable(job: Submission, now: int) -> str | None:
         return "its run_at has no time zone"
     if job.delay_s is not None and not _makes_a_time(now, job.delay_s):
         return f"its delay_s of {job.delay_s} is past every calendar"
-    timeout_s = job.options.timeout_s
-    if timeout_s is not None and not _makes_a_time(now, timeout_s):
-        return f"its timeout_s of {timeout_s} is past every calendar"
+    options = job.options
+    if options.timeout_s is not None and not _makes_a_time(now, options.timeout_s):
+        return f"its timeout_s of {options.timeout_s} is past every calendar"
+    if options.expires_s is not None and not _makes_a_time(now, options.expires_s):
+        return f"its expires_s of {options.expires_s} is past every calendar"
     return None
 
 

@@ -102,7 +102,7 @@ class InlineAttempt:
 
     def _timed_out(self) -> Report:
         self.error = None
-        return timed_out(self._assignment, self._assignment.timeout_s or 0.0)
+        return timed_out(self._assignment)
 
     def _took_s(self) -> float:
         """Time that passed, and time that the job's code had the kit's clock pass."""

@@ -142,7 +142,7 @@ class SqliteBackend(SqlBackend):
     async def pass_time(self, seconds: float) -> None:
         await self.execute(
             "UPDATE job SET run_at = run_at - ?1, expires_at = expires_at - ?1,"
-            " created_at = created_at - ?1,"
+            " deadline_at = deadline_at - ?1, created_at = created_at - ?1,"
             " ended_at = ended_at - ?1",
             round(seconds * 1_000_000),
         )
@@ -188,7 +188,7 @@ class PostgresBackend(SqlBackend):
     async def pass_time(self, seconds: float) -> None:
         await self.execute(
             "UPDATE longshore.job SET run_at = run_at - $1::interval,"
-            " expires_at = expires_at - $1::interval,"
+            " expires_at = expires_at - $1::interval, deadline_at = deadline_at - $1::interval,"
             " created_at = created_at - $1::interval, ended_at = ended_at - $1::interval",
             timedelta(seconds=seconds),
         )

@@ -83,6 +83,7 @@ def a_job(
     delay_s: float | None = None,
     unique_key: str | None = None,
     timeout_s: float | None = None,
+    expires_s: float | None = None,
     labels: tuple[str, ...] = (),
 ) -> Submission:
     """A submission that is ready at once, unless told otherwise."""
@@ -96,7 +97,7 @@ def a_job(
         run_at=run_at,
         delay_s=delay_s,
         unique_key=unique_key,
-        options=Options(timeout_s=timeout_s, labels=labels),
+        options=Options(timeout_s=timeout_s, labels=labels, expires_s=expires_s),
     )
 
 

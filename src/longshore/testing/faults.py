@@ -15,6 +15,7 @@ from random import Random
 from typing import TypeVar
 from uuid import UUID
 
+from longshore.core.why import Facts
 from longshore.errors import StoreUnavailable
 from longshore.model.attempt import Attempt
 from longshore.model.group import (
@@ -41,7 +42,6 @@ from longshore.model.retention import Pruned, Retention
 from longshore.model.worker import (
     Attended,
     DispatcherView,
-    Facts,
     Gone,
     Lane,
     Late,
@@ -190,6 +190,9 @@ class FaultyStore:
 
     async def promote(self, most: int = 1000) -> Promoted:
         return await self._call("promote", lambda: self.store.promote(most))
+
+    async def expire(self, most: int = 1000) -> list[Ended]:
+        return await self._call("expire", lambda: self.store.expire(most))
 
     async def overdue(self, most: int = 1000) -> list[Attempt]:
         return await self._call("overdue", lambda: self.store.overdue(most))

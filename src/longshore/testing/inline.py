@@ -90,7 +90,7 @@ class _InlineConnection(Connection):
         self._kit = kit
 
     async def submit(
-        self, jobs: Sequence[Submission], strict: bool = False
+        self, jobs: tuple[Submission, ...], strict: bool = False
     ) -> tuple[SubmitAnswer, ...]:
         """As always; an eager kit then runs them."""
         answers = await super().submit(jobs, strict)

@@ -17,6 +17,7 @@ from uuid import UUID, uuid4
 from msgspec import structs
 
 from longshore.config import DispatcherSettings
+from longshore.core.why import Facts
 from longshore.dispatcher.ends import Decisions
 from longshore.dispatcher.requests import failed, perform
 from longshore.dispatcher.service import Answer, Caller, Service
@@ -30,7 +31,6 @@ from longshore.model.worker import (
     Attended,
     Claim,
     DispatcherView,
-    Facts,
     KindInfo,
     SessionKey,
     WorkerInfo,
@@ -160,6 +160,10 @@ class InlineDispatcher:
     def silent_s(self, other: DispatcherView) -> float:
         """None ever is."""
         return 0.0
+
+    def shown(self, jobs: Sequence[Job]) -> tuple[Job, ...]:
+        """As they are: nothing is held ahead."""
+        return tuple(jobs)
 
     def explained(self, job: Job, facts: Facts) -> Facts:
         """As the store knows them."""

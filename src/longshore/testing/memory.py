@@ -19,7 +19,7 @@ from msgspec import convert, structs
 from longshore.core import effects
 from longshore.core.leases import ANOTHERS, is_anothers
 from longshore.core.lifecycle import OWNED
-from longshore.core.lookahead import held_ahead
+from longshore.core.lookahead import before_barred, held_ahead
 from longshore.core.placement import first_bytes
 from longshore.core.retention import Seen, Walk
 from longshore.model.attempt import Attempt
@@ -88,7 +88,7 @@ class MemoryStore(MemoryGroups):
         for job, slot in zip_longest(batch.submits, batch.slots):
             free = slot if slot and self._is_free_for(slot, dispatcher) else None
             submitted.append(self._submit(job, ready, free, started))
-        claimed, left = self._claim_all(dispatcher, batch)
+        claimed, left, barred = self._claim_all(dispatcher, batch)
         claimed = self._filled(claimed)
         self._hint(*[Hint.WORK] * bool(ready), *[Hint.ENDED] * bool(ended))
         taken = Counter(self._jobs[one.id].lane.hash for one in claimed)
@@ -102,6 +102,7 @@ class MemoryStore(MemoryGroups):
             by_ends,
             ended,
             left,
+            barred,
             frozenset(groups),
         )
 
@@ -113,16 +114,18 @@ class MemoryStore(MemoryGroups):
             return Finished(end.job, end.token, verdict)
         if verdict is Verdict.RECORDED:
             change = effects.of_end(end)[row.state]
-            self._apply(row, change, end.by or str(row.job.worker))
+            self._apply(row, change, end.by or str(row.job.worker), end.ran_s)
             if change.ends:
                 ended.append(effects.outcome(end.job, change, end))
                 row.job = structs.replace(row.job, result=ended[-1].result)
             ready.update([row.lane.hash] * (row.state is JobState.READY))
         return Finished(end.job, end.token, verdict, row.state)
 
-    def _apply(self, row: JobRow, change: effects.Change, by: str = "") -> None:
+    def _apply(
+        self, row: JobRow, change: effects.Change, by: str = "", ran_s: float | None = None
+    ) -> None:
         token = next(self._tokens) if change.new_token else row.job.token
-        row.apply(change, self._now, token, by)
+        row.apply(change, self._now, token, by, ran_s)
         if row.node is not None:
             if change.ends:
                 self._group_job_ended(row)
@@ -152,7 +155,7 @@ class MemoryStore(MemoryGroups):
         self._last_number += 1
         self._jobs[job.id] = row
         if row.state is JobState.READY:
-            if slot is None or self._paused.get(row.lane.queue):
+            if slot is None or self._held_back(row):
                 ready[row.lane.hash] += 1
             else:
                 started.append(self._start(row, slot))
@@ -163,25 +166,36 @@ class MemoryStore(MemoryGroups):
         alike = self._where(lambda one: one.holds_its_key and one.job.kind == row.job.kind)
         return next((one for one in alike if one.job.unique_key == row.job.unique_key), None)
 
-    def _claim_all(self, dispatcher: UUID, batch: Batch) -> tuple[list[Attempt], frozenset[int]]:
-        """Serves the claims; answers also the lanes that were left because they have many bytes."""
-        claimed: list[Attempt] = []
-        left: frozenset[int] = frozenset()
+    def _claim_all(
+        self, dispatcher: UUID, batch: Batch
+    ) -> tuple[list[Attempt], frozenset[int], frozenset[int]]:
+        """Serves the claims. Answers also the lanes that it left because they have many bytes, and
+        those of claims that met a job which may not be held ahead.
+        """
+        claimed = list[Attempt]()
+        left, barred = frozenset[int](), frozenset[int]()
         for claim in batch.claims:
             room = batch.max_bytes - sum(len(one.args) for one in claimed)
-            claimed += self._claim(dispatcher, claim, room)
+            some, is_barred = self._claim(dispatcher, claim, room)
+            claimed += some
+            if is_barred:
+                barred |= {*claim.lanes}
             if batch.max_bytes <= sum(len(one.args) for one in claimed):
                 left |= {*claim.lanes}
-        return claimed, left
+        return claimed, left, barred
 
-    def _claim(self, dispatcher: UUID, claim: Claim, room: int) -> list[Attempt]:
+    def _claim(self, dispatcher: UUID, claim: Claim, room: int) -> tuple[list[Attempt], bool]:
         slots = [slot for slot in claim.slots if self._is_free_for(slot, dispatcher)]
-        ready = self._where(lambda row: row.state is JobState.READY)
+        ready = self._where(
+            lambda row: row.state is JobState.READY and not row.is_expired(self._now)
+        )
         wanted = [row for row in ready if row.lane.hash in claim.lanes]
-        servable = [row for row in wanted if not self._paused.get(row.lane.queue)]
+        servable = [row for row in wanted if not self._held_back(row)]
         first = nsmallest(len(slots), servable, key=lambda row: row.order)
-        best = first_bytes(first, lambda row: len(row.job.args), room)
-        return [self._start(row, slot) for row, slot in zip(best, slots, strict=False)]
+        free = before_barred(first, claim.ahead, lambda row: (row.lane.hash, row.job.crashes))
+        best = first_bytes(free, lambda row: len(row.job.args), room)
+        claimed = [self._start(row, slot) for row, slot in zip(best, slots, strict=False)]
+        return claimed, len(free) < len(first)
 
     def _is_free_for(self, slot: SessionKey, dispatcher: UUID) -> bool:
         worker = self._workers.get(slot.worker)
@@ -238,10 +252,10 @@ class MemoryStore(MemoryGroups):
         placed = self._owned_by(info.id)
         for job in placed:
             job.session = session
-        return Attended(session, tuple(self._filled([job.claimed() for job in placed])))
+        return Attended(session, tuple(self._filled([job.claimed(now) for job in placed])))
 
     async def placed(self, slots: Sequence[SessionKey]) -> list[Attempt]:
-        owned = [row.claimed() for row in self._where(lambda row: row.state in OWNED)]
+        owned = [row.claimed(self._utc()) for row in self._where(lambda row: row.state in OWNED)]
         return self._filled([one for one in owned if SessionKey(one.worker, one.session) in slots])
 
     async def set_draining(self, worker: UUID, draining: bool) -> bool:
@@ -277,8 +291,7 @@ class MemoryStore(MemoryGroups):
         self._now = now = self._utc()
         lost = structs.replace(row, alive=False, ended_at=now, ended_why=clean(why))
         self._workers[worker], owned = lost, self._owned_by(worker)
-        ahead = held_ahead(row.info, [(one.job.token, one.job.kind) for one in owned])
-        free = ahead.union(undelivered)
+        free = self._held_ahead(worker, owned).union(undelivered)
         freed = self._lose(owned, why, crash_limit if crash else None, free)
         return structs.replace(freed, lost=True)
 
@@ -286,7 +299,17 @@ class MemoryStore(MemoryGroups):
         self._now = self._utc()
         alive = {worker for worker, row in self._workers.items() if row.alive}
         orphans = self._where(lambda row: row.state in OWNED and row.job.worker not in alive)
-        return self._lose(orphans[:MAX_SWEPT], "its worker is not alive", crash_limit)
+        owned, free = list[JobRow](), set[int]()
+        for worker in sorted({row.job.worker for row in orphans if row.job.worker is not None}):
+            if len(owned) < MAX_SWEPT:
+                owned += (some := self._owned_by(worker))
+                free |= self._held_ahead(worker, some)
+        return self._lose(owned, "its worker is not alive", crash_limit, free)
+
+    def _held_ahead(self, worker: UUID, owned: Sequence[JobRow]) -> set[int]:
+        row = self._workers.get(worker)
+        kinds = [(one.job.token, one.job.kind) for one in owned]
+        return held_ahead(row.info, kinds) if row is not None else set()
 
     def _lose(
         self, rows: list[JobRow], why: str, crash_limit: int | None, free: Collection[int] = ()
@@ -318,11 +341,22 @@ class MemoryStore(MemoryGroups):
         """Whether the job's group is paused."""
         return row.node is not None and self._groups[row.node.group].state is GroupState.PAUSED
 
+    async def expire(self, most: int = 1000) -> list[Ended]:
+        self._now = now = self._utc()
+        ended = []
+        late = self._where(lambda row: row.is_expired(now))
+        for row in nsmallest(most, late, key=lambda row: row.job.deadline_at or now):
+            change = effects.of_expiry(row.job.options.expires_s)[row.state]
+            self._apply(row, change)
+            ended.append(effects.outcome(row.job.id, change))
+        self._hint(*[Hint.ENDED] * bool(ended))
+        return ended
+
     async def overdue(self, most: int = 1000) -> list[Attempt]:
         now = self._utc()
         running = self._where(lambda row: row.state is JobState.RUNNING)
         late = [row for row in running if row.expires_at is not None and row.expires_at <= now]
-        return [row.claimed() for row in late[:most]]
+        return [row.claimed(self._utc()) for row in late[:most]]
 
     async def cancel(
         self, refs: Sequence[UUID | int], by: str = ""
@@ -340,7 +374,7 @@ class MemoryStore(MemoryGroups):
     async def cancelling(self, dispatcher: UUID) -> list[Attempt]:
         mine = {row.info.id for row in self._attended_by(dispatcher)}
         rows = self._where(lambda row: row.state is JobState.CANCELLING and row.job.worker in mine)
-        return [row.claimed() for row in rows]
+        return [row.claimed(self._utc()) for row in rows]
 
     async def retry(
         self, refs: Sequence[UUID | int], by: str = "", request: UUID | None = None
@@ -356,7 +390,9 @@ class MemoryStore(MemoryGroups):
             )
             is_repeat = request is not None and request in row.opened_by
             if verdict is RetryVerdict.RETRIED and not is_repeat:
-                self._apply(row, effects.of_retry(row.job.round, by, request)[row.state], by)
+                expires_s = row.job.options.expires_s
+                effect = effects.of_retry(row.job.round, by, request, expires_s)
+                self._apply(row, effect[row.state], by)
             answers.append((row.job.id, RetryVerdict.RETRIED if is_repeat else verdict))
         self._hint(Hint.WORK)
         return answers

@@ -12,10 +12,11 @@ from uuid import UUID
 from msgspec import structs
 
 from longshore.core.lifecycle import OWNED, TERMINAL
+from longshore.core.why import Facts, HeldBack
 from longshore.model.group import ENDED_GROUPS
 from longshore.model.job import Ended, Job, JobFilter, JobPage, JobState, LogKind
 from longshore.model.log import KeptEntry
-from longshore.model.worker import DispatcherView, Facts, Lane, QueueView, WorkerView
+from longshore.model.worker import DispatcherView, Lane, QueueView, WorkerView
 from longshore.ports import Hint
 from longshore.store.listing import most_looked_at, must_walk, page
 from longshore.store.rows import unpack_progress, unpack_step, utc_now
@@ -147,11 +148,15 @@ class MemoryReads:
         ready = self._where(lambda row: row.state is JobState.READY and row.lane == own.lane)
         ahead = sum(row.order < own.order for row in ready)
         return Facts(
-            queue_paused=self._paused.get(job.queue, False),
+            held_back=self._held_back(own),
             workers=tuple(self._view(row) for row in self._workers.values() if row.alive),
             ahead=min(ahead, MAX_AHEAD),
             now=self._utc(),
         )
+
+    def _held_back(self, row: JobRow) -> HeldBack | None:
+        """What holds a job back although slots are free."""
+        return HeldBack.PAUSED_QUEUE if self._paused.get(row.lane.queue) else None
 
     async def watch(self) -> AsyncIterator[Hint]:
         """Hints of what happened since the first of them was asked for."""

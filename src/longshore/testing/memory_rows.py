@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
@@ -17,7 +17,16 @@ from longshore.model.attempt import Attempt
 from longshore.model.group import GroupHead, GroupState, Node, RetryPlan
 from longshore.model.job import HistoryEntry, Job, JobState, Submission
 from longshore.model.worker import Lane, SessionKey
-from longshore.store.rows import clean, due_at, later, micros, moment, pack_error, unpack_error
+from longshore.store.rows import (
+    clean,
+    deadline_at,
+    due_at,
+    later,
+    micros,
+    moment,
+    pack_error,
+    unpack_error,
+)
 
 _NEW: Final = {
     **dict.fromkeys(("started_at", "ended_at", "worker", "result", "error")),
@@ -40,7 +49,8 @@ class NodeRow:
         """What an end must know of it. A time that its job has already wins over its delay."""
         late_s = self.node.job.delay_s if run_at is None else (run_at - now).total_seconds()
         delay_s = late_s if late_s is not None and late_s > 0 else None
-        return Waiting(self.node.on, self.unmet, self.marks, delay_s)
+        expires_s = self.node.job.options.expires_s
+        return Waiting(self.node.on, self.unmet, self.marks, delay_s, expires_s)
 
 
 @dataclass
@@ -93,8 +103,18 @@ class JobRow:
             del history[HISTORY_FIRST]
         self.job = structs.replace(self.job, state=state, history=tuple(history))
 
-    def apply(self, change: Change, now: datetime, token: int, by: str = "") -> None:
-        """The change is made, with this token."""
+    def apply(
+        self,
+        change: Change,
+        now: datetime,
+        token: int,
+        by: str = "",
+        ran_s: float | None = None,
+    ) -> None:
+        """The change is made, with this token. The attempt that it ends ran for `ran_s`."""
+        if ran_s is not None and self.job.started_at is not None:
+            began_at = max(self.job.started_at, now - timedelta(seconds=ran_s))
+            self.job = structs.replace(self.job, started_at=began_at)
         if change.undoes_claim:
             history, attempt = self.job.history[:-1], self.job.attempt - 1
             undone = {"state": change.state, "history": history, "attempt": attempt}
@@ -103,6 +123,10 @@ class JobRow:
             self.enter(change.state, now, by, change.info)
         self.expires_at = None
         job = self.job
+        if not change.keeps_deadline:
+            deadline_s = change.deadline_s
+            deadline = None if deadline_s is None else after(now, deadline_s)
+            job = structs.replace(job, deadline_at=deadline)
         if change.new_round:
             self.opened_by.add(change.request)
             job = structs.replace(
@@ -130,7 +154,12 @@ class JobRow:
         )
         self.session = slot.session
         self.expires_at = None if timeout_s is None else after(now, timeout_s + margin_s)
-        return self.claimed()
+        return self.claimed(now)
+
+    def is_expired(self, now: datetime) -> bool:
+        """Whether it waits, and is past its deadline."""
+        deadline = self.job.deadline_at
+        return self.state is JobState.READY and deadline is not None and deadline <= now
 
     def note(self, text: str) -> None:
         """The last entry of the history says this too."""
@@ -139,14 +168,16 @@ class JobRow:
         history = (*earlier, structs.replace(last, info=info))
         self.job = structs.replace(self.job, history=history)
 
-    def claimed(self) -> Attempt:
+    def claimed(self, now: datetime) -> Attempt:
         """The attempt under way."""
-        job = self.job
+        job, deadline = self.job, self.job.deadline_at
+        left_s = None if deadline is None else (deadline - now).total_seconds()
         assert job.worker is not None, f"job {job.id} is not owned"
         which = job.id, job.number, job.token, job.kind, job.args, job.options
         tries = job.attempt, job.failures, job.crashes
         cancelling = job.state is JobState.CANCELLING
-        return Attempt(*which, job.worker, self.session, *tries, cancelling, job.priority)
+        limits = cancelling, job.priority, left_s
+        return Attempt(*which, job.worker, self.session, *tries, *limits)
 
 
 def new_row(
@@ -160,6 +191,8 @@ def new_row(
     run_at = None if due is None else moment(due)
     state = first or (JobState.READY if run_at is None or run_at <= now else JobState.DELAYED)
     known = {"number": number, "state": state, "created_at": now, "run_at": run_at, "round": 1}
+    if (deadline := deadline_at(given, due, micros(now))) is not None:
+        known["deadline_at"] = moment(deadline)
     job = convert({**_NEW, **structs.asdict(given), **known}, Job)
     row = JobRow(job, given, body, lane_of(given.queue, given.kind, given.target))
     row.enter(job.state, now)

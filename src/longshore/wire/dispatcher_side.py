@@ -14,13 +14,19 @@ seen, the attempts that it *holds*, and the attempts whose reports are not ackno
   The dispatcher asks for it again. (One PING is not enough: it may have overtaken the report.)
 
 A slot is free as soon as the report of its attempt comes, because the worker has freed it too. But
-a worker gets no more jobs while `MAX_UNSEEN_BYTES` of arguments are on their way to it.
+a worker gets no more jobs while `MAX_UNSEEN_BYTES` of arguments are on their way to it. The
+dispatcher can end an attempt without its worker. Then the slot is not free before the worker says
+that it stopped the attempt: until then the attempt *lingers*.
+
+PING says which attempts run, and for how long. The others are held ahead: they wait in the worker
+for a slot. A worker that does not say so runs all that it holds.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
@@ -56,8 +62,8 @@ class Sent(Struct, gc=False):
     """Whether the worker has it: it listed the attempt as held, or reported its end."""
     reported: bool = False
     undeliverable: bool = False
-    held_at: float | None = None
-    """When the worker first listed it as held."""
+    begun_at: float | None = None
+    """When it began to run, as far as PINGs tell."""
     stop_at: float | None = None
     """When the worker was first told to stop it."""
 
@@ -74,6 +80,7 @@ def assignment(claimed: Attempt) -> Assignment:
         claimed.attempt,
         claimed.options.raw,
         claimed.priority,
+        claimed.begin_within_s,
     )
 
 
@@ -102,6 +109,8 @@ class Session(ABC):
         """Tokens of reports that came here, of attempts that are not placed here."""
         self.free = dict(info.pools)
         """The free slots of each pool; below zero, so many attempts are held ahead."""
+        self._lingering: dict[int, str] = {}
+        """The pools of attempts that take up a slot, though they are not placed here any more."""
         self.ahead = Ahead()
         for claimed in attended.placed:
             self._place(claimed, 0)
@@ -118,6 +127,29 @@ class Session(ABC):
             return {}
         pools = self.ahead.pools.items()
         return {pool: most + min(0, self.free.get(pool, 0)) for pool, most in pools}
+
+    @property
+    def room(self) -> int:
+        """How many attempts its free slots take now."""
+        return sum(free for free in self.open_slots.values() if free > 0)
+
+    def held_ahead(self) -> dict[int, int]:
+        """The attempts that wait in the worker for a slot, and behind how many that run.
+
+        Some may have begun since the last PING. Which, follows from the order of the worker's line.
+        """
+        lines: dict[str, list[Sent]] = {}
+        for sent in self.placed.values():
+            info = self.info.kinds.get(sent.claimed.kind)
+            if info is not None and not sent.reported:
+                lines.setdefault(info.pool, []).append(sent)
+        lingering = Counter(self._lingering.values())
+        held: dict[int, int] = {}
+        for pool, line in lines.items():
+            slots = self.info.pools[pool] - lingering[pool]
+            for sent in sorted(line, key=_turn)[max(0, slots) :]:
+                held[sent.claimed.token] = self.info.pools[pool]
+        return held
 
     @property
     def is_choked(self) -> bool:
@@ -193,6 +225,7 @@ class Session(ABC):
 
         The store will refuse it. Past the bound reports are dropped, and asked for again later.
         """
+        self._stopped(token)
         if token in self._strays or len(self._strays) >= MAX_STRAYS:
             return False
         self._strays.add(token)
@@ -211,8 +244,24 @@ class Session(ABC):
         if sent is None:
             self._strays.discard(attempt[1])
             return
+        if not sent.reported and self._may_linger(sent):
+            self._linger(sent.claimed.token, self.info.kinds[sent.claimed.kind].pool)
         self.ended(sent)
         del self.placed[attempt[1]]
+
+    def _may_linger(self, sent: Sent) -> bool:
+        """Whether the worker may still run an attempt that was ended without it."""
+        return False
+
+    def _linger(self, token: int, pool: str) -> None:
+        self._lingering[token] = pool
+        self.free[pool] -= 1
+
+    def _stopped(self, token: int) -> None:
+        """An attempt lingers no longer."""
+        pool = self._lingering.pop(token, None)
+        if pool is not None:
+            self.free[pool] += 1
 
     def undeliverable(self, claimed: Sequence[Attempt]) -> None:
         """The link could not send the message that assigns these attempts."""
@@ -255,7 +304,7 @@ class FullSession(Session):
 
     def welcome(self, ready: m.Ready, ping_s: float, lease_s: float) -> list[m.DispatcherMessage]:
         """The first messages: WELCOME, JOBS that the worker lacks, ABORT of those not its own."""
-        self._note_held(ready.held, self.heard_at)
+        self._note_held(ready.held)
         held = _tokens(ready.held, ready.unacknowledged)
         lacking = [sent.claimed for token, sent in self.placed.items() if token not in held]
         welcome = m.Welcome(self.worker, self.number, ping_s, lease_s)
@@ -296,19 +345,49 @@ class FullSession(Session):
         """The ACK itself."""
         return [ack]
 
-    def _note_held(self, held: Iterable[AttemptKey], now: float) -> None:
+    def _note_held(self, held: Iterable[AttemptKey]) -> None:
         for attempt in held:
             sent = self.sent(*attempt)
-            if sent is not None and sent.held_at is None:
-                sent.held_at, sent.undeliverable = now, False
+            if sent is not None:
+                sent.undeliverable = False
                 self._mark_seen(sent)
 
+    def _note_begun(self, now: float, ping: m.Ping) -> None:
+        """Notes which attempts run, and which of them are not this worker's any more."""
+        if ping.begun is None:
+            for attempt in ping.held:
+                self._begun(attempt[1], now)
+            self._linger_only({token: self._lingering.get(token, "") for _, token in ping.held})
+            return
+        running: dict[int, str] = {}
+        for pool, runs in ping.begun.items():
+            for run in runs:
+                running[run.token] = pool
+                self._begun(run.token, now - max(0.0, run.age_s))
+        self._linger_only(running)
+
+    def _begun(self, token: int, at: float) -> None:
+        sent = self.placed.get(token)
+        if sent is not None and sent.begun_at is None:
+            sent.begun_at = at
+
+    def _linger_only(self, running: Mapping[int, str]) -> None:
+        """Of the attempts that run, those that are not placed here linger, and no others."""
+        for token in [token for token in self._lingering if token not in running]:
+            self._stopped(token)
+        for token, pool in running.items():
+            if token not in self.placed and token not in self._lingering and pool in self.free:
+                self._linger(token, pool)
+
+    def _may_linger(self, sent: Sent) -> bool:
+        return not sent.undeliverable and sent.claimed.kind in self.info.kinds
+
     def is_overdue(self, claimed: Attempt, now: float, margin_s: float) -> bool:
-        """Whether the worker has held the attempt for its timeout and a margin."""
+        """Whether the worker has run the attempt for its timeout and a margin."""
         sent = self.placed.get(claimed.token)
-        if sent is None or sent.held_at is None or claimed.options.timeout_s is None:
+        if sent is None or sent.begun_at is None or claimed.options.timeout_s is None:
             return False
-        return now - sent.held_at >= claimed.options.timeout_s + margin_s
+        return now - sent.begun_at >= claimed.options.timeout_s + margin_s
 
     def unsent(self) -> None:
         """The link could not send something: the next PING sends again what the worker lacks."""
@@ -327,7 +406,8 @@ class FullSession(Session):
             messages.append(m.Exit(self.worker, DRAINED))
         self.draining = self.draining or ping.draining
         self.ahead = ping.ahead
-        self._note_held(ping.held, now)
+        self._note_held(ping.held)
+        self._note_begun(now, ping)
         messages += self._jobs(self._lost(now, ping))
         messages += self._aborts(ping.held)
         messages += self._resends(ping.unacknowledged)
@@ -354,6 +434,11 @@ class FullSession(Session):
         lost = tuple(attempt for attempt in missing if attempt[1] in self._unreported)
         self._unreported = {token for _, token in missing}
         return [m.Resend(self.worker, lost)] if lost else []
+
+
+def _turn(sent: Sent) -> tuple[bool, int, int]:
+    """The order in which attempts begin: those that run, then as in the worker's line."""
+    return sent.begun_at is None, -sent.claimed.priority, sent.claimed.number
 
 
 def _tokens(*attempts: Iterable[AttemptKey]) -> set[int]:

@@ -48,7 +48,15 @@ from longshore.model.job import (
 from longshore.model.log import LogPage
 from longshore.model.reports import Report as Report
 from longshore.model.retention import Pruned
-from longshore.model.worker import Ahead, Capacity, DrainVerdict, KindInfo, QueueView, WorkerView
+from longshore.model.worker import (
+    Ahead,
+    Capacity,
+    DrainVerdict,
+    KindInfo,
+    QueueView,
+    Run,
+    WorkerView,
+)
 from longshore.model.worker import Stats as Stats
 
 PROTOCOL_VERSION = 2
@@ -93,7 +101,10 @@ class Ready(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Ping(_OfWorker, frozen=True, omit_defaults=True):
-    """A worker lives: the last JOBS it has seen, what it runs, which reports wait for an ACK."""
+    """A worker lives: the last JOBS it has seen, what it holds, which reports wait for an ACK.
+
+    `begun` says, by pool, which of those that it holds run, and for how long. Without it, all do.
+    """
 
     no: int
     seen: int = 0
@@ -102,6 +113,7 @@ class Ping(_OfWorker, frozen=True, omit_defaults=True):
     draining: bool = False
     stats: Stats = Stats()
     ahead: Ahead = Ahead()
+    begun: dict[str, tuple[Run, ...]] | None = None
 
 
 class Done(_OfWorker, frozen=True, omit_defaults=True):

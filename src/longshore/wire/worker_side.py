@@ -22,7 +22,7 @@ them. Past the bounds the oldest are dropped, and leave a gap between the number
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from uuid import UUID
 
 from msgspec import Struct, structs
@@ -31,7 +31,7 @@ from longshore.core.leases import Lease
 from longshore.model.attempt import Assignment, AttemptKey
 from longshore.model.job import LogEntry
 from longshore.model.reports import Report
-from longshore.model.worker import Ahead, Stats
+from longshore.model.worker import Ahead, Run, Stats
 from longshore.wire import messages as m
 from longshore.wire.logs import UnackedLogs
 from longshore.wire.reports import UnackedReports
@@ -115,6 +115,8 @@ class WorkerSession:
         self._had: OrderedDict[int, None] = OrderedDict()
         self._reports = UnackedReports()
         self._logs = UnackedLogs()
+        self.runs: Callable[[float], dict[str, tuple[Run, ...]] | None] = lambda _: None
+        """Answers which attempts run, by pool, and for how long, as each PING says."""
         self._lease: Lease | None = None
         self._ready_at = 0.0
         self._asked = 0
@@ -271,6 +273,7 @@ class WorkerSession:
             self._ready.draining,
             self.stats,
             self.ahead,
+            self.runs(now),
         )
         self._outgoing.append(message)
 

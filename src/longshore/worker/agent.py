@@ -11,10 +11,13 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from math import inf
 from typing import Final, NamedTuple, assert_never
 from uuid import UUID
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from longshore.config import WorkerSettings
 from longshore.core.lookahead import MOST_BYTES, Lookahead
@@ -22,13 +25,13 @@ from longshore.errors import ProtocolError
 from longshore.model.attempt import Assignment, AttemptKey
 from longshore.model.job import LogEntry
 from longshore.model.reports import CancelReport, NotBegunReport, ReleaseReport, Report
-from longshore.model.worker import AHEAD_POOLS, Ahead, Stats
-from longshore.ports import Clock, Executor, Link, OnLog, OnMessages, OnReport
+from longshore.model.worker import AHEAD_POOLS, Ahead, Run, Stats
+from longshore.ports import Clock, Executor, Link, OnLog, OnMessages, OnReport, QueueingExecutor
 from longshore.wire import worker_side as w
 from longshore.wire.codec import encode, from_dispatcher
 from longshore.wire.messages import PROTOCOL_VERSION, Ready
 from longshore.worker.failure_text import called, failure
-from longshore.worker.line import Line
+from longshore.worker.line import Line, Waiting
 
 log = logging.getLogger("longshore.worker")
 
@@ -36,6 +39,8 @@ Connect = Callable[[str, OnMessages], Link]
 Executors = Mapping[str, Executor]
 """By pool. The first also gets jobs of kinds that no executor knows: it reports them as failed."""
 LEAVE_S = 2.0
+REPORT_EVERY_S: Final = 0.002
+"""While a pool has something to go on with, its ends are gathered for so long and sent together."""
 NOTHING_AHEAD: Final = Ahead()
 
 
@@ -51,7 +56,10 @@ class Identity(Struct, frozen=True, kw_only=True):
 
 
 class Begun(NamedTuple):
-    """An attempt that its executor runs, and since when, in a pool that looks ahead."""
+    """An attempt that its executor runs, and since when.
+
+    It may have to wait for its process all the same; then `at` is put right when it really begins.
+    """
 
     assignment: Assignment
     at: float
@@ -84,11 +92,24 @@ class Worker:
         self._executors = make_executors(self._reported, self._said)
         self._begun: dict[str, dict[int, Begun]] = {pool: {} for pool in self._executors}
         """The attempts that executors run, by pool and token."""
+        self._stopping: set[int] = set()
+        """The tokens of attempts that executors were told to abort, and that have not ended."""
         self._lines = {pool: Line() for pool in self._executors}
+        self._queueing = {
+            pool: executor
+            for pool, executor in self._executors.items()
+            if isinstance(executor, QueueingExecutor)
+        }
+        for pool, executor in self._queueing.items():
+            executor.on_begun = partial(self._has_begun, pool)
+        self._unfed: set[str] = set()
+        """Pools whose executors can take something from their lines, perhaps."""
         self._lookahead = Lookahead(settings.lookahead_s, settings.lookahead_runs)
         self._hand_back_timer: asyncio.TimerHandle | None = None
+        self._report_timer: asyncio.TimerHandle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._flushing = False
+        self._heard_at = 0.0
         self._draining = asyncio.Event()
         self._hurry = asyncio.Event()
         self._settled = asyncio.Event()
@@ -110,6 +131,7 @@ class Worker:
                     "with its @app.job functions is probably not imported where the app is made"
                 )
             self._session = w.WorkerSession(ready, self._patience())
+            self._session.runs = self._runs
             self._open_link()
             measuring = asyncio.create_task(self._keep_measuring())
             await self._draining.wait()
@@ -186,7 +208,8 @@ class Worker:
                 "1 running job has" if running == 1 else f"{running} running jobs have",
                 self._settings.drain_s,
             )
-        for line in self._lines.values():
+        for pool, line in self._lines.items():
+            self._take_back(pool)
             self._hand_back(line.clear())
         self._flush()
         if not await self._settles(self._settings.drain_s):
@@ -219,7 +242,7 @@ class Worker:
             executor.kill()
 
     async def _close(self) -> None:
-        for timer in (self._timer, self._hand_back_timer):
+        for timer in (self._timer, self._hand_back_timer, self._report_timer):
             if timer is not None:
                 timer.cancel()
         if hasattr(self, "_link"):
@@ -239,19 +262,20 @@ class Worker:
         self._flush()
 
     def _receive(self, arrived: list[tuple[bytes, list[bytes]]]) -> None:
-        link = self._link
+        link, self._heard_at = self._link, self._clock.now()
         for _, frames in arrived:
             if self._link is not link:
                 return
             try:
                 message = from_dispatcher.decode(frames)
-                self._apply(self._session.receive(self._clock.now(), message))
+                self._apply(self._session.receive(self._heard_at, message))
             except ProtocolError as error:
                 log.warning(
                     "the dispatcher sent a message that this worker does not understand: %s", error
                 )
         # Later: first the executors pass on the attempts that came.
-        self._flush_soon()
+        if self._report_timer is None:
+            self._flush_soon()
 
     def _tick(self) -> None:
         self._timer = None
@@ -260,6 +284,9 @@ class Worker:
 
     def _flush(self) -> None:
         self._flushing = False
+        if self._report_timer is not None:
+            self._report_timer.cancel()
+            self._report_timer = None
         self._session.ahead = self._ahead()
         for message in self._session.flush():
             self._link.send(b"", encode(message))
@@ -275,6 +302,11 @@ class Worker:
         if not self._flushing:
             self._flushing = True
             asyncio.get_running_loop().call_soon(self._flush)
+
+    def _report_later(self) -> None:
+        if not self._flushing and self._report_timer is None:
+            loop = asyncio.get_running_loop()
+            self._report_timer = loop.call_later(REPORT_EVERY_S, self._flush)
 
     def _apply(self, events: Sequence[w.Event]) -> None:
         for event in events:
@@ -320,13 +352,15 @@ class Worker:
             self._hand_back([assignment.key])
             return
         pool = self._pool(assignment.kind)
-        line = self._lines[pool]
-        if not line and len(self._begun[pool]) < self._executors[pool].slots:
-            self._start(pool, assignment)
-            return
-        line.add(assignment, self._clock.now())
-        self._start_waiting(pool)
-        held = self._lookahead.lookahead_s and pool in AHEAD_POOLS and line
+        line, at = self._lines[pool], self._begins_at(pool)
+        if line.is_urgent(assignment):
+            self._take_back(pool)
+        if not line and self._has_room(pool, assignment):
+            self._start_in_time(pool, Waiting(at, assignment))
+        else:
+            line.add(assignment, at)
+            self._feed_soon(pool)
+        held = self._lookahead.lookahead_s and pool in AHEAD_POOLS and (line or line.given)
         if held and self._hand_back_timer is None:
             self._watch_lines(self._lookahead.hand_back_s)
 
@@ -336,16 +370,63 @@ class Worker:
                 return executor.kinds[kind].pool
         return next(iter(self._executors))
 
-    def _start_waiting(self, pool: str) -> None:
-        # An aborted attempt may still hold its slot after the dispatcher gave the slot to another.
-        executor, line, begun = self._executors[pool], self._lines[pool], self._begun[pool]
-        while line and len(begun) < executor.slots:
-            self._start(pool, line.pop())
+    def _begins_at(self, pool: str) -> float:
+        # To read the clock costs more than to start a coroutine, and that one begins as it comes.
+        return self._clock.now() if pool in AHEAD_POOLS else self._heard_at
 
-    def _start(self, pool: str, assignment: Assignment) -> None:
-        at = self._clock.now() if pool in AHEAD_POOLS else 0.0
-        self._begun[pool][assignment.token] = Begun(assignment, at)
-        self._executors[pool].start(assignment)
+    def _feed_soon(self, pool: str) -> None:
+        if not self._unfed:
+            asyncio.get_running_loop().call_soon(self._feed)
+        self._unfed.add(pool)
+
+    def _feed(self) -> None:
+        """Passes on what the executors have room for."""
+        while self._unfed:
+            pool = self._unfed.pop()
+            line = self._lines[pool]
+            while line and self._has_room(pool, line.next):
+                self._start_in_time(pool, line.pop())
+
+    def _has_room(self, pool: str, assignment: Assignment) -> bool:
+        # An aborted attempt may still hold its slot after the dispatcher gave the slot to another.
+        held, slots = len(self._begun[pool]), self._executors[pool].slots
+        if pool not in self._queueing:
+            return held < slots
+        held += len(self._lines[pool].given)
+        return held < slots or held < slots * (1 + self._in_process(assignment))
+
+    def _in_process(self, assignment: Assignment) -> int:
+        """How many attempts like this one may wait in a process. One with a deadline waits here."""
+        if assignment.begin_within_s is not None:
+            return 0
+        return self._lookahead.in_process(assignment.kind)
+
+    def _start_in_time(self, pool: str, waiting: Waiting) -> None:
+        """Starts an attempt, or hands it back if it has expired: then a dispatcher ends it."""
+        within_s = waiting.assignment.begin_within_s
+        if within_s is not None and self._clock.now() - waiting.at >= within_s:
+            self._hand_back([waiting.assignment.key])
+        else:
+            self._start(pool, waiting)
+
+    def _start(self, pool: str, waiting: Waiting) -> None:
+        assignment = waiting.assignment
+        line, begun, executor = self._lines[pool], self._begun[pool], self._executors[pool]
+        if len(begun) + len(line.given) < executor.slots:
+            begun[assignment.token] = Begun(assignment, self._begins_at(pool))
+        else:
+            line.give(waiting)
+        queueing = self._queueing.get(pool)
+        if queueing is not None and self._in_process(assignment):
+            queueing.start_short(assignment)
+        else:
+            executor.start(assignment)
+
+    def _has_begun(self, pool: str, token: int, ago_s: float) -> None:
+        begun, given = self._begun[pool], self._lines[pool].given
+        known = given.pop(token, None) or begun.get(token)
+        if known is not None:
+            begun[token] = Begun(known.assignment, self._clock.now() - ago_s)
 
     # what is held ahead
 
@@ -357,17 +438,27 @@ class Worker:
         """Hands back what has waited for too long: another worker may be idle."""
         self._hand_back_timer = None
         now, after_s = self._clock.now(), self._lookahead.hand_back_s
-        lines = [line for pool, line in self._lines.items() if pool in AHEAD_POOLS]
-        for line in lines:
+        lines = {pool: line for pool, line in self._lines.items() if pool in AHEAD_POOLS}
+        for pool, line in lines.items():
+            if line.has_late_given(now, after_s):
+                self._take_back(pool)
             late = line.late(now, after_s)
             for _, token in late:
                 line.remove(token)
             if late:
                 self._lookahead.handed_back()
                 self._hand_back(late)
-        late_at = [line.late_at(after_s) for line in lines if line]
-        if late_at:
-            self._watch_lines(min(late_at) - now)
+        late_at = min((line.late_at(after_s) for line in lines.values()), default=inf)
+        if late_at < inf:
+            # What began unheard cannot be taken back: its beginning is told in a moment.
+            self._watch_lines(max(REPORT_EVERY_S, late_at - now))
+
+    def _take_back(self, pool: str) -> None:
+        """Puts into its line again what waits in an executor and has not begun."""
+        line = self._lines[pool]
+        if line.given:
+            line.taken_back(self._queueing[pool].take_back(line.given.keys()))
+            self._feed_soon(pool)
 
     def _ahead(self) -> Ahead:
         """What the worker holds ahead of its slots from now on, if it is given that."""
@@ -377,22 +468,38 @@ class Worker:
         for pool in AHEAD_POOLS & self._executors.keys():
             executor = self._executors[pool]
             own = [kind for kind, info in executor.kinds.items() if info.pool == pool]
-            running = [(one.assignment.kind, now - one.at) for one in self._begun[pool].values()]
+            running = [
+                (one.assignment.kind, inf if token in self._stopping else now - one.at)
+                for token, one in self._begun[pool].items()
+            ]
             most = self._lookahead.ahead(own, executor.slots, running)
             if most and self._lines[pool].bytes < MOST_BYTES:
                 pools[pool] = most
                 kinds |= self._lookahead.short(own)
         return Ahead(pools, tuple(sorted(kinds)))
 
+    def _runs(self, now: float) -> dict[str, tuple[Run, ...]]:
+        """Which attempts run, and for how long. The others are held ahead."""
+        return {
+            pool: tuple(Run(token, now - one.at) for token, one in begun.items())
+            for pool, begun in self._begun.items()
+            if begun
+        }
+
     # ends
 
     def _abort(self, report: Report) -> None:
         for pool, begun in self._begun.items():
-            if report.token in begun:
+            line = self._lines[pool]
+            if report.token in line.given:
+                self._take_back(pool)
+            if report.token in begun or report.token in line.given:
+                self._stopping.add(report.token)
                 self._executors[pool].abort(report)
                 return
-        for line in self._lines.values():
-            line.remove(report.token)
+        held = [line for line in self._lines.values() if line.remove(report.token) is not None]
+        if held and isinstance(report, ReleaseReport):
+            report = NotBegunReport(*report.key)
         self._session.ended(report)
         self._flush_soon()
 
@@ -412,20 +519,34 @@ class Worker:
             for attempt in self._session.running:
                 self._abort(ReleaseReport(*attempt))
 
-    def _reported(self, report: Report) -> None:
+    def _reported(self, report: Report, took_s: float | None = None, /) -> None:
         for pool, begun in self._begun.items():
+            if report.token in self._lines[pool].given:
+                # It began and ended since the executor last told of something.
+                self._has_begun(pool, report.token, took_s or 0.0)
             if (one := begun.pop(report.token, None)) is not None:
-                self._ran(pool, one, report)
-                self._start_waiting(pool)
+                report = self._ran(pool, one, report, took_s)
                 break
         self._session.ended(report)
-        self._flush_soon()
+        line = self._lines[pool]
+        if line:
+            self._feed_soon(pool)
+        if pool in AHEAD_POOLS and (line or line.given):
+            self._report_later()
+        else:
+            self._flush_soon()
 
-    def _ran(self, pool: str, begun: Begun, report: Report) -> None:
+    def _ran(self, pool: str, begun: Begun, report: Report, took_s: float | None) -> Report:
+        """The report of an attempt that ran; in a pool that looks ahead, with how long it did."""
         if why := failure(report):
             log.warning("%s failed: %s", called(begun.assignment), why)
-        if pool in AHEAD_POOLS:
-            self._lookahead.ran(begun.assignment.kind, self._clock.now() - begun.at)
+        was_stopping = report.token in self._stopping
+        self._stopping.discard(report.token)
+        if pool not in AHEAD_POOLS or isinstance(report, NotBegunReport):
+            return report
+        ran_s = self._clock.now() - begun.at if took_s is None else took_s
+        self._lookahead.ran(begun.assignment.kind, None if was_stopping else ran_s)
+        return replace(report, ran_s=ran_s)
 
     def _said(self, entry: LogEntry) -> None:
         self._session.said(entry)

@@ -6,8 +6,12 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import fcntl
 import os
 import signal
+import socket
+import sys
+import termios
 import time
 from pathlib import Path
 
@@ -197,3 +201,25 @@ def tick(ran: str, number: int, kills: str = "") -> None:
     if kills and not os.path.exists(kills):
         open(kills, "w", encoding="utf-8").close()
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+@app.job
+def die_in_company(ran: str, number: int, dead: str) -> None:
+    """Takes a moment. The first that finds others in its process's queue kills the process."""
+    note(ran, str(number))
+    ahead = waiting_bytes()
+    if ahead and not os.path.exists(dead):
+        note(dead, f"{number} {ahead}")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def waiting_bytes() -> int:
+    """How many bytes lie in the packet sockets that this process has."""
+    found = 0
+    for link in Path("/proc/self/fd").iterdir():
+        if link.is_socket():
+            with socket.socket(fileno=os.dup(int(link.name))) as sock:
+                if sock.type == socket.SOCK_SEQPACKET:
+                    size = fcntl.ioctl(sock.fileno(), termios.FIONREAD, bytes(4))
+                    found += int.from_bytes(size, sys.byteorder)
+    return found

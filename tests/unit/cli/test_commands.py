@@ -110,7 +110,7 @@ def test_submit_sends_what_the_flags_say(dispatcher: ScriptedDispatcher) -> None
     )
 
 
-DECLARED = KindTerms("q", "linux", 3, 30.0, RetryPolicy(attempts=4, backoff_s=5))
+DECLARED = KindTerms("q", "linux", 3, 30.0, RetryPolicy(attempts=4, backoff_s=5), expires_s=60)
 
 
 def test_submit_uses_what_the_app_declares(dispatcher: ScriptedDispatcher) -> None:
@@ -123,19 +123,21 @@ def test_submit_uses_what_the_app_declares(dispatcher: ScriptedDispatcher) -> No
     assert isinstance(request, m.Submit)
     (sent,) = request.jobs
     assert (sent.queue, sent.target, sent.priority) == ("q", "linux", 3)
-    assert sent.options == Options(timeout_s=30, retry=RetryPolicy(attempts=4, backoff_s=5))
+    retry = RetryPolicy(attempts=4, backoff_s=5)
+    assert sent.options == Options(timeout_s=30, retry=retry, expires_s=60)
 
 
 def test_a_flag_goes_before_what_the_app_declares(dispatcher: ScriptedDispatcher) -> None:
     dispatcher.answers[m.ShowKind] = KindInfo(terms=DECLARED)
     dispatcher.answers[m.Submit] = accept
     flags = ("--queue", "default", "--target", "", "--priority", "0", "--timeout", "1")
-    assert dispatcher.run("submit", "resize", *flags, "--retries", "0") == 0
+    assert dispatcher.run("submit", "resize", *flags, "--retries", "0", "--expires", "2m") == 0
     _, request, *_ = dispatcher.asked
     assert isinstance(request, m.Submit)
     (sent,) = request.jobs
     assert (sent.queue, sent.target, sent.priority) == ("default", "", 0)
-    assert sent.options == Options(timeout_s=1, retry=RetryPolicy(attempts=1, backoff_s=5))
+    retry = RetryPolicy(attempts=1, backoff_s=5)
+    assert sent.options == Options(timeout_s=1, retry=retry, expires_s=120)
 
 
 def test_submit_takes_arguments_as_json_text_or_file(

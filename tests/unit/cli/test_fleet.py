@@ -84,6 +84,19 @@ def test_workers_that_are_gone_are_counted_and_listed_only_on_request(
     assert len(json.loads(capsys.readouterr().out)) == 1 + gone
 
 
+def test_workers_that_hold_jobs_ahead_say_how_many_of_them_run(
+    dispatcher: ScriptedDispatcher, capsys: Captured
+) -> None:
+    info = structs.replace(
+        VIEW.info, kinds={"a": KindInfo(Pool.PROCESS), "b": KindInfo()}, pools=VIEW.info.pools
+    )
+    running = {"a": 13, "b": 2}
+    dispatcher.answers[m.ListWorkers] = (structs.replace(VIEW, info=info, running=running),)
+    dispatcher.answers[m.ListDispatchers] = (DISPATCHER,)
+    assert dispatcher.run("workers") == 0
+    assert "3 running, 12 held ahead (a 13, b 2)" in capsys.readouterr().out
+
+
 def test_workers_as_json_have_every_field(dispatcher: ScriptedDispatcher, capsys: Captured) -> None:
     dispatcher.answers[m.ListWorkers] = (VIEW,)
     dispatcher.answers[m.ListDispatchers] = ()

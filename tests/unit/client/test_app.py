@@ -146,6 +146,8 @@ def test_a_declared_job_is_not_declared_again() -> None:
         ({"retries": -1}, "retries is -1"),
         ({"retries": "many"}, "retries is 'many'"),
         ({"timeout_s": 0}, "timeout_s is 0"),
+        ({"expires_s": 0}, "expires_s is 0"),
+        ({"expires_s": "soon"}, "expires_s"),
         ({"priority": 40_000}, "priority is 40000"),
         ({"queue": ""}, "queue is empty"),
         ({"jitter": 2}, "jitter is 2"),
@@ -192,6 +194,7 @@ def test_a_call_carries_everything_it_was_told() -> None:
         id=UUID(int=9),
         target="linux-x86_64",
         timeout_s=30,
+        expires_s=9,
     ).call("http://a")
     sent = call.submission
     assert sent.id == call.id == UUID(int=9)
@@ -199,6 +202,7 @@ def test_a_call_carries_everything_it_was_told() -> None:
     assert (sent.queue, sent.target, sent.priority) == ("web", "linux-x86_64", 5)
     assert (sent.run_at, sent.unique_key) == (at, "u")
     assert (sent.options.timeout_s, sent.options.labels) == (30, ("x",))
+    assert sent.options.expires_s == 9
     assert sent.options.retry == RetryPolicy(4, 2, 3, 60, 0)
 
 

@@ -29,8 +29,8 @@ from .fake import NOW, SILENT, FakeDispatcher
 NOBODY = "tcp://127.0.0.1:1"
 
 
-def jobs(count: int, args: bytes = b"\x80") -> list[Submission]:
-    return [Submission(UUID(int=number), "add", args) for number in range(1, count + 1)]
+def jobs(count: int, args: bytes = b"\x80") -> tuple[Submission, ...]:
+    return tuple(Submission(UUID(int=number), "add", args) for number in range(1, count + 1))
 
 
 async def test_a_request_without_an_answer_is_sent_again_with_the_same_ids(
@@ -199,22 +199,8 @@ async def test_requests_share_one_socket_and_their_answers_find_them(fake: FakeD
     assert len(set(fake.peers)) == 1
 
 
-async def test_many_jobs_go_in_several_messages_and_are_answered_in_order(
-    fake: FakeDispatcher,
-) -> None:
+async def test_no_jobs_are_waited_for_without_a_word(fake: FakeDispatcher) -> None:
     async with Connection(fake.address) as connection:
-        answers = await connection.submit(jobs(1_200))
-    assert [answer.id.int for answer in answers] == list(range(1, 1_201))
-    assert sorted(len(request.jobs) for request in fake.of(messages.Submit)) == [
-        200,
-        500,
-        500,
-    ]
-
-
-async def test_no_jobs_are_submitted_without_a_word(fake: FakeDispatcher) -> None:
-    async with Connection(fake.address) as connection:
-        assert await connection.submit([]) == ()
         assert await connection.wait([], 60) == ()
     assert fake.requests == []
 

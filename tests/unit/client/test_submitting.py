@@ -185,6 +185,15 @@ def test_large_arguments_make_messages_of_fewer_jobs(
     assert 1 < max(sizes(fake)) < 20
 
 
+def test_a_short_list_of_large_arguments_too_makes_messages_of_fewer_jobs(
+    app: App, fake: FakeDispatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection_module, "MAX_CHUNK_BYTES", 10_000)
+    handles = app.submit_many(list(Source(app, 100)))
+    assert [handle.id for handle in handles] == list(fake.jobs)
+    assert 1 < max(sizes(fake)) < 20
+
+
 def test_of_smaller_messages_too_only_eight_are_under_way(
     fake: FakeDispatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,6 +30,21 @@ def test_a_flag_beats_a_variable_beats_the_file_beats_the_default(tmp_path: Path
     assert (config.worker.slots, config.worker.processes, config.workers) == (3, 2, 1)
 
 
+def test_the_limits_of_a_process_are_off_unless_set(tmp_path: Path) -> None:
+    worker = load(environ={}, folder=tmp_path).worker
+    assert (worker.max_jobs_per_process, worker.max_process_mb) == (0, 0)
+    write(tmp_path, "max_jobs_per_process = 1000\n")
+    environ = {"LONGSHORE_MAX_PROCESS_MB": "512"}
+    worker = load({"max_jobs_per_process": "100"}, environ=environ, folder=tmp_path).worker
+    assert (worker.max_jobs_per_process, worker.max_process_mb) == (100, 512)
+    with pytest.raises(ConfigError, match="max-process-mb"):
+        load({"max_process_mb": "-1"}, environ={}, folder=tmp_path)
+
+
+def test_lookahead_can_be_turned_off(tmp_path: Path) -> None:
+    assert load({"lookahead_s": "0"}, environ={}, folder=tmp_path).worker.lookahead_s == 0
+
+
 def test_threads_are_set_like_processes(tmp_path: Path) -> None:
     assert load(environ={}, folder=tmp_path).worker.threads == 32
     write(tmp_path, "threads = 1\n")

@@ -15,6 +15,7 @@ from longshore.model.ends import (
     Crashed,
     End,
     Failed,
+    NotBegun,
     Released,
     Retried,
     Skipped,
@@ -178,4 +179,20 @@ def test_a_retry_opens_a_new_round_of_what_ended_without_success() -> None:
 
 
 def test_a_job_that_comes_due_is_ready_and_nothing_else_changes() -> None:
-    assert {S.DELAYED: Change(S.READY, keeps_error=True)} == effects.DUE
+    due = Change(S.READY, keeps_error=True, keeps_deadline=True)
+    assert {S.DELAYED: due} == effects.DUE
+
+
+def test_only_a_ready_job_expires_and_then_it_has_failed() -> None:
+    message = "expired: no worker began it within 1 min 30 s"
+    error = JobError(Reason.EXPIRED, message)
+    assert effects.of_expiry(90) == {S.READY: Change(S.FAILED, error=error, info=message)}
+
+
+def test_a_deadline_outlives_only_attempts_that_never_began() -> None:
+    not_begun = effects.of_end(NotBegun(JOB, 7))
+    assert not_begun[S.RUNNING].keeps_deadline
+    assert not not_begun[S.CANCELLING].keeps_deadline
+    assert not any(effects.of_end(end)[S.RUNNING].keeps_deadline for end, _, _ in ENDS)
+    assert not effects.of_loss(0, None, "gone")[S.RUNNING].keeps_deadline
+    assert effects.of_retry(1, "me", expires_s=5)[S.FAILED].deadline_s == 5

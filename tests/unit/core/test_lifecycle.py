@@ -4,7 +4,9 @@ from pathlib import Path
 from uuid import UUID
 
 from longshore.core.lifecycle import (
+    MEANINGS,
     MOVES,
+    RULES,
     TERMINAL,
     Event,
     diagram,
@@ -16,7 +18,12 @@ OWNER = UUID(int=2)
 
 
 def test_every_state_is_in_the_table() -> None:
+    assert set(MEANINGS) == set(JobState)
     assert set(MOVES) == set(JobState)
+
+
+def test_every_event_has_a_rule() -> None:
+    assert set(RULES) == set(Event)
 
 
 def test_every_state_but_success_can_reach_a_terminal_one() -> None:

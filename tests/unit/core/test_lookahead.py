@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from longshore.core.lookahead import ENOUGH_RUNS, MOST_PER_SLOT, RUNS, Lookahead
+from longshore.core.lookahead import (
+    ENOUGH_RUNS,
+    IN_PROCESS_S,
+    LONG_RUN_S,
+    MOST_PER_SLOT,
+    RUNS,
+    Lookahead,
+)
 
 
 def after(*runs: tuple[str, float]) -> Lookahead:
@@ -39,7 +46,7 @@ def test_a_long_run_in_twenty_does_not_keep_the_others_from_being_held_ahead() -
 
 def test_a_slot_whose_run_is_older_than_usual_counts_for_nothing() -> None:
     lookahead = after(*[("fetch", 0.001)] * 20)
-    young, old = ("fetch", 0.0005), ("fetch", 0.01)
+    young, old = ("fetch", LONG_RUN_S), ("fetch", LONG_RUN_S + 0.001)
     assert lookahead.ahead(["fetch"], 2, [young, young]) == 100
     assert lookahead.ahead(["fetch"], 2, [young, old]) == 50
     assert lookahead.ahead(["fetch"], 2, [old, old]) == 0
@@ -75,3 +82,26 @@ def test_a_kind_that_became_slow_is_known_for_slow_soon() -> None:
     for _ in range(2 * ENOUGH_RUNS):
         lookahead.ran("fetch", 1.0)
     assert not lookahead.short(["fetch"])
+
+
+def test_an_aborted_run_tells_nothing_of_its_kind_but_frees_a_slot() -> None:
+    lookahead = after(*[("train", 60.0)] * 20)
+    for _ in range(RUNS):
+        lookahead.ran("train", None)
+    assert not lookahead.short(["train"])
+    lookahead = after(*[("fetch", 0.001)] * 20)
+    lookahead.handed_back()
+    lookahead.ran("fetch", None)
+    assert lookahead.ahead(["fetch"], 1, []) == 50
+
+
+@pytest.mark.parametrize(
+    ("seconds", "count"),
+    [(0.00001, MOST_PER_SLOT), (0.001, 5), (IN_PROCESS_S, 1), (0.006, 0), (0.06, 0)],
+)
+def test_a_few_milliseconds_of_work_wait_in_a_process(seconds: float, count: int) -> None:
+    assert after(*[("fetch", seconds)] * 20).in_process("fetch") == count
+
+
+def test_nothing_of_an_unknown_kind_waits_in_a_process() -> None:
+    assert Lookahead(0.05).in_process("fetch") == 0

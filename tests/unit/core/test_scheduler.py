@@ -9,6 +9,7 @@ from msgspec import Struct, structs
 from longshore.core.admission import FreeSlots, Patience
 from longshore.core.lanes import lane_of
 from longshore.core.scheduler import CONTESTED_S, Plan, Scheduler
+from longshore.model.batch import Batch, BatchResult
 from longshore.model.job import Submission
 from longshore.model.worker import Ahead, Claim, KindInfo, Lane, Pool, SessionKey, WorkerInfo
 from longshore.testing.builders import a_job, new_id
@@ -233,9 +234,11 @@ def answer(
 ) -> float | None:
     """The store answered a transaction with a claim from `FETCH`."""
     made = claims_of(scheduler)
-    lanes = {FETCH.hash} if contested else set()
+    lanes = frozenset({FETCH.hash} if contested else ())
     counts = {FETCH.hash: taken} if taken else {}
-    return scheduler.answered(made, counts, lanes, waiting, {}, any_ready=False)
+    slots = [SessionKey(new_id(), 1)] * len(waiting)
+    batch = Batch(claims=made, submits=waiting, slots=slots)
+    return scheduler.answered(batch, BatchResult(taken=counts, contested=lanes))
 
 
 def test_after_a_claim_the_next_one_is_planned_at_once() -> None:
@@ -310,7 +313,48 @@ def test_only_kinds_that_are_short_are_held_ahead() -> None:
     scheduler = scheduling(worker)
     scheduler.lanes.add_ready({FETCH.hash: 1, RESIZE.hash: 9})
     (claim,) = claims_of(scheduler)
-    assert (claim.lanes, len(claim.slots)) == ((FETCH.hash,), 1)
+    assert set(claim.lanes) == {FETCH.hash, RESIZE.hash}
+    assert (claim.ahead, len(claim.slots)) == (frozenset({FETCH.hash}), 1)
+
+
+def test_a_claim_for_free_slots_takes_jobs_that_may_not_be_held_ahead_too() -> None:
+    worker = structs.replace(a_worker("fetch", "resize", slots=2), ahead=AHEAD, busy=1)
+    scheduler = scheduling(worker)
+    scheduler.lanes.add_ready({FETCH.hash: 9, RESIZE.hash: 9})
+    assert [(one.ahead, len(one.slots)) for one in claims_of(scheduler)] == [
+        (None, 1),
+        ({FETCH.hash}, 5),
+    ]
+
+
+def test_no_plan_looks_ahead_past_a_job_that_waits_for_a_free_slot_until_one_is_claimed_for() -> (
+    None
+):
+    """Otherwise no slot would come free for that job while short ones keep coming."""
+    worker = structs.replace(a_worker("fetch", "resize", slots=1), ahead=AHEAD, busy=1)
+    scheduler = scheduling(worker)
+    scheduler.lanes.add_ready({FETCH.hash: 9, RESIZE.hash: 1})
+    (claim,) = claims_of(scheduler)
+    barred = frozenset(claim.lanes)
+    answer_of = BatchResult(taken={FETCH.hash: 2}, barred=barred)
+    scheduler.answered(Batch(claims=[claim]), answer_of)
+    worker.busy = 3
+    assert claims_of(scheduler) == []
+    worker.busy = 0
+    free, ahead = claims_of(scheduler)
+    assert (free.ahead, set(free.lanes)) == (None, {FETCH.hash, RESIZE.hash})
+    assert ahead.ahead == frozenset({FETCH.hash})
+
+
+def test_a_barred_lane_that_another_dispatcher_emptied_keeps_nobody_from_looking_ahead() -> None:
+    worker = structs.replace(a_worker("fetch", "resize", slots=1), ahead=AHEAD, busy=1)
+    scheduler = scheduling(worker)
+    scheduler.lanes.add_ready({FETCH.hash: 9, RESIZE.hash: 1})
+    (claim,) = claims_of(scheduler)
+    scheduler.answered(Batch(claims=[claim]), BatchResult(barred=frozenset(claim.lanes)))
+    scheduler.lanes.claimed([Claim((RESIZE.hash,), claim.slots)], {})
+    worker.busy = 0
+    assert [one.ahead for one in claims_of(scheduler)] == [None, {FETCH.hash}]
 
 
 def test_submits_start_ahead_too_if_no_job_is_ready() -> None:

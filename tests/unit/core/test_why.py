@@ -7,9 +7,9 @@ import pytest
 from msgspec import structs
 
 from longshore.core.timing import span
-from longshore.core.why import ordinal, why
+from longshore.core.why import Facts, HeldBack, ordinal, why
 from longshore.model.job import HistoryEntry, Job, JobError, JobState, Options, Reason
-from longshore.model.worker import Facts, KindInfo, Pool, WorkerInfo, WorkerView
+from longshore.model.worker import KindInfo, Pool, WorkerInfo, WorkerView
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 WORKER = UUID(int=7)
@@ -67,7 +67,8 @@ def worker(**changes: object) -> WorkerView:
 
 
 def facts(*workers: WorkerView, paused: bool = False, ahead: int = 0) -> Facts:
-    return Facts(queue_paused=paused, workers=workers, ahead=ahead, now=NOW)
+    held_back = HeldBack.PAUSED_QUEUE if paused else None
+    return Facts(held_back=held_back, workers=workers, ahead=ahead, now=NOW)
 
 
 @pytest.mark.parametrize(
@@ -155,6 +156,21 @@ def facts(*workers: WorkerView, paused: bool = False, ahead: int = 0) -> Facts:
             "dock-1 can run no 'train', with 0 gpu slots",
         ),
         (job(), facts(worker(running={"resize": 1})), "about to be given to dock-1"),
+        (
+            job(state=JobState.RUNNING, worker=WORKER, held_behind=2),
+            facts(worker(running={"fetch": 5})),
+            "held ahead by dock-1, behind 2 running jobs",
+        ),
+        (
+            job(state=JobState.RUNNING, worker=WORKER, kind="resize"),
+            facts(worker(running={"resize": 4})),
+            "running on dock-1, or held ahead there: it has 4 jobs for 1 process",
+        ),
+        (
+            job(state=JobState.RUNNING, worker=WORKER, kind="resize"),
+            structs.replace(facts(worker(running={"resize": 4})), is_attended_here=True),
+            "running on dock-1",
+        ),
         (
             job(state=JobState.DELAYED, run_at=NOW + timedelta(seconds=90)),
             facts(),

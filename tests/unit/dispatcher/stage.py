@@ -28,6 +28,7 @@ from longshore.wire.codec import answer_to, encode, to_client
 from longshore.worker.agent import Identity, Worker
 
 LOOK_S = 0.05
+SETTINGS = WorkerSettings(drain_s=10.0)
 KINDS = {
     "work": KindInfo(Pool.COROUTINE, (Parameter("n", required=False),)),
     "grind": KindInfo(Pool.PROCESS, ()),
@@ -83,7 +84,14 @@ class ScriptedExecutor:
 class StagedWorker:
     """A worker, its scripted executors, and the task it runs in."""
 
-    def __init__(self, stage: Stage, name: str, slots: int, addresses: list[str]) -> None:
+    def __init__(
+        self,
+        stage: Stage,
+        name: str,
+        slots: int,
+        addresses: list[str],
+        settings: WorkerSettings = SETTINGS,
+    ) -> None:
         self.executors: dict[str, ScriptedExecutor] = {}
 
         def make(on_report: OnReport, _on_log: object) -> dict[str, ScriptedExecutor]:
@@ -100,7 +108,7 @@ class StagedWorker:
         self.joined = asyncio.Event()
         self.worker = Worker(
             Identity(name=name, host="stage", pid=1, process=name),
-            WorkerSettings(drain_s=10.0),
+            settings,
             addresses,
             connect=stage.network.connect,
             make_executors=make,
@@ -115,6 +123,11 @@ class StagedWorker:
     def jobs(self) -> ScriptedExecutor:
         """Where `work` runs."""
         return self.executors[Pool.COROUTINE]
+
+    @property
+    def processes(self) -> ScriptedExecutor:
+        """Where `grind` runs."""
+        return self.executors[Pool.PROCESS]
 
     async def die(self) -> None:
         """As by kill -9: nothing more is said."""
@@ -196,9 +209,16 @@ class Stage:
             task.cancel()
         await asyncio.gather(*dispatcher._tasks, return_exceptions=True)
 
-    async def worker(self, name: str = "w1", *, slots: int = 10, to: str = "d1") -> StagedWorker:
+    async def worker(
+        self,
+        name: str = "w1",
+        *,
+        slots: int = 10,
+        to: str = "d1",
+        settings: WorkerSettings = SETTINGS,
+    ) -> StagedWorker:
         addresses = [f"{one}/workers" for one in to.split(",")]
-        worker = StagedWorker(self, name, slots, addresses)
+        worker = StagedWorker(self, name, slots, addresses, settings)
         self._workers.append(worker)
         await worker.joined.wait()
         return worker
@@ -206,7 +226,7 @@ class Stage:
     def client(self, to: str = "d1") -> Client:
         return Client(self, f"{to}/clients")
 
-    async def until(self, happened: Callable[[], bool], at_most_s: float = 300.0) -> float:
+    async def until(self, happened: Callable[[], object], at_most_s: float = 300.0) -> float:
         """Lets time pass until something is so; answers how long that took."""
         began = self.clock.now()
         while not happened():

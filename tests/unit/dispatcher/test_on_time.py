@@ -77,6 +77,21 @@ def test_a_job_that_snoozed_begins_when_it_said() -> None:
     tell(story)
 
 
+def test_a_job_that_nobody_takes_fails_within_a_second_of_its_expiry() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.dispatcher()
+        client = stage.client()
+        job = a_job(expires_s=5.0)
+        await client.submit(job)
+        assert "expires in 5.0 s if no worker takes it" in await client.why(job)
+        waiting = asyncio.create_task(client.wait(job))
+        assert await stage.until(waiting.done) == pytest.approx(5.5, abs=0.6)
+        [ended] = await waiting
+        assert ended.error == JobError(Reason.EXPIRED, "expired: no worker began it within 5.0 s")
+
+    tell(story)
+
+
 def test_of_several_delays_each_is_kept() -> None:
     """The later one was set while the dispatcher waited for the earlier."""
 

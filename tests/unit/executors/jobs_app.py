@@ -194,6 +194,21 @@ def large(size: int) -> bytes:
 
 
 @app.job
+def length(text: str) -> int:
+    return len(text)
+
+
+_hoarded: list[bytearray] = []
+
+
+@app.job
+def hoard(mb: int) -> int:
+    """Keeps so much memory for good."""
+    _hoarded.append(bytearray(b"x" * (mb * 1024 * 1024)))
+    return os.getpid()
+
+
+@app.job
 def talk(size: int) -> int:
     """Prints a lot, to both streams and to descriptors 1 and 2 themselves."""
     print("x" * size)
@@ -386,7 +401,7 @@ def watch_cancelled(path: str) -> None:
 
 @app.job(isolation="thread")
 def ignore_cancelled() -> None:
-    current().step("begun")
+    current().step(f"pid {os.getpid()}")
     while True:
         with contextlib.suppress(Cancelled):
             time.sleep(0.01)

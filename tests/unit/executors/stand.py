@@ -29,6 +29,8 @@ class Stand:
         self.reports: list[Report] = []
         self.logs: list[LogEntry] = []
         self.executor: CoroutineExecutor | ProcessExecutor | ThreadExecutor
+        self.begun: list[int] = []
+        """The tokens of attempts that a child executor said began, in order."""
         self._said = asyncio.Event()
         self._token = 0
 
@@ -48,6 +50,7 @@ class Stand:
         executor = ProcessExecutor(
             Hosting(app, **options), processes, self._on_report, self._on_log
         )
+        executor.on_begun = self._on_begun
         await executor.open()
         self.executor = executor
         return executor
@@ -74,6 +77,16 @@ class Stand:
             uuid4(), self._token, self._token + 1000, kind, args, timeout_s, 1, raw
         )
         self.executor.start(assignment)
+        return assignment
+
+    def start_short(self, kind: str, *, timeout_s: float | None = None, **args: Any) -> Assignment:
+        """An attempt that may wait in the queue of a process."""
+        assert isinstance(self.executor, ProcessExecutor)
+        self._token += 1
+        assignment = Assignment(
+            uuid4(), self._token, self._token + 1000, kind, pack(args, "args"), timeout_s
+        )
+        self.executor.start_short(assignment)
         return assignment
 
     async def run(self, kind: str, *, timeout_s: float | None = None, **args: Any) -> Report:
@@ -130,8 +143,13 @@ class Stand:
         self._said.clear()
         await self._said.wait()
 
-    def _on_report(self, report: Report) -> None:
+    def _on_report(self, report: Report, took_s: float | None = None, /) -> None:
         self.reports.append(report)
+        self._said.set()
+
+    def _on_begun(self, token: int, ago_s: float) -> None:
+        assert ago_s >= 0
+        self.begun.append(token)
         self._said.set()
 
     def _on_log(self, entry: LogEntry) -> None:

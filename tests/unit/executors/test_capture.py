@@ -148,10 +148,9 @@ async def test_much_that_is_said_at_once_comes_in_portions(
     """An agent that hears more at once than it keeps would lose the oldest of it."""
     receive, sizes = ProcessExecutor._receive, list[int]()
 
-    def count(executor: ProcessExecutor, host: HostProcess, message: FromHost) -> None:
-        if isinstance(message, Said):
-            sizes.append(len(message.entries))
-        receive(executor, host, message)
+    def count(executor: ProcessExecutor, host: HostProcess, messages: list[FromHost]) -> None:
+        sizes.extend(len(one.entries) for one in messages if isinstance(one, Said))
+        receive(executor, host, messages)
 
     monkeypatch.setattr(ProcessExecutor, "_receive", count)
     await stand.open_child()

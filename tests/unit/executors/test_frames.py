@@ -90,3 +90,12 @@ def test_portions_are_the_same_items_in_short_lists(count: int) -> None:
     parts = list(portions(range(count)))
     assert [item for part in parts for item in part] == list(range(count))
     assert all(len(part) <= 32 for part in parts)
+
+
+def test_messages_before_a_malformed_one_are_not_lost() -> None:
+    unpacker = from_host()
+    good = Stopped([(JOB, 1)])
+    assert unpacker.feed(pack(good) + b"\0\0\0\1x") == [Stopped([(JOB, 1)])]
+    assert unpacker.is_malformed
+    with pytest.raises(ProtocolError):
+        unpacker.feed(b"")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from pathlib import Path
 
@@ -45,6 +46,15 @@ async def test_a_child_opens_what_its_own_jobs_ask_for(stand: Stand, notes: Path
     await executor.close()
     told = ["files opened", "began", "finished", "files closed"]
     assert noted(notes) == told
+
+
+async def test_a_child_that_is_replaced_closes_what_it_opened(stand: Stand, notes: Path) -> None:
+    executor = await stand.open_child(app=APP, max_jobs=1)
+    await stand.result("read", name="a")
+    while executor._ending:
+        await asyncio.gather(*executor._ending)
+    told = ["files opened", "began", "finished", "files closed"]
+    assert [text for text in noted(notes) if text in told][-2:] == ["finished", "files closed"]
 
 
 async def test_threads_share_what_was_opened_once_and_the_context_it_was_opened_in(

@@ -13,13 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import uvloop
 
-from longshore.errors import AppError
-from longshore.executors.hosted import Hosting
-from longshore.executors.process import ProcessExecutor
 from longshore.model.job import LogKind, Reason
-from longshore.model.reports import CrashReport, FailureReport, ReleaseReport, SuccessReport
+from longshore.model.reports import CrashReport, ReleaseReport, SuccessReport
 
 from .stand import Stand, children, error_of, failure_in, is_alive, result_of, wait_gone
 
@@ -48,37 +44,11 @@ async def test_idle_processes_are_used_before_new_ones_are_started(stand: Stand)
     assert len(children()) == 1
 
 
-def test_the_same_on_uvloop() -> None:
-    uvloop.run(_run_abort_and_crash())
-
-
-async def _run_abort_and_crash() -> None:
-    stand = Stand()
-    await stand.open_child(2)
-    assert await stand.result("add", a=1) == 1
-    waiting = stand.start("say_and_sleep")
-    await stand.step_of(waiting)
-    given = stand.abort(waiting)
-    assert await stand.report_of(waiting) == given
-    assert isinstance(await stand.run("segfault"), CrashReport)
-    assert await stand.result("add", a=2) == 2
-    await stand.executor.close()
-
-
 async def test_a_job_runs_in_the_main_thread_and_knows_which_it_is(stand: Stand) -> None:
     await stand.open_child()
     assignment = stand.start("identify")
     found = result_of(await stand.report_of(assignment))
     assert found == [str(assignment.job), assignment.number, 1, assignment.token, True]
-
-
-async def test_an_exception_is_told_with_the_jobs_own_frames_only(stand: Stand) -> None:
-    await stand.open_child()
-    error = error_of(await stand.run("raise_sync"))
-    assert (error.reason, error.type, error.message) == (Reason.RAISED, "LookupError", "outer")
-    assert "jobs_app.py" in error.traceback
-    assert "KeyError: 'inner'" in error.traceback
-    assert "longshore/executors" not in error.traceback
 
 
 async def test_an_exception_that_cannot_be_shown_is_still_told(stand: Stand) -> None:
@@ -117,22 +87,6 @@ async def test_a_retry_before_now_is_the_jobs_own_mistake(stand: Stand) -> None:
     assert failure_in(report).retry_after_s is None
 
 
-@pytest.mark.parametrize("kind", ["unpackable", "too_large"])
-async def test_a_result_that_cannot_be_stored_names_the_job(stand: Stand, kind: str) -> None:
-    await stand.open_child()
-    report = await stand.run(kind)
-    assert failure_in(report).final
-    assert error_of(report).reason is Reason.INVALID_RESULT
-    assert f"the result of job '{kind}'" in error_of(report).message
-
-
-async def test_arguments_that_do_not_fit_fail_for_good(stand: Stand) -> None:
-    await stand.open_child()
-    report = await stand.run("add", b=1)
-    assert failure_in(report).final
-    assert error_of(report).reason is Reason.INVALID_ARGUMENTS
-
-
 async def test_large_values_pass(stand: Stand) -> None:
     await stand.open_child()
     assert len(await stand.result("large", size=1_000_000)) == 1_000_000
@@ -168,22 +122,7 @@ async def test_context_variables_do_not_leak_into_the_next_job(stand: Stand) -> 
     assert await stand.result("leak") == "nothing"
 
 
-async def test_an_async_job_may_run_in_a_child(stand: Stand) -> None:
-    await stand.open_child()
-    assert await stand.result("add_async", a=1, b=1) == 2
-
-
 # stopping
-
-
-@pytest.mark.parametrize("kind", ["spin", "sleep"])
-async def test_a_timeout_stops_a_plain_job_at_once(stand: Stand, kind: str) -> None:
-    await stand.open_child(abort_grace_s=1000)
-    report = await stand.run(kind, timeout_s=0.1)
-    assert isinstance(report, FailureReport)
-    assert error_of(report).reason is Reason.TIMED_OUT
-    assert error_of(report).message == "took longer than its timeout of 0.1 s"
-    assert await stand.result("add", a=1) == 1
 
 
 @pytest.mark.parametrize("kind", ["swallow_cancelled", "block_sigterm"])
@@ -197,17 +136,6 @@ async def test_a_handler_left_by_one_job_does_not_protect_the_next(stand: Stand)
     await stand.open_child(abort_grace_s=1000)
     await stand.result("keep_own_handler")
     assert error_of(await stand.run("sleep", timeout_s=0.1)).reason is Reason.TIMED_OUT
-
-
-async def test_an_aborted_job_cleans_up_and_gets_the_given_report(
-    stand: Stand, tmp_path: Path
-) -> None:
-    await stand.open_child(abort_grace_s=1000)
-    assignment = stand.start("clean_up", path=str(tmp_path / "note"))
-    await stand.step_of(assignment)
-    given = stand.abort(assignment)
-    assert await stand.report_of(assignment) == given
-    assert (tmp_path / "note").read_text() == "cleaned up, cancelled: True"
 
 
 async def test_an_aborted_async_job_in_a_child_cleans_up(stand: Stand) -> None:
@@ -244,16 +172,6 @@ async def test_an_abort_before_there_is_a_process_is_reported(stand: Stand) -> N
     given = stand.abort(second)
     assert await stand.report_of(second) == given
     await stand.step_of(first)
-
-
-async def test_the_first_abort_decides_what_is_reported(stand: Stand) -> None:
-    """A job that ran out of time did so, though its worker is drained before it has stopped."""
-    await stand.open_child()
-    assignment = stand.start("say_and_sleep")
-    await stand.step_of(assignment)
-    first = stand.abort(assignment)
-    stand.executor.abort(ReleaseReport(*assignment.key))
-    assert await stand.report_of(assignment) == first
 
 
 async def test_an_abort_right_after_the_start_stops_it(stand: Stand) -> None:
@@ -334,21 +252,6 @@ async def test_an_idle_process_that_dies_is_replaced(stand: Stand) -> None:
 # forks and descendants
 
 
-@pytest.mark.parametrize("kind", ["fork_and_return", "fork_and_raise"])
-async def test_a_forked_copy_reports_nothing(stand: Stand, kind: str) -> None:
-    await stand.open_child()
-    assert await stand.result(kind) == "original"
-    assert await stand.result("add", a=1) == 1
-    assert len(stand.reports) == 2
-    assert stand.logs == []
-
-
-async def test_a_forked_copy_that_says_something_goes_on(stand: Stand) -> None:
-    await stand.open_child()
-    assert await stand.result("fork_and_speak") == 7
-    assert stand.logs == []
-
-
 async def test_a_forked_process_obeys_sigterm(stand: Stand) -> None:
     await stand.open_child()
     assert await stand.result("fork_and_terminate") == signal.SIGTERM
@@ -370,23 +273,6 @@ async def test_ctrl_c_in_the_group_does_not_end_the_process(stand: Stand) -> Non
 
 
 # what attempts say
-
-
-async def test_progress_is_thinned_out_and_the_last_is_kept(stand: Stand) -> None:
-    await stand.open_child()
-    assignment = stand.start("progress_often", times=100_000)
-    result_of(await stand.report_of(assignment))
-    last = await stand.progress_of(assignment, 100_000)
-    assert (last.total, last.text) == (100_000, "row 100000")
-    entries = stand.said_by(assignment)
-    assert [entry.seq for entry in entries] == list(range(1, len(entries) + 1))
-    assert len(entries) < 1000
-
-
-async def test_the_newest_progress_is_told_even_if_the_job_goes_silent(stand: Stand) -> None:
-    await stand.open_child()
-    assignment = stand.start("progress_then_sleep")
-    assert (await stand.progress_of(assignment, 2)).done == 2
 
 
 async def test_text_that_is_no_unicode_is_told_somehow(stand: Stand) -> None:
@@ -414,6 +300,7 @@ async def test_the_job_after_one_that_ended_as_its_process_was_killed_is_not_bla
     """The end was on its way already, and the kernel takes a moment to kill."""
     executor = await stand.open_child()
     ended = stand.start("add", a=1)
+    await asyncio.sleep(0)
     [host] = executor._hosts
     select.select([host._channel._sock], [], [])
     kills: list[tuple[int, int]] = []
@@ -430,6 +317,7 @@ async def test_what_a_process_said_before_it_died_is_heard(stand: Stand) -> None
     """An end that is in the socket counts, though the death is noticed first."""
     executor = await stand.open_child()
     ended = stand.start("add", a=1)
+    await asyncio.sleep(0)
     [host] = executor._hosts
     select.select([host._channel._sock], [], [])
     os.kill(host.pid, signal.SIGKILL)
@@ -486,13 +374,6 @@ async def test_close_may_be_followed_by_open(stand: Stand) -> None:
     await executor.close()
     await executor.open()
     assert await stand.result("add", a=1) == 1
-
-
-async def test_an_app_that_cannot_be_imported_makes_open_fail(stand: Stand) -> None:
-    executor = ProcessExecutor(Hosting("nonesuch:app"), 1, print, print)
-    with pytest.raises(AppError, match="there is no module 'nonesuch'"):
-        await executor.open()
-    await executor.close()
 
 
 async def test_attempts_are_handed_back_while_the_app_cannot_be_imported_again(

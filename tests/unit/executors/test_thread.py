@@ -9,18 +9,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import uvloop
 
-from longshore.errors import AppError
+from longshore.executors import thread
 from longshore.executors.hosted import Hosting
-from longshore.executors.thread import ThreadExecutor
+from longshore.executors.thread import NO_THREAD_PAUSE_S, ThreadExecutor
 from longshore.model.job import LogKind, Reason
 from longshore.model.log import unpack_line
-from longshore.model.reports import CrashReport, FailureReport, ReleaseReport, SuccessReport
+from longshore.model.reports import (
+    CrashReport,
+    NotBegunReport,
+    ReleaseReport,
+    Report,
+    SuccessReport,
+)
 from longshore.model.worker import KindInfo, Pool
 from longshore.wire.messages import Assignment
 
-from .stand import Stand, children, error_of, failure_in, result_of, wait_gone
+from .stand import Stand, children, error_of, result_of, wait_gone
 
 
 def pid_in(step: str) -> int:
@@ -52,37 +57,11 @@ async def test_many_are_reported_once_each(stand: Stand) -> None:
     assert len(stand.reports) == 300
 
 
-def test_the_same_on_uvloop() -> None:
-    uvloop.run(_run_abort_and_crash())
-
-
-async def _run_abort_and_crash() -> None:
-    stand = Stand()
-    await stand.open_thread()
-    assert await stand.result("add", a=1) == 1
-    waiting = stand.start("doze")
-    await stand.step_of(waiting)
-    given = stand.abort(waiting)
-    assert await stand.report_of(waiting) == given
-    assert isinstance(await stand.run("segfault"), CrashReport)
-    assert await stand.result("add", a=2) == 2
-    await stand.executor.close()
-
-
 async def test_a_job_knows_which_it_is_in_a_thread_that_is_not_the_main_one(stand: Stand) -> None:
     await stand.open_thread()
     assignment = stand.start("identify")
     found = result_of(await stand.report_of(assignment))
     assert found == [str(assignment.job), assignment.number, 1, assignment.token, False]
-
-
-async def test_an_exception_is_told_with_the_jobs_own_frames_only(stand: Stand) -> None:
-    await stand.open_thread()
-    error = error_of(await stand.run("raise_sync"))
-    assert (error.reason, error.type, error.message) == (Reason.RAISED, "LookupError", "outer")
-    assert "jobs_app.py" in error.traceback
-    assert "longshore/executors" not in error.traceback
-    assert "threading.py" not in error.traceback
 
 
 @pytest.mark.parametrize(
@@ -104,31 +83,17 @@ async def test_whatever_a_job_raises_its_host_goes_on(
     assert await stand.result("pid") == before
 
 
-@pytest.mark.parametrize("kind", ["unpackable", "too_large"])
-async def test_a_result_that_cannot_be_stored_names_the_job(stand: Stand, kind: str) -> None:
-    await stand.open_thread()
-    report = await stand.run(kind)
-    assert failure_in(report).final
-    assert error_of(report).reason is Reason.INVALID_RESULT
-
-
-async def test_arguments_that_do_not_fit_fail_for_good(stand: Stand) -> None:
-    await stand.open_thread()
-    report = await stand.run("add", b=1)
-    assert failure_in(report).final
-    assert error_of(report).reason is Reason.INVALID_ARGUMENTS
-
-
-async def test_a_kind_that_became_async_is_run_all_the_same(stand: Stand) -> None:
-    await stand.open_thread()
-    assert await stand.result("add_async", a=1, b=1) == 2
-
-
-async def test_jobs_find_nothing_that_others_left_in_context_or_thread(stand: Stand) -> None:
+async def test_jobs_find_nothing_that_others_left_in_their_context(stand: Stand) -> None:
     await stand.open_thread(threads=1)
     for _ in range(5):
         assert await stand.result("leak") == "nothing"
-        assert await stand.result("leave_in_thread") is False
+
+
+async def test_a_thread_keeps_its_thread_locals_from_job_to_job(stand: Stand) -> None:
+    """A connection that a job keeps there serves the next job in that thread."""
+    await stand.open_thread()
+    found = [await stand.result("leave_in_thread") for _ in range(5)]
+    assert found == [False, True, True, True, True]
 
 
 async def test_what_a_job_submits_goes_with_its_success(stand: Stand) -> None:
@@ -138,39 +103,87 @@ async def test_what_a_job_submits_goes_with_its_success(stand: Stand) -> None:
     assert len(report.outbox) == 2
 
 
-async def test_a_machine_without_room_for_a_thread_fails_the_job_and_the_host_goes_on(
+async def test_a_job_for_which_there_is_no_thread_goes_back_free_after_a_pause(
     stand: Stand,
 ) -> None:
+    """Without the pause the next one would come at once, and so on."""
     await stand.open_thread()
     pid = await stand.result("pid")
     await stand.result("use_up_threads")
-    error = error_of(await stand.run("add", a=1))
-    assert (error.reason, error.type) == (Reason.RAISED, "RuntimeError")
-    assert "can't start new thread" in error.message
+    assert await stand.result("add", a=1) == 1
+    await stand.step_of(stand.start("doze"))
+    began = asyncio.get_running_loop().time()
+    started = [stand.start("add", timeout_s=0.01, a=1) for _ in range(2)]
+    for assignment in started:
+        assert await stand.report_of(assignment) == NotBegunReport(*assignment.key)
+    assert asyncio.get_running_loop().time() - began >= NO_THREAD_PAUSE_S
     assert children() == [pid]
 
 
-# stopping
-
-
-@pytest.mark.parametrize("kind", ["spin", "doze"])
-async def test_a_timeout_stops_a_job_at_once(stand: Stand, kind: str) -> None:
-    await stand.open_thread(abort_grace_s=1000)
-    report = await stand.run(kind, timeout_s=0.1)
-    assert isinstance(report, FailureReport)
-    assert error_of(report).reason is Reason.TIMED_OUT
-    assert await stand.result("add", a=1) == 1
-
-
-async def test_an_aborted_job_cleans_up_and_gets_the_given_report(
-    stand: Stand, tmp_path: Path
+async def test_a_job_for_which_there_is_no_thread_can_be_cancelled_at_once(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await stand.open_thread(abort_grace_s=1000)
-    assignment = stand.start("doze", path=str(tmp_path / "note"))
-    await stand.step_of(assignment)
+    monkeypatch.setattr(thread, "NO_THREAD_PAUSE_S", 1000)
+    executor = await stand.open_thread(abort_grace_s=1000)
+    await stand.result("use_up_threads")
+    await stand.step_of(stand.start("doze"))
+    refused, keep = asyncio.Event(), executor._keep_a_while
+
+    def watched(report: Report) -> None:
+        keep(report)
+        refused.set()
+
+    monkeypatch.setattr(executor, "_keep_a_while", watched)
+    assignment = stand.start("add", a=1)
+    await refused.wait()
     given = stand.abort(assignment)
     assert await stand.report_of(assignment) == given
-    assert (tmp_path / "note").read_text() == "cleaned up, cancelled: True"
+    assert not executor._retiring
+
+
+async def test_a_kind_that_would_not_stop_twice_runs_apart_from_then_on(
+    stand: Stand, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its neighbours are handed back twice, and no more."""
+    await stand.open_thread(abort_grace_s=0.2)
+    for _ in range(2):
+        stubborn = stand.start("ignore_cancelled")
+        await stand.step_of(stubborn)
+        given = stand.abort(stubborn)
+        assert await stand.report_of(stubborn) == given
+    said = [one.message for one in caplog.records if "in a process of its own" in one.message]
+    assert len(said) == 1
+    assert "jobs of kind 'ignore_cancelled' did not stop" in said[0]
+    neighbour = stand.start("wait_for", path=str(tmp_path / "go"))
+    shared = pid_in(await stand.step_of(neighbour))
+    apart = [stand.start("ignore_cancelled") for _ in range(2)]
+    pids = {pid_in(await stand.step_of(one)) for one in apart}
+    assert len(pids) == 2
+    assert shared not in pids
+    for one in apart:
+        given = stand.abort(one)
+        assert await stand.report_of(one) == given
+    assert await stand.result("pid") == shared
+    (tmp_path / "go").touch()
+    assert result_of(await stand.report_of(neighbour)) == shared
+    assert len([one for one in caplog.records if "process of its own" in one.message]) == 1
+
+
+async def test_jobs_that_run_apart_are_handed_back_and_closed_with_the_others(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(thread, "MOST_KILLS", 0)
+    executor = await stand.open_thread(abort_grace_s=1000)
+    lone = stand.start("ignore_cancelled")
+    await stand.step_of(lone)
+    executor.kill()
+    assert await stand.report_of(lone) == ReleaseReport(*lone.key)
+    await stand.step_of(stand.start("ignore_cancelled"))
+    await executor.close()
+    assert children() == []
+
+
+# stopping
 
 
 async def test_a_job_may_look_whether_it_is_cancelled(stand: Stand, tmp_path: Path) -> None:
@@ -189,15 +202,6 @@ async def test_an_abort_right_after_the_start_stops_it(stand: Stand) -> None:
     await asyncio.sleep(0)
     given = stand.abort(assignment)
     assert await stand.report_of(assignment) == given
-
-
-async def test_the_first_abort_decides_what_is_reported(stand: Stand) -> None:
-    await stand.open_thread()
-    assignment = stand.start("doze")
-    await stand.step_of(assignment)
-    first = stand.abort(assignment)
-    stand.executor.abort(ReleaseReport(*assignment.key))
-    assert await stand.report_of(assignment) == first
 
 
 async def test_aborts_that_race_with_ends_hit_no_other_job(stand: Stand) -> None:
@@ -341,7 +345,7 @@ async def test_close_ends_threads_that_never_end_and_reports_nothing(stand: Stan
     assert await stand.result("add", a=1) == 1
 
 
-# crashes and forks
+# crashes
 
 
 async def test_a_crash_is_a_crash_of_all_that_share_the_process(stand: Stand) -> None:
@@ -368,21 +372,6 @@ async def test_a_crash_of_a_host_that_retires_is_a_crash(stand: Stand, tmp_path:
     assert await stand.report_of(aborted) == given
     assert isinstance(await stand.report_of(neighbour), CrashReport)
     assert await stand.result("add", a=1) == 1
-
-
-@pytest.mark.parametrize("kind", ["fork_and_return", "fork_and_raise"])
-async def test_a_forked_copy_reports_nothing(stand: Stand, kind: str) -> None:
-    await stand.open_thread()
-    assert await stand.result(kind) == "original"
-    assert await stand.result("add", a=1) == 1
-    assert len(stand.reports) == 2
-    assert stand.logs == []
-
-
-async def test_a_forked_copy_that_says_something_goes_on(stand: Stand) -> None:
-    await stand.open_thread()
-    assert await stand.result("fork_and_speak") == 7
-    assert stand.logs == []
 
 
 # what attempts say
@@ -412,23 +401,6 @@ async def test_a_thread_that_a_job_starts_speaks_for_it_only_in_its_context(
     assert "nobody's" in capfd.readouterr().out
 
 
-async def test_progress_is_thinned_out_and_the_last_is_kept(stand: Stand) -> None:
-    await stand.open_thread()
-    assignment = stand.start("progress_often", times=100_000)
-    result_of(await stand.report_of(assignment))
-    last = await stand.progress_of(assignment, 100_000)
-    assert (last.total, last.text) == (100_000, "row 100000")
-    entries = stand.said_by(assignment)
-    assert [entry.seq for entry in entries] == list(range(1, len(entries) + 1))
-    assert len(entries) < 1000
-
-
-async def test_the_newest_progress_is_told_even_if_the_job_goes_silent(stand: Stand) -> None:
-    await stand.open_thread()
-    assignment = stand.start("progress_then_sleep")
-    assert (await stand.progress_of(assignment, 2)).done == 2
-
-
 # opening
 
 
@@ -453,10 +425,3 @@ async def test_a_host_is_started_for_an_app_with_jobs_in_threads(stand: Stand) -
     stand.executor = executor
     await executor.open()
     assert len(children()) == 1
-
-
-async def test_an_app_that_cannot_be_imported_makes_open_fail(stand: Stand) -> None:
-    executor = ThreadExecutor(Hosting("nonesuch:app"), 1, print, print)
-    with pytest.raises(AppError, match="there is no module 'nonesuch'"):
-        await executor.open()
-    await executor.close()

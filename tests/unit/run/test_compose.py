@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 from itertools import pairwise
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
-from longshore.config import load
+from longshore.config import WorkerSettings, load
 from longshore.errors import ConfigError
-from longshore.model.worker import Pool
+from longshore.model.worker import POOLS, Isolation, Pool
 from longshore.run import compose
 from longshore.run.ready import Ready
 
@@ -132,6 +133,11 @@ async def test_a_worker_has_an_executor_with_its_slots_for_every_pool() -> None:
     slots = {pool: executor.slots for pool, executor in executors.items()}
     assert slots == {Pool.COROUTINE: 3, Pool.PROCESS: 4, Pool.THREAD: 5}
     assert set(executors) == set(Pool)
+
+
+def test_every_pool_has_its_facts_its_isolation_and_its_setting() -> None:
+    assert tuple(POOLS) == tuple(Pool) == get_args(Isolation)
+    assert {facts.slots for facts in POOLS.values()} <= {*WorkerSettings.__struct_fields__}
 
 
 def test_a_worker_is_started_with_what_it_does_not_read_by_itself(

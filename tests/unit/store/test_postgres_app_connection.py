@@ -83,9 +83,9 @@ async def test_committed_jobs_are_claimed_as_they_were_described(
         work.options(priority=5, labels=["a"]).call(1),
         send.call("ann"),
         send.options(timeout_s=1.5).call("bob"),
-        work.options(delay_s=60).call(2),
+        work.options(delay_s=60, expires_s=40).call(2),
         work.options(run_at=LATER).call(3),
-        work.options(unique_key="one").call(4),
+        work.options(unique_key="one", expires_s=40).call(4),
     ]
     handles = await way(app, postgres_url, calls, True)
     assert [handle.id for handle in handles] == [call.id for call in calls]
@@ -99,6 +99,8 @@ async def test_committed_jobs_are_claimed_as_they_were_described(
     assert [job.priority for job in jobs] == [5, 0, 0, 0, 0, 0]
     assert jobs[4].run_at == LATER
     assert jobs[5].unique_key == "one"
+    waits_s = [(job.deadline_at or job.created_at) - job.created_at for job in jobs]
+    assert [wait_s.total_seconds() for wait_s in waits_s] == [0, 0, 0, 100, 0, 40]
     slot = await scene.attend(kinds=["work", "send"])
     claimed = await scene.claim(slot, lane(), lane("mail", "send"), most=10)
     ready = [calls[place].id for place in (0, 1, 2, 5)]

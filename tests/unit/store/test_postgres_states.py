@@ -6,7 +6,7 @@ from longshore.core.lifecycle import TERMINAL
 from longshore.model.job import JobFilter, JobState
 from longshore.store.migrations import steps
 from longshore.store.postgres.connections import Connection
-from longshore.store.postgres.states import CODES, ENDED, OWNED, STATES
+from longshore.store.postgres.states import CODES, ENDED, INDEXES, OWNED, STATES
 from longshore.store.postgres.store import PostgresStore
 from longshore.testing.builders import Scene, a_job, new_id
 
@@ -25,12 +25,13 @@ OLD_CODES = {
 }
 """Codes had no gaps up to version 2 of the schema."""
 
-INDEXES = {
+HELD = {
     "job_ready": f"state = {CODES[S.READY]}",
     "job_due": f"state = {CODES[S.DELAYED]}",
     "job_owned": f"state = ANY (ARRAY[{OWNED}])",
     "job_cancelling": f"state = {CODES[S.CANCELLING]}",
     "job_expiring": f"(state = {CODES[S.RUNNING]}) AND (expires_at IS NOT NULL)",
+    "job_deadline": f"(state = {CODES[S.READY]}) AND (deadline_at IS NOT NULL)",
     "job_unique": f"(unique_key IS NOT NULL) AND (state < {ENDED})",
     "job_listed": f"(state = {CODES[S.WAITING]}) OR (state > {CODES[S.SUCCEEDED]})",
 }
@@ -50,7 +51,16 @@ async def test_the_indexes_hold_the_states_that_statements_look_for(
         " FROM pg_index WHERE indrelid = 'longshore.job'::regclass AND indpred IS NOT NULL"
     )
     found = {row["name"].removeprefix("longshore."): row["held"] for row in rows}
-    assert found == {name: f"({held})" for name, held in INDEXES.items()}
+    assert found == {name: f"({held})" for name, held in HELD.items()}
+
+
+async def test_the_index_of_a_state_lists_its_jobs(
+    postgres_store: PostgresStore, outside: Connection
+) -> None:
+    assert INDEXES.keys() == set(JobState) - {S.SUCCEEDED}
+    for state, name in INDEXES.items():
+        query = f"SELECT {HELD[name]} FROM (SELECT $1::int) AS j (state)"
+        assert await outside.fetchval(query, CODES[state]), state
 
 
 async def test_jobs_of_the_old_codes_are_what_they_were(
@@ -59,7 +69,7 @@ async def test_jobs_of_the_old_codes_are_what_they_were(
     for version, script in steps("postgres")[:2]:
         await outside.execute(script)
         await outside.execute("INSERT INTO longshore.longshore_schema VALUES ($1)", version)
-    jobs = {state: new_id() for state in JobState}
+    jobs = {state: new_id() for state in OLD_CODES}
     for state, id in jobs.items():
         await outside.execute(
             "INSERT INTO longshore.job (id, lane, body_hash, state, kind, queue, target, options,"
@@ -79,6 +89,6 @@ async def test_jobs_of_the_old_codes_are_what_they_were(
     listed = (await store.jobs(JobFilter())).jobs
     assert {job.id: job.state for job in listed} == {id: state for state, id in jobs.items()}
     [queue] = await store.queues()
-    assert queue.counts == dict.fromkeys(JobState, 1)
+    assert queue.counts == dict.fromkeys(OLD_CODES, 1)
     await Scene(store).accepted(a_job())
     await store.close()

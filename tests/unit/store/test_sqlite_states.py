@@ -7,9 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from longshore.model.job import JobState
 from longshore.store.sqlite.runner import InlineRunner
-from longshore.store.sqlite.states import LIVE_LIST, OWNED_LIST
+from longshore.store.sqlite.states import INDEXES, LIVE_LIST, OWNED_LIST
 from longshore.store.sqlite.store import SqliteStore
+
+
+async def migrated(path: Path) -> sqlite3.Connection:
+    store = SqliteStore(path, runner=InlineRunner())
+    await store.migrate()
+    await store.close()
+    return sqlite3.connect(path)
 
 
 @pytest.mark.parametrize(
@@ -18,11 +26,17 @@ from longshore.store.sqlite.store import SqliteStore
 async def test_the_indexes_hold_the_states_that_statements_look_for(
     tmp_path: Path, index: str, states: str
 ) -> None:
-    store = SqliteStore(tmp_path / "store.db", runner=InlineRunner())
-    await store.migrate()
-    await store.close()
-    with sqlite3.connect(tmp_path / "store.db") as connection:
-        query = "SELECT sql FROM sqlite_schema WHERE name = ?"
-        [statement] = connection.execute(query, [index]).fetchone()
+    connection = await migrated(tmp_path / "store.db")
+    query = "SELECT sql FROM sqlite_schema WHERE name = ?"
+    [statement] = connection.execute(query, [index]).fetchone()
     connection.close()
     assert statement.endswith(f"state IN {states}")
+
+
+async def test_the_index_of_a_state_lists_its_jobs(tmp_path: Path) -> None:
+    assert INDEXES.keys() == set(JobState) - {JobState.SUCCEEDED}
+    connection = await migrated(tmp_path / "store.db")
+    for source in INDEXES.values():
+        # SQLite refuses the statement if the index that it names has not all these jobs.
+        connection.execute(f"SELECT number FROM job {source}")
+    connection.close()

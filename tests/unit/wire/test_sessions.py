@@ -385,6 +385,7 @@ def test_an_attempt_that_was_read_from_the_store_before_it_ended_is_not_placed_a
     pair.join()
     one, two = claimed(1, 11), claimed(2, 12)
     pair.tell(0.1, *pair.attended.assign([one]))
+    reported(pair.attended, one)
     pair.attended.settled((one.id, one.token))
     [jobs] = pair.attended.assign([one, two])
     assert pair.tell(0.2, jobs) == [w.Start(pair_assignment(two))]
@@ -565,6 +566,7 @@ def test_what_is_sent_again_takes_no_second_slot(pair: Pair) -> None:
     pair.tell(0.2, *pair.attended.assign([later]))
     pair.ping(1.0)
     assert pair.attended.open_slots[Pool.COROUTINE] == 1
+    reported(pair.attended, lost)
     pair.attended.settled((lost.id, 11))
     assert pair.attended.open_slots[Pool.COROUTINE] == 2
 
@@ -586,6 +588,7 @@ def test_what_was_adopted_and_ended_before_it_was_read_back_is_not_placed_again(
 ) -> None:
     one = claimed(1, 11)
     pair.join(0.0, one)
+    reported(pair.attended, one)
     pair.attended.settled((one.id, 11))
     assert pair.attended.assign([one]) == []
     assert pair.attended.open_slots[Pool.COROUTINE] == 3

@@ -7,14 +7,14 @@ from within a call.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import TypeVar
 from uuid import UUID
 
 from longshore.config import WorkerSettings
 from longshore.model.reports import ReleaseReport, SuccessReport
 from longshore.model.worker import KindInfo, Pool
-from longshore.ports import OnLog, OnMessages, OnReport
+from longshore.ports import OnBegun, OnLog, OnMessages, OnReport
 from longshore.testing.builders import new_id
 from longshore.testing.virtual import VirtualClock, run_virtually
 from longshore.wire import messages as m
@@ -112,10 +112,44 @@ class PlayedExecutor:
         self.end(SuccessReport(self.running[token].job, token, result=b"\xc0"))
 
 
+class PlayedQueueingExecutor(PlayedExecutor):
+    """Short attempts wait in it past its slots, until the test lets them begin."""
+
+    def __init__(
+        self, slots: int, kinds: dict[str, KindInfo], on_report: OnReport, on_log: OnLog
+    ) -> None:
+        super().__init__(slots, kinds, on_report, on_log)
+        self.waiting: dict[int, m.Assignment] = {}
+        self.on_begun: OnBegun = lambda token, ago_s: None
+
+    def start_short(self, assignment: m.Assignment) -> None:
+        self.started.append(assignment.token)
+        if len(self.running) < self.slots:
+            self.running[assignment.token] = assignment
+        else:
+            self.waiting[assignment.token] = assignment
+
+    def take_back(self, tokens: Collection[int]) -> list[int]:
+        return [token for token in tokens if self.waiting.pop(token, None) is not None]
+
+    def begin(self, token: int, ago_s: float = 0.0, *, tell: bool = True) -> None:
+        """An attempt begins that waited here."""
+        self.running[token] = self.waiting.pop(token)
+        if tell:
+            self.on_begun(token, ago_s)
+
+
 class Bench:
     """One agent, the executors it made, and every connection that it opened."""
 
-    def __init__(self, slots: int, addresses: Sequence[str], settings: WorkerSettings) -> None:
+    def __init__(
+        self,
+        slots: int,
+        addresses: Sequence[str],
+        settings: WorkerSettings,
+        executor: type[PlayedExecutor] = PlayedExecutor,
+    ) -> None:
+        self._executor = executor
         self.clock = VirtualClock()
         self.links: list[PlayedLink] = []
         self.executors: dict[str, PlayedExecutor] = {}
@@ -140,7 +174,7 @@ class Bench:
 
     def _make(self, on_report: OnReport, on_log: OnLog) -> dict[str, PlayedExecutor]:
         self.executors = {
-            pool: PlayedExecutor(self._slots, kinds, on_report, on_log)
+            pool: self._executor(self._slots, kinds, on_report, on_log)
             for pool, kinds in KINDS.items()
         }
         return self.executors
@@ -229,11 +263,12 @@ def at_bench(
     slots: int = 2,
     addresses: Sequence[str] = ("d1",),
     settings: WorkerSettings | None = None,
+    executor: type[PlayedExecutor] = PlayedExecutor,
 ) -> None:
     """Tells a story of one agent, on virtual time."""
 
     async def main() -> None:
-        bench = Bench(slots, addresses, settings or WorkerSettings(drain_s=10.0))
+        bench = Bench(slots, addresses, settings or WorkerSettings(drain_s=10.0), executor)
         try:
             await story(bench)
         finally:

@@ -10,13 +10,22 @@ import click
 
 from longshore.cli.options import Decorated, config_options, examples, json_option, settings
 from longshore.cli.view.show import print_json_line
-from longshore.config import Config
+from longshore.config import Config, WorkerSettings
 from longshore.errors import InvalidInput
+from longshore.model.worker import POOLS
 from longshore.run import machine
 from longshore.run.ready import Announcer
 
 _DISPATCHER_KEYS = ("store", "listen_url", "backend", "frontend")
-_WORKER_KEYS = ("app", "slots", "processes", "threads", "target", "queues")
+_SLOT_KEYS = tuple(pool.slots for pool in POOLS.values())
+_WORKER_KEYS = (
+    "app",
+    *_SLOT_KEYS,
+    "max_jobs_per_process",
+    "max_process_mb",
+    "target",
+    "queues",
+)
 _DRAINS = (
     "SIGTERM or Ctrl-C stops it: running jobs may finish, for at most drain_s (30 s). A second one "
     "stops it at once."
@@ -57,11 +66,14 @@ def _worker_options(command: Decorated) -> Decorated:
             "NAME",
             "The kind of this machine (its system and processor: linux-x86_64).",
         ),
-        ("--threads", "N", "How many jobs run in threads at once (32)."),
-        ("--processes", "N", "How many jobs run in processes at once (the number of CPUs)."),
-        ("--slots", "N", "How many async def jobs run at once (100)."),
+        ("--max-process-mb", "MB", "Replace a process that has more memory after a job (any)."),
+        ("--max-jobs-per-process", "N", "Replace a process after so many jobs (never)."),
     ):
         command = click.option(flag, metavar=metavar, help=text)(command)
+    for pool in reversed(POOLS.values()):
+        default = getattr(WorkerSettings(), pool.slots) or "the number of CPUs"
+        text = f"How many {pool.runs} at once ({default})."
+        command = click.option(f"--{pool.slots}", metavar="N", help=text)(command)
     command = click.option(
         "--reload",
         is_flag=True,

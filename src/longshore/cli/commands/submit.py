@@ -76,6 +76,13 @@ _NO_NUMBER = re.compile("[+-]?(nan|NaN|inf|Infinity)")
     help="Stop an attempt that takes longer.",
 )
 @click.option(
+    "--expires",
+    "expires_s",
+    metavar="SECONDS",
+    type=duration,
+    help="Fail it if no worker begins it within this time of its submit, or of when it is due.",
+)
+@click.option(
     "--retries",
     type=Whole(0, MAX_ATTEMPTS - 1),
     metavar="N",
@@ -103,15 +110,15 @@ def submit(context: click.Context, /, **given: Any) -> None:
     """Submit a job of KIND, with arguments as KEY=VALUE or as JSON.
 
     A VALUE that is JSON is taken as JSON, any other as text: n=1 is a number, n='"1"' and name=x
-    are text. The app declares a queue, target, priority, timeout and retries for the kind, and
-    workers that serve the kind, or did lately, tell of them. An option here replaces one of them.
+    are text. The app declares a queue, target, priority, timeout, expiry and retries for the kind,
+    and workers that serve the kind, or did lately, tell of them. An option here replaces one.
     """
     args = _arguments(given)
     waits = given["wait"] or given["within"] is not None
 
     async def talk(connection: Connection) -> tuple[SubmitAnswer, Ended | None]:
         job = await _submission(connection, given, args)
-        (answer,) = await connection.submit([job], given["strict"])
+        (answer,) = await connection.submit((job,), given["strict"])
         if answer.code:
             raise from_code(answer.code, answer.message)
         if waits:

@@ -14,7 +14,17 @@ from uuid import UUID
 from rich.text import Text
 
 from longshore.cli.view import jsonable
-from longshore.cli.view.show import Table, View, duration, error_line, how_far, percent, time, took
+from longshore.cli.view.show import (
+    Table,
+    View,
+    duration,
+    error_line,
+    how_far,
+    percent,
+    state_words,
+    time,
+    took,
+)
 from longshore.core.capacity import pool_ahead, pool_busy, pool_slots, pools_of
 from longshore.model.job import DEFAULT_QUEUE, Job, JobError, JobState
 from longshore.model.worker import (
@@ -67,7 +77,7 @@ def jobs_table(jobs: Sequence[Job]) -> Table:
     rows = [
         (
             str(job.number),
-            job.state.value,
+            state_words(job),
             job.kind,
             job.queue,
             str(job.attempt),
@@ -88,7 +98,7 @@ def jobs_screen(jobs: Sequence[Job], now: datetime) -> Table:
     rows = [
         (
             str(job.number),
-            job.state.value,
+            state_words(job),
             job.kind,
             job.queue if has_queues else "",
             str(job.attempt or ""),
@@ -120,7 +130,7 @@ def _worker_row(
     return (
         info.name or info.host or str(info.id),
         jsonable.worker_state(view),
-        ", ".join(f"{kind} {n}" for kind, n in sorted(view.running.items())) or "-",
+        _running(view, pools) or "-",
         *(str(pool_slots(view, pool)) for pool in pools),
         percent(view.cpu_percent) or "-",
         percent(view.memory_percent) or "-",
@@ -159,7 +169,7 @@ def _brief_worker(
     return (
         info.name or info.host or str(info.id),
         jsonable.worker_state(view),
-        ", ".join(f"{kind} {n}" for kind, n in sorted(view.running.items())),
+        _running(view, pools),
         *(_taken(view, pool) for pool in pools),
         percent(view.cpu_percent) if view.alive else "",
         percent(view.memory_percent) if view.alive else "",
@@ -171,6 +181,14 @@ def _brief_worker(
         ", ".join(sorted(info.kinds)),
         ", ".join(filter(None, (view.ended_why, gone_for and f"{gone_for} ago"))),
     )
+
+
+def _running(view: WorkerView, pools: Sequence[str]) -> str:
+    """What a worker runs, by kind; if it holds jobs ahead, how many of them run."""
+    kinds = ", ".join(f"{kind} {n}" for kind, n in sorted(view.running.items()))
+    ahead = sum(pool_ahead(view, pool) for pool in pools)
+    running = sum(view.running.values()) - ahead
+    return f"{running} running, {ahead} held ahead ({kinds})" if ahead else kinds
 
 
 def _taken(view: WorkerView, pool: str) -> str:

@@ -300,6 +300,11 @@ def duration(seconds: float) -> str:
     return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s"
 
 
+def state_words(job: Job) -> str:
+    """A job's state in a word or two: what a worker holds ahead does not run yet."""
+    return job.state.value if job.held_behind is None else "held ahead"
+
+
 def took(job: Job) -> str:
     """How long the last attempt of an ended job ran."""
     if job.started_at is None or job.ended_at is None:
@@ -376,7 +381,7 @@ def _log_line(line: LogLine) -> str:
 def job_view(job: Job, names: Mapping[UUID, str]) -> View:
     """Everything about a job; `names` are those of the workers that had it."""
     worker = names.get(job.worker, str(job.worker)) if job.worker else ""
-    title = Text(f"job {job.number} ").append(job.state.value, style=_STYLES.get(job.state, ""))
+    title = Text(f"job {job.number} ").append(state_words(job), style=_STYLES.get(job.state, ""))
     lines = [(name, text) for name, text in _job_lines(job, worker) if text]
     width = max(len(name) for name, _ in lines)
     parts: list[Text | Table] = [title]
@@ -406,6 +411,7 @@ def _job_lines(job: Job, worker: str) -> list[tuple[str, str]]:
         ("error", error_line(job.error) if job.error else ""),
         ("attempts", _attempts(job)),
         ("timeout", f"{job.options.timeout_s:g} s" if job.options.timeout_s else ""),
+        ("expires", f"{time(job.deadline_at)}, unless it begins before" if job.deadline_at else ""),
         ("worker", worker),
         ("progress", progress(job.progress)),
         ("step", job.step or ""),

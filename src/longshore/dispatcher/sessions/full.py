@@ -94,7 +94,7 @@ class FullSessions:
             return
         session.heard_at = self._clock.now()
         match message:
-            case m.Ping() if len(message.held) + len(message.unacknowledged) <= 2 * MAX_HELD:
+            case m.Ping() if _named(message) <= 2 * MAX_HELD:
                 self._pinged(session, message)
             case m.Done():
                 self._done(session, message)
@@ -137,14 +137,14 @@ class FullSessions:
 
     def _pinged(self, session: FullSession, ping: m.Ping) -> None:
         lease_s = self._own_lease.lease_s()
-        was_draining, was_choked = session.draining, session.is_choked
+        was_draining, room = session.draining, session.room
         answers = session.pinged(self._clock.now(), ping, self._ping_s(), lease_s)
         if not self._link.tell(session, answers):
             session.unsent()
         acks, session.unsent_acks = session.unsent_acks, []
         for ack in acks:
             self._link.acknowledge(session, ack)
-        if was_choked and not session.is_choked:
+        if session.room > room:
             self._commits.wake()
         if ping.draining and not was_draining:
             mark = partial(self._store.set_draining, session.worker, True)
@@ -177,3 +177,9 @@ class FullSessions:
         """Waits for what is under way."""
         await self._joining.close()
         await self._tasks.ended()
+
+
+def _named(ping: m.Ping) -> int:
+    """How many attempts a PING names, those that run once."""
+    begun = sum(map(len, ping.begun.values())) if ping.begun else 0
+    return max(len(ping.held), begun) + len(ping.unacknowledged)

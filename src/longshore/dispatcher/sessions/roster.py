@@ -65,6 +65,10 @@ class Roster:
         session = self._by_worker.get(slot.worker)
         return session if session and session.number == slot.session else None
 
+    def of_worker(self, worker: UUID) -> Session | None:
+        """The session of a worker, if it is here."""
+        return self._by_worker.get(worker)
+
     def session_of(self, worker: UUID) -> int:
         """The number of a worker's session; 0 if it has none here."""
         session = self._by_worker.get(worker)

@@ -73,17 +73,21 @@ class CoroutineHost(Host):
             except (SystemExit, KeyboardInterrupt):
                 leave_if_copy()
 
-    def _expect(self, slots: int) -> None:
+    def _expect(self, load: Load) -> None:
         # Each job may be in one `asyncio.to_thread`: Python's few threads would hold most up.
         # `leave` does not wait for threads.
-        count = max(slots, PYTHONS_THREADS)
+        count = max(load.slots, PYTHONS_THREADS)
         self._loop.set_default_executor(ThreadPoolExecutor(count, "longshore-to-thread"))
 
     def _make_loop(self) -> asyncio.AbstractEventLoop:
         return self._loop
 
     def _attach(self) -> None:
-        self._channel = Channel(self._sock, self._unpacker, self._handle, leave)
+        self._channel = Channel(self._sock, self._unpacker, self._receive, leave)
+
+    def _receive(self, messages: list[ToHost]) -> None:
+        for message in messages:
+            self._handle(message)
 
     def _handle(self, message: ToHost) -> None:
         match message:

@@ -1,7 +1,8 @@
 """A host that is forked by a job stays one host.
 
-The copy must not speak for the original: it lets go of the socket at once, and ends when it comes
-back from the job's code. Until then it is an ordinary process, with ordinary signals.
+The copy must not speak for the original, nor take its attempts: it lets go of the sockets at once,
+and ends when it comes back from the job's code. Until then it is an ordinary process, with ordinary
+signals.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _OURS = {signal.SIGTERM, signal.SIGINT}
 _is_copy = False
 
 
-def remain_one(sock: socket.socket) -> None:
+def remain_one(*sockets: socket.socket) -> None:
     """Makes every later fork of this process give up its part in the dialogue."""
     masks = threading.local()
 
@@ -33,7 +34,8 @@ def remain_one(sock: socket.socket) -> None:
     def in_copy() -> None:
         global _is_copy
         _is_copy = True
-        sock.close()
+        for sock in sockets:
+            sock.close()
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.pthread_sigmask(signal.SIG_SETMASK, masks.before)

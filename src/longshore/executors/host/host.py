@@ -39,7 +39,7 @@ class Host(ABC):
         # Before the app is imported: some libraries keep the streams that they find then.
         self._set_streams = install(echo=load.limits.echo, mark=True)
         scratch.settle(load.scratch)
-        self._expect(load.slots)
+        self._expect(load)
         try:
             self._handlers, spans = load_apps(load.app)
             self._lifespan = Lifespan(spans(pool), self._make_loop)
@@ -49,8 +49,8 @@ class Host(ABC):
             leave()
         self._send(Loaded({kind: handler.info for kind, handler in self._handlers.items()}))
 
-    def _expect(self, slots: int) -> None:  # noqa: B027
-        """Makes ready for the attempts of a pool with so many slots; most hosts need nothing."""
+    def _expect(self, load: Load) -> None:  # noqa: B027
+        """Makes ready for as many attempts as the agent says."""
 
     @abstractmethod
     def serve(self) -> NoReturn:
@@ -84,7 +84,10 @@ class Host(ABC):
             leave()
 
     def _send(self, *messages: FromHost) -> None:
+        self._send_bytes(b"".join(map(pack, messages)))
+
+    def _send_bytes(self, data: bytes) -> None:
         try:
-            self._sock.sendall(b"".join(map(pack, messages)))
+            self._sock.sendall(data)
         except OSError:
             leave()

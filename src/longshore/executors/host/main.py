@@ -1,9 +1,10 @@
 """The program of a host process: the only place where an app is imported and its jobs run.
 
-    python -m longshore.executors.host.main FD POOL AGENT_PID
+    python -m longshore.executors.host.main POOL AGENT_PID FD [QUEUE_FD]
 
 It speaks `frames` on the socket FD and nothing else: what a job prints is caught for the job's log,
-and goes where the worker's own output goes. It ends with its agent.
+and goes where the worker's own output goes. A process of one attempt at a time reads these from
+QUEUE_FD (see `attempt_queue`). It ends with its agent.
 """
 
 from __future__ import annotations
@@ -31,16 +32,17 @@ COLLECT_AFTER = (10_000, 20, 20)
 _PR_SET_PDEATHSIG = 1
 
 
-def main(fd: int, pool: Pool, agent_pid: int) -> NoReturn:
+def main(pool: Pool, agent_pid: int, *fds: int) -> NoReturn:
     """Serves the agent until it is gone."""
     _die_with(agent_pid)
-    sock = socket.socket(fileno=fd)
-    sock.set_inheritable(False)
+    sockets = [socket.socket(fileno=fd) for fd in fds]
+    for sock in sockets:
+        sock.set_inheritable(False)
     _settle_in()
-    remain_one(sock)
+    remain_one(*sockets)
     # Before the app is imported, so that the app may set another threshold.
     gc.set_threshold(*COLLECT_AFTER)
-    host = _host(pool)(sock)
+    host = _host(pool)(*sockets)
     host.load(pool)
     # What the imports made is there to stay: the collector need not look at it.
     gc.freeze()
@@ -83,4 +85,4 @@ def _ignore(number: int, frame: FrameType | None) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), Pool(sys.argv[2]), int(sys.argv[3]))
+    main(Pool(sys.argv[1]), *map(int, sys.argv[2:]))

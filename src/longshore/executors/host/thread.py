@@ -1,8 +1,9 @@
-"""The inside of a thread host: many plain attempts at once, each in a thread of its own.
+"""The inside of a thread host: many plain attempts at once, each alone in its thread.
 
-The main thread reads frames and starts a thread for each attempt. The thread ends with its attempt,
-so no attempt finds what another left in thread-locals. All threads are daemons: none of them can
-hold up the end of the process.
+The main thread reads frames and hands out attempts. There are as many other threads as attempts
+were ever there at once, and each runs one attempt after the other: what a job keeps in a
+thread-local (a connection, a session) serves the next job in that thread too. All threads are
+daemons: none of them can hold up the end of the process.
 
 An abort raises `Cancelled` in the attempt's thread (see `interruption`). That may leave a lock held
 or an object half changed which other attempts use too. So the agent sends this process no more
@@ -16,11 +17,12 @@ import queue
 import socket
 import threading
 import time
+from collections import deque
 from collections.abc import Coroutine
 from typing import Any, NamedTuple, NoReturn, assert_never, cast
 
 from longshore.executors import scratch
-from longshore.executors.frames import Abort, Close, Ended, Load, Run, Stopped, said
+from longshore.executors.frames import Abort, Close, Ended, FromHost, Load, Run, Stopped, pack, said
 from longshore.executors.host.call import Call, prepare, succeeded
 from longshore.executors.host.context import Cancelled, RunningContext, enter
 from longshore.executors.host.failures import raised
@@ -29,7 +31,7 @@ from longshore.executors.host.host import Host
 from longshore.executors.host.interruption import Interruption
 from longshore.executors.output.attempt_log import TELL_EVERY_S, AttemptLog
 from longshore.model.attempt import Assignment, AttemptKey
-from longshore.model.reports import Report
+from longshore.model.reports import NotBegunReport, Report
 
 
 class _Running(NamedTuple):
@@ -44,6 +46,10 @@ class ThreadHost(Host):
     def __init__(self, sock: socket.socket) -> None:
         super().__init__(sock)
         self._running: dict[int, _Running] = {}
+        self._waiting: queue.SimpleQueue[_Running] = queue.SimpleQueue()
+        """What the next free thread begins. There is a thread for everything in `_running`."""
+        self._threads = 0
+        self._unsent: deque[bytes] = deque()
         self._sending = threading.Lock()
         self._news: queue.SimpleQueue[AttemptLog] = queue.SimpleQueue()
 
@@ -74,17 +80,18 @@ class ThreadHost(Host):
     def _begin(self, assignment: Assignment) -> None:
         running = _Running(assignment, self._context(assignment), Interruption())
         self._running[assignment.token] = running
-        context = self._lifespan.context.copy()
-        thread = threading.Thread(
-            target=context.run,
-            args=(self._run, running),
-            daemon=True,
-            name=f"job-{assignment.number}",
-        )
-        try:
-            thread.start()
-        except RuntimeError as error:  # the machine has no room for another thread
-            self._end(running, raised(assignment, error, None))
+        if self._threads < len(self._running):
+            try:
+                self._add_thread()
+            except RuntimeError:  # the machine has no room for another thread
+                self._end(running, NotBegunReport(*assignment.key))
+                return
+        self._waiting.put(running)
+
+    def _add_thread(self) -> None:
+        name = f"longshore-job-{self._threads + 1}"
+        threading.Thread(target=self._work, daemon=True, name=name).start()
+        self._threads += 1
 
     def _abort(self, attempt: AttemptKey) -> None:
         running = self._running.get(attempt[1])
@@ -92,6 +99,11 @@ class ThreadHost(Host):
             running.interruption.send(running.context.mark_cancelled)
 
     # in the attempt's thread
+
+    def _work(self) -> NoReturn:
+        while True:
+            running = self._waiting.get()
+            self._lifespan.context.copy().run(self._run, running)
 
     def _run(self, running: _Running) -> None:
         report: Report | None = None
@@ -127,8 +139,16 @@ class ThreadHost(Host):
         if (left := context.leftover()) is not None:
             scratch.remove(left)
         frame = Stopped((assignment.key,)) if report is None else Ended((report,))
-        with self._sending:
-            self._send(*said(context.unsaid()), frame)
+        self._send_soon(*said(context.unsaid()), frame)
+
+    def _send_soon(self, *messages: FromHost) -> None:
+        """Sends at once. If another thread is sending, that one sends these too."""
+        self._unsent.append(b"".join(map(pack, messages)))
+        while self._unsent and self._sending.acquire(blocking=False):
+            try:
+                self._send_bytes(b"".join(self._unsent.popleft() for _ in range(len(self._unsent))))
+            finally:
+                self._sending.release()
 
     # what attempts say
 
@@ -143,6 +163,5 @@ class ThreadHost(Host):
             time.sleep(TELL_EVERY_S)
             while not self._news.empty():
                 news.append(self._news.get())
-            with self._sending:
-                for attempt_log in news:
-                    self._send(*said(attempt_log.take()))
+            for attempt_log in news:
+                self._send_soon(*said(attempt_log.take()))

@@ -115,6 +115,7 @@ def columns(items: list[Item]) -> list[Sequence[object]]:
         [job.target for job in models],
         [options for _, _, options in shapes],
         [job.options.timeout_s for job in models],
+        [job.options.expires_s for job in models],
     ]
 
 

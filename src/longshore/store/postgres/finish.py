@@ -179,6 +179,8 @@ def change_row(change: Change, by: str | None, *, isolate_bad_items: bool) -> tu
         quoted(change.info, ascii_only=isolate_bad_items)
         + (f',"{change.request}"' if change.request else ""),
         change.undoes_claim,
+        change.keeps_deadline,
+        change.deadline_s,
     )
 
 
@@ -206,6 +208,7 @@ def finish_columns(ends: Sequence[End], *, isolate_bad_items: bool) -> list[Sequ
         [end.token for end in ends],
         [end.result if isinstance(end, Succeeded) else None for end in ends],
         places,
+        [end.ran_s for end in ends],
         *zip(*rows, strict=True),
     ]
 
@@ -214,5 +217,5 @@ def _shape(end: End) -> tuple[object, ...]:
     """Ends that have this in common do the same to their jobs."""
     if isinstance(end, Succeeded):
         return Succeeded, end.by, end.info, end.worker
-    _, _, *rest = structs.astuple(end)
+    _, _, *rest = structs.astuple(structs.replace(end, ran_s=None))
     return type(end), *rest

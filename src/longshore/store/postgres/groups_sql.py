@@ -39,7 +39,7 @@ WITH new AS (
         n.id, n.body_hash, n.args, n.unique_key, n.run_at,
         ($8::bigint[])[n.shape], ($9::smallint[])[n.shape], ($10::text[])[n.shape],
         ($11::text[])[n.shape], ($12::text[])[n.shape], ($13::bytea[])[n.shape],
-        ($14::float8[])[n.shape], statement_timestamp(), {WAITING}, {NEW_NODE_ENTRY}, $15::uuid
+        ($14::float8[])[n.shape], statement_timestamp(), {WAITING}, {NEW_NODE_ENTRY}, $16::uuid
     FROM unnest(
         $1::uuid[], $2::bigint[], $3::bytea[], $4::integer[], $5::text[], $6::timestamptz[],
         $7::float8[]
@@ -52,13 +52,14 @@ numbered AS (
 ),
 nodes AS (
     INSERT INTO longshore.node (
-        job, group_id, body_hash, delay_s, place, unmet, condition, key
+        job, group_id, body_hash, delay_s, place, unmet, condition, key, expires_s
     )
-    SELECT i.job, $15::uuid, i.body_hash, i.delay_s, i.place, i.unmet, i.condition, i.key
+    SELECT i.job, $16::uuid, i.body_hash, i.delay_s, i.place, i.unmet, i.condition, i.key,
+        ($15::float8[])[i.shape]
     FROM unnest(
-        $1::uuid[], $16::bigint[], $7::float8[], $17::integer[], $18::integer[], $19::smallint[],
-        $20::text[]
-    ) AS i (job, body_hash, delay_s, place, unmet, condition, key)
+        $1::uuid[], $17::bigint[], $7::float8[], $18::integer[], $19::integer[], $20::smallint[],
+        $21::text[], $4::integer[]
+    ) AS i (job, body_hash, delay_s, place, unmet, condition, key, shape)
 )
 SELECT lane, count(*) AS n FROM new GROUP BY lane
 """
@@ -75,7 +76,7 @@ WHERE id = $1
 
 REACHED: Final = """
 SELECT c.child, c.parents, n.condition, n.unmet, n.marks, n.group_id,
-    coalesce(n.late_s, n.delay_s) AS delay_s
+    coalesce(n.late_s, n.delay_s) AS delay_s, n.expires_s
 FROM (
     SELECT e.child, array_agg(i.place::integer) AS parents
     FROM unnest($1::uuid[], $2::uuid[]) WITH ORDINALITY AS i (parent, after_child, place)
@@ -88,7 +89,7 @@ FROM (
     ORDER BY e.child
 ) AS c
 CROSS JOIN LATERAL (
-    SELECT n.condition, n.unmet, n.marks, n.group_id, n.delay_s, (
+    SELECT n.condition, n.unmet, n.marks, n.group_id, n.delay_s, n.expires_s, (
         SELECT extract(epoch FROM j.run_at - statement_timestamp())::float8
         FROM longshore.job AS j WHERE j.id = n.job
     ) AS late_s
@@ -136,7 +137,7 @@ SELECT id, state, sweep_from, sweep_again, cancelled_by FROM longshore.job_group
 WHERE sweep_from IS NOT NULL ORDER BY number LIMIT 1 FOR UPDATE SKIP LOCKED
 """
 SWEPT_NODES: Final = f"""
-SELECT i.job, i.place, n.condition, n.unmet, n.marks, l.state, coalesce(
+SELECT i.job, i.place, n.condition, n.unmet, n.marks, n.expires_s, l.state, coalesce(
     extract(epoch FROM l.run_at - statement_timestamp())::float8, n.delay_s
 ) AS delay_s
 FROM (
@@ -147,7 +148,7 @@ CROSS JOIN LATERAL (
     SELECT state, run_at FROM longshore.job WHERE id = i.job OFFSET 0
 ) AS l
 LEFT JOIN LATERAL (
-    SELECT condition, unmet, marks, delay_s FROM longshore.node
+    SELECT condition, unmet, marks, delay_s, expires_s FROM longshore.node
     WHERE job = i.job AND l.state < {ENDED} FOR UPDATE SKIP LOCKED
 ) AS n ON true
 ORDER BY i.place

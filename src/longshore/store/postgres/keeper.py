@@ -14,10 +14,11 @@ from uuid import UUID
 import asyncpg
 
 from longshore.core import effects
+from longshore.core.effects import Effect
 from longshore.core.leases import ANOTHERS, is_anothers
 from longshore.core.lookahead import held_ahead
 from longshore.model.attempt import Attempt
-from longshore.model.job import CancelVerdict, JobState, LogEntry, RetryVerdict
+from longshore.model.job import CancelVerdict, Ended, JobState, LogEntry, RetryVerdict
 from longshore.model.worker import Attended, Gone, Lane, Late, SessionKey, Stats, WorkerInfo
 from longshore.ports import Harvested, Hint, Promoted
 from longshore.store.postgres import keeper_sql as sql
@@ -28,7 +29,15 @@ from longshore.store.postgres.pump import Pump
 from longshore.store.postgres.reads import NUMBERS, PostgresReads, claimed
 from longshore.store.postgres.sql import ADOPT_LANES, HOLDERS, KNOWN
 from longshore.store.postgres.states import DELAYED, OWNED_CODES, READY, STATES
-from longshore.store.rows import INT64, LARGEST_INT, clean, entry_end, pack_info, unpack_info
+from longshore.store.rows import (
+    INT64,
+    LARGEST_INT,
+    clean,
+    entry_end,
+    pack_info,
+    unpack_info,
+    unpack_options,
+)
 
 MOST_SWEPT: Final = 1000
 ADOPT_SHARE: Final = 50.0
@@ -178,24 +187,32 @@ class PostgresKeeper(PostgresReads):
             if row is None or not row["alive"] or row["session"] != session:
                 return Harvested(False), []
             await tx.fetch(sql.BURY, worker, clean(why))
-            owned = await _owned(tx, worker)
             limit = crash_limit if crash else None
-            ahead = held_ahead(
-                unpack_info(row["info"]), [(one["token"], one["kind"]) for one in owned]
-            )
-            return await _lose(tx, owned, why, limit, ahead.union(undelivered), lost=True)
+            return await _lose(tx, worker, row["info"], why, limit, undelivered, lost=True)
 
         return self._freed(*await self._keeping.run(work))
 
     async def sweep(self, crash_limit: int) -> Harvested:
-        """Frees jobs that are owned by a worker that is not alive: a harvest that died half-way."""
+        """Frees jobs whose worker is not alive: each worker's in a transaction of its own."""
+        freed = Harvested(False)
+        for orphaned in await self._keeping.fetch(sql.ORPHANED, MOST_SWEPT):
+            found = await self._sweep(orphaned["worker"], crash_limit)
+            freed = Harvested(
+                False,
+                freed.requeued + found.requeued,
+                freed.lanes | found.lanes,
+                freed.ended + found.ended,
+            )
+        return freed
 
+    async def _sweep(self, worker: UUID, crash_limit: int) -> Harvested:
         async def work(tx: Transaction) -> tuple[Harvested, Rows]:
-            found = [row["id"] for row in await tx.fetch(sql.ORPHANED, MOST_SWEPT)]
-            owned = await locked(tx, found) if found else []
-            # A row that was not locked when it was found may have been freed since.
-            still = [row for row in owned if row["state"] in OWNED_CODES]
-            return await _lose(tx, still, "its worker is not alive", crash_limit, lost=False)
+            row = next(iter(await tx.fetch(sql.ATTENDED, worker)), None)
+            if row is not None and row["alive"]:
+                return Harvested(False), []
+            info = None if row is None else row["info"]
+            why = "its worker is not alive"
+            return await _lose(tx, worker, info, why, crash_limit, lost=False)
 
         return self._freed(*await self._keeping.run(work))
 
@@ -225,6 +242,22 @@ class PostgresKeeper(PostgresReads):
             self._sender.tell(Hint.WORK)
         await self._fold_now_and_then()
         return Promoted(len(rows), frozenset(row["lane"] for row in rows), next_s)
+
+    async def expire(self, most: int = 1000) -> list[Ended]:
+        """Fails ready jobs that did not begin before their deadline; answers their outcomes."""
+
+        async def work(tx: Transaction) -> list[Ended]:
+            rows = await tx.fetch(sql.PAST_DEADLINE, most)
+            found = [
+                (row, effects.of_expiry(_expires_s(row))[STATES[row["state"]]]) for row in rows
+            ]
+            await apply(tx, found)
+            return [effects.outcome(row["id"], change) for row, change in found]
+
+        ended = await self._keeping.run(work)
+        if ended:
+            self._sender.tell(Hint.ENDED)
+        return ended
 
     async def overdue(self, most: int = 1000) -> list[Attempt]:
         """Running attempts past their timeout and the backstop's margin after it."""
@@ -281,10 +314,7 @@ class PostgresKeeper(PostgresReads):
             rows = [row for row in rows if row["id"] not in again]
             verdicts = await _retry_verdicts(tx, rows, ids)
             reopened = [row for row in rows if verdicts[row["id"]] is RetryVerdict.RETRIED]
-            changes = [
-                (row, effects.of_retry(row["round"], by, request)[STATES[row["state"]]])
-                for row in reopened
-            ]
+            changes = [(row, _retry(row, by, request)[STATES[row["state"]]]) for row in reopened]
             await apply(tx, changes, by, sql.REOPEN)
             return ids, verdicts | dict.fromkeys(again, RetryVerdict.RETRIED), reopened
 
@@ -356,20 +386,25 @@ async def _owned(tx: Transaction, worker: UUID) -> Rows:
 
 async def _lose(
     tx: Transaction,
-    rows: Rows,
+    worker: UUID,
+    info: bytes | None,
     why: str,
     crash_limit: int | None,
     undelivered: Collection[int] = (),
     *,
     lost: bool,
 ) -> tuple[Harvested, Rows]:
-    """Takes jobs from an owner that is gone; a crash limit says that the loss is a crash.
+    """Takes the jobs of a worker that is gone; a crash limit says that the loss is a crash.
 
-    Answers also the rows that are ready again.
+    It costs nothing what the worker held ahead. Answers also the rows that are ready again.
     """
+    rows = await _owned(tx, worker)
+    kinds = [(row["token"], row["kind"]) for row in rows]
+    ahead = held_ahead(unpack_info(info), kinds) if info is not None else set[int]()
     changes = []
     for row in rows:
-        limit = None if row["token"] in undelivered else crash_limit
+        free = row["token"] in ahead or row["token"] in undelivered
+        limit = None if free else crash_limit
         effect = effects.of_loss(row["crashes"], limit, clean(why))
         changes.append((row, effect[STATES[row["state"]]]))
     await apply(tx, changes)
@@ -377,6 +412,14 @@ async def _lose(
     lanes = frozenset(row["lane"] for row in requeued)
     ended = tuple(effects.outcome(row["id"], change) for row, change in changes if change.ends)
     return Harvested(lost, len(requeued), lanes, ended), requeued
+
+
+def _expires_s(row: asyncpg.Record) -> float | None:
+    return unpack_options(row["options"]).expires_s
+
+
+def _retry(row: asyncpg.Record, by: str, request: UUID | None) -> Effect:
+    return effects.of_retry(row["round"], by, request, _expires_s(row))
 
 
 async def _opened_before(tx: Transaction, rows: Rows, request: UUID | None) -> set[UUID]:

@@ -19,14 +19,15 @@ from longshore.store.postgres.states import (
     head,
 )
 
-LOCK: Final = """
+_HELD: Final = """
+    j.id, j.state, j.token, j.lane, ~j.priority AS urgency, j.rank, j.number, j.worker,
+    j.crashes, j.round, j.kind, j.unique_key, j.options, j.group_id
+"""
+LOCK: Final = f"""
 SELECT l.*
 FROM unnest($1::uuid[]) AS i (id)
 CROSS JOIN LATERAL (
-    SELECT
-        j.id, j.state, j.token, j.lane, ~j.priority AS urgency, j.rank, j.number, j.worker,
-        j.crashes, j.round, j.kind, j.unique_key, j.group_id
-    FROM longshore.job AS j WHERE j.id = i.id FOR UPDATE
+    SELECT {_HELD} FROM longshore.job AS j WHERE j.id = i.id FOR UPDATE
 ) AS l
 """
 LOCK_FREE: Final = LOCK.replace("FOR UPDATE", "FOR UPDATE SKIP LOCKED")
@@ -46,15 +47,13 @@ WITH RECURSIVE owner AS (
     )
     FROM owner WHERE owner.worker IS NOT NULL
 )
-SELECT j.id
+SELECT owner.worker
 FROM owner
-CROSS JOIN LATERAL (
-    SELECT id FROM longshore.job WHERE worker = owner.worker AND state IN ({OWNED}) OFFSET 0
-) AS j
-WHERE (SELECT alive FROM longshore.worker WHERE id = owner.worker) IS NOT TRUE
+WHERE owner.worker IS NOT NULL
+    AND (SELECT alive FROM longshore.worker WHERE id = owner.worker) IS NOT TRUE
 LIMIT $1
 """
-"""Goes from owner to owner by the index, so that it reads one row for each live one."""
+"""Goes from owner to owner by the index, so that it reads one row for each."""
 
 _APPLY: Final = """
 UPDATE longshore.job AS j
@@ -98,6 +97,14 @@ RETURNING j.lane, ~j.priority AS urgency, j.rank, j.number
 NEXT_DUE: Final = f"""
 SELECT extract(epoch FROM run_at - now())::float8 AS seconds FROM longshore.job
 WHERE state = {DELAYED} ORDER BY run_at LIMIT 1
+"""
+
+PAST_DEADLINE: Final = f"""
+SELECT {_HELD} FROM longshore.job AS j
+WHERE j.state = {READY} AND j.deadline_at <= statement_timestamp()
+ORDER BY j.deadline_at
+LIMIT $1
+FOR UPDATE SKIP LOCKED
 """
 
 OVERDUE: Final = f"""

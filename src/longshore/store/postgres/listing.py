@@ -13,17 +13,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from longshore.core.lifecycle import TERMINAL
-from longshore.model.job import JobFilter, JobState
+from longshore.core.lifecycle import MAY_BE_MANY
+from longshore.model.job import JobFilter
 from longshore.store.listing import (
-    MAY_BE_MANY,
     last_number,
     most_looked_at,
     must_walk,
     packed_labels,
     page_size,
 )
-from longshore.store.postgres.states import CODES
+from longshore.store.postgres.states import CODES, IN_ORDER
 from longshore.store.rows import clean
 
 NEWEST: Final = 1000
@@ -32,7 +31,7 @@ NEWEST: Final = 1000
 LISTED: Final = """
     j.id, j.number, j.kind, j.queue, j.target, j.priority, j.state, j.options, j.unique_key,
     j.created_at, j.run_at, j.started_at, j.ended_at, j.round, j.attempt, j.failures, j.crashes,
-    j.token, j.worker, j.error, j.group_id
+    j.token, j.worker, j.error, j.group_id, j.deadline_at
 """
 
 LAST: Final = "SELECT max(number) AS number FROM longshore.job_number WHERE number <= $1"
@@ -49,11 +48,6 @@ CROSS JOIN LATERAL (
 ) AS j
 """
 """Of jobs near these numbers, the newest that came before a time."""
-
-_IN_ORDER: Final = frozenset(
-    CODES[state] for state in {JobState.WAITING, *TERMINAL} - {JobState.SUCCEEDED}
-)
-"""States whose index, `job_listed`, is in the order of numbers."""
 
 
 class Listing(NamedTuple):
@@ -148,7 +142,7 @@ def _by_index(states: Sequence[int], conditions: Sequence[str], most: int) -> st
     parts = []
     for state in states:
         source, also = "longshore.job", [*_in_stretch(state), *conditions]
-        if state in _IN_ORDER:
+        if state in IN_ORDER:
             also = [*conditions] or ["true"]
             source = f"""(
         SELECT {LISTED} FROM longshore.job AS j
@@ -169,7 +163,7 @@ def _stopped_in(states: Sequence[int], most: int) -> str | None:
     WHERE {" AND ".join(_in_stretch(state))} ORDER BY j.number DESC LIMIT 1 OFFSET {most - 1}
 )"""
         for state in states
-        if state in _IN_ORDER
+        if state in IN_ORDER
     ]
     return (
         f"SELECT max(number) AS number FROM ({' UNION ALL '.join(parts)}) AS j" if parts else None

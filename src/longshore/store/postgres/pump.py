@@ -49,6 +49,7 @@ class ClaimScan(NamedTuple):
     short: bool
     cost_s: float
     contested: frozenset[int]
+    barred: frozenset[int]
 
 
 class PumpResult(Struct, frozen=True):
@@ -106,6 +107,7 @@ class Pump:
             by_ends + intake.ready_sent,
             records.ended + settling.ended,
             frozenset(left).union(*(scan.contested for scan in scans)),
+            frozenset[int]().union(*(scan.barred for scan in scans)),
             frozenset(settling.groups),
         )
         return PumpResult(pumped, bool(ready - taken), intake.new_lanes, scans, tx.tallied)
@@ -225,12 +227,13 @@ class Pump:
     ) -> list[ClaimScan]:
         """Serves one claim. A lane that seems empty gets a full look before it counts as empty."""
         lanes = dict.fromkeys(claim.lanes)
-        first = await self._read(tx, dispatcher, lanes, claim.slots, room)
+        first = await self._read(tx, dispatcher, lanes, claim.slots, claim.ahead, room)
         unseen = self.cursors.unseen(first.look, self._clock()) if first.short else []
         if not unseen:
             return [first]
         left = _left(claim.slots, first.claimed)
-        return [first, await self._read(tx, dispatcher, unseen, left, room - first.size)]
+        rest = await self._read(tx, dispatcher, unseen, left, claim.ahead, room - first.size)
+        return [first, rest]
 
     async def _read(
         self,
@@ -238,16 +241,17 @@ class Pump:
         dispatcher: UUID,
         lanes: Iterable[int],
         slots: Sequence[SessionKey],
+        ahead: frozenset[int] | None,
         room: int,
     ) -> ClaimScan:
         began = self._clock()
         look = self.cursors.look(lanes, began)
         workers, sessions, places = _slot_columns(slots)
-        margin_s = self._expiry_margin_s
+        bounds = self._expiry_margin_s, room, None if ahead is None else sorted(ahead)
         ranges = zip(*look.ranges, strict=True)
-        rows = await tx.fetch(CLAIM, workers, sessions, places, dispatcher, *ranges, margin_s, room)
+        rows = await tx.fetch(CLAIM, workers, sessions, places, dispatcher, *ranges, *bounds)
         cost_s = self._clock() - began
-        seen = rows[0]["seen"]
+        seen, is_barred = rows[0]["seen"], rows[0]["barred"]
         rows = [] if rows[0]["turn"] is None else sorted(rows, key=itemgetter("turn"))
         counts = Counter(row["lane"] for row in rows)
         for lane, count in counts.items():
@@ -255,20 +259,23 @@ class Pump:
         claimed: list[Attempt] = []
         reached: dict[tuple[int, int], Place] = {}
         for row in rows:
-            _, _, place, lane, urgency, rank, id, number, token, kind, args, options, *tries = row
+            _, _, _, place, lane, urgency, rank, id, number, token, kind, args, options, *tries = (
+                row
+            )
             reached[lane, urgency] = (rank, number)
             options = unpack_options(options)
             slot = workers[place - 1], sessions[place - 1]
             of_job = id, number, token, kind, args, options
-            begun, failures, crashes = tries
-            tried = begun, failures, crashes, False, ~urgency
+            begun, failures, crashes, left_s = tries
+            tried = begun, failures, crashes, False, ~urgency, left_s
             claimed.append(Attempt(*of_job, *slot, *tried))
         took = [Reached(*level, place) for level, place in reached.items()]
         size = sum(len(attempt.args) for attempt in claimed)
-        # A claim that is full of bytes says nothing of what lies behind it.
-        is_short = len(rows) < len(slots) and size < room
+        # A claim that is full of bytes, or was barred, says nothing of what lies behind it.
+        is_short = len(rows) < len(slots) and size < room and not is_barred
         contested = frozenset(lanes if seen > len(rows) else ())
-        return ClaimScan(look, took, claimed, counts, size, is_short, cost_s, contested)
+        barred = frozenset(lanes if is_barred else ())
+        return ClaimScan(look, took, claimed, counts, size, is_short, cost_s, contested, barred)
 
 
 async def _accept(

@@ -8,14 +8,17 @@ from uuid import UUID
 
 import asyncpg
 
+from longshore.core.why import Facts, HeldBack
 from longshore.model.attempt import Attempt
 from longshore.model.group import ENDED_GROUPS
 from longshore.model.job import Ended, Job, JobFilter, JobPage, JobState, LogKind
 from longshore.model.log import KeptEntry
-from longshore.model.worker import DispatcherView, Facts, Lane, QueueView, WorkerView
+from longshore.model.worker import DispatcherView, Lane, QueueView, WorkerView
 from longshore.store.listing import last_number, old, page, probes
 from longshore.store.postgres.connections import ConnectionPool
 from longshore.store.postgres.listing import FLOOR, LAST, LISTED, listings
+from longshore.store.postgres.sql import LEFT_S
+from longshore.store.postgres.start_rules import held_back
 from longshore.store.postgres.states import (
     CANCELLING,
     CODES,
@@ -40,7 +43,7 @@ SHOWN_ENDED_WORKERS: Final = 20
 
 CLAIMED_COLUMNS: Final = f"""
     j.id, j.number, j.token, j.kind, j.args, j.options, j.worker, j.session,
-    j.attempt, j.failures, j.crashes, j.state = {CANCELLING}, j.priority
+    j.attempt, j.failures, j.crashes, j.state = {CANCELLING}, j.priority, {LEFT_S}
 """
 
 
@@ -133,7 +136,7 @@ _DISPATCHERS: Final = "SELECT id, name, renewed_no, started_at FROM longshore.di
 _FACTS: Final = f"""
 SELECT
     now() AS now,
-    coalesce((SELECT paused FROM longshore.queue WHERE name = $2), false) AS queue_paused,
+    {held_back("$2")} AS held_back,
     (
         SELECT count(*) FROM longshore.job AS own
         CROSS JOIN LATERAL (
@@ -238,9 +241,14 @@ class PostgresReads:
 
     async def explain(self, job: Job) -> Facts:
         """What keeps a job where it is: its queue, the workers, the jobs ahead of it."""
-        [facts] = await self._reading.fetch(_FACTS, job.id, job.queue)
+        [(now, held, ahead)] = await self._reading.fetch(_FACTS, job.id, job.queue)
         workers = await self._reading.fetch(_ALIVE_WORKERS)
-        return Facts(workers=tuple(read_worker(**row) for row in workers), **facts)
+        return Facts(
+            held_back=None if held is None else HeldBack(held),
+            workers=tuple(read_worker(**row) for row in workers),
+            ahead=ahead,
+            now=now,
+        )
 
     async def _news(self) -> int:
         """A number that changes whenever a job does."""

@@ -141,7 +141,9 @@ def waiting(row: asyncpg.Record) -> Waiting:
     """What an end must know of a node."""
     late_s = row["delay_s"]
     delay_s = late_s if late_s is not None and late_s > 0 else None
-    return Waiting(CONDITION_OF[row["condition"]], row["unmet"], Marks(row["marks"]), delay_s)
+    marks = Marks(row["marks"])
+    condition = CONDITION_OF[row["condition"]]
+    return Waiting(condition, row["unmet"], marks, delay_s, row["expires_s"])
 
 
 def _told(row: asyncpg.Record, parents: Sequence[Parent]) -> tuple[asyncpg.Record, Delivered]:

@@ -7,10 +7,12 @@ Theory of the claim. One statement does five things; what it reads depends only 
    can declare such a worker lost, or adopt it, under the claim. The claim skips a row that harvest
    or attend holds right now: they may be waiting for a job that this transaction holds.
 2. `front`: for n slots, the first n jobs of each range of each lane (see `cursors`), straight from
-   the index `job_ready` without any lock; of all these, the first n. It leaves out the lanes of
-   paused queues. If a lane is not stored, because it was forgotten at the moment its job came, one
-   of its jobs names the queue. `best` counts, for each job, the bytes of the arguments before it:
-   past $11 nothing is taken. PostgreSQL knows their lengths without reading them.
+   the index `job_ready` without any lock; of all these, the first n. It leaves out jobs past their
+   deadline, which never run again unless they are retried, and lanes whose jobs may not start (see
+   `start_rules`). `best` counts, for each job, the bytes of the arguments before it: past $11
+   nothing is taken. PostgreSQL knows their lengths without reading them. A claim ahead names in
+   $12 the lanes of jobs that may be held ahead: from the first job on that may not, nothing is
+   taken (see `core.lookahead`).
 3. `locked`: those rows FOR UPDATE, if they are still ready and no other claim holds them. Only now
    are they numbered, so that a row that was skipped leaves no slot empty.
 4. The update: the i-th locked row goes to the i-th slot under a new token.
@@ -38,6 +40,7 @@ from typing import Final
 
 from longshore.core.lifecycle import HISTORY_FIRST, HISTORY_LAST
 from longshore.model.group import GroupState
+from longshore.store.postgres.start_rules import lane_may_start, may_start
 from longshore.store.postgres.states import (
     CANCELLED,
     DELAYED,
@@ -45,6 +48,7 @@ from longshore.store.postgres.states import (
     FAILED_CODES,
     GROUP_CODES,
     LIVE,
+    LIVE_BY_INDEX,
     OWNED,
     READY,
     RUNNING,
@@ -66,6 +70,9 @@ _MOST: Final = HISTORY_FIRST + HISTORY_LAST
 
 MARK: Final = "SELECT pg_logical_emit_message(true, 'longshore', '')"
 """A few bytes in the write-ahead log and nothing else, so that the commit is one that wrote."""
+
+LEFT_S: Final = "extract(epoch FROM j.deadline_at - statement_timestamp())::float8"
+"""SQL for how many seconds job j has to begin; NULL if it does not expire."""
 
 NOTHING: Final = """'""'"""
 """SQL for an empty text as JSON."""
@@ -117,15 +124,17 @@ CHANGE_COLUMNS: Final = {
     "by": "text",
     "info": "text",
     "undoes_claim": "boolean",
+    "keeps_deadline": "boolean",
+    "deadline_s": "float8",
 }
 """The changes of a batch (see `core.effects`), each in its place, as statements take them."""
 
 
-def changed(first: int, *, new_round: bool = False) -> str:
+def changed(first: int, *, new_round: bool = False, began_at: str = "j.started_at") -> str:
     """SQL that applies the change in place n.change to row j, all but its result.
 
     The columns of the changes are the parameters from number `first` on. Without `by` it was the
-    job's worker.
+    job's worker. `began_at` is SQL for when the attempt began.
     """
     of = {
         name: f"(${place}::{type}[])[n.change]"
@@ -138,7 +147,7 @@ def changed(first: int, *, new_round: bool = False) -> str:
         "round = j.round + 1, started_at = NULL, result = NULL,"
         if new_round
         else f"""attempt = j.attempt - CASE WHEN {undo} THEN 1 ELSE 0 END,
-    started_at = CASE WHEN NOT {undo} THEN j.started_at END,"""
+    started_at = CASE WHEN NOT {undo} THEN {began_at} END,"""
     )
     return f"""state = {of["state"]},
     token = CASE WHEN {of["new_token"]} THEN nextval('longshore.token') ELSE j.token END,
@@ -149,6 +158,8 @@ def changed(first: int, *, new_round: bool = False) -> str:
     crashes = {crashes} + {of["crashes"]},
     error = CASE WHEN {of["keeps_error"]} THEN j.error ELSE {of["error"]} END,
     run_at = coalesce(statement_timestamp() + {of["delay_s"]} * interval '1 s', j.run_at),
+    deadline_at = CASE WHEN {of["keeps_deadline"]} THEN j.deadline_at
+        ELSE statement_timestamp() + {of["deadline_s"]} * interval '1 s' END,
     expires_at = NULL, {also}
     {appended(of["head"], by, of["info"], undo=undo)}"""
 
@@ -175,18 +186,16 @@ _MAY_TAKE: Final = f"""ARRAY(
     ORDER BY i.place
 )"""
 _MAY_ALL: Final = f"""may AS MATERIALIZED (
-    SELECT {_MAY_TAKE.format(workers="$16", sessions="$17", dispatcher="$18")} AS slots, ARRAY(
-        SELECT (
-            SELECT q.paused FROM longshore.queue AS q WHERE q.name = i.queue
-        ) IS NOT TRUE
+    SELECT {_MAY_TAKE.format(workers="$17", sessions="$18", dispatcher="$19")} AS slots, ARRAY(
+        SELECT {may_start("i.queue")}
         FROM unnest($11::text[]) WITH ORDINALITY AS i (queue, place)
         ORDER BY i.place
     ) AS queues
 ),"""
 _MAY_ONE: Final = f"""may AS MATERIALIZED (
     SELECT FROM longshore.worker AS w
-    WHERE {_CAN_TAKE.format(worker="$16::uuid", session="$17::bigint", dispatcher="$18::uuid")}
-        AND (SELECT q.paused FROM longshore.queue AS q WHERE q.name = $11::text) IS NOT TRUE
+    WHERE {_CAN_TAKE.format(worker="$17::uuid", session="$18::bigint", dispatcher="$19::uuid")}
+        AND {may_start("$11::text")}
     FOR KEY SHARE SKIP LOCKED
 ),"""
 _OWN: Final = {
@@ -211,7 +220,7 @@ def _inserted(*, started: bool, one: bool = False) -> str:
     own = ", ".join(f"${n}::{of}{'' if one else '[]'}" for n, of in enumerate(_OWN.values(), 1))
     names = ", ".join(_OWN)
     if started:
-        own, names = f"{own}, $15::integer{'' if one else '[]'}", f"{names}, slot"
+        own, names = f"{own}, $16::integer{'' if one else '[]'}", f"{names}, slot"
     rows = f"(VALUES ({own}))" if one else f"unnest({own})"
     may = (_MAY_ONE if one else _MAY_ALL) if started else ""
     also, values = _begun(one, shared(14, "float8")) if started else ("", _FIRST_ENTRY)
@@ -219,13 +228,15 @@ def _inserted(*, started: bool, one: bool = False) -> str:
 WITH {may} new AS (
     INSERT INTO longshore.job (
         id, body_hash, args, unique_key, run_at, lane, priority, kind, queue, target, options,
-        timeout_s, created_at, state, history{also}
+        timeout_s, deadline_at, created_at, state, history{also}
     )
     SELECT
         n.id, n.body_hash, n.args, n.unique_key, n.due_at,
         {shared(8, "bigint")}, {shared(9, "smallint")}, {shared(10, "text")},
         {shared(11, "text")}, {shared(12, "text")}, {shared(13, "bytea")},
-        {shared(14, "float8")}, statement_timestamp(), n.state, {values}
+        {shared(14, "float8")},
+        greatest(n.due_at, statement_timestamp()) + {shared(15, "float8")} * interval '1 s',
+        statement_timestamp(), n.state, {values}
     FROM (
         SELECT d.*,
             CASE WHEN d.due_at > statement_timestamp()
@@ -262,9 +273,9 @@ def _due(started: bool, one: bool) -> str:
 def _begun(one: bool, timeout_s: str) -> tuple[str, str]:
     """The columns of an attempt, and SQL for them and for the history before them."""
     worker, session = (
-        ("$16::uuid", "$17::bigint")
+        ("$17::uuid", "$18::bigint")
         if one
-        else ("($16::uuid[])[n.slot]", "($17::bigint[])[n.slot]")
+        else ("($17::uuid[])[n.slot]", "($18::bigint[])[n.slot]")
     )
     columns = ", history_length, token, worker, session, attempt, started_at, expires_at"
     values = f"""CASE WHEN n.state = {RUNNING} THEN
@@ -277,7 +288,7 @@ def _begun(one: bool, timeout_s: str) -> tuple[str, str]:
         CASE WHEN n.state = {RUNNING} THEN 1 ELSE 0 END,
         CASE WHEN n.state = {RUNNING} THEN statement_timestamp() END,
         CASE WHEN n.state = {RUNNING}
-            THEN statement_timestamp() + ({timeout_s} + $19) * interval '1 s' END"""
+            THEN statement_timestamp() + ({timeout_s} + $20) * interval '1 s' END"""
     return columns, values
 
 
@@ -346,8 +357,7 @@ _ANY_JOB: Final = """(
     SELECT queue, kind, target FROM longshore.job
     WHERE state IN ({states}) AND lane = t.lane LIMIT 1
 )"""
-_BY_INDEX: Final = (READY, DELAYED, OWNED)
-"""The live states, each with those that share its index."""
+_ANY_LIVE_JOB: Final = " UNION ALL ".join(_ANY_JOB.format(states=some) for some in LIVE_BY_INDEX)
 
 ADOPT_LANES: Final = f"""
 INSERT INTO longshore.lane (hash, queue, kind, target)
@@ -358,7 +368,7 @@ FROM (
     GROUP BY lane HAVING sum(delta) > 0
     OFFSET 0
 ) AS t
-CROSS JOIN LATERAL ({" UNION ALL ".join(_ANY_JOB.format(states=n) for n in _BY_INDEX)} LIMIT 1) AS j
+CROSS JOIN LATERAL ({_ANY_LIVE_JOB} LIMIT 1) AS j
 WHERE NOT EXISTS (SELECT FROM longshore.lane AS l WHERE l.hash = t.lane)
     AND ($2::bigint[] IS NULL OR t.lane = ANY ($2))
 ORDER BY t.lane
@@ -372,23 +382,28 @@ the lanes to look at; NULL means all. It stops when there are $1 lanes in all, s
 application that makes up kinds or queues fills neither the table nor the dispatchers' memory.
 """
 
+_BEGAN_AT: Final = """greatest(
+        j.started_at, statement_timestamp() - n.ran_s * interval '1 s'
+    )"""
+"""SQL for when an attempt began: after it was claimed, if its worker said for how long it ran."""
+
 FINISH: Final = f"""
 UPDATE longshore.job AS j
 SET result = n.result,
-    {changed(6)}
+    {changed(7, began_at=_BEGAN_AT)}
 FROM (
     SELECT i.*, l.tid, l.state AS was,
         CASE l.state WHEN {RUNNING} THEN i.shape ELSE i.shape + 1 END AS change
     FROM (
-        SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bytea[], $4::integer[])
-            WITH ORDINALITY AS i (job, token, result, shape, place)
+        SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bytea[], $4::integer[], $5::float8[])
+            WITH ORDINALITY AS i (job, token, result, shape, ran_s, place)
         ORDER BY i.job, i.place
     ) AS i
     CROSS JOIN LATERAL (
         SELECT ctid AS tid, state FROM longshore.job
         WHERE id = i.job AND token = i.token
             AND CASE WHEN state IN ({OWNED})
-                THEN worker = coalesce(($5::uuid[])[i.shape], worker) END
+                THEN worker = coalesce(($6::uuid[])[i.shape], worker) END
         OFFSET 0
     ) AS l
     OFFSET 0
@@ -474,31 +489,25 @@ front AS (
         AS i (lane, urgency, rank, number, last_urgency)
     CROSS JOIN LATERAL (
         SELECT j.ctid AS tid, ~j.priority AS urgency, j.rank, j.number,
-            octet_length(j.args) AS size
+            octet_length(j.args) AS size,
+            $12::bigint[] IS NOT NULL AND (j.crashes > 0 OR j.lane <> ALL ($12)) AS is_barred
         FROM longshore.job AS j
         WHERE j.state = {READY}
             AND j.lane = i.lane
             AND (~j.priority, j.rank, j.number) > (i.urgency, i.rank, i.number)
             AND ~j.priority <= i.last_urgency
+            AND coalesce(j.deadline_at > statement_timestamp(), true)
         ORDER BY ~j.priority, j.rank, j.number
         LIMIT cardinality(slot.places)
     ) AS l
-    WHERE (
-        SELECT q.paused FROM longshore.queue AS q
-        WHERE q.name = coalesce(
-            (SELECT k.queue FROM longshore.lane AS k WHERE k.hash = i.lane),
-            (SELECT k.queue FROM longshore.job AS k
-                WHERE k.state = {READY} AND k.lane = i.lane LIMIT 1)
-        )
-    ) IS NOT TRUE
+    WHERE {lane_may_start("i.lane")}
     ORDER BY l.urgency, l.rank, l.number
     LIMIT (SELECT cardinality(places) FROM slot)
 ),
 best AS (
-    SELECT f.*, sum(f.size) OVER (
-        ORDER BY f.urgency, f.rank, f.number ROWS UNBOUNDED PRECEDING
-    ) - f.size AS before
+    SELECT f.*, sum(f.size) OVER turn - f.size AS before, bool_or(f.is_barred) OVER turn AS barred
     FROM front AS f
+    WINDOW turn AS (ORDER BY f.urgency, f.rank, f.number ROWS UNBOUNDED PRECEDING)
 ),
 locked AS (
     SELECT l.tid, row_number() OVER (ORDER BY b.urgency, b.rank, b.number) AS turn
@@ -508,7 +517,7 @@ locked AS (
         WHERE j.ctid = b.tid AND j.state = {READY}
         FOR UPDATE SKIP LOCKED
     ) AS l
-    WHERE b.before < $11
+    WHERE b.before < $11 AND NOT b.barred
 ),
 taken AS (
     UPDATE longshore.job AS j
@@ -524,9 +533,12 @@ taken AS (
     WHERE j.ctid = l.tid
     RETURNING
         l.turn, (SELECT places FROM slot)[l.turn] AS place, j.lane, ~j.priority AS urgency, j.rank,
-        j.id, j.number, j.token, j.kind, j.args, j.options, j.attempt, j.failures, j.crashes
+        j.id, j.number, j.token, j.kind, j.args, j.options, j.attempt, j.failures, j.crashes,
+        {LEFT_S}
 )
-SELECT b.seen, t.*
-FROM (SELECT count(*) AS seen FROM best) AS b
+SELECT b.seen, b.barred, t.*
+FROM (
+    SELECT count(*) FILTER (WHERE NOT barred) AS seen, bool_or(barred) IS TRUE AS barred FROM best
+) AS b
 LEFT JOIN taken AS t ON true
 """

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from longshore.core.lifecycle import OWNED as OWNED_STATES
+from longshore.core.lifecycle import TERMINAL
 from longshore.model.group import Condition, GroupState
 from longshore.model.job import JobState
 
@@ -43,6 +44,32 @@ LIVE: Final = ", ".join(str(code) for code in CODES.values() if code < ENDED)
 OWNED_CODES: Final = frozenset(CODES[state] for state in OWNED_STATES)
 OWNED: Final = ", ".join(map(str, sorted(OWNED_CODES)))
 """SQL for the codes of jobs that a worker owns, as the index `job_owned` lists them."""
+
+_IN_ORDER: Final = "job_listed"
+INDEXES: Final = {
+    S.READY: "job_ready",
+    S.DELAYED: "job_due",
+    S.WAITING: _IN_ORDER,
+    **dict.fromkeys(OWNED_STATES, "job_owned"),
+    **dict.fromkeys(TERMINAL - {S.SUCCEEDED}, _IN_ORDER),
+}
+"""The index that lists the jobs of a state.
+
+No index lists jobs that succeeded: a list finds them by going back from the newest job.
+"""
+IN_ORDER: Final = frozenset(CODES[state] for state, name in INDEXES.items() if name == _IN_ORDER)
+"""The codes of states whose index is in the order of numbers."""
+
+
+def _live_by_index() -> list[str]:
+    live = [state for state in INDEXES if state not in TERMINAL]
+    names = dict.fromkeys(INDEXES[state] for state in live)
+    alike = [sorted(CODES[state] for state in live if INDEXES[state] == name) for name in names]
+    return [", ".join(map(str, codes)) for codes in alike]
+
+
+LIVE_BY_INDEX: Final = _live_by_index()
+"""SQL for the codes of live states, those that share an index together."""
 
 
 FAILED_CODES: Final = frozenset({CODES[S.FAILED], CODES[S.DEPENDENCY_FAILED]})

@@ -66,7 +66,8 @@ class StartColumns(Struct, frozen=True):
         slot = cast(SessionKey, self.slots[job.id.int])
         owner = slot.worker, slot.session
         of_job = job.id, number, token, job.kind, job.args, job.options
-        return Attempt(*of_job, *owner, 1, 0, 0, priority=job.priority)
+        within_s = job.options.expires_s
+        return Attempt(*of_job, *owner, 1, 0, 0, priority=job.priority, begin_within_s=within_s)
 
 
 class SubmitBatch:

@@ -13,11 +13,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
 from itertools import islice
 from operator import attrgetter
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 import msgspec
 
+from longshore.core.lookahead import before_barred
 from longshore.core.placement import first_bytes
 from longshore.model.attempt import Attempt
 from longshore.model.job import JobState, Options, Submission
@@ -28,25 +29,36 @@ from longshore.store.sqlite.sql import (
     CLAIM,
     LANE_TOP,
     LARGEST,
-    OPEN_LANES,
-    PAUSED,
     PAYLOADS,
     Candidate,
     Row,
 )
+from longshore.store.sqlite.start_rules import may_start, open_lanes
 from longshore.store.sqlite.transaction import Transaction
 
 _PACK_BYTES: Final = 32 * 1024 * 1024
 _FEWEST: Final = 8
 
 _candidates = msgspec.json.Decoder(list[Candidate])
-_hashes = msgspec.json.Decoder(list[int])
-_names = msgspec.json.Decoder(set[str])
 _lengths = msgspec.json.Decoder(list[tuple[int, int, int]])
 
 _payload_bytes = attrgetter("payload_bytes")
+_lane_and_crashes = attrgetter("lane", "crashes")
 
 Payload = tuple[UUID, Options, bytes]
+
+
+class Claims(NamedTuple):
+    """What claims took, and how many from each lane.
+
+    `left` are lanes in which they left jobs because of `max_bytes`, `barred` those in which they
+    met a job that may not be held ahead.
+    """
+
+    claimed: list[Attempt]
+    taken: Counter[int]
+    left: set[int]
+    barred: set[int]
 
 
 def claim(
@@ -55,26 +67,23 @@ def claim(
     claims: Sequence[Claim],
     max_bytes: int,
     expiry_margin_s: float,
-) -> tuple[list[Attempt], Counter[int], set[int]]:
-    """Places the best ready jobs on slots that may have them, one by one.
-
-    Answers the attempts, how many came from each lane, and the lanes in which it left jobs because
-    of `max_bytes`.
-    """
+) -> Claims:
+    """Places the best ready jobs on slots that may have them, one by one."""
     attending = _attending(tx, dispatcher, [slot for one in claims for slot in one.slots])
-    claimed: list[Attempt] = []
-    taken: Counter[int] = Counter()
-    left: set[int] = set()
+    done = Claims([], Counter(), set(), set())
     for one in claims:
         slots = [slot for slot in one.slots if attending.get(slot.worker.int) == slot.session]
         best = _best(tx, one.lanes, len(slots)) if slots else []
-        fitting = first_bytes(best, _payload_bytes, max_bytes)
-        if len(fitting) < len(best):
-            left.update(one.lanes)
-        claimed += _place(tx, fitting, slots, expiry_margin_s)
-        taken.update(job.lane for job in fitting)
+        free = before_barred(best, one.ahead, _lane_and_crashes)
+        if len(free) < len(best):
+            done.barred.update(one.lanes)
+        fitting = first_bytes(free, _payload_bytes, max_bytes)
+        if len(fitting) < len(free):
+            done.left.update(one.lanes)
+        done.claimed.extend(_place(tx, fitting, slots, expiry_margin_s))
+        done.taken.update(job.lane for job in fitting)
         max_bytes -= sum(map(_payload_bytes, fitting))
-    return claimed, taken, left
+    return done
 
 
 def usable_slots(
@@ -84,16 +93,13 @@ def usable_slots(
     slots: Sequence[SessionKey | None],
 ) -> list[SessionKey | None]:
     """The slots that these jobs may have, each in its place; None for the others."""
-    queues = msgspec.json.encode({job.queue for job in jobs}).decode()
-    paused = _names.decode(tx.execute(PAUSED, (queues,)).fetchone()[0])
+    may = may_start(tx, jobs)
     attending = _attending(tx, dispatcher, [slot for slot in slots if slot is not None])
     return [
         slot
-        if slot is not None
-        and attending.get(slot.worker.int) == slot.session
-        and job.queue not in paused
+        if is_open and slot is not None and attending.get(slot.worker.int) == slot.session
         else None
-        for job, slot in zip(jobs, slots, strict=True)
+        for is_open, slot in zip(may, slots, strict=True)
     ]
 
 
@@ -107,19 +113,18 @@ def _attending(tx: Transaction, dispatcher: UUID, slots: Sequence[SessionKey]) -
 
 def _best(tx: Transaction, lanes: Iterable[int], most: int) -> list[Candidate]:
     """The first jobs of all these lanes together, in the order of claims."""
-    wanted = msgspec.json.encode(list(dict.fromkeys(lanes))).decode()
-    lanes = _hashes.decode(tx.execute(OPEN_LANES, (wanted,)).fetchone()[0])
-    if not lanes:
+    found = open_lanes(tx, lanes)
+    if not found:
         return []
-    first = min(most, most // len(lanes) + _FEWEST)
-    return list(islice(merge(*(_lane(tx, lane, first, most) for lane in lanes)), most))
+    first = min(most, most // len(found) + _FEWEST)
+    return list(islice(merge(*(_lane(tx, lane, first, most) for lane in found)), most))
 
 
 def _lane(tx: Transaction, lane: int, first: int, most: int) -> Iterator[Candidate]:
     """The first jobs of one lane, read as they are asked for."""
     taken, size = 0, first
     while taken < most:
-        answer = tx.execute(LANE_TOP, (lane, size, taken)).fetchone()[0]
+        answer = tx.execute(LANE_TOP, (lane, tx.now, size, taken)).fetchone()[0]
         rows = _candidates.decode(answer)
         yield from rows
         if len(rows) < size:
@@ -139,7 +144,10 @@ def _place(
         token, owner = tx.next_token(), (slot.worker, slot.session)
         tries = job.attempt + 1, job.failures, job.crashes
         of_job = id, job.number, token, job.kind, args, options
-        claimed.append(Attempt(*of_job, *owner, *tries, priority=-job.urgency))
+        left_s = tx.seconds_to(job.deadline_at)
+        claimed.append(
+            Attempt(*of_job, *owner, *tries, priority=-job.urgency, begin_within_s=left_s)
+        )
     _store(tx, claimed, expiry_margin_s)
     for lane, number in Counter(job.lane for job in jobs).items():
         tx.count(lane, JobState.READY, JobState.RUNNING, number)

@@ -60,9 +60,10 @@ _ADD_JOBS: Final = Bulk(
     17,
 )
 _ADD_NODES: Final = Bulk(
-    """INSERT INTO node (group_id, place, job, body_hash, unmet, condition, delay_s, key)
+    """INSERT INTO node (group_id, place, job, body_hash, unmet, condition, delay_s, expires_s,
+        key)
     SELECT * FROM {rows} WHERE column1 IS NOT NULL""",
-    8,
+    9,
 )
 _ADD_EDGES: Final = Bulk(
     "INSERT INTO edge (group_id, parent, child) SELECT * FROM {rows} WHERE column1 IS NOT NULL", 3
@@ -195,7 +196,7 @@ def _add_nodes(tx: Transaction, group: int, items: Sequence[NodeItem]) -> None:
             )
         )
         own = (group, item.place, number, item.body, len(item.parents), item.node.on)
-        nodes.append((*own, job.delay_s, item.node.key))
+        nodes.append((*own, job.delay_s, job.options.expires_s, item.node.key))
         tx.add_lane(lane)
         tx.count(lane.hash, None, JobState.WAITING)
     _ADD_JOBS.run(tx.connection, jobs)

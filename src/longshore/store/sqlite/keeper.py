@@ -11,16 +11,25 @@ from longshore.core import effects
 from longshore.core.leases import ANOTHERS, is_anothers
 from longshore.core.lookahead import held_ahead
 from longshore.errors import InvalidInput
-from longshore.model.job import CancelVerdict, JobState, LogEntry, RetryVerdict
+from longshore.model.job import CancelVerdict, Ended, JobState, LogEntry, RetryVerdict
 from longshore.model.worker import Attended, Gone, Late, Stats, WorkerInfo
 from longshore.ports import Harvested, Promoted
-from longshore.store.rows import INT64, LARGEST_INT, clean, entry_end, pack_info, unpack_info
+from longshore.store.rows import (
+    INT64,
+    LARGEST_INT,
+    clean,
+    entry_end,
+    pack_info,
+    unpack_info,
+    unpack_options,
+)
 from longshore.store.sqlite.reads import claimed_by, next_due_s
 from longshore.store.sqlite.results import with_results
 from longshore.store.sqlite.sql import (
     BEAT,
     HELD_AND_DUE,
     HELD_BY_WORKER,
+    HELD_PAST_DEADLINE,
     LOG,
     ORPHANED,
     OWNED_KINDS,
@@ -156,20 +165,29 @@ def harvest(
     ).fetchone()
     if buried is None:
         return Harvested(False)
-    owned = tx.held_where(HELD_BY_WORKER, (worker.bytes,))
-    kinds = tx.connection.execute(OWNED_KINDS, (worker.bytes,)).fetchall()
-    free = held_ahead(unpack_info(buried[0]), kinds).union(undelivered)
-    return _free(tx, owned, why, crash_limit, free, lost=True)
+    owned, ahead = _owned(tx, worker.bytes, buried[0])
+    return _free(tx, owned, why, crash_limit, ahead.union(undelivered), lost=True)
 
 
 def sweep(tx: Transaction, crash_limit: int) -> Harvested:
-    """Frees jobs whose worker is not alive, a bounded number of them."""
-    owned: list[Held] = []
-    for (worker,) in tx.connection.execute(ORPHANED).fetchall():
-        owned += tx.held_where(HELD_BY_WORKER, (worker,))
+    """Frees jobs whose worker is not alive: a worker after the other, up to a bound."""
+    owned, ahead = list[Held](), set[int]()
+    for worker, info in tx.connection.execute(ORPHANED).fetchall():
+        some, ahead_of_some = _owned(tx, worker, info)
+        owned += some
+        ahead |= ahead_of_some
         if len(owned) >= _MAX_SWEPT:
             break
-    return _free(tx, owned[:_MAX_SWEPT], "its worker is not alive", crash_limit, lost=False)
+    return _free(tx, owned, "its worker is not alive", crash_limit, ahead, lost=False)
+
+
+def _owned(tx: Transaction, worker: bytes, info: bytes | None) -> tuple[list[Held], set[int]]:
+    """The jobs that a worker owns, and the tokens of those that it held ahead."""
+    owned = tx.held_where(HELD_BY_WORKER, (worker,))
+    if info is None:
+        return owned, set()
+    kinds = tx.connection.execute(OWNED_KINDS, (worker,)).fetchall()
+    return owned, held_ahead(unpack_info(info), kinds)
 
 
 def _free(
@@ -203,6 +221,21 @@ def promote(tx: Transaction, most: int = 1000) -> Promoted:
     tx.flush()
     lanes = frozenset(row.lane for row in due)
     return Promoted(len(due), lanes, next_due_s(tx))
+
+
+def expire(tx: Transaction, most: int = 1000) -> list[Ended]:
+    """Fails ready jobs that did not begin before their deadline; answers their outcomes."""
+    ended = []
+    for row in tx.held_where(HELD_PAST_DEADLINE, (tx.now, most)):
+        change = effects.of_expiry(_expires_s(tx, row))[row.state]
+        tx.apply(row, change)
+        ended.append(effects.outcome(row.uuid, change))
+    return ended
+
+
+def _expires_s(tx: Transaction, row: Held) -> float | None:
+    [options] = tx.execute("SELECT options FROM job WHERE number = ?", (row.number,)).fetchone()
+    return unpack_options(options).expires_s
 
 
 # users
@@ -243,7 +276,8 @@ def _retry(
         row.state, key_is_taken=_key_is_taken(tx, row), in_group=in_group
     )
     if verdict is RetryVerdict.RETRIED:
-        tx.apply(row, effects.of_retry(row.round, by, request)[row.state], by=by)
+        effect = effects.of_retry(row.round, by, request, _expires_s(tx, row))
+        tx.apply(row, effect[row.state], by=by)
         # Of two jobs of one unique key only the first may come back.
         tx.flush()
     return row.uuid, verdict

@@ -16,7 +16,7 @@ from longshore.core import effects
 from longshore.model.ends import End, Succeeded
 from longshore.model.job import Ended, Finished, JobState, Refused, Verdict
 from longshore.ports import Batch, BatchResult
-from longshore.store.rows import LARGEST_INT, clean, history_entry
+from longshore.store.rows import LARGEST_INT, clean, earlier, history_entry
 from longshore.store.sqlite.claim import claim, usable_slots
 from longshore.store.sqlite.results import with_results
 from longshore.store.sqlite.settling import Settling
@@ -36,7 +36,8 @@ def pump(tx: Transaction, dispatcher: UUID, batch: Batch, expiry_margin_s: float
     submitted, ready, started = _take(tx, dispatcher, batch, expiry_margin_s)
     # A claim must know the lanes of jobs that were submitted with it: their queue may be paused.
     tx.flush()
-    claimed, taken, left = claim(tx, dispatcher, batch.claims, batch.max_bytes, expiry_margin_s)
+    claims = claim(tx, dispatcher, batch.claims, batch.max_bytes, expiry_margin_s)
+    claimed = claims.claimed
     if any(one.options.references for one in claimed):
         claimed = with_results(tx, claimed)
     return BatchResult(
@@ -44,11 +45,12 @@ def pump(tx: Transaction, dispatcher: UUID, batch: Batch, expiry_margin_s: float
         submitted,
         started,
         claimed,
-        taken,
+        claims.taken,
         by_ends + ready,
         by_ends,
         finishes.ended + settling.ended,
-        frozenset(left),
+        frozenset(claims.left),
+        frozenset(claims.barred),
         frozenset(settling.groups),
     )
 
@@ -102,7 +104,8 @@ class _Finishes:
             end = plain[place]
             if group is not None:
                 tx.ended(group, number, state)
-            rows.append((number, end.result, history_entry(state, now, end.by, end.info)))
+            entry = history_entry(state, now, end.by, end.info)
+            rows.append((number, end.result, entry, earlier(now, end.ran_s)))
         SUCCEED.run(tx.connection, rows, (now,))
         for lane, count in Counter(lane for _, _, lane, _ in running).items():
             tx.count(lane, JobState.RUNNING, state, count)
@@ -138,7 +141,7 @@ class _Finishes:
         elif change.state is JobState.READY:
             self.ready[row.lane] += 1
         by = end.by or str(UUID(hex=row.worker))
-        self._tx.apply(row, change, by=by, result=outcome.result)
+        self._tx.apply(row, change, by=by, result=outcome.result, ran_s=end.ran_s)
 
     def _send(self, sent: Sequence[tuple[Held, Succeeded]]) -> None:
         """Submits what successful attempts caused; what is not accepted is noted on its cause."""

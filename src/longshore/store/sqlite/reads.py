@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from heapq import nlargest
 from typing import Any, Final
 from uuid import UUID
@@ -11,10 +11,11 @@ import msgspec
 
 from longshore.core.lanes import lane_of
 from longshore.core.lifecycle import TERMINAL
+from longshore.core.why import Facts
 from longshore.model.attempt import Attempt
 from longshore.model.job import Ended, Job, JobFilter, JobPage, JobState, LogKind
 from longshore.model.log import KeptEntry
-from longshore.model.worker import DispatcherView, Facts, Lane, QueueView, SessionKey, WorkerView
+from longshore.model.worker import DispatcherView, Lane, QueueView, SessionKey, WorkerView
 from longshore.store.listing import (
     last_number,
     most_looked_at,
@@ -37,7 +38,8 @@ from longshore.store.rows import (
     unpack_error,
     unpack_options,
 )
-from longshore.store.sqlite.sql import NEXT_DUE, ORPHANED, Bulk, Value
+from longshore.store.sqlite.sql import NEXT_DUE, ORPHANED, PAST_DEADLINE, Bulk, Value
+from longshore.store.sqlite.start_rules import held_back
 from longshore.store.sqlite.states import ENDED_BADLY, INDEXES, OWNED_LIST
 from longshore.store.sqlite.transaction import Snapshot
 
@@ -46,10 +48,11 @@ _SHOWN_ENDED_WORKERS: Final = 20
 _IDS: Final = frozenset({"id", "worker", "dispatcher", "group"})
 
 _ATTEMPT: Final = """id, number, token, kind, args, options, worker, session, attempt, failures,
-    crashes, state = 'cancelling' AS cancelling, priority"""
+    crashes, state = 'cancelling' AS cancelling, priority, deadline_at AS begin_by"""
 _SHOWN: Final = """id, number, kind, queue, target, priority, state, options, unique_key,
     created_at, run_at, started_at, ended_at, round, attempt, failures, crashes, token, worker,
-    error, (SELECT g.id FROM job_group AS g WHERE g.number = group_id) AS "group\""""
+    error, deadline_at,
+    (SELECT g.id FROM job_group AS g WHERE g.number = group_id) AS "group\""""
 
 
 def _newest(kind: LogKind) -> str:
@@ -142,7 +145,7 @@ def claimed_by(tx: Snapshot, worker: UUID) -> list[Attempt]:
     """The attempts a worker owns, in the order of their jobs' numbers."""
     query = f"""SELECT {_ATTEMPT} FROM job INDEXED BY job_owned
         WHERE state IN {OWNED_LIST} AND worker = ? ORDER BY number"""
-    return _attempts(_rows(tx, query, (worker.bytes,)))
+    return _attempts(tx, query, (worker.bytes,))
 
 
 def overdue(tx: Snapshot, most: int = 1000) -> list[Attempt]:
@@ -150,7 +153,7 @@ def overdue(tx: Snapshot, most: int = 1000) -> list[Attempt]:
     query = f"""SELECT {_ATTEMPT} FROM job INDEXED BY job_expiring
         WHERE state = 'running' AND expires_at IS NOT NULL AND expires_at <= ?
         ORDER BY expires_at LIMIT ?"""
-    return _attempts(_rows(tx, query, (tx.now, most)))
+    return _attempts(tx, query, (tx.now, most))
 
 
 def cancelling(tx: Snapshot, dispatcher: UUID) -> list[Attempt]:
@@ -159,12 +162,13 @@ def cancelling(tx: Snapshot, dispatcher: UUID) -> list[Attempt]:
         WHERE state = 'cancelling' AND worker IN (
             SELECT id FROM worker WHERE alive = 1 AND dispatcher = ?)
         ORDER BY number"""
-    return _attempts(_rows(tx, query, (dispatcher.bytes,)))
+    return _attempts(tx, query, (dispatcher.bytes,))
 
 
-def _attempts(rows: Iterable[dict[str, Any]]) -> list[Attempt]:
+def _attempts(tx: Snapshot, query: str, values: Sequence[Value]) -> list[Attempt]:
     found = []
-    for row in rows:
+    for row in _rows(tx, query, values):
+        row["begin_within_s"] = tx.seconds_to(row.pop("begin_by"))
         row["options"] = unpack_options(row["options"])
         row["cancelling"] = bool(row["cancelling"])
         found.append(Attempt(**row))
@@ -175,6 +179,11 @@ def next_due_s(tx: Snapshot) -> float | None:
     """In how many seconds the next delayed job comes due; None if there is none."""
     row = tx.execute(NEXT_DUE).fetchone()
     return None if row is None else max(0.0, (row[0] - tx.now) / 1e6)
+
+
+def has_expired(tx: Snapshot) -> bool:
+    """Whether any ready job is past its deadline."""
+    return tx.execute(f"SELECT 1 FROM {PAST_DEADLINE} LIMIT 1", (tx.now,)).fetchone() is not None
 
 
 def has_orphans(tx: Snapshot) -> bool:
@@ -354,10 +363,8 @@ def dispatchers(tx: Snapshot) -> list[DispatcherView]:
 
 def explain(tx: Snapshot, job: Job) -> Facts:
     """What keeps a job where it is: its queue, the workers, the jobs ahead of it."""
-    query = "SELECT paused FROM queue WHERE name = ?"
-    [paused] = tx.execute(query, (job.queue,)).fetchone() or [0]
     return Facts(
-        queue_paused=bool(paused),
+        held_back=held_back(tx, job),
         workers=tuple(read_worker(**row) for row in _rows(tx, _ALIVE)),
         ahead=_ahead(tx, job),
         now=moment(tx.now),

@@ -61,13 +61,15 @@ class WaitingNode(Struct, array_like=True):
     unmet: int
     marks: int
     delay_s: float | None
+    expires_s: float | None
     state: JobState
 
     @property
     def waiting(self) -> Waiting:
         """What an end must know of it."""
         delay_s = self.delay_s if self.delay_s is not None and self.delay_s > 0 else None
-        return Waiting(self.condition, self.unmet, Marks(self.marks), delay_s)
+        marks = Marks(self.marks)
+        return Waiting(self.condition, self.unmet, marks, delay_s, self.expires_s)
 
 
 ENDED_NODES: Final = Lookup(
@@ -93,7 +95,8 @@ DEPENDENTS: Final = Lookup(
     tuple[int, int, int],
 )
 _WAITING_NODE: Final = """json_array(node.group_id, node.place, node.job, node.condition,
-    node.unmet, node.marks, coalesce((job.run_at - {now}) / 1e6, node.delay_s), job.state)"""
+    node.unmet, node.marks, coalesce((job.run_at - {now}) / 1e6, node.delay_s),
+    node.expires_s, job.state)"""
 NODES: Final = Lookup(
     f"""SELECT json_group_array({_WAITING_NODE.format(now="v.column3")})
     FROM {{rows}} AS v CROSS JOIN node ON node.group_id = v.column1 AND node.place = v.column2

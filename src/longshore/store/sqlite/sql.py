@@ -115,6 +115,7 @@ class Candidate(Struct, array_like=True, order=True):
     failures: int
     crashes: int
     payload_bytes: int
+    deadline_at: int | None
 
 
 def _appended(entry: str) -> str:
@@ -148,13 +149,24 @@ HELD_AND_DUE: Final = f"""
             SELECT g.state <> 'paused' FROM job_group AS g WHERE g.number = group_id))
         ORDER BY run_at, number LIMIT ?) AS due
     CROSS JOIN job ON job.number = due.number"""
+PAST_DEADLINE: Final = """
+    job INDEXED BY job_deadline
+    WHERE state = 'ready' AND deadline_at IS NOT NULL AND deadline_at <= ?"""
+HELD_PAST_DEADLINE: Final = f"""
+    SELECT json_group_array({_HELD.format(place="0")}) FROM (
+        SELECT number FROM {PAST_DEADLINE} ORDER BY deadline_at, number LIMIT ?) AS past
+    CROSS JOIN job ON job.number = past.number"""
 ORPHANED: Final = f"""
-    SELECT worker FROM (
+    SELECT owner.worker, w.info FROM (
         SELECT DISTINCT worker FROM job INDEXED BY job_owned
-        WHERE state IN {OWNED_LIST})
-    WHERE NOT EXISTS (SELECT 1 FROM worker AS w WHERE w.id = worker AND w.alive = 1)"""
+        WHERE state IN {OWNED_LIST}) AS owner
+    LEFT JOIN worker AS w ON w.id = owner.worker
+    WHERE w.alive IS NOT 1"""
 NEXT_DUE: Final = """
     SELECT run_at FROM job INDEXED BY job_due WHERE state = 'delayed' ORDER BY run_at LIMIT 1"""
+
+# An attempt began after it was claimed, if its worker said for how long it ran.
+_STARTED: Final = "coalesce(max(started_at, {began_at}), started_at)"
 
 # The columns are those of `transaction.Changed`. A run_at of NULL keeps what is there.
 CHANGE: Final = Bulk(
@@ -173,9 +185,10 @@ CHANGE: Final = Bulk(
         history = CASE WHEN v.column13 THEN json_remove(history, '$[#-1]')
             ELSE {_appended("v.column12")} END,
         attempt = attempt - v.column13,
-        started_at = CASE WHEN NOT v.column13 THEN started_at END
+        started_at = CASE WHEN NOT v.column13 THEN {_STARTED.format(began_at="v.column14")} END,
+        deadline_at = CASE WHEN v.column15 THEN deadline_at ELSE v.column16 END
     FROM {{rows}} AS v WHERE job.number = v.column1""",
-    13,
+    16,
 )
 # Those jobs that still run under these tokens: their keys' places, numbers, lanes and groups.
 RUNNING: Final = Lookup(
@@ -191,11 +204,13 @@ SUCCEED: Final = Bulk(
         state = 'succeeded',
         ended_at = ?1,
         expires_at = NULL,
+        deadline_at = NULL,
         result = v.column2,
         error = NULL,
-        history = {_appended("v.column3")}
+        history = {_appended("v.column3")},
+        started_at = {_STARTED.format(began_at="v.column4")}
     FROM {{rows}} AS v WHERE job.number = v.column1""",
-    3,
+    4,
 )
 # What a new round changes beyond what `CHANGE` does.
 NEW_ROUND: Final = "UPDATE job SET round = round + 1, started_at = NULL WHERE number = ?"
@@ -222,7 +237,7 @@ HOLDERS: Final = Lookup(
 # A new job: what it has alone, and what it has in common with others of its kind.
 _OWN: Final = "number, id, body_hash, args, history, token, worker, session"
 _SHARED: Final = """lane, state, priority, created_at, run_at, timeout_s, kind, queue, target,
-    unique_key, options, attempt, started_at, expires_at"""
+    unique_key, options, deadline_at, attempt, started_at, expires_at"""
 _OWN_WIDTH: Final = _OWN.count(",") + 1
 _SHARED_WIDTH: Final = _SHARED.count(",") + 1
 
@@ -247,24 +262,14 @@ ATTENDED_NOW: Final = Lookup(
     2,
     tuple[str, int],
 )
-PAUSED: Final = """
-    SELECT json_group_array(queue.name) FROM json_each(?) AS named
-    CROSS JOIN queue ON queue.name = named.value WHERE queue.paused = 1"""
-OPEN_LANES: Final = """
-    SELECT json_group_array(wanted.value) FROM json_each(?) AS wanted
-    WHERE NOT EXISTS (
-            SELECT 1 FROM lane CROSS JOIN queue ON queue.name = lane.queue
-            WHERE lane.hash = wanted.value AND queue.paused = 1)
-        AND EXISTS (
-            SELECT 1 FROM job INDEXED BY job_ready
-            WHERE job.state = 'ready' AND job.lane = wanted.value)"""
 LANE_TOP: Final = """
     SELECT json_group_array(json_array(-priority, rank, number, lane, kind, attempt, failures,
-        crashes, payload_bytes))
+        crashes, payload_bytes, deadline_at))
     FROM (
         SELECT priority, rank, number, lane, kind, attempt, failures, crashes,
-            length(options) + length(args) AS payload_bytes
-        FROM job INDEXED BY job_ready WHERE state = 'ready' AND lane = ?
+            length(options) + length(args) AS payload_bytes, deadline_at
+        FROM job INDEXED BY job_ready
+        WHERE state = 'ready' AND lane = ? AND (deadline_at IS NULL OR deadline_at > ?)
         ORDER BY priority DESC, rank, number LIMIT ? OFFSET ?)"""
 CLAIM: Final = Bulk(
     f"""UPDATE job SET

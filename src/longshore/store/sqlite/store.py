@@ -22,6 +22,7 @@ from uuid import UUID
 
 from longshore.errors import StoreUnavailable
 from longshore.model.attempt import Attempt
+from longshore.model.job import Ended
 from longshore.model.retention import Pruned, Retention
 from longshore.model.worker import SessionKey, Stats
 from longshore.ports import Batch, BatchResult, Harvested, Hint, Promoted, Settled
@@ -210,6 +211,17 @@ class SqliteStore:
             if not group_verbs.has_work(self._glance(), groups):
                 return Settled()
         return self._transact(lambda tx: group_verbs.settle(tx, groups, most))
+
+    async def expire(self, most: int = 1000) -> list[Ended]:
+        """Fails ready jobs that did not begin before their deadline; answers their outcomes."""
+        return await self._run(Turn.KEEPER, lambda: self._expire(most))
+
+    def _expire(self, most: int) -> list[Ended]:
+        """Mostly no job is too late: the store sees that without taking the write lock."""
+        with self._file.used():
+            if not reads.has_expired(self._glance()):
+                return []
+        return self._transact(lambda tx: keeper.expire(tx, most))
 
     # what is over
 

@@ -15,6 +15,7 @@ from longshore.model.job import JobState, Refused, Submission, Submitted
 from longshore.model.worker import Lane, SessionKey
 from longshore.store.rows import (
     body_or_why,
+    deadline_at,
     due_at,
     history_entry,
     in_conflict,
@@ -167,6 +168,7 @@ class SubmitBatch:
             job.target,
             job.unique_key,
             pack_options(options),
+            deadline_at(job, run_at, now),
             *attempt,
         )
         own = (number, job.id.bytes, body, job.args, f"[{history}]", *start)
@@ -176,7 +178,8 @@ class SubmitBatch:
         """Begins the first attempt with the job; answers its token."""
         token, owner = self._tx.next_token(), (slot.worker, slot.session)
         of_job = job.id, number, token, job.kind, job.args, job.options
-        started = Attempt(*of_job, *owner, 1, 0, 0, priority=job.priority)
+        within_s = job.options.expires_s
+        started = Attempt(*of_job, *owner, 1, 0, 0, priority=job.priority, begin_within_s=within_s)
         self._started.append(started)
         return token
 

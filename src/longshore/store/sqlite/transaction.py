@@ -17,7 +17,7 @@ import msgspec
 from longshore.core.effects import Change
 from longshore.model.job import JobState
 from longshore.model.worker import Lane
-from longshore.store.rows import LARGEST_INT, history_entry, later, pack_error
+from longshore.store.rows import LARGEST_INT, earlier, history_entry, later, pack_error
 from longshore.store.sqlite.sql import (
     ADD_LANES,
     CHANGE,
@@ -53,6 +53,9 @@ class Changed(NamedTuple):
     error: bytes | None
     entry: str
     undoes_claim: bool
+    began_at: int | None
+    keeps_deadline: bool
+    deadline_at: int | None
 
 
 class Snapshot:
@@ -62,6 +65,10 @@ class Snapshot:
         self.connection = connection
         self.execute = connection.execute
         self.now = now
+
+    def seconds_to(self, at: int | None) -> float | None:
+        """How many seconds there are until this time."""
+        return None if at is None else (at - self.now) / 1e6
 
 
 class Transaction(Snapshot):
@@ -151,10 +158,16 @@ class Transaction(Snapshot):
         return sorted(found, key=lambda row: row.number)
 
     def apply(
-        self, row: Held, change: Change, *, by: str = "", result: bytes | None = None
+        self,
+        row: Held,
+        change: Change,
+        *,
+        by: str = "",
+        result: bytes | None = None,
+        ran_s: float | None = None,
     ) -> None:
         """The change is made when `flush` is next called; `row` says so at once."""
-        now, state, delay_s = self.now, change.state, change.delay_s
+        now, state = self.now, change.state
         self.count(row.lane, row.state, state)
         row.state = state
         if row.group is not None:
@@ -177,7 +190,7 @@ class Transaction(Snapshot):
                 row.token,
                 row.failures,
                 row.crashes,
-                None if delay_s is None else later(now, delay_s),
+                self._in(change.delay_s),
                 now if change.ends else None,
                 change.keeps_owner,
                 result,
@@ -185,6 +198,9 @@ class Transaction(Snapshot):
                 pack_error(change.error),
                 history_entry(state, now, by, change.info, change.request),
                 change.undoes_claim,
+                earlier(now, ran_s),
+                change.keeps_deadline,
+                self._in(change.deadline_s),
             )
         )
 
@@ -214,6 +230,9 @@ class Transaction(Snapshot):
         if self._ended:
             NOTE_ENDS.run(self.connection, [(job,) for _, job, _ in self._ended])
             self._count_ends()
+
+    def _in(self, seconds: float | None) -> int | None:
+        return None if seconds is None else later(self.now, seconds)
 
     def flush(self) -> None:
         """Writes changes and new lanes, so that the statements that follow see them."""

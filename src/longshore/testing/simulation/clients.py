@@ -80,7 +80,7 @@ class ClientNode(Node):
         """The job that came of it: another one, if that has the unique key."""
         submission = plan.submission
         self._note("submits it", submission.id)
-        (answer,) = await self._patiently(lambda: connection.submit([submission]))
+        (answer,) = await self._patiently(lambda: connection.submit((submission,)))
         if answer.code or (answer.existing and submission.unique_key is None):
             text = f"a sound submit was answered {answer.code or 'existing'}: {answer.message}"
             raise BrokenPromise(Promise.SOUND, text, submission.id)

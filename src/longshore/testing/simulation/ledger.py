@@ -8,28 +8,32 @@ core's (`lifecycle`); that the store took them, all of them and no others, is wh
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
 from longshore.core.lifecycle import MOVES, OWNED, TERMINAL, Event
-from longshore.model.job import Ended, JobState, Verdict
+from longshore.model.job import Ended, Job, JobState, Verdict
 from longshore.model.worker import Attended, SessionKey
 from longshore.ports import Batch, BatchResult, Harvested
 from longshore.testing.simulation.batch_check import BatchCheck
 from longshore.testing.simulation.database import Committed, at_once
+from longshore.testing.simulation.deadlines import Deadlines
 from longshore.testing.simulation.loop import SimulatedLoop
 from longshore.testing.simulation.promises import BrokenPromise, Promise
 from longshore.testing.simulation.running_bodies import RunningBodies
 from longshore.testing.simulation.snapshots import NOWHERE, Change, Snapshot
 from longshore.testing.simulation.stores import Key, Stores
 from longshore.testing.simulation.trace import Trace
+from longshore.testing.virtual import VirtualClock
 
 _LOST: Final = frozenset({Event.LOST, Event.POISONED})
 _EVENTS: Final[dict[str, frozenset[Event]]] = {
     "harvest": _LOST,
     "sweep": _LOST,
     "promote": frozenset({Event.CAME_DUE}),
+    "expire": frozenset({Event.EXPIRED}),
     "cancel": frozenset({Event.CANCEL_ASKED}),
     "retry": frozenset({Event.REOPENED}),
 }
@@ -51,6 +55,7 @@ class Ledger:
         self._outcomes: dict[UUID, list[tuple[JobState, bytes | None]]] = {}
         self._keys: dict[UUID, Key] = {}
         self._last_token = 0
+        self._deadlines = Deadlines(VirtualClock(loop).utc, self._job)
 
     # what clients were told
 
@@ -85,6 +90,8 @@ class Ledger:
             BatchCheck(commit.about, commit.answer, known, self._bodies).check(changes, fresh)
         else:
             self._check_changes(commit.verb, changes, fresh)
+            self._check_blame(commit.verb, changes)
+        self._deadlines.check(commit.verb, changes, fresh)
         for change in changes:
             self._record(commit.verb, change)
         self._check_keys([*fresh, *(change.job for change in changes)])
@@ -111,6 +118,11 @@ class Ledger:
             raise BrokenPromise(Promise.DURABLE, f"{verb} made it vanish from the store", lost)
         return changes, fresh
 
+    def _job(self, id: UUID) -> Job:
+        job = at_once(self._store.job(id))
+        assert job is not None, f"{id} is in the store"
+        return job
+
     def _note(self, commit: Committed, change: Change) -> None:
         before, after = change.before, change.after
         was = "" if before is NOWHERE else f"{before.state} → "
@@ -119,8 +131,7 @@ class Ledger:
             parts.append(f"token {before.token} → {after.token}")
         if (before.worker, before.session) != (after.worker, after.session) and after.worker:
             parts.append(f"on {self._trace.name(after.worker)}, session {after.session}")
-        job = at_once(self._store.job(change.job))
-        info = job.history[-1].info if job is not None else ""
+        info = self._job(change.job).history[-1].info
         text = ", ".join([*parts, info] if info else parts)
         self._trace.note(self._loop.time(), commit.process.name, text, change.job)
 
@@ -157,6 +168,22 @@ class Ledger:
                 _check_adopted(change)
             else:
                 _check_move(verb, change)
+
+    def _check_blame(self, verb: str, changes: Sequence[Change]) -> None:
+        """The loss of a worker blames at most as many jobs of a pool as it has slots."""
+        blamed = [one for one in changes if one.after.crashes > one.before.crashes]
+        infos = {view.info.id: view.info for view in at_once(self._store.workers()) if blamed}
+        count: Counter[tuple[UUID, str]] = Counter()
+        for job, before, _ in blamed:
+            info = infos.get(before.worker) if before.worker is not None else None
+            kind = self._keys[job][0]
+            if info is None or kind not in info.kinds:
+                continue
+            pool = info.kinds[kind].pool
+            count[info.id, pool] += 1
+            if count[info.id, pool] > info.pools[pool]:
+                text = f"{verb} blames {count[info.id, pool]} jobs of {info.pools[pool]} slots"
+                raise BrokenPromise(Promise.BLAME, text, job)
 
     def _record(self, verb: str, change: Change) -> None:
         """A terminal state is entered once a round, and left by a retry only."""

@@ -22,6 +22,7 @@ from longshore.testing.simulation.bodies import Script, child_of
 from longshore.testing.simulation.clients import ClientNode
 from longshore.testing.simulation.cluster import DispatcherNode, Node, WorkerNode, World
 from longshore.testing.simulation.database import Committed, Database, Weather, at_once
+from longshore.testing.simulation.fairness import LOOK_S, Fairness
 from longshore.testing.simulation.ledger import Ledger
 from longshore.testing.simulation.loop import Life, Process, SimulatedLoop
 from longshore.testing.simulation.nemesis import Nemesis
@@ -116,6 +117,7 @@ class Simulation:
         everybody: list[Node] = [*self._dispatchers, *workers, *self._clients]
         self._nodes = {node.name: node for node in everybody}
         self._nemesis = Nemesis(self._world, self._nodes)
+        self._fairness = Fairness(self._dispatchers, self._workers, scenario.lookahead_s)
 
     def _random(self, what: str) -> Random:
         return Random(f"{self._scenario.seed}/{what}")
@@ -186,10 +188,16 @@ class Simulation:
             node.start()
         self._nemesis.unleash(self._scenario.faults)
         acting = asyncio.ensure_future(self._act())
+        looking = asyncio.ensure_future(self._look_for_fairness())
         over = asyncio.ensure_future(self._over.wait())
         await asyncio.wait([acting, over], return_when=asyncio.FIRST_COMPLETED)
-        acting.cancel()
-        over.cancel()
+        for task in (acting, looking, over):
+            task.cancel()
+
+    async def _look_for_fairness(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_S)
+            self._watch(lambda: self._fairness.look(self._loop.time()))
 
     async def _act(self) -> None:
         try:

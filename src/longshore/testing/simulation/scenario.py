@@ -16,11 +16,19 @@ from longshore.testing.simulation.bodies import Behaviour
 from longshore.testing.simulation.faults import Fate, Fault, Nodes, Theme
 from longshore.wire.plain import KIND
 
-KINDS: Final = {"work": KindInfo(Pool.COROUTINE), "grind": KindInfo(Pool.PROCESS)}
+LONG: Final = "slog"
+"""A kind in the pool of processes of which no run is short."""
+_USUAL: Final = ("work", "grind")
+KINDS: Final = {
+    "work": KindInfo(Pool.COROUTINE),
+    "grind": KindInfo(Pool.PROCESS),
+    LONG: KindInfo(Pool.PROCESS),
+}
 UNIX_MS: Final = 1_893_456_000_000
 STORM_S: Final = (20.0, 90.0)
 MOST_JOBS: Final = 40
 RUSH_JOBS: Final = 60
+RUSH_LONG_JOBS: Final = 15
 
 
 class WorkerPlan(Struct, frozen=True):
@@ -110,14 +118,52 @@ def make_scenario(seed: int, theme: Theme | None = None) -> Scenario:
 
 
 def make_rush(seed: int, theme: Theme | None = None) -> Scenario:
-    """The scenario of a seed, with a rush of short jobs: workers hold some of them ahead."""
+    """The scenario of a seed, with a rush of short jobs: workers hold some of them ahead.
+
+    Among them are jobs of a kind that is always long: those must not be held ahead.
+    """
     scenario = make_scenario(seed, theme)
     random = Random(f"{seed}/rush")
     begins_at = random.uniform(0.0, scenario.storm_s)
     times = (begins_at + random.uniform(0.0, 10.0) for _ in range(RUSH_JOBS))
     first = len(scenario.jobs)
     rush = [_short_job(random, first + n, at, scenario) for n, at in enumerate(sorted(times))]
-    return structs.replace(scenario, jobs=(*scenario.jobs, *rush), lookahead_s=1.0)
+    long_times = [begins_at + random.uniform(0.0, 10.0) for _ in range(RUSH_LONG_JOBS)]
+    first += len(rush)
+    rush += [_long_job(random, first + n, at, scenario) for n, at in enumerate(long_times)]
+    return structs.replace(
+        scenario,
+        workers=tuple(map(_serving_long_jobs, scenario.workers)),
+        jobs=(*scenario.jobs, *rush),
+        lookahead_s=1.0,
+    )
+
+
+def _serving_long_jobs(plan: WorkerPlan) -> WorkerPlan:
+    kinds = (*plan.kinds, LONG) if "grind" in plan.kinds else plan.kinds
+    return structs.replace(plan, kinds=kinds)
+
+
+def _long_job(random: Random, index: int, at: float, scenario: Scenario) -> JobPlan:
+    plan = _job(random, index, at, random.choice(scenario.clients), 0.2)
+    behaviour = structs.replace(plan.behaviour, takes_s=random.uniform(3.0, 8.0), hangs=False)
+    options = structs.replace(plan.submission.options, timeout_s=None)
+    submission = structs.replace(plan.submission, kind=LONG, delay_s=None, options=options)
+    return structs.replace(plan, submission=submission, behaviour=behaviour)
+
+
+def make_hurry(seed: int, theme: Theme | None = None) -> Scenario:
+    """The rush of a seed, in which most jobs expire soon."""
+    rush = make_rush(seed, theme)
+    random = Random(f"{seed}/hurry")
+    jobs = [structs.replace(plan, submission=_hurried(random, plan)) for plan in rush.jobs]
+    return structs.replace(rush, jobs=tuple(jobs))
+
+
+def _hurried(random: Random, plan: JobPlan) -> Submission:
+    expires_s = random.choice((None, 0.05, random.uniform(0.0, 1.0), random.uniform(0.0, 10.0)))
+    options = structs.replace(plan.submission.options, expires_s=expires_s)
+    return structs.replace(plan.submission, options=options)
 
 
 def _short_job(random: Random, index: int, at: float, scenario: Scenario) -> JobPlan:
@@ -148,7 +194,7 @@ def _workers(random: Random, dispatchers: Sequence[str]) -> tuple[WorkerPlan, ..
                 node,
                 random.randint(1, 4),
                 random.randint(1, 2),
-                tuple(KINDS) if serves_all else (random.choice(tuple(KINDS)),),
+                _USUAL if serves_all else (random.choice(_USUAL),),
                 tuple(random.sample(dispatchers, len(dispatchers))),
             )
         )

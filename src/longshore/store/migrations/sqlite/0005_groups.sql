@@ -35,6 +35,7 @@ CREATE TABLE node (
     marks INTEGER NOT NULL DEFAULT 0,
     condition TEXT NOT NULL,
     delay_s REAL,
+    expires_s REAL,
     key TEXT NOT NULL,
     PRIMARY KEY (group_id, place)
 ) STRICT, WITHOUT ROWID;

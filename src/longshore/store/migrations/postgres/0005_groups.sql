@@ -30,6 +30,7 @@ CREATE TABLE longshore.node (
     group_id uuid NOT NULL,
     body_hash bigint NOT NULL,
     delay_s double precision,
+    expires_s double precision,
     place integer NOT NULL,
     unmet integer NOT NULL,
     condition smallint NOT NULL,

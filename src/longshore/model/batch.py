@@ -1,0 +1,59 @@
+"""One transaction of the hot path: what goes to the store, and what the store answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+from uuid import UUID
+
+from msgspec import Struct
+
+from longshore.model.attempt import Attempt
+from longshore.model.ends import End
+from longshore.model.job import Ended, Finished, Refused, Submission, Submitted
+from longshore.model.worker import Claim, SessionKey
+
+BATCH_BYTES: Final = 16 * 1024 * 1024
+"""How many bytes of arguments and results one transaction takes. Its last item may exceed it."""
+
+
+class Batch(Struct, frozen=True):
+    """What goes to the store in one transaction: finishes first, then submits, then claims.
+
+    `slots`, if there are any, has one for each submit. A new job that can run now starts on its
+    slot, if that worker may have it; otherwise it is ready for any worker. Claims stop with the job
+    whose arguments bring them to `max_bytes`.
+    """
+
+    finishes: Sequence[End] = ()
+    submits: Sequence[Submission] = ()
+    claims: Sequence[Claim] = ()
+    slots: Sequence[SessionKey | None] = ()
+    max_bytes: int = BATCH_BYTES
+
+
+class BatchResult(Struct, frozen=True):
+    """What a batch did. Finishes and submits are answered item by item, in the order given.
+
+    - `started`: the submits that started on their slots;
+    - `claimed`: the ready jobs that started on slots of `claims`; `taken` counts them by lane;
+    - `ready`: how many jobs became ready, by lane, before claims took some;
+    - `ready_by_ends`: those of them that came from finishes (handed back, or sent by an outbox);
+    - `ended`: all jobs that ended, with their outcomes;
+    - `contested`: lanes that may hold more than was claimed, because another dispatcher claimed
+      there at the same moment, or the batch had no room for more bytes;
+    - `barred`: lanes of claims ahead that met a job which may not be held ahead;
+    - `groups`: groups that need a `settle`: they may be over, or ends have more to reach.
+    """
+
+    finished: list[Finished] = []
+    submitted: list[Submitted | Refused] = []
+    started: list[Attempt] = []
+    claimed: list[Attempt] = []
+    taken: Mapping[int, int] = {}
+    ready: Mapping[int, int] = {}
+    ready_by_ends: Mapping[int, int] = {}
+    ended: list[Ended] = []
+    contested: frozenset[int] = frozenset()
+    barred: frozenset[int] = frozenset()
+    groups: frozenset[UUID] = frozenset()
