@@ -3,10 +3,13 @@
 from longshore import errors
 from longshore._version import __version__
 from longshore.client.app import App
+from longshore.client.group import GroupBuilder, GroupJob
+from longshore.client.group_handle import GroupHandle
 from longshore.client.handle import Handle
 from longshore.client.kind import Call, Kind
 from longshore.client.signature import GIVEN
 from longshore.executors.host.context import Cancelled, Context, Fail, Retry, Snooze, current
+from longshore.model.group import GroupState
 from longshore.model.job import JobState, RetryPolicy
 
 __all__ = [
@@ -16,6 +19,10 @@ __all__ = [
     "Cancelled",
     "Context",
     "Fail",
+    "GroupBuilder",
+    "GroupHandle",
+    "GroupJob",
+    "GroupState",
     "Handle",
     "JobState",
     "Kind",

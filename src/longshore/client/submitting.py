@@ -142,7 +142,7 @@ class SubmitStream(Generic[R, F]):
         self._records.fill(start, answers)
         for at, (call, answer) in enumerate(zip(chunk, answers, strict=True), start):
             if not answer.code:
-                call._keeps_id = True
+                call.keep_id()
                 continue
             self._refused += 1
             if self._first_refused is None or at < self._first_refused[0]:

@@ -22,6 +22,7 @@ from longshore.dispatcher.alarms import Alarms
 from longshore.dispatcher.commits import Commits
 from longshore.dispatcher.duties.cancels import heed_cancels
 from longshore.dispatcher.duties.drains import heed_drains
+from longshore.dispatcher.duties.groups import GroupUpkeep
 from longshore.dispatcher.duties.heartbeats import Heartbeats
 from longshore.dispatcher.duties.hints import follow_hints
 from longshore.dispatcher.duties.lane_upkeep import LaneUpkeep
@@ -86,7 +87,11 @@ class Dispatcher:
             self._scheduler,
             give=lambda slot, attempts: self._full.give(slot, attempts),
             tell=self._waiters.tell,
+            groups_changed=lambda groups: self._groups.ring(groups),
             on_outage=lease.saw_outage,
+        )
+        self._groups = GroupUpkeep(
+            here, self._scheduler, self._commits, self._alarms, self._waiters.tell
         )
         self._link = WorkerLink()
         self._ends = Ends(here, self._commits, self._alarms.due, self._link.acknowledge)
@@ -97,7 +102,7 @@ class Dispatcher:
         self._takeover = Takeover(here, self._losses, has_ended)
         limits = LaneLimits(settings, self._scheduler, lambda: self._takeover.elsewhere)
         memory = (self._roster, self._commits, self._waiters, self._takeover, limits, self._alarms)
-        self._runtime = DispatcherRuntime(*memory)
+        self._runtime = DispatcherRuntime(*memory, self._groups)
         self._plain_clients = PlainClients(here, self._commits, self._waiters)
         service = Service(store, settings, id, clock.utc, self._runtime, self._waiters)
         self._requests = Requests(here, lease, service, self._plain_clients)
@@ -133,6 +138,7 @@ class Dispatcher:
             WhenRung(alarms.due, settings.promote_s, promoting),
             WhenRung(alarms.cancels, settings.cancel_poll_s, in_turn(cancels, drains)),
             WhenRung(alarms.outcomes, settings.poll_s, outcomes),
+            WhenRung(alarms.groups, settings.group_poll_s, self._groups.settle),
             Always(hints),
         ]
 

@@ -10,6 +10,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from longshore.model.attempt import Attempt
+from longshore.model.group import NodeFacts
 from longshore.model.job import ANY_TARGET, DEFAULT_QUEUE, RetryPolicy
 
 
@@ -245,3 +246,5 @@ class Facts(Struct, frozen=True, kw_only=True):
     """Set if the job's lane is past this limit: no dispatcher looks there."""
     supervisor_trouble: str = ""
     """Why the workers beside the dispatcher do not start; empty if they do."""
+    node: NodeFacts | None = None
+    """Its place in its group, if it has one."""

@@ -17,6 +17,14 @@ from uuid import UUID
 
 from longshore.errors import StoreUnavailable
 from longshore.model.attempt import Attempt
+from longshore.model.group import (
+    CancelGroupVerdict,
+    Group,
+    GroupFilter,
+    GroupPart,
+    GroupSubmitted,
+    NodeView,
+)
 from longshore.model.job import (
     CancelVerdict,
     Ended,
@@ -24,6 +32,7 @@ from longshore.model.job import (
     JobFilter,
     JobPage,
     LogEntry,
+    Refused,
     RetryVerdict,
 )
 from longshore.model.log import KeptEntry
@@ -41,7 +50,7 @@ from longshore.model.worker import (
     WorkerInfo,
     WorkerView,
 )
-from longshore.ports import Batch, BatchResult, Harvested, Hint, Promoted, Store
+from longshore.ports import Batch, BatchResult, Harvested, Hint, Promoted, Settled, Store
 
 Answer = TypeVar("Answer")
 
@@ -202,6 +211,24 @@ class FaultyStore:
 
     async def set_paused(self, queue: str, paused: bool) -> None:
         await self._call("set_paused", lambda: self.store.set_paused(queue, paused))
+
+    async def submit_group(self, part: GroupPart) -> GroupSubmitted | Refused:
+        return await self._call("submit_group", lambda: self.store.submit_group(part))
+
+    async def settle(self, groups: Collection[UUID] = (), most: int = 1000) -> Settled:
+        return await self._call("settle", lambda: self.store.settle(groups, most))
+
+    async def cancel_group(self, ref: UUID | int, by: str = "") -> CancelGroupVerdict:
+        return await self._call("cancel_group", lambda: self.store.cancel_group(ref, by))
+
+    async def group(self, ref: UUID | int) -> Group | None:
+        return await self._call("group", lambda: self.store.group(ref))
+
+    async def groups(self, wanted: GroupFilter) -> list[Group]:
+        return await self._call("groups", lambda: self.store.groups(wanted))
+
+    async def nodes(self, group: UUID, after: int = -1, most: int = 1000) -> list[NodeView]:
+        return await self._call("nodes", lambda: self.store.nodes(group, after, most))
 
     async def prune(
         self, kept: Retention, *, after: int = 0, most: int = 1000, dry_run: bool = False

@@ -14,6 +14,7 @@ from longshore.core.effects import Change
 from longshore.core.lifecycle import TERMINAL
 from longshore.model.group import (
     ENDED_GROUPS,
+    MOST_SHOWN,
     CancelGroupVerdict,
     Condition,
     Group,
@@ -21,6 +22,7 @@ from longshore.model.group import (
     GroupPart,
     GroupState,
     GroupSubmitted,
+    NodeFacts,
     NodeView,
 )
 from longshore.model.job import Ended, JobState, Refused
@@ -261,6 +263,21 @@ class MemoryGroups(MemoryReads):
             after=tuple(other.node.key for other in keys if other),
             on=Condition(node.on),
             unmet=row.node.unmet,
+        )
+
+    def _node_facts(self, row: JobRow) -> NodeFacts | None:
+        if row.node is None:
+            return None
+        group, node = self._groups[row.node.group], row.node.node
+        others = [self._jobs[group.jobs[place]] for place in node.after if place in group.jobs]
+        live = [one for one in others if one.state not in TERMINAL][:MOST_SHOWN]
+        return NodeFacts(
+            key=node.key,
+            group=_shown(group),
+            on=Condition(node.on),
+            after=len(node.after),
+            unmet=row.node.unmet,
+            waits_for=tuple((one.node.node.key, one.state) for one in live if one.node),
         )
 
 
