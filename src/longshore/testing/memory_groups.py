@@ -116,7 +116,8 @@ class MemoryGroups(MemoryReads):
             dependents = self._dependents(row.node)
             for child in dependents:
                 reached[child].append(_parent(row, row.node))
-            if not dependents or row.state in (JobState.FAILED, JobState.DEPENDENCY_FAILED):
+            live = any(self._jobs[child].state not in TERMINAL for child in dependents)
+            if not live or row.state in (JobState.FAILED, JobState.DEPENDENCY_FAILED):
                 groups.add(row.node.group)
         for child, parents in sorted(reached.items()):
             self._tell_node(self._jobs[child], parents, settled, groups)

@@ -31,13 +31,8 @@ def test_every_state_but_success_can_reach_a_terminal_one() -> None:
         assert reached & TERMINAL, f"{state} never ends"
 
 
-def test_no_job_reaches_the_states_of_dependencies_while_nothing_submits_one_that_waits() -> None:
-    assert set(JobState) - set(REACHED) == {
-        JobState.WAITING,
-        JobState.DEPENDENCY_FAILED,
-        JobState.SKIPPED,
-    }
-    assert list(REACHED) == [state for state in JobState if state in REACHED]
+def test_every_state_can_be_reached() -> None:
+    assert list(REACHED) == list(JobState)
 
 
 def test_a_terminal_state_is_left_only_by_a_manual_retry() -> None:

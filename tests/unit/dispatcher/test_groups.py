@@ -43,7 +43,7 @@ async def submit(client: Client, part: GroupPart) -> GroupSubmitted:
     return answer
 
 
-async def wait(client: Client, part: GroupPart, wait_s: float = 1000.0) -> list[Ended]:
+async def wait(client: Client, part: GroupPart, wait_s: float = 60.0) -> list[Ended]:
     answer = await client.ask(m.Wait(2, (part.head.id,), wait_s))
     assert isinstance(answer, tuple)
     return list(answer)
@@ -177,6 +177,25 @@ def test_a_cancelled_group_stops_what_runs_and_a_repeat_changes_nothing() -> Non
         assert await client.ask(request) is CancelGroupVerdict.ALREADY_ENDED
         missing = m.CancelGroup(4, new_id(), new_id())
         assert await client.ask(missing) is CancelGroupVerdict.NOT_FOUND
+
+    tell(story)
+
+
+def test_a_cancelled_group_ends_with_the_last_of_its_jobs_that_stops() -> None:
+    """Nothing depends on that job any more, and nobody polls."""
+
+    async def story(stage: Stage) -> None:
+        await stage.dispatcher(group_poll_s=1000.0)
+        worker, client = await stage.worker(), stage.client()
+        part = a_group(DIAMOND)
+        await submit(client, part)
+        await runs(stage, worker, part, "top")
+        worker.jobs.stubborn = True
+        await client.ask(m.CancelGroup(3, new_id(), part.head.id))
+        await asyncio.sleep(10.0)
+        assert await wait(client, part, 0) == []
+        worker.jobs.succeed()
+        assert [one.state for one in await wait(client, part, 5)] == [JobState.CANCELLED]
 
     tell(story)
 
