@@ -22,6 +22,7 @@ from longshore.client.connection import Connection, Ref
 from longshore.client.decorator import Decorator
 from longshore.client.group import GroupBuilder
 from longshore.client.group_handle import GroupHandle
+from longshore.client.group_plan import GroupPlan
 from longshore.client.handle import Handle, all_ended_async, as_ended_async, handles_of
 from longshore.client.handler import FunctionHandler, Isolation
 from longshore.client.handles import Handles, awaited_of
@@ -225,15 +226,8 @@ class App:
         With `fail_fast`, the first failure cancels what has not ended. With `strict`, kinds that no
         live worker serves are refused. Coroutines use `async with`.
         """
-        return GroupBuilder(
-            self._access,
-            name,
-            self._new_id,
-            self._unpacker,
-            fail_fast=fail_fast,
-            labels=labels,
-            strict=strict,
-        )
+        plan = GroupPlan(self._new_id(), name, fail_fast=fail_fast, labels=labels)
+        return GroupBuilder(self._access, plan, self._unpacker, strict=strict)
 
     async def group_handle_async(self, ref: Ref | str) -> GroupHandle:
         """The handle of a group submitted elsewhere, by its id or number, as text too.

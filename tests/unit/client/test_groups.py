@@ -10,6 +10,7 @@ import pytest
 
 from longshore import App, GroupState, JobState
 from longshore.client import group as groups
+from longshore.client import group_plan
 from longshore.errors import (
     Conflict,
     DispatcherUnavailable,
@@ -147,7 +148,7 @@ def test_what_is_wrong_with_one_job_is_said_where_it_is_added(
     group = app.group("nightly")
     group.add(call)
     for bad, said in (
-        (lambda: group.add(call), r"job 'fetch-2': this call is in the group already"),
+        (lambda: group.add(call), r"job 'fetch': its call is in the group already"),
         (lambda: group.add(later), "run_at cannot be kept in a group"),
         (lambda: group.add(kinds.fetch.call("u"), key="a/b"), "'/' is kept for sub-groups"),
         (lambda: group.add(kinds.fetch.call("u"), key="k" * 201), "201 characters"),
@@ -169,7 +170,7 @@ def test_what_is_wrong_with_one_job_is_said_where_it_is_added(
 def test_a_large_group_goes_in_parts(
     app: App, fake: FakeDispatcher, kinds: Kinds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(groups, "MAX_PART_JOBS", 2)
+    monkeypatch.setattr(group_plan, "MAX_PART_JOBS", 2)
     with app.group("large") as group:
         before: list[groups.GroupJob[int]] = []
         for n in range(5):
@@ -184,7 +185,7 @@ def test_a_group_whose_second_part_is_refused_is_cancelled(
     app: App, fake: FakeDispatcher, kinds: Kinds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise its first part would stay for ever."""
-    monkeypatch.setattr(groups, "MAX_PART_JOBS", 1)
+    monkeypatch.setattr(group_plan, "MAX_PART_JOBS", 1)
     answer = fake._answer
 
     def refuse_the_second(request: messages.SubmitGroup) -> object:
@@ -195,7 +196,7 @@ def test_a_group_whose_second_part_is_refused_is_cancelled(
     with pytest.raises(Conflict, match="taken"):
         submit(group, kinds, [("a", []), ("b", [])])
     [cancel] = fake.of(messages.CancelGroup)
-    assert cancel.group == group._head.id
+    assert cancel.group == group._plan.head.id
 
 
 def test_a_part_without_an_answer_is_sent_again_as_it_was(
