@@ -25,7 +25,8 @@ from longshore.model.group import (
     NodeFacts,
     NodeView,
 )
-from longshore.model.job import Ended, JobState, Refused
+from longshore.model.job import Ended, Job, JobState, Refused
+from longshore.model.worker import Facts
 from longshore.ports import Hint, Settled
 from longshore.store.rows import (
     body_or_why,
@@ -265,6 +266,10 @@ class MemoryGroups(MemoryReads):
             on=Condition(node.on),
             unmet=row.node.unmet,
         )
+
+    async def explain(self, job: Job) -> Facts:
+        facts = await super().explain(job)
+        return structs.replace(facts, node=self._node_facts(self._jobs[job.id]))
 
     def _node_facts(self, row: JobRow) -> NodeFacts | None:
         if row.node is None:

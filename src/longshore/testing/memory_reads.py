@@ -12,7 +12,7 @@ from uuid import UUID
 from msgspec import structs
 
 from longshore.core.lifecycle import OWNED, TERMINAL
-from longshore.model.group import ENDED_GROUPS, NodeFacts
+from longshore.model.group import ENDED_GROUPS
 from longshore.model.job import Ended, Job, JobFilter, JobPage, JobState, LogKind
 from longshore.model.log import KeptEntry
 from longshore.model.worker import DispatcherView, Facts, Lane, QueueView, WorkerView
@@ -151,11 +151,7 @@ class MemoryReads:
             workers=tuple(self._view(row) for row in self._workers.values() if row.alive),
             ahead=min(ahead, MAX_AHEAD),
             now=self._utc(),
-            node=self._node_facts(own),
         )
-
-    def _node_facts(self, row: JobRow) -> NodeFacts | None:
-        raise NotImplementedError
 
     async def watch(self) -> AsyncIterator[Hint]:
         """Hints of what happened since the first of them was asked for."""

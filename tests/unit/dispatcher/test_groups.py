@@ -63,6 +63,12 @@ async def runs(stage: Stage, worker: StagedWorker, part: GroupPart, *wanted: str
     return await stage.until(lambda: keys(worker, part) == {*wanted})
 
 
+async def passes(stage: Stage, seconds: float) -> None:
+    """So much virtual time passes."""
+    end = stage.clock.now() + seconds
+    await stage.until(lambda: stage.clock.now() >= end)
+
+
 def test_a_diamond_runs_in_order_and_its_end_comes_under_its_own_id() -> None:
     """G5: and no edge waits for a poll."""
 
@@ -192,7 +198,7 @@ def test_a_cancelled_group_ends_with_the_last_of_its_jobs_that_stops() -> None:
         await runs(stage, worker, part, "top")
         worker.jobs.stubborn = True
         await client.ask(m.CancelGroup(3, new_id(), part.head.id))
-        await asyncio.sleep(10.0)
+        await passes(stage, 10.0)
         assert await wait(client, part, 0) == []
         worker.jobs.succeed()
         assert [one.state for one in await wait(client, part, 5)] == [JobState.CANCELLED]
@@ -222,7 +228,7 @@ def test_a_delay_counts_from_the_end_of_what_it_depends_on() -> None:
         part = a_group({"a": "", "b": "a"}, jobs={"b": later})
         await submit(client, part)
         await runs(stage, worker, part, "a")
-        await asyncio.sleep(100.0)
+        await passes(stage, 100.0)
         worker.jobs.succeed()
         assert 59.0 < await runs(stage, worker, part, "b") < 62.0
 

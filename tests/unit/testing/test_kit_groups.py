@@ -72,7 +72,7 @@ def test_a_group_is_cancelled_inline_with_what_runs(app: App) -> None:
     @app.job
     async def stop_all() -> None:
         await groups[0].cancel_async()
-        await asyncio.sleep(3600)
+        await asyncio.Event().wait()
 
     with run_inline(app) as kit:
         with app.group("g") as group:
