@@ -13,6 +13,8 @@ from longshore.dispatcher.environment import Environment
 from longshore.model.job import Ended
 from longshore.ports import Settled
 
+AGAIN_S: Final = 1.0
+"""When to ask a store again that did not answer."""
 HELD_S: Final = 0.05
 """By then another dispatcher has released the rows that both wanted."""
 
@@ -67,6 +69,7 @@ class GroupUpkeep:
         except BaseException:
             # The answer may be lost: the next time every group counts.
             self._look_at_all = float("-inf")
+            self._alarms.groups.set_in(AGAIN_S)
             raise
 
     def _deliver(self, settled: Settled) -> None:
