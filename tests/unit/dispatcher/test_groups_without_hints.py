@@ -130,12 +130,12 @@ class Held(Mute):
     """Another dispatcher holds the rows of groups for a while: nothing is done meanwhile."""
 
     calls = 0
-    group: UUID
+    busy: UUID
 
     async def settle(self, groups: Collection[UUID] = (), most: int = 1000) -> Settled:
         self.calls += 1
         if self.calls < 6:
-            return Settled(groups=frozenset({self.group}))
+            return Settled(groups=frozenset({self.busy}))
         return await super().settle(groups, most)
 
 
@@ -145,7 +145,7 @@ def test_groups_that_another_dispatcher_holds_are_asked_for_again_with_pauses() 
         await stage.dispatcher()
         worker, client = await stage.worker(), stage.client()
         part = a_group({"a": ""})
-        held.group = part.head.id
+        held.busy = part.head.id
         await submit(client, part)
         await runs(stage, worker, part, "a")
         waiting = asyncio.create_task(wait(stage.client(), part, 1000.0))
