@@ -35,7 +35,8 @@ class GroupJob(Generic[R]):
         """The handle of the job, once its group is submitted."""
         group, call = self._group.handle, self._call
         called = f"'{self.key}' of group {group.number} ({group.name})"
-        return Handle(call._access, call.id, 0, call.submission.kind, call._unpack, called=called)
+        access = self._group._access
+        return Handle(access, call.id, 0, call.submission.kind, call._unpack, called=called)
 
 
 Before = GroupJob[Any] | str

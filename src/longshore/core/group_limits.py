@@ -18,6 +18,9 @@ MAX_KEY_CHARS: Final = 200
 MAX_NODES_LISTED: Final = 1_000
 """How many jobs of a group one request may list."""
 
+MAX_PLACE: Final = 2**31 - 1
+"""No group has a job at a place after this one."""
+
 _KEY: Final = re.compile(r"[\w.:@+-]+")
 
 

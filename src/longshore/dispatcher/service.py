@@ -16,10 +16,12 @@ from math import isnan
 from typing import NewType, Protocol
 from uuid import UUID
 
+from msgspec import structs
+
 from longshore import _version
 from longshore.config import DispatcherSettings
 from longshore.core.capacity import capacity
-from longshore.core.group_limits import check_part, naming
+from longshore.core.group_limits import MAX_PLACE, check_part, naming
 from longshore.core.limits import check_submission
 from longshore.core.logs import MOST_ENTRIES, page
 from longshore.core.naming import workers_named
@@ -267,13 +269,14 @@ class Service:
 
     async def groups(self, request: m.ListGroups) -> list[Group]:
         """Groups, newest first."""
-        return await self._store.groups(request.wanted)
+        wanted = request.wanted
+        return await self._store.groups(structs.replace(wanted, limit=max(0, wanted.limit)))
 
     async def nodes(self, request: m.ListNodes) -> list[NodeView]:
         """The jobs of a group in its order, after a place in it."""
-        most = max(1, request.most)
-        nodes = await self._store.nodes(request.group, request.after, most)
-        if not nodes and request.after < 0:
+        after = min(max(-1, request.after), MAX_PLACE)
+        nodes = await self._store.nodes(request.group, after, max(1, request.most))
+        if not nodes and after < 0:
             await self.group(request.group)
         return nodes
 

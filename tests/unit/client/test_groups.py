@@ -272,3 +272,11 @@ def test_a_job_of_a_group_is_named_by_its_key(app: App, fake: FakeDispatcher, ki
     fake.conclude(Ended(job.handle.id, JobState.SKIPPED))
     with pytest.raises(Exception, match=r"job 'first' of group 100 \(x\) ended as skipped"):
         job.handle.result(30)
+
+
+def test_calls_of_another_app_go_where_the_group_goes(app: App, fake: FakeDispatcher) -> None:
+    elsewhere = Kinds(App("elsewhere", "tcp://127.0.0.1:9", timeout_s=0.1))
+    with app.group("x") as group:
+        job = group.add(elsewhere.fetch.call("u"))
+    fake.end(job.handle.id, pack(4, "a result"))
+    assert job.handle.result(30) == 4
