@@ -1,8 +1,8 @@
 """Shows Longshore at work: `make demo`, or `python examples/demo.py` where longshore is installed.
 
 Starts `longshore up` with two workers on a temporary store, submits some thirty jobs, kills one of
-the workers while it runs jobs, cancels a job, asks why another one waits, and shows how each job
-ended. Exits with 0 only if each job ended as it should.
+the workers while it runs jobs, cancels a job, asks why another one waits, runs a group of jobs that
+depend on each other, and shows how each job ended. Exits with 0 only if each ended as it should.
 """
 
 from __future__ import annotations
@@ -66,13 +66,13 @@ def main() -> int:
 
 
 @contextmanager
-def longshore_up(folder: Path) -> Iterator[dict[str, str]]:
+def longshore_up(folder: Path, app: str = "demo_app:app") -> Iterator[dict[str, str]]:
     """Runs a dispatcher and two workers on free ports; yields the addresses that they print.
 
     `--ready-fd` gives one byte as soon as everything is ready, so the demo need not sleep.
     """
     ready, tell_ready = os.pipe()
-    options = ["--app", "demo_app:app", "--workers", "2", "--processes", "2"]
+    options = ["--app", app, "--workers", "2", "--processes", "2"]
     options += ["--store", f"sqlite:///{folder}/demo.db", "--set", "lease_s=3"]
     options += ["--backend", "127.0.0.1:0", "--frontend", "127.0.0.1:0"]
     with (folder / "up.log").open("wb") as log:
@@ -114,6 +114,7 @@ async def show(address: str) -> None:
         await kill_a_worker(dispatcher, handles)
         handles += [await cancel_one(), await hold_one_back()]
         await watch(handles)
+        await run_a_group()
         await command("jobs", "--limit", "5")
         await sum_up(handles)
 
@@ -157,6 +158,21 @@ async def hold_one_back() -> Handle[str]:
         raise Unexpected(f"job {waiting.number} ran although its queue is paused")
     await command("queues", "resume", "nightly")
     return waiting
+
+
+async def run_a_group() -> None:
+    """Submits jobs that depend on each other as one; each starts when its condition holds."""
+    async with demo_app.app.group("demo") as group:
+        counts = [group.add(demo_app.count_primes.call(below)) for below in (10_000, 20_000)]
+        fails = group.add(demo_app.doomed.call("the press is broken"), after=counts, key="press")
+        group.add(demo_app.greet.call("Ada"), after=fails, key="sold")
+        group.add(demo_app.greet.call("Grace"), after=fails, on="failed", key="sorry")
+    state = await group.handle.wait_async()
+    await command("group", "show", str(group.handle.number))
+    wanted = ["succeeded", "succeeded", "failed", "dependency_failed", "succeeded"]
+    states = [node.state.value for node in await group.handle.jobs_async()]
+    if state != "failed" or states != wanted:
+        raise Unexpected(f"group {group.handle.number} is {state}, its jobs {', '.join(states)}")
 
 
 async def running(handle: Handle[Any]) -> None:

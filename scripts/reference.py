@@ -26,6 +26,7 @@ from longshore import errors
 from longshore.cli.main import cli
 from longshore.client.decorator import Decorator
 from longshore.core.lifecycle import MEANINGS, MOVES, TERMINAL, diagram
+from longshore.model.group import Condition, Group, GroupVerdict, NodeView
 from longshore.model.job import (
     CancelVerdict,
     HistoryEntry,
@@ -46,6 +47,7 @@ INTERNAL = {
     "App.handlers",
     "App.lifespan",
     "Call.accepted",
+    "Call.keep_id",
     "Call.take_id",
     "Handle.remember",
     "Kind.handler",
@@ -58,7 +60,10 @@ INTERNAL = {
 """Public by name, for Longshore's other parts only."""
 
 INTERNAL_PARAMETERS = {"App": {"connection", "new_id"}}
-MADE_BY_OTHERS = {"Call", "Context", "Handle", "Kind", "Kit", "StartKit", "SubmittedJob"}
+MADE_BY_OTHERS = {
+    *("Call", "Context", "GroupBuilder", "GroupHandle", "GroupJob", "Handle", "Kind", "Kit"),
+    *("StartKit", "SubmittedJob"),
+}
 """Classes that nobody makes by calling them."""
 
 
@@ -73,9 +78,9 @@ def sdk() -> str:
         "# The Python interface\n",
         NOTE,
         "`import longshore`, and for tests `longshore.testing`. How they are used together is in "
-        "the guides: [jobs](../jobs.md), [workers](../workers.md), [logs](../logs.md), "
-        "[testing](../testing.md), [transactions](../transactions.md). What can be raised is in "
-        "[errors](errors.md).\n",
+        "the guides: [jobs](../jobs.md), [groups](../groups.md), [workers](../workers.md), "
+        "[logs](../logs.md), [testing](../testing.md), [transactions](../transactions.md). What "
+        "can be raised is in [errors](errors.md).\n",
         "A method whose name ends in `_async` is for coroutines; the one without blocks, and "
         "refuses to where an event loop runs. A default that is shown as `…` is what was declared "
         "before.\n",
@@ -90,6 +95,10 @@ def sdk() -> str:
         _entry(LogLine, "LogLine", "What `handle.logs()` answers a list of."),
         _entry(CancelVerdict, "CancelVerdict", "What `handle.cancel()` answers."),
         _entry(RetryVerdict, "RetryVerdict", "What `handle.retry()` answers."),
+        _entry(Group, "Group", "What `group_handle.group()` answers."),
+        _entry(NodeView, "NodeView", "What `group_handle.jobs()` answers a list of."),
+        _entry(Condition, "Condition"),
+        _entry(GroupVerdict, "GroupVerdict", "What `group_handle.cancel()` answers."),
         "## In tests: `longshore.testing`\n",
         "The fixture `longshore_kit` is a `StartKit`; pytest finds it by itself.\n",
         *(

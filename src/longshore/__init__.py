@@ -3,6 +3,8 @@
 from longshore import errors
 from longshore._version import __version__
 from longshore.client.app import App
+from longshore.client.group import GroupBuilder, GroupJob
+from longshore.client.group_handle import GroupHandle
 from longshore.client.handle import Handle
 from longshore.client.kind import Call, Kind
 from longshore.client.signature import GIVEN
@@ -15,6 +17,7 @@ from longshore.executors.host.context import (
     Snooze,
     current,
 )
+from longshore.model.group import GroupState
 from longshore.model.job import JobState, RetryPolicy
 
 __all__ = [
@@ -24,6 +27,10 @@ __all__ = [
     "Cancelled",
     "Context",
     "Fail",
+    "GroupBuilder",
+    "GroupHandle",
+    "GroupJob",
+    "GroupState",
     "Handle",
     "JobState",
     "Kind",

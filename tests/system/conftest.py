@@ -25,6 +25,7 @@ QUICK = {
     "cancel_poll_s": 0.1,
     "expire_s": 0.3,
     "sweep_s": 0.5,
+    "group_poll_s": 0.2,
 }
 QUICK_WORKER = {"broker_timeout_s": 0.2, "abort_grace_s": 0.5, "drain_s": 5}
 

@@ -20,6 +20,9 @@ from longshore.client.adapters import Dialler, enqueue_in, enqueue_in_async
 from longshore.client.clients import Clients, blocking
 from longshore.client.connection import Connection, Ref
 from longshore.client.decorator import Decorator
+from longshore.client.group import GroupBuilder
+from longshore.client.group_handle import GroupHandle
+from longshore.client.group_plan import GroupPlan
 from longshore.client.handle import Handle, all_ended_async, as_ended_async, handles_of
 from longshore.client.handler import FunctionHandler
 from longshore.client.handles import Handles, awaited_of
@@ -208,6 +211,34 @@ class App:
         submission = terms.submission(terms.id or self._new_id(), kind, packed)
         return Call(self._access, submission, unpack_any)
 
+    # groups
+
+    def group(
+        self,
+        name: str,
+        *,
+        fail_fast: bool = False,
+        labels: Sequence[str] = (),
+        strict: bool = False,
+    ) -> GroupBuilder:
+        """Begins a group: jobs that depend on each other, submitted as one at the end of a `with`.
+
+        With `fail_fast`, the first failure cancels what has not ended. With `strict`, kinds that no
+        live worker serves are refused. Coroutines use `async with`.
+        """
+        plan = GroupPlan(self._new_id(), name, fail_fast=fail_fast, labels=labels)
+        return GroupBuilder(self._access, plan, self._unpacker, strict=strict)
+
+    async def group_handle_async(self, ref: Ref | str) -> GroupHandle:
+        """The handle of a group submitted elsewhere, by its id or number, as text too.
+
+        Raises `NotFound` if there is no such group.
+        """
+        group = await self._access.connection().group(_known(ref, "group"))
+        return GroupHandle(self._access, group.id, group.number, group.name, self._unpacker)
+
+    group_handle = blocking(group_handle_async)
+
     # submitting in the application's own transaction
 
     async def enqueue_async(
@@ -355,8 +386,8 @@ def _check_timeout(timeout_s: object) -> None:
         raise InvalidInput(f"timeout_s is {timeout_s!r}; give seconds, more than 0")
 
 
-def _known(ref: Ref | str) -> Ref:
-    return ref if isinstance(ref, UUID) else parse_ref(str(ref))
+def _known(ref: Ref | str, what: str = "job") -> Ref:
+    return ref if isinstance(ref, UUID) else parse_ref(str(ref), what)
 
 
 def unpack_any(data: bytes | None) -> Any:

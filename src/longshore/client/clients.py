@@ -99,6 +99,11 @@ class Clients:
             raise _would_block(instead, "await {}() instead")
         return self.acting()
 
+    def refuse_in_loop(self, advice: str) -> None:
+        """Raises if an event loop runs in this thread, which what follows would block."""
+        if _is_in_loop():
+            raise WouldBlock(f"this would block the event loop that runs in this thread; {advice}")
+
     def start(self, coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
         """Starts a coroutine for a caller that does not wait for it yet (see `for_blocking`)."""
         return self._start(coroutine)

@@ -13,12 +13,13 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 from uuid import UUID
 
 from longshore.client.adapters import Dialler
 from longshore.client.ids import fresh_id
+from longshore.core.group_limits import MAX_NODES_LISTED
 from longshore.core.limits import MAX_DRAINED, MAX_REQUEST_JOBS
 from longshore.errors import (
     ConfigError,
@@ -27,6 +28,14 @@ from longshore.errors import (
     ProtocolError,
     Unavailable,
     from_code,
+)
+from longshore.model.group import (
+    Group,
+    GroupFilter,
+    GroupPart,
+    GroupSubmitted,
+    GroupVerdict,
+    NodeView,
 )
 from longshore.model.job import Ended, Job, JobFilter, JobPage, JobState, Submission
 from longshore.model.log import LogPage
@@ -236,6 +245,39 @@ class Connection:
     async def retry(self, refs: Sequence[Ref]) -> tuple[RetryAnswer, ...]:
         """Runs jobs again that ended without success; each verdict says what that did."""
         return await self._ask_in_parts(messages.Retry, refs, MAX_REQUEST_JOBS)
+
+    async def submit_group(
+        self, part: GroupPart, edges: int, strict: bool = False
+    ) -> GroupSubmitted:
+        """Submits some jobs of a group that has so many dependencies in all."""
+        answer: GroupSubmitted = await self._ask(messages.SubmitGroup, part, edges, strict)
+        return answer
+
+    async def group(self, ref: Ref) -> Group:
+        """One group with its counts; raises `NotFound` if there is none."""
+        answer: Group = await self._ask(messages.ShowGroup, ref)
+        return answer
+
+    async def groups(self, wanted: GroupFilter | None = None) -> tuple[Group, ...]:
+        """Groups, newest first, without counts."""
+        answer: tuple[Group, ...] = await self._ask(messages.ListGroups, wanted or GroupFilter())
+        return answer
+
+    async def all_nodes(self, group: UUID) -> AsyncGenerator[NodeView, None]:
+        """The jobs of a group in its order, asked for some at a time."""
+        seen, most = 0, MAX_NODES_LISTED
+        while True:
+            nodes = await self._ask(messages.ListNodes, group, seen - 1, most)
+            for node in nodes:
+                yield node
+            seen += len(nodes)
+            if len(nodes) < most:
+                break
+
+    async def cancel_group(self, ref: Ref) -> GroupVerdict:
+        """Cancels what has not ended of a group; the verdict says what that did."""
+        answer: GroupVerdict = await self._ask(messages.CancelGroup, self._new_id(), ref)
+        return answer
 
     async def workers(self) -> tuple[WorkerView, ...]:
         """The workers, and those that ended lately."""

@@ -56,12 +56,14 @@ class Handle(Generic[R]):
         existing: bool = False,
         stored: bool = True,
         known: dict[UUID, Ended] | None = None,
+        called: str = "",
     ) -> None:
         self.id = id
         self.number = number
         self.kind = kind
         self.existing = existing
         self._access = access.acting()
+        self._called = called
         self._unpack = unpack
         self._unpacker: Callable[[Job], Unpack[R]] | None = None
         # Handles that are made on demand share the outcomes that one of them has learnt.
@@ -81,6 +83,8 @@ class Handle(Generic[R]):
 
     @property
     def _name(self) -> str:
+        if self._called:
+            return f"job {self._called}"
         return f"job {self.number} ({self.kind})" if self.number else f"job {self.id}"
 
     @property

@@ -187,6 +187,10 @@ class Call(Generic[R]):
             self.submission = structs.replace(self.submission, id=id)
         return self.submission
 
+    def keep_id(self) -> None:
+        """The job was submitted under its id."""
+        self._keeps_id = True
+
     def __repr__(self) -> str:
         return f"<Call of {self.submission.kind} {self.id}>"
 
@@ -201,7 +205,7 @@ class Call(Generic[R]):
         """The handle of the job that the answer names; raises if the job was refused."""
         if answer.code:
             raise from_code(answer.code, answer.message)
-        self._keeps_id = True
+        self.keep_id()
         return Handle(
             access,
             answer.id,

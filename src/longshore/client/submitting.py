@@ -63,7 +63,7 @@ class Submitting(Generic[R]):
             if answer.code:
                 self._refuse(at, answer)
             else:
-                call._keeps_id = True
+                call.keep_id()
                 self.accepted += 1
         self.progress.advance(len(chunk))
 

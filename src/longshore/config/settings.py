@@ -54,6 +54,9 @@ class DispatcherSettings(Struct, frozen=True, kw_only=True):
     cancel_poll_s: float = 0.5
     """How often a dispatcher looks for cancels and drains made through other dispatchers."""
 
+    group_poll_s: float = 2.0
+    """How often a dispatcher looks for what a dead one left to do for groups."""
+
     heartbeat_s: float = 10.0
     """How often a dispatcher stores when it last heard of each worker, and how busy that is."""
 
@@ -149,6 +152,12 @@ class DispatcherSettings(Struct, frozen=True, kw_only=True):
 
     max_client_lanes: int = 1_000
     """How many lanes that no worker serves one client may add."""
+
+    max_group_jobs: int = 100_000
+    """How many jobs a group may have."""
+
+    max_group_edges: int = 1_000_000
+    """How many dependencies the jobs of a group may have in all."""
 
     max_wait_s: float = 30.0
     """How long a request may wait at a dispatcher; then it gets an empty answer."""

@@ -127,3 +127,15 @@ def places(order: Iterable[str], after: Edges) -> list[tuple[int, ...]]:
         found.append(tuple(sorted({known[other] for other in after[key]})))
         known[key] = place
     return found
+
+
+def layers(after: Edges) -> list[list[str]]:
+    """The keys in layers: those of one layer depend only on those of the layers above."""
+    depth: dict[str, int] = {}
+    found: list[list[str]] = []
+    for key in start_order(after):
+        depth[key] = max((depth[other] + 1 for other in after[key]), default=0)
+        if depth[key] == len(found):
+            found.append([])
+        found[depth[key]].append(key)
+    return found

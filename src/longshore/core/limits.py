@@ -52,7 +52,7 @@ def _check(job: Submission) -> None:
     if job.priority != 0:
         check_priority(job.priority)
     if job.unique_key is not None:
-        _text("unique_key", job.unique_key, MAX_UNIQUE_KEY_CHARS)
+        check_text("unique_key", job.unique_key, MAX_UNIQUE_KEY_CHARS)
     _check_times(job)
     if job.options != _DEFAULT_OPTIONS:
         check_options(job.options)
@@ -83,7 +83,7 @@ def check_options(options: Options) -> None:
     if options.raw and options.references:
         raise InvalidInput("a raw job takes bytes as they are: it cannot refer to results")
     if options.labels:
-        _check_labels(options.labels)
+        check_labels(options.labels)
     if options.retry != _DEFAULT_RETRY:
         check_retry(options.retry)
 
@@ -95,11 +95,12 @@ def _check_limit(name: str, seconds: float | None) -> None:
             raise InvalidInput(f"{name} is 0; it must be more, or None for no limit")
 
 
-def _check_labels(labels: tuple[str, ...]) -> None:
+def check_labels(labels: tuple[str, ...]) -> None:
+    """Raises `InvalidInput` unless a job or a group may have these labels."""
     if len(labels) > MAX_LABELS:
-        raise InvalidInput(f"{len(labels)} labels are more than the {MAX_LABELS} a job may have")
+        raise InvalidInput(f"{len(labels)} labels are more than the {MAX_LABELS} there may be")
     for label in labels:
-        _text("label", label, MAX_LABEL_CHARS)
+        check_text("label", label, MAX_LABEL_CHARS)
         _check_prefix("label", label)
 
 
@@ -150,7 +151,8 @@ def _check_prefix(what: str, name: str) -> None:
         )
 
 
-def _text(what: str, text: object, most: int) -> None:
+def check_text(what: str, text: object, most: int) -> None:
+    """Raises `InvalidInput` unless this is printable text of at most so many characters."""
     if not isinstance(text, str) or not text:
         raise InvalidInput(f"{what} is {text!r}; it must be text, and not empty")
     check_length(what, text, most)

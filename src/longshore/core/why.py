@@ -13,6 +13,7 @@ from msgspec import Struct
 from longshore.core.capacity import pool_ahead, pool_busy, pool_slots
 from longshore.core.lanes import lane_of, serves
 from longshore.core.timing import SNOOZED, span
+from longshore.model.group import Condition, GroupState, NodeFacts
 from longshore.model.job import Job, JobState
 from longshore.model.worker import Pool, WorkerView, slot_words
 
@@ -36,6 +37,8 @@ class Facts(Struct, frozen=True, kw_only=True):
     """Whether the dispatcher that says why attends the job's worker: then it knows what waits."""
     supervisor_trouble: str = ""
     """Why the workers beside the dispatcher do not start; empty if they do."""
+    node: NodeFacts | None = None
+    """Its place in its group, if it has one."""
 
 
 _OWN_POOLS = {Pool.COROUTINE, Pool.PROCESS}
@@ -46,7 +49,7 @@ def why(job: Job, facts: Facts) -> str:
     """One or two sentences that say why a job is in its state, and what would change that."""
     match job.state:
         case JobState.WAITING:
-            return "waiting for jobs it depends on"
+            return _waiting(facts.node)
         case JobState.DELAYED:
             return _delayed(job, facts) + _expiry(job, facts)
         case JobState.READY:
@@ -62,7 +65,8 @@ def why(job: Job, facts: Facts) -> str:
         case JobState.CANCELLED:
             return f"cancelled{_last_words(job)}"
         case JobState.DEPENDENCY_FAILED:
-            return f"not run, because a job it depends on failed{_end_time(job)}: {_error(job)}"
+            cause = "a job it depends on failed" if job.error is None else _error(job)
+            return f"not run{_end_time(job)}, because {cause}"
         case JobState.SKIPPED:
             return _skipped(job)
         case _:
@@ -74,6 +78,41 @@ def _skipped(job: Job) -> str:
     if info:
         return f"{info}{_end_time(job)}"
     return f"not run, because the condition it waited for can no longer hold{_end_time(job)}"
+
+
+def _waiting(node: NodeFacts | None) -> str:
+    if node is None:
+        return "waiting for jobs it depends on"
+    if node.group.state is GroupState.STAGING:
+        return f"its group '{node.group.name}' is not complete: its submitter has not sent all jobs"
+    if node.group.state is GroupState.PAUSED:
+        resume = f"`longshore group resume {node.group.number}`"
+        return f"its group '{node.group.name}' is paused; {resume} lets it go on"
+    if node.group.state is GroupState.CANCELLING:
+        return f"its group '{node.group.name}' is being cancelled, and it will be"
+    if not node.unmet:
+        return "what it depends on has ended; a dispatcher is about to decide what becomes of it"
+    return f"{_awaited(node)}: {_others(node)}"
+
+
+def _awaited(node: NodeFacts) -> str:
+    count = f"{node.unmet:,} of {node.after:,}"
+    match node.on:
+        case Condition.SUCCEEDED:
+            return f"waiting for {count}"
+        case Condition.ENDED:
+            return f"waiting for {count} to end, however they do"
+        case Condition.FAILED:
+            return f"waiting for a failure, and {count} have not ended"
+        case _:
+            assert_never(node.on)
+
+
+def _others(node: NodeFacts) -> str:
+    """What a job waits for, each with its state."""
+    shown = ", ".join(f"'{key}' ({state.value})" for key, state in node.waits_for)
+    more = node.unmet - len(node.waits_for)
+    return shown + (f" and {more:,} more" if more > 0 else "")
 
 
 def _delayed(job: Job, facts: Facts) -> str:

@@ -48,9 +48,10 @@ class Alarm:
 
 
 class Alarms:
-    """Alarms for jobs that are due, for cancels and drains, and for outcomes clients wait for."""
+    """Alarms for due jobs, cancels and drains, outcomes that clients wait for, and groups."""
 
     def __init__(self, clock: Clock) -> None:
         self.due = Alarm(clock)
         self.cancels = Alarm(clock)
         self.outcomes = Alarm(clock)
+        self.groups = Alarm(clock)

@@ -10,6 +10,7 @@ from collections import Counter
 from typing import Final, assert_never
 
 from longshore.config import DispatcherSettings
+from longshore.core.group_limits import MAX_NODES_LISTED, MAX_PART_NODES
 from longshore.core.limits import (
     MAX_DRAINED,
     MAX_LABEL_CHARS,
@@ -22,6 +23,7 @@ from longshore.core.limits import (
 )
 from longshore.core.worker_limits import MAX_TEXT_CHARS
 from longshore.errors import TooLarge, Unavailable
+from longshore.model.group import GroupFilter, GroupState
 from longshore.model.job import JobFilter, JobState
 from longshore.wire import messages as m
 
@@ -40,6 +42,12 @@ def check_request(request: m.Request) -> None:
                 check_length("DRAIN: a worker's name", name, MAX_TEXT_CHARS)
         case m.ListJobs():
             _check_filter(request, request.wanted)
+        case m.SubmitGroup():
+            _check_count(request, "jobs", len(request.part.nodes), MAX_PART_NODES)
+        case m.ListGroups():
+            _check_group_filter(request, request.wanted)
+        case m.ListNodes():
+            _check_count(request, "jobs", request.most, MAX_NODES_LISTED)
         case m.Prune():
             _check_count(request, "states", len(request.states), len(JobState))
         case m.ShowKind():
@@ -49,6 +57,8 @@ def check_request(request: m.Request) -> None:
         case m.Show() | m.Why() | m.ReadLogs() | m.Hello() | m.ShowCapacity():
             pass
         case m.ListWorkers() | m.ListDispatchers() | m.ListQueues():
+            pass
+        case m.ShowGroup() | m.CancelGroup():
             pass
         case _:
             assert_never(request)
@@ -62,6 +72,12 @@ def _check_filter(request: m.ListJobs, wanted: JobFilter) -> None:
         check_length("LISTJOBS: a label", label, MAX_LABEL_CHARS)
     for name in (wanted.kind, wanted.queue):
         check_length("LISTJOBS: a name", name or "", MAX_NAME_CHARS)
+
+
+def _check_group_filter(request: m.ListGroups, wanted: GroupFilter) -> None:
+    _check_count(request, "states", len(wanted.states), len(GroupState))
+    _check_count(request, "groups", wanted.limit, MAX_LISTED)
+    check_length("LISTGROUPS: the name", wanted.name or "", MAX_NAME_CHARS)
 
 
 def _check_count(request: m.Request, what: str, count: int, most: int) -> None:

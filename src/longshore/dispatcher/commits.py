@@ -21,8 +21,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
+from uuid import UUID
 
 from longshore.core.placement import first_bytes
 from longshore.core.scheduler import Plan, Scheduler
@@ -80,6 +82,7 @@ class Commits:
         scheduler: Scheduler,
         give: Give,
         tell: Callable[[Ended], None],
+        groups_changed: Callable[[Collection[UUID]], None],
         on_outage: Callable[[StoreUnavailable], None],
     ) -> None:
         self._dispatcher, self._store, settings, _, self._random = environment
@@ -92,6 +95,7 @@ class Commits:
         self._scheduler = scheduler
         self._give = give
         self._tell = tell
+        self._groups_changed = groups_changed
         self._on_outage = on_outage
         self._submits: deque[Part] = deque()
         self._finishes: deque[tuple[End, OnFinished]] = deque()
@@ -131,15 +135,30 @@ class Commits:
         self.queued_submits += sign * len(jobs)
         self.queued_bytes += sign * _bytes_of(jobs)
 
+    @contextmanager
+    def storing(self, jobs: Sequence[Submission]) -> Iterator[None]:
+        """While these jobs are being stored elsewhere than here, they take room in the queue."""
+        self._queued(jobs)
+        try:
+            yield
+        finally:
+            self._queued(jobs, -1)
+
     def finish(self, finish: End, on_finished: OnFinished) -> None:
         """Queues the end of an attempt; the callback comes once it is committed."""
         self._finishes.append((finish, on_finished))
         self._wake.set()
 
+    def ended_elsewhere(self, ended: Sequence[Ended]) -> None:
+        """Jobs ended outside of a batch: tells the waiters, and what depends on them in groups."""
+        for one in ended:
+            self._tell(one)
+        if ended:
+            self._groups_changed(())
+
     def harvested(self, answer: Harvested) -> None:
         """A loss made jobs ready, or ended them: tells the scheduler and the waiters."""
-        for ended in answer.ended:
-            self._tell(ended)
+        self.ended_elsewhere(answer.ended)
         if answer.lanes:
             self._scheduler.lanes.mark_ready(answer.lanes)
             self._wake.set()
@@ -254,6 +273,8 @@ class Commits:
             self._give(slot, attempts)
         for ended in result.ended:
             self._tell(ended)
+        if result.groups:
+            self._groups_changed(result.groups)
         self._plan_again(batch, result)
         answered = 0
         for request, start, end in requests:

@@ -23,6 +23,7 @@ from longshore.dispatcher.commits import Commits
 from longshore.dispatcher.duties.cancels import heed_cancels
 from longshore.dispatcher.duties.drains import heed_drains
 from longshore.dispatcher.duties.expiry import expire
+from longshore.dispatcher.duties.groups import GroupUpkeep
 from longshore.dispatcher.duties.heartbeats import Heartbeats
 from longshore.dispatcher.duties.hints import follow_hints
 from longshore.dispatcher.duties.lane_upkeep import LaneUpkeep
@@ -87,7 +88,11 @@ class Dispatcher:
             self._scheduler,
             give=lambda slot, attempts: self._full.give(slot, attempts),
             tell=self._waiters.tell,
+            groups_changed=lambda groups: self._groups.ring(groups),
             on_outage=lease.saw_outage,
+        )
+        self._groups = GroupUpkeep(
+            here, self._scheduler, self._commits, self._alarms, self._waiters.tell
         )
         self._link = WorkerLink()
         self._ends = Ends(here, self._commits, self._alarms.due, self._link.acknowledge)
@@ -98,7 +103,7 @@ class Dispatcher:
         self._takeover = Takeover(here, self._losses, has_ended)
         limits = LaneLimits(settings, self._scheduler, lambda: self._takeover.elsewhere)
         memory = (self._roster, self._commits, self._waiters, self._takeover, limits, self._alarms)
-        self._runtime = DispatcherRuntime(*memory)
+        self._runtime = DispatcherRuntime(*memory, self._groups)
         self._plain_clients = PlainClients(here, self._commits, self._waiters)
         service = Service(store, settings, id, clock.utc, self._runtime, self._waiters)
         self._requests = Requests(here, lease, service, self._plain_clients)
@@ -125,7 +130,7 @@ class Dispatcher:
             Every(settings.renew_s, self._losses.tell_again),
             Every(self._plain.look_s, self._plain.look_after),
             Every(settings.poll_s, self._look_around),
-            Every(settings.promote_s, partial(expire, store, self._waiters)),
+            Every(settings.promote_s, partial(expire, store, commits)),
             Every(settings.expire_s, partial(end_overdue, here, roster, self._link, self._ends)),
             Every(settings.sweep_s, partial(sweep, store, settings.crash_limit, commits)),
             Every(settings.prune_s, Pruner(store, settings).prune),
@@ -135,6 +140,7 @@ class Dispatcher:
             WhenRung(alarms.due, settings.promote_s, promoting),
             WhenRung(alarms.cancels, settings.cancel_poll_s, in_turn(cancels, drains)),
             WhenRung(alarms.outcomes, settings.poll_s, outcomes),
+            WhenRung(alarms.groups, settings.group_poll_s, self._groups.settle),
             Always(hints),
         ]
 

@@ -123,6 +123,16 @@ async def perform(service: Service, request: m.Request, caller: Caller) -> objec
             return await service.cancel(request)
         case m.Retry():
             return await service.retry(request)
+        case m.SubmitGroup():
+            return await service.submit_group(request, caller)
+        case m.ShowGroup():
+            return await service.group(request.group)
+        case m.ListGroups():
+            return await service.groups(request)
+        case m.ListNodes():
+            return await service.nodes(request)
+        case m.CancelGroup():
+            return await service.cancel_group(request)
         case m.ListWorkers():
             return await service.workers()
         case m.Drain():

@@ -13,11 +13,13 @@ from longshore.core.lanes import lane_of
 from longshore.core.why import Facts
 from longshore.dispatcher.alarms import Alarms
 from longshore.dispatcher.commits import Commits
+from longshore.dispatcher.duties.groups import GroupUpkeep
 from longshore.dispatcher.duties.takeover import Takeover
 from longshore.dispatcher.lane_limits import LaneLimits
 from longshore.dispatcher.service import Answer
 from longshore.dispatcher.sessions.roster import Roster
 from longshore.dispatcher.waiters import Waiter, Waiters
+from longshore.model.group import GroupPart, GroupState, GroupSubmitted
 from longshore.model.job import Job, JobState, Submission
 
 
@@ -32,9 +34,11 @@ class DispatcherRuntime:
         takeover: Takeover,
         lane_limits: LaneLimits,
         alarms: Alarms,
+        groups: GroupUpkeep,
     ) -> None:
         self.supervisor_trouble = ""
         self.check_room = commits.check_room
+        self.storing = commits.storing
         self.check_lane = lane_limits.check
         self.kinds = roster.kinds
         self.seen = takeover.seen
@@ -45,11 +49,20 @@ class DispatcherRuntime:
         self._waiters = waiters
         self._lane_limits = lane_limits
         self._alarms = alarms
+        self.groups_changed = groups.ring
 
     async def submit(self, jobs: Sequence[Submission]) -> list[Answer]:
         answers = await self._commits.submit(jobs)
         self._alarms.due.set_for(jobs)
         return answers
+
+    def group_stored(self, part: GroupPart, answer: GroupSubmitted) -> None:
+        jobs = [node.job for node in part.nodes]
+        self._scheduler.add_lanes({lane_of(job.queue, job.kind, job.target) for job in jobs})
+        if answer.state is not GroupState.STAGING:
+            # Jobs of parts that other dispatchers took are ready now, too.
+            self.jobs_appeared()
+            self._alarms.due.set_in(0)
 
     async def wait(self, waiter: Waiter, wait_s: float) -> None:
         with suppress(TimeoutError):
@@ -57,6 +70,9 @@ class DispatcherRuntime:
 
     def cancels_made(self, cancelled: Sequence[UUID], cancelling: Sequence[UUID]) -> None:
         self._alarms.cancels.set_in(0)
+        if cancelled:
+            # Other jobs of a group may depend on them.
+            self.groups_changed()
         if any(map(self._waiters.is_awaited, cancelled)):
             self._alarms.outcomes.set_in(0)
 

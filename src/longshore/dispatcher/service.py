@@ -9,15 +9,19 @@ knows.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime
 from math import isnan
 from typing import NewType, Protocol
 from uuid import UUID
 
+from msgspec import structs
+
 from longshore import _version
 from longshore.config import DispatcherSettings
 from longshore.core.capacity import capacity
+from longshore.core.group_limits import MAX_PLACE, check_part, naming
 from longshore.core.limits import check_submission
 from longshore.core.logs import MOST_ENTRIES, page
 from longshore.core.naming import workers_named
@@ -25,7 +29,14 @@ from longshore.core.retention import continued, requested
 from longshore.core.why import Facts, why
 from longshore.dispatcher.pruner import configured
 from longshore.dispatcher.waiters import Waiter, Waiters
-from longshore.errors import InvalidInput, LongshoreError, NotFound, UnknownKind
+from longshore.errors import InvalidInput, LongshoreError, NotFound, UnknownKind, from_code
+from longshore.model.group import (
+    Group,
+    GroupPart,
+    GroupSubmitted,
+    GroupVerdict,
+    NodeView,
+)
 from longshore.model.job import (
     CancelVerdict,
     Ended,
@@ -70,6 +81,15 @@ class Runtime(Protocol):
 
     def submit(self, jobs: Sequence[Submission]) -> Awaitable[list[Answer]]:
         """Commits jobs; answers one by one, in the order given."""
+
+    def storing(self, jobs: Sequence[Submission]) -> AbstractContextManager[None]:
+        """While these jobs of a group are being stored, they take room in the queue."""
+
+    def group_stored(self, part: GroupPart, answer: GroupSubmitted) -> None:
+        """The store has a part of a group. If it was the last, the group runs."""
+
+    def groups_changed(self, groups: Collection[UUID] = ()) -> None:
+        """These groups have something to do; without any, some group may have."""
 
     async def wait(self, waiter: Waiter, wait_s: float) -> None:
         """Returns when the waiter has what it waits for, or after `wait_s`."""
@@ -121,7 +141,7 @@ class Service:
         """Accepts jobs, or refuses some; `strict` refuses kinds that no live worker serves."""
         jobs = request.jobs
         self._runtime.check_room(len(jobs), sum(len(job.args) for job in jobs))
-        kinds = await self._kinds(request)
+        kinds = await self._kinds(jobs, request.strict)
         refused = {
             job.id: refusal
             for job in jobs
@@ -131,10 +151,10 @@ class Service:
         answers = iter(await self._runtime.submit(good) if good else [])
         return [refused.get(job.id) or _submitted(next(answers)) for job in jobs]
 
-    async def _kinds(self, request: m.Submit) -> Mapping[str, KindInfo]:
+    async def _kinds(self, jobs: Sequence[Submission], strict: bool) -> Mapping[str, KindInfo]:
         """The known kinds; for a strict submit, those of other dispatchers' workers too."""
         kinds = self._runtime.kinds()
-        if request.strict and any(job.kind not in kinds for job in request.jobs):
+        if strict and any(job.kind not in kinds for job in jobs):
             for worker in await self._store.workers():
                 if worker.alive:
                     kinds = {**worker.info.kinds, **kinds}
@@ -144,19 +164,42 @@ class Service:
         self, job: Submission, caller: Caller, strict: bool, kinds: Mapping[str, KindInfo]
     ) -> m.SubmitAnswer | None:
         try:
-            check_submission(job)
-            within(job.args, f"the arguments of job '{job.kind}'", self._settings.max_value_bytes)
-            self._runtime.check_lane(job, caller)
-            if job.kind in kinds:
-                check_arguments(job, kinds[job.kind])
-            elif strict:
-                raise UnknownKind(
-                    f"no worker serves kind '{job.kind}'{nearest(job.kind, kinds)}; "
-                    "start one, or leave out strict (--strict) and it waits for one"
-                )
+            self._check(job, caller, strict, kinds)
         except LongshoreError as error:
             return m.SubmitAnswer(job.id, code=error.code, message=str(error))
         return None
+
+    def _check(
+        self, job: Submission, caller: Caller, strict: bool, kinds: Mapping[str, KindInfo]
+    ) -> None:
+        """Raises if this job cannot be accepted."""
+        check_submission(job)
+        within(job.args, f"the arguments of job '{job.kind}'", self._settings.max_value_bytes)
+        self._runtime.check_lane(job, caller)
+        if job.kind in kinds:
+            check_arguments(job, kinds[job.kind])
+        elif strict:
+            raise UnknownKind(
+                f"no worker serves kind '{job.kind}'{nearest(job.kind, kinds)}; "
+                "start one, or leave out strict (--strict) and it waits for one"
+            )
+
+    async def submit_group(self, request: m.SubmitGroup, caller: Caller) -> GroupSubmitted:
+        """Accepts some jobs of a group, all or none. With the last of them the group runs."""
+        part, settings = request.part, self._settings
+        jobs = [node.job for node in part.nodes]
+        self._runtime.check_room(len(jobs), sum(len(job.args) for job in jobs))
+        check_part(part, request.edges, settings.max_group_jobs, settings.max_group_edges)
+        kinds = await self._kinds(jobs, request.strict)
+        for node in part.nodes:
+            with naming(part.head, node.key):
+                self._check(node.job, caller, request.strict, kinds)
+        with self._runtime.storing(jobs):
+            answer = await self._store.submit_group(part)
+        if isinstance(answer, Refused):
+            raise from_code(answer.code, answer.message)
+        self._runtime.group_stored(part, answer)
+        return answer
 
     # waiting
 
@@ -203,12 +246,13 @@ class Service:
 
     async def why(self, request: m.Why) -> m.WhyAnswer:
         """Why a job is where it is, in words."""
-        job = await self.job(request.job)
-        return m.WhyAnswer(job.id, job.number, job.state.value, await self.explain(job))
+        return await self.explain(await self.job(request.job))
 
-    async def explain(self, job: Job) -> str:
+    async def explain(self, job: Job) -> m.WhyAnswer:
         """Why this job is where it is, in words."""
-        return why(job, self._runtime.explained(job, await self._store.explain(job)))
+        facts = self._runtime.explained(job, await self._store.explain(job))
+        key = "" if facts.node is None else facts.node.key
+        return m.WhyAnswer(job.id, job.number, job.state.value, why(job, facts), key)
 
     async def logs(self, request: m.ReadLogs) -> LogPage:
         """What a job's attempts said, in order, after a place in the log; of one if it is given."""
@@ -219,6 +263,26 @@ class Service:
         token = job.token if attempt == job.attempt else None
         entries = await self._store.logs(job.id, token=token, after=after, most=most)
         return page(entries, most, job, after, attempt)
+
+    async def group(self, ref: UUID | int) -> Group:
+        """One group, by its id or its number."""
+        group = await self._store.group(ref)
+        if group is None:
+            raise NotFound(f"there is no group {ref}; `longshore groups` lists those there are")
+        return group
+
+    async def groups(self, request: m.ListGroups) -> list[Group]:
+        """Groups, newest first."""
+        wanted = request.wanted
+        return await self._store.groups(structs.replace(wanted, limit=max(0, wanted.limit)))
+
+    async def nodes(self, request: m.ListNodes) -> list[NodeView]:
+        """The jobs of a group in its order, after a place in it."""
+        after = min(max(-1, request.after), MAX_PLACE)
+        nodes = await self._store.nodes(request.group, after, max(1, request.most))
+        if not nodes and after < 0:
+            await self.group(request.group)
+        return nodes
 
     async def workers(self) -> list[WorkerView]:
         """Live workers, and those that ended lately."""
@@ -286,6 +350,13 @@ class Service:
         verdicts = await self._store.retry(request.jobs, "a client", request.id)
         self._runtime.jobs_appeared()
         return [m.RetryAnswer(ref, *one) for ref, one in zip(request.jobs, verdicts, strict=True)]
+
+    async def cancel_group(self, request: m.CancelGroup) -> GroupVerdict:
+        """Cancels what has not ended of a group. A repeat changes nothing."""
+        verdict = await self._store.cancel_group(request.group, by="a client")
+        if verdict is GroupVerdict.CANCELLING:
+            self._runtime.groups_changed()
+        return verdict
 
     async def drain(self, request: m.Drain) -> list[m.DrainAnswer]:
         """Has workers finish what they run and leave; answers in the order given."""

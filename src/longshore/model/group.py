@@ -15,6 +15,9 @@ from msgspec import Struct
 
 from longshore.model.job import JobState, Submission
 
+MOST_SHOWN: Final = 5
+"""Of how many jobs that a job waits for `why` tells."""
+
 
 class GroupState(StrEnum):
     """Where a group is in its life. While it is `staging`, parts of it are still to come."""
@@ -119,6 +122,19 @@ class NodeView(Struct, frozen=True, kw_only=True, omit_defaults=True):
     on: Condition = Condition.SUCCEEDED
     unmet: int = 0
     """How many of those that it depends on have not ended."""
+
+
+class NodeFacts(Struct, frozen=True, kw_only=True):
+    """What `why` needs of a job of a group. `waits_for` has the first few that have not ended."""
+
+    key: str
+    group: Group
+    on: Condition
+    after: int
+    """How many jobs it depends on."""
+    unmet: int
+    """How many of these have not ended."""
+    waits_for: tuple[tuple[str, JobState], ...] = ()
 
 
 class GroupVerdict(StrEnum):

@@ -32,13 +32,13 @@ def derive_id(parent: UUID, index: int) -> UUID:
     return UUID(int=parent.int >> 80 << 80 | _VERSION_8 | rand_a << 64 | _VARIANT | rand_b)
 
 
-def parse_ref(text: str) -> UUID | int:
-    """The id or the number that names a job."""
+def parse_ref(text: str, what: str = "job") -> UUID | int:
+    """The id or the number that names a job, or a group."""
     if text.isascii() and text.isdigit() and len(text) < 19:
         return int(text)
     try:
         return UUID(text)
     except ValueError:
         raise InvalidInput(
-            f"'{text}' is not a job: give its number (like 42) or its id (a UUID)"
+            f"'{text}' is not a {what}: give its number (like 42) or its id (a UUID)"
         ) from None

@@ -7,7 +7,8 @@ still until it is moved.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime, timedelta
 from random import Random
 from threading import RLock
@@ -16,6 +17,7 @@ from uuid import UUID, uuid4
 
 from msgspec import structs
 
+from longshore.client.group_handle import in_states
 from longshore.config import DispatcherSettings
 from longshore.core.why import Facts
 from longshore.dispatcher.ends import Decisions
@@ -25,6 +27,7 @@ from longshore.dispatcher.waiters import Waiter, Waiters
 from longshore.errors import LongshoreError, NotFinished, WrongState
 from longshore.model.attempt import Attempt
 from longshore.model.ends import End
+from longshore.model.group import GroupPart, GroupSubmitted
 from longshore.model.job import ANY_TARGET, Job, JobState, LogEntry, Submission
 from longshore.model.reports import Report
 from longshore.model.worker import (
@@ -77,7 +80,7 @@ class _NoLuck(Random):
 class InlineService(Service):
     """The dispatcher's own service, for jobs that any process may run."""
 
-    async def explain(self, job: Job) -> str:
+    async def explain(self, job: Job) -> m.WhyAnswer:
         """Why a job is where it is. A kit runs jobs for any target."""
         return await super().explain(structs.replace(job, target=ANY_TARGET))
 
@@ -132,20 +135,41 @@ class InlineDispatcher:
             self.clock.catch_up()
         return (await self.store.pump(self._id, Batch(submits=jobs))).submitted
 
+    def storing(self, jobs: Sequence[Submission]) -> AbstractContextManager[None]:
+        """There is always room."""
+        return nullcontext()
+
+    def group_stored(self, part: GroupPart, answer: GroupSubmitted) -> None:
+        """Nothing: the next drain finds its jobs."""
+
+    def groups_changed(self, groups: Collection[UUID] = ()) -> None:
+        """Does all that groups have to do, and stops what runs of those that are cancelled."""
+        while _at_once(self.store.settle()).groups:
+            pass
+        for attempt in _at_once(self.store.cancelling(self._id)):
+            self._on_cancel(attempt.id)
+
     async def wait(self, waiter: Waiter, wait_s: float) -> None:
         """Waiting would be for ever, so it says why the job has not ended."""
         if wait_s > 0:
-            job = await self._service.job(min(waiter.missing))
             raise NotFinished(
-                f"job {job.number} ({job.kind}) has not ended: {await self._service.explain(job)}. "
-                "In a test kit jobs run only in kit.drain(), and time passes only in "
-                "kit.advance(seconds)"
+                f"{await self._told(min(waiter.missing))}. In a test kit jobs run only in "
+                "kit.drain(), and time passes only in kit.advance(seconds)"
             )
+
+    async def _told(self, waited: UUID) -> str:
+        group = await self.store.group(waited)
+        if group is not None:
+            return f"group {group.number} ({group.name}) has not ended: {in_states(group)}"
+        job = await self._service.job(waited)
+        why = (await self._service.explain(job)).why
+        return f"job {job.number} ({job.kind}) has not ended: {why}"
 
     def cancels_made(self, cancelled: Sequence[UUID], cancelling: Sequence[UUID]) -> None:
         """Those that run are stopped."""
         for job in cancelling:
             self._on_cancel(job)
+        self.groups_changed()
 
     def drains_made(self) -> None:
         """Nothing: there is no fleet."""
@@ -198,7 +222,8 @@ class InlineDispatcher:
         with self._lock:
             _at_once(self.store.log(said))
             finish = self._decisions.decide(report, claimed, WORKER)
-            self._pump(finishes=[finish])
+            if self._pump(finishes=[finish]).groups:
+                self.groups_changed()
             return self.job(claimed.id)
 
     def next_retry_at(self, queue: str | None) -> datetime | None:

@@ -14,9 +14,11 @@ from longshore.core.dependencies import Parent, Waiting, becomes, deliver, group
 from longshore.core.effects import Change
 from longshore.core.lifecycle import TERMINAL
 from longshore.core.reopening import NodeState, Reopening, retry_plan
+from longshore.core.why import Facts
 from longshore.model.attempt import Attempt
 from longshore.model.group import (
     ENDED_GROUPS,
+    MOST_SHOWN,
     Condition,
     Group,
     GroupFilter,
@@ -24,10 +26,11 @@ from longshore.model.group import (
     GroupState,
     GroupSubmitted,
     GroupVerdict,
+    NodeFacts,
     NodeView,
     RetryPlan,
 )
-from longshore.model.job import Ended, JobState, Refused
+from longshore.model.job import Ended, Job, JobState, Refused
 from longshore.payload.references import NodeResult
 from longshore.ports import Hint, Settled
 from longshore.store.filling import by_job, fill, wanted_results
@@ -115,7 +118,8 @@ class MemoryGroups(MemoryReads, ABC):
             dependents = self._dependents(row.node)
             for child in dependents:
                 reached[child].append(_parent(row, row.node))
-            if not dependents or row.state in (JobState.FAILED, JobState.DEPENDENCY_FAILED):
+            live = any(self._jobs[child].state not in TERMINAL for child in dependents)
+            if not live or row.state in (JobState.FAILED, JobState.DEPENDENCY_FAILED):
                 groups.add(row.node.group)
         for child, parents in sorted(reached.items()):
             self._tell_node(self._jobs[child], parents, settled, groups)
@@ -341,6 +345,25 @@ class MemoryGroups(MemoryReads, ABC):
             after=tuple(other.node.key for other in keys if other),
             on=Condition(node.on),
             unmet=row.node.unmet,
+        )
+
+    async def explain(self, job: Job) -> Facts:
+        facts = await super().explain(job)
+        return structs.replace(facts, node=self._node_facts(self._jobs[job.id]))
+
+    def _node_facts(self, row: JobRow) -> NodeFacts | None:
+        if row.node is None:
+            return None
+        group, node = self._groups[row.node.group], row.node.node
+        others = [self._jobs[group.jobs[place]] for place in node.after if place in group.jobs]
+        live = [one for one in others if one.state not in TERMINAL][:MOST_SHOWN]
+        return NodeFacts(
+            key=node.key,
+            group=_shown(group),
+            on=Condition(node.on),
+            after=len(node.after),
+            unmet=row.node.unmet,
+            waits_for=tuple((one.node.node.key, one.state) for one in live if one.node),
         )
 
 

@@ -18,7 +18,7 @@ from longshore.wire.portions import MESSAGE_BYTES
 
 M = TypeVar("M", bound=msgspec.Struct)
 
-_LARGE = frozenset({messages.Done, messages.Logs, messages.Submit})
+_LARGE = frozenset({messages.Done, messages.Logs, messages.Submit, messages.SubmitGroup})
 
 _encoder = msgspec.msgpack.Encoder(uuid_format="bytes")
 

@@ -34,6 +34,14 @@ from msgspec import Meta, Raw, Struct
 
 from longshore.model.attempt import Assignment as Assignment
 from longshore.model.attempt import AttemptKey as AttemptKey
+from longshore.model.group import (
+    Group,
+    GroupFilter,
+    GroupPart,
+    GroupSubmitted,
+    GroupVerdict,
+    NodeView,
+)
 from longshore.model.job import (
     CancelVerdict,
     Ended,
@@ -252,6 +260,45 @@ class Retry(Numbered, frozen=True):
     jobs: tuple[UUID | int, ...]
 
 
+class SubmitGroup(Numbered, frozen=True):
+    """Accept some jobs of a group, all or none; the group runs once all of its jobs are there.
+
+    `edges` is how many dependencies its jobs have in all. With `strict`, refuse kinds that no live
+    worker serves.
+    """
+
+    part: GroupPart
+    edges: int = 0
+    strict: bool = False
+
+
+class ShowGroup(Numbered, frozen=True):
+    """One group, and how many of its jobs are in each state."""
+
+    group: UUID | int
+
+
+class ListGroups(Numbered, frozen=True):
+    """Groups, newest first."""
+
+    wanted: GroupFilter = GroupFilter()
+
+
+class ListNodes(Numbered, frozen=True):
+    """The jobs of a group in its order, after a place in it."""
+
+    group: UUID
+    after: int = -1
+    most: int = 1000
+
+
+class CancelGroup(Numbered, frozen=True):
+    """Cancel what has not ended of a group."""
+
+    id: UUID
+    group: UUID | int
+
+
 class ListWorkers(Numbered, frozen=True):
     """Which workers there are."""
 
@@ -384,6 +431,8 @@ class WhyAnswer(Struct, frozen=True):
     number: int
     state: str
     why: str
+    key: str = ""
+    """Its key, if it belongs to a group."""
 
 
 class HelloAnswer(Struct, frozen=True):
@@ -406,6 +455,11 @@ Request = (
     | ListJobs
     | Cancel
     | Retry
+    | SubmitGroup
+    | ShowGroup
+    | ListGroups
+    | ListNodes
+    | CancelGroup
     | ListWorkers
     | Drain
     | ListDispatchers
@@ -427,6 +481,11 @@ ANSWERS: Final[dict[type, Any]] = {
     ListJobs: JobPage,
     Cancel: tuple[CancelAnswer, ...],
     Retry: tuple[RetryAnswer, ...],
+    SubmitGroup: GroupSubmitted,
+    ShowGroup: Group,
+    ListGroups: tuple[Group, ...],
+    ListNodes: tuple[NodeView, ...],
+    CancelGroup: GroupVerdict,
     ListWorkers: tuple[WorkerView, ...],
     Drain: tuple[DrainAnswer, ...],
     ListDispatchers: tuple[DispatcherAnswer, ...],

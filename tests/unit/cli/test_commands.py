@@ -489,7 +489,7 @@ def test_job_as_json_has_every_field(dispatcher: ScriptedDispatcher, capsys: Cap
     assert dispatcher.run("job", str(ID), "--json") == 0
     printed = json.loads(capsys.readouterr().out)
     wanted = {*Job.__struct_fields__, *Options.__struct_fields__} - {"options"}
-    assert printed.keys() == wanted | {"worker_name"}
+    assert printed.keys() == wanted | {"worker_name", "key"}
     assert (printed["args"], printed["result"]) == ({"file": "a.png"}, [1, 2])
     assert printed["retry"]["attempts"] == 1
     assert printed["history"][0]["at"] == "2026-01-31T12:00:00.000000Z"
@@ -514,6 +514,7 @@ def test_why_says_it_in_words(dispatcher: ScriptedDispatcher, capsys: Captured) 
         "number": 42,
         "state": "ready",
         "why": "no worker serves kind 'resize'",
+        "key": "",
     }
 
 
@@ -572,7 +573,7 @@ def test_queues_are_listed_and_paused(dispatcher: ScriptedDispatcher, capsys: Ca
     assert dispatcher.run("queues") == 0
     heading, row = capsys.readouterr().out.splitlines()
     assert heading.split()[:3] == ["QUEUE", "IS", "DELAYED"]
-    assert row.split() == ["mail", "paused", "0", "3", "0", "0", "0", "0", "0"]
+    assert row.split() == ["mail", "paused", "0", "3", *["0"] * 5]
     assert dispatcher.run("queues", "pause", "mail", "--json") == 0
     assert json.loads(capsys.readouterr().out) == [{"name": "mail", "paused": True}]
     assert dispatcher.run("queues", "--json", "resume", "mail") == 0

@@ -13,6 +13,15 @@ import zmq
 
 from longshore.errors import LongshoreError
 from longshore.links.zeromq import Router
+from longshore.model.group import (
+    Group,
+    GroupHead,
+    GroupState,
+    GroupSubmitted,
+    GroupVerdict,
+    Node,
+    NodeView,
+)
 from longshore.model.job import (
     CancelVerdict,
     Ended,
@@ -48,6 +57,8 @@ class FakeDispatcher:
         self.replies: dict[type, Reply] = {}
         self.jobs: dict[UUID, Submission] = {}
         self.ended: dict[UUID, Ended] = {}
+        self.groups: dict[UUID, dict[int, Node]] = {}
+        self.heads: dict[UUID, GroupHead] = {}
         self._bind = address
         self._waiting: list[tuple[bytes, messages.Wait]] = []
         self._news = threading.Condition()
@@ -161,12 +172,65 @@ class FakeDispatcher:
                 return None
             case messages.Prune():
                 return Pruned({}, 0, True)
+            case messages.SubmitGroup():
+                return self._submit_group(request)
+            case messages.ShowGroup():
+                return self.group_view(request.group)
+            case messages.ListGroups():
+                return tuple(map(self.group_view, self.groups))
+            case messages.ListNodes():
+                return self._nodes(request)
+            case messages.CancelGroup():
+                return GroupVerdict.CANCELLING
 
     def _submit(self, request: messages.Submit) -> list[messages.SubmitAnswer]:
         for job in request.jobs:
             self.jobs.setdefault(job.id, job)
         numbers = {id: number for number, id in enumerate(self.jobs, 1)}
         return [messages.SubmitAnswer(job.id, numbers[job.id]) for job in request.jobs]
+
+    def _submit_group(self, request: messages.SubmitGroup) -> GroupSubmitted:
+        part = request.part
+        nodes = self.groups.setdefault(part.head.id, {})
+        nodes.update(enumerate(part.nodes, part.first))
+        self.heads[part.head.id] = part.head
+        for node in part.nodes:
+            self.jobs.setdefault(node.job.id, node.job)
+        whole = len(nodes) == part.head.jobs
+        state = GroupState.RUNNING if whole else GroupState.STAGING
+        return GroupSubmitted(part.head.id, 100, state, len(nodes))
+
+    def group_view(self, ref: UUID | int) -> Group:
+        """A submitted group as it is shown; every one has the number 100."""
+        id = ref if isinstance(ref, UUID) else next(iter(self.groups))
+        head = self.heads[id]
+        return Group(
+            id=id,
+            number=100,
+            name=head.name,
+            state=GroupState.RUNNING,
+            jobs=head.jobs,
+            fail_fast=head.fail_fast,
+            labels=head.labels,
+            created_at=NOW,
+            counts={"ready": head.jobs},
+        )
+
+    def _nodes(self, request: messages.ListNodes) -> list[NodeView]:
+        nodes = self.groups[request.group]
+        found = [
+            NodeView(
+                key=node.key,
+                job=node.job.id,
+                number=place,
+                kind=node.job.kind,
+                state=JobState.READY,
+                after=tuple(nodes[one].key for one in node.after),
+                on=node.on,
+            )
+            for place, node in sorted(nodes.items())
+        ]
+        return found[request.after + 1 :][: request.most]
 
     def view(self, ref: UUID | int) -> Job:
         """A submitted job as it is shown."""

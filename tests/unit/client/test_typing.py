@@ -8,7 +8,7 @@ from typing import Any, assert_type
 
 import pytest
 
-from longshore import GIVEN, App, Call, Context, Handle
+from longshore import GIVEN, App, Call, Context, GroupState, Handle
 from longshore.client.handles import Handles
 from longshore.errors import InvalidArguments
 
@@ -51,6 +51,16 @@ def check_results(handle: Handle[str]) -> None:
     assert_type(app.submit_many([add.call(1, 2)]), Handles[int])
     assert_type(app.submit_by_name("add", {"a": 1, "b": 2}, priority=1), Handle[Any])
     assert_type(list(app.results([handle])), list[str])
+
+
+def check_groups() -> None:
+    """Only read by the type checker."""
+    with app.group("g") as group:
+        first = group.add(fetch.call("a"))
+        second = group.add(add.call(1, 2), after=[first, "fetch"], on="ended")
+    assert_type(first.handle.result(), str)
+    assert_type(second.handle, Handle[int])
+    assert_type(group.handle.wait(), GroupState)
 
 
 async def check_async_results(handle: Handle[str]) -> None:

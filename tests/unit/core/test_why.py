@@ -8,6 +8,7 @@ from msgspec import structs
 
 from longshore.core.timing import span
 from longshore.core.why import Facts, HeldBack, ordinal, why
+from longshore.model.group import Condition, Group, GroupState, NodeFacts
 from longshore.model.job import HistoryEntry, Job, JobError, JobState, Options, Reason
 from longshore.model.worker import KindInfo, Pool, WorkerInfo, WorkerView
 
@@ -268,3 +269,71 @@ def test_spans_and_ordinals_read_well() -> None:
         "21st",
         "112th",
     ]
+
+
+def node(
+    unmet: int = 2,
+    after: int = 3,
+    on: Condition = Condition.SUCCEEDED,
+    state: GroupState = GroupState.RUNNING,
+    *waits_for: tuple[str, JobState],
+) -> NodeFacts:
+    group = Group(
+        id=UUID(int=5),
+        number=3,
+        name="nightly",
+        state=state,
+        jobs=4,
+        fail_fast=False,
+        labels=(),
+        created_at=NOW,
+    )
+    return NodeFacts(key="b", group=group, on=on, after=after, unmet=unmet, waits_for=waits_for)
+
+
+TWO = (("left", JobState.RUNNING), ("right", JobState.READY))
+
+
+@pytest.mark.parametrize(
+    ("known", "words"),
+    [
+        (
+            node(2, 3, Condition.SUCCEEDED, GroupState.RUNNING, *TWO),
+            "waiting for 2 of 3: 'left' (running), 'right' (ready)",
+        ),
+        (
+            node(9, 10, Condition.SUCCEEDED, GroupState.RUNNING, *TWO),
+            "waiting for 9 of 10: 'left' (running), 'right' (ready) and 7 more",
+        ),
+        (
+            node(2, 2, Condition.ENDED, GroupState.RUNNING, *TWO),
+            "waiting for 2 of 2 to end, however they do: 'left' (running), 'right' (ready)",
+        ),
+        (
+            node(2, 3, Condition.FAILED, GroupState.RUNNING, *TWO),
+            "waiting for a failure, and 2 of 3 have not ended: 'left' (running), 'right' (ready)",
+        ),
+        (
+            node(0, 3),
+            "what it depends on has ended; a dispatcher is about to decide what becomes of it",
+        ),
+        (
+            node(1, 1, Condition.SUCCEEDED, GroupState.STAGING),
+            "its group 'nightly' is not complete: its submitter has not sent all jobs",
+        ),
+        (
+            node(1, 1, Condition.SUCCEEDED, GroupState.CANCELLING),
+            "its group 'nightly' is being cancelled, and it will be",
+        ),
+    ],
+)
+def test_a_job_that_waits_names_what_for(known: NodeFacts, words: str) -> None:
+    """G4."""
+    about = structs.replace(facts(), node=known)
+    assert why(job(state=JobState.WAITING), about) == words
+
+
+def test_a_job_that_cannot_run_names_the_root_of_it() -> None:
+    error = JobError(Reason.DEPENDENCY_FAILED, "'fetch' failed: OSError: no route")
+    about = job(state=JobState.DEPENDENCY_FAILED, error=error)
+    assert why(about, facts()) == "not run, because 'fetch' failed: OSError: no route"

@@ -108,6 +108,7 @@ async def pumping(
         Scripted(slots, plan, on_doubt, patience),
         give=lambda _slot, _attempts: None,
         tell=lambda _ended: None,
+        groups_changed=lambda _groups: None,
         on_outage=lambda _error: None,
     )
     task = asyncio.create_task(pump.run())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import click
@@ -45,6 +45,7 @@ _WORDS: dict[type[_Answer], dict[Any, str]] = {
         RetryVerdict.NOT_ENDED: "has not ended: cancel it first, or wait",
         RetryVerdict.SUCCEEDED: "succeeded: submit a new one to run it again",
         RetryVerdict.UNIQUE_KEY_TAKEN: "cannot run: another job with its unique key has not ended",
+        RetryVerdict.IN_GROUP: "belongs to a group, and cannot be retried alone",
         RetryVerdict.NOT_FOUND: "does not exist",
     },
 }
@@ -73,6 +74,7 @@ def _since(text: str) -> datetime:
         "longshore jobs --since 2h --label customer-7",
         "longshore jobs --state running --watch",
         "longshore jobs --json | jq '.[].number'",
+        "longshore jobs --group 1200 --state failed",
         "longshore jobs --before 1200    (the page after job 1200)",
     ),
 )
@@ -103,6 +105,7 @@ def _since(text: str) -> datetime:
     shell_complete=completing.workers,
     help="Only jobs this worker has or had: its name, its id, or the beginning of its id.",
 )
+@click.option("--group", metavar="GROUP", help="Only jobs of this group: its number, or its id.")
 @click.option("--before", type=int, metavar="NUMBER", help="Only jobs with a lower number.")
 @click.option(
     "--limit",
@@ -148,7 +151,12 @@ async def _wanted(connection: Connection, given: dict[str, Any]) -> JobFilter:
         limit=given["limit"],
         labels=given["labels"],
         since=given["since"],
+        group=None if given["group"] is None else await _group_id(connection, given["group"]),
     )
+
+
+async def _group_id(connection: Connection, text: str) -> UUID:
+    return (await connection.group(parse_ref(text, "group"))).id
 
 
 async def worker_id(connection: Connection, text: str) -> UUID:
@@ -182,19 +190,32 @@ def show_job(context: click.Context, /, ref: Ref, **given: Any) -> None:
     REF is the job's number or its id.
     """
 
-    async def look(connection: Connection) -> tuple[Job, Mapping[UUID, str]]:
+    async def look(connection: Connection) -> _Looked:
         job = await connection.job(ref)
-        return job, await _worker_names(connection, job)
+        names = await _worker_names(connection, job)
+        if job.group is None:
+            return _Looked(job, names)
+        group, key = await connection.group(job.group), (await connection.why(job.id)).key
+        return _Looked(job, names, key, f"{group.number} ({group.name}), as '{key}'")
 
     show(
         context,
         Shown(
             look,
-            lambda found: jsonable.job(*found),
-            lambda found: job_view(*found),
-            lambda found: found[0].state in TERMINAL,
+            lambda found: jsonable.job(found.job, found.names, found.key),
+            lambda found: job_view(found.job, found.names, found.group),
+            lambda found: found.job.state in TERMINAL,
         ),
     )
+
+
+class _Looked(NamedTuple):
+    """A job, the names of the workers that had it, its key in its group and the group in words."""
+
+    job: Job
+    names: Mapping[UUID, str]
+    key: str | None = None
+    group: str = ""
 
 
 async def _worker_names(connection: Connection, job: Job) -> Mapping[UUID, str]:

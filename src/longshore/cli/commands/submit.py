@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +10,7 @@ import click
 import msgspec
 from msgspec import structs
 
-from longshore.cli import completing
+from longshore.cli import completing, pairs
 from longshore.cli.options import Whole, ask, client_options, duration, examples, moment
 from longshore.cli.view import jsonable
 from longshore.cli.view.show import error_line, print_answer, print_json
@@ -34,8 +32,6 @@ from longshore.payload.schemas import nearest
 from longshore.payload.values import pack
 from longshore.run.ready import note
 from longshore.wire.messages import SubmitAnswer
-
-_NO_NUMBER = re.compile("[+-]?(nan|NaN|inf|Infinity)")
 
 
 @click.command(
@@ -222,7 +218,7 @@ def _raw_bytes(given: dict[str, Any]) -> bytes:
 
 def _packed(given: dict[str, Any]) -> bytes:
     args = _json_object(given["args"]) if given["args"] is not None else {}
-    args.update(_pairs(given["pairs"]))
+    args.update(pairs.values_of(given["pairs"]))
     return pack(args, f"the arguments of job '{given['kind']}'")
 
 
@@ -235,35 +231,6 @@ def _json_object(text: str) -> dict[str, Any]:
         raise InvalidInput(
             f'--args is not a JSON object ({error}); it looks like \'{{"a": 1, "b": "text"}}\''
         ) from None
-
-
-def _pairs(texts: Sequence[str]) -> dict[str, Any]:
-    pairs: dict[str, Any] = {}
-    for key, value in map(_pair, texts):
-        if key in pairs:
-            raise InvalidInput(f"'{key}' is given twice; give each argument once")
-        pairs[key] = value
-    return pairs
-
-
-def _pair(text: str) -> tuple[str, Any]:
-    key, equals, value = text.partition("=")
-    if not equals or not key:
-        raise InvalidInput(f"'{text}' is not KEY=VALUE; write it like width=300")
-    try:
-        return key, msgspec.json.decode(value)
-    except RecursionError:
-        raise InvalidInput(f"'{key}' is nested too deep; make it flatter") from None
-    except msgspec.ValidationError as error:
-        raise InvalidInput(f"{text}: {str(error).lower()}; {_as_text(key, value)}") from None
-    except msgspec.DecodeError:
-        if _NO_NUMBER.fullmatch(value):
-            raise InvalidInput(f"{text}: JSON has no such number; {_as_text(key, value)}") from None
-        return key, value
-
-
-def _as_text(key: str, value: str) -> str:
-    return f"if text is meant, quote it: {key}='\"{value}\"'"
 
 
 def _read(text: str, flag: str) -> bytes:

@@ -63,8 +63,8 @@ def payload(data: bytes | None, *, raw: bool = False) -> Any:
         return plain(data)
 
 
-def job(shown: Job, names: Mapping[UUID, str]) -> dict[str, Any]:
-    """A whole job; `names` are those of the workers that had it."""
+def job(shown: Job, names: Mapping[UUID, str], key: str | None = None) -> dict[str, Any]:
+    """A whole job; `names` are those of the workers that had it, `key` is its key in its group."""
     options = shown.options
     return {
         **brief(shown),
@@ -72,6 +72,7 @@ def job(shown: Job, names: Mapping[UUID, str]) -> dict[str, Any]:
         "result": payload(shown.result, raw=options.raw),
         "history": plain(shown.history),
         "worker_name": names.get(shown.worker) if shown.worker else None,
+        "key": key,
     }
 
 

@@ -378,11 +378,16 @@ def _log_line(line: LogLine) -> str:
 # jobs
 
 
-def job_view(job: Job, names: Mapping[UUID, str]) -> View:
+def state_style(state: str) -> str:
+    """The colour of a state of jobs or groups."""
+    return _STYLES.get(state, "")
+
+
+def job_view(job: Job, names: Mapping[UUID, str], group: str = "") -> View:
     """Everything about a job; `names` are those of the workers that had it."""
     worker = names.get(job.worker, str(job.worker)) if job.worker else ""
     title = Text(f"job {job.number} ").append(state_words(job), style=_STYLES.get(job.state, ""))
-    lines = [(name, text) for name, text in _job_lines(job, worker) if text]
+    lines = [(name, text) for name, text in _job_lines(job, worker, group) if text]
     width = max(len(name) for name, _ in lines)
     parts: list[Text | Table] = [title]
     for name, text in lines:
@@ -394,13 +399,14 @@ def job_view(job: Job, names: Mapping[UUID, str]) -> View:
     return View(parts)
 
 
-def _job_lines(job: Job, worker: str) -> list[tuple[str, str]]:
+def _job_lines(job: Job, worker: str, group: str) -> list[tuple[str, str]]:
     raw = job.options.raw
     result = jsonable.payload(job.result, raw=raw)
     ran_for = f" (took {took(job)})" if took(job) else ""
     return [
         ("id", str(job.id)),
         ("kind", job.kind),
+        ("group", group),
         ("queue", job.queue),
         ("target", job.target),
         ("priority", str(job.priority)),

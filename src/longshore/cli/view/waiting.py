@@ -56,6 +56,22 @@ async def wait_for(
                 view.say(words)
 
 
+def bar_on_stderr() -> RichProgress:
+    """A line on standard error that is redrawn: words, a bar and a clock."""
+    return RichProgress(
+        TextColumn(
+            "{task.description}",
+            markup=False,
+            table_column=Column(no_wrap=True, overflow="ellipsis"),
+        ),
+        BarColumn(bar_width=24),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+        console=console(stderr=True),
+        transient=True,
+    )
+
+
 class _Reason:
     """Why no worker has a job that has been ready for `STUCK_S`."""
 
@@ -120,18 +136,7 @@ class _Live(_Lines):
 
     def __init__(self, number: int, kind: str) -> None:
         super().__init__(number, kind)
-        self._rich = RichProgress(
-            TextColumn(
-                "{task.description}",
-                markup=False,
-                table_column=Column(no_wrap=True, overflow="ellipsis"),
-            ),
-            BarColumn(bar_width=24),
-            TaskProgressColumn(),
-            TimeElapsedColumn(),
-            console=console(stderr=True),
-            transient=True,
-        )
+        self._rich = bar_on_stderr()
         self._task = self._rich.add_task(visible(f"job {number} {kind}"), total=None)
 
     def __enter__(self) -> Self:

@@ -54,16 +54,20 @@ class Shown(Struct, Generic[T], frozen=True):
     remark: Callable[[T], str] = lambda found: ""
 
 
-def watch_options(command: Decorated) -> Decorated:
-    """Adds --watch and --every."""
-    command = click.option(
+def every_option(command: Decorated) -> Decorated:
+    """Adds --every."""
+    return click.option(
         "--every",
         metavar="SECONDS",
         type=lambda text: duration(text, SHORTEST_EVERY_S),
         help=f"Watch, and ask this often ({DEFAULT_EVERY_S:g}).",
     )(command)
+
+
+def watch_options(command: Decorated) -> Decorated:
+    """Adds --watch and --every."""
     return click.option("--watch", is_flag=True, help="Ask again and again, until Ctrl-C ends it.")(
-        command
+        every_option(command)
     )
 
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from longshore.dispatcher.waiters import Waiters
+from longshore.dispatcher.commits import Commits
 from longshore.ports import Store
 
 CHUNK: Final = 1000
 
 
-async def expire(store: Store, waiters: Waiters) -> None:
-    """Fails jobs that are past their deadline, and tells the requests that wait for them."""
+async def expire(store: Store, commits: Commits) -> None:
+    """Fails jobs that are past their deadline, and tells whoever waits for them."""
     while True:
         ended = await store.expire(CHUNK)
-        for one in ended:
-            waiters.tell(one)
+        commits.ended_elsewhere(ended)
         if len(ended) < CHUNK:
             return

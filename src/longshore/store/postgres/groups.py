@@ -16,15 +16,18 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 import asyncpg
+from msgspec import structs
 
 from longshore.core import effects
 from longshore.core.dependencies import becomes, group_end
 from longshore.core.effects import Effect
 from longshore.core.lifecycle import TERMINAL
 from longshore.core.reopening import NodeState, Reopening, retry_plan
+from longshore.core.why import Facts
 from longshore.errors import StoreUnavailable
 from longshore.model.attempt import Attempt
 from longshore.model.group import (
+    MOST_SHOWN,
     Group,
     GroupFilter,
     GroupHead,
@@ -32,11 +35,12 @@ from longshore.model.group import (
     GroupState,
     GroupSubmitted,
     GroupVerdict,
+    NodeFacts,
     NodeView,
     RetryPlan,
 )
 from longshore.model.ids import derive_id
-from longshore.model.job import Ended, JobState, Refused
+from longshore.model.job import Ended, Job, JobState, Refused
 from longshore.payload.references import MAX_REFERENCED_BYTES, NodeResult
 from longshore.ports import Hint, Settled
 from longshore.store.filling import by_job, fill, wanted_results
@@ -47,6 +51,7 @@ from longshore.store.postgres.connections import ConnectionPool, Transaction
 from longshore.store.postgres.hints import Sender
 from longshore.store.postgres.keeper_sql import LOCK_FREE, REOPEN
 from longshore.store.postgres.pump import Pump
+from longshore.store.postgres.reads import PostgresReads
 from longshore.store.postgres.settling import Settling, deliver_noted, waiting
 from longshore.store.postgres.sql import ADD_LANES, HOLDERS
 from longshore.store.postgres.states import (
@@ -73,11 +78,10 @@ MOST_AT_ONCE: Final = 1000
 MOST_CLOSED: Final = 100
 
 
-class PostgresGroups:
+class PostgresGroups(PostgresReads):
     """The verbs of groups."""
 
     _keeping: ConnectionPool
-    _reading: ConnectionPool
     _pump: Pump
     _sender: Sender
     _clock: Callable[[], float]
@@ -182,6 +186,24 @@ class PostgresGroups:
 
     # showing
 
+    async def explain(self, job: Job) -> Facts:
+        """What keeps a job where it is; of a job of a group, also what it waits for."""
+        facts = await super().explain(job)
+        if job.group is None:
+            return facts
+        [row] = await self._reading.fetch(sql.NODE_FACTS, job.id)
+        [group] = await self._reading.fetch(sql.GROUP_BY_ID, job.group)
+        others = await self._reading.fetch(sql.WAITS_FOR, job.id, MOST_SHOWN)
+        node = NodeFacts(
+            key=row["key"],
+            group=_shown(group, {}),
+            on=CONDITION_OF[row["condition"]],
+            after=row["after"],
+            unmet=row["unmet"],
+            waits_for=tuple((key, STATES[state]) for key, state in others),
+        )
+        return structs.replace(facts, node=node)
+
     async def group(self, ref: UUID | int) -> Group | None:
         """One group, by its id or number."""
         if isinstance(ref, int) and ref not in INT64:
@@ -195,7 +217,7 @@ class PostgresGroups:
     async def groups(self, wanted: GroupFilter) -> list[Group]:
         """Groups, newest first, without counts."""
         states = [GROUP_CODES[state] for state in wanted.states] or None
-        before = LARGEST_INT if wanted.before is None else min(wanted.before, LARGEST_INT)
+        before = LARGEST_INT if wanted.before is None else max(0, min(wanted.before, LARGEST_INT))
         name = None if wanted.name is None else clean(wanted.name)
         rows = await self._reading.fetch(sql.LIST_GROUPS, states, name, before, wanted.limit)
         return [_shown(row, {}) for row in rows]

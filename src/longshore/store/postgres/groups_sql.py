@@ -74,9 +74,10 @@ SET staged = staged + $2, state = $3::smallint, sweep_from = $4, ended_at = CASE
 WHERE id = $1
 """
 
-REACHED: Final = """
+REACHED: Final = f"""
 SELECT c.child, c.parents, n.condition, n.unmet, n.marks, n.group_id,
-    coalesce(n.late_s, n.delay_s) AS delay_s, n.expires_s
+    coalesce(extract(epoch FROM j.run_at - statement_timestamp())::float8, n.delay_s) AS delay_s,
+    n.expires_s, j.state < {ENDED} AS is_live
 FROM (
     SELECT e.child, array_agg(i.place::integer) AS parents
     FROM unnest($1::uuid[], $2::uuid[]) WITH ORDINALITY AS i (parent, after_child, place)
@@ -89,11 +90,11 @@ FROM (
     ORDER BY e.child
 ) AS c
 CROSS JOIN LATERAL (
-    SELECT n.condition, n.unmet, n.marks, n.group_id, n.delay_s, n.expires_s, (
-        SELECT extract(epoch FROM j.run_at - statement_timestamp())::float8
-        FROM longshore.job AS j WHERE j.id = n.job
-    ) AS late_s
-    FROM longshore.node AS n WHERE n.job = c.child FOR UPDATE
+    SELECT run_at, state FROM longshore.job WHERE id = c.child OFFSET 0
+) AS j
+CROSS JOIN LATERAL (
+    SELECT condition, unmet, marks, group_id, delay_s, expires_s
+    FROM longshore.node WHERE job = c.child FOR UPDATE
 ) AS n
 """
 """Locks the nodes that depend on these ended jobs, at most $3 of each job."""
@@ -257,6 +258,21 @@ SELECT l.state, count(*) AS n
 FROM longshore.node AS n
 CROSS JOIN LATERAL (SELECT state FROM longshore.job WHERE id = n.job OFFSET 0) AS l
 WHERE n.group_id = $1 GROUP BY l.state
+"""
+NODE_FACTS: Final = """
+SELECT n.key, n.group_id, n.condition, n.unmet, (
+    SELECT count(*) FROM longshore.edge AS e WHERE e.child = n.job
+) AS after
+FROM longshore.node AS n WHERE n.job = $1
+"""
+WAITS_FOR: Final = f"""
+SELECT p.key, j.state
+FROM longshore.edge AS e
+JOIN longshore.node AS p ON p.job = e.parent
+CROSS JOIN LATERAL (
+    SELECT state FROM longshore.job WHERE id = e.parent AND state < {ENDED} OFFSET 0
+) AS j
+WHERE e.child = $1 ORDER BY p.place LIMIT $2
 """
 NODES: Final = """
 SELECT n.key, n.job, l.number, l.kind, l.state, n.condition, n.unmet, ARRAY(

@@ -69,9 +69,9 @@ class Settling:
         rows = await self._tx.fetch(sql.REACHED, ids, cursors, MOST_REACHED)
         parents = await self._named([end.parent for end in ends])
         await self._go_on_later(ends, rows)
-        reached = Counter(place for row in rows for place in row["parents"])
+        live = Counter(place for row in rows if row["is_live"] for place in row["parents"])
         for place, parent in enumerate(parents, 1):
-            if not reached[place] or told(parent.state) & Marks.FAILED:
+            if not live[place] or told(parent.state) & Marks.FAILED:
                 self.groups.add(parent.group)
         if not rows:
             return

@@ -8,13 +8,16 @@ from typing import Any, Final
 from uuid import UUID
 
 import msgspec
+from msgspec import structs
 
 from longshore.core import effects
 from longshore.core.dependencies import becomes, group_end
 from longshore.core.effects import Effect
 from longshore.core.lanes import lane_of
 from longshore.core.reopening import NodeState, Reopening, retry_plan
+from longshore.core.why import Facts
 from longshore.model.group import (
+    MOST_SHOWN,
     Condition,
     Group,
     GroupFilter,
@@ -23,10 +26,11 @@ from longshore.model.group import (
     GroupState,
     GroupSubmitted,
     GroupVerdict,
+    NodeFacts,
     NodeView,
     RetryPlan,
 )
-from longshore.model.job import Ended, JobState, Refused
+from longshore.model.job import Ended, Job, JobState, Refused
 from longshore.ports import Settled
 from longshore.store.rows import (
     LARGEST_INT,
@@ -41,8 +45,10 @@ from longshore.store.rows import (
     pack_options,
     unique_key_taken,
 )
+from longshore.store.sqlite import reads
 from longshore.store.sqlite.settling import COUNT_DOWN, NODES_FROM, Settling, WaitingNode, Wake
 from longshore.store.sqlite.sql import HOLDERS, KNOWN, Bulk, Held, Row
+from longshore.store.sqlite.states import LIVE_LIST
 from longshore.store.sqlite.transaction import Snapshot, Transaction
 
 MOST_AT_ONCE: Final = 1000
@@ -88,6 +94,19 @@ _NODES: Final = """
     FROM job_group AS g CROSS JOIN node ON node.group_id = g.number
     CROSS JOIN job ON job.number = node.job
     WHERE g.id = ?1 AND node.place > ?2 ORDER BY node.place LIMIT ?3"""
+
+
+_NODE_FACTS: Final = """
+    SELECT key, condition, unmet, (
+        SELECT count(*) FROM edge INDEXED BY edge_child
+        WHERE edge.group_id = node.group_id AND edge.child = node.place)
+    FROM node WHERE job = ?"""
+_WAITS_FOR: Final = f"""
+    SELECT other.key, job.state FROM node CROSS JOIN edge INDEXED BY edge_child
+    ON edge.group_id = node.group_id AND edge.child = node.place
+    CROSS JOIN node AS other ON other.group_id = edge.group_id AND other.place = edge.parent
+    CROSS JOIN job ON job.number = other.job
+    WHERE node.job = ? AND job.state IN {LIVE_LIST} ORDER BY other.place LIMIT ?"""
 
 
 # submitting
@@ -492,7 +511,7 @@ def groups(tx: Snapshot, wanted: GroupFilter) -> list[Group]:
     if wanted.name is not None:
         also += " AND name = ?"
         values.append(clean(wanted.name))
-    before = LARGEST_INT if wanted.before is None else min(wanted.before, LARGEST_INT)
+    before = LARGEST_INT if wanted.before is None else max(0, min(wanted.before, LARGEST_INT))
     query = f"{_SHOWN} WHERE number < ?{also} ORDER BY number DESC LIMIT ?"
     rows = tx.connection.execute(query, (before, *values, wanted.limit)).fetchall()
     return [_shown(row, {}) for row in rows]
@@ -513,6 +532,25 @@ def _shown(row: tuple[Any, ...], counts: dict[str, int]) -> Group:
         cancelled_by=by,
         counts=counts,
     )
+
+
+def explain(tx: Snapshot, job: Job) -> Facts:
+    """What keeps a job where it is; of a job of a group, also what it waits for."""
+    facts = reads.explain(tx, job)
+    found = group(tx, job.group) if job.group is not None else None
+    if found is None:
+        return facts
+    key, on, unmet, after = tx.execute(_NODE_FACTS, (job.number,)).fetchone()
+    others = tx.connection.execute(_WAITS_FOR, (job.number, MOST_SHOWN)).fetchall()
+    node = NodeFacts(
+        key=key,
+        group=structs.replace(found, counts={}),
+        on=Condition(on),
+        after=after,
+        unmet=unmet,
+        waits_for=tuple((other, JobState(state)) for other, state in others),
+    )
+    return structs.replace(facts, node=node)
 
 
 def nodes(tx: Snapshot, group: UUID, after: int = -1, most: int = 1000) -> list[NodeView]:

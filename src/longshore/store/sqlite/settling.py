@@ -17,6 +17,7 @@ from msgspec import Struct
 from longshore.core import effects
 from longshore.core.dependencies import Marks, Parent, Waiting, deliver, may_wake, told
 from longshore.core.effects import Change
+from longshore.core.lifecycle import TERMINAL
 from longshore.model.group import Condition, GroupState
 from longshore.model.job import Ended, JobState
 from longshore.store.rows import unpack_error
@@ -143,11 +144,11 @@ class Settling:
         reached: defaultdict[Node, list[Parent]] = defaultdict(list)
         for group, parent, child in edges:
             reached[group, child].append(parents[group, parent].parent)
-        with_dependents = {(group, parent) for group, parent, _ in edges}
+        live = self._tell(reached)
+        with_live = {(group, parent) for group, parent, child in edges if (group, child) in live}
         for node, one in parents.items():
-            if node not in with_dependents or told(one.state) & Marks.FAILED:
+            if node not in with_live or told(one.state) & Marks.FAILED:
                 self.groups.add(UUID(hex=one.group_id))
-        self._tell(reached)
 
     def _go_on_later(
         self, parents: Mapping[Node, EndedNode], edges: Iterable[tuple[int, int, int]]
@@ -160,7 +161,8 @@ class Settling:
         UNSETTLED.run(self._tx.connection, [(parents[node].job, max(some)) for node, some in more])
         self.groups.update(UUID(hex=parents[node].group_id) for node, _ in more)
 
-    def _tell(self, reached: Mapping[Node, Sequence[Parent]]) -> None:
+    def _tell(self, reached: Mapping[Node, Sequence[Parent]]) -> set[Node]:
+        """Counts the nodes down and wakes their jobs; answers those whose jobs had not ended."""
         keys: list[Row] = [(group, place, self._tx.now) for group, place in reached]
         nodes = NODES.find(self._tx.connection, keys)
         rows: list[Row] = []
@@ -172,6 +174,7 @@ class Settling:
                 changes.append(Wake(node.group, node.job, change))
         COUNT_DOWN.run(self._tx.connection, rows)
         self.wake(changes)
+        return {(node.group, node.place) for node in nodes if node.state not in TERMINAL}
 
     def wake(self, changes: Sequence[Wake]) -> None:
         """Makes these changes to jobs that wait, as far as their groups allow."""

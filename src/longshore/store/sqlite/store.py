@@ -260,7 +260,7 @@ class SqliteStore:
     queues = _reads(reads.queues)
     workers = _reads(reads.workers)
     dispatchers = _reads(reads.dispatchers)
-    explain = _reads(reads.explain)
+    explain = _reads(group_verbs.explain)
 
     async def watch(self) -> AsyncIterator[Hint]:
         """Hints that another process changed the file since this one opened it.

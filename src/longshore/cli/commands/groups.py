@@ -1,0 +1,179 @@
+"""`longshore groups` and `longshore group`: look at groups, and cancel them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import click
+
+from longshore.cli.options import Whole, ask, client_options, examples
+from longshore.cli.view import jsonable
+from longshore.cli.view.groups import (
+    FirstFailure,
+    ShownGroup,
+    group_json,
+    group_view,
+    groups_screen,
+    groups_table,
+    why_lines,
+)
+from longshore.cli.view.show import View, print_answer, print_json, print_text
+from longshore.cli.view.watching import Shown, every_option, show, watch_options
+from longshore.client.connection import Connection, Ref
+from longshore.core.lifecycle import TERMINAL
+from longshore.errors import NotFound, WrongState
+from longshore.model.group import ENDED_GROUPS, Group, GroupFilter, GroupState, GroupVerdict
+from longshore.model.ids import parse_ref
+from longshore.model.job import JobFilter, JobState
+from longshore.wire.messages import WhyAnswer
+
+MOST_WHYS: Final = 5
+"""Of how many jobs in each state `group why` tells."""
+_FAILED_LOOKED_AT: Final = 1_000
+_TOLD: Final = tuple(state for state in reversed(JobState) if state not in TERMINAL)
+"""The states of which `group why` tells, those that are nearest to their end first."""
+
+
+@click.command(
+    name="groups",
+    epilog=examples(
+        "longshore groups",
+        "longshore groups --state running --watch",
+        "longshore groups --name nightly --limit 5 --json",
+    ),
+)
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice([state.value for state in GroupState]),
+    metavar="STATE",
+    help=f"Only groups in this state: {', '.join(GroupState)}; repeatable.",
+)
+@click.option("--name", metavar="NAME", help="Only groups with this name.")
+@click.option("--before", type=int, metavar="NUMBER", help="Only groups with a lower number.")
+@click.option(
+    "--limit",
+    type=Whole(1, 1000),
+    metavar="N",
+    default=50,
+    help="The most groups to list (50); up to 1000.",
+)
+@watch_options
+@client_options
+def list_groups(context: click.Context, /, **given: Any) -> None:
+    """List groups, newest first."""
+    states = tuple(GroupState(state) for state in given["states"])
+    wanted = GroupFilter(states, given["name"], given["before"], given["limit"])
+
+    def view(found: tuple[Group, ...]) -> View:
+        screen = groups_screen(found, datetime.now(UTC))
+        return View([groups_table(found)], "no such groups", screen=[screen])
+
+    def as_json(found: tuple[Group, ...]) -> list[dict[str, Any]]:
+        # A list has no counts.
+        return [{k: v for k, v in jsonable.plain(one).items() if k != "counts"} for one in found]
+
+    show(context, Shown(lambda connection: connection.groups(wanted), as_json, view))
+
+
+@click.command(
+    name="group",
+    options_metavar="[OPTIONS]",
+    epilog=examples(
+        "longshore group show 42",
+        "longshore group watch 42 --every 500ms",
+        "longshore group why 42",
+        "longshore group cancel 42",
+    ),
+)
+@click.argument(
+    "action",
+    type=click.Choice(["show", "watch", "why", "cancel"]),
+    metavar="show|watch|why|cancel",
+)
+@click.argument("ref", callback=lambda context, parameter, text: parse_ref(text, "group"))
+@every_option
+@client_options
+def group(context: click.Context, /, action: str, ref: Ref, **given: Any) -> None:
+    """Look at one group, or cancel it.
+
+    REF is the group's number or its id. `show` shows how far it is and what failed first; `watch`
+    does so again and again until it has ended; `why` says in words what runs, what does not start
+    and what waits for what; `cancel` cancels what has not ended, and workers stop what runs.
+
+    Exits with 3 if there is no such group, with 2 if a group to cancel had ended already.
+    """
+    if given["every"] is not None and action != "watch":
+        raise click.UsageError("--every is for `group watch`", context)
+    context.params["watch"] = action == "watch"
+    match action:
+        case "why":
+            _why(context, ref)
+        case "cancel":
+            _cancel(context, ref)
+        case _:
+            show(context, _shown(ref))
+
+
+def _shown(ref: Ref) -> Shown[ShownGroup]:
+    return Shown(
+        lambda connection: look_at(connection, ref),
+        group_json,
+        group_view,
+        lambda found: found.group.state in ENDED_GROUPS,
+    )
+
+
+async def look_at(connection: Connection, ref: Ref) -> ShownGroup:
+    """A group, and what failed first in it."""
+    found = await connection.group(ref)
+    return ShownGroup(found, await _first_failure(connection, found))
+
+
+async def _first_failure(connection: Connection, group: Group) -> FirstFailure | None:
+    """The job that failed first, of the newest thousand that failed."""
+    if not group.counts.get(JobState.FAILED.value):
+        return None
+    wanted = JobFilter((JobState.FAILED,), group=group.id, limit=_FAILED_LOOKED_AT)
+    failed = [job for job in (await connection.jobs(wanted)).jobs if job.ended_at is not None]
+    first = min(failed, key=lambda job: (job.ended_at, job.number), default=None)
+    if first is None:
+        return None
+    return FirstFailure(first, (await connection.why(first.id)).key)
+
+
+def _cancel(context: click.Context, ref: Ref) -> None:
+    as_json: bool = context.params["as_json"]
+    verdict = ask(context, lambda connection: connection.cancel_group(ref))
+    words = f"group {ref} is being cancelled: workers stop what runs of it"
+    if verdict is GroupVerdict.CANCELLING or as_json:
+        print_answer(as_json, {"group": str(ref), "verdict": verdict.value}, words)
+    if verdict is GroupVerdict.NOT_FOUND:
+        raise NotFound(f"there is no group {ref}; `longshore groups` lists them")
+    if verdict is GroupVerdict.ALREADY_ENDED:
+        raise WrongState(f"group {ref} has ended already; `longshore group show {ref}` shows how")
+
+
+def _why(context: click.Context, ref: Ref) -> None:
+    async def look(connection: Connection) -> tuple[ShownGroup, list[WhyAnswer]]:
+        found = await look_at(connection, ref)
+        return found, await _whys(connection, found.group)
+
+    shown, whys = ask(context, look)
+    if context.params["as_json"]:
+        print_json({**group_json(shown), "why": jsonable.plain(whys)})
+    else:
+        print_text("\n".join(why_lines(shown, whys, MOST_WHYS)))
+
+
+async def _whys(connection: Connection, group: Group) -> list[WhyAnswer]:
+    """Why some jobs of each state that is no end are in it."""
+    whys: list[WhyAnswer] = []
+    for state in _TOLD:
+        if group.counts.get(state.value):
+            wanted = JobFilter((state,), group=group.id, limit=MOST_WHYS)
+            for job in (await connection.jobs(wanted)).jobs:
+                whys.append(await connection.why(job.id))
+    return whys

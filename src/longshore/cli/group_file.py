@@ -1,0 +1,248 @@
+"""Groups in YAML and JSON files: what such a file may hold, and the group it describes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from difflib import get_close_matches
+from typing import Any, Final
+from uuid import UUID
+
+from msgspec import Struct
+
+from longshore.cli.located import Entry, at, read
+from longshore.cli.pairs import split, value_of
+from longshore.client.group_plan import GroupPlan
+from longshore.client.kind import SubmitOptions, Terms
+from longshore.core.limits import check_name
+from longshore.errors import InvalidInput, LongshoreError, from_code
+from longshore.model.group import Condition, GroupHead, Node
+from longshore.payload.values import pack
+
+_FIELDS: Final = ("name", "fail_fast", "labels", "jobs")
+_OPTIONS: Final = tuple(sorted(SubmitOptions.__annotations__.keys() - {"id", "run_at"}))
+_JOB_FIELDS: Final = ("key", "kind", "args", "after", "on", *_OPTIONS)
+_PARAMETER: Final = re.compile(r"\$(\$\{)|\$\{([^}]*)\}")
+_PARAMETER_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+
+
+class FileJob(Struct, frozen=True):
+    """A job as a file describes it."""
+
+    kind: str
+    args: bytes
+    after: tuple[str, ...]
+    on: str
+    key: str | None
+    options: dict[str, Any]
+    line: int
+
+
+class GroupFile(Struct, frozen=True):
+    """A group as a file describes it."""
+
+    file: str
+    name: str
+    fail_fast: bool
+    labels: tuple[str, ...]
+    jobs: tuple[FileJob, ...]
+
+    @property
+    def kinds(self) -> list[str]:
+        """The kinds of its jobs, each once."""
+        return list(dict.fromkeys(job.kind for job in self.jobs))
+
+    def in_order(
+        self, new_id: Callable[[], UUID], terms: Mapping[str, Terms]
+    ) -> tuple[GroupHead, list[Node]]:
+        """The group to submit; of kinds without terms the defaults hold. Raises if it cannot run.
+
+        What the file says of a job replaces what its app declared.
+        """
+        plan = GroupPlan(new_id(), self.name, fail_fast=self.fail_fast, labels=self.labels)
+        lines: dict[str, int] = {}
+        for job in self.jobs:
+            with _at(self.file, job.line):
+                chosen = terms.get(job.kind, Terms()).but(**job.options)
+                submission = chosen.submission(new_id(), job.kind, job.args)
+                key = plan.add(submission, job.after, job.on, job.key)
+            lines[key] = job.line
+        try:
+            return plan.in_order()
+        except InvalidInput as error:
+            # Such an error names first the job that it is about.
+            named = [key for key in re.findall("'([^']*)'", str(error)) if key in lines]
+            raise at(self.file, lines[named[0]] if named else 1, str(error)) from None
+
+
+def read_group(file: str, data: bytes, given: Sequence[str] = ()) -> GroupFile:
+    """The group in a file, with values for its `${…}` given as KEY=VALUE.
+
+    What is wrong is raised with the file and the line.
+    """
+    filled = _Parameters(file, given)
+    whole = filled.fill(read(file, data))
+    filled.check_used()
+    return _Reader(file).group(whole)
+
+
+class _Parameters:
+    """The values for the `${…}` of a file."""
+
+    def __init__(self, file: str, given: Sequence[str]) -> None:
+        self._file = file
+        self._texts: dict[str, str] = {}
+        for text in given:
+            name, value = split(text)
+            if name in self._texts:
+                raise InvalidInput(f"-p {name} is given twice; give each parameter once")
+            self._texts[name] = value
+        self._seen: set[str] = set()
+
+    def fill(self, entry: Entry) -> Entry:
+        """The entry with all parameters filled in."""
+        value = entry.value
+        if isinstance(value, dict):
+            return Entry({name: self.fill(one) for name, one in value.items()}, entry.line)
+        if isinstance(value, list):
+            return Entry([self.fill(one) for one in value], entry.line)
+        return self._filled(value, entry.line) if _has(value) else entry
+
+    def _filled(self, text: str, line: int) -> Entry:
+        """The text with its parameters; the value itself if it is nothing but one parameter."""
+        whole = _PARAMETER.fullmatch(text)
+        if whole and whole[2] is not None:
+            given = self._text(whole[2], line)
+            return Entry(value_of(whole[2], given), line, given)
+        return Entry(_PARAMETER.sub(lambda one: one[1] or self._text(one[2], line), text), line)
+
+    def _text(self, name: str, line: int) -> str:
+        if not _PARAMETER_NAME.fullmatch(name):
+            raise at(
+                self._file,
+                line,
+                f"${{{name}}} is not a parameter: its name has letters, digits, _ and -; write "
+                "$${ if the text ${ is meant",
+            )
+        if name not in self._texts:
+            raise at(self._file, line, f"${{{name}}} has no value; give it one: -p {name}=…")
+        self._seen.add(name)
+        return self._texts[name]
+
+    def check_used(self) -> None:
+        """Raises if a value was given for which the file has no place."""
+        unused = [name for name in self._texts if name not in self._seen]
+        if unused:
+            has = ", ".join(sorted(self._seen)) or "none"
+            raise InvalidInput(
+                f"-p {unused[0]}: {self._file} has no ${{{unused[0]}}}; its parameters: {has}"
+            )
+
+
+def _has(value: object) -> bool:
+    return isinstance(value, str) and "${" in value
+
+
+class _Reader:
+    """Reads what entries mean."""
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+
+    def group(self, whole: Entry) -> GroupFile:
+        """The group that the whole file describes."""
+        fields = self._fields(whole, "a group", _FIELDS)
+        jobs = fields.get("jobs")
+        if jobs is None:
+            raise at(self._file, whole.line, "it has no `jobs`; list at least one")
+        return GroupFile(
+            self._file,
+            self._text(fields, "name", whole),
+            self._flag(fields.get("fail_fast")),
+            tuple(self._texts(fields.get("labels"), "labels")),
+            tuple(self._job(one) for one in self._list(jobs, "jobs")),
+        )
+
+    def _job(self, entry: Entry) -> FileJob:
+        fields = self._fields(entry, "a job", _JOB_FIELDS)
+        kind = self._text(fields, "kind", entry)
+        with _at(self._file, fields["kind"].line):
+            check_name("kind", kind)
+        on, args = fields.get("on"), fields.get("args")
+        if args is not None and not isinstance(args.value, dict):
+            raise at(self._file, args.line, "args are given by name, like {url: …}")
+        options = {name: _plain(fields[name]) for name in _OPTIONS if name in fields}
+        with _at(self._file, entry.line if args is None else args.line):
+            packed = pack({} if args is None else _plain(args), f"the arguments of job '{kind}'")
+        return FileJob(
+            kind,
+            packed,
+            tuple(self._texts(fields.get("after"), "after")),
+            Condition.SUCCEEDED.value if on is None else self._as_text(on, "on"),
+            self._text(fields, "key", entry) if "key" in fields else None,
+            options,
+            entry.line,
+        )
+
+    def _fields(self, entry: Entry, what: str, known: Sequence[str]) -> dict[str, Entry]:
+        if not isinstance(entry.value, dict):
+            raise at(self._file, entry.line, f"{what} has names and values, like `kind: fetch`")
+        for name, one in entry.value.items():
+            if name not in known:
+                near = get_close_matches(name, known, n=1)
+                advice = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(known)}"
+                raise at(self._file, one.line, f"{what} has no '{name}'; {advice}")
+        return entry.value
+
+    def _text(self, fields: Mapping[str, Entry], name: str, whole: Entry) -> str:
+        entry = fields.get(name)
+        if entry is None:
+            raise at(self._file, whole.line, f"`{name}` is missing; give it")
+        return self._as_text(entry, name)
+
+    def _as_text(self, entry: Entry, name: str) -> str:
+        if isinstance(entry.value, str):
+            return entry.value
+        if entry.given is not None:
+            return entry.given
+        shown = _plain(entry)
+        raise at(self._file, entry.line, f"{name} is {shown!r}; it must be text: quote it")
+
+    def _flag(self, entry: Entry | None) -> bool:
+        if entry is None:
+            return False
+        if not isinstance(entry.value, bool):
+            raise at(self._file, entry.line, "fail_fast is true or false")
+        return entry.value
+
+    def _texts(self, entry: Entry | None, what: str) -> Iterator[str]:
+        """The texts of a list, or one text alone."""
+        if entry is None:
+            return
+        is_one = isinstance(entry.value, str) or entry.given is not None
+        found = [entry] if is_one else self._list(entry, what)
+        for one in found:
+            yield self._as_text(one, f"an entry of {what}")
+
+    def _list(self, entry: Entry, what: str) -> list[Entry]:
+        if not isinstance(entry.value, list):
+            raise at(self._file, entry.line, f"{what} must be a list")
+        return entry.value
+
+
+def _plain(entry: Entry) -> Any:
+    """The value of an entry without its lines."""
+    value = entry.value
+    if isinstance(value, dict):
+        return {name: _plain(one) for name, one in value.items()}
+    return [_plain(one) for one in value] if isinstance(value, list) else value
+
+
+@contextmanager
+def _at(file: str, line: int) -> Iterator[None]:
+    """What is raised inside names the file and the line."""
+    try:
+        yield
+    except LongshoreError as error:
+        raise from_code(error.code, f"{file}, line {line}: {error}") from None

@@ -1,0 +1,140 @@
+"""What a group may hold. The client checks all of it early, the dispatcher checks each part."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from longshore.core.limits import MAX_NAME_CHARS, check_labels, check_length, check_text
+from longshore.errors import InvalidInput, LongshoreError, TooLarge, from_code
+from longshore.model.group import Condition, GroupHead, GroupPart, Node
+from longshore.model.job import Submission
+
+MAX_PART_NODES: Final = 5_000
+"""How many jobs of a group one request may bring. A larger group comes in several parts."""
+MAX_KEY_CHARS: Final = 200
+MAX_NODES_LISTED: Final = 1_000
+"""How many jobs of a group one request may list."""
+
+MAX_PLACE: Final = 2**31 - 1
+"""No group has a job at a place after this one."""
+
+_KEY: Final = re.compile(r"[\w.:@+-]+")
+
+
+def check_key(key: object) -> None:
+    """Raises `InvalidInput` unless this can be the key of a job in a group."""
+    if not isinstance(key, str) or not key:
+        raise InvalidInput(f"the key is {key!r}; it must be text, and not empty")
+    check_length("the key", key, MAX_KEY_CHARS)
+    if not _KEY.fullmatch(key):
+        raise InvalidInput(
+            f"the key {key!r} has a character that keys may not have; letters, digits and "
+            "_ . : @ + - are allowed ('/' is kept for sub-groups)"
+        )
+
+
+def check_head(head: GroupHead, max_jobs: int) -> None:
+    """Raises if a group has a bad name or bad labels, or too many jobs."""
+    check_text("the group's name", head.name, MAX_NAME_CHARS)
+    check_labels(head.labels)
+    if head.jobs < 0:
+        raise InvalidInput(f"a group of {head.jobs} jobs cannot be; give 0 or more")
+    if head.jobs > max_jobs:
+        raise TooLarge(
+            f"it has {head.jobs:,} jobs, and max_group_jobs is {max_jobs:,}: make several groups, "
+            "or raise max_group_jobs"
+        )
+
+
+def check_part(part: GroupPart, edges: int, max_jobs: int, max_edges: int) -> None:
+    """Raises, naming the group and the key, if a part of a group breaks a limit.
+
+    `edges` is how many dependencies the group has in all. Whether its jobs themselves are valid is
+    not checked here.
+    """
+    with naming(part.head):
+        check_head(part.head, max_jobs)
+        _check_edges(part, edges, max_edges)
+        _check_bounds(part)
+    keys: set[str] = set()
+    ids = {part.head.id}
+    for place, node in enumerate(part.nodes, part.first):
+        with naming(part.head, node.key):
+            _check_node(node, place)
+            if node.key in keys:
+                raise InvalidInput("another job of the group has this key; rename one of them")
+            if node.job.id in ids:
+                raise InvalidInput(f"its id {node.job.id} is another's; give it one of its own")
+        keys.add(node.key)
+        ids.add(node.job.id)
+
+
+def _check_bounds(part: GroupPart) -> None:
+    head, end = part.head, part.first + len(part.nodes)
+    if not 0 <= part.first <= end <= head.jobs or (head.jobs and not part.nodes):
+        raise InvalidInput(
+            f"a part with {len(part.nodes):,} jobs from place {part.first:,} on does not belong to "
+            f"{head.jobs:,} jobs; send places 0 to {head.jobs - 1:,}, each once"
+        )
+
+
+def _check_edges(part: GroupPart, edges: int, max_edges: int) -> None:
+    here = sum(len(node.after) for node in part.nodes)
+    if here > edges:
+        raise InvalidInput(
+            f"a part has {here:,} dependencies, and its group is to have {edges:,} in all; count "
+            "them all in `edges`"
+        )
+    if edges > max_edges:
+        raise TooLarge(
+            f"its jobs have {edges:,} dependencies, and max_group_edges is {max_edges:,}: let many "
+            "jobs depend on one that depends on many, or raise max_group_edges"
+        )
+
+
+def _check_node(node: Node, place: int) -> None:
+    check_key(node.key)
+    check_condition(node.on, bool(node.after))
+    check_start(node.job)
+    if len(set(node.after)) < len(node.after):
+        raise InvalidInput("its `after` names a job twice; name each once")
+    if node.after and not 0 <= min(node.after) <= max(node.after) < place:
+        raise InvalidInput(
+            f"its `after` names a place that does not lie before its own, {place:,}; send the jobs "
+            "in an order in which each comes after those it depends on"
+        )
+
+
+def check_condition(on: Condition, has_after: bool) -> None:
+    """Raises `InvalidInput` if a job has a condition and depends on nothing."""
+    if on is not Condition.SUCCEEDED and not has_after:
+        raise InvalidInput(
+            f"on is '{on.value}', but it depends on nothing; add `after`, or leave out `on`"
+        )
+
+
+def check_start(job: Submission) -> None:
+    """Raises `InvalidInput` if a job of a group is to start at a time of the clock."""
+    if job.run_at is not None:
+        raise InvalidInput(
+            "run_at cannot be kept in a group, where a job starts when those before it ended; give "
+            "delay_s, which counts from then"
+        )
+
+
+def called(head: GroupHead) -> str:
+    """A group, as messages name it."""
+    return f"group '{head.name!s:.{MAX_NAME_CHARS}}'"
+
+
+@contextmanager
+def naming(head: GroupHead, key: object = None) -> Iterator[None]:
+    """What is raised inside names the group, and the job with this key, if one is given."""
+    try:
+        yield
+    except LongshoreError as error:
+        job = "" if key is None else f", job '{key!s:.{MAX_KEY_CHARS}}'"
+        raise from_code(error.code, f"{called(head)}{job}: {error}") from None

@@ -1,0 +1,89 @@
+"""Groups: has the store do what ends, cancels and losses leave to do for groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Final
+from uuid import UUID
+
+from longshore.core.scheduler import Scheduler
+from longshore.dispatcher.alarms import Alarms
+from longshore.dispatcher.commits import Commits
+from longshore.dispatcher.environment import Environment
+from longshore.model.job import Ended
+from longshore.ports import Settled
+
+AGAIN_S: Final = 1.0
+"""When to ask a store again that did not answer."""
+HELD_S: Final = 0.05
+"""By then another dispatcher has released the rows that both wanted."""
+
+
+class GroupUpkeep:
+    """Settles groups: those of which it was told at once, and every group now and then.
+
+    A dispatcher that died may have left ends that reached nobody.
+    """
+
+    def __init__(
+        self,
+        environment: Environment,
+        scheduler: Scheduler,
+        commits: Commits,
+        alarms: Alarms,
+        tell: Callable[[Ended], None],
+    ) -> None:
+        _, self._store, self._settings, self._clock, _ = environment
+        self._scheduler = scheduler
+        self._commits = commits
+        self._alarms = alarms
+        self._tell = tell
+        self._told: set[UUID] = set()
+        self._look_at_all = float("-inf")
+        """When to look at every group again."""
+
+    def ring(self, groups: Collection[UUID] = ()) -> None:
+        """These groups have something to do; without any, some group may have."""
+        self._told.update(groups)
+        if not groups:
+            self._look_at_all = float("-inf")
+        self._alarms.groups.set_in(0)
+
+    async def settle(self) -> None:
+        """Settles until nothing is left to do, or another dispatcher does it."""
+        now, poll_s = self._clock.now(), self._settings.group_poll_s
+        groups, self._told = frozenset(self._told), set()
+        if not groups or now >= self._look_at_all:
+            groups, self._look_at_all = frozenset(), now + poll_s
+        try:
+            while True:
+                settled = await self._store.settle(groups)
+                self._deliver(settled)
+                if not settled.groups:
+                    return
+                if settled.groups == groups and not _did_anything(settled):
+                    self._told.update(groups)
+                    self._alarms.groups.set_in(HELD_S)
+                    return
+                groups = settled.groups
+        except BaseException:
+            # The answer may be lost: the next time every group counts.
+            self._look_at_all = float("-inf")
+            self._alarms.groups.set_in(AGAIN_S)
+            raise
+
+    def _deliver(self, settled: Settled) -> None:
+        for ended in settled.ended:
+            self._tell(ended)
+        if settled.ready:
+            self._scheduler.lanes.mark_ready(self._scheduler.lanes.known(settled.ready))
+            self._commits.wake()
+        if settled.delayed:
+            self._alarms.due.set_in(0)
+        if settled.groups:
+            # A group that is being cancelled may have jobs that run.
+            self._alarms.cancels.set_in(0)
+
+
+def _did_anything(settled: Settled) -> bool:
+    return bool(settled.ready or settled.ended or settled.delayed)

@@ -1,0 +1,29 @@
+"""docs/groups.md, block by block."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from longshore.testing.processes import Process, run, settings
+from tests.system.conftest import ANY, QUICK
+from tests.system.pages import blocks, succeed
+
+
+def test_every_block_of_the_groups_page_does_what_it_says(tmp_path: Path) -> None:
+    app, *scripts = blocks("groups.md", "python")
+    [flow] = blocks("groups.md", "yaml")
+    [console] = blocks("groups.md", "console")
+    (tmp_path / "paper.py").write_text(app.text)
+    (tmp_path / "edition.yaml").write_text(flow.text)
+    words = ["--app", "paper:app", "--backend", ANY, "--frontend", ANY, *settings(**QUICK)]
+    with Process("up", *words, cwd=tmp_path, log=tmp_path / "up.log") as up:
+        env = {"LONGSHORE_CONNECT": up.ready().facts["frontend"]}
+        for script in scripts:
+            succeed(script.text, env, tmp_path)
+        for command, shown in console.commands():
+            done = run(*shlex.split(command)[1:], env=env, cwd=tmp_path)
+            assert done.returncode == 0, done.stderr
+            assert done.stdout.startswith(shown)
+            assert "edition of 2026-11-16" in done.stdout
+    assert len(scripts) == 4

@@ -1,0 +1,418 @@
+"""`longshore run`, `groups` and `group`: what they ask a dispatcher, and what they print."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from msgspec import structs
+from tests.unit.cli.conftest import ScriptedDispatcher, fleet_of
+from tests.unit.cli.test_commands import job
+from tests.unit.cli.test_watching import OnTerminal, terminal
+
+from longshore.cli.commands import run_group
+from longshore.errors import NotFound
+from longshore.model.group import (
+    Group,
+    GroupFilter,
+    GroupPart,
+    GroupState,
+    GroupSubmitted,
+    GroupVerdict,
+)
+from longshore.model.job import Ended, JobError, JobFilter, JobPage, JobState, Reason
+from longshore.model.worker import KindInfo, KindTerms
+from longshore.wire import messages as m
+
+__all__ = ["terminal"]
+
+Captured = pytest.CaptureFixture[str]
+ID = UUID("0193290c-6a00-7000-8000-0000000000aa")
+AT = datetime(2026, 1, 31, 12, 0, 0, tzinfo=UTC)
+FLOW = """\
+name: nightly
+jobs:
+  - kind: fetch
+    args: {day: "${day}"}
+  - {kind: pack, after: fetch}
+  - {kind: tidy, after: [fetch, pack], on: ended}
+"""
+
+
+def group(**changes: Any) -> Group:
+    shown = Group(
+        id=ID,
+        number=7,
+        name="nightly",
+        state=GroupState.RUNNING,
+        jobs=4,
+        fail_fast=False,
+        labels=("reports",),
+        created_at=AT,
+        counts={"waiting": 2, "running": 1, "succeeded": 1},
+    )
+    return structs.replace(shown, **changes)
+
+
+def ended(state: GroupState, **counts: int) -> Group:
+    return group(state=state, ended_at=AT + timedelta(seconds=90), counts=counts)
+
+
+FAILURE = JobError(Reason.RAISED, "no room\nat all", "builtins.OSError")
+FAILED = job(number=9, state=JobState.FAILED, error=FAILURE, group=ID)
+
+
+@pytest.fixture
+def flow(tmp_path: Path) -> str:
+    """A file with a group."""
+    file = tmp_path / "flow.yaml"
+    file.write_text(FLOW)
+    return str(file)
+
+
+def accept(request: m.SubmitGroup) -> GroupSubmitted:
+    return GroupSubmitted(request.part.head.id, 7, GroupState.RUNNING, len(request.part.nodes))
+
+
+@pytest.fixture
+def taking(dispatcher: ScriptedDispatcher) -> ScriptedDispatcher:
+    """A dispatcher that accepts groups."""
+    dispatcher.answers[m.SubmitGroup] = accept
+    dispatcher.answers[m.ShowCapacity] = fleet_of("fetch", "pack", "tidy")
+    return dispatcher
+
+
+def sent(dispatcher: ScriptedDispatcher) -> GroupPart:
+    [request] = [one for one in dispatcher.asked if isinstance(one, m.SubmitGroup)]
+    return request.part
+
+
+# run
+
+
+def test_run_submits_the_group_of_a_file(
+    taking: ScriptedDispatcher, flow: str, capsys: Captured
+) -> None:
+    declared = KindInfo(terms=KindTerms(queue="slow"))
+    taking.answers[m.ShowKind] = lambda request: declared if request.kind == "pack" else None
+    assert taking.run("run", flow, "-p", "day=2026-11-16") == 0
+    part = sent(taking)
+    assert [node.key for node in part.nodes] == ["fetch", "pack", "tidy"]
+    assert [node.job.queue for node in part.nodes] == ["default", "slow", "default"]
+    said = f"submitted group 7 (nightly) of 3 jobs ({part.head.id})\n"
+    assert capsys.readouterr() == (said, "")
+
+
+def test_run_as_json(taking: ScriptedDispatcher, flow: str, capsys: Captured) -> None:
+    assert taking.run("run", flow, "-p", "day=1", "--strict", "--json") == 0
+    printed = json.loads(capsys.readouterr().out)
+    id = str(sent(taking).head.id)
+    assert printed == {"id": id, "number": 7, "name": "nightly", "jobs": 3, "state": "running"}
+    assert [one.strict for one in taking.asked if isinstance(one, m.SubmitGroup)] == [True]
+
+
+def test_run_says_which_kinds_nobody_serves(
+    taking: ScriptedDispatcher, flow: str, capsys: Captured
+) -> None:
+    taking.answers[m.ShowCapacity] = fleet_of("fetch")
+    assert taking.run("run", flow, "-p", "day=1") == 0
+    assert "no live worker takes jobs of kind 'pack', 'tidy' now" in capsys.readouterr().err
+
+
+def test_a_plan_asks_nobody(dispatcher: ScriptedDispatcher, flow: str, capsys: Captured) -> None:
+    assert dispatcher.run("run", flow, "-p", "day=1", "--plan") == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "nightly: 3 jobs in 3 layers, 3 dependencies; nothing was submitted",
+        "LAYER  KEY    KIND   AFTER        ON",
+        "    1  fetch  fetch",
+        "    2  pack   pack   fetch",
+        "    3  tidy   tidy   fetch, pack  ended",
+    ]
+    assert dispatcher.run("run", flow, "-p", "day=1", "--plan", "--json") == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert [(one["layer"], one["after"]) for one in plan["jobs"]] == [
+        (1, []),
+        (2, ["fetch"]),
+        (3, ["fetch", "pack"]),
+    ]
+    assert plan["jobs"][0]["args"] == {"day": 1}
+    assert not dispatcher.asked
+
+
+def test_run_reads_standard_input(
+    taking: ScriptedDispatcher, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    class Input:
+        buffer = io.BytesIO(b"name: x\njobs: [{kind: a, oops: 1}]")
+
+    monkeypatch.setattr(sys, "stdin", Input)
+    assert taking.run("run", "-") == 2
+    assert "error: standard input, line 2: a job has no 'oops'" in capsys.readouterr().err
+
+
+def test_a_file_that_cannot_be_is_refused(
+    taking: ScriptedDispatcher,
+    flow: str,
+    capsys: Captured,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert taking.run("run", "nowhere.yaml") == 2
+    assert "error: cannot read nowhere.yaml" in capsys.readouterr().err
+    assert taking.run("run", flow) == 2
+    assert f"error: {flow}, line 4: ${{day}} has no value" in capsys.readouterr().err
+    monkeypatch.setattr(run_group, "MAX_FILE_BYTES", 10)
+    assert taking.run("run", flow, "-p", "day=1") == 2
+    assert "has more than the 10 bytes that are allowed" in capsys.readouterr().err
+    assert not taking.asked
+
+
+def waited(dispatcher: ScriptedDispatcher, state: JobState, group: Group) -> None:
+    """The group is still running at the first look, and has ended at the next."""
+    looks = iter([False])
+    dispatcher.answers[m.Wait] = lambda request: (
+        [Ended(request.jobs[0], state)] if next(looks, True) else []
+    )
+    shown = iter([structs.replace(group, state=GroupState.RUNNING, counts={"running": 3})])
+    dispatcher.answers[m.ShowGroup] = lambda request: next(shown, group)
+    dispatcher.answers[m.ListJobs] = JobPage((FAILED,))
+    dispatcher.answers[m.Why] = m.WhyAnswer(FAILED.id, 9, "failed", "failed", "left")
+
+
+@pytest.mark.parametrize(
+    ("state", "code", "said"),
+    [
+        (GroupState.SUCCEEDED, 0, ""),
+        (GroupState.FAILED, 1, "error: group 7 (nightly): 'left' failed first, raised: "),
+        (GroupState.CANCELLED, 1, "error: group 7 (nightly) was cancelled"),
+    ],
+)
+def test_run_waits_and_exits_with_the_outcome(
+    taking: ScriptedDispatcher,
+    flow: str,
+    capsys: Captured,
+    state: GroupState,
+    code: int,
+    said: str,
+) -> None:
+    waited(taking, JobState(state.value), ended(state, failed=1))
+    assert taking.run("run", flow, "-p", "day=1", "--wait") == code
+    printed = capsys.readouterr()
+    assert printed.out.startswith(f"group 7 (nightly) {state.value}\n")
+    assert "submitted group 7" in printed.err
+    assert "group 7: 3 running\n" in printed.err
+    assert said in printed.err
+
+
+def test_run_waits_as_json_and_within_a_time(
+    taking: ScriptedDispatcher, flow: str, capsys: Captured
+) -> None:
+    waited(taking, JobState.SUCCEEDED, ended(GroupState.SUCCEEDED, succeeded=3))
+    assert taking.run("run", flow, "-p", "day=1", "--wait", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["counts"]["succeeded"] == 3
+    taking.answers[m.Wait] = ()
+    assert taking.run("run", flow, "-p", "day=1", "--within", "0") == 5
+    assert "`longshore group why 7` says where it is" in capsys.readouterr().err
+
+
+# groups
+
+
+def test_groups_are_listed(dispatcher: ScriptedDispatcher, capsys: Captured) -> None:
+    dispatcher.answers[m.ListGroups] = (ended(GroupState.FAILED), group(number=3))
+    words = ("--state", "failed", "--state", "running", "--name", "nightly", "--limit", "2")
+    assert dispatcher.run("groups", *words, "--before", "9") == 0
+    [request] = dispatcher.asked
+    states = (GroupState.FAILED, GroupState.RUNNING)
+    assert request == m.ListGroups(request.rid, GroupFilter(states, "nightly", 9, 2))
+    assert capsys.readouterr().out.splitlines() == [
+        "NUMBER  STATE    NAME     JOBS  CREATED               TOOK    LABELS",
+        "     7  failed   nightly     4  2026-01-31 12:00:00Z  90.0 s  reports",
+        "     3  running  nightly     4  2026-01-31 12:00:00Z          reports",
+    ]
+    assert dispatcher.run("groups", "--json") == 0
+    [first, _] = json.loads(capsys.readouterr().out)
+    assert first.keys() == {*Group.__struct_fields__} - {"counts"}
+    dispatcher.answers[m.ListGroups] = ()
+    assert dispatcher.run("groups") == 0
+    assert capsys.readouterr() == ("", "no such groups\n")
+
+
+def test_groups_on_a_terminal(dispatcher: ScriptedDispatcher, terminal: OnTerminal) -> None:
+    dispatcher.answers[m.ListGroups] = (group(),)
+    code, shown = terminal("groups")
+    assert code == 0
+    assert "age" in shown
+    assert "nightly" in shown
+
+
+# group
+
+
+def test_a_group_is_shown_with_what_failed_first(
+    dispatcher: ScriptedDispatcher, capsys: Captured
+) -> None:
+    later = structs.replace(FAILED, number=8, ended_at=AT + timedelta(hours=1))
+    dispatcher.answers[m.ShowGroup] = ended(GroupState.FAILED, succeeded=1, failed=2, skipped=1)
+    dispatcher.answers[m.ListJobs] = JobPage((later, FAILED))
+    dispatcher.answers[m.Why] = m.WhyAnswer(FAILED.id, 9, "failed", "failed", "left")
+    assert dispatcher.run("group", "show", "7") == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "group 7 (nightly) failed",
+        f"  id            {ID}",
+        f"  progress      {'━' * 30} 4/4 ended (100%)",
+        "  jobs          1 succeeded, 2 failed, 1 skipped",
+        "  failed first  'left' (job 9, resize): OSError: no room",
+        "  labels        reports",
+        "  created       2026-01-31 12:00:00Z",
+        "  ended         2026-01-31 12:01:30Z (took 90.0 s)",
+    ]
+    wanted = JobFilter((JobState.FAILED,), group=ID, limit=1000)
+    assert [one.wanted for one in dispatcher.asked if isinstance(one, m.ListJobs)] == [wanted]
+    assert dispatcher.run("group", "show", str(ID), "--json") == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["first_failure"]["key"] == "left"
+    assert printed["counts"].keys() == {state.value for state in JobState}
+
+
+def test_a_group_of_which_parts_are_missing_says_so(
+    dispatcher: ScriptedDispatcher, capsys: Captured
+) -> None:
+    dispatcher.answers[m.ShowGroup] = group(state=GroupState.STAGING, counts={"waiting": 1})
+    assert dispatcher.run("group", "show", "7") == 0
+    said = "3 of 4 jobs; nothing runs before they are sent"
+    assert said in capsys.readouterr().out
+    dispatcher.answers[m.ListJobs] = JobPage()
+    assert dispatcher.run("group", "why", "7") == 0
+    assert said in capsys.readouterr().out
+
+
+def test_a_group_is_watched_until_it_has_ended(
+    dispatcher: ScriptedDispatcher, terminal: OnTerminal, capsys: Captured
+) -> None:
+    looks = iter([group(), group()])
+    last = ended(GroupState.SUCCEEDED, succeeded=4)
+    dispatcher.answers[m.ShowGroup] = lambda request: next(looks, last)
+    code, shown = terminal("group", "watch", "7", "--every", "100ms")
+    assert code == 0
+    assert "1/4 ended (25%)" in shown
+    assert "4/4 ended (100%)" in shown
+    assert dispatcher.run("group", "watch", "7", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["state"] == "succeeded"
+    assert dispatcher.run("group", "show", "7", "--every", "1s") == 2
+
+
+WHYS = {
+    JobState.RUNNING: ("left", "running on w1 for 3 s"),
+    JobState.READY: ("right", "no worker serves kind 'pack'"),
+    JobState.WAITING: ("bottom", "waiting for 2 of 2: 'left' (running), 'right' (ready)"),
+}
+
+
+def test_why_tells_what_runs_what_does_not_start_and_what_waits(
+    dispatcher: ScriptedDispatcher, capsys: Captured
+) -> None:
+    """G4."""
+    numbers = {UUID(int=number): state for number, state in enumerate(WHYS, 10)}
+    jobs = {state: job(id=id, number=id.int, state=state) for id, state in numbers.items()}
+
+    def listed(request: m.ListJobs) -> JobPage:
+        [state] = request.wanted.states
+        most = request.wanted.limit if state is JobState.WAITING else 1
+        return JobPage((jobs[state],) * most)
+
+    def why(request: m.Why) -> m.WhyAnswer:
+        assert isinstance(request.job, UUID)
+        state = numbers[request.job]
+        key, words = WHYS[state]
+        return m.WhyAnswer(request.job, request.job.int, state.value, words, key)
+
+    dispatcher.answers[m.ShowGroup] = group(counts={"running": 1, "ready": 1, "waiting": 30})
+    dispatcher.answers[m.ListJobs] = listed
+    dispatcher.answers[m.Why] = why
+    assert dispatcher.run("group", "why", "7") == 0
+    waiting = "  'bottom' (job 12, waiting): waiting for 2 of 2: 'left' (running), 'right' (ready)"
+    assert capsys.readouterr().out.splitlines() == [
+        "group 7 (nightly) is running: 30 waiting, 1 ready, 1 running",
+        "  'left' (job 10, running): running on w1 for 3 s",
+        "  'right' (job 11, ready): no worker serves kind 'pack'",
+        *[waiting] * 5,
+        "  and 25 more that are waiting",
+    ]
+    assert dispatcher.run("group", "why", "7", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["why"][0]["key"] == "left"
+
+
+def test_why_is_never_silent(dispatcher: ScriptedDispatcher, capsys: Captured) -> None:
+    dispatcher.answers[m.ListJobs] = JobPage()
+    for shown, said in (
+        (group(counts={"succeeded": 4}), "a dispatcher is about to end the group"),
+        (group(state=GroupState.CANCELLING, counts={}), "its first failure, because of fail_fast"),
+        (group(state=GroupState.CANCELLING, counts={}, cancelled_by="ann"), "cancelled by ann"),
+        (ended(GroupState.SUCCEEDED, succeeded=4), "group 7 (nightly) succeeded: 4 succeeded"),
+        (ended(GroupState.SUCCEEDED), "group 7 (nightly) succeeded: it has no jobs"),
+    ):
+        dispatcher.answers[m.ShowGroup] = shown
+        assert dispatcher.run("group", "why", "7") == 0
+        assert said in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("verdict", "code", "out", "err"),
+    [
+        (GroupVerdict.CANCELLING, 0, "group 7 is being cancelled", ""),
+        (GroupVerdict.ALREADY_ENDED, 2, "", "error: group 7 has ended already"),
+        (GroupVerdict.NOT_FOUND, 3, "", "error: there is no group 7"),
+    ],
+)
+def test_a_group_is_cancelled(
+    dispatcher: ScriptedDispatcher,
+    capsys: Captured,
+    verdict: GroupVerdict,
+    code: int,
+    out: str,
+    err: str,
+) -> None:
+    dispatcher.answers[m.CancelGroup] = verdict
+    assert dispatcher.run("group", "cancel", "7") == code
+    printed = capsys.readouterr()
+    assert printed.out.startswith(out)
+    assert printed.err.startswith(err)
+    assert dispatcher.run("group", "cancel", "7", "--json") == code
+    assert json.loads(capsys.readouterr().out) == {"group": "7", "verdict": verdict.value}
+
+
+def test_a_ref_that_is_no_group_is_refused(
+    dispatcher: ScriptedDispatcher, capsys: Captured
+) -> None:
+    assert dispatcher.run("group", "show", "nightly") == 2
+    assert "'nightly' is not a group: give its number" in capsys.readouterr().err
+    dispatcher.answers[m.ShowGroup] = NotFound("there is no group 9")
+    assert dispatcher.run("group", "show", "9") == 3
+
+
+# jobs of groups
+
+
+def test_jobs_of_a_group_are_listed(dispatcher: ScriptedDispatcher, capsys: Captured) -> None:
+    dispatcher.answers[m.ShowGroup] = group()
+    dispatcher.answers[m.ListJobs] = JobPage((FAILED,))
+    assert dispatcher.run("jobs", "--group", "7") == 0
+    assert [one.wanted.group for one in dispatcher.asked if isinstance(one, m.ListJobs)] == [ID]
+
+
+def test_a_job_shows_its_group(dispatcher: ScriptedDispatcher, capsys: Captured) -> None:
+    dispatcher.answers[m.Show] = FAILED
+    dispatcher.answers[m.ListWorkers] = ()
+    dispatcher.answers[m.ShowGroup] = group()
+    dispatcher.answers[m.Why] = m.WhyAnswer(FAILED.id, 9, "failed", "failed", "left")
+    assert dispatcher.run("job", "9") == 0
+    assert "  group     7 (nightly), as 'left'\n" in capsys.readouterr().out
+    assert dispatcher.run("job", "9", "--json") == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert (printed["group"], printed["key"]) == (str(ID), "left")

@@ -1,0 +1,111 @@
+"""Groups in the kit for users' tests."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from longshore import App, GroupHandle, GroupState, JobState
+from longshore.errors import JobFailed, NotFinished
+from longshore.testing import run_inline
+
+
+@pytest.fixture
+def app() -> App:
+    """An app without jobs."""
+    return App("harbour")
+
+
+def test_a_group_runs_inline_in_order(app: App) -> None:
+    order = list[str]()
+
+    @app.job
+    def step(name: str) -> str:
+        order.append(name)
+        return name.upper()
+
+    with run_inline(app) as kit:
+        with app.group("diamond") as group:
+            top = group.add(step.call("top"), key="top")
+            sides = [group.add(step.call(name), after=top) for name in ("left", "right")]
+            group.add(step.options(delay_s=60).call("bottom"), after=sides, key="bottom")
+        assert group.handle.status() is GroupState.RUNNING
+        assert kit.drain() == 3
+        with pytest.raises(NotFinished, match=r"group \d+ \(diamond\) has not ended: 1 delayed"):
+            group.handle.wait()
+        kit.advance(60)
+        assert kit.drain() == 1
+        assert group.handle.wait() is GroupState.SUCCEEDED
+        assert order == ["top", "left", "right", "bottom"]
+        assert top.handle.result() == "TOP"
+        assert app.group_handle(group.handle.number).result("bottom") == "BOTTOM"
+
+
+def test_a_failure_in_a_group_reaches_those_that_depend_on_it(app: App) -> None:
+    @app.job
+    def fail() -> None:
+        raise OSError("no room")
+
+    @app.job
+    def clean() -> str:
+        return "clean"
+
+    with run_inline(app) as kit:
+        with app.group("g") as group:
+            failing = group.add(fail.call())
+            below = group.add(clean.call(), after=failing)
+            mend = group.add(clean.call(), after=failing, on="failed", key="mend")
+            tidy = group.add(clean.call(), after=[below, mend], on="ended", key="tidy")
+        assert below.handle.why() == "waiting for 1 of 1: 'fail' (ready)"
+        kit.drain()
+        assert group.handle.wait() is GroupState.FAILED
+        assert (mend.handle.result(), tidy.handle.result()) == ("clean", "clean")
+        assert below.handle.why() == "not run, because 'fail' failed: OSError: no room"
+        with pytest.raises(JobFailed, match="ended as dependency_failed"):
+            below.handle.result()
+
+
+def test_a_group_is_cancelled_inline_with_what_runs(app: App) -> None:
+    groups = list[GroupHandle]()
+
+    @app.job
+    async def stop_all() -> None:
+        await groups[0].cancel_async()
+        await asyncio.Event().wait()
+
+    with run_inline(app) as kit:
+        with app.group("g") as group:
+            first = group.add(stop_all.call())
+            group.add(stop_all.call(), after=first)
+        groups.append(group.handle)
+        kit.drain()
+        assert group.handle.wait() is GroupState.CANCELLED
+        assert {node.state for node in group.handle.jobs()} == {JobState.CANCELLED}
+
+
+def test_a_job_cancelled_alone_ends_what_waits_for_it_inline(app: App) -> None:
+    @app.job
+    def work() -> None:
+        pass
+
+    with run_inline(app):
+        with app.group("g") as group:
+            first = group.add(work.call())
+            second = group.add(work.call(), after=first)
+        first.handle.cancel()
+        assert second.handle.status() is JobState.DEPENDENCY_FAILED
+        assert group.handle.wait() is GroupState.FAILED
+
+
+async def test_an_eager_kit_runs_a_group_when_it_is_submitted(app: App) -> None:
+    @app.job
+    async def work(n: int) -> int:
+        return n
+
+    with run_inline(app, eager=True):
+        async with app.group("g") as group:
+            first = group.add(work.call(1))
+            group.add(work.call(2), after=first)
+        assert await group.handle.wait_async() is GroupState.SUCCEEDED
+        assert await group.handle.result_async("work-2") == 2
