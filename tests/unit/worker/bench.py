@@ -268,7 +268,9 @@ def at_bench(
     """Tells a story of one agent, on virtual time."""
 
     async def main() -> None:
-        bench = Bench(slots, addresses, settings or WorkerSettings(drain_s=10.0), executor)
+        bench = Bench(
+            slots, addresses, settings or WorkerSettings(drain_s=10.0, lookahead_s=0.05), executor
+        )
         try:
             await story(bench)
         finally:

@@ -100,9 +100,9 @@ class FinishBatch:
 
     def _note_groups(self, ends: Sequence[End], rows: Sequence[asyncpg.Record]) -> None:
         for row in rows:
-            group, state = row["group_id"], STATES[row["state"]]
-            if group is None:
+            if (group := row["group_id"]) is None:
                 continue
+            state = STATES[row["state"]]
             if state not in TERMINAL:
                 self._tx.woke(group)
                 continue

@@ -105,7 +105,6 @@ SET unmet = i.unmet, marks = i.marks
 FROM unnest($1::uuid[], $2::integer[], $3::smallint[]) AS i (job, unmet, marks)
 WHERE n.job = i.job
 """
-GROUP_STATES_OF: Final = "SELECT id, state FROM longshore.job_group WHERE id = ANY ($1::uuid[])"
 ASK_SWEEP: Final = """
 UPDATE longshore.job_group SET sweep_from = 0, sweep_again = true WHERE id = ANY ($1::uuid[])
 """
@@ -121,9 +120,6 @@ USING (
 ) AS n
 WHERE u.ctid = n.tid
 RETURNING u.job, u.after_child
-"""
-TAKE_UNSETTLED_OF: Final = """
-DELETE FROM longshore.unsettled WHERE job = ANY ($1::uuid[]) RETURNING job, after_child
 """
 PARENTS: Final = """
 SELECT i.job, l.group_id, l.number, l.state, l.error, i.after_child

@@ -32,8 +32,20 @@ CROSS JOIN LATERAL (
 """
 LOCK_FREE: Final = LOCK.replace("FOR UPDATE", "FOR UPDATE SKIP LOCKED")
 """`LOCK` of the rows that no other transaction holds."""
-LOCK_WAITING: Final = LOCK.replace("FOR UPDATE", f"AND j.state = {WAITING} FOR UPDATE")
-"""`LOCK` of the jobs that wait for others. It does not wait for a job that a worker owns."""
+LOCK_WAITING: Final = f"""
+SELECT l.*
+FROM unnest($1::uuid[]) AS i (id)
+CROSS JOIN LATERAL (
+    SELECT {_HELD}, (
+        SELECT g.state FROM longshore.job_group AS g WHERE g.id = j.group_id
+    ) AS group_state
+    FROM longshore.job AS j WHERE j.id = i.id AND j.state = {WAITING} FOR UPDATE
+) AS l
+"""
+"""`LOCK` of the jobs that wait for others, with the states of their groups.
+
+It does not wait for a job that a worker owns.
+"""
 
 OWNED_BY: Final = f"SELECT id FROM longshore.job WHERE worker = $1 AND state IN ({OWNED})"
 

@@ -19,7 +19,6 @@ from operator import itemgetter
 from typing import NamedTuple
 from uuid import UUID
 
-import asyncpg
 from msgspec import Struct
 
 from longshore.model.attempt import Attempt
@@ -31,9 +30,9 @@ from longshore.store.postgres.columns import SoundItems, columns, lane_of_item, 
 from longshore.store.postgres.connections import ConnectionPool, Transaction
 from longshore.store.postgres.cursors import ClaimCursors, Place, Reached, ScanPlan
 from longshore.store.postgres.finish import FinishBatch, finish_columns, made_ready, outcomes
-from longshore.store.postgres.settling import Cursor, Settling, deliver_noted
+from longshore.store.postgres.settling import Cursor, Settling
 from longshore.store.postgres.sql import CLAIM, FINISH_ALONE, SUBMIT_ALONE, SUBMIT_ONE
-from longshore.store.postgres.states import ENDED, READY, RUNNING, STATES
+from longshore.store.postgres.states import READY, RUNNING, STATES
 from longshore.store.postgres.submit import StartColumns, SubmitBatch
 from longshore.store.rows import INT64, unpack_options
 
@@ -167,25 +166,17 @@ class Pump:
             ended += outcomes(end, row["was"], state)
             answers[place] = Finished(end.job, end.token, Verdict.RECORDED, state)
         ready, tallied = made_ready(rows, self.cursors), 2 * len(rows)
-        grouped = [row["id"] for row in rows if row["group_id"] is not None and _is_over(row)]
-        groups = set[UUID]()
-        if grouped:
-            settling = await lines.run(lambda tx: deliver_noted(tx, len(grouped) + 1, grouped))
-            ready, ended = ready + settling.ready, ended + settling.ended
-            groups |= settling.groups
-            self._put_back(settling)
         left = [place for place in range(len(ends)) if place not in answers]
+        groups = frozenset[UUID]()
         if left:
             again = Batch([ends[place] for place in left])
             rest = await lines.run(lambda tx: self.run(tx, dispatcher, again))
             answers.update(zip(left, rest.pumped.finished, strict=True))
             ended, ready = ended + rest.pumped.ended, ready + Counter(rest.pumped.ready)
             tallied += rest.tallied
-            groups |= rest.pumped.groups
+            groups = rest.pumped.groups
         finished = [answers[place] for place in range(len(ends))]
-        pumped = BatchResult(
-            finished, ready=ready, ready_by_ends=ready, ended=ended, groups=frozenset(groups)
-        )
+        pumped = BatchResult(finished, ready=ready, ready_by_ends=ready, ended=ended, groups=groups)
         return PumpResult(pumped, bool(ready), set(), [], tallied)
 
     def _put_back(self, settling: Settling) -> None:
@@ -317,10 +308,6 @@ def _left(slots: Sequence[SessionKey], taken: Sequence[Attempt]) -> list[Session
         else:
             left.append(slot)
     return left
-
-
-def _is_over(row: asyncpg.Record) -> bool:
-    return bool(row["state"] >= ENDED)
 
 
 def _has_outbox(end: End) -> bool:

@@ -107,14 +107,11 @@ class Settling:
         rows = await locked(self._tx, changes, LOCK_WAITING)
         if not rows:
             return
-        groups = list({row["group_id"] for row in rows})
-        found = await self._tx.fetch(sql.GROUP_STATES_OF, groups)
-        states = {row["id"]: GROUP_STATES[row["state"]] for row in found}
         made: list[Decided] = []
         held: set[UUID] = set()
         for row in rows:
             change, group = changes[row["id"]], row["group_id"]
-            if change.ends or may_wake(states[group]):
+            if change.ends or may_wake(GROUP_STATES[row["group_state"]]):
                 made.append((row, change))
             else:
                 held.add(group)
@@ -150,14 +147,10 @@ def _told(row: asyncpg.Record, parents: Sequence[Parent]) -> tuple[asyncpg.Recor
     return row, deliver(waiting(row), parents)
 
 
-async def deliver_noted(tx: Transaction, most: int, jobs: Sequence[UUID] | None = None) -> Settling:
-    """Delivers ends that were noted: those of these jobs, or at most so many of any."""
+async def deliver_noted(tx: Transaction, most: int) -> Settling:
+    """Delivers at most so many of the ends that were noted."""
     settling = Settling(tx)
-    taken = await (
-        tx.fetch(sql.TAKE_UNSETTLED, most)
-        if jobs is None
-        else tx.fetch(sql.TAKE_UNSETTLED_OF, jobs)
-    )
+    taken = await tx.fetch(sql.TAKE_UNSETTLED, most)
     rows = await tx.fetch(sql.PARENTS, *zip(*taken, strict=True)) if taken else []
     ends = [_cursor(row) for row in rows if STATES[row["state"]] in TERMINAL]
     if ends:

@@ -39,14 +39,10 @@ from __future__ import annotations
 from typing import Final
 
 from longshore.core.lifecycle import HISTORY_FIRST, HISTORY_LAST
-from longshore.model.group import GroupState
 from longshore.store.postgres.start_rules import lane_may_start, may_start
 from longshore.store.postgres.states import (
-    CANCELLED,
     DELAYED,
     ENDED,
-    FAILED_CODES,
-    GROUP_CODES,
     LIVE,
     LIVE_BY_INDEX,
     OWNED,
@@ -409,8 +405,7 @@ FROM (
     OFFSET 0
 ) AS n
 WHERE j.ctid = n.tid AND j.token = n.token AND j.state = n.was
-RETURNING n.place, n.was, j.state, j.lane, ~j.priority AS urgency, j.rank, j.number, j.id,
-    j.group_id
+RETURNING n.place, n.was, j.state, j.lane, ~j.priority AS urgency, j.rank, j.number, j.group_id
 """
 """Locks rows in the order of their ids. Of two ends of one attempt the first given counts.
 
@@ -418,10 +413,9 @@ An end names its shape: the place of the change for a running job, after which c
 job that is being cancelled.
 """
 
-FAILED: Final = ", ".join(map(str, sorted(FAILED_CODES)))
-
+_OF_TOKEN: Final = "WHERE id = i.job AND token = i.token"
 FINISH_ALONE: Final = f"""
-WITH ended AS ({FINISH}),
+WITH ended AS ({FINISH.replace(_OF_TOKEN, f"{_OF_TOKEN} AND group_id IS NULL")}),
 tallied AS (
     INSERT INTO longshore.tally (lane, state, delta)
     SELECT lane, state, sum(delta) FROM (
@@ -430,25 +424,13 @@ tallied AS (
         SELECT lane, state, 1 FROM ended
     ) AS moved
     GROUP BY lane, state
-),
-counted AS (
-    INSERT INTO longshore.group_count (group_id, ended, failed, cancelled)
-    SELECT group_id, count(*), count(*) FILTER (WHERE state IN ({FAILED})),
-        count(*) FILTER (WHERE state = {CANCELLED})
-    FROM ended WHERE group_id IS NOT NULL AND state >= {ENDED} GROUP BY group_id
-),
-unsettled AS (
-    INSERT INTO longshore.unsettled (job)
-    SELECT id FROM ended WHERE group_id IS NOT NULL AND state >= {ENDED}
-),
-held_again AS (
-    UPDATE longshore.job_group SET sweep_from = 0, sweep_again = true
-    WHERE state = {GROUP_CODES[GroupState.PAUSED]}
-        AND id = ANY (ARRAY(SELECT group_id FROM ended WHERE state < {ENDED}))
 )
 SELECT * FROM ended
 """
-"""`FINISH` as a transaction of its own, which needs neither BEGIN nor COMMIT."""
+"""`FINISH` as a transaction of its own, which needs neither BEGIN nor COMMIT.
+
+It leaves out jobs of groups: their ends have more to do.
+"""
 
 JUDGED: Final = """
 SELECT i.id, l.state, l.token, l.worker

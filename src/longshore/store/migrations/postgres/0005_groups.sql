@@ -63,8 +63,6 @@ CREATE TABLE longshore.unsettled (
     autovacuum_vacuum_threshold = 1000
 );
 
-CREATE INDEX unsettled_job ON longshore.unsettled (job);
-
 -- The retries of groups that users asked for: a repeated request finds the answer of the first.
 CREATE TABLE longshore.group_retry (
     request uuid PRIMARY KEY,
