@@ -126,7 +126,7 @@ async def on_postgres(side: Side, url: str) -> Run:
                 tx.count(lane, None, READY, len(rows))
             done += len(claimed)
             stretch = ([lane], [URGENCY], [0], [last], [URGENCY])
-            claimed = await connection.fetch(CLAIM, *slots, *stretch, 10.0, BATCH_BYTES)
+            claimed = await connection.fetch(CLAIM, *slots, *stretch, 10.0, BATCH_BYTES, None)
             tx.count(lane, READY, RUNNING, len(claimed))
             last = max((row["number"] for row in claimed), default=last)
             await connection.execute(tx.ending())
