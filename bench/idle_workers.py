@@ -40,8 +40,9 @@ class Worker:
         self._socket = context.socket(zmq.DEALER)
         self._socket.linger = 0
         self._socket.connect(address)
-        ready = {"v": 1, "worker": uuid.uuid4().bytes, "name": "idle", "kinds": {KIND: {}}}
-        self._ready = {**ready, "slots": 10, "processes": 0}
+        self._id = uuid.uuid4().bytes
+        ready = {"v": 2, "worker": self._id, "name": "idle", "kinds": {KIND: {}}}
+        self._ready = {**ready, "pools": {"coroutine": 10}}
         self._ask()
 
     def _ask(self) -> None:
@@ -57,7 +58,7 @@ class Worker:
                 self._ask()
             return LOOK_S
         self._no += 1
-        self._send(b"PING", {"no": self._no})
+        self._send(b"PING", {"worker": self._id, "no": self._no})
         return self._ping_s
 
     def _send(self, verb: bytes, fields: dict[str, Any]) -> None:

@@ -182,7 +182,7 @@ class WorkerSettings(Struct, frozen=True, kw_only=True):
     threads: int = 32
     """How many jobs with `isolation="thread"` run at once."""
 
-    lookahead_s: float = 0.05
+    lookahead_s: float = 0.1
     """How far ahead of its free processes and threads a worker asks for short jobs; 0 is never."""
 
     lookahead_runs: int = 20

@@ -183,10 +183,13 @@ class Lookahead:
         return int(self.lookahead_s / usual_s)
 
     def in_process(self, kind: str) -> int:
-        """How many attempts of this kind may wait in a process itself; none of a long kind."""
+        """How many attempts of this kind may wait in a process itself; none of a long kind.
+
+        One at least: without it a process would wait for its agent after each run.
+        """
         if kind not in self._short:
             return 0
         usual_s = self._kinds[kind].usual_s or 0.0
         if usual_s * MOST_PER_SLOT <= IN_PROCESS_S:
             return MOST_PER_SLOT
-        return int(IN_PROCESS_S / usual_s)
+        return max(1, int(IN_PROCESS_S / usual_s))
