@@ -30,13 +30,18 @@ OnExit = Callable[["HostProcess"], None]
 
 
 class HostProcess:
-    """One host process. `on_exit` is called once, after everything it said has been handled."""
+    """One host process. `on_exit` is called once, after everything it said has been handled.
 
-    def __init__(self, pool: Pool, on_messages: OnMessages, on_exit: OnExit) -> None:
+    With `has_queue`, attempts can wait in it: its host class takes a second socket.
+    """
+
+    def __init__(
+        self, pool: Pool, on_messages: OnMessages, on_exit: OnExit, *, has_queue: bool = False
+    ) -> None:
         self._app = ""
         self._on_messages = on_messages
         self._on_exit = on_exit
-        self.queue = AttemptQueue() if pool is Pool.PROCESS else None
+        self.queue = AttemptQueue() if has_queue else None
         self._loop = asyncio.get_running_loop()
         self._loaded: asyncio.Future[dict[str, KindInfo]] = self._loop.create_future()
         self._exited: asyncio.Future[None] = self._loop.create_future()

@@ -62,6 +62,8 @@ class HostedExecutor(ABC):
     """Runs the attempts of one pool in hosts. A subclass says which pool, and what hosts it has."""
 
     pool: ClassVar[Pool]
+    has_queues: ClassVar[bool] = False
+    """Whether attempts can wait in its hosts."""
 
     def __init__(self, hosting: Hosting, slots: int, on_report: OnReport, on_log: OnLog) -> None:
         self.slots = slots
@@ -225,7 +227,8 @@ class HostedExecutor(ABC):
             hosting.max_jobs,
             hosting.max_mb,
         )
-        host = HostProcess(self.pool, self._receive, self._host_gone)
+        queues = self.has_queues
+        host = HostProcess(self.pool, self._receive, self._host_gone, has_queue=queues)
         self.kinds = await host.load(load, hosting.start_timeout_s)
         self._hosts.add(host)
         self._open_host(host)

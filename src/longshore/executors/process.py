@@ -44,6 +44,7 @@ class ProcessExecutor(HostedExecutor):
     """
 
     pool = Pool.PROCESS
+    has_queues = True
 
     def __init__(self, hosting: Hosting, slots: int, on_report: OnReport, on_log: OnLog) -> None:
         super().__init__(hosting, slots, on_report, on_log)
