@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from tests.system.pages import blocks, succeed
 def test_every_block_of_the_groups_page_does_what_it_says(tmp_path: Path) -> None:
     app, *scripts = blocks("groups.md", "python")
     [flow] = blocks("groups.md", "yaml")
-    [console] = blocks("groups.md", "console")
+    console, graph = blocks("groups.md", "console")
     (tmp_path / "paper.py").write_text(app.text)
     (tmp_path / "edition.yaml").write_text(flow.text)
     words = ["--app", "paper:app", "--backend", ANY, "--frontend", ANY, *settings(**QUICK)]
@@ -26,4 +27,11 @@ def test_every_block_of_the_groups_page_does_what_it_says(tmp_path: Path) -> Non
             assert done.returncode == 0, done.stderr
             assert done.stdout.startswith(shown)
             assert "edition of 2026-11-16" in done.stdout
+        [edition] = json.loads(run("groups", "--limit", "1", "--json", env=env).stdout)
+        for command, shown in graph.commands():
+            words = command.replace("42", str(edition["number"])).split()[1:]
+            done = run(*words, env=env, cwd=tmp_path)
+            assert done.returncode == 0, done.stderr
+            assert done.stdout == shown.replace("42", str(edition["number"]))
+        assert "edition of 2026-11-16" in (tmp_path / "edition.svg").read_text()
     assert len(scripts) == 4

@@ -139,3 +139,20 @@ def layers(after: Edges) -> list[list[str]]:
             found.append([])
         found[depth[key]].append(key)
     return found
+
+
+def longest_chain(after: Edges) -> list[str]:
+    """The keys on a longest path, each followed by one that depends on it.
+
+    `after` has each key after those that it depends on. Dependencies that are no keys of it do not
+    count. Of several paths it takes the one that ends first, by the order of the keys.
+    """
+    lengths: dict[str, int] = {}
+    came_from: dict[str, str] = {}
+    for key, wanted in after.items():
+        known = [other for other in wanted if other in lengths]
+        lengths[key] = 1
+        if known:
+            came_from[key] = max(known, key=lengths.__getitem__)
+            lengths[key] += lengths[came_from[key]]
+    return _path(came_from, max(lengths, key=lengths.__getitem__)) if lengths else []

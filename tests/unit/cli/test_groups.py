@@ -284,6 +284,7 @@ def test_a_group_of_which_parts_are_missing_says_so(
     dispatcher: ScriptedDispatcher, capsys: Captured
 ) -> None:
     dispatcher.answers[m.ShowGroup] = group(state=GroupState.STAGING, counts={"waiting": 1})
+    dispatcher.answers[m.ListNodes] = ()
     assert dispatcher.run("group", "show", "7") == 0
     said = "3 of 4 jobs; nothing runs before they are sent"
     assert said in capsys.readouterr().out
@@ -298,6 +299,7 @@ def test_a_group_is_watched_until_it_has_ended(
     looks = iter([group(), group()])
     last = ended(GroupState.SUCCEEDED, succeeded=4)
     dispatcher.answers[m.ShowGroup] = lambda request: next(looks, last)
+    dispatcher.answers[m.ListNodes] = ()
     code, shown = terminal("group", "watch", "7", "--every", "100ms")
     assert code == 0
     assert "1/4 ended (25%)" in shown

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from longshore.core import graph
-from longshore.core.graph import places, start_order
+from longshore.core.graph import longest_chain, places, start_order
 from longshore.errors import InvalidInput
 
 
@@ -80,3 +80,9 @@ def test_the_search_for_the_shortest_cycle_is_bounded(monkeypatch: pytest.Monkey
     long = {f"k{n}": [f"k{(n + 1) % 50}"] for n in range(50)}
     with pytest.raises(InvalidInput, match="wait for each other: 'k0' after 'k1'"):
         start_order({**long, "x": ["y"], "y": ["x"]})
+
+
+def test_the_longest_chain_goes_from_a_root_to_a_leaf() -> None:
+    assert longest_chain(edges("a: ; b: ; c: b; d: a c; e: a")) == ["b", "c", "d"]
+    assert longest_chain(edges("a: gone; b: gone")) == ["a"]
+    assert longest_chain({}) == []

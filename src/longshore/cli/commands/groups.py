@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import click
 
+from longshore.cli.commands.group_graph import draw, graph_options, refuse_graph_options
 from longshore.cli.options import Whole, ask, client_options, examples
 from longshore.cli.view import jsonable
 from longshore.cli.view.groups import (
@@ -21,6 +22,7 @@ from longshore.cli.view.groups import (
 from longshore.cli.view.show import View, print_answer, print_json, print_text
 from longshore.cli.view.watching import Shown, every_option, show, watch_options
 from longshore.client.connection import Connection, Ref
+from longshore.core.graph import longest_chain
 from longshore.core.lifecycle import TERMINAL
 from longshore.errors import NotFound, WrongState
 from longshore.model.group import ENDED_GROUPS, Group, GroupFilter, GroupState, GroupVerdict
@@ -30,6 +32,8 @@ from longshore.wire.messages import WhyAnswer
 
 MOST_WHYS: Final = 5
 """Of how many jobs in each state `group why` tells."""
+MAX_PATH_JOBS: Final = 5_000
+"""Of a group with more jobs `group show` does not look for the critical path."""
 _FAILED_LOOKED_AT: Final = 1_000
 _TOLD: Final = tuple(state for state in reversed(JobState) if state not in TERMINAL)
 """The states of which `group why` tells, those that are nearest to their end first."""
@@ -85,30 +89,39 @@ def list_groups(context: click.Context, /, **given: Any) -> None:
         "longshore group show 42",
         "longshore group watch 42 --every 500ms",
         "longshore group why 42",
+        "longshore group graph 42",
+        "longshore group graph 42 -o graph.svg",
         "longshore group cancel 42",
     ),
 )
 @click.argument(
     "action",
-    type=click.Choice(["show", "watch", "why", "cancel"]),
-    metavar="show|watch|why|cancel",
+    type=click.Choice(["show", "watch", "why", "graph", "cancel"]),
+    metavar="show|watch|why|graph|cancel",
 )
 @click.argument("ref", callback=lambda context, parameter, text: parse_ref(text, "group"))
 @every_option
+@graph_options
 @client_options
 def group(context: click.Context, /, action: str, ref: Ref, **given: Any) -> None:
     """Look at one group, or cancel it.
 
-    REF is the group's number or its id. `show` shows how far it is and what failed first; `watch`
-    does so again and again until it has ended; `why` says in words what runs, what does not start
-    and what waits for what; `cancel` cancels what has not ended, and workers stop what runs.
+    REF is the group's number or its id. `show` shows how far it is, what failed first and its
+    critical path, the longest chain of jobs that have not ended; `watch` does so again and again
+    until it has ended; `why` says in words what runs, what does not start and what waits for what;
+    `graph` draws which job depends on which, in layers; `cancel` cancels what has not ended, and
+    workers stop what runs.
 
     Exits with 3 if there is no such group, with 2 if a group to cancel had ended already.
     """
     if given["every"] is not None and action != "watch":
         raise click.UsageError("--every is for `group watch`", context)
+    if action != "graph":
+        refuse_graph_options(context)
     context.params["watch"] = action == "watch"
     match action:
+        case "graph":
+            draw(context, ref)
         case "why":
             _why(context, ref)
         case "cancel":
@@ -119,7 +132,7 @@ def group(context: click.Context, /, action: str, ref: Ref, **given: Any) -> Non
 
 def _shown(ref: Ref) -> Shown[ShownGroup]:
     return Shown(
-        lambda connection: look_at(connection, ref),
+        lambda connection: _look_closely(connection, ref),
         group_json,
         group_view,
         lambda found: found.group.state in ENDED_GROUPS,
@@ -130,6 +143,17 @@ async def look_at(connection: Connection, ref: Ref) -> ShownGroup:
     """A group, and what failed first in it."""
     found = await connection.group(ref)
     return ShownGroup(found, await _first_failure(connection, found))
+
+
+async def _look_closely(connection: Connection, ref: Ref) -> ShownGroup:
+    """A group, what failed first in it, and its critical path unless it has ended or is large."""
+    shown = await look_at(connection, ref)
+    group = shown.group
+    if group.state in ENDED_GROUPS or group.jobs > MAX_PATH_JOBS:
+        return shown
+    nodes = connection.all_nodes(group.id)
+    live = {node.key: node.after async for node in nodes if node.state not in TERMINAL}
+    return shown._replace(critical_path=tuple(longest_chain(live)))
 
 
 async def _first_failure(connection: Connection, group: Group) -> FirstFailure | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from rich.text import Text
 
@@ -20,6 +20,10 @@ from longshore.model.job import Job, JobState
 from longshore.payload.values import unpack
 from longshore.wire.messages import WhyAnswer
 
+MAX_LABEL_CHARS: Final = 32
+"""Longer keys and kinds are cut in the middle, where they are shown in a line or a box."""
+MAX_CHAIN_SHOWN: Final = 6
+"""Of a longer chain of jobs the first and the last are shown."""
 _BAR_CELLS = 30
 
 
@@ -31,10 +35,11 @@ class FirstFailure(NamedTuple):
 
 
 class ShownGroup(NamedTuple):
-    """A group, and what failed first in it."""
+    """A group, what failed first in it, and its critical path, if it was looked for."""
 
     group: Group
     failure: FirstFailure | None = None
+    critical_path: tuple[str, ...] | None = None
 
 
 def called(group: Group) -> str:
@@ -45,6 +50,23 @@ def called(group: Group) -> str:
 def ended_jobs(group: Group) -> int:
     """How many jobs of a group have ended."""
     return sum(group.counts.get(state.value, 0) for state in TERMINAL)
+
+
+def short(label: str, most: int = MAX_LABEL_CHARS) -> str:
+    """A label, without a part of it if it is long. What tells keys apart is mostly at their end."""
+    if len(label) <= most:
+        return label
+    tail = 2 * (most - 1) // 3
+    return f"{label[: most - 1 - tail]}…{label[-tail:]}"
+
+
+def chain_words(keys: Sequence[str]) -> str:
+    """Jobs that depend on each other, the first first."""
+    shown = [short(key) for key in keys]
+    if len(keys) > MAX_CHAIN_SHOWN:
+        half = MAX_CHAIN_SHOWN // 2
+        shown[half:-half] = [f"… {len(keys) - 2 * half:,} more …"]
+    return " → ".join(shown)
 
 
 # lists
@@ -97,7 +119,7 @@ def _took(group: Group) -> str:
 
 def group_json(shown: ShownGroup) -> dict[str, Any]:
     """A group with the number of its jobs in every state there is, and what failed first."""
-    group, failure = shown
+    group, failure, path = shown
     counts = {state.value: group.counts.get(state.value, 0) for state in JobState}
     first = failure and {
         "key": failure.key,
@@ -106,14 +128,15 @@ def group_json(shown: ShownGroup) -> dict[str, Any]:
         "kind": failure.job.kind,
         "error": jsonable.plain(failure.job.error),
     }
-    return {**jsonable.plain(group), "counts": counts, "first_failure": first}
+    found = {"first_failure": first, "critical_path": path}
+    return {**jsonable.plain(group), "counts": counts, **found}
 
 
 def group_view(shown: ShownGroup) -> View:
     """A group: how far it is, where its jobs are, what failed first and why."""
-    group, failure = shown
+    group = shown.group
     title = Text(f"{called(group)} ").append(group.state.value, style=state_style(group.state))
-    lines = [(name, text) for name, text in _group_lines(group, failure) if text]
+    lines = [(name, text) for name, text in _group_lines(shown) if text]
     width = max(len(name) for name, _ in lines)
     parts: list[Text | Table] = [title]
     for name, text in lines:
@@ -121,13 +144,15 @@ def group_view(shown: ShownGroup) -> View:
     return View(parts)
 
 
-def _group_lines(group: Group, failure: FirstFailure | None) -> list[tuple[str, str]]:
+def _group_lines(shown: ShownGroup) -> list[tuple[str, str]]:
+    group, failure, path = shown
     took = f" (took {_took(group)})" if group.ended_at else ""
     return [
         ("id", str(group.id)),
         ("progress", progress_bar(group)),
         ("jobs", in_states(group)),
         ("missing", _missing(group)),
+        ("critical path", chain_words(path or ())),
         ("failed first", _failed_first(failure)),
         ("fail fast", "yes" if group.fail_fast else ""),
         ("cancelled by", group.cancelled_by),

@@ -115,8 +115,7 @@ def _write(text: str) -> None:
 
 def print_json(value: Any) -> None:
     """Prints one JSON document."""
-    document = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
-    _write(visible_json(document) + "\n")
+    _write(json_document(value) + "\n")
 
 
 def print_json_line(value: Any) -> None:
@@ -146,8 +145,13 @@ def print_view(view: View) -> None:
         for part in rich_parts(view, out.width):
             out.print(part)
     else:
-        parts = (aligned(one) if isinstance(one, Table) else f"{one.plain}\n" for one in view.parts)
-        _write("".join(parts))
+        _write(as_text(view))
+
+
+def as_text(view: View) -> str:
+    """The parts of an answer as lines of plain text."""
+    parts = (aligned(one) if isinstance(one, Table) else f"{one.plain}\n" for one in view.parts)
+    return "".join(parts)
 
 
 def rich_parts(view: View, width: int) -> list[RenderableType]:
@@ -345,6 +349,11 @@ def error_line(error: JobError) -> str:
 def why_line(answer: WhyAnswer) -> str:
     """Why a job is where it is, in one line."""
     return f"job {answer.number} ({answer.state}): {answer.why}"
+
+
+def json_document(value: Any) -> str:
+    """A value as JSON on several lines."""
+    return visible_json(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
 
 
 def json_line(value: Any) -> str:
