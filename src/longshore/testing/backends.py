@@ -70,6 +70,10 @@ class Backend(ABC):
     async def logged(self) -> int:
         """How many log entries are kept: no verb shows those of an earlier attempt."""
 
+    @abstractmethod
+    async def group_rows(self) -> int:
+        """How many rows there are of groups and their nodes, of any kind, and numbers of jobs."""
+
 
 class MemoryBackend(Backend):
     """One store in memory, shared by all who open it."""
@@ -100,6 +104,9 @@ class MemoryBackend(Backend):
 
     async def logged(self) -> int:
         return len(self._store._logs)
+
+    async def group_rows(self) -> int:
+        return len(self._store._groups) + len(self._store._unsettled) + len(self._store._jobs)
 
 
 class SqlBackend(Backend):
@@ -146,6 +153,10 @@ class SqliteBackend(SqlBackend):
             " ended_at = ended_at - ?1",
             round(seconds * 1_000_000),
         )
+        await self.execute(
+            "UPDATE job_group SET staged_at = staged_at - ?1, ended_at = ended_at - ?1",
+            round(seconds * 1_000_000),
+        )
         await self.execute("UPDATE worker SET ended_at = ended_at - ?", round(seconds * 1_000_000))
 
     async def half_harvest(self, worker: UUID) -> None:
@@ -155,8 +166,14 @@ class SqliteBackend(SqlBackend):
         await self.execute("UPDATE job SET state = ? WHERE id = ?", state.value, job.bytes)
 
     async def logged(self) -> int:
+        return await self._count("log")
+
+    async def group_rows(self) -> int:
+        return sum([await self._count(table) for table in (*_OF_GROUPS, "job")])
+
+    async def _count(self, table: str) -> int:
         with closing(sqlite3.connect(self.path)) as connection:
-            count: int = connection.execute("SELECT count(*) FROM log").fetchone()[0]
+            count: int = connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
         return count
 
     async def execute(self, sql: str, *values: object) -> None:
@@ -193,6 +210,11 @@ class PostgresBackend(SqlBackend):
             timedelta(seconds=seconds),
         )
         await self.execute(
+            "UPDATE longshore.job_group SET staged_at = staged_at - $1::interval,"
+            " ended_at = ended_at - $1::interval",
+            timedelta(seconds=seconds),
+        )
+        await self.execute(
             "UPDATE longshore.worker SET ended_at = ended_at - $1::interval",
             timedelta(seconds=seconds),
         )
@@ -206,9 +228,16 @@ class PostgresBackend(SqlBackend):
         await self.execute("UPDATE longshore.job SET state = $1 WHERE id = $2", CODES[state], job)
 
     async def logged(self) -> int:
+        return await self._count("log")
+
+    async def group_rows(self) -> int:
+        tables = (*_OF_GROUPS, "group_count", "job_number", "job")
+        return sum([await self._count(table) for table in tables])
+
+    async def _count(self, table: str) -> int:
         connection = await asyncpg.connect(self.url)
         try:
-            count: int = await connection.fetchval("SELECT count(*) FROM longshore.log")
+            count: int = await connection.fetchval(f"SELECT count(*) FROM longshore.{table}")
         finally:
             await connection.close()
         return count
@@ -221,18 +250,16 @@ class PostgresBackend(SqlBackend):
             await connection.close()
 
 
+_OF_GROUPS = ("job_group", "node", "edge", "unsettled", "group_retry")
+
 # Quicker than TRUNCATE, which makes new files, as long as there is little to delete.
 _EMPTY_ALL = "; ".join(
     f"DELETE FROM longshore.{table}"
     for table in (
         "job",
         "job_number",
-        "job_group",
-        "node",
-        "edge",
-        "unsettled",
+        *_OF_GROUPS,
         "group_count",
-        "group_retry",
         "log",
         "lane",
         "queue",
