@@ -20,6 +20,7 @@ from longshore.core.why import Facts
 from longshore.model.attempt import Assignment, Attempt
 from longshore.model.batch import Batch as Batch  # stores and dispatchers take them from here
 from longshore.model.batch import BatchResult as BatchResult
+from longshore.model.finding import Finding
 from longshore.model.group import (
     Group,
     GroupFilter,
@@ -252,6 +253,12 @@ class Store(Protocol):
 
     async def cancel_abandoned(self, older_than_s: float, most: int = 100) -> list[UUID]:
         """Cancels groups that are not complete and got no part for so long; answers which."""
+
+    async def examine_group(self, group: UUID, *, repair: bool = False) -> list[Finding]:
+        """What is wrong with a group that runs; with `repair`, its counts are made right.
+
+        Then `settle` does what they ask for.
+        """
 
     async def group(self, ref: UUID | int) -> Group | None:
         """One group, by its id or number."""

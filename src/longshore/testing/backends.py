@@ -67,6 +67,10 @@ class Backend(ABC):
         """A job is in this state, however it came there."""
 
     @abstractmethod
+    async def force_unmet(self, job: UUID, unmet: int) -> None:
+        """A job of a group counts so many that it waits for, whatever is true."""
+
+    @abstractmethod
     async def logged(self) -> int:
         """How many log entries are kept: no verb shows those of an earlier attempt."""
 
@@ -101,6 +105,11 @@ class MemoryBackend(Backend):
     async def force(self, job: UUID, state: JobState) -> None:
         row = self._store._jobs[job]
         row.job = structs.replace(row.job, state=state)
+
+    async def force_unmet(self, job: UUID, unmet: int) -> None:
+        node = self._store._jobs[job].node
+        assert node is not None
+        node.unmet = unmet
 
     async def logged(self) -> int:
         return len(self._store._logs)
@@ -165,6 +174,10 @@ class SqliteBackend(SqlBackend):
     async def force(self, job: UUID, state: JobState) -> None:
         await self.execute("UPDATE job SET state = ? WHERE id = ?", state.value, job.bytes)
 
+    async def force_unmet(self, job: UUID, unmet: int) -> None:
+        which = "job = (SELECT number FROM job WHERE id = ?)"
+        await self.execute(f"UPDATE node SET unmet = ? WHERE {which}", unmet, job.bytes)
+
     async def logged(self) -> int:
         return await self._count("log")
 
@@ -226,6 +239,9 @@ class PostgresBackend(SqlBackend):
 
     async def force(self, job: UUID, state: JobState) -> None:
         await self.execute("UPDATE longshore.job SET state = $1 WHERE id = $2", CODES[state], job)
+
+    async def force_unmet(self, job: UUID, unmet: int) -> None:
+        await self.execute("UPDATE longshore.node SET unmet = $1 WHERE job = $2", unmet, job)
 
     async def logged(self) -> int:
         return await self._count("log")

@@ -18,6 +18,7 @@ from uuid import UUID
 from longshore.core.why import Facts
 from longshore.errors import StoreUnavailable
 from longshore.model.attempt import Attempt
+from longshore.model.finding import Finding
 from longshore.model.group import (
     Group,
     GroupFilter,
@@ -245,6 +246,11 @@ class FaultyStore:
     async def cancel_abandoned(self, older_than_s: float, most: int = 100) -> list[UUID]:
         return await self._call(
             "cancel_abandoned", lambda: self.store.cancel_abandoned(older_than_s, most)
+        )
+
+    async def examine_group(self, group: UUID, *, repair: bool = False) -> list[Finding]:
+        return await self._call(
+            "examine_group", lambda: self.store.examine_group(group, repair=repair)
         )
 
     async def group(self, ref: UUID | int) -> Group | None:

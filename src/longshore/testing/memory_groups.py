@@ -13,11 +13,13 @@ from msgspec import structs
 from longshore.core import effects
 from longshore.core.dependencies import Parent, Waiting, becomes, deliver, group_end, may_wake
 from longshore.core.effects import Change
+from longshore.core.examining import EXAMINED, GroupRecord, NodeRecord, end_counts, examined
 from longshore.core.lifecycle import TERMINAL
 from longshore.core.reopening import NodeState, Reopening, retry_plan
 from longshore.core.retention import group_bounds
 from longshore.core.why import Facts
 from longshore.model.attempt import Attempt
+from longshore.model.finding import Finding
 from longshore.model.group import (
     ENDED_GROUPS,
     MOST_SHOWN,
@@ -271,11 +273,7 @@ class MemoryGroups(MemoryReads, ABC):
         if request in group.retries:
             return group.retries[request]
         rows = [self._jobs[group.jobs[place]] for place in sorted(group.jobs)]
-        nodes = [
-            NodeState(row.node.node.key, row.state, sorted(set(row.node.node.after)))
-            for row in rows
-            if row.node
-        ]
+        nodes = [_node_state(row, row.node) for row in rows if row.node]
         plan, found = retry_plan(group.head.id, group.state, nodes, keys)
         if not plan.refused and not dry_run:
             taken = [rows[place] for place in found.reopened if self._holder(rows[place])]
@@ -350,6 +348,29 @@ class MemoryGroups(MemoryReads, ABC):
             await self.cancel_group(id, ABANDONED)
         return old
 
+    async def examine_group(self, group: UUID, *, repair: bool = False) -> list[Finding]:
+        self._now = self._utc()
+        row = self._find_group(group)
+        if row is None or row.state not in EXAMINED:
+            return []
+        rows = [self._jobs[row.jobs[place]] for place in sorted(row.jobs)]
+        records = [self._record(one) for one in rows]
+        counts = end_counts([one.state for one in rows])
+        found = examined(GroupRecord(group, row.state, row.must_sweep, counts, records))
+        if not repair or not found.findings:
+            return found.findings
+        for place, (unmet, marks) in found.counters.items():
+            node = rows[place].node
+            assert node is not None
+            node.unmet, node.marks = unmet, marks
+        row.must_sweep = True
+        return [structs.replace(one, repaired=True) for one in found.findings]
+
+    def _record(self, row: JobRow) -> NodeRecord:
+        assert row.node is not None
+        waiting, is_unsettled = self._waiting(row), row.job.id in self._unsettled
+        return NodeRecord(row.job.id, _node_state(row, row.node), waiting, is_unsettled)
+
     def _filled(self, attempts: Sequence[Attempt]) -> list[Attempt]:
         """The attempts with the results that their arguments refer to."""
         found = []
@@ -417,6 +438,10 @@ class MemoryGroups(MemoryReads, ABC):
             unmet=row.node.unmet,
             waits_for=tuple((one.node.node.key, one.state) for one in live if one.node),
         )
+
+
+def _node_state(row: JobRow, node: NodeRow) -> NodeState:
+    return NodeState(node.node.key, row.state, sorted(set(node.node.after)))
 
 
 def _paused(paused: bool) -> GroupState:

@@ -10,18 +10,32 @@ Every step passes over rows that others hold. So nobody waits for it, and it wai
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from typing import Final
 from uuid import UUID
 
 import asyncpg
+from msgspec import structs
 
+from longshore.core.dependencies import Marks, Waiting
+from longshore.core.examining import (
+    EXAMINED,
+    EndCounts,
+    Examined,
+    GroupRecord,
+    NodeRecord,
+    examined,
+)
+from longshore.core.reopening import NodeState
 from longshore.core.retention import group_bounds
+from longshore.model.finding import Finding
 from longshore.model.group import GroupState
 from longshore.model.retention import GroupsPruned, Retention
+from longshore.store.postgres import groups_sql as sql
 from longshore.store.postgres.connections import ConnectionPool, Transaction
 from longshore.store.postgres.prune import DROP, FARTHEST_S
-from longshore.store.postgres.states import ENDED, GROUP_CODES
+from longshore.store.postgres.states import CONDITION_OF, ENDED, GROUP_CODES, GROUP_STATES, STATES
 from longshore.store.rows import ABANDONED
 
 MOST_MARKED: Final = 100
@@ -111,8 +125,30 @@ RETURNING id
 """
 
 
+_EXAMINED: Final = """
+SELECT g.state AS group_state, g.sweep_from IS NOT NULL AS is_swept, c.*, n.job, n.key, l.state,
+    n.condition, n.unmet, n.marks,
+    EXISTS (SELECT FROM longshore.unsettled AS u WHERE u.job = n.job) AS is_unsettled, ARRAY(
+        SELECT p.place FROM longshore.edge AS e JOIN longshore.node AS p ON p.job = e.parent
+        WHERE e.child = n.job ORDER BY p.place
+    ) AS after
+FROM longshore.job_group AS g
+CROSS JOIN (
+    SELECT coalesce(sum(ended), 0)::bigint AS ended, coalesce(sum(failed), 0)::bigint AS failed,
+        coalesce(sum(cancelled), 0)::bigint AS cancelled
+    FROM longshore.group_count WHERE group_id = $1
+) AS c
+JOIN longshore.node AS n ON n.group_id = g.id
+CROSS JOIN LATERAL (SELECT state FROM longshore.job WHERE id = n.job OFFSET 0) AS l
+WHERE g.id = $1 AND NOT g.is_gone AND g.state = ANY ($2::smallint[])
+ORDER BY n.place
+"""
+"""All that is examined, in one statement: so all of it is of one moment."""
+_EXAMINED_CODES: Final = [GROUP_CODES[state] for state in EXAMINED]
+
+
 class PostgresGroupUpkeep:
-    """The verbs that remove groups and cancel abandoned ones."""
+    """The verbs that remove groups, cancel abandoned ones and examine them."""
 
     _keeping: ConnectionPool
 
@@ -137,6 +173,14 @@ class PostgresGroupUpkeep:
         """Cancels groups of which no part came for so long; answers which."""
         rows = await self._keeping.fetch(_ABANDON, min(older_than_s, FARTHEST_S), most, ABANDONED)
         return [row["id"] for row in rows]
+
+    async def examine_group(self, group: UUID, *, repair: bool = False) -> list[Finding]:
+        """What is wrong with a group that runs; with `repair`, its counts are made right."""
+
+        async def work(tx: Transaction) -> list[Finding]:
+            return await _repair(tx, group) if repair else (await _examine(tx, group))[2].findings
+
+        return await self._keeping.run(work)
 
 
 def _bounds(kept: Retention) -> tuple[list[int], list[float]]:
@@ -189,3 +233,40 @@ async def _drop(tx: Transaction, rows: list[asyncpg.Record]) -> None:
     await tx.fetch(DROP, ids, [row["number"] for row in rows])
     for (lane, state), n in Counter((row["lane"], row["state"]) for row in rows).items():
         tx.count(lane, state, None, n)
+
+
+# examining
+
+
+async def _examine(tx: Transaction, group: UUID) -> tuple[list[UUID], EndCounts, Examined]:
+    """The jobs of a group, its counts, and what is wrong."""
+    rows = await tx.fetch(_EXAMINED, group, _EXAMINED_CODES)
+    if not rows:
+        return [], EndCounts(0, 0, 0), Examined([], {}, EndCounts(0, 0, 0))
+    counts = EndCounts(rows[0]["ended"], rows[0]["failed"], rows[0]["cancelled"])
+    state, is_swept = GROUP_STATES[rows[0]["group_state"]], rows[0]["is_swept"]
+    record = GroupRecord(group, state, is_swept, counts, [_record(row) for row in rows])
+    return [row["job"] for row in rows], counts, await asyncio.to_thread(examined, record)
+
+
+def _record(row: asyncpg.Record) -> NodeRecord:
+    waiting = Waiting(CONDITION_OF[row["condition"]], row["unmet"], Marks(row["marks"]))
+    node = NodeState(row["key"], STATES[row["state"]], row["after"])
+    return NodeRecord(row["job"], node, waiting, row["is_unsettled"])
+
+
+async def _repair(tx: Transaction, group: UUID) -> list[Finding]:
+    """Counts a group anew while nobody counts its nodes down, and has it swept."""
+    await tx.fetch(sql.LOCK_GROUP, group)
+    await tx.fetch(sql.HOLD_NODES, group)
+    jobs, counts, found = await _examine(tx, group)
+    if not found.findings:
+        return []
+    counters = [(jobs[at], unmet, int(marks)) for at, (unmet, marks) in found.counters.items()]
+    if counters:
+        await tx.fetch(sql.COUNT_DOWN, *zip(*counters, strict=True))
+    missing = [right - has for right, has in zip(found.counts, counts, strict=True)]
+    if any(missing):
+        await tx.fetch(sql.UNCOUNT, group, *missing)
+    await tx.fetch(sql.ASK_SWEEP, [group])
+    return [structs.replace(one, repaired=True) for one in found.findings]

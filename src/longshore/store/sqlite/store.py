@@ -22,6 +22,7 @@ from uuid import UUID
 
 from longshore.errors import StoreUnavailable
 from longshore.model.attempt import Attempt
+from longshore.model.finding import Finding
 from longshore.model.job import Ended
 from longshore.model.retention import GroupsPruned, Pruned, Retention
 from longshore.model.worker import SessionKey, Stats
@@ -265,6 +266,12 @@ class SqliteStore:
         if not await self._read(lambda tx: group_upkeep.abandoned(tx, older_than_s, 1)):
             return []
         return await self._write(lambda tx: group_upkeep.cancel_abandoned(tx, older_than_s, most))
+
+    async def examine_group(self, group: UUID, *, repair: bool = False) -> list[Finding]:
+        """What is wrong with a group that runs; with `repair`, its counts are made right."""
+        if repair:
+            return await self._write(lambda tx: group_upkeep.repair(tx, group))
+        return await self._read(lambda tx: group_upkeep.examine(tx, group)[1].findings)
 
     # reading
 
