@@ -57,7 +57,7 @@ def _many(number: int, what: str) -> str:
 @click.option("--dry-run", is_flag=True, help="Remove nothing; count what it would remove.")
 @client_options
 def prune(context: click.Context, /, **given: Any) -> None:
-    """Remove ended jobs and groups, with their results, history and logs.
+    """Remove ended jobs and groups, with results, history and logs.
 
     Without --older-than and --keep, it removes the jobs that the dispatcher's settings keep no
     longer. With both, it removes the jobs that either of them names. It never removes a job that
