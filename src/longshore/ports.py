@@ -20,6 +20,7 @@ from longshore.core.why import Facts
 from longshore.model.attempt import Assignment, Attempt
 from longshore.model.batch import Batch as Batch  # stores and dispatchers take them from here
 from longshore.model.batch import BatchResult as BatchResult
+from longshore.model.finding import Finding
 from longshore.model.group import (
     Group,
     GroupFilter,
@@ -41,7 +42,7 @@ from longshore.model.job import (
 )
 from longshore.model.log import KeptEntry
 from longshore.model.reports import Report
-from longshore.model.retention import Pruned, Retention
+from longshore.model.retention import GroupsPruned, Pruned, Retention
 from longshore.model.worker import (
     Attended,
     DispatcherView,
@@ -250,6 +251,15 @@ class Store(Protocol):
         A dry run changes nothing. None if there is no such group.
         """
 
+    async def cancel_abandoned(self, older_than_s: float, most: int = 100) -> list[UUID]:
+        """Cancels groups that are not complete and got no part for so long; answers which."""
+
+    async def examine_group(self, group: UUID, *, repair: bool = False) -> list[Finding]:
+        """What is wrong with a group that runs; with `repair`, its counts are made right.
+
+        Then `settle` does what they ask for.
+        """
+
     async def group(self, ref: UUID | int) -> Group | None:
         """One group, by its id or number."""
 
@@ -267,6 +277,16 @@ class Store(Protocol):
 
         Removes all that belongs to them too. Call it again from `up_to` until it is done. No claim
         waits for it, and it waits for none. A dry run only counts.
+        """
+
+    async def prune_groups(
+        self, kept: Retention, *, most: int = 1000, dry_run: bool = False
+    ) -> GroupsPruned:
+        """Does one step of the removal of ended groups past their bounds, of `most` jobs.
+
+        A group goes whole, with all that belongs to it: from its first step on nobody sees it. Call
+        it again until it is done; it goes on with what another process began. A dry run only
+        counts, and is done at once.
         """
 
     async def forget_workers(self, older_than_s: float, most: int = 1000) -> int:

@@ -18,6 +18,7 @@ import click
 from longshore._version import __version__
 from longshore.cli import completing, starting
 from longshore.cli.commands import (
+    doctor,
     groups,
     jobs,
     keys,
@@ -108,6 +109,7 @@ for _command in (
     prune.prune,
     keys.keys,
     store.migrate,
+    doctor.doctor,
     simulate.simulate,
     completing.completion,
     version,

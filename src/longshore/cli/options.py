@@ -127,7 +127,7 @@ def client_options(command: Callable[..., Any]) -> Callable[..., Any]:
 EXIT_CODES = """\b
 Exit codes of every command:
   0    done; with submit --wait, the job succeeded
-  1    the job did not succeed, or something unexpected went wrong
+  1    the job did not succeed, doctor found something, or an unexpected error
   2    what you gave cannot be accepted: arguments, settings, state, port
   3    there is no such job or worker
   4    no dispatcher, or no store, answers: try again

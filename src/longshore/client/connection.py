@@ -319,12 +319,13 @@ class Connection:
         older_than_s: float | None = None,
         keep: int | None = None,
         dry_run: bool = False,
-    ) -> Counter[JobState]:
-        """Removes ended jobs past these bounds, or the dispatcher's own; counts them by state.
+    ) -> Pruned:
+        """Removes ended jobs and groups past these bounds, or the dispatcher's own; counts them.
 
         A part whose answer got lost is removed too, but not counted.
         """
         removed: Counter[JobState] = Counter()
+        groups = group_jobs = 0
         step = Pruned({}, 0, False)
         while not step.done:
             so_far = dict(removed) if dry_run else {}
@@ -333,7 +334,8 @@ class Connection:
                 messages.Prune, self._new_id(), *bounds, step.up_to, dry_run, so_far
             )
             removed.update(step.removed)
-        return removed
+            groups, group_jobs = groups + step.groups, group_jobs + step.group_jobs
+        return Pruned(dict(removed), step.up_to, True, groups, group_jobs)
 
     async def hello(self) -> HelloAnswer:
         """The dispatcher that answers."""

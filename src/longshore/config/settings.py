@@ -57,6 +57,9 @@ class DispatcherSettings(Struct, frozen=True, kw_only=True):
     group_poll_s: float = 2.0
     """How often a dispatcher looks for what a dead one left to do for groups."""
 
+    group_staging_s: float = 600.0
+    """An incomplete group that gets no further part for this long is cancelled; 0 is never."""
+
     heartbeat_s: float = 10.0
     """How often a dispatcher stores when it last heard of each worker, and how busy that is."""
 
@@ -73,10 +76,10 @@ class DispatcherSettings(Struct, frozen=True, kw_only=True):
     """How often a dispatcher looks for jobs that no live worker owns."""
 
     keep_succeeded_s: float = 7 * 86_400.0
-    """How long a job that succeeded is kept; 0 is for ever."""
+    """How long a job or group that succeeded is kept; 0 is for ever."""
 
     keep_failed_s: float = 30 * 86_400.0
-    """How long any other ended job is kept; 0 is for ever."""
+    """How long any other ended job or group is kept; 0 is for ever."""
 
     keep_most: int = 1_000_000
     """How many ended jobs of each state are kept, the newest; 0 is no bound."""
@@ -85,7 +88,7 @@ class DispatcherSettings(Struct, frozen=True, kw_only=True):
     """How long a worker that ended is remembered; 0 is for ever."""
 
     prune_s: float = 60.0
-    """How often a dispatcher removes jobs and workers that are kept no longer."""
+    """How often a dispatcher removes jobs, groups and workers that are kept no longer."""
 
     plain_expire_s: float = 3.0
     """An idle worker of the plain dialogue that is silent for this long is removed."""

@@ -7,7 +7,7 @@ before may not be so any more.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from difflib import get_close_matches
 from typing import NamedTuple
 from uuid import UUID
@@ -54,7 +54,7 @@ def reopening(nodes: Sequence[NodeState], keys: Sequence[str] = ()) -> Reopening
         if node.state in about_to_run and not opened.isdisjoint(node.after)
     ]
     counters = {
-        place: _counted(nodes, node.after, opened)
+        place: counted(nodes, node.after, opened)
         for place, node in enumerate(nodes)
         if place in opened or node.state is JobState.WAITING or not opened.isdisjoint(node.after)
     }
@@ -70,9 +70,10 @@ def _below(nodes: Sequence[NodeState], keys: set[str]) -> set[int]:
     return found
 
 
-def _counted(
-    nodes: Sequence[NodeState], after: Sequence[int], opened: set[int]
+def counted(
+    nodes: Sequence[NodeState], after: Sequence[int], opened: Collection[int] = ()
 ) -> tuple[int, Marks]:
+    """The counters of a node that depends on these places, if some of them are `opened` again."""
     unmet, marks = 0, Marks.NOTHING
     for place in after:
         state = nodes[place].state

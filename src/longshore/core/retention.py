@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from longshore.core.lifecycle import TERMINAL
 from longshore.errors import InvalidInput
+from longshore.model.group import ENDED_GROUPS, GroupState
 from longshore.model.job import JobState
 from longshore.model.retention import Retention
 
@@ -69,6 +70,12 @@ def continued(kept: Retention, counted: Mapping[JobState, int]) -> Retention:
     """The bounds for the next step of a dry run: the jobs counted so far still exist."""
     most = {state: n + counted.get(state, 0) for state, n in kept.most.items()}
     return Retention(seconds=kept.seconds, most=most)
+
+
+def group_bounds(kept: Retention) -> dict[GroupState, float]:
+    """How long to keep ended groups: as long as jobs that ended so. Groups have no other bound."""
+    ends = ((state, JobState(state.value)) for state in sorted(ENDED_GROUPS))
+    return {state: kept.seconds[job] for state, job in ends if job in kept.seconds}
 
 
 class Seen(NamedTuple):

@@ -133,6 +133,7 @@ class Dispatcher:
             Every(settings.promote_s, partial(expire, store, commits)),
             Every(settings.expire_s, partial(end_overdue, here, roster, self._link, self._ends)),
             Every(settings.sweep_s, partial(sweep, store, settings.crash_limit, commits)),
+            Every(settings.sweep_s, self._groups.cancel_abandoned),
             Every(settings.prune_s, Pruner(store, settings).prune),
             Every(settings.prune_s, self._lanes.forget),
             Every(settings.lease_s / 4, self._takeover.look, at_once=True),

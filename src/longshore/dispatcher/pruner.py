@@ -1,4 +1,4 @@
-"""The pruner: removes old jobs and workers in the background.
+"""The pruner: removes old jobs, groups and workers in the background.
 
 It walks along the jobs in small steps, with a pause after each. Now and then it starts at the first
 job again, to find jobs that had not ended when it passed them. It may lose its place, and several
@@ -35,6 +35,7 @@ class Pruner:
     def __init__(self, store: Store, settings: DispatcherSettings) -> None:
         kept = configured(settings)
         self._store = store
+        self._kept = kept
         self._keep_workers_s = settings.keep_workers_s
         self._walks = [
             _Walk(store, part)
@@ -46,8 +47,16 @@ class Pruner:
         """Removes all that is past its bounds."""
         for walk in self._walks:
             await walk.go()
+        await self._prune_groups()
         if self._keep_workers_s > 0:
             await self._forget_workers()
+
+    async def _prune_groups(self) -> None:
+        """Also finishes what a dispatcher began that died."""
+        done = False
+        while not done:
+            done = (await self._store.prune_groups(self._kept)).done
+            await asyncio.sleep(PAUSE_S)
 
     async def _forget_workers(self) -> None:
         count = WORKERS_PER_STEP

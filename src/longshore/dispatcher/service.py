@@ -384,12 +384,17 @@ class Service:
         self._runtime.jobs_appeared()
 
     async def prune(self, request: m.Prune) -> Pruned:
-        """Removes ended jobs past their bounds, of the next thousand jobs after a number."""
+        """Removes ended jobs past their bounds, of the next thousand; after the last, groups."""
         bounds = configured(self._settings)
         kept = requested(bounds, request.states, request.older_than_s, request.keep)
         if request.dry_run:
             kept = continued(kept, request.counted)
-        return await self._store.prune(kept, after=max(0, request.after), dry_run=request.dry_run)
+        dry_run = request.dry_run
+        step = await self._store.prune(kept, after=max(0, request.after), dry_run=dry_run)
+        if not step.done:
+            return step
+        gone = await self._store.prune_groups(kept, dry_run=dry_run)
+        return structs.replace(step, done=gone.done, groups=gone.groups, group_jobs=gone.jobs)
 
 
 def _submitted(answer: Answer) -> m.SubmitAnswer:

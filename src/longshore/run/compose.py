@@ -46,10 +46,11 @@ from longshore.links.descriptors import raise_limit
 from longshore.links.hook import LostHook
 from longshore.links.keys import KeyRing
 from longshore.links.zeromq import Dealer, Router, Secure
+from longshore.model.finding import Finding
 from longshore.model.log import LogLimits
 from longshore.model.worker import Pool, Stats
 from longshore.ports import Executor, Link, OnLog, OnMessages, OnReport, Store
-from longshore.run import machine
+from longshore.run import doctor, machine
 from longshore.run.ready import Ready, at_once
 from longshore.run.reload import Reloader
 from longshore.run.stopping import first_of, stop_signals
@@ -103,6 +104,16 @@ def _postgres(url: str, listen_url: str | None, prepared: bool) -> Store:
 async def migrate(config: Config) -> tuple[int, int]:
     """Brings the store's schema forward; returns the version before and after."""
     return await _store(config).migrate()
+
+
+async def examine(config: Config, *, repair: bool) -> list[Finding]:
+    """What is wrong in a store, and healed with `repair`."""
+    store = _store(config)
+    await store.open()
+    try:
+        return await doctor.examine(store, repair=repair)
+    finally:
+        await store.close()
 
 
 def _store(config: Config) -> Store:

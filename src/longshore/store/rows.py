@@ -32,6 +32,8 @@ from longshore.model.job import (
 from longshore.model.worker import QueueView, WorkerInfo, WorkerView
 
 LARGEST_INT: Final = 2**63 - 1
+ABANDONED: Final = "its submitter did not send the rest"
+"""Who cancels a group that is not complete, for people."""
 INT64: Final = range(-LARGEST_INT - 1, LARGEST_INT + 1)
 """The whole numbers that a database holds."""
 

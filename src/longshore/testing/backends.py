@@ -67,8 +67,16 @@ class Backend(ABC):
         """A job is in this state, however it came there."""
 
     @abstractmethod
+    async def force_unmet(self, job: UUID, unmet: int) -> None:
+        """A job of a group counts so many that it waits for, whatever is true."""
+
+    @abstractmethod
     async def logged(self) -> int:
         """How many log entries are kept: no verb shows those of an earlier attempt."""
+
+    @abstractmethod
+    async def group_rows(self) -> int:
+        """How many rows there are of groups and their nodes, of any kind, and numbers of jobs."""
 
 
 class MemoryBackend(Backend):
@@ -98,8 +106,16 @@ class MemoryBackend(Backend):
         row = self._store._jobs[job]
         row.job = structs.replace(row.job, state=state)
 
+    async def force_unmet(self, job: UUID, unmet: int) -> None:
+        node = self._store._jobs[job].node
+        assert node is not None
+        node.unmet = unmet
+
     async def logged(self) -> int:
         return len(self._store._logs)
+
+    async def group_rows(self) -> int:
+        return len(self._store._groups) + len(self._store._unsettled) + len(self._store._jobs)
 
 
 class SqlBackend(Backend):
@@ -146,6 +162,10 @@ class SqliteBackend(SqlBackend):
             " ended_at = ended_at - ?1",
             round(seconds * 1_000_000),
         )
+        await self.execute(
+            "UPDATE job_group SET staged_at = staged_at - ?1, ended_at = ended_at - ?1",
+            round(seconds * 1_000_000),
+        )
         await self.execute("UPDATE worker SET ended_at = ended_at - ?", round(seconds * 1_000_000))
 
     async def half_harvest(self, worker: UUID) -> None:
@@ -154,9 +174,19 @@ class SqliteBackend(SqlBackend):
     async def force(self, job: UUID, state: JobState) -> None:
         await self.execute("UPDATE job SET state = ? WHERE id = ?", state.value, job.bytes)
 
+    async def force_unmet(self, job: UUID, unmet: int) -> None:
+        which = "job = (SELECT number FROM job WHERE id = ?)"
+        await self.execute(f"UPDATE node SET unmet = ? WHERE {which}", unmet, job.bytes)
+
     async def logged(self) -> int:
+        return await self._count("log")
+
+    async def group_rows(self) -> int:
+        return sum([await self._count(table) for table in (*_OF_GROUPS, "job")])
+
+    async def _count(self, table: str) -> int:
         with closing(sqlite3.connect(self.path)) as connection:
-            count: int = connection.execute("SELECT count(*) FROM log").fetchone()[0]
+            count: int = connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
         return count
 
     async def execute(self, sql: str, *values: object) -> None:
@@ -193,6 +223,11 @@ class PostgresBackend(SqlBackend):
             timedelta(seconds=seconds),
         )
         await self.execute(
+            "UPDATE longshore.job_group SET staged_at = staged_at - $1::interval,"
+            " ended_at = ended_at - $1::interval",
+            timedelta(seconds=seconds),
+        )
+        await self.execute(
             "UPDATE longshore.worker SET ended_at = ended_at - $1::interval",
             timedelta(seconds=seconds),
         )
@@ -205,10 +240,20 @@ class PostgresBackend(SqlBackend):
     async def force(self, job: UUID, state: JobState) -> None:
         await self.execute("UPDATE longshore.job SET state = $1 WHERE id = $2", CODES[state], job)
 
+    async def force_unmet(self, job: UUID, unmet: int) -> None:
+        await self.execute("UPDATE longshore.node SET unmet = $1 WHERE job = $2", unmet, job)
+
     async def logged(self) -> int:
+        return await self._count("log")
+
+    async def group_rows(self) -> int:
+        tables = (*_OF_GROUPS, "group_count", "job_number", "job")
+        return sum([await self._count(table) for table in tables])
+
+    async def _count(self, table: str) -> int:
         connection = await asyncpg.connect(self.url)
         try:
-            count: int = await connection.fetchval("SELECT count(*) FROM longshore.log")
+            count: int = await connection.fetchval(f"SELECT count(*) FROM longshore.{table}")
         finally:
             await connection.close()
         return count
@@ -221,18 +266,16 @@ class PostgresBackend(SqlBackend):
             await connection.close()
 
 
+_OF_GROUPS = ("job_group", "node", "edge", "unsettled", "group_retry")
+
 # Quicker than TRUNCATE, which makes new files, as long as there is little to delete.
 _EMPTY_ALL = "; ".join(
     f"DELETE FROM longshore.{table}"
     for table in (
         "job",
         "job_number",
-        "job_group",
-        "node",
-        "edge",
-        "unsettled",
+        *_OF_GROUPS,
         "group_count",
-        "group_retry",
         "log",
         "lane",
         "queue",

@@ -18,6 +18,7 @@ from uuid import UUID
 from longshore.core.why import Facts
 from longshore.errors import StoreUnavailable
 from longshore.model.attempt import Attempt
+from longshore.model.finding import Finding
 from longshore.model.group import (
     Group,
     GroupFilter,
@@ -38,7 +39,7 @@ from longshore.model.job import (
     RetryVerdict,
 )
 from longshore.model.log import KeptEntry
-from longshore.model.retention import Pruned, Retention
+from longshore.model.retention import GroupsPruned, Pruned, Retention
 from longshore.model.worker import (
     Attended,
     DispatcherView,
@@ -242,6 +243,16 @@ class FaultyStore:
             lambda: self.store.retry_group(ref, by, request, keys=keys, dry_run=dry_run),
         )
 
+    async def cancel_abandoned(self, older_than_s: float, most: int = 100) -> list[UUID]:
+        return await self._call(
+            "cancel_abandoned", lambda: self.store.cancel_abandoned(older_than_s, most)
+        )
+
+    async def examine_group(self, group: UUID, *, repair: bool = False) -> list[Finding]:
+        return await self._call(
+            "examine_group", lambda: self.store.examine_group(group, repair=repair)
+        )
+
     async def group(self, ref: UUID | int) -> Group | None:
         return await self._call("group", lambda: self.store.group(ref))
 
@@ -256,6 +267,13 @@ class FaultyStore:
     ) -> Pruned:
         return await self._call(
             "prune", lambda: self.store.prune(kept, after=after, most=most, dry_run=dry_run)
+        )
+
+    async def prune_groups(
+        self, kept: Retention, *, most: int = 1000, dry_run: bool = False
+    ) -> GroupsPruned:
+        return await self._call(
+            "prune_groups", lambda: self.store.prune_groups(kept, most=most, dry_run=dry_run)
         )
 
     async def forget_workers(self, older_than_s: float, most: int = 1000) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
+from datetime import timedelta
 from uuid import UUID
 
 from msgspec import structs
@@ -12,10 +13,13 @@ from msgspec import structs
 from longshore.core import effects
 from longshore.core.dependencies import Parent, Waiting, becomes, deliver, group_end, may_wake
 from longshore.core.effects import Change
+from longshore.core.examining import EXAMINED, GroupRecord, NodeRecord, end_counts, examined
 from longshore.core.lifecycle import TERMINAL
 from longshore.core.reopening import NodeState, Reopening, retry_plan
+from longshore.core.retention import group_bounds
 from longshore.core.why import Facts
 from longshore.model.attempt import Attempt
+from longshore.model.finding import Finding
 from longshore.model.group import (
     ENDED_GROUPS,
     MOST_SHOWN,
@@ -31,10 +35,17 @@ from longshore.model.group import (
     RetryPlan,
 )
 from longshore.model.job import Ended, Job, JobState, Refused
+from longshore.model.retention import GroupsPruned, Retention
 from longshore.payload.references import NodeResult
 from longshore.ports import Hint, Settled
 from longshore.store.filling import by_job, fill, wanted_results
-from longshore.store.rows import group_conflict, key_taken, node_items, unique_key_taken
+from longshore.store.rows import (
+    ABANDONED,
+    group_conflict,
+    key_taken,
+    node_items,
+    unique_key_taken,
+)
 from longshore.testing.memory_reads import MemoryReads
 from longshore.testing.memory_rows import GroupRow, JobRow, NodeRow, new_row
 
@@ -61,6 +72,7 @@ class MemoryGroups(MemoryReads, ABC):
         rows = self._new_nodes(group, part) if is_open else []
         if isinstance(rows, Refused):
             return rows
+        group.staged_at = self._now
         if known is None:
             self._last_number += 1
             self._groups[head.id] = group
@@ -261,11 +273,7 @@ class MemoryGroups(MemoryReads, ABC):
         if request in group.retries:
             return group.retries[request]
         rows = [self._jobs[group.jobs[place]] for place in sorted(group.jobs)]
-        nodes = [
-            NodeState(row.node.node.key, row.state, sorted(set(row.node.node.after)))
-            for row in rows
-            if row.node
-        ]
+        nodes = [_node_state(row, row.node) for row in rows if row.node]
         plan, found = retry_plan(group.head.id, group.state, nodes, keys)
         if not plan.refused and not dry_run:
             taken = [rows[place] for place in found.reopened if self._holder(rows[place])]
@@ -297,6 +305,72 @@ class MemoryGroups(MemoryReads, ABC):
         group.state = GroupState.PAUSED if group.state is GroupState.PAUSED else GroupState.RUNNING
         group.must_sweep, group.ended_at, group.cancelled_by = True, None, ""
 
+    # what time brings
+
+    async def prune_groups(
+        self, kept: Retention, *, most: int = 1000, dry_run: bool = False
+    ) -> GroupsPruned:
+        now, bounds = self._utc(), group_bounds(kept)
+        past = [
+            one
+            for one in self._groups.values()
+            if one.ended_at is not None
+            and not one.is_gone
+            and one.state in bounds
+            and (now - one.ended_at).total_seconds() >= bounds[one.state]
+        ]
+        if dry_run:
+            return GroupsPruned(len(past), sum(len(one.jobs) for one in past), done=True)
+        gone = next((one for one in self._groups.values() if one.is_gone), None)
+        if gone is not None:
+            return GroupsPruned(0, self._remove_some(gone, most), done=False)
+        for one in past:
+            one.is_gone = True
+        return GroupsPruned(len(past), 0, done=not past)
+
+    def _remove_some(self, group: GroupRow, most: int) -> int:
+        """Removes some jobs of a group, and with the last of them the group."""
+        places = sorted(group.jobs)[:most]
+        ids = {group.jobs.pop(place) for place in places}
+        for row in [self._jobs.pop(id) for id in ids]:
+            self._emptied[row.lane.hash] = row.lane
+        self._logs = {key: said for key, said in self._logs.items() if key[0] not in ids}
+        self._unsettled = [id for id in self._unsettled if id not in ids]
+        if not group.jobs:
+            del self._groups[group.head.id]
+        return len(ids)
+
+    async def cancel_abandoned(self, older_than_s: float, most: int = 100) -> list[UUID]:
+        since = self._utc() - timedelta(seconds=older_than_s)
+        staging = [one for one in self._groups.values() if one.state is GroupState.STAGING]
+        old = [one.head.id for one in staging if one.staged_at <= since][:most]
+        for id in old:
+            await self.cancel_group(id, ABANDONED)
+        return old
+
+    async def examine_group(self, group: UUID, *, repair: bool = False) -> list[Finding]:
+        self._now = self._utc()
+        row = self._find_group(group)
+        if row is None or row.state not in EXAMINED:
+            return []
+        rows = [self._jobs[row.jobs[place]] for place in sorted(row.jobs)]
+        records = [self._record(one) for one in rows]
+        counts = end_counts([one.state for one in rows])
+        found = examined(GroupRecord(group, row.state, row.must_sweep, counts, records))
+        if not repair or not found.findings:
+            return found.findings
+        for place, (unmet, marks) in found.counters.items():
+            node = rows[place].node
+            assert node is not None
+            node.unmet, node.marks = unmet, marks
+        row.must_sweep = True
+        return [structs.replace(one, repaired=True) for one in found.findings]
+
+    def _record(self, row: JobRow) -> NodeRecord:
+        assert row.node is not None
+        waiting, is_unsettled = self._waiting(row), row.job.id in self._unsettled
+        return NodeRecord(row.job.id, _node_state(row, row.node), waiting, is_unsettled)
+
     def _filled(self, attempts: Sequence[Attempt]) -> list[Attempt]:
         """The attempts with the results that their arguments refer to."""
         found = []
@@ -312,9 +386,8 @@ class MemoryGroups(MemoryReads, ABC):
     # showing
 
     def _find_group(self, ref: UUID | int) -> GroupRow | None:
-        if isinstance(ref, UUID):
-            return self._groups.get(ref)
-        return next((one for one in self._groups.values() if one.number == ref), None)
+        shown = (one for one in self._groups.values() if not one.is_gone)
+        return next((one for one in shown if ref in (one.head.id, one.number)), None)
 
     async def group(self, ref: UUID | int) -> Group | None:
         group = self._find_group(ref)
@@ -328,7 +401,7 @@ class MemoryGroups(MemoryReads, ABC):
         return sorted(found, key=lambda one: -one.number)[: wanted.limit]
 
     async def nodes(self, group: UUID, after: int = -1, most: int = 1000) -> list[NodeView]:
-        row = self._groups.get(group)
+        row = self._find_group(group)
         places = sorted(place for place in (row.jobs if row else ()) if place > after)[:most]
         return [self._node_view(self._jobs[row.jobs[place]], row) for place in places if row]
 
@@ -352,7 +425,7 @@ class MemoryGroups(MemoryReads, ABC):
         return structs.replace(facts, node=self._node_facts(self._jobs[job.id]))
 
     def _node_facts(self, row: JobRow) -> NodeFacts | None:
-        if row.node is None:
+        if row.node is None or self._groups[row.node.group].is_gone:
             return None
         group, node = self._groups[row.node.group], row.node.node
         others = [self._jobs[group.jobs[place]] for place in node.after if place in group.jobs]
@@ -365,6 +438,10 @@ class MemoryGroups(MemoryReads, ABC):
             unmet=row.node.unmet,
             waits_for=tuple((one.node.node.key, one.state) for one in live if one.node),
         )
+
+
+def _node_state(row: JobRow, node: NodeRow) -> NodeState:
+    return NodeState(node.node.key, row.state, sorted(set(node.node.after)))
 
 
 def _paused(paused: bool) -> GroupState:
@@ -398,7 +475,8 @@ def _shown(group: GroupRow) -> Group:
 
 def _matches(group: GroupRow, wanted: GroupFilter) -> bool:
     return (
-        (not wanted.states or group.state in wanted.states)
+        not group.is_gone
+        and (not wanted.states or group.state in wanted.states)
         and wanted.name in (None, group.head.name)
         and (wanted.before is None or group.number < wanted.before)
     )

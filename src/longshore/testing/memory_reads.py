@@ -117,7 +117,7 @@ class MemoryReads:
         jobs = (row.job for row in rows if row is not None and row.state in TERMINAL)
         found = [Ended(job.id, job.state, job.result, job.error) for job in jobs]
         groups = (self._groups.get(one) for one in ids)
-        over = [one for one in groups if one is not None and one.state in ENDED_GROUPS]
+        over = [one for one in groups if one and one.state in ENDED_GROUPS and not one.is_gone]
         return found + [Ended(one.head.id, JobState(one.state.value)) for one in over]
 
     async def lanes(self, most: int | None = None, served: Collection[int] = ()) -> list[Lane]:

@@ -64,6 +64,8 @@ class GroupRow:
     ended_at: datetime | None = None
     cancelled_by: str = ""
     must_sweep: bool = False
+    is_gone: bool = False
+    staged_at: datetime = datetime.min
     retries: dict[UUID, RetryPlan] = field(default_factory=dict)
     jobs: dict[int, UUID] = field(default_factory=dict)
 

@@ -38,11 +38,27 @@ def test_a_dry_run_tells_on_what_it_counted(
     dispatcher.answers[m.Prune] = lambda request: next(steps)
     assert dispatcher.run("prune", "--dry-run", "--json") == 0
     shown = json.loads(capsys.readouterr().out)
-    assert shown == {"removed": 3, "states": {"succeeded": 3}, "dry_run": True}
+    counted_groups = {"groups": 0, "group_jobs": 0}
+    assert shown == {"removed": 3, "states": {"succeeded": 3}, **counted_groups, "dry_run": True}
     asked = dispatcher.asked[1]
     assert isinstance(asked, m.Prune)
     counted = {S.SUCCEEDED: 3}
     assert asked == m.Prune(2, asked.id, after=5, dry_run=True, counted=counted)
+
+
+def test_groups_are_counted_apart(dispatcher: ScriptedDispatcher, capsys: Captured) -> None:
+    steps = iter(
+        [
+            Pruned({S.FAILED: 1}, 9, False),
+            Pruned({}, 9, False, groups=2),
+            Pruned({}, 9, False, group_jobs=1000),
+            Pruned({}, 9, True, group_jobs=7),
+        ]
+    )
+    dispatcher.answers[m.Prune] = lambda request: next(steps)
+    assert dispatcher.run("prune") == 0
+    said = capsys.readouterr().out
+    assert said == "removed 1 job: 1 failed\nremoved 2 groups with 1,007 jobs\n"
 
 
 def test_nothing_to_remove_is_no_error(dispatcher: ScriptedDispatcher, capsys: Captured) -> None:

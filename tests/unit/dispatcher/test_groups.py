@@ -255,6 +255,38 @@ def test_what_a_dead_dispatcher_left_is_done_by_another() -> None:
     tell(story)
 
 
+def test_a_group_whose_submitter_sends_no_more_is_cancelled() -> None:
+    """By one of two dispatchers, which both look."""
+
+    async def story(stage: Stage) -> None:
+        for name in ("d1", "d2"):
+            await stage.dispatcher(name, group_staging_s=100.0)
+        client, whole = stage.client("d1"), a_group(DIAMOND)
+        part = structs.replace(whole, nodes=whole.nodes[:2])
+        assert (await submit(client, part)).state is GroupState.STAGING
+        began = stage.clock.now()
+        [end] = await wait(client, part, 1000.0)
+        assert end.state is JobState.CANCELLED
+        assert 100.0 <= stage.clock.now() - began < 120.0
+        shown = await client.ask(m.ShowGroup(3, part.head.id))
+        assert isinstance(shown, Group)
+        assert shown.cancelled_by == "its submitter did not send the rest"
+        assert set((await states(stage, part)).values()) == {JobState.CANCELLED}
+
+    tell(story)
+
+
+def test_no_group_is_abandoned_if_the_setting_is_0() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.dispatcher(group_staging_s=0.0)
+        whole = a_group(DIAMOND)
+        await submit(stage.client(), structs.replace(whole, nodes=whole.nodes[:2]))
+        await passes(stage, 100.0)
+        assert stage.model._groups[whole.head.id].state is GroupState.STAGING
+
+    tell(story)
+
+
 @pytest.mark.parametrize("fault", list(Fault))
 def test_a_settle_that_fails_or_whose_answer_got_lost_is_done_again(fault: Fault) -> None:
     async def story(stage: Stage) -> None:

@@ -7,10 +7,11 @@ from collections.abc import Awaitable, Callable
 from longshore.config import DispatcherSettings
 from longshore.dispatcher.pruner import Pruner
 from longshore.errors import InvalidInput
+from longshore.model.group import GroupPart
 from longshore.model.job import JobState, Submission
 from longshore.model.reports import SuccessReport
 from longshore.model.retention import Pruned
-from longshore.testing.builders import Scene, a_job, new_id, some_jobs
+from longshore.testing.builders import Scene, a_group, a_job, new_id, some_jobs
 from longshore.testing.faults import Fault, scripted
 from longshore.testing.virtual import run_virtually
 from longshore.wire import messages as m
@@ -173,6 +174,46 @@ def test_who_asks_has_pruned_what_they_name() -> None:
         gone = await client.ask(m.Show(5, jobs[0].id))
         assert isinstance(gone, m.Err)
         assert gone.code == "not_found"
+
+    tell(story)
+
+
+async def succeed_as_group(stage: Stage, worker: StagedWorker, client: Client) -> GroupPart:
+    """A group is submitted and ends well."""
+    part = a_group({"a": "", "b": ""})
+    await client.ask(m.SubmitGroup(1, part, 0))
+    await stage.until(lambda: len(worker.jobs.running) == 2)
+    worker.jobs.succeed()
+    await client.ask(m.Wait(2, (part.head.id,), 60.0))
+    return part
+
+
+def test_a_group_goes_when_its_time_is_over_and_not_before() -> None:
+    async def story(stage: Stage) -> None:
+        await a_dispatcher(stage)
+        part = await succeed_as_group(stage, await stage.worker(), stage.client())
+        stage.store.plan = scripted(*[("prune_groups", fault) for fault in Fault])
+        took = await stage.until(lambda: not stage.model._groups)
+        assert 99 < took < 142
+        assert not {node.job.id for node in part.nodes} & stage.model._jobs.keys()
+
+    tell(story)
+
+
+def test_who_asks_has_groups_pruned_too() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.dispatcher()
+        await succeed_as_group(stage, await stage.worker(), stage.client())
+        dry = await stage.client().ask(m.Prune(3, new_id(), older_than_s=0.0, dry_run=True))
+        assert dry == Pruned({}, 0, True, groups=1, group_jobs=2)
+        steps: list[Pruned] = []
+        while not steps or not steps[-1].done:
+            step = await stage.client().ask(m.Prune(4, new_id(), older_than_s=0.0))
+            assert isinstance(step, Pruned)
+            steps.append(step)
+        assert sum(step.groups for step in steps) == 1
+        assert sum(step.group_jobs for step in steps) == 2
+        assert not stage.model._groups
 
     tell(story)
 

@@ -14,8 +14,10 @@ from tests.unit.store.outside import until_waiting
 from longshore.errors import StoreUnavailable
 from longshore.model.attempt import Attempt
 from longshore.model.ends import Failed, Succeeded
+from longshore.model.finding import Trouble
+from longshore.model.group import GroupState
 from longshore.model.job import JobFilter, JobPage, JobState, Refused, Submitted, Verdict
-from longshore.model.retention import Retention
+from longshore.model.retention import GroupsPruned, Retention
 from longshore.ports import Batch, Hint
 from longshore.store.postgres import keeper as postgres_keeper
 from longshore.store.postgres import keeper_sql as postgres_keeper_sql
@@ -26,7 +28,7 @@ from longshore.store.postgres.hints import Listener
 from longshore.store.postgres.sql import ENQUEUE
 from longshore.store.postgres.states import CODES
 from longshore.store.postgres.store import PostgresStore
-from longshore.testing.builders import Scene, a_claim, a_job, done, some_jobs
+from longshore.testing.builders import Scene, a_claim, a_group, a_job, done, some_jobs
 
 S = JobState
 
@@ -90,6 +92,76 @@ async def test_a_job_whose_log_is_being_written_is_pruned_later_with_it(
             assert (await scene.store.prune(everything)).removed == {}
     assert (await scene.store.prune(everything)).removed == {S.SUCCEEDED: 1}
     assert await outside.fetchval("SELECT count(*) FROM longshore.log") == 0
+
+
+async def test_a_job_of_a_group_whose_log_is_being_written_goes_later(
+    scene: Scene, outside: Connection
+) -> None:
+    """The others go, and nobody waits."""
+    group = await scene.submit_group(a_group({"a": "", "b": "a"}))
+    await group.claim()
+    first = group.running["a"]
+    await group.end("a")
+    await group.claim()
+    await group.end("b")
+    await group.settle()
+    everything = Retention(seconds={S.SUCCEEDED: 0.0})
+    async with outside.transaction():
+        columns = [first.id], [first.token], [1], [0], [b"late"]
+        await outside.execute(postgres_keeper_sql.LOG, *columns)
+        async with asyncio.timeout(10):
+            steps = [await scene.store.prune_groups(everything) for _ in range(3)]
+    assert steps == [GroupsPruned(1, 0, False), GroupsPruned(0, 1, False), GroupsPruned(0, 0, True)]
+    assert await scene.store.prune_groups(everything) == GroupsPruned(0, 1, False)
+    for table in ("log", "job", "node", "edge", "group_count", "job_group"):
+        assert await outside.fetchval(f"SELECT count(*) FROM longshore.{table}") == 0
+
+
+async def test_a_group_that_is_retried_while_it_is_marked_stays(
+    scene: Scene, outside: Connection
+) -> None:
+    group = await scene.submit_group(a_group({"a": ""}))
+    await group.claim()
+    await group.end("a", how=Failed)
+    await group.settle()
+    everything = Retention(seconds={S.FAILED: 0.0})
+    async with outside.transaction():
+        await outside.fetch("SELECT FROM longshore.job_group WHERE id = $1 FOR UPDATE", group.id)
+        async with asyncio.timeout(10):
+            assert await scene.store.prune_groups(everything) == GroupsPruned(0, 0, True)
+        call = asyncio.create_task(scene.store.retry_group(group.id))
+        await until_waiting(outside, 1)
+    assert await call is not None
+    assert await scene.store.prune_groups(everything) == GroupsPruned(0, 0, True)
+    await group.settle()
+    assert await group.claim() == {"a"}
+
+
+async def test_a_group_that_is_marked_while_its_retry_waits_is_not_retried(
+    scene: Scene, outside: Connection
+) -> None:
+    group = await scene.submit_group(a_group({"a": ""}))
+    await scene.store.cancel_group(group.id)
+    await group.settle()
+    async with outside.transaction():
+        await outside.execute("UPDATE longshore.job_group SET is_gone = true")
+        call = asyncio.create_task(scene.store.retry_group(group.id))
+        await until_waiting(outside, 1)
+    assert await call is None
+
+
+async def test_a_group_that_lost_a_count_ends_after_a_repair(
+    scene: Scene, outside: Connection
+) -> None:
+    group = await scene.submit_group(a_group({"a": "", "b": ""}))
+    await group.claim()
+    await group.end("a", "b", how=Failed)
+    await outside.execute("DELETE FROM longshore.group_count")
+    await group.settle()
+    [found] = await scene.store.examine_group(group.id, repair=True)
+    assert found.trouble is Trouble.COUNT
+    await group.settle()
+    assert await group.group_state() is GroupState.FAILED
 
 
 async def test_a_log_that_is_being_written_is_in_no_finishs_way(

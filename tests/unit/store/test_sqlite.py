@@ -18,13 +18,15 @@ import pytest
 
 from longshore.errors import StoreLost, StoreUnavailable
 from longshore.model.ends import Failed
+from longshore.model.finding import Trouble
+from longshore.model.group import GroupState
 from longshore.model.job import JobState, Refused, Submitted
-from longshore.model.retention import Retention
+from longshore.model.retention import GroupsPruned, Retention
 from longshore.model.worker import QueueView
 from longshore.ports import Batch, Hint, Promoted, Store
 from longshore.store.sqlite.runner import InlineRunner, Turn
 from longshore.store.sqlite.store import SqliteStore
-from longshore.testing.builders import Scene, a_job, lane, new_id, some_jobs
+from longshore.testing.builders import Scene, a_group, a_job, lane, new_id, some_jobs
 
 T = TypeVar("T")
 
@@ -111,6 +113,32 @@ async def test_job_that_is_retried_between_look_and_hold_is_not_pruned(path: Pat
         pruned = await own.store.prune(Retention(seconds={JobState.FAILED: 0.0}))
         assert pruned.removed == {}
         assert await own.state(job.id) is JobState.READY
+
+
+async def test_group_that_is_retried_between_look_and_hold_is_not_pruned(path: Path) -> None:
+    runner = Interrupted()
+    async with opened(SqliteStore(path)) as other, opened(SqliteStore(path, runner=runner)) as own:
+        group = await other.submit_group(a_group({"a": ""}))
+        await other.store.cancel_group(group.id)
+        await group.settle()
+        runner.before = lambda: other.store.retry_group(group.id)
+        pruned = await own.store.prune_groups(Retention(seconds={JobState.CANCELLED: 0.0}))
+        assert pruned == GroupsPruned(0, 0, done=True)
+        assert await group.group_state() is GroupState.RUNNING
+
+
+async def test_a_group_that_lost_a_count_ends_after_a_repair(path: Path) -> None:
+    async with opened(SqliteStore(path)) as scene:
+        group = await scene.submit_group(a_group({"a": "", "b": ""}))
+        await group.claim()
+        await group.end("a", "b", how=Failed)
+        with closing(sqlite3.connect(path)) as outside, outside:
+            outside.execute("UPDATE job_group SET ended = 0, failed = 0")
+        await group.settle()
+        [found] = await scene.store.examine_group(group.id, repair=True)
+        assert found.trouble is Trouble.COUNT
+        await group.settle()
+        assert await group.group_state() is GroupState.FAILED
 
 
 async def test_worker_that_another_process_forgot_meanwhile_is_not_counted(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`longshore prune`: removes jobs that have ended."""
+"""`longshore prune`: removes jobs and groups that have ended."""
 
 from __future__ import annotations
 
@@ -28,6 +28,10 @@ def _age(text: str) -> float:
     return seconds
 
 
+def _many(number: int, what: str) -> str:
+    return f"{number:,} {what}{'s' if number != 1 else ''}"
+
+
 @click.command(
     epilog=examples(
         "longshore prune --dry-run",
@@ -53,13 +57,13 @@ def _age(text: str) -> float:
 @click.option("--dry-run", is_flag=True, help="Remove nothing; count what it would remove.")
 @client_options
 def prune(context: click.Context, /, **given: Any) -> None:
-    """Remove ended jobs, with their results, history and logs.
+    """Remove ended jobs and groups, with results, history and logs.
 
     Without --older-than and --keep, it removes the jobs that the dispatcher's settings keep no
     longer. With both, it removes the jobs that either of them names. It never removes a job that
-    has not ended.
+    has not ended. A group goes by its age alone, with all its jobs.
     """
-    removed = ask(
+    pruned = ask(
         context,
         lambda connection: connection.prune(
             [JobState(state) for state in given["states"]],
@@ -68,10 +72,14 @@ def prune(context: click.Context, /, **given: Any) -> None:
             dry_run=given["dry_run"],
         ),
     )
-    by_state = {state.value: n for state, n in sorted(removed.items())}
+    by_state = {state.value: n for state, n in sorted(pruned.removed.items())}
     total = sum(by_state.values())
     parts = ", ".join(f"{n:,} {state}" for state, n in by_state.items())
     verb = "would remove" if given["dry_run"] else "removed"
-    words = f"{verb} {total:,} job{'s' if total != 1 else ''}" + (f": {parts}" if parts else "")
-    document = {"removed": total, "states": by_state, "dry_run": given["dry_run"]}
+    words = f"{verb} {_many(total, 'job')}" + (f": {parts}" if parts else "")
+    if pruned.groups or pruned.group_jobs:
+        groups, jobs = _many(pruned.groups, "group"), _many(pruned.group_jobs, "job")
+        words += f"\n{verb} {groups} with {jobs}"
+    counted = {"groups": pruned.groups, "group_jobs": pruned.group_jobs}
+    document = {"removed": total, "states": by_state, **counted, "dry_run": given["dry_run"]}
     print_answer(given["as_json"], document, words)

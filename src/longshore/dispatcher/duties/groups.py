@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection
 from typing import Final
 from uuid import UUID
@@ -12,6 +13,8 @@ from longshore.dispatcher.commits import Commits
 from longshore.dispatcher.environment import Environment
 from longshore.model.job import Ended
 from longshore.ports import Settled
+
+log = logging.getLogger("longshore.dispatcher")
 
 AGAIN_S: Final = 1.0
 """When to ask a store again that did not answer."""
@@ -71,6 +74,16 @@ class GroupUpkeep:
             self._look_at_all = float("-inf")
             self._alarms.groups.set_in(AGAIN_S)
             raise
+
+    async def cancel_abandoned(self) -> None:
+        """Cancels groups whose submitters did not send the rest."""
+        if self._settings.group_staging_s <= 0:
+            return
+        groups = await self._store.cancel_abandoned(self._settings.group_staging_s)
+        if groups:
+            text = "cancelled %d groups whose submitters did not send the rest; the first is %s"
+            log.warning(text, len(groups), groups[0])
+            self.ring(groups)
 
     def _deliver(self, settled: Settled) -> None:
         for ended in settled.ended:

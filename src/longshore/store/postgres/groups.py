@@ -191,8 +191,11 @@ class PostgresGroups(PostgresReads):
         facts = await super().explain(job)
         if job.group is None:
             return facts
-        [row] = await self._reading.fetch(sql.NODE_FACTS, job.id)
-        [group] = await self._reading.fetch(sql.GROUP_BY_ID, job.group)
+        rows = await self._reading.fetch(sql.NODE_FACTS, job.id)
+        groups = await self._reading.fetch(sql.GROUP_BY_ID, job.group)
+        if not rows or not groups:
+            return facts
+        [row], [group] = rows, groups
         others = await self._reading.fetch(sql.WAITS_FOR, job.id, MOST_SHOWN)
         node = NodeFacts(
             key=row["key"],
@@ -257,7 +260,10 @@ async def _stage(
     head = part.head
     values = (head.jobs, GROUP_CODES[GroupState.STAGING], head.fail_fast, head.name)
     await tx.fetch(sql.ADD_GROUP, head.id, *values, list(head.labels))
-    [group] = await tx.fetch(sql.LOCK_GROUP, head.id)
+    locked_group = await tx.fetch(sql.LOCK_GROUP, head.id)
+    if not locked_group:
+        raise StoreUnavailable(f"group {head.id} was pruned just now; try again")
+    [group] = locked_group
     if not _is_same(group, head):
         return group_conflict(head.id)
     state, staged = GROUP_STATES[group["state"]], group["staged"]
@@ -348,7 +354,10 @@ async def _begin(tx: Transaction, group: UUID, settling: Settling) -> None:
 async def _sweep(tx: Transaction, most: int) -> Settling:
     """Brings some jobs of one group to where the group's state wants them."""
     settling = Settling(tx)
-    for group in await tx.fetch(sql.NEXT_SWEEP):
+    found = await tx.fetch(sql.NEXT_SWEEP)
+    # Also the group after this one: whoever settles then goes on with it at once.
+    settling.groups.update(group["id"] for group in found)
+    for group in found[:1]:
         rows = await tx.fetch(sql.SWEPT_NODES, group["id"], group["sweep_from"], most)
         live = [row for row in rows if STATES[row["state"]] not in TERMINAL]
         free = [row for row in live if row["condition"] is not None]
@@ -360,7 +369,6 @@ async def _sweep(tx: Transaction, most: int) -> Settling:
         else:
             next_place, again = rows[-1]["place"] + 1, again or group["sweep_again"]
         await tx.fetch(sql.SWEEP_ON, group["id"], next_place, again)
-        settling.groups.add(group["id"])
     return settling
 
 
@@ -443,9 +451,12 @@ class _Retry(NamedTuple):
     keys: Sequence[str]
     dry_run: bool
 
-    async def run(self, tx: Transaction) -> RetryPlan:
-        """Opens the rounds, or says why not."""
-        [group] = await tx.fetch(sql.LOCK_GROUP, self.group)
+    async def run(self, tx: Transaction) -> RetryPlan | None:
+        """Opens the rounds, or says why not; None if the group was pruned."""
+        found = await tx.fetch(sql.LOCK_GROUP, self.group)
+        if not found or found[0]["is_gone"]:
+            return None
+        [group] = found
         for row in await tx.fetch(sql.RETRIED, self.request) if self.request else ():
             tx.rest_on_found()
             return RetryPlan(self.group, tuple(row["reopened"]))
@@ -454,16 +465,18 @@ class _Retry(NamedTuple):
         nodes = [NodeState(row["key"], STATES[row["state"]], row["after"]) for row in rows]
         state = GROUP_STATES[group["state"]]
         # Python's own work: a large group would stop the event loop for a second.
-        plan, found = await asyncio.to_thread(retry_plan, self.group, state, nodes, self.keys)
+        plan, changes = await asyncio.to_thread(retry_plan, self.group, state, nodes, self.keys)
         if plan.refused or self.dry_run:
             return plan
         jobs = [row["job"] for row in rows]
-        if (taken := await self._open(tx, jobs, found)) is not None:
+        if (taken := await self._open(tx, jobs, changes)) is not None:
             return RetryPlan(self.group, refused=unique_key_taken(taken))
-        counters = [(jobs[at], unmet, int(marks)) for at, (unmet, marks) in found.counters.items()]
+        counters = [
+            (jobs[at], unmet, int(marks)) for at, (unmet, marks) in changes.counters.items()
+        ]
         await tx.fetch(sql.COUNT_DOWN, *zip(*counters, strict=True))
         await tx.fetch(sql.FORGET_UNSETTLED, self.group)
-        ended = Counter(nodes[at].state for at in found.reopened)
+        ended = Counter(nodes[at].state for at in changes.reopened)
         failed = ended[JobState.FAILED] + ended[JobState.DEPENDENCY_FAILED]
         counts = (-ended.total(), -failed, -ended[JobState.CANCELLED])
         await tx.fetch(sql.UNCOUNT, self.group, *counts)

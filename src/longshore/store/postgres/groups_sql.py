@@ -22,7 +22,7 @@ VALUES ($1, $2, $3, $4, $5, $6)
 ON CONFLICT DO NOTHING
 """
 LOCK_GROUP: Final = """
-SELECT id, number, jobs, staged, state, fail_fast, name, labels
+SELECT id, number, jobs, staged, state, fail_fast, name, labels, is_gone
 FROM longshore.job_group WHERE id = $1 FOR UPDATE
 """
 STAGED: Final = """
@@ -69,7 +69,8 @@ SELECT * FROM unnest($1::uuid[], $2::uuid[])
 """
 NOW_STAGED: Final = f"""
 UPDATE longshore.job_group
-SET staged = staged + $2, state = $3::smallint, sweep_from = $4, ended_at = CASE
+SET staged = staged + $2, staged_at = statement_timestamp(), state = $3::smallint,
+    sweep_from = $4, ended_at = CASE
     WHEN $3::smallint >= {ENDED} THEN statement_timestamp() END
 WHERE id = $1
 """
@@ -131,7 +132,7 @@ CROSS JOIN LATERAL (
 
 NEXT_SWEEP: Final = """
 SELECT id, state, sweep_from, sweep_again, cancelled_by FROM longshore.job_group
-WHERE sweep_from IS NOT NULL ORDER BY number LIMIT 1 FOR UPDATE SKIP LOCKED
+WHERE sweep_from IS NOT NULL ORDER BY number LIMIT 2 FOR UPDATE SKIP LOCKED
 """
 SWEPT_NODES: Final = f"""
 SELECT i.job, i.place, n.condition, n.unmet, n.marks, n.expires_s, l.state, coalesce(
@@ -242,11 +243,11 @@ _SHOWN: Final = """
 SELECT id, number, name, state, jobs, fail_fast, labels, created_at, ended_at, cancelled_by
 FROM longshore.job_group
 """
-GROUP_BY_ID: Final = f"{_SHOWN} WHERE id = $1"
-GROUP_BY_NUMBER: Final = f"{_SHOWN} WHERE number = $1"
+GROUP_BY_ID: Final = f"{_SHOWN} WHERE id = $1 AND NOT is_gone"
+GROUP_BY_NUMBER: Final = f"{_SHOWN} WHERE number = $1 AND NOT is_gone"
 LIST_GROUPS: Final = f"""{_SHOWN}
 WHERE ($1::smallint[] IS NULL OR state = ANY ($1)) AND ($2::text IS NULL OR name = $2)
-    AND number < $3
+    AND number < $3 AND NOT is_gone
 ORDER BY number DESC LIMIT $4
 """
 GROUP_COUNTS: Final = """
@@ -278,6 +279,7 @@ SELECT n.key, n.job, l.number, l.kind, l.state, n.condition, n.unmet, ARRAY(
 FROM longshore.node AS n
 CROSS JOIN LATERAL (SELECT number, kind, state FROM longshore.job WHERE id = n.job OFFSET 0) AS l
 WHERE n.group_id = $1 AND n.place > $2
+    AND EXISTS (SELECT FROM longshore.job_group WHERE id = $1 AND NOT is_gone)
 ORDER BY n.place LIMIT $3
 """
 RESULTS: Final = """

@@ -22,7 +22,7 @@ from longshore.store.rows import LARGEST_INT
 
 STEP: Final = 100
 PRUNING_LOCK: Final = 0x6C6F6E67_7072756E  # "longprun"
-_FARTHEST_S: Final = 1e9
+FARTHEST_S: Final = 1e9
 
 Rows = list[asyncpg.Record]
 
@@ -56,7 +56,7 @@ CROSS JOIN LATERAL (
     FOR UPDATE SKIP LOCKED
 ) AS l
 """
-_DROP: Final = """
+DROP: Final = """
 WITH numbers AS (
     DELETE FROM longshore.job_number WHERE number = ANY($2::bigint[])
 ),
@@ -108,7 +108,7 @@ class PostgresPruning:
     async def forget_workers(self, older_than_s: float, most: int = 1000) -> int:
         """Removes workers that ended so long ago and own no job; answers how many."""
 
-        rows = await self._keeping.fetch(_FORGET, min(older_than_s, _FARTHEST_S), most)
+        rows = await self._keeping.fetch(_FORGET, min(older_than_s, FARTHEST_S), most)
         count: int = rows[0]["n"]
         return count
 
@@ -144,7 +144,7 @@ async def _drop(tx: Transaction, found: Rows) -> Rows:
         return []
     rows = await tx.fetch(_HOLD, [row["id"] for row in found], [row["token"] for row in found])
     if rows:
-        await tx.fetch(_DROP, [row["id"] for row in rows], [row["number"] for row in rows])
+        await tx.fetch(DROP, [row["id"] for row in rows], [row["number"] for row in rows])
     for (lane, state), n in Counter((row["lane"], row["state"]) for row in rows).items():
         tx.count(lane, state, None, n)
     return rows

@@ -90,7 +90,7 @@ CROSS JOIN LATERAL (
     SELECT state, result, error FROM longshore.job WHERE id = i.id AND state >= {ENDED}
     UNION ALL
     SELECT CASE state {_OF_GROUP} END, NULL, NULL FROM longshore.job_group
-    WHERE id = i.id AND ended_at IS NOT NULL
+    WHERE id = i.id AND ended_at IS NOT NULL AND NOT is_gone
     OFFSET 0
 ) AS l
 """

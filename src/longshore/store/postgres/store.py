@@ -20,6 +20,7 @@ from longshore.model.worker import Attended, Gone, Late, SessionKey, WorkerInfo
 from longshore.ports import Batch, BatchResult, Hint
 from longshore.store.migrations import check, latest, refuse_newer, steps
 from longshore.store.postgres.connections import ConnectionPool, Transaction, parse_address
+from longshore.store.postgres.group_upkeep import PostgresGroupUpkeep
 from longshore.store.postgres.groups import PostgresGroups
 from longshore.store.postgres.hints import Listener, Sender
 from longshore.store.postgres.keeper import PostgresKeeper
@@ -50,7 +51,7 @@ SELECT EXISTS (
 _VERSION: Final = "SELECT max(version) AS version FROM longshore.longshore_schema"
 
 
-class PostgresStore(PostgresPruning, PostgresGroups, PostgresKeeper):
+class PostgresStore(PostgresPruning, PostgresGroupUpkeep, PostgresGroups, PostgresKeeper):
     """The `Store` port on a PostgreSQL database, in its schema `longshore`."""
 
     is_serial = False

@@ -93,7 +93,7 @@ _NODES: Final = """
             ORDER BY edge.parent) AS other)
     FROM job_group AS g CROSS JOIN node ON node.group_id = g.number
     CROSS JOIN job ON job.number = node.job
-    WHERE g.id = ?1 AND node.place > ?2 ORDER BY node.place LIMIT ?3"""
+    WHERE g.id = ?1 AND g.is_gone = 0 AND node.place > ?2 ORDER BY node.place LIMIT ?3"""
 
 
 _NODE_FACTS: Final = """
@@ -233,8 +233,9 @@ def _begin(tx: Transaction, group: int, head: GroupHead, staged: int) -> GroupSt
         ended_at = None if head.jobs else tx.now
         sweep_from = 0 if head.jobs > MOST_AT_ONCE else None
     tx.execute(
-        "UPDATE job_group SET staged = ?, state = ?, sweep_from = ?, ended_at = ? WHERE number = ?",
-        (staged, state, sweep_from, ended_at, group),
+        """UPDATE job_group SET staged = ?, staged_at = ?, state = ?, sweep_from = ?, ended_at = ?
+        WHERE number = ?""",
+        (staged, tx.now, state, sweep_from, ended_at, group),
     )
     if state is GroupState.RUNNING and sweep_from is None:
         _wake(tx, Settling(tx), _nodes_from(tx, group, 0, MOST_AT_ONCE))
@@ -491,7 +492,9 @@ def group(tx: Snapshot, ref: UUID | int) -> Group | None:
     key: bytes | int = ref.bytes if isinstance(ref, UUID) else ref
     if not by_id and not 0 < ref <= LARGEST_INT:  # type: ignore[operator]
         return None
-    row = tx.execute(f"{_SHOWN} WHERE {'id' if by_id else 'number'} = ?", (key,)).fetchone()
+    row = tx.execute(
+        f"{_SHOWN} WHERE is_gone = 0 AND {'id' if by_id else 'number'} = ?", (key,)
+    ).fetchone()
     if row is None:
         return None
     counts = tx.connection.execute(
@@ -512,7 +515,7 @@ def groups(tx: Snapshot, wanted: GroupFilter) -> list[Group]:
         also += " AND name = ?"
         values.append(clean(wanted.name))
     before = LARGEST_INT if wanted.before is None else max(0, min(wanted.before, LARGEST_INT))
-    query = f"{_SHOWN} WHERE number < ?{also} ORDER BY number DESC LIMIT ?"
+    query = f"{_SHOWN} WHERE is_gone = 0 AND number < ?{also} ORDER BY number DESC LIMIT ?"
     rows = tx.connection.execute(query, (before, *values, wanted.limit)).fetchall()
     return [_shown(row, {}) for row in rows]
 

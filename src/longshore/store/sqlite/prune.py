@@ -53,8 +53,8 @@ _IN_STATE: Final = f"""SELECT * FROM (
     ORDER BY number LIMIT ?2)"""
 _COUNTS: Final = "SELECT state, sum(n) FROM tally GROUP BY state"
 
-_DROP_LOGS: Final = Bulk("DELETE FROM log WHERE job IN (SELECT column1 FROM {rows})", 1)
-_DROP_JOBS: Final = Bulk("DELETE FROM job WHERE number IN (SELECT column1 FROM {rows})", 1)
+DROP_LOGS: Final = Bulk("DELETE FROM log WHERE job IN (SELECT column1 FROM {rows})", 1)
+DROP_JOBS: Final = Bulk("DELETE FROM job WHERE number IN (SELECT column1 FROM {rows})", 1)
 
 _EMPTY_LANES: Final = """
     SELECT hash FROM lane WHERE NOT EXISTS (
@@ -75,8 +75,8 @@ def prune(tx: Transaction, kept: Retention, after: int, most: int) -> Pruned:
     for row in gone:
         tx.count(row.lane, row.state, None)
     numbers: list[Row] = [(row.number,) for row in gone]
-    _DROP_LOGS.run(tx.connection, numbers)
-    _DROP_JOBS.run(tx.connection, numbers)
+    DROP_LOGS.run(tx.connection, numbers)
+    DROP_JOBS.run(tx.connection, numbers)
     return pruned
 
 

@@ -95,7 +95,7 @@ _OUTCOMES: Final = Bulk(
 
 _GROUP_ENDS: Final = Bulk(
     """SELECT g.id, g.state FROM {rows} AS v CROSS JOIN job_group AS g ON g.id = v.column1
-    WHERE g.ended_at IS NOT NULL""",
+    WHERE g.ended_at IS NOT NULL AND g.is_gone = 0""",
     1,
 )
 

@@ -22,13 +22,14 @@ from uuid import UUID
 
 from longshore.errors import StoreUnavailable
 from longshore.model.attempt import Attempt
+from longshore.model.finding import Finding
 from longshore.model.job import Ended
-from longshore.model.retention import Pruned, Retention
+from longshore.model.retention import GroupsPruned, Pruned, Retention
 from longshore.model.worker import SessionKey, Stats
 from longshore.ports import Batch, BatchResult, Harvested, Hint, Promoted, Settled
 from longshore.store.rows import micros, utc_now
+from longshore.store.sqlite import group_upkeep, keeper, reads
 from longshore.store.sqlite import groups as group_verbs
-from longshore.store.sqlite import keeper, reads
 from longshore.store.sqlite import prune as pruning
 from longshore.store.sqlite.file import DatabaseFile
 from longshore.store.sqlite.pump import pump
@@ -249,6 +250,28 @@ class SqliteStore:
         if not await self._read(lambda tx: pruning.empty_lanes(tx, 1)):
             return 0
         return await self._write(lambda tx: pruning.forget_lanes(tx, most))
+
+    async def prune_groups(
+        self, kept: Retention, *, most: int = 1000, dry_run: bool = False
+    ) -> GroupsPruned:
+        """Does one step of the removal of ended groups past their bounds."""
+        if dry_run:
+            return await self._read(lambda tx: group_upkeep.count(tx, kept))
+        if not await self._read(lambda tx: group_upkeep.has_work(tx, kept)):
+            return GroupsPruned(0, 0, done=True)
+        return await self._write(lambda tx: group_upkeep.prune_groups(tx, kept, most))
+
+    async def cancel_abandoned(self, older_than_s: float, most: int = 100) -> list[UUID]:
+        """Cancels groups of which no part came for so long; answers which."""
+        if not await self._read(lambda tx: group_upkeep.abandoned(tx, older_than_s, 1)):
+            return []
+        return await self._write(lambda tx: group_upkeep.cancel_abandoned(tx, older_than_s, most))
+
+    async def examine_group(self, group: UUID, *, repair: bool = False) -> list[Finding]:
+        """What is wrong with a group that runs; with `repair`, its counts are made right."""
+        if repair:
+            return await self._write(lambda tx: group_upkeep.repair(tx, group))
+        return await self._read(lambda tx: group_upkeep.examine(tx, group)[1].findings)
 
     # reading
 

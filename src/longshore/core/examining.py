@@ -1,0 +1,121 @@
+"""What is wrong with a group that has not ended, derived from its edges.
+
+A store counts down: each node has how many of those it depends on have not ended. The edges and the
+states say the same thing again. Where the two differ although no end is still on its way to the
+node, something was lost.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+from uuid import UUID
+
+from longshore.core.dependencies import Marks, Waiting, becomes, may_wake
+from longshore.core.lifecycle import TERMINAL
+from longshore.core.reopening import NodeState, counted
+from longshore.model.finding import Finding, Trouble
+from longshore.model.group import GroupState
+from longshore.model.job import JobState
+
+EXAMINED: tuple[GroupState, ...] = (
+    GroupState.RUNNING,
+    GroupState.PAUSED,
+    GroupState.CANCELLING,
+)
+"""The states of groups in which there is something to examine."""
+
+
+class NodeRecord(NamedTuple):
+    """A node as a store has it. `is_unsettled` says that its end has not reached all others."""
+
+    job: UUID
+    node: NodeState
+    waiting: Waiting
+    is_unsettled: bool
+
+
+class EndCounts(NamedTuple):
+    """How many jobs of a group have ended, and how many of these badly."""
+
+    ended: int
+    failed: int
+    cancelled: int
+
+
+class GroupRecord(NamedTuple):
+    """A group as a store has it. `is_swept` says that its jobs are being brought in order."""
+
+    id: UUID
+    state: GroupState
+    is_swept: bool
+    counts: EndCounts
+    nodes: Sequence[NodeRecord]
+
+
+class Examined(NamedTuple):
+    """What is wrong, and what is right instead."""
+
+    findings: list[Finding]
+    counters: dict[int, tuple[int, Marks]]
+    """The right counters of nodes that have wrong ones, by place."""
+    counts: EndCounts
+    """The right counts of the group."""
+
+
+def examined(group: GroupRecord) -> Examined:
+    """Counts a group anew, and says what differs."""
+    findings: list[Finding] = []
+    counters: dict[int, tuple[int, Marks]] = {}
+    states = [record.node for record in group.nodes]
+    for place, record in enumerate(group.nodes):
+        if not _is_examined(group, record):
+            continue
+        right = counted(states, record.node.after)
+        if right != (record.waiting.unmet, record.waiting.marks):
+            counters[place] = right
+            findings.append(_wrong_count(group.id, record, right[0]))
+        elif may_wake(group.state) and not group.is_swept and becomes(record.waiting):
+            text = f"job '{record.node.key}' waits although it waits for nothing"
+            findings.append(Finding(Trouble.WAITING, text, group.id, record.job))
+    counts = end_counts([node.state for node in states])
+    return Examined([*findings, *_closing(group, counts)], counters, counts)
+
+
+def _is_examined(group: GroupRecord, record: NodeRecord) -> bool:
+    """Whether a job waits, and no end is on its way to it."""
+    on_the_way = any(group.nodes[place].is_unsettled for place in record.node.after)
+    return record.node.state is JobState.WAITING and not on_the_way
+
+
+def _wrong_count(group: UUID, record: NodeRecord, right: int) -> Finding:
+    text = f"job '{record.node.key}' remembers wrongly how those ended that it depends on"
+    if right != record.waiting.unmet:
+        text = (
+            f"job '{record.node.key}' waits for {record.waiting.unmet} jobs, "
+            f"but {right} of the {len(record.node.after)} it depends on have not ended"
+        )
+    return Finding(Trouble.COUNT, text, group, record.job)
+
+
+def end_counts(states: Sequence[JobState]) -> EndCounts:
+    """How many of these have ended."""
+    found = Counter(states)
+    ended = sum(found[state] for state in TERMINAL)
+    failed = found[JobState.FAILED] + found[JobState.DEPENDENCY_FAILED]
+    return EndCounts(ended, failed, found[JobState.CANCELLED])
+
+
+def _closing(group: GroupRecord, counts: EndCounts) -> list[Finding]:
+    if counts != group.counts:
+        text = f"the group counts {_told(group.counts)}; its jobs say {_told(counts)}"
+        return [Finding(Trouble.COUNT, text, group.id)]
+    if counts.ended == len(group.nodes):
+        text = f"the group is {group.state} although all its jobs have ended"
+        return [Finding(Trouble.NOT_CLOSED, text, group.id)]
+    return []
+
+
+def _told(counts: EndCounts) -> str:
+    return f"{counts.ended} ended, {counts.failed} failed, {counts.cancelled} cancelled"

@@ -1,0 +1,200 @@
+"""What time brings to groups on SQLite: old ones are removed, abandoned ones cancelled.
+
+A group is removed whole, in steps. The first marks its row as gone: from then on nobody sees the
+group. Each further step removes some of its jobs; the last one removes the row. If a process dies
+in between, the next step of any process goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+from msgspec import structs
+
+from longshore.core.dependencies import Marks, Waiting
+from longshore.core.examining import (
+    EXAMINED,
+    EndCounts,
+    Examined,
+    GroupRecord,
+    NodeRecord,
+    examined,
+)
+from longshore.core.lifecycle import TERMINAL
+from longshore.core.reopening import NodeState
+from longshore.core.retention import group_bounds
+from longshore.model.finding import Finding
+from longshore.model.group import Condition, GroupState
+from longshore.model.job import JobState
+from longshore.model.retention import GroupsPruned, Retention
+from longshore.store.rows import ABANDONED, LARGEST_INT
+from longshore.store.sqlite.prune import DROP_JOBS, DROP_LOGS
+from longshore.store.sqlite.settling import COUNT_DOWN
+from longshore.store.sqlite.sql import Bulk, Row
+from longshore.store.sqlite.transaction import Snapshot, Transaction
+
+MOST_MARKED: Final = 100
+"""How many groups one step marks as gone."""
+MOST_EDGES: Final = 10_000
+"""How many edges one step removes: a job may have very many dependents."""
+
+_GONE: Final = """SELECT number FROM job_group INDEXED BY job_group_gone
+    WHERE is_gone = 1 AND number > ? ORDER BY number LIMIT 1"""
+_PAST: Final = """FROM job_group INDEXED BY job_group_ended
+    WHERE state = ? AND ended_at IS NOT NULL AND is_gone = 0 AND ended_at <= ?"""
+_JOBS: Final = """
+    SELECT node.place, job.number, job.lane, job.state
+    FROM node CROSS JOIN job ON job.number = node.job
+    WHERE node.group_id = ? ORDER BY node.place LIMIT ?"""
+_DROP_EDGES: Final = """
+    DELETE FROM edge WHERE group_id = ?1 AND (parent, child) IN (
+        SELECT parent, child FROM edge WHERE group_id = ?1 AND parent <= ?2 LIMIT ?3)"""
+_DROP_UNSETTLED: Final = Bulk("DELETE FROM unsettled WHERE job IN (SELECT column1 FROM {rows})", 1)
+_DROP_NODES: Final = Bulk("DELETE FROM node WHERE job IN (SELECT column1 FROM {rows})", 1)
+_places = msgspec.json.Decoder(list[int])
+_RECORD: Final = """SELECT number, state, sweep_from IS NOT NULL, ended, failed, cancelled
+    FROM job_group WHERE id = ? AND is_gone = 0"""
+_NODES: Final = """
+    SELECT job.id, node.key, job.state, (
+        SELECT json_group_array(edge.parent) FROM edge INDEXED BY edge_child
+        WHERE edge.group_id = node.group_id AND edge.child = node.place),
+    node.condition, node.unmet, node.marks,
+    EXISTS (SELECT 1 FROM unsettled WHERE unsettled.job = node.job)
+    FROM node CROSS JOIN job ON job.number = node.job
+    WHERE node.group_id = ? ORDER BY node.place"""
+_ABANDONED: Final = """SELECT number, id FROM job_group INDEXED BY job_group_staging
+    WHERE state = 'staging' AND staged_at <= ? ORDER BY staged_at LIMIT ?"""
+
+
+def has_work(tx: Snapshot, kept: Retention) -> bool:
+    """Whether there is anything to remove."""
+    queries = [(_GONE, (0,)), *((f"SELECT number {_PAST}", one) for one in _bounds(tx, kept))]
+    return any(tx.execute(query, values).fetchone() for query, values in queries)
+
+
+def count(tx: Snapshot, kept: Retention) -> GroupsPruned:
+    """How many groups and jobs there are to remove."""
+    groups = jobs = 0
+    for bound in _bounds(tx, kept):
+        query = f"SELECT count(*), coalesce(sum(staged), 0) {_PAST}"
+        number, staged = tx.execute(query, bound).fetchone()
+        groups, jobs = groups + number, jobs + staged
+    return GroupsPruned(groups, jobs, done=True)
+
+
+def prune_groups(tx: Transaction, kept: Retention, most: int) -> GroupsPruned:
+    """Does one step of the removal of ended groups past their bounds."""
+    jobs, did_any = _remove_some(tx, most)
+    if did_any:
+        return GroupsPruned(0, jobs, done=False)
+    marked = 0
+    for bound in _bounds(tx, kept):
+        which = f"SELECT number {_PAST} ORDER BY ended_at LIMIT ?"
+        query = f"UPDATE job_group SET is_gone = 1 WHERE number IN ({which})"
+        marked += tx.execute(query, (*bound, MOST_MARKED)).rowcount
+    return GroupsPruned(marked, 0, done=not marked)
+
+
+def _bounds(tx: Snapshot, kept: Retention) -> list[tuple[str, int]]:
+    """The states that have a bound, and before when a group must have ended."""
+    return [(state, _before(tx, seconds)) for state, seconds in group_bounds(kept).items()]
+
+
+def _before(tx: Snapshot, seconds: float) -> int:
+    return max(-LARGEST_INT, tx.now - round(min(seconds, 1e12) * 1e6))
+
+
+def _remove_some(tx: Transaction, most: int) -> tuple[int, bool]:
+    """Removes jobs of groups that are gone; answers how many, and whether it did anything."""
+    jobs = edges = after = 0
+    did_any = False
+    while jobs < most and edges < MOST_EDGES:
+        found = tx.execute(_GONE, (after,)).fetchone()
+        if found is None:
+            break
+        [after] = found
+        removed, cut, did = _remove(tx, after, most - jobs, MOST_EDGES - edges)
+        jobs, edges, did_any = jobs + removed, edges + cut, did_any or did
+    return jobs, did_any
+
+
+def _remove(tx: Transaction, group: int, most: int, most_edges: int) -> tuple[int, int, bool]:
+    """Removes some of a group; answers how many jobs and edges, and whether it did anything."""
+    rows = tx.connection.execute(_JOBS, (group, most)).fetchall()
+    last = rows[-1][0] if rows else -1
+    edges = tx.execute(_DROP_EDGES, (group, last, most_edges)).rowcount
+    if edges == most_edges:
+        return 0, edges, True
+    ended = [row for row in rows if row[3] in TERMINAL]
+    _drop(tx, ended)
+    over = len(ended) == len(rows) < most
+    if over:
+        tx.execute("DELETE FROM group_retry WHERE group_id = ?", (group,))
+        tx.execute("DELETE FROM job_group WHERE number = ?", (group,))
+    return len(ended), edges, bool(edges or ended or over)
+
+
+def _drop(tx: Transaction, rows: Sequence[tuple[int, int, int, str]]) -> None:
+    """Removes jobs with all that belongs to them."""
+    for _, _, lane, state in rows:
+        tx.count(lane, state, None)
+    numbers: list[Row] = [(number,) for _, number, _, _ in rows]
+    for bulk in (_DROP_UNSETTLED, _DROP_NODES, DROP_LOGS, DROP_JOBS):
+        bulk.run(tx.connection, numbers)
+
+
+def abandoned(tx: Snapshot, older_than_s: float, most: int) -> list[tuple[int, bytes]]:
+    """The numbers and ids of groups of which no part came for so long."""
+    return tx.execute(_ABANDONED, (_before(tx, older_than_s), most)).fetchall()
+
+
+def cancel_abandoned(tx: Transaction, older_than_s: float, most: int) -> list[UUID]:
+    """Cancels groups of which no part came for so long; answers which."""
+    found = abandoned(tx, older_than_s, most)
+    query = "UPDATE job_group SET state = 'cancelling', sweep_from = 0, cancelled_by = ? "
+    tx.connection.executemany(
+        f"{query} WHERE number = ?", [(ABANDONED, number) for number, _ in found]
+    )
+    return [UUID(bytes=id) for _, id in found]
+
+
+# examining
+
+
+def examine(tx: Snapshot, group: UUID) -> tuple[int, Examined]:
+    """The number of a group, and what is wrong with it."""
+    found = tx.execute(_RECORD, (group.bytes,)).fetchone()
+    if found is None or found[1] not in EXAMINED:
+        return 0, Examined([], {}, EndCounts(0, 0, 0))
+    number, state, is_swept, *counts = found
+    rows = tx.connection.execute(_NODES, (number,)).fetchall()
+    nodes = [_record(row) for row in rows]
+    record = GroupRecord(group, GroupState(state), bool(is_swept), EndCounts(*counts), nodes)
+    return number, examined(record)
+
+
+def _record(row: Sequence[Any]) -> NodeRecord:
+    id, key, state, after, condition, unmet, marks, is_unsettled = row
+    waiting = Waiting(Condition(condition), unmet, Marks(marks))
+    node = NodeState(key, JobState(state), _places.decode(after))
+    return NodeRecord(UUID(bytes=id), node, waiting, bool(is_unsettled))
+
+
+def repair(tx: Transaction, group: UUID) -> list[Finding]:
+    """Counts a group anew, and has it swept."""
+    number, found = examine(tx, group)
+    if not found.findings:
+        return []
+    rows: list[Row] = [
+        (number, place, unmet, int(marks)) for place, (unmet, marks) in found.counters.items()
+    ]
+    COUNT_DOWN.run(tx.connection, rows)
+    tx.execute(
+        """UPDATE job_group SET sweep_from = 0, ended = ?, failed = ?, cancelled = ?
+        WHERE number = ?""",
+        (*found.counts, number),
+    )
+    return [structs.replace(one, repaired=True) for one in found.findings]
