@@ -36,6 +36,7 @@ from longshore.model.group import (
     GroupSubmitted,
     GroupVerdict,
     NodeView,
+    RetryPlan,
 )
 from longshore.model.job import (
     CancelVerdict,
@@ -268,7 +269,7 @@ class Service:
         """One group, by its id or its number."""
         group = await self._store.group(ref)
         if group is None:
-            raise NotFound(f"there is no group {ref}; `longshore groups` lists those there are")
+            raise _no_group(ref)
         return group
 
     async def groups(self, request: m.ListGroups) -> list[Group]:
@@ -358,6 +359,26 @@ class Service:
             self._runtime.groups_changed()
         return verdict
 
+    async def pause_group(self, request: m.PauseGroup) -> GroupVerdict:
+        """Holds what has not begun of a group, or lets it go on. A repeat changes nothing."""
+        verdict = await self._store.pause_group(request.group, request.paused)
+        self._runtime.groups_changed()
+        return verdict
+
+    async def retry_group(self, request: m.RetryGroup) -> RetryPlan:
+        """Opens a new round of what did not succeed in a group, or of some jobs and all below.
+
+        A repeated request gets the answer of the first, and opens no second round.
+        """
+        plan = await self._store.retry_group(
+            request.group, "a client", request.id, keys=request.keys, dry_run=request.dry_run
+        )
+        if plan is None:
+            raise _no_group(request.group)
+        if not request.dry_run:
+            self._runtime.groups_changed()
+        return plan
+
     async def drain(self, request: m.Drain) -> list[m.DrainAnswer]:
         """Has workers finish what they run and leave; answers in the order given."""
         workers = await self._store.workers()
@@ -390,6 +411,10 @@ class Service:
         if request.dry_run:
             kept = continued(kept, request.counted)
         return await self._store.prune(kept, after=max(0, request.after), dry_run=request.dry_run)
+
+
+def _no_group(ref: UUID | int) -> NotFound:
+    return NotFound(f"there is no group {ref}; `longshore groups` lists those there are")
 
 
 def _submitted(answer: Answer) -> m.SubmitAnswer:
