@@ -26,4 +26,4 @@ def test_every_block_of_the_groups_page_does_what_it_says(tmp_path: Path) -> Non
             assert done.returncode == 0, done.stderr
             assert done.stdout.startswith(shown)
             assert "edition of 2026-11-16" in done.stdout
-    assert len(scripts) == 4
+    assert len(scripts) == 7

@@ -57,6 +57,7 @@ from longshore.model.worker import (
     QueueView,
     WorkerView,
 )
+from longshore.payload.references import check_dependencies, refuse_outside_a_group
 from longshore.payload.schemas import check_arguments, nearest
 from longshore.payload.values import within
 from longshore.ports import Store
@@ -165,6 +166,7 @@ class Service:
         self, job: Submission, caller: Caller, strict: bool, kinds: Mapping[str, KindInfo]
     ) -> m.SubmitAnswer | None:
         try:
+            refuse_outside_a_group(job)
             self._check(job, caller, strict, kinds)
         except LongshoreError as error:
             return m.SubmitAnswer(job.id, code=error.code, message=str(error))
@@ -191,6 +193,7 @@ class Service:
         jobs = [node.job for node in part.nodes]
         self._runtime.check_room(len(jobs), sum(len(job.args) for job in jobs))
         check_part(part, request.edges, settings.max_group_jobs, settings.max_group_edges)
+        check_dependencies(part)
         kinds = await self._kinds(jobs, request.strict)
         for node in part.nodes:
             with naming(part.head, node.key):
