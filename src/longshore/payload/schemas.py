@@ -33,7 +33,7 @@ def check_arguments(job: Submission, info: KindInfo) -> None:
     """Raises `InvalidArguments`, naming the parameter, unless a job's arguments fit its kind."""
     if job.options.raw or info.parameters is None:
         return
-    if not job.options.references and len(job.args) <= MAX_CHECKED_BYTES:
+    if len(job.args) <= MAX_CHECKED_BYTES:
         try:
             _decoder(info.parameters).decode(job.args)
             return
