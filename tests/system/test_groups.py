@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from longshore import GroupState
+from longshore.testing.processes import run
 from tests.system.apps import harbour
 from tests.system.conftest import Fleet, await_true, lines
 
@@ -59,7 +60,7 @@ def test_a_failure_in_the_middle_is_the_error_of_all_that_is_below(fleet: Fleet)
     assert group.handle.wait(60) is GroupState.FAILED
     assert beside.handle.result(30) == 6
     for job in (below, lowest):
-        assert job.handle.why().startswith("not run, because 'bad' failed: ")
+        assert ", because 'bad' failed: " in job.handle.why()
 
 
 def test_a_cancelled_group_stops_what_runs(fleet: Fleet, tmp_path: Path) -> None:
@@ -73,3 +74,34 @@ def test_a_cancelled_group_stops_what_runs(fleet: Fleet, tmp_path: Path) -> None
     group.handle.cancel()
     assert group.handle.wait(60) is GroupState.CANCELLED
     assert group.handle.group().counts == {"cancelled": 4}
+
+
+def test_results_flow_through_a_diamond_and_a_retry_runs_only_what_failed(
+    fleet: Fleet, tmp_path: Path
+) -> None:
+    dispatcher = fleet.dispatcher()
+    fleet.worker(dispatcher)
+    manifest = tmp_path / "manifest"
+    with fleet.client(dispatcher).group("cargo") as group:
+        top = group.add(harbour.measure.call("ship"))
+        left = group.add(harbour.multiply.call(top.result, 10))
+        right = group.add(harbour.load.call(str(manifest), weight=top.result))
+        bottom = group.add(harbour.add.call(left.result, right.result))
+    handle = group.handle
+    assert handle.wait(60) is GroupState.FAILED
+    assert ", because 'load' failed: FileNotFoundError" in bottom.handle.why()
+    manifest.write_text("5")
+    env = {"LONGSHORE_CONNECT": dispatcher.facts["frontend"]}
+    words = f"2 jobs of group {handle.number} {{}} again:\n  load\n  add\n"
+    planned = run("group", "retry", str(handle.number), "--plan", env=env)
+    assert planned.stdout == words.format("would run"), planned.stderr
+    retried = run("group", "retry", str(handle.number), env=env)
+    assert retried.stdout == words.format("run"), retried.stderr
+    again = fleet.client(dispatcher).group_handle(handle.id)
+    assert again.wait(60) is GroupState.SUCCEEDED
+    assert again.result("add", 30) == 4 * 10 + (5 + 4)
+    rounds = {job.key: again.job(job.key).job().round for job in again.jobs()}
+    assert rounds == {"measure": 1, "multiply": 1, "load": 2, "add": 2}
+    refused = run("group", "retry", str(handle.number), env=env)
+    assert refused.returncode == 2
+    assert "there is nothing to retry" in refused.stderr

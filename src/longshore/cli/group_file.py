@@ -18,6 +18,7 @@ from longshore.client.kind import SubmitOptions, Terms
 from longshore.core.limits import check_name
 from longshore.errors import InvalidInput, LongshoreError, from_code
 from longshore.model.group import Condition, GroupHead, Node
+from longshore.payload.references import RESULT, references
 from longshore.payload.values import pack
 
 _FIELDS: Final = ("name", "fail_fast", "labels", "jobs")
@@ -37,6 +38,8 @@ class FileJob(Struct, frozen=True):
     key: str | None
     options: dict[str, Any]
     line: int
+    references: bool
+    """Whether its arguments have results of other jobs in them."""
 
 
 class GroupFile(Struct, frozen=True):
@@ -65,7 +68,9 @@ class GroupFile(Struct, frozen=True):
         for job in self.jobs:
             with _at(self.file, job.line):
                 chosen = terms.get(job.kind, Terms()).but(**job.options)
-                submission = chosen.submission(new_id(), job.kind, job.args)
+                submission = chosen.submission(
+                    new_id(), job.kind, job.args, references=job.references
+                )
                 key = plan.add(submission, job.after, job.on, job.key)
             lines[key] = job.line
         try:
@@ -173,8 +178,12 @@ class _Reader:
         if args is not None and not isinstance(args.value, dict):
             raise at(self._file, args.line, "args are given by name, like {url: …}")
         options = {name: _plain(fields[name]) for name in _OPTIONS if name in fields}
+        values = {} if args is None else _plain(args)
         with _at(self._file, entry.line if args is None else args.line):
-            packed = pack({} if args is None else _plain(args), f"the arguments of job '{kind}'")
+            packed = pack(values, f"the arguments of job '{kind}'")
+            refers = _refers(values)
+            if refers:
+                references(packed)  # which raises if one is malformed
         return FileJob(
             kind,
             packed,
@@ -183,6 +192,7 @@ class _Reader:
             self._text(fields, "key", entry) if "key" in fields else None,
             options,
             entry.line,
+            refers,
         )
 
     def _fields(self, entry: Entry, what: str, known: Sequence[str]) -> dict[str, Entry]:
@@ -229,6 +239,14 @@ class _Reader:
         if not isinstance(entry.value, list):
             raise at(self._file, entry.line, f"{what} must be a list")
         return entry.value
+
+
+def _refers(value: object) -> bool:
+    """Whether arguments have a reference to a result in them, or a key that is written `$$…`."""
+    if isinstance(value, dict):
+        marked = any(key == RESULT or key.startswith("$$") for key in value)
+        return marked or any(map(_refers, value.values()))
+    return isinstance(value, list) and any(map(_refers, value))
 
 
 def _plain(entry: Entry) -> Any:

@@ -36,6 +36,7 @@ from longshore.model.group import (
     GroupSubmitted,
     GroupVerdict,
     NodeView,
+    RetryPlan,
 )
 from longshore.model.job import Ended, Job, JobFilter, JobPage, JobState, Submission
 from longshore.model.log import LogPage
@@ -277,6 +278,20 @@ class Connection:
     async def cancel_group(self, ref: Ref) -> GroupVerdict:
         """Cancels what has not ended of a group; the verdict says what that did."""
         answer: GroupVerdict = await self._ask(messages.CancelGroup, self._new_id(), ref)
+        return answer
+
+    async def pause_group(self, ref: Ref, paused: bool = True) -> GroupVerdict:
+        """Holds what has not begun of a group, or lets it go on; the verdict says what that did."""
+        answer: GroupVerdict = await self._ask(messages.PauseGroup, self._new_id(), ref, paused)
+        return answer
+
+    async def retry_group(
+        self, ref: Ref, keys: Sequence[str] = (), *, dry_run: bool = False
+    ) -> RetryPlan:
+        """Runs again what did not succeed of a group, or these keys and all below them."""
+        answer: RetryPlan = await self._ask(
+            messages.RetryGroup, self._new_id(), ref, tuple(keys), dry_run
+        )
         return answer
 
     async def workers(self) -> tuple[WorkerView, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar, cast
 from uuid import UUID
 
 from longshore.client.clients import Clients
@@ -11,16 +11,18 @@ from longshore.client.group_handle import GroupHandle
 from longshore.client.group_plan import GroupPlan, submit_group
 from longshore.client.handle import Handle
 from longshore.client.kind import Call, check_call
+from longshore.client.results import ResultReference
 from longshore.core.group_limits import naming
 from longshore.errors import InvalidInput, WrongState
 from longshore.model.group import Condition
 from longshore.model.job import Job
+from longshore.payload.references import Reference
 
 R = TypeVar("R")
 
 
 class GroupJob(Generic[R]):
-    """A job that was added to a group. Others name it in their `after`."""
+    """A job that was added to a group. Others name it in their `after`, or take its result."""
 
     def __init__(self, group: GroupBuilder, key: str, call: Call[R]) -> None:
         self.key = key
@@ -30,6 +32,16 @@ class GroupJob(Generic[R]):
 
     def __repr__(self) -> str:
         return f"<GroupJob {self.key}>"
+
+    @property
+    def result(self) -> R:
+        """Stands for what the job will return, in the arguments of another job of the group.
+
+        `pack.call(a.result["pages"][0])` is given that part of it. The other job then depends on
+        this one.
+        """
+        reference = ResultReference(self._group, Reference(self.key), self._call.returns)
+        return cast("R", reference)
 
     @property
     def handle(self) -> Handle[R]:
@@ -80,15 +92,17 @@ class GroupBuilder:
 
         With `on="ended"` it runs when all have ended, however; with `on="failed"` when the first
         has failed. Without a `key` its key is its kind; the second of a kind is `kind-2`. `after`
-        takes what `add` returned, or keys, also of jobs that are added later.
+        takes what `add` returned, or keys, also of jobs that are added later. A job whose arguments
+        have the `result` of another depends on that one too.
         """
-        check_call(call)
+        check_call(call, in_group=True)
         self._refuse_if_submitted()
         if call.id in self._jobs:
             with naming(self._plan.head, self._jobs[call.id].key):
                 raise InvalidInput("its call is in the group already; make another with .call(…)")
         with naming(self._plan.head):
             before = self._keys_of(after)
+            self._check_results(call)
         taken = self._plan.add(call.submission, before, on, key)
         job = self._jobs[call.id] = GroupJob(self, taken, call)
         return job
@@ -108,6 +122,14 @@ class GroupBuilder:
         if before._group is not self:
             raise InvalidInput(f"after has '{before.key}', which is of another group")
         return before.key
+
+    def _check_results(self, call: Call[Any]) -> None:
+        for one in call.results:
+            if one.group is not self:
+                raise InvalidInput(
+                    f"the arguments of '{call.submission.kind}' have {one!r}, which is of another "
+                    "group; only results of jobs of this group can be arguments here"
+                )
 
     # submitting
 

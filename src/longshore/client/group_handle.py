@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any
 from uuid import UUID
 
 from longshore.client.clients import Clients, blocking
 from longshore.client.handle import Handle, Unpack
 from longshore.core.limits import check_timeout
-from longshore.errors import NotFinished, NotFound
-from longshore.model.group import Group, GroupState, GroupVerdict, NodeView
+from longshore.errors import InvalidInput, NotFinished, NotFound, WrongState
+from longshore.model.group import Group, GroupState, GroupVerdict, NodeView, RetryPlan
 from longshore.model.job import Job, JobState
 
 
@@ -122,12 +122,46 @@ class GroupHandle:
 
     async def cancel_async(self) -> GroupVerdict:
         """Cancels what has not ended of the group; the verdict says what that did."""
-        verdict = await self._access.connection().cancel_group(self.id)
+        return self._found(await self._access.connection().cancel_group(self.id))
+
+    cancel = blocking(cancel_async)
+
+    async def pause_async(self) -> GroupVerdict:
+        """Lets no more jobs of the group begin; those that run go on. See `resume`."""
+        return self._found(await self._access.connection().pause_group(self.id, True))
+
+    pause = blocking(pause_async)
+
+    async def resume_async(self) -> GroupVerdict:
+        """Lets the jobs of a paused group begin again."""
+        return self._found(await self._access.connection().pause_group(self.id, False))
+
+    resume = blocking(resume_async)
+
+    def _found(self, verdict: GroupVerdict) -> GroupVerdict:
         if verdict is GroupVerdict.NOT_FOUND:
             raise NotFound(f"there is no group {self.id} (any more)")
         return verdict
 
-    cancel = blocking(cancel_async)
+    async def retry_async(
+        self, from_: str | Sequence[str] = (), *, plan: bool = False
+    ) -> RetryPlan:
+        """Runs the jobs of the group again that did not succeed; answers which (`reopened`).
+
+        With `from_`, it runs these jobs and all that depend on them, whatever became of them. With
+        `plan` it only answers what it would do. Raises `WrongState` if that cannot be done now.
+        """
+        keys = [from_] if isinstance(from_, str) else list(from_)
+        if not all(isinstance(key, str) for key in keys):
+            raise InvalidInput(f"from_ is {from_!r}; give the keys of jobs, like ['fetch']")
+        made = await self._access.connection().retry_group(self.id, keys, dry_run=plan)
+        if made.refused:
+            raise WrongState(f"{self._called} cannot be retried: {made.refused}")
+        if not plan:
+            self._ended = None
+        return made
+
+    retry = blocking(retry_async)
 
 
 def in_states(group: Group) -> str:

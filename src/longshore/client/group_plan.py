@@ -17,6 +17,7 @@ from longshore.errors import InvalidInput, LongshoreError, Unavailable
 from longshore.model.group import Condition, GroupHead, GroupPart, GroupSubmitted, Node
 from longshore.model.ids import derive_id
 from longshore.model.job import Submission
+from longshore.payload.references import references
 from longshore.wire.portions import MESSAGE_BYTES, portions
 
 MAX_PART_JOBS: Final = 2_000
@@ -54,11 +55,14 @@ class GroupPlan:
         on: str = Condition.SUCCEEDED,
         key: str | None = None,
     ) -> str:
-        """Adds a job; answers its key, which is its kind, or its kind and a number, by default."""
+        """Adds a job; answers its key, which is its kind, or its kind and a number, by default.
+
+        It depends on the jobs whose results its arguments refer to, too.
+        """
         key = self._next_key(job.kind) if key is None else key
         with naming(self.head, key):
             check_key(key)
-            before, condition = tuple(after), _condition(on)
+            before, condition = _before(job, after), _condition(on)
             check_condition(condition, bool(before))
             check_start(job)
         self._keys[key] += 1
@@ -118,6 +122,11 @@ async def submit_group(
 def _node_bytes(node: Node) -> int:
     """A little more than a node's bytes on the wire."""
     return wire_size(node.job) + 4 * len(node.key) + 5 * len(node.after)
+
+
+def _before(job: Submission, after: Iterable[str]) -> tuple[str, ...]:
+    referred = [one.job for one in references(job.args)] if job.options.references else []
+    return tuple(dict.fromkeys([*after, *referred]))
 
 
 def _condition(on: str) -> Condition:

@@ -14,10 +14,12 @@ from msgspec import UNSET, Struct, structs
 from longshore.client.clients import Clients, blocking
 from longshore.client.handle import Handle
 from longshore.client.handler import FunctionHandler
+from longshore.client.results import ResultReference
 from longshore.core.limits import check_submission
-from longshore.errors import AppError, InvalidInput, from_code
+from longshore.errors import AppError, InvalidInput, NotSerialisable, from_code
 from longshore.model.job import ANY_TARGET, DEFAULT_QUEUE, Options, RetryPolicy, Submission
 from longshore.model.worker import KindInfo, KindTerms
+from longshore.payload.references import refuse_outside_a_group
 from longshore.wire.messages import SubmitAnswer
 
 P = ParamSpec("P")
@@ -91,7 +93,9 @@ class Terms(Struct, frozen=True, kw_only=True):
         told = info.terms if info is not None else KindTerms()
         return cls(**structs.asdict(told))
 
-    def submission(self, id: UUID, kind: str, args: bytes) -> Submission:
+    def submission(
+        self, id: UUID, kind: str, args: bytes, *, references: bool = False
+    ) -> Submission:
         """A job on these terms; raises `InvalidInput` if it breaks a limit."""
         submission = Submission(
             id,
@@ -108,6 +112,7 @@ class Terms(Struct, frozen=True, kw_only=True):
                 retry=self.retry,
                 labels=self.labels,
                 expires_s=self.expires_s,
+                references=references,
             ),
         )
         check_submission(submission)
@@ -170,8 +175,14 @@ class Call(Generic[R]):
         unpack: Callable[[bytes | None], R],
         *,
         keeps_id: bool = False,
+        returns: Any = Any,
+        results: Sequence[ResultReference] = (),
     ) -> None:
         self.submission = submission
+        self.returns = returns
+        """The type of its result, if that is known."""
+        self.results = results
+        """The results of other jobs that its arguments stand for."""
         self._access = access
         self._unpack = unpack
         self._keeps_id = keeps_id
@@ -196,6 +207,7 @@ class Call(Generic[R]):
 
     async def submit_async(self, *, strict: bool = False) -> Handle[R]:
         """Submits the job; with `strict` only if some live worker serves its kind."""
+        refuse_outside_a_group(self.submission)
         answers = await self._access.connection().submit((self.submission,), strict)
         return self.accepted(answers[0], self._access)
 
@@ -275,11 +287,22 @@ class Kind(Generic[P, R, Q, C]):
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """Describes a job and checks its arguments, without submitting it."""
         signature = self.handler.signature
-        packed = signature.pack(args, kwargs)
+        results: Sequence[ResultReference] = ()
+        try:
+            packed = signature.pack(args, kwargs)
+        except NotSerialisable:  # as results of other jobs are; anything else is refused again
+            packed, results = signature.pack_with_results(args, kwargs)
         given = self._terms.id
-        submission = self._terms.submission(given or self._new_id(), self.kind, packed)
-        unpack = signature.unpack_result
-        return Call(self._access, submission, unpack, keeps_id=given is not None)
+        return Call(
+            self._access,
+            self._terms.submission(
+                given or self._new_id(), self.kind, packed, references=bool(results)
+            ),
+            signature.unpack_result,
+            keeps_id=given is not None,
+            returns=signature.returns,
+            results=results,
+        )
 
     async def submit_async(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """Submits a job; when this returns, it is durable."""
@@ -318,9 +341,11 @@ def check_calls(calls: object) -> None:
             check_call(call)
 
 
-def check_call(call: object) -> None:
-    """Raises `InvalidInput` for anything but a call."""
+def check_call(call: object, *, in_group: bool = False) -> None:
+    """Raises `InvalidInput` for anything but a call; for some that only a group can take."""
     if isinstance(call, Call):
+        if not in_group:
+            refuse_outside_a_group(call.submission)
         return
     maker = call.__name__ if isinstance(call, Kind) else "job"
     raise InvalidInput(f"{call!r} is not a call; give what {maker}.call(…) makes")

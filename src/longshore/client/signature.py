@@ -14,16 +14,20 @@ from typing import Any, Final, NoReturn
 
 import msgspec
 
+from longshore.client.results import ResultReference, to_builtin_arguments
 from longshore.errors import AppError, InvalidArguments, InvalidInput
 from longshore.executors.host.context import Context
 from longshore.model.worker import Parameter
 from longshore.payload import values
 from longshore.payload.annotation_schema import schema_of
 from longshore.payload.pydantic_values import from_builtins, is_model
+from longshore.payload.references import escaped, references_in
 from longshore.payload.schemas import explain, nearest
 
 CONTEXT_PARAMETER: Final = "ctx"
 _UNCHECKED: Final = Any
+_PLAIN: Final = frozenset({bool, int, float, str, bytes, list, dict})
+"""Types of which none can be had for another, but for numbers."""
 
 
 class _Given:
@@ -68,7 +72,7 @@ class Signature:
         self._needed = {name for name, p in self._named.items() if p.default is p.empty}
         self._types = {p.name: _checkable(hints.get(p.name)) for p in kept}
         self._shown = {p.name: _shown(hints.get(p.name)) for p in kept}
-        self._result = _checkable(hints.get("return"))
+        self.returns = _checkable(hints.get("return"))
 
     def _accept_context(self, parameter: inspect.Parameter) -> None:
         if parameter.name != CONTEXT_PARAMETER:
@@ -96,6 +100,34 @@ class Signature:
         self._convert_all(values.unpack(data))
         return data
 
+    def pack_with_results(
+        self, args: tuple[object, ...], kwargs: Mapping[str, object]
+    ) -> tuple[bytes, list[ResultReference]]:
+        """The arguments of a call in which results of other jobs stand, and these results.
+
+        What such a result will be is not known: only the other arguments are checked.
+        """
+        given = self._bind(args, kwargs)
+        whole, found = to_builtin_arguments(given, self.kind)
+        written = {name: escaped(value) for name, value in whole.items()}
+        known = {name for name, value in written.items() if not any(references_in(value))}
+        self._convert_all({name: whole[name] for name in known})
+        for name, value in given.items():
+            if isinstance(value, ResultReference):
+                self._check_returned(name, value)
+        return values.pack_arguments(written, self.kind), found
+
+    def _check_returned(self, name: str, result: ResultReference) -> None:
+        """Raises if a result can never be what the parameter wants."""
+        wanted, returned = self._types.get(name, _UNCHECKED), result.returns
+        if not all(isinstance(one, type) and one in _PLAIN for one in (wanted, returned)):
+            return
+        if wanted is not returned and {wanted, returned} != {int, float}:
+            raise InvalidArguments(
+                f"job '{self.kind}': argument '{name}' must be {wanted.__name__}, but "
+                f"'{result.reference.job}' returns {returned.__name__}"
+            )
+
     def _bind(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
         # `inspect` explains errors well, but is slow where there is none.
         given = dict(zip(self._places, args, strict=False))
@@ -121,7 +153,7 @@ class Signature:
         """A stored result as the type that the function's annotation names."""
         value = None if data is None else values.unpack(data)
         try:
-            return _convert(value, self._result)
+            return _convert(value, self.returns)
         except msgspec.ValidationError as error:
             raise InvalidInput(
                 f"job '{self.kind}' succeeded, but its result is not what its annotation says: "

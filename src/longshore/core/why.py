@@ -66,7 +66,7 @@ def why(job: Job, facts: Facts) -> str:
             return f"cancelled{_last_words(job)}"
         case JobState.DEPENDENCY_FAILED:
             cause = "a job it depends on failed" if job.error is None else _error(job)
-            return f"not run, because {cause}"
+            return f"not run{_end_time(job)}, because {cause}"
         case JobState.SKIPPED:
             return _skipped(job)
         case _:

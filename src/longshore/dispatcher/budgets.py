@@ -10,7 +10,7 @@ from collections import Counter
 from typing import Final, assert_never
 
 from longshore.config import DispatcherSettings
-from longshore.core.group_limits import MAX_NODES_LISTED, MAX_PART_NODES
+from longshore.core.group_limits import MAX_KEY_CHARS, MAX_NODES_LISTED, MAX_PART_NODES
 from longshore.core.limits import (
     MAX_DRAINED,
     MAX_LABEL_CHARS,
@@ -58,7 +58,11 @@ def check_request(request: m.Request) -> None:
             pass
         case m.ListWorkers() | m.ListDispatchers() | m.ListQueues():
             pass
-        case m.ShowGroup() | m.CancelGroup():
+        case m.RetryGroup():
+            _check_count(request, "jobs", len(request.keys), MAX_REQUEST_JOBS)
+            for key in request.keys:
+                check_length("RETRYGROUP: a key", key, MAX_KEY_CHARS)
+        case m.ShowGroup() | m.CancelGroup() | m.PauseGroup():
             pass
         case _:
             assert_never(request)

@@ -133,6 +133,10 @@ async def perform(service: Service, request: m.Request, caller: Caller) -> objec
             return await service.nodes(request)
         case m.CancelGroup():
             return await service.cancel_group(request)
+        case m.PauseGroup():
+            return await service.pause_group(request)
+        case m.RetryGroup():
+            return await service.retry_group(request)
         case m.ListWorkers():
             return await service.workers()
         case m.Drain():

@@ -36,6 +36,7 @@ from longshore.model.group import (
     GroupSubmitted,
     GroupVerdict,
     NodeView,
+    RetryPlan,
 )
 from longshore.model.job import (
     CancelVerdict,
@@ -56,6 +57,7 @@ from longshore.model.worker import (
     QueueView,
     WorkerView,
 )
+from longshore.payload.references import check_dependencies, refuse_outside_a_group
 from longshore.payload.schemas import check_arguments, nearest
 from longshore.payload.values import within
 from longshore.ports import Store
@@ -164,6 +166,7 @@ class Service:
         self, job: Submission, caller: Caller, strict: bool, kinds: Mapping[str, KindInfo]
     ) -> m.SubmitAnswer | None:
         try:
+            refuse_outside_a_group(job)
             self._check(job, caller, strict, kinds)
         except LongshoreError as error:
             return m.SubmitAnswer(job.id, code=error.code, message=str(error))
@@ -190,6 +193,7 @@ class Service:
         jobs = [node.job for node in part.nodes]
         self._runtime.check_room(len(jobs), sum(len(job.args) for job in jobs))
         check_part(part, request.edges, settings.max_group_jobs, settings.max_group_edges)
+        check_dependencies(part)
         kinds = await self._kinds(jobs, request.strict)
         for node in part.nodes:
             with naming(part.head, node.key):
@@ -268,7 +272,7 @@ class Service:
         """One group, by its id or its number."""
         group = await self._store.group(ref)
         if group is None:
-            raise NotFound(f"there is no group {ref}; `longshore groups` lists those there are")
+            raise _no_group(ref)
         return group
 
     async def groups(self, request: m.ListGroups) -> list[Group]:
@@ -358,6 +362,26 @@ class Service:
             self._runtime.groups_changed()
         return verdict
 
+    async def pause_group(self, request: m.PauseGroup) -> GroupVerdict:
+        """Holds what has not begun of a group, or lets it go on. A repeat changes nothing."""
+        verdict = await self._store.pause_group(request.group, request.paused)
+        self._runtime.groups_changed()
+        return verdict
+
+    async def retry_group(self, request: m.RetryGroup) -> RetryPlan:
+        """Opens a new round of what did not succeed in a group, or of some jobs and all below.
+
+        A repeated request gets the answer of the first, and opens no second round.
+        """
+        plan = await self._store.retry_group(
+            request.group, "a client", request.id, keys=request.keys, dry_run=request.dry_run
+        )
+        if plan is None:
+            raise _no_group(request.group)
+        if not request.dry_run:
+            self._runtime.groups_changed()
+        return plan
+
     async def drain(self, request: m.Drain) -> list[m.DrainAnswer]:
         """Has workers finish what they run and leave; answers in the order given."""
         workers = await self._store.workers()
@@ -395,6 +419,10 @@ class Service:
             return step
         gone = await self._store.prune_groups(kept, dry_run=dry_run)
         return structs.replace(step, done=gone.done, groups=gone.groups, group_jobs=gone.jobs)
+
+
+def _no_group(ref: UUID | int) -> NotFound:
+    return NotFound(f"there is no group {ref}; `longshore groups` lists those there are")
 
 
 def _submitted(answer: Answer) -> m.SubmitAnswer:

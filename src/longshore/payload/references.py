@@ -11,8 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from longshore.errors import InvalidArguments
-from longshore.model.job import JobState
+import msgspec
+
+from longshore.core.group_limits import naming
+from longshore.errors import InvalidArguments, InvalidInput
+from longshore.model.group import GroupPart, Node
+from longshore.model.job import JobState, Submission
 from longshore.payload.values import pack, unpack
 
 RESULT: Final = "$result"
@@ -44,10 +48,19 @@ class Reference(NamedTuple):
 
 def references(args: bytes) -> list[Reference]:
     """The references in packed arguments; raises `InvalidArguments` if one is malformed."""
-    return list(_found(unpack(args)))
+    return list(references_in(_unpacked(args, "the arguments are")))
 
 
-def _found(value: object, depth: int = 0) -> Iterator[Reference]:
+def _unpacked(data: bytes, what: str) -> object:
+    """The value in bytes that others than our own processes may have made."""
+    try:
+        return unpack(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidArguments(f"{what} not msgpack: {error}") from None
+
+
+def references_in(value: object, depth: int = 0) -> Iterator[Reference]:
+    """The references in a value; raises `InvalidArguments` if one is malformed."""
     if depth > MAX_DEPTH:
         raise InvalidArguments(f"the arguments are nested more than {MAX_DEPTH} levels deep")
     if isinstance(value, dict):
@@ -55,10 +68,10 @@ def _found(value: object, depth: int = 0) -> Iterator[Reference]:
             yield _read(value)
             return
         for part in value.values():
-            yield from _found(part, depth + 1)
+            yield from references_in(part, depth + 1)
     elif isinstance(value, list):
         for part in value:
-            yield from _found(part, depth + 1)
+            yield from references_in(part, depth + 1)
 
 
 def _read(value: dict[str, Any]) -> Reference:
@@ -79,7 +92,12 @@ def _is_step(step: object) -> bool:
 
 
 def escaped(value: object) -> object:
-    """The value with one `$` more before each key of its own that begins with `$`."""
+    """The value with one `$` more before each key of its own that begins with `$`.
+
+    Each `Reference` in it is written out.
+    """
+    if isinstance(value, Reference):
+        return value.as_value()
     if isinstance(value, dict):
         return {
             f"${key}" if isinstance(key, str) and key.startswith("$") else key: escaped(part)
@@ -95,7 +113,10 @@ def filled(args: bytes, results: Mapping[str, NodeResult]) -> bytes:
 
     Raises `InvalidArguments` if there is no such result, naming the reference.
     """
-    return pack(_fill(unpack(args), results), "the arguments")
+    try:
+        return pack(_fill(_unpacked(args, "the arguments are"), results), "the arguments")
+    except RecursionError:
+        raise InvalidArguments("the arguments are nested too deep") from None
 
 
 def _fill(value: object, results: Mapping[str, NodeResult]) -> object:
@@ -103,7 +124,7 @@ def _fill(value: object, results: Mapping[str, NodeResult]) -> object:
         if RESULT in value:
             return _part(_read(value), results)
         return {
-            key[1:] if key.startswith("$$") else key: _fill(part, results)
+            key[1:] if isinstance(key, str) and key.startswith("$$") else key: _fill(part, results)
             for key, part in value.items()
         }
     if isinstance(value, list):
@@ -119,7 +140,9 @@ def _part(wanted: Reference, results: Mapping[str, NodeResult]) -> object:
         raise InvalidArguments(
             f"this job needs the result of '{wanted.job}', which has none: it is {found.state}"
         )
-    value: object = None if found.result is None else unpack(found.result)
+    value: object = None
+    if found.result is not None:
+        value = _unpacked(found.result, f"the result of '{wanted.job}' is")
     for at, step in enumerate(wanted.path):
         value = _step(value, step, wanted, at)
     return value
@@ -143,3 +166,43 @@ def _shape(value: object) -> str:
     if isinstance(value, list):
         return f"a list of {len(value):,}"
     return "nothing (null)" if value is None else type(value).__name__
+
+
+# where jobs are submitted
+
+
+def refuse_outside_a_group(job: Submission) -> None:
+    """Raises `InvalidInput` if a job that is submitted by itself refers to results."""
+    if job.options.references:
+        raise InvalidInput(
+            f"job '{job.kind}' refers to the result of another job, and only a job of a group can; "
+            "add it to the group of that job: group.add(…)"
+        )
+
+
+def check_dependencies(part: GroupPart) -> None:
+    """Raises, naming the group and the key, if a job refers to one that it does not depend on.
+
+    Of jobs in other parts only their number is known here. A wrong key among them is told when the
+    job is to run.
+    """
+    places = {node.key: place for place, node in enumerate(part.nodes, part.first)}
+    for node in part.nodes:
+        if node.job.options.references:
+            with naming(part.head, node.key):
+                _check_node(node, places, part.first)
+
+
+def _check_node(node: Node, places: Mapping[str, int], first: int) -> None:
+    if node.job.options.raw:
+        raise InvalidInput("it is a raw job, whose bytes cannot refer to results")
+    after = set(node.after)
+    elsewhere = sum(place < first for place in after)
+    for key in dict.fromkeys(one.job for one in references(node.job.args)):
+        if key not in places:
+            elsewhere -= 1
+        if elsewhere < 0 or (key in places and places[key] not in after):
+            raise InvalidInput(
+                f"its arguments refer to the result of '{key}', on which it does not depend; add "
+                f"'{key}' to its `after`"
+            )

@@ -8,7 +8,7 @@ place.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import isfinite
 from typing import Any
 
@@ -22,13 +22,18 @@ MAX_DEPTH = 100
 
 _encoder = msgspec.msgpack.Encoder(order=None, enc_hook=to_builtins)
 _decoder = msgspec.msgpack.Decoder()
+Hook = Callable[[Any], Any]
 _ALWAYS_SOUND = frozenset({type(None), bool, str, bytes})
 
 
-def pack(value: Any, what: str, limit: int = MAX_VALUE_BYTES) -> bytes:
-    """The bytes of a value; `what` names it in errors, like "the arguments of job 'fetch'"."""
+def pack(value: Any, what: str, limit: int = MAX_VALUE_BYTES, hook: Hook | None = None) -> bytes:
+    """The bytes of a value; `what` names it in errors, like "the arguments of job 'fetch'".
+
+    A hook says what stands for a value of an unknown type.
+    """
+    encoder = _encoder if hook is None else msgspec.msgpack.Encoder(order=None, enc_hook=hook)
     try:
-        data = _encoder.encode(value)
+        data = encoder.encode(value)
     except RecursionError:
         raise NotSerialisable(
             f"{what} cannot be stored: it is nested too deep, or holds itself; make it flatter"
@@ -49,13 +54,13 @@ def pack(value: Any, what: str, limit: int = MAX_VALUE_BYTES) -> bytes:
     return within(data, what, limit)
 
 
-def pack_arguments(given: Mapping[str, Any], kind: str) -> bytes:
+def pack_arguments(given: Mapping[str, Any], kind: str, hook: Hook | None = None) -> bytes:
     """The bytes of a job's arguments; an error names the one that cannot be stored."""
     try:
-        return pack(given, f"the arguments of job '{kind}'")
+        return pack(given, f"the arguments of job '{kind}'", hook=hook)
     except NotSerialisable:
         for name, value in given.items():
-            pack(value, f"job '{kind}': argument '{name}'")
+            pack(value, f"job '{kind}': argument '{name}'", hook=hook)
         raise
 
 

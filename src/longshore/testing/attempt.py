@@ -11,8 +11,9 @@ from typing import Final, cast
 from longshore.executors.attempts import timed_out
 from longshore.executors.host.call import Call, prepare, succeeded
 from longshore.executors.host.context import Cancelled, RunningContext, enter
-from longshore.executors.host.failures import raised
+from longshore.executors.host.failures import raised, refused
 from longshore.model.attempt import Attempt
+from longshore.model.job import Reason
 from longshore.model.reports import CancelReport, Report
 from longshore.ports import Handler, Handlers
 from longshore.testing.inline_dispatcher import StillClock
@@ -82,6 +83,8 @@ class InlineAttempt:
 
     def _enter(self) -> Call | Report:
         enter(self.context)
+        if self.claimed.problem:
+            return refused(self._assignment, Reason.INVALID_ARGUMENTS, self.claimed.problem)
         return prepare(self._assignment, self._handlers)
 
     def _succeeded(self, call: Call, value: object) -> Report:

@@ -41,6 +41,7 @@ from longshore.model.group import (
     GroupSubmitted,
     GroupVerdict,
     NodeView,
+    RetryPlan,
 )
 from longshore.model.job import (
     CancelVerdict,
@@ -299,6 +300,26 @@ class CancelGroup(Numbered, frozen=True):
     group: UUID | int
 
 
+class PauseGroup(Numbered, frozen=True):
+    """Hold what has not begun of a group, or let it go on."""
+
+    id: UUID
+    group: UUID | int
+    paused: bool
+
+
+class RetryGroup(Numbered, frozen=True):
+    """Run again what did not succeed of a group, or these keys and all below them.
+
+    Once for one `id`. A dry run only answers what would run.
+    """
+
+    id: UUID
+    group: UUID | int
+    keys: tuple[str, ...] = ()
+    dry_run: bool = False
+
+
 class ListWorkers(Numbered, frozen=True):
     """Which workers there are."""
 
@@ -460,6 +481,8 @@ Request = (
     | ListGroups
     | ListNodes
     | CancelGroup
+    | PauseGroup
+    | RetryGroup
     | ListWorkers
     | Drain
     | ListDispatchers
@@ -486,6 +509,8 @@ ANSWERS: Final[dict[type, Any]] = {
     ListGroups: tuple[Group, ...],
     ListNodes: tuple[NodeView, ...],
     CancelGroup: GroupVerdict,
+    PauseGroup: GroupVerdict,
+    RetryGroup: RetryPlan,
     ListWorkers: tuple[WorkerView, ...],
     Drain: tuple[DrainAnswer, ...],
     ListDispatchers: tuple[DispatcherAnswer, ...],

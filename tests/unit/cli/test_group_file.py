@@ -53,6 +53,22 @@ def test_a_file_describes_a_group() -> None:
     assert third.delay_s == 2
 
 
+def test_results_are_arguments_and_make_dependencies() -> None:
+    text = """\
+name: x
+jobs:
+  - {kind: pack, args: {pages: [{"$result": {"job": "fetch", "path": ["pages", 0]}}]}}
+  - kind: fetch
+    args: {own: {"$result of mine": 1}}
+  - {kind: tell, args: {"$$result": 1}}
+"""
+    _, (fetch, pack, tell) = group(text)
+    assert (fetch.key, pack.key, pack.after) == ("fetch", "pack", (0,))
+    assert [node.job.options.references for node in (fetch, pack, tell)] == [False, True, True]
+    reference = {"$result": {"job": "fetch", "path": ["pages", 0]}}
+    assert unpack(pack.job.args) == {"pages": [reference]}
+
+
 def test_what_an_app_declares_holds_where_the_file_says_nothing() -> None:
     described = read_group("flow.yaml", FLOW.encode(), ["day=x", "pages=1"])
     assert described.kinds == ["fetch", "pack"]
@@ -117,6 +133,16 @@ BAD: dict[str, tuple[str, int, str]] = {
     "an unknown job": (f"{ONE}  - kind: b\n    after: c", 4, "job 'b' depends on 'c'"),
     "a cycle": (f"{ONE}    after: b\n  - {{kind: b, after: a}}", 3, "wait for each other"),
     "a key twice": (f"{ONE}  - {{kind: b, key: a}}", 4, "2 jobs have the key 'a'"),
+    "a bad reference": (
+        f"{ONE}    args: {{x: {{$result: b}}}}",
+        4,
+        "is not a reference to a result",
+    ),
+    "a result of nobody": (
+        f"{ONE}    args: {{x: {{$result: {{job: c}}}}}}",
+        3,
+        "job 'a' depends on 'c'",
+    ),
     "a bad key": (f"{ONE}    key: a/b", 3, "'/' is kept for sub-groups"),
     "no value": ("name: x\njobs: [{kind: '${day}'}]", 2, "${day} has no value; give it one: -p"),
     "a bad parameter": ("name: '${a b}'", 1, "${a b} is not a parameter"),

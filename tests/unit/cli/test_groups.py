@@ -25,6 +25,7 @@ from longshore.model.group import (
     GroupState,
     GroupSubmitted,
     GroupVerdict,
+    RetryPlan,
 )
 from longshore.model.job import Ended, JobError, JobFilter, JobPage, JobState, Reason
 from longshore.model.worker import KindInfo, KindTerms
@@ -387,6 +388,62 @@ def test_a_group_is_cancelled(
     assert printed.err.startswith(err)
     assert dispatcher.run("group", "cancel", "7", "--json") == code
     assert json.loads(capsys.readouterr().out) == {"group": "7", "verdict": verdict.value}
+
+
+@pytest.mark.parametrize(
+    ("action", "verdict", "code", "out", "err"),
+    [
+        ("pause", GroupVerdict.PAUSED, 0, "group 7 is paused: what runs of it goes on", ""),
+        ("resume", GroupVerdict.RUNNING, 0, "group 7 goes on", ""),
+        ("pause", GroupVerdict.NOT_RUNNING, 2, "", "error: group 7 is neither running nor paused"),
+        ("resume", GroupVerdict.ALREADY_ENDED, 2, "", "error: group 7 has ended already"),
+        ("pause", GroupVerdict.NOT_FOUND, 3, "", "error: there is no group 7"),
+    ],
+)
+def test_a_group_is_paused_and_goes_on(
+    dispatcher: ScriptedDispatcher,
+    capsys: Captured,
+    action: str,
+    verdict: GroupVerdict,
+    code: int,
+    out: str,
+    err: str,
+) -> None:
+    dispatcher.answers[m.PauseGroup] = verdict
+    assert dispatcher.run("group", action, "7") == code
+    printed = capsys.readouterr()
+    assert printed.out.startswith(out)
+    assert printed.err.startswith(err)
+    [asked] = [one.paused for one in dispatcher.asked if isinstance(one, m.PauseGroup)]
+    assert asked is (action == "pause")
+
+
+def test_a_group_is_retried(dispatcher: ScriptedDispatcher, capsys: Captured) -> None:
+    dispatcher.answers[m.RetryGroup] = RetryPlan(ID, ("b", "c"))
+    assert dispatcher.run("group", "retry", "7") == 0
+    assert capsys.readouterr().out == "2 jobs of group 7 run again:\n  b\n  c\n"
+    assert dispatcher.run("group", "retry", "7", "--from", "b", "--from", "c", "--plan") == 0
+    assert capsys.readouterr().out == "2 jobs of group 7 would run again:\n  b\n  c\n"
+    asked = [one for one in dispatcher.asked if isinstance(one, m.RetryGroup)]
+    assert [(one.keys, one.dry_run) for one in asked] == [((), False), (("b", "c"), True)]
+    assert dispatcher.run("group", "retry", "7", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "group": str(ID),
+        "reopened": ["b", "c"],
+        "running": [],
+        "refused": "",
+    }
+
+
+def test_a_retry_that_is_refused_says_why(dispatcher: ScriptedDispatcher, capsys: Captured) -> None:
+    dispatcher.answers[m.RetryGroup] = RetryPlan(ID, running=("b",), refused="'b' still runs")
+    assert dispatcher.run("group", "retry", "7", "--plan") == 2
+    assert capsys.readouterr() == ("", "error: group 7 cannot be retried: 'b' still runs\n")
+    dispatcher.answers[m.RetryGroup] = NotFound("there is no group 7")
+    assert dispatcher.run("group", "retry", "7") == 3
+    capsys.readouterr()
+    assert dispatcher.run("group", "pause", "7", "--plan") == 2
+    assert "--from and --plan are for `group retry`" in capsys.readouterr().err
 
 
 def test_a_ref_that_is_no_group_is_refused(

@@ -21,6 +21,7 @@ from longshore.model.group import (
     GroupVerdict,
     Node,
     NodeView,
+    RetryPlan,
 )
 from longshore.model.job import (
     CancelVerdict,
@@ -182,6 +183,10 @@ class FakeDispatcher:
                 return self._nodes(request)
             case messages.CancelGroup():
                 return GroupVerdict.CANCELLING
+            case messages.PauseGroup():
+                return GroupVerdict.PAUSED if request.paused else GroupVerdict.RUNNING
+            case messages.RetryGroup():
+                return RetryPlan(UUID(int=0), request.keys or ("fetch",))
 
     def _submit(self, request: messages.Submit) -> list[messages.SubmitAnswer]:
         for job in request.jobs:

@@ -20,7 +20,7 @@ from longshore.errors import (
     WouldBlock,
     WrongState,
 )
-from longshore.model.group import Condition, GroupVerdict
+from longshore.model.group import Condition, GroupVerdict, RetryPlan
 from longshore.model.job import Ended
 from longshore.payload.values import pack
 from longshore.wire import messages
@@ -245,6 +245,34 @@ def test_a_handle_tells_of_its_group(app: App, fake: FakeDispatcher, kinds: Kind
     fake.replies[messages.CancelGroup] = lambda request: GroupVerdict.NOT_FOUND
     with pytest.raises(NotFound, match="there is no group"):
         handle.cancel()
+
+
+def test_a_handle_pauses_and_retries_its_group(
+    app: App, fake: FakeDispatcher, kinds: Kinds
+) -> None:
+    with app.group("x") as group:
+        group.add(kinds.fetch.call("u"))
+    handle = group.handle
+    assert handle.pause() is GroupVerdict.PAUSED
+    assert handle.resume() is GroupVerdict.RUNNING
+    fake.conclude(Ended(handle.id, JobState.FAILED))
+    assert handle.wait(30) is GroupState.FAILED
+    assert handle.retry(plan=True).reopened == ("fetch",)
+    fake.conclude(Ended(handle.id, JobState.SUCCEEDED))
+    assert handle.wait(30) is GroupState.FAILED, "known by now"
+    assert handle.retry(["a", "b"]).reopened == ("a", "b")
+    assert handle.wait(30) is GroupState.SUCCEEDED, "asked for anew"
+    assert handle.retry(from_="c").reopened == ("c",)
+    asked = [(one.keys, one.dry_run) for one in fake.of(messages.RetryGroup)]
+    assert asked == [((), True), (("a", "b"), False), (("c",), False)]
+    fake.replies[messages.RetryGroup] = lambda request: RetryPlan(handle.id, refused="'a' runs")
+    with pytest.raises(WrongState, match=r"group 100 \(x\) cannot be retried: 'a' runs"):
+        handle.retry()
+    with pytest.raises(InvalidInput, match=r"from_ is \[7\]; give the keys of jobs"):
+        handle.retry([7])  # type: ignore[list-item]
+    fake.replies[messages.PauseGroup] = lambda request: GroupVerdict.NOT_FOUND
+    with pytest.raises(NotFound, match="there is no group"):
+        handle.pause()
 
 
 def test_a_handle_of_a_group_submitted_elsewhere(

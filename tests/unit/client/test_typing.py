@@ -58,6 +58,8 @@ def check_groups() -> None:
     with app.group("g") as group:
         first = group.add(fetch.call("a"))
         second = group.add(add.call(1, 2), after=[first, "fetch"], on="ended")
+        group.add(add.call(second.result, b=second.result))
+        group.add(add.call(1, first.result))  # type: ignore[arg-type]
     assert_type(first.handle.result(), str)
     assert_type(second.handle, Handle[int])
     assert_type(group.handle.wait(), GroupState)

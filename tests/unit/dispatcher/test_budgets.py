@@ -37,6 +37,8 @@ LONG: list[tuple[m.Request, str, str]] = [
         "a worker's name has 1,000 characters",
     ),
     (m.Prune(1, new_id(), (JobState.FAILED,) * 11), TooLarge.code, "PRUNE names 11 states"),
+    (m.RetryGroup(1, new_id(), 1, ("k",) * 1001), TooLarge.code, "names 1,001 jobs"),
+    (m.RetryGroup(1, new_id(), 1, ("k" * 201,)), InvalidInput.code, "a key has 201 characters"),
     (m.ShowKind(1, "k" * 201), InvalidInput.code, "SHOWKIND: the kind has 201 characters"),
     (m.Pause(1, new_id(), "q" * 100_000, True), InvalidInput.code, "queue has 100,000 characters"),
     (
@@ -64,7 +66,7 @@ def test_a_list_or_a_text_that_is_too_long_is_refused(
         assert isinstance(answer, m.Err), answer
         assert answer.code == code
         assert words in answer.message
-        verbs = {"pump", "ended", "cancel", "retry", "prune", "jobs", "set_paused"}
+        verbs = {"pump", "ended", "cancel", "retry", "prune", "jobs", "set_paused", "retry_group"}
         assert not verbs & set(asked)
 
     tell(story)

@@ -6,8 +6,10 @@ import asyncio
 
 import pytest
 
+import longshore
 from longshore import App, GroupHandle, GroupState, JobState
-from longshore.errors import JobFailed, NotFinished
+from longshore.errors import JobFailed, NotFinished, WrongState
+from longshore.model.group import GroupVerdict
 from longshore.testing import run_inline
 
 
@@ -61,7 +63,7 @@ def test_a_failure_in_a_group_reaches_those_that_depend_on_it(app: App) -> None:
         kit.drain()
         assert group.handle.wait() is GroupState.FAILED
         assert (mend.handle.result(), tidy.handle.result()) == ("clean", "clean")
-        assert below.handle.why() == "not run, because 'fail' failed: OSError: no room"
+        assert below.handle.why().endswith(", because 'fail' failed: OSError: no room")
         with pytest.raises(JobFailed, match="ended as dependency_failed"):
             below.handle.result()
 
@@ -109,3 +111,77 @@ async def test_an_eager_kit_runs_a_group_when_it_is_submitted(app: App) -> None:
             group.add(work.call(2), after=first)
         assert await group.handle.wait_async() is GroupState.SUCCEEDED
         assert await group.handle.result_async("work-2") == 2
+
+
+def test_results_flow_inline_and_one_that_cannot_be_built_fails_its_job(app: App) -> None:
+    @app.job
+    def fetch(url: str) -> dict[str, list[str]]:
+        return {"pages": [url, url]}
+
+    @app.job
+    def count(pages: list[str]) -> int:
+        return len(pages)
+
+    with run_inline(app) as kit:
+        with app.group("g") as group:
+            fetched = group.add(fetch.call("u"))
+            counted = group.add(count.call(fetched.result["pages"]))
+            lost = group.add(count.call(fetched.result["page"]), key="lost")
+        with pytest.raises(JobFailed, match=r"has no 'page'"):
+            kit.drain(raise_failures=True)
+        kit.drain()
+        assert counted.handle.result() == 2
+        with pytest.raises(JobFailed, match=r"has no 'page': it is a map with 'pages'") as raised:
+            lost.handle.result()
+        assert raised.value.reason == "invalid_arguments"
+        assert group.handle.wait() is GroupState.FAILED
+
+
+def test_a_group_is_paused_and_retried_inline(app: App) -> None:
+    paper = list[str]()
+
+    @app.job
+    def press(copies: int) -> int:
+        if not paper:
+            raise longshore.Fail("no paper")
+        return copies
+
+    with run_inline(app) as kit:
+        with app.group("g") as group:
+            pressed = group.add(press.call(5))
+            group.add(press.call(pressed.result), key="again")
+        assert group.handle.pause() is GroupVerdict.PAUSED
+        assert kit.drain() == 0
+        assert group.handle.resume() is GroupVerdict.RUNNING
+        kit.drain()
+        assert group.handle.wait() is GroupState.FAILED
+        paper.append("a roll")
+        assert group.handle.retry(plan=True).reopened == ("press", "again")
+        assert group.handle.status() is GroupState.FAILED
+        assert group.handle.retry().reopened == ("press", "again")
+        kit.drain()
+        assert group.handle.wait() is GroupState.SUCCEEDED
+        assert group.handle.result("again") == 5
+        with pytest.raises(WrongState, match="cannot be retried: there is nothing to retry"):
+            group.handle.retry()
+        assert group.handle.retry(from_="again").reopened == ("again",)
+        kit.drain()
+        assert group.handle.wait() is GroupState.SUCCEEDED
+
+
+def test_a_job_cannot_submit_one_that_takes_results(app: App) -> None:
+    @app.job
+    def work(n: int) -> int:
+        return n
+
+    call = work.call(app.group("g").add(work.call(1)).result)
+
+    @app.job
+    def order(ctx: longshore.Context) -> None:
+        ctx.submit(call)
+
+    with run_inline(app) as kit:
+        ordered = order.submit()
+        kit.drain()
+        with pytest.raises(JobFailed, match="only a job of a group can"):
+            ordered.result()

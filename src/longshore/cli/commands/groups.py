@@ -1,7 +1,8 @@
-"""`longshore groups` and `longshore group`: look at groups, and cancel them."""
+"""`longshore groups` and `longshore group`: look at groups, and change them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -92,40 +93,56 @@ def list_groups(context: click.Context, /, **given: Any) -> None:
         "longshore group graph 42",
         "longshore group graph 42 -o graph.svg",
         "longshore group cancel 42",
+        "longshore group pause 42",
+        "longshore group retry 42 --plan",
+        "longshore group retry 42 --from fetch",
     ),
 )
 @click.argument(
     "action",
-    type=click.Choice(["show", "watch", "why", "graph", "cancel"]),
-    metavar="show|watch|why|graph|cancel",
+    type=click.Choice(["show", "watch", "why", "graph", "cancel", "pause", "resume", "retry"]),
+    metavar="show|watch|why|graph|cancel|pause|resume|retry",
 )
 @click.argument("ref", callback=lambda context, parameter, text: parse_ref(text, "group"))
+@click.option(
+    "--from",
+    "keys",
+    multiple=True,
+    metavar="KEY",
+    help="With retry: run this job and all that depend on it; repeatable.",
+)
+@click.option("--plan", is_flag=True, help="With retry: print what would run; change nothing.")
 @every_option
 @graph_options
 @client_options
 def group(context: click.Context, /, action: str, ref: Ref, **given: Any) -> None:
-    """Look at one group, or cancel it.
+    """Look at one group, or change it.
 
     REF is the group's number or its id. `show` shows how far it is, what failed first and its
     critical path, the longest chain of jobs that have not ended; `watch` does so again and again
     until it has ended; `why` says in words what runs, what does not start and what waits for what;
     `graph` draws which job depends on which, in layers; `cancel` cancels what has not ended, and
-    workers stop what runs.
+    workers stop what runs; `pause` lets no more of its jobs begin, until `resume`; `retry` runs
+    again what did not succeed.
 
-    Exits with 3 if there is no such group, with 2 if a group to cancel had ended already.
+    Exits with 3 if there is no such group, with 2 if it is in a state in which that cannot be done.
     """
     if given["every"] is not None and action != "watch":
         raise click.UsageError("--every is for `group watch`", context)
     if action != "graph":
         refuse_graph_options(context)
+    if (given["keys"] or given["plan"]) and action != "retry":
+        raise click.UsageError("--from and --plan are for `group retry`", context)
     context.params["watch"] = action == "watch"
     match action:
         case "graph":
             draw(context, ref)
         case "why":
             _why(context, ref)
-        case "cancel":
-            _cancel(context, ref)
+        case "cancel" | "pause" | "resume":
+            _change(context, ref, action)
+        case "retry":
+            _retry(context, ref, given["keys"], given["plan"])
         case _:
             show(context, _shown(ref))
 
@@ -168,16 +185,46 @@ async def _first_failure(connection: Connection, group: Group) -> FirstFailure |
     return FirstFailure(first, (await connection.why(first.id)).key)
 
 
-def _cancel(context: click.Context, ref: Ref) -> None:
+_DONE: Final = {
+    GroupVerdict.CANCELLING: "is being cancelled: workers stop what runs of it",
+    GroupVerdict.PAUSED: "is paused: what runs of it goes on, and nothing more begins",
+    GroupVerdict.RUNNING: "goes on",
+}
+
+
+def _change(context: click.Context, ref: Ref, action: str) -> None:
     as_json: bool = context.params["as_json"]
-    verdict = ask(context, lambda connection: connection.cancel_group(ref))
-    words = f"group {ref} is being cancelled: workers stop what runs of it"
-    if verdict is GroupVerdict.CANCELLING or as_json:
+
+    async def change(connection: Connection) -> GroupVerdict:
+        if action == "cancel":
+            return await connection.cancel_group(ref)
+        return await connection.pause_group(ref, action == "pause")
+
+    verdict = ask(context, change)
+    if verdict in _DONE or as_json:
+        words = f"group {ref} {_DONE.get(verdict, '')}"
         print_answer(as_json, {"group": str(ref), "verdict": verdict.value}, words)
-    if verdict is GroupVerdict.NOT_FOUND:
-        raise NotFound(f"there is no group {ref}; `longshore groups` lists them")
-    if verdict is GroupVerdict.ALREADY_ENDED:
-        raise WrongState(f"group {ref} has ended already; `longshore group show {ref}` shows how")
+    match verdict:
+        case GroupVerdict.NOT_FOUND:
+            raise NotFound(f"there is no group {ref}; `longshore groups` lists them")
+        case GroupVerdict.ALREADY_ENDED:
+            shows = f"`longshore group show {ref}` shows how"
+            raise WrongState(f"group {ref} has ended already; {shows}")
+        case GroupVerdict.NOT_RUNNING:
+            raise WrongState(
+                f"group {ref} is neither running nor paused; `longshore group show {ref}` shows it"
+            )
+
+
+def _retry(context: click.Context, ref: Ref, keys: Sequence[str], plan: bool) -> None:
+    as_json: bool = context.params["as_json"]
+    made = ask(context, lambda connection: connection.retry_group(ref, keys, dry_run=plan))
+    if not made.refused or as_json:
+        would = "would run" if plan else "run"
+        words = f"{len(made.reopened):,} jobs of group {ref} {would} again:"
+        print_answer(as_json, jsonable.plain(made), "\n  ".join([words, *made.reopened]))
+    if made.refused:
+        raise WrongState(f"group {ref} cannot be retried: {made.refused}")
 
 
 def _why(context: click.Context, ref: Ref) -> None:

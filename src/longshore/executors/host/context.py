@@ -24,6 +24,7 @@ from longshore.model.ids import derive_id
 from longshore.model.job import LogEntry, Progress, Submission
 from longshore.model.log import LogLimits
 from longshore.model.reports import OutboxItem, OutboxJob
+from longshore.payload.references import refuse_outside_a_group
 
 MAX_TEXT_BYTES = 4 * 1024
 MAX_OUTBOX_BYTES = 16 * 1024 * 1024
@@ -225,6 +226,7 @@ class Context:
         submitted twice is one job.
         """
         own = self._under_its_id(job)
+        refuse_outside_a_group(own)
         if own.id in self._outbox:
             return self._again(own)
         self._outbox_bytes += _size(own)
