@@ -177,8 +177,9 @@ class MemoryGroups(MemoryReads, ABC):
             if group.state is GroupState.CANCELLING and row.state in effects.CANCEL:
                 self._apply(row, effects.CANCEL[row.state], group.cancelled_by)
                 groups.add(group.head.id)
-            elif group.state is GroupState.PAUSED and row.state in effects.HOLD:
-                self._apply(row, effects.HOLD[row.state])
+            elif group.state is GroupState.PAUSED:
+                if row.state in effects.HOLD:
+                    self._apply(row, effects.HOLD[row.state])
             else:
                 self._wake(row, becomes(self._waiting(row)), settled, groups)
         group.must_sweep = False

@@ -54,6 +54,17 @@ async def hold(started: str, until: str) -> str:
 
 
 @app.job
+async def task(ran: str, key: str, seconds: float, fails: bool) -> str:
+    """A task of a workflow: notes its begin and its end, and then fails or not."""
+    note(ran, f"began {key}")
+    await asyncio.sleep(seconds)
+    note(ran, f"ended {key}")
+    if fails:
+        raise ValueError(f"{key} was made to fail")
+    return key
+
+
+@app.job
 async def measure(text: str) -> int:
     """Answers how long a text is."""
     return len(text)

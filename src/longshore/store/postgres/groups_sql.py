@@ -169,13 +169,12 @@ CROSS JOIN LATERAL (
 ) AS c
 WHERE c.ended >= g.staged OR (g.fail_fast AND c.failed > 0 AND g.state = $1::smallint)
 """
-MAY_BE_OVER: Final = _SUMS.format(
-    which="""(
+_LIVE: Final = """(
     SELECT * FROM longshore.job_group
     WHERE ended_at IS NULL AND state > $2::smallint AND ($3::uuid[] IS NULL OR id = ANY ($3))
-    ORDER BY number LIMIT $4
 )"""
-)
+MAY_BE_OVER: Final = f"{_SUMS.format(which=_LIVE)}ORDER BY g.number LIMIT $4"
+"""At most $4 of those that may be over: groups that go on must not hide younger ones."""
 HOLD_GROUPS: Final = """
 SELECT id FROM longshore.job_group
 WHERE id = ANY ($1::uuid[]) AND ended_at IS NULL ORDER BY id FOR UPDATE SKIP LOCKED

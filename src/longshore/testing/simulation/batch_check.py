@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
@@ -36,7 +36,9 @@ class BatchCheck:
         pumped: BatchResult,
         known: Mapping[UUID, Snapshot],
         bodies: RunningBodies,
+        in_group: Callable[[UUID], bool],
     ) -> None:
+        self._in_group = in_group
         self._batch = batch
         self._pumped = pumped
         self._known = known
@@ -86,10 +88,13 @@ class BatchCheck:
     def _check_change(self, change: Change) -> None:
         job, before, after = change
         finish, claimed = self._recorded.get(job), self._claimed.get(job)
-        if finish is None and claimed is None:
+        woken = before.state is JobState.WAITING and self._in_group(job)
+        if finish is None and claimed is None and not woken:
             text = f"a batch changed it that had nothing to say about it: {before} → {after}"
             raise BrokenPromise(Promise.ONE_OWNER, text, job)
         state = MOVES[before.state][_event(finish)] if finish else before.state
+        if woken:
+            state = JobState.READY if claimed is not None else _woken_state(after)
         if state is JobState.CANCELLED and before.state is not JobState.CANCELLING:
             raise BrokenPromise(Promise.ONE_OUTCOME, "cancelled, but nobody asked for it", job)
         if claimed is not None:
@@ -117,6 +122,12 @@ class BatchCheck:
             raise BrokenPromise(Promise.ONE_OWNER, text, claimed.id)
 
 
+def _woken_state(after: Snapshot) -> JobState:
+    """The state that the end of another job brought a job to; `GroupCheck` asks whether rightly."""
+    moves = MOVES[JobState.WAITING]
+    return after.state if after.state in [moves[event] for event in WOKEN] else JobState.WAITING
+
+
 def _check_outcome(change: Change, finish: End) -> None:
     job, before, after = change
     sent = finish.result if isinstance(finish, Succeeded) else None
@@ -127,6 +138,10 @@ def _check_outcome(change: Change, finish: End) -> None:
         raise BrokenPromise(Promise.ONE_OWNER, text, job)
 
 
+WOKEN: Final = frozenset(
+    {Event.DEPENDENCIES_MET, Event.DELAY_BEGAN, Event.DEPENDENCY_FAILED, Event.CONDITION_LOST}
+)
+"""What the end of a job may do to one that depends on it."""
 _EVENTS: Final = {
     Succeeded: Event.SUCCEEDED,
     Failed: Event.FAILED,

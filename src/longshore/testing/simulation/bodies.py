@@ -27,6 +27,7 @@ from longshore.model.reports import (
     OutboxJob,
     ReleaseReport,
     Report,
+    SkipReport,
     SuccessReport,
 )
 from longshore.model.worker import KindInfo
@@ -46,6 +47,8 @@ class Behaviour(Struct, frozen=True, kw_only=True):
     hangs: bool = False
     stubborn: bool = False
     """Does not stop when it is asked to, only when it is killed."""
+    skips: bool = False
+    """Ends as skipped where another one would succeed."""
     logs: int = 0
     children: int = 0
 
@@ -150,6 +153,9 @@ class SimulatedExecutor:
             self._stop(body, _crash(body.assignment), "crashes its process")
         elif run <= behaviour.fails + behaviour.crashes + behaviour.kills:
             self._script.die(self._process, "killed by a job")
+        elif behaviour.skips:
+            report = SkipReport(*body.assignment.key, note="by script")
+            self._stop(body, report, "skips itself")
         else:
             self._stop(body, _success(body.assignment, behaviour.children), "succeeds")
 

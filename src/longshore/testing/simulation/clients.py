@@ -1,6 +1,7 @@
 """Clients: submit jobs, cancel some, wait for all of them, and retry by hand what did not succeed.
 
-Each speaks through the real connection. One that gets no answer asks again, with the same ids.
+They do the same with groups, and pause some of them. Each speaks through the real connection. One
+that gets no answer asks again, with the same ids.
 """
 
 from __future__ import annotations
@@ -8,14 +9,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from random import Random
 from typing import TypeVar
 from uuid import UUID
 
 from longshore.client.connection import Connection
 from longshore.errors import Unavailable
+from longshore.model.group import GroupVerdict
 from longshore.model.job import CancelVerdict, Ended, JobState, RetryVerdict
 from longshore.testing.simulation.cluster import Node, World, clients_at
+from longshore.testing.simulation.database import RemoteStore
+from longshore.testing.simulation.group_plans import Act, GroupPlan
 from longshore.testing.simulation.loop import Process
 from longshore.testing.simulation.promises import BrokenPromise, Promise
 from longshore.testing.simulation.scenario import JobPlan
@@ -35,12 +40,14 @@ class ClientNode(Node):
         name: str,
         dispatchers: list[str],
         jobs: list[JobPlan],
+        groups: list[GroupPlan],
         on_accepted: Callable[[UUID], None],
         on_told: Callable[[Ended], None],
     ) -> None:
         super().__init__(world, name)
         self._dispatchers = dispatchers
         self._jobs = jobs
+        self._groups = groups
         self._on_accepted = on_accepted
         self._on_told = on_told
         self.done = False
@@ -56,7 +63,10 @@ class ClientNode(Node):
         connect = self.world.network.connect_as(process)
         addresses = [clients_at(name) for name in self._dispatchers]
         async with Connection(addresses, connect=connect, new_id=self._new_id) as connection:
-            await asyncio.gather(*(self._see_through(connection, plan) for plan in self._jobs))
+            await asyncio.gather(
+                *(self._see_through(connection, plan) for plan in self._jobs),
+                *(self._see_group_through(connection, plan) for plan in self._groups),
+            )
         self.done = True
 
     def _new_id(self) -> UUID:
@@ -101,6 +111,48 @@ class ClientNode(Node):
         self._note(f"is told {answer.verdict}", job)
         if answer.verdict is RetryVerdict.NOT_FOUND:
             raise BrokenPromise(Promise.DURABLE, "there is nothing to retry", job)
+
+    # groups
+
+    async def _see_group_through(self, connection: Connection, plan: GroupPlan) -> None:
+        await asyncio.sleep(plan.at)
+        await self._submit_group(connection, plan)
+        for after_s, act in plan.acts:
+            await asyncio.sleep(after_s)
+            await self._do(connection, plan, act)
+        for rounds_left in range(plan.retries, -1, -1):
+            ended = await self._wait(connection, plan.id)
+            if ended.state is JobState.SUCCEEDED or not rounds_left:
+                return
+            await self._do(connection, plan, Act.RETRY)
+
+    async def _submit_group(self, connection: Connection, plan: GroupPlan) -> None:
+        for part in plan.parts:
+            jobs = [node.job.id for node in part.nodes]
+            self._note(f"submits {len(jobs)} jobs of it", plan.id, *jobs)
+            answer = await self._patiently(partial(connection.submit_group, part, plan.edges))
+            self._note(f"has it accepted as {answer.state}", plan.id)
+            for job in jobs:
+                self._on_accepted(job)
+
+    async def _do(self, connection: Connection, plan: GroupPlan, act: Act) -> None:
+        """Pauses and retries go to the store itself: dispatchers find them when they look."""
+        store, group = RemoteStore(self.world.database), plan.id
+        self._note(f"asks to {act} it", group)
+        answer: object
+        match act:
+            case Act.CANCEL:
+                answer = await self._patiently(lambda: connection.cancel_group(group))
+            case Act.PAUSE | Act.RESUME:
+                paused = act is Act.PAUSE
+                answer = await self._patiently(lambda: store.pause_group(group, paused))
+            case Act.RETRY:
+                keys = [self._ids.choice(plan.nodes).key] * self._ids.randint(0, 1)
+                again = partial(store.retry_group, group, self.name, self._new_id(), keys=keys)
+                answer = await self._patiently(again)
+        self._note(f"is told {answer}", group)
+        if answer in (None, GroupVerdict.NOT_FOUND):
+            raise BrokenPromise(Promise.DURABLE, f"there is no group to {act}", group)
 
     async def _wait(self, connection: Connection, job: UUID) -> Ended:
         self._waiting[job] = None

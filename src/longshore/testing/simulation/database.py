@@ -8,7 +8,7 @@ shown to the promises, with the rows before and after it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from random import Random
 from typing import Any, Final, Generic, TypeVar, cast
 from uuid import UUID
@@ -16,6 +16,8 @@ from uuid import UUID
 from msgspec import Struct
 
 from longshore.errors import StoreUnavailable
+from longshore.model.group import GroupPart, GroupSubmitted, GroupVerdict, RetryPlan
+from longshore.model.job import Refused
 from longshore.model.worker import Attended, Gone, Late, SessionKey, WorkerInfo
 from longshore.ports import Batch, BatchResult, Harvested, Hint, Store
 from longshore.testing.faults import FaultyStore
@@ -27,6 +29,8 @@ READS: Final = frozenset(
 )
 
 Answer = TypeVar("Answer")
+About = Batch | SessionKey | GroupPart | UUID | None
+"""What a call is about: a batch, a session, a part of a group, or a whole group."""
 
 
 class Committed(Struct, frozen=True):
@@ -34,7 +38,7 @@ class Committed(Struct, frozen=True):
 
     process: Process
     verb: str
-    about: Batch | SessionKey | None
+    about: About
     answer: object
 
 
@@ -76,7 +80,7 @@ class Database:
         self,
         verb: str,
         call: Callable[[], Awaitable[Answer]],
-        about: Batch | SessionKey | None = None,
+        about: About = None,
     ) -> Answer:
         """The answer, if one comes."""
         request: _Request[Answer] = _Request(self._loop, verb, call, about)
@@ -137,7 +141,7 @@ class _Request(Generic[Answer]):
         loop: SimulatedLoop,
         verb: str,
         call: Callable[[], Awaitable[Answer]],
-        about: Batch | SessionKey | None,
+        about: About,
     ) -> None:
         self.process = current_process()
         self.verb = verb
@@ -216,11 +220,42 @@ class RemoteStore(FaultyStore):
             SessionKey(worker, session),
         )
 
+    async def submit_group(self, part: GroupPart) -> GroupSubmitted | Refused:
+        """As the store does, so that the promises see what went in."""
+        return await self._database.ask("submit_group", lambda: self.store.submit_group(part), part)
+
+    async def cancel_group(self, ref: UUID | int, by: str = "") -> GroupVerdict:
+        """As the store does, so that the promises see which group it was."""
+        return await self._database.ask(
+            "cancel_group", lambda: self.store.cancel_group(ref, by), _group_id(ref)
+        )
+
+    async def retry_group(
+        self,
+        ref: UUID | int,
+        by: str = "",
+        request: UUID | None = None,
+        *,
+        keys: Sequence[str] = (),
+        dry_run: bool = False,
+    ) -> RetryPlan | None:
+        """As the store does, so that the promises see which group it was."""
+        return await self._database.ask(
+            "retry_group",
+            lambda: self.store.retry_group(ref, by, request, keys=keys, dry_run=dry_run),
+            _group_id(ref),
+        )
+
     async def watch(self) -> AsyncIterator[Hint]:
         """Hints, some of which get lost."""
         async for hint in self.store.watch():
             if self._database.random.random() >= self._database.weather.lost_hints:
                 yield hint
+
+
+def _group_id(ref: UUID | int) -> UUID:
+    assert isinstance(ref, UUID), "simulated clients name groups by their ids"
+    return ref
 
 
 def at_once(work: Awaitable[Answer]) -> Answer:

@@ -14,12 +14,14 @@ from typing import Final
 from uuid import UUID
 
 from longshore.core.lifecycle import MOVES, OWNED, TERMINAL, Event
+from longshore.model.group import GroupPart
 from longshore.model.job import Ended, Job, JobState, Verdict
 from longshore.model.worker import Attended, SessionKey
 from longshore.ports import Batch, BatchResult, Harvested
-from longshore.testing.simulation.batch_check import BatchCheck
+from longshore.testing.simulation.batch_check import WOKEN, BatchCheck
 from longshore.testing.simulation.database import Committed, at_once
 from longshore.testing.simulation.deadlines import Deadlines
+from longshore.testing.simulation.group_check import GroupCheck
 from longshore.testing.simulation.loop import SimulatedLoop
 from longshore.testing.simulation.promises import BrokenPromise, Promise
 from longshore.testing.simulation.running_bodies import RunningBodies
@@ -36,16 +38,26 @@ _EVENTS: Final[dict[str, frozenset[Event]]] = {
     "expire": frozenset({Event.EXPIRED}),
     "cancel": frozenset({Event.CANCEL_ASKED}),
     "retry": frozenset({Event.REOPENED}),
+    "submit_group": frozenset({Event.DEPENDENCIES_MET, Event.DELAY_BEGAN}),
+    "settle": WOKEN | {Event.HELD, Event.CANCEL_ASKED},
+    "retry_group": frozenset({Event.REOPENED_TO_WAIT, Event.HELD}),
 }
-_REVOKING: Final = frozenset({"harvest", "sweep", "retry"})
+_REVOKING: Final = frozenset({"harvest", "sweep"})
+_REOPENING: Final = frozenset({"retry", "retry_group"})
 
 
 class Ledger:
     """Watches a database. `bodies` knows what really ran."""
 
     def __init__(
-        self, stores: Stores, loop: SimulatedLoop, trace: Trace, bodies: RunningBodies
+        self,
+        stores: Stores,
+        loop: SimulatedLoop,
+        trace: Trace,
+        bodies: RunningBodies,
+        groups: GroupCheck,
     ) -> None:
+        self._groups = groups
         self._stores = stores
         self._store = stores.open()
         self._loop = loop
@@ -65,7 +77,9 @@ class Ledger:
             raise BrokenPromise(Promise.DURABLE, "it was accepted, but is not in the store", job)
 
     def told(self, ended: Ended) -> None:
-        """A client was told how a job ended."""
+        """A client was told how a job or a group ended."""
+        if self._groups.told(ended):
+            return
         if (ended.state, ended.result) not in self._outcomes.get(ended.id, []):
             text = f"a client was told {ended.state}, which was never recorded"
             raise BrokenPromise(Promise.ONE_OUTCOME, text, ended.id)
@@ -87,13 +101,15 @@ class Ledger:
             known = {**self._shots, **{change.job: change.before for change in changes}}
             for job in fresh:
                 del known[job]
-            BatchCheck(commit.about, commit.answer, known, self._bodies).check(changes, fresh)
+            check = BatchCheck(commit.about, commit.answer, known, self._bodies, self._groups.has)
+            check.check(changes, fresh)
         else:
-            self._check_changes(commit.verb, changes, fresh)
+            self._check_changes(commit, changes, fresh)
             self._check_blame(commit.verb, changes)
         self._deadlines.check(commit.verb, changes, fresh)
         for change in changes:
             self._record(commit.verb, change)
+        self._groups.check(commit, changes, fresh, self._shots, self._stores.groups())
         self._check_keys([*fresh, *(change.job for change in changes)])
         if commit.verb == "log":
             self._check_logs()
@@ -160,8 +176,14 @@ class Ledger:
             seen.add(after.token)
         self._last_token = max(self._last_token, *seen) if seen else self._last_token
 
-    def _check_changes(self, verb: str, changes: Sequence[Change], fresh: Sequence[UUID]) -> None:
+    def _check_changes(
+        self, commit: Committed, changes: Sequence[Change], fresh: Sequence[UUID]
+    ) -> None:
+        verb, part = commit.verb, commit.about
+        submitted = {node.job.id for node in part.nodes} if isinstance(part, GroupPart) else ()
         for job in fresh:
+            if job in submitted:
+                continue
             raise BrokenPromise(Promise.DURABLE, f"{verb} made it appear", job)
         for change in changes:
             if verb == "attend":
@@ -188,7 +210,7 @@ class Ledger:
     def _record(self, verb: str, change: Change) -> None:
         """A terminal state is entered once a round, and left by a retry only."""
         job, before, after = change
-        if before.state in TERMINAL and verb != "retry":
+        if before.state in TERMINAL and verb not in _REOPENING:
             text = f"{verb} changed it after it was {before.state}"
             raise BrokenPromise(Promise.ONE_OUTCOME, text, job)
         if after.state not in TERMINAL:
@@ -235,6 +257,7 @@ class Ledger:
             if recorded != shot.round:
                 text = f"{recorded} outcomes were recorded in {shot.round} rounds"
                 raise BrokenPromise(Promise.ONE_OUTCOME, text, job)
+        self._groups.check_end(self._shots)
         for parent, caused in children.items():
             shot = self._shots[parent]
             for child in caused:
@@ -255,10 +278,11 @@ def _check_move(verb: str, change: Change) -> None:
     job, before, after = change
     moves = MOVES[before.state]
     follow = {moves[event] for event in _EVENTS.get(verb, ()) if event in moves}
-    rounds = before.round + (verb == "retry")
+    reopened = before.state in TERMINAL
+    rounds = before.round + reopened
     if after.state not in follow or after.round != rounds:
         text = f"{verb} took it from {before.state} to {after.state}, round {after.round}"
         raise BrokenPromise(Promise.ONE_OUTCOME, text, job)
-    if verb in _REVOKING and after.token == before.token:
+    if (reopened or verb in _REVOKING) and after.token == before.token:
         text = f"{verb} left it its token {before.token}"
         raise BrokenPromise(Promise.ONE_OWNER, text, job)

@@ -12,6 +12,7 @@ class Promise(StrEnum):
     DURABLE = "G1 accepted is durable"
     ONE_OWNER = "G2 one owner"
     ONE_OUTCOME = "G3 one outcome"
+    ORDER = "G5 order"
     SELF_STOP = "G6 self-stop"
     NO_SPECIAL_PROCESS = "G8 no special process"
     FAIR = "nothing waits in a worker while another is idle"

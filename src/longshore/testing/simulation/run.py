@@ -23,6 +23,7 @@ from longshore.testing.simulation.clients import ClientNode
 from longshore.testing.simulation.cluster import DispatcherNode, Node, WorkerNode, World
 from longshore.testing.simulation.database import Committed, Database, Weather, at_once
 from longshore.testing.simulation.fairness import LOOK_S, Fairness
+from longshore.testing.simulation.group_check import GroupCheck
 from longshore.testing.simulation.ledger import Ledger
 from longshore.testing.simulation.loop import Life, Process, SimulatedLoop
 from longshore.testing.simulation.nemesis import Nemesis
@@ -105,7 +106,8 @@ class Simulation:
         self._stores = make_stores(VirtualClock(self._loop).utc)
         self._store = self._stores.open()
         self._bodies = RunningBodies(self._trace, EXCUSED_S, self._is_fair)
-        self._ledger = Ledger(self._stores, self._loop, self._trace, self._bodies)
+        self._groups = GroupCheck(scenario.groups)
+        self._ledger = Ledger(self._stores, self._loop, self._trace, self._bodies, self._groups)
         self._world = self._make_grounds()
         self._world.on_broken = self._broke
         self._script = Script(self._random("bodies"), self._die)
@@ -157,14 +159,20 @@ class Simulation:
             self._script.behaviours[job] = behaviour
             for index in range(behaviour.children):
                 self._trace.names[child_of(job, index).id] = f"j{number}/{index}"
+        for number, group in enumerate(self._scenario.groups, start=1):
+            self._trace.names[group.id] = f"g{number}"
+            for node, behaviour in zip(group.nodes, group.behaviours, strict=True):
+                self._trace.names[node.job.id] = f"g{number}/{node.key}"
+                self._script.behaviours[node.job.id] = behaviour
         return [self._make_client(name) for name in self._scenario.clients]
 
     def _make_client(self, name: str) -> ClientNode:
         jobs = [plan for plan in self._scenario.jobs if plan.client == name]
+        groups = [plan for plan in self._scenario.groups if plan.client == name]
         dispatchers = list(self._scenario.dispatchers)
         self._random(name).shuffle(dispatchers)
         return ClientNode(
-            self._world, name, dispatchers, jobs, self._ledger.accepted, self._ledger.told
+            self._world, name, dispatchers, jobs, groups, self._ledger.accepted, self._ledger.told
         )
 
     # the course of events
@@ -220,12 +228,15 @@ class Simulation:
         deadline = self._loop.time() + within_s
         while (found := missing()) is not None:
             if self._loop.time() >= deadline:
+                promise = Promise.ORDER if self._groups.is_group(found[1]) else promise
                 raise BrokenPromise(promise, f"{found[0]} {within_s:g} s later", found[1])
             await asyncio.sleep(1.0)
 
     def _all_ended(self) -> tuple[str, UUID | None] | None:
         for job in self._ledger.open_jobs():
             return self._why(job), job
+        if (group := self._groups.open_group()) is not None:
+            return group
         for client in self._clients:
             if not client.done:
                 return f"{client.name} still waits", client.waits_for()

@@ -14,6 +14,7 @@ from longshore.model.job import Options, RetryPolicy, Submission
 from longshore.model.worker import KindInfo, Pool
 from longshore.testing.simulation.bodies import Behaviour
 from longshore.testing.simulation.faults import Fate, Fault, Nodes, Theme
+from longshore.testing.simulation.group_plans import GroupPlan, random_group
 from longshore.wire.plain import KIND
 
 LONG: Final = "slog"
@@ -29,6 +30,9 @@ STORM_S: Final = (20.0, 90.0)
 MOST_JOBS: Final = 40
 RUSH_JOBS: Final = 60
 RUSH_LONG_JOBS: Final = 15
+MOST_GROUPS: Final = 4
+FEW_JOBS: Final = 5
+"""How many single jobs run beside groups."""
 
 
 class WorkerPlan(Struct, frozen=True):
@@ -71,19 +75,22 @@ class Scenario(Struct, frozen=True):
     lost_hints: float
     storm_s: float
     lookahead_s: float = 0.05
+    groups: tuple[GroupPlan, ...] = ()
 
     @property
     def work_s(self) -> float:
         """How long it would take one slot to run every job once."""
-        return sum(plan.behaviour.takes_s for plan in self.jobs)
+        of_groups = sum(one.takes_s for plan in self.groups for one in plan.behaviours)
+        return of_groups + sum(plan.behaviour.takes_s for plan in self.jobs)
 
     @property
     def words(self) -> str:
         """How large it is, in a few words."""
+        groups = f"{_count(self.groups, 'group')}, " if self.groups else ""
         return (
             f"{_count(self.dispatchers, 'dispatcher')}, "
             f"{_count((*self.workers, *self.plain_workers), 'worker')}, "
-            f"{_count(self.jobs, 'job')}, {_count(self.faults, 'fault')}"
+            f"{_count(self.jobs, 'job')}, {groups}{_count(self.faults, 'fault')}"
         )
 
 
@@ -158,6 +165,18 @@ def make_hurry(seed: int, theme: Theme | None = None) -> Scenario:
     random = Random(f"{seed}/hurry")
     jobs = [structs.replace(plan, submission=_hurried(random, plan)) for plan in rush.jobs]
     return structs.replace(rush, jobs=tuple(jobs))
+
+
+def make_groups(seed: int, theme: Theme | None = None) -> Scenario:
+    """The scenario of a seed, with a few groups in place of most of its jobs."""
+    scenario = make_scenario(seed, theme)
+    random = Random(f"{seed}/groups")
+    groups = []
+    for number in range(random.randint(1, MOST_GROUPS)):
+        at = random.uniform(0.0, scenario.storm_s * 0.8)
+        group = job_id(random, 1_000_000 + number, at)
+        groups.append(random_group(random, group, random.choice(scenario.clients), at))
+    return structs.replace(scenario, jobs=scenario.jobs[:FEW_JOBS], groups=tuple(groups))
 
 
 def _hurried(random: Random, plan: JobPlan) -> Submission:

@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Final, Protocol
 from uuid import UUID
 
+from longshore.model.group import GroupState
 from longshore.model.job import JobState
 from longshore.ports import Store
 from longshore.store.sqlite.runner import InlineRunner
@@ -39,6 +40,9 @@ class Stores(Protocol):
     def key_of(self, job: UUID) -> Key:
         """A job's kind and unique key, which never change."""
 
+    def groups(self) -> dict[UUID, GroupState]:
+        """Every group there is."""
+
     def new_logs(self) -> Iterable[tuple[UUID, int]]:
         """The jobs and tokens of log entries that were not there the last time."""
 
@@ -62,6 +66,9 @@ class ModelStores:
     def key_of(self, job: UUID) -> Key:
         submission = self._store._jobs[job].submission
         return submission.kind, submission.unique_key
+
+    def groups(self) -> dict[UUID, GroupState]:
+        return {id: row.state for id, row in self._store._groups.items()}
 
     def new_logs(self) -> Iterable[tuple[UUID, int]]:
         logs = self._store._logs
@@ -114,6 +121,10 @@ class SqliteStores:
     def key_of(self, job: UUID) -> Key:
         kind, key = self._reader.execute(_KEY, [job.bytes]).fetchone()
         return kind, key
+
+    def groups(self) -> dict[UUID, GroupState]:
+        rows = self._reader.execute("SELECT id, state FROM job_group ORDER BY number")
+        return {UUID(bytes=id): GroupState(state) for id, state in rows}
 
     def new_logs(self) -> Iterable[tuple[UUID, int]]:
         logs = self._reader.execute(_LOGS).fetchall()

@@ -1,0 +1,208 @@
+"""G5, order: no job of a group runs before its condition holds, and every group ends once.
+
+It knows the graphs as the clients submitted them, and the jobs' states as the ledger saw them. What
+conditions mean is written here a second time, from the docs: the check is not to trust the core.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence, Set
+from typing import Final
+from uuid import UUID
+
+from longshore.core.lifecycle import TERMINAL
+from longshore.model.group import ENDED_GROUPS, Condition, GroupState
+from longshore.model.job import Ended, JobState
+from longshore.ports import Settled
+from longshore.testing.simulation.database import Committed
+from longshore.testing.simulation.group_plans import GroupPlan
+from longshore.testing.simulation.promises import BrokenPromise, Promise
+from longshore.testing.simulation.snapshots import NOWHERE, Change, Snapshot
+
+S, G = JobState, GroupState
+Shots = Mapping[UUID, Snapshot]
+
+FAILURES: Final = frozenset({S.FAILED, S.DEPENDENCY_FAILED})
+_NOT_BEGUN: Final = frozenset({S.READY, S.DELAYED})
+_AWAKE: Final = _NOT_BEGUN | {S.RUNNING}
+_MOVES: Final[Mapping[str, Mapping[GroupState | None, Set[GroupState]]]] = {
+    "submit_group": {None: {G.STAGING, G.RUNNING}, G.STAGING: {G.RUNNING}},
+    "settle": {
+        G.RUNNING: {G.CANCELLING, *ENDED_GROUPS},
+        G.PAUSED: ENDED_GROUPS,
+        G.CANCELLING: ENDED_GROUPS,
+    },
+    "cancel_group": {G.RUNNING: {G.CANCELLING}, G.PAUSED: {G.CANCELLING}},
+    "pause_group": {G.RUNNING: {G.PAUSED}, G.PAUSED: {G.RUNNING}},
+    "retry_group": {state: {G.RUNNING} for state in ENDED_GROUPS},
+}
+"""Which call may take a group from which state to which."""
+
+
+class GroupCheck:
+    """Every group of a scenario, and where it was when last seen."""
+
+    def __init__(self, plans: Iterable[GroupPlan]) -> None:
+        self._plans = {plan.id: plan for plan in plans}
+        self._nodes = {
+            node.job.id: (plan, place)
+            for plan in self._plans.values()
+            for place, node in enumerate(plan.nodes)
+        }
+        self._states: dict[UUID, GroupState] = {}
+        self._outcomes: dict[UUID, list[JobState]] = {}
+        self._by_user: set[UUID] = set()
+        """Groups that a user cancelled, in this round of theirs."""
+        self._ever_cancelling: set[UUID] = set()
+
+    def has(self, job: UUID) -> bool:
+        """Whether it is a job of a group."""
+        return job in self._nodes
+
+    def is_group(self, id: UUID | None) -> bool:
+        """Whether it is the id of a group."""
+        return id in self._plans
+
+    def told(self, ended: Ended) -> bool:
+        """A client was told how something ended. Answers whether it was a group."""
+        if not self.is_group(ended.id):
+            return False
+        if ended.state not in self._outcomes.get(ended.id, []):
+            text = f"a client was told that its group {ended.state}, which was never recorded"
+            raise BrokenPromise(Promise.ORDER, text, ended.id)
+        return True
+
+    # what the store did
+
+    def check(
+        self,
+        commit: Committed,
+        changes: Sequence[Change],
+        fresh: Sequence[UUID],
+        shots: Shots,
+        states: dict[UUID, GroupState],
+    ) -> None:
+        """What one call did to jobs of groups, and to groups, which now are in these states."""
+        before, self._states = self._states, states
+        self._note_user(commit, changes)
+        for change in [*changes, *(Change(job, NOWHERE, shots[job]) for job in fresh)]:
+            if change.job in self._nodes and change.before.state is not change.after.state:
+                self._check_job(commit.verb, change, before, shots)
+        for group, state in states.items():
+            if state is not before.get(group):
+                self._check_group(commit.verb, group, before.get(group), shots)
+            elif state is G.PAUSED and isinstance(commit.answer, Settled):
+                self._check_paused(group, commit.answer, shots)
+
+    def _note_user(self, commit: Committed, changes: Sequence[Change]) -> None:
+        if not isinstance(commit.about, UUID):
+            return
+        if commit.verb == "cancel_group" and self._states[commit.about] is G.CANCELLING:
+            self._by_user.add(commit.about)
+        if commit.verb == "retry_group" and changes:
+            self._by_user.discard(commit.about)
+
+    def _check_job(
+        self, verb: str, change: Change, before: Mapping[UUID, GroupState], shots: Shots
+    ) -> None:
+        job, was, now = change.job, change.before.state, change.after.state
+        plan, place = self._nodes[job]
+        on, parents = plan.nodes[place].on, self._parents(plan, place, shots)
+        group = before.get(plan.id)
+        if was is S.WAITING and now in _AWAKE:
+            if may_be(on, parents) is not None:
+                self._broke(job, f"{verb} woke it, but it is {on} of {_words(parents)}")
+            if G.RUNNING not in (group, self._states[plan.id]):
+                self._broke(job, f"{verb} woke it, though its group was {group}")
+        elif was is S.WAITING and now in (S.DEPENDENCY_FAILED, S.SKIPPED):
+            if may_be(on, parents) is not now:
+                self._broke(job, f"it is {now} without a cause: {on} of {_words(parents)}")
+        elif verb == "settle" and now in (S.CANCELLED, S.CANCELLING) and group is not G.CANCELLING:
+            self._broke(job, f"it was cancelled, though its group was {group}")
+        elif verb == "settle" and now is S.WAITING and group is not G.PAUSED:
+            self._broke(job, f"it was held, though its group was {group}")
+
+    def _parents(self, plan: GroupPlan, place: int, shots: Shots) -> set[JobState]:
+        return {shots[parent].state for parent in plan.parents(place)}
+
+    def _check_group(self, verb: str, group: UUID, was: GroupState | None, shots: Shots) -> None:
+        now = self._states[group]
+        if now not in _MOVES.get(verb, {}).get(was, ()):
+            self._broke(group, f"{verb} took the group from {was} to {now}")
+        if now is G.CANCELLING:
+            self._ever_cancelling.add(group)
+        if now not in ENDED_GROUPS:
+            return
+        self._outcomes.setdefault(group, []).append(S(now.value))
+        states = {shots[node.job.id].state for node in self._plans[group].nodes}
+        if not states <= TERMINAL:
+            self._broke(group, f"the group is {now}, but its jobs are {_words(states)}")
+        if now is not self._right_end(group, states):
+            self._broke(group, f"the group is {now}; its jobs are {_words(states)}")
+
+    def _right_end(self, group: UUID, states: Set[JobState]) -> GroupState:
+        if group in self._by_user:
+            return G.CANCELLED
+        if states & FAILURES:
+            return G.FAILED
+        return G.CANCELLED if S.CANCELLED in states else G.SUCCEEDED
+
+    def _check_paused(self, group: UUID, settled: Settled, shots: Shots) -> None:
+        """Once a paused group is swept, none of its jobs is about to start."""
+        if group in settled.groups:
+            return
+        for node in self._plans[group].nodes:
+            state = shots[node.job.id].state
+            if state in _NOT_BEGUN:
+                self._broke(node.job.id, f"it is {state}, though its paused group was swept")
+
+    # the end
+
+    def open_group(self) -> tuple[str, UUID] | None:
+        """A group that has not ended, in words."""
+        for group, state in self._states.items():
+            if state not in ENDED_GROUPS:
+                return f"the group is {state}, and all its jobs have ended; still so", group
+        return None
+
+    def check_end(self, shots: Shots) -> None:
+        """When all is over: each job of a group that was never retried ended as it had to."""
+        for group in self._states:
+            plan = self._plans[group]
+            if all(shots[node.job.id].round == 1 for node in plan.nodes):
+                for place in range(len(plan.nodes)):
+                    self._check_outcome(plan, place, shots)
+
+    def _check_outcome(self, plan: GroupPlan, place: int, shots: Shots) -> None:
+        node, parents = plan.nodes[place], self._parents(plan, place, shots)
+        state, doomed = shots[node.job.id].state, may_be(node.on, parents)
+        right = {S.SUCCEEDED, S.FAILED} if doomed is None else {doomed}
+        if doomed is None and plan.behaviours[place].skips:
+            right.add(S.SKIPPED)
+        if plan.id in self._ever_cancelling:
+            right.add(S.CANCELLED)
+        if state not in right:
+            self._broke(node.job.id, f"it is {state}: {node.on} of {_words(parents)}")
+
+    def _broke(self, what: UUID, text: str) -> None:
+        raise BrokenPromise(Promise.ORDER, text, what)
+
+
+def may_be(on: Condition, parents: Set[JobState]) -> JobState | None:
+    """What a job is whose dependencies are in these states: None if it may run."""
+    ended = parents <= TERMINAL
+    if on is Condition.ENDED:
+        return None if ended else S.WAITING
+    if on is Condition.FAILED:
+        if parents & FAILURES:
+            return None
+        return S.SKIPPED if ended else S.WAITING
+    if parents & {*FAILURES, S.CANCELLED}:
+        return S.DEPENDENCY_FAILED
+    if not ended:
+        return S.WAITING
+    return S.SKIPPED if S.SKIPPED in parents else None
+
+
+def _words(states: Set[JobState]) -> str:
+    return ", ".join(sorted(states)) or "nothing"

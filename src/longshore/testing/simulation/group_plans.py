@@ -1,0 +1,118 @@
+"""Groups for scenarios: random graphs of jobs, and what a client does to each of them."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from random import Random
+from typing import Final
+from uuid import UUID
+
+from msgspec import Struct
+
+from longshore.model.group import Condition, GroupHead, GroupPart, Node
+from longshore.model.ids import derive_id
+from longshore.model.job import Options, RetryPolicy, Submission
+from longshore.testing.simulation.bodies import Behaviour
+
+MOST_NODES: Final = 14
+MOST_PARENTS: Final = 3
+_ON: Final = (*[Condition.SUCCEEDED] * 4, Condition.ENDED, Condition.ENDED, Condition.FAILED)
+
+
+class Act(StrEnum):
+    """What a client does to a group that runs."""
+
+    CANCEL = "cancel"
+    PAUSE = "pause"
+    RESUME = "resume"
+    RETRY = "retry"
+
+
+class GroupPlan(Struct, frozen=True):
+    """A group: who submits it when, in how many parts, and what is done to it afterwards."""
+
+    client: str
+    at: float
+    head: GroupHead
+    nodes: tuple[Node, ...]
+    behaviours: tuple[Behaviour, ...]
+    part_nodes: int
+    acts: tuple[tuple[float, Act], ...]
+    """Each comes so many seconds after the one before."""
+    retries: int
+    """How often its submitter retries it when it did not succeed."""
+
+    @property
+    def id(self) -> UUID:
+        """The group's id."""
+        return self.head.id
+
+    @property
+    def edges(self) -> int:
+        """How many dependencies it has."""
+        return sum(len(node.after) for node in self.nodes)
+
+    @property
+    def parts(self) -> list[GroupPart]:
+        """The parts in which its client sends it."""
+        step = self.part_nodes
+        return [
+            GroupPart(self.head, first, self.nodes[first : first + step])
+            for first in range(0, len(self.nodes), step)
+        ]
+
+    def parents(self, place: int) -> list[UUID]:
+        """The jobs on which the node at a place depends."""
+        return [self.nodes[other].job.id for other in self.nodes[place].after]
+
+
+def random_group(random: Random, id: UUID, client: str, at: float) -> GroupPlan:
+    """A group of some layers, in which later nodes depend on any of the earlier ones."""
+    count = random.randint(2, MOST_NODES)
+    behaviours = tuple(_behaviour(random) for _ in range(count))
+    return GroupPlan(
+        client=client,
+        at=at,
+        head=GroupHead(id, f"group {id.hex[:8]}", count, fail_fast=random.random() < 0.25),
+        nodes=tuple(_node(random, id, place) for place in range(count)),
+        behaviours=behaviours,
+        part_nodes=random.choice((count, count, random.randint(1, count))),
+        acts=_acts(random),
+        retries=random.choice((0, 0, 1, 2)),
+    )
+
+
+def _node(random: Random, group: UUID, place: int) -> Node:
+    most = min(place, MOST_PARENTS)
+    # Those just before it more often: that makes chains and diamonds rather than stars.
+    near = range(max(0, place - 5), place)
+    parents = random.sample(near, min(len(near), random.randint(0 if place < 3 else 1, most)))
+    retry = RetryPolicy(attempts=random.randint(1, 3), backoff_s=random.choice((0.1, 1.0)))
+    job = Submission(
+        id=derive_id(group, place),
+        kind=random.choice(("work", "work", "grind")),
+        args=b"\x80",
+        delay_s=random.choice((None, None, None, None, random.uniform(0.0, 5.0))),
+        options=Options(retry=retry),
+    )
+    on = random.choice(_ON) if parents else Condition.SUCCEEDED
+    return Node(f"n{place}", job, tuple(sorted(parents)), on)
+
+
+def _behaviour(random: Random) -> Behaviour:
+    return Behaviour(
+        takes_s=random.choice((0.0, random.uniform(0.0, 0.3), random.uniform(0.0, 4.0))),
+        fails=random.choice((0, 0, 0, 0, 1, 1, 3)),
+        crashes=random.choice((*[0] * 9, 1)),
+        kills=random.choice((*[0] * 40, 1)),
+        skips=random.random() < 0.1,
+        stubborn=random.random() < 0.1,
+    )
+
+
+def _acts(random: Random) -> tuple[tuple[float, Act], ...]:
+    """A few acts. Whoever pauses a group lets it go on in the end."""
+    chosen = random.choices(list(Act), k=random.choice((0, 0, 1, 1, 2, 4)))
+    if Act.PAUSE in chosen:
+        chosen.append(Act.RESUME)
+    return tuple((random.choice((0.0, random.uniform(0.0, 12.0))), act) for act in chosen)
