@@ -8,7 +8,8 @@ import pytest
 from tests.unit.store.outside import HOLD, end_others, until_waiting
 
 from longshore.errors import ConfigError, InvalidInput, SchemaMismatch, StoreUnavailable
-from longshore.model.job import CancelVerdict, JobState
+from longshore.model.ends import Failed
+from longshore.model.job import CancelVerdict, JobState, RetryVerdict
 from longshore.store.postgres.connections import (
     TURNS,
     Connection,
@@ -140,20 +141,32 @@ async def test_cancelled_call_leaves_nothing_behind(
 ) -> None:
     """Its connection is thrown away, and what it held is free."""
     scene = Scene(postgres_store)
-    jobs = some_jobs(2)
-    await scene.accepted(*jobs)
+    jobs = [(await scene.ended(Failed)).id for _ in range(2)]
     async with outside.transaction():
-        await outside.execute(HOLD, jobs[1].id)
-        call = asyncio.create_task(postgres_store.cancel([jobs[0].id, jobs[1].id]))
+        await outside.execute(HOLD, jobs[1])
+        call = asyncio.create_task(postgres_store.retry(jobs))
         await until_waiting(outside, 1)
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
-    answers = await asyncio.gather(
-        *(postgres_store.cancel([job.id]) for job in jobs for _ in range(3))
-    )
-    assert [answer for [(_, answer)] in answers].count(CancelVerdict.CANCELLED) == 2
-    assert await scene.states([job.id for job in jobs]) == [JobState.CANCELLED] * 2
+    answers = await asyncio.gather(*(postgres_store.retry([job]) for job in jobs for _ in range(3)))
+    assert [answer for [(_, answer)] in answers].count(RetryVerdict.RETRIED) == 2
+    assert await scene.states(jobs) == [JobState.READY] * 2
+
+
+async def test_a_cancel_of_many_jobs_holds_none_while_it_waits_for_another(
+    postgres_store: PostgresStore, outside: Connection
+) -> None:
+    """A pump may hold the one and want another: they would wait for each other."""
+    scene = Scene(postgres_store)
+    jobs = some_jobs(2)
+    await scene.accepted(*jobs)
+    async with outside.transaction():
+        await outside.execute(HOLD, jobs[1].id)
+        call = asyncio.create_task(postgres_store.cancel([job.id for job in jobs]))
+        await until_waiting(outside, 1)
+        assert await scene.state(jobs[0].id) is JobState.CANCELLED
+    assert await call == [(job.id, CancelVerdict.CANCELLED) for job in jobs]
 
 
 async def test_call_that_takes_too_long_is_unavailable(
