@@ -125,7 +125,7 @@ def _effect(
             delay_s=delay_s if state is JobState.DELAYED else None,
             info=info,
             undoes_claim=event is Event.NOT_BEGUN and state is JobState.READY,
-            keeps_deadline=rule.keeps_deadline and state is JobState.READY,
+            keeps_deadline=rule.keeps_deadline and state not in TERMINAL,
             deadline_s=deadline_s,
             new_round=event in _REOPENS,
             request=request,

@@ -147,13 +147,10 @@ MOVES: Final = MappingProxyType(_MOVES)
 TERMINAL: Final = frozenset(
     {S.SUCCEEDED, S.FAILED, S.DEPENDENCY_FAILED, S.SKIPPED, S.CANCELLED},
 )
-FIRST: Final = frozenset({S.WAITING, S.DELAYED, S.READY})
-"""The states in which a submitted job begins. Only a job of a group begins by waiting."""
-
 
 OWNED: Final = frozenset({S.RUNNING, S.CANCELLING})
 MAY_BE_MANY: Final = frozenset({S.READY, S.DELAYED})
-"""The live states that any number of jobs may be in: a list of these must not sort them all."""
+"""Live states whose index is not in the order of numbers: a list must not sort all their jobs."""
 
 HISTORY_FIRST: Final = 5
 HISTORY_LAST: Final = 45

@@ -14,6 +14,7 @@ from tests.unit.cli.test_watching import OnTerminal, terminal
 from tests.unit.core.graphs import mosaic, node
 
 from longshore.cli.commands import group_graph, groups
+from longshore.cli.view.graph import COLOURS
 from longshore.model.group import GroupState, NodeView
 from longshore.model.job import JobState
 from longshore.wire import messages as m
@@ -185,3 +186,7 @@ def test_an_ended_group_has_no_critical_path(
     assert dispatcher.run("group", "show", "7") == 0
     assert "critical" not in capsys.readouterr().out
     assert not any(isinstance(one, m.ListNodes) for one in dispatcher.asked)
+
+
+def test_every_state_has_a_colour_in_pictures() -> None:
+    assert set(COLOURS) == set(JobState)

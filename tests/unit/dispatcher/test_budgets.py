@@ -21,6 +21,8 @@ from .test_stories import tell
 
 TOO_MANY = MAX_REQUEST_JOBS + 1
 IDS = (new_id(),) * TOO_MANY
+STATES = (*JobState, JobState.READY)
+"""One more than there are."""
 LONG: list[tuple[m.Request, str, str]] = [
     (m.Submit(1, (a_job(),) * TOO_MANY), TooLarge.code, "SUBMIT names 1,001 jobs"),
     (
@@ -36,7 +38,7 @@ LONG: list[tuple[m.Request, str, str]] = [
         InvalidInput.code,
         "a worker's name has 1,000 characters",
     ),
-    (m.Prune(1, new_id(), (JobState.FAILED,) * 11), TooLarge.code, "PRUNE names 11 states"),
+    (m.Prune(1, new_id(), STATES), TooLarge.code, f"PRUNE names {len(STATES)} states"),
     (m.RetryGroup(1, new_id(), 1, ("k",) * 1001), TooLarge.code, "names 1,001 jobs"),
     (m.RetryGroup(1, new_id(), 1, ("k" * 201,)), InvalidInput.code, "a key has 201 characters"),
     (m.ShowKind(1, "k" * 201), InvalidInput.code, "SHOWKIND: the kind has 201 characters"),
@@ -49,7 +51,7 @@ LONG: list[tuple[m.Request, str, str]] = [
     (m.ListJobs(1, JobFilter(limit=MAX_LISTED + 1)), TooLarge.code, "names 10,001 jobs"),
     (m.ListJobs(1, JobFilter(labels=("x",) * 21)), TooLarge.code, "names 21 labels"),
     (m.ListJobs(1, JobFilter(labels=("x" * 101,))), InvalidInput.code, "a label has 101"),
-    (m.ListJobs(1, JobFilter(states=(JobState.READY,) * 11)), TooLarge.code, "names 11 states"),
+    (m.ListJobs(1, JobFilter(states=STATES)), TooLarge.code, f"names {len(STATES)} states"),
     (m.ListJobs(1, JobFilter(queue="q" * 201)), InvalidInput.code, "a name has 201 characters"),
 ]
 
