@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from longshore.config import PREFIX
 from longshore.store.postgres.store import PostgresStore
@@ -23,6 +24,12 @@ from longshore.testing.servers import PgBouncer, PostgresServer, memory_disk
 MIGRATED = "migrated"
 FILES_BYTES = 1024**3
 _database_numbers = itertools.count(1)
+
+# No test may fail because the machine is busy.
+settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("any machine")
 
 
 def pytest_configure() -> None:
