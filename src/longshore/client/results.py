@@ -38,7 +38,7 @@ class ResultReference:
     def __getitem__(self, step: object) -> ResultReference:
         if isinstance(step, bool) or not isinstance(step, str | int):
             raise InvalidInput(f"{self!r} has no part {step!r}; give a name or an index")
-        job, path = self.reference
+        job, path, _ = self.reference
         return ResultReference(self.group, Reference(job, (*path, step)))
 
 
