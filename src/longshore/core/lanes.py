@@ -31,8 +31,7 @@ def body_hash(job: Submission) -> int:
 
 def node_hash(node: Node, body: int) -> int:
     """A number by which the store sees that one place of a group was sent with two nodes."""
-    scope = () if node.scope is None else (node.scope,)
-    return _signed64(_canonical.encode((node.key, node.on, sorted(set(node.after)), body, *scope)))
+    return _signed64(_canonical.encode((node.key, node.on, sorted(set(node.after)), body)))
 
 
 def serves(worker: WorkerInfo, lane: Lane) -> bool:
