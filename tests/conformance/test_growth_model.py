@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import Literal
 from uuid import UUID
 
@@ -102,7 +103,7 @@ class SameGrowth(SameGroups):
         self.views: dict[UUID, list[NodeView]] = {}
 
     @initialize(nodes=st.lists(shapes, min_size=2, max_size=7))
-    def begin(self, nodes: list[Shape]) -> None:  # type: ignore[override]
+    def begin(self, nodes: list[Shape]) -> None:
         self.arrive()
         self.submit(nodes, False, 8, 1000)
 
@@ -113,9 +114,7 @@ class SameGrowth(SameGroups):
         step=st.integers(1, 8),
         most=steps,
     )
-    def submit(  # type: ignore[override]
-        self, nodes: list[Shape], fail_fast: bool, step: int, most: int
-    ) -> None:
+    def submit(self, nodes: list[Shape], fail_fast: bool, step: int, most: int) -> None:
         self.settle(most)
         part = a_part(UUID(int=7000 + len(self.parts)), nodes, fail_fast)
         self.parts.append(part)
@@ -125,7 +124,7 @@ class SameGrowth(SameGroups):
             self.submit_part(GroupPart(part.head, first, part.nodes[first : first + step]))
 
     @rule(most=steps)
-    def claim(self, most: int) -> None:  # type: ignore[override]
+    def claim(self, most: int) -> None:
         self.settle(most)
         claims = [a_claim([SessionKey(UUID(int=1000 + self.workers), 1)] * SLOTS)]
         model, real = self.both(lambda store: store.pump(DISPATCHER, Batch([], [], claims)))
@@ -152,7 +151,7 @@ class SameGrowth(SameGroups):
         ending=st.lists(endings, min_size=1, max_size=5),
         limit=limits,
     )
-    def end(self, first: int, ending: list[Ending], limit: int) -> None:  # type: ignore[override]
+    def end(self, first: int, ending: list[Ending], limit: int) -> None:
         """Some neighbours end in one batch; old attempts too, which must change and add nothing."""
         chosen = [(pick(self.attempts, at), one) for at, one in enumerate(ending, first)]
         batches = [
@@ -237,12 +236,13 @@ class SameGrowth(SameGroups):
         model, real = self.both(lambda store: store.expire())
         assert {one.id for one in real} == {one.id for one in model}
 
-    @rule(which=choice)
-    def examine(self, which: int) -> None:
+    @rule()
+    def examine(self) -> None:
         """Nothing is wrong, and a repair of nothing changes nothing."""
         self.settle(1000)
         for part in self.parts:
-            assert self.both(lambda store, id=part.head.id: examined(store, id)) == ([], [])
+            group = part.head.id
+            assert self.both(partial(examined, group)) == ([], [])
 
     def same_group(self, part: GroupPart) -> None:
         group, blurred = part.head.id, part.head.id in self.blurred
@@ -264,7 +264,7 @@ class SameGrowth(SameGroups):
         assert (model.state in ENDED_GROUPS) == TERMINAL.issuperset(view.state for view in one)
 
 
-async def examined(store: Store, group: UUID) -> list[str]:
+async def examined(group: UUID, store: Store) -> list[str]:
     return [one.words for one in await store.examine_group(group, repair=True)]
 
 
