@@ -179,19 +179,16 @@ def to_expand(tx: Snapshot) -> set[UUID]:
 
 
 def expand(tx: Transaction, settling: Settling, most: int, max_group_jobs: int) -> int:
-    """Ends sub-groups that are reached, and makes jobs of maps; answers how many jobs it touched.
-
-    The last map may bring it past `most`, by one.
-    """
+    """Ends sub-groups that are reached, and makes jobs of maps; answers of how many jobs."""
     done = 0
     for row in tx.held_where(_HELD_TO_EXPAND, (most,)):
         if done >= most:
             break
-        done += 1
         if row.lane == SCOPE_LANE:
             _change(tx, settling, row, effects.EXPANDED)
+            done += 1
         else:
-            done += _expand_map(tx, settling, row, most - done, max_group_jobs)
+            done += max(1, _expand_map(tx, settling, row, most - done, max_group_jobs))
     tx.flush()
     return done
 
@@ -202,7 +199,7 @@ def _expand_map(
     """Makes some elements of a map jobs; answers how many."""
     into = _growing(tx, row)
     try:
-        found = _elements(tx, row, into, max(1, most))
+        found = _elements(tx, row, into, most)
     except LongshoreError as error:
         _change(tx, settling, row, effects.of_no_expansion(str(error)))
         return 0
