@@ -57,7 +57,8 @@ from longshore.model.worker import (
     QueueView,
     WorkerView,
 )
-from longshore.payload.references import check_dependencies, refuse_outside_a_group
+from longshore.payload.group_references import check_dependencies
+from longshore.payload.references import refuse_outside_a_group
 from longshore.payload.schemas import check_arguments, nearest
 from longshore.payload.values import within
 from longshore.ports import Store
