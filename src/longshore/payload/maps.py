@@ -58,7 +58,7 @@ def pack_map(over: object, pattern: MapPattern) -> bytes:
 
 def read_map(args: bytes) -> tuple[object, MapPattern]:
     """What a map goes over, maybe a reference to a result, and its pattern."""
-    found = _converted(unpack(args))
+    found = _converted(_unpacked(args))
     return found.over, found.pattern
 
 
@@ -66,7 +66,7 @@ def check_map(job: Submission) -> None:
     """Raises `InvalidInput` if a map is malformed, or its pattern cannot be of many jobs."""
     over, pattern = read_map(job.args)
     own = pattern.job
-    if own.options.raw or not isinstance(unpack(own.args), dict):
+    if own.options.raw or not isinstance(_unpacked(own.args), dict):
         raise InvalidArguments(f"the elements of a map of '{own.kind}' take arguments by name")
     for name, value in (("unique_key", own.unique_key), ("run_at", own.run_at)):
         if value is not None:
@@ -75,11 +75,11 @@ def check_map(job: Submission) -> None:
         raise InvalidArguments(_no_list(over))
 
 
-def samples(job: Submission) -> list[Submission]:
-    """Jobs by which the arguments of a map's elements can be checked before it has any."""
+def samples(job: Submission, most: int) -> list[Submission]:
+    """Jobs by which the first elements of a map can be checked before it has any."""
     over, pattern = read_map(job.args)
     if isinstance(over, list) and not any(references_in(over)):
-        return [one.job for one in elements(job.args, {}, job.id, 1, 0, len(over)).jobs]
+        return [one.job for one in elements(job.args, {}, job.id, 1, 0, most).jobs]
     own = pattern.job
     given = {**unpack(own.args), pattern.parameter: _SOME_RESULT.as_value()}
     options = structs.replace(own.options, references=True)
@@ -118,6 +118,13 @@ def _read(args: bytes, results: Results) -> tuple[list[object], MapPattern]:
     if not isinstance(found.over, list):
         raise InvalidArguments(_no_list(found.over))
     return found.over, found.pattern
+
+
+def _unpacked(args: bytes) -> object:
+    try:
+        return unpack(args)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidArguments(f"the map cannot be read: {error}") from None
 
 
 def _converted(whole: object) -> _Map:

@@ -212,6 +212,11 @@ def _shape(value: object) -> str:
     return "nothing (null)" if value is None else type(value).__name__
 
 
+def escaped_arguments(job: Submission) -> bytes:
+    """The arguments of a job that has no references, as a job that may have some stores them."""
+    return pack(escaped(_unpacked(job.args, "the arguments are")), f"the arguments of '{job.kind}'")
+
+
 # where jobs are submitted
 
 
