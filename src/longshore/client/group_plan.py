@@ -11,7 +11,14 @@ from msgspec import structs
 
 from longshore.client.connection import Connection, wire_size
 from longshore.core.graph import places, start_order
-from longshore.core.group_limits import check_condition, check_head, check_key, check_start, naming
+from longshore.core.group_limits import (
+    check_condition,
+    check_head,
+    check_key,
+    check_start,
+    condition_of,
+    naming,
+)
 from longshore.core.keys import Keys, below, prefixes
 from longshore.errors import InvalidInput, LongshoreError, Unavailable
 from longshore.model.group import (
@@ -80,7 +87,7 @@ class GroupPlan:
         key = self._keys.next_of(_named_after(job), within) if key is None else below(within, key)
         with naming(self.head, key):
             check_key(key)
-            before, condition, texts = _before(job, after), _condition(on), tuple(named)
+            before, condition, texts = _before(job, after), condition_of(on), tuple(named)
             check_condition(condition, bool(before or texts))
             check_start(job)
         self._keys.take(key)
@@ -182,11 +189,3 @@ def _node_bytes(node: Node) -> int:
 
 def _before(job: Submission, after: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*after, *(one.job for one in referred(job))]))
-
-
-def _condition(on: str) -> Condition:
-    try:
-        return Condition(on)
-    except ValueError:
-        words = ", ".join(f"'{one.value}'" for one in Condition)
-        raise InvalidInput(f"on is {on!r}; it must be one of {words}") from None

@@ -196,6 +196,10 @@ class Call(Generic[R]):
         """The id of the job; `ctx.submit` replaces an id that you did not give."""
         return self.submission.id
 
+    def unpacked(self, data: bytes | None) -> R:
+        """What the job returned, from the bytes of its result."""
+        return self._unpack(data)
+
     def take_id(self, id: UUID) -> Submission:
         """Gives the job this id, unless the user gave one or it was submitted before."""
         if not self._keeps_id:

@@ -164,6 +164,15 @@ def check_added_key(key: object) -> None:
         raise InvalidInput(f"the key '{key}' of a job that another adds cannot have a '/'")
 
 
+def condition_of(on: str) -> Condition:
+    """The condition of this name; raises `InvalidInput` if there is none."""
+    try:
+        return Condition(on)
+    except ValueError:
+        words = ", ".join(f"'{one.value}'" for one in Condition)
+        raise InvalidInput(f"on is {on!r}; it must be one of {words}") from None
+
+
 def check_condition(on: Condition, has_after: bool) -> None:
     """Raises `InvalidInput` if a job has a condition and depends on nothing."""
     if on is not Condition.SUCCEEDED and not has_after:

@@ -80,7 +80,7 @@ def check_added(nodes: Sequence[OutboxNode]) -> None:
     """Raises if a job that an attempt adds refers to one added with it and not depended on."""
     places = {f"{BESIDE}{one.key}": _Place(at, one.job.kind) for at, one in enumerate(nodes)}
     for node in nodes:
-        _refuse_deep_references(node)
+        check_added_map(node)
         for one in referred(node.job):
             if not one.job.startswith(BESIDE):
                 continue
@@ -93,7 +93,8 @@ def check_added(nodes: Sequence[OutboxNode]) -> None:
             _check_kind(one, found.kind)
 
 
-def _refuse_deep_references(node: OutboxNode) -> None:
+def check_added_map(node: OutboxNode) -> None:
+    """Raises if a map that an attempt adds gives its elements results of others added with it."""
     # The elements have other keys beside them than their map has.
     if node.job.kind == MAP and any(one.job.startswith(BESIDE) for one in _of_elements(node.job)):
         raise InvalidInput(
