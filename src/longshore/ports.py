@@ -18,10 +18,12 @@ from msgspec import Struct
 
 from longshore.core.why import Facts
 from longshore.model.attempt import Assignment, Attempt
+from longshore.model.batch import MAX_GROUP_JOBS
 from longshore.model.batch import Batch as Batch  # stores and dispatchers take them from here
 from longshore.model.batch import BatchResult as BatchResult
 from longshore.model.finding import Finding
 from longshore.model.group import (
+    GateVerdict,
     Group,
     GroupFilter,
     GroupPart,
@@ -223,11 +225,25 @@ class Store(Protocol):
         key that a live job holds; then nothing of this part is stored.
         """
 
-    async def settle(self, groups: Collection[UUID] = (), most: int = 1000) -> Settled:
+    async def settle(
+        self,
+        groups: Collection[UUID] = (),
+        most: int = 1000,
+        max_group_jobs: int = MAX_GROUP_JOBS,
+    ) -> Settled:
         """Does some of what groups have to do, of at most so many jobs.
 
-        Ends reach the jobs that depend on them. Jobs of cancelled groups end. Groups without a live
-        job end; without `groups` it looks at every group, otherwise at these.
+        Ends reach the jobs that depend on them. Maps become jobs; one that would bring its group
+        past `max_group_jobs` fails. Jobs of cancelled groups end. Groups without a live job end;
+        without `groups` it looks at every group, otherwise at these.
+        """
+
+    async def open_gate(
+        self, ref: UUID | int, key: str, value: bytes | None = None, by: str = ""
+    ) -> GateVerdict:
+        """Ends a gate of a group, which has been reached, as succeeded with this result.
+
+        Opened again with the same value, it stays as it is.
         """
 
     async def cancel_group(self, ref: UUID | int, by: str = "") -> GroupVerdict:
@@ -243,12 +259,15 @@ class Store(Protocol):
         request: UUID | None = None,
         *,
         keys: Sequence[str] = (),
+        args: bytes | None = None,
         dry_run: bool = False,
     ) -> RetryPlan | None:
         """Opens a new round of all jobs of a group that did not succeed, one for each `request`.
 
-        With `keys`, it opens one of these jobs and of all that depend on them, whatever they were.
-        A dry run changes nothing. None if there is no such group.
+        With `keys`, it opens one of these jobs and of all that depend on them, whatever they were;
+        a key that ends in `/` names all below it. What a job added leaves the group when the job
+        runs again. With `args`, the one job in `keys` gets these arguments. A dry run changes
+        nothing. None if there is no such group.
         """
 
     async def cancel_abandoned(self, older_than_s: float, most: int = 100) -> list[UUID]:

@@ -12,6 +12,13 @@ that still waits:
 
 A store locks the nodes that an end reaches, decides here, and writes the answer. The nodes that end
 by that reach others, and so on: the store does that in bounded steps.
+
+A node may stand for more than its own job: for the jobs that it added, for the elements of a map,
+for a sub-group. These are in its *scope*, and it counts those of them that are `open`. A node is
+*closed* once its job has ended and nothing in its scope is open. Only a closed node counts down its
+dependents, and its own scope. So whoever depends on a job waits for all that it added too, however
+deep, and no edge is needed for that. A failure in a scope does not wait for the close: its
+dependents hear of it early, without being counted down. `Parent` is such a word, early or last.
 """
 
 from __future__ import annotations
@@ -47,9 +54,17 @@ _TOLD: Final = {
 }
 
 
+_BAD: Final = Marks.FAILED | Marks.CANCELLED
+
+
 def told(ended: JobState) -> Marks:
     """What the end of a job tells the nodes that depend on it."""
     return _TOLD[ended]
+
+
+def early(marks: Marks) -> Marks:
+    """What is told of a scope before it is closed: a skip is not, since a failure weighs more."""
+    return marks & _BAD
 
 
 def decide(on: Condition, unmet: int, marks: Marks) -> Event | None:
@@ -73,7 +88,10 @@ def decide(on: Condition, unmet: int, marks: Marks) -> Event | None:
 
 
 class Parent(NamedTuple):
-    """A job of a group that ended, for the nodes that depend on it."""
+    """A node that closed, for the nodes that depend on it and for the scope that it is in.
+
+    If it `is_early`, the node is not closed: a job in its scope failed or was cancelled.
+    """
 
     job: UUID
     group: UUID
@@ -81,6 +99,16 @@ class Parent(NamedTuple):
     number: int
     state: JobState
     error: JobError | None = None
+    marks: Marks = Marks.NOTHING
+    """What the ends in its scope told."""
+    cause: JobError | None = None
+    """The first failure in its scope, as the error of what cannot run because of it."""
+    is_early: bool = False
+
+    @property
+    def told(self) -> Marks:
+        """What it tells the nodes that depend on it."""
+        return early(self.marks) if self.is_early else told(self.state) | self.marks
 
 
 class Waiting(NamedTuple):
@@ -107,11 +135,11 @@ class Delivered(NamedTuple):
 
 
 def deliver(node: Waiting, ended: Sequence[Parent]) -> Delivered:
-    """These jobs ended, on which a node depends."""
-    unmet = max(0, node.unmet - len(ended))
+    """A node hears this of those that it depends on."""
+    unmet = max(0, node.unmet - sum(not parent.is_early for parent in ended))
     marks = node.marks
     for parent in ended:
-        marks |= told(parent.state)
+        marks |= parent.told
     return Delivered(unmet, marks, becomes(node._replace(unmet=unmet, marks=marks), ended))
 
 
@@ -134,16 +162,53 @@ def _cause(ended: Sequence[Parent]) -> JobError:
 
     It names the root. What failed because of another failure passes that one's error on.
     """
-    told_badly = [one for one in ended if told(one.state) & (Marks.FAILED | Marks.CANCELLED)]
+    told_badly = [one for one in ended if one.told & _BAD]
     if not told_badly:
         return JobError(Reason.DEPENDENCY_FAILED, "a job it depends on failed")
     first = min(told_badly, key=lambda one: one.number)
+    if first.is_early or not told(first.state) & _BAD:
+        return first.cause or JobError(Reason.DEPENDENCY_FAILED, f"a job of '{first.key}' failed")
     if first.state is JobState.DEPENDENCY_FAILED and first.error is not None:
         return first.error
     if first.state is JobState.CANCELLED:
         return JobError(Reason.DEPENDENCY_FAILED, f"'{first.key}' was cancelled")
     words = "no reason was recorded" if first.error is None else summary(first.error)
     return JobError(Reason.DEPENDENCY_FAILED, f"'{first.key}' failed: {words}")
+
+
+class Scope(NamedTuple):
+    """What a store holds of a node that others are in the scope of."""
+
+    open: int
+    marks: Marks
+    cause: JobError | None
+    has_ended: bool
+    """Whether its own job has ended."""
+
+
+class ScopeTold(NamedTuple):
+    """What the ends in its scope do to a node: its new counters, and what is to be told of it."""
+
+    open: int
+    marks: Marks
+    cause: JobError | None
+    is_closed: bool
+    """It closed by this: its dependents and its own scope hear of it, for the last time."""
+    is_news: bool
+    """It is not closed, but a failure in it must be told early."""
+
+
+def tell_scope(scope: Scope, ended: Sequence[Parent]) -> ScopeTold:
+    """A node hears this of nodes in its scope."""
+    left = max(0, scope.open - sum(not one.is_early for one in ended))
+    marks, cause = scope.marks, scope.cause
+    for one in ended:
+        marks |= one.told
+    if cause is None and marks & _BAD:
+        cause = _cause(ended)
+    is_closed = scope.open > 0 and left == 0 and scope.has_ended
+    is_news = not is_closed and bool(marks & _BAD & ~scope.marks)
+    return ScopeTold(left, marks, cause, is_closed, is_news)
 
 
 def may_wake(group: GroupState) -> bool:

@@ -42,6 +42,7 @@ from longshore.model.ends import (
     Snoozed,
     Succeeded,
 )
+from longshore.model.group import GATE
 from longshore.model.job import (
     CancelVerdict,
     Ended,
@@ -225,16 +226,33 @@ def of_dependency(
     return effect[JobState.WAITING]
 
 
+# nodes that no worker runs
+
+EXPANDED: Final = _effect(Event.EXPANDED)
+
+
+def of_opening(by: str) -> Effect:
+    """What the opening of a gate does to it."""
+    return _effect(Event.OPENED, info=f"opened by {by}")
+
+
+def of_no_expansion(why: str) -> Effect:
+    """What becomes of a map whose list cannot become jobs."""
+    error = JobError(Reason.INVALID_GROWTH, why)
+    return _effect(Event.NOT_EXPANDED, info=summary(error), error=error)
+
+
 # clocks and users
 
 DUE: Final = _effect(Event.CAME_DUE)
 HOLD: Final = _effect(Event.HELD)
 
 
-def of_expiry(expires_s: float | None) -> Effect:
+def of_expiry(expires_s: float | None, kind: str = "") -> Effect:
     """What passing its deadline does to a job that has not begun."""
     within = "in time" if expires_s is None else f"within {span(expires_s)}"
-    error = JobError(Reason.EXPIRED, f"expired: no worker began it {within}")
+    nobody = "nobody opened it" if kind == GATE else "no worker began it"
+    error = JobError(Reason.EXPIRED, f"expired: {nobody} {within}")
     return _effect(Event.EXPIRED, info=error.message, error=error)
 
 

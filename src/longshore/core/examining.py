@@ -8,13 +8,13 @@ node, something was lost.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
 from longshore.core.dependencies import Marks, Waiting, becomes, may_wake
 from longshore.core.lifecycle import TERMINAL
-from longshore.core.reopening import NodeState, counted
+from longshore.core.reopening import Closure, NodeState, closures, counted
 from longshore.model.finding import Finding, Trouble
 from longshore.model.group import GroupState
 from longshore.model.job import JobState
@@ -28,12 +28,17 @@ EXAMINED: tuple[GroupState, ...] = (
 
 
 class NodeRecord(NamedTuple):
-    """A node as a store has it. `is_unsettled` says that its end has not reached all others."""
+    """A node as a store has it. `is_unsettled` says that its end has not reached all others.
+
+    `open` and `scope_marks` are what it has of its scope.
+    """
 
     job: UUID
     node: NodeState
     waiting: Waiting
     is_unsettled: bool
+    open: int = 0
+    scope_marks: Marks = Marks.NOTHING
 
 
 class EndCounts(NamedTuple):
@@ -62,31 +67,66 @@ class Examined(NamedTuple):
     """The right counters of nodes that have wrong ones, by place."""
     counts: EndCounts
     """The right counts of the group."""
+    scopes: dict[int, tuple[int, Marks]]
+    """What nodes should have of their scopes that have it wrong, by place."""
+    closed: list[int]
+    """Nodes that are closed by that, although nobody was told."""
 
 
 def examined(group: GroupRecord) -> Examined:
     """Counts a group anew, and says what differs."""
-    findings: list[Finding] = []
+    found: list[Finding] = []
     counters: dict[int, tuple[int, Marks]] = {}
     states = [record.node for record in group.nodes]
+    told = closures(states)
+    on_the_way = _on_the_way(group)
     for place, record in enumerate(group.nodes):
-        if not _is_examined(group, record):
+        is_waiting = record.node.state is JobState.WAITING
+        if not is_waiting or not on_the_way.isdisjoint(record.node.after):
             continue
-        right = counted(states, record.node.after)
+        right = counted(told, record.node.after)
         if right != (record.waiting.unmet, record.waiting.marks):
             counters[place] = right
-            findings.append(_wrong_count(group.id, record, right[0]))
+            found.append(_wrong_count(group.id, record, right[0]))
         elif may_wake(group.state) and not group.is_swept and becomes(record.waiting):
             text = f"job '{record.node.key}' waits although it waits for nothing"
-            findings.append(Finding(Trouble.WAITING, text, group.id, record.job))
+            found.append(Finding(Trouble.WAITING, text, group.id, record.job))
+    scopes = _wrong_scopes(group, told, on_the_way)
+    found += [_wrong_scope(group, place, right[0]) for place, right in scopes.items()]
+    closed = [place for place in scopes if told[place].is_closed]
     counts = end_counts([node.state for node in states])
-    return Examined([*findings, *_closing(group, counts)], counters, counts)
+    return Examined([*found, *_closing(group, counts)], counters, counts, scopes, closed)
 
 
-def _is_examined(group: GroupRecord, record: NodeRecord) -> bool:
-    """Whether a job waits, and no end is on its way to it."""
-    on_the_way = any(group.nodes[place].is_unsettled for place in record.node.after)
-    return record.node.state is JobState.WAITING and not on_the_way
+def _on_the_way(group: GroupRecord) -> set[int]:
+    """Nodes of which something is still to be told: of their own end, or of one in their scope."""
+    found: set[int] = set()
+    for place, record in enumerate(group.nodes):
+        at: int | None = place if record.is_unsettled else None
+        while at is not None and at not in found:
+            found.add(at)
+            at = group.nodes[at].node.scope
+    return found
+
+
+def _wrong_scopes(
+    group: GroupRecord, told: Sequence[Closure], on_the_way: Collection[int]
+) -> dict[int, tuple[int, Marks]]:
+    return {
+        place: (right.open, right.marks)
+        for place, (record, right) in enumerate(zip(group.nodes, told, strict=True))
+        if place not in on_the_way
+        and (record.open, record.scope_marks) != (right.open, right.marks)
+    }
+
+
+def _wrong_scope(group: GroupRecord, place: int, right: int) -> Finding:
+    record = group.nodes[place]
+    text = (
+        f"'{record.node.key}' counts {record.open} jobs that it added and that have not ended, "
+        f"but there are {right}"
+    )
+    return Finding(Trouble.COUNT, text, group.id, record.job)
 
 
 def _wrong_count(group: UUID, record: NodeRecord, right: int) -> Finding:

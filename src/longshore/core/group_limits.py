@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
+from msgspec import structs
+
 from longshore.core.limits import MAX_NAME_CHARS, check_labels, check_length, check_text
 from longshore.errors import InvalidInput, LongshoreError, TooLarge, from_code
-from longshore.model.group import Condition, GroupHead, GroupPart, Node
-from longshore.model.job import Submission
+from longshore.model.group import GATE, NOT_RUN, Condition, GroupHead, GroupPart, Node
+from longshore.model.job import Options, Submission
+from longshore.model.reports import OutboxNode
 
 MAX_PART_NODES: Final = 5_000
 """How many jobs of a group one request may bring. A larger group comes in several parts."""
@@ -21,7 +24,10 @@ MAX_NODES_LISTED: Final = 1_000
 MAX_PLACE: Final = 2**31 - 1
 """No group has a job at a place after this one."""
 
-_KEY: Final = re.compile(r"[\w.:@+-]+")
+MAX_ADDED_JOBS: Final = 5_000
+"""How many jobs one attempt may add to its group. A map may have more elements."""
+
+_KEY: Final = re.compile(r"[\w.:@+-]+(/[\w.:@+-]+)*")
 
 
 def check_key(key: object) -> None:
@@ -32,7 +38,7 @@ def check_key(key: object) -> None:
     if not _KEY.fullmatch(key):
         raise InvalidInput(
             f"the key {key!r} has a character that keys may not have; letters, digits and "
-            "_ . : @ + - are allowed ('/' is kept for sub-groups)"
+            "_ . : @ + - are allowed, and '/' between the names of sub-groups"
         )
 
 
@@ -97,6 +103,9 @@ def _check_edges(part: GroupPart, edges: int, max_edges: int) -> None:
 
 def _check_node(node: Node, place: int) -> None:
     check_key(node.key)
+    check_not_run(node.job)
+    if node.scope is not None and not 0 <= node.scope <= MAX_PLACE:
+        raise InvalidInput(f"its scope is {node.scope}; give the place of a job of the group")
     check_condition(node.on, bool(node.after))
     check_start(node.job)
     if len(set(node.after)) < len(node.after):
@@ -106,6 +115,62 @@ def _check_node(node: Node, place: int) -> None:
             f"its `after` names a place that does not lie before its own, {place:,}; send the jobs "
             "in an order in which each comes after those it depends on"
         )
+
+
+def check_not_run(job: Submission) -> None:
+    """Raises `InvalidInput` if a node that no worker runs asks for something of a worker."""
+    if job.kind not in NOT_RUN:
+        return
+    plain = Submission(job.id, job.kind, job.args, delay_s=job.delay_s)
+    options = Options(
+        references=job.options.references,
+        labels=job.options.labels,
+        expires_s=job.options.expires_s if job.kind == GATE else None,
+    )
+    if job != structs.replace(plain, priority=job.priority, options=options):
+        raise InvalidInput(
+            f"no worker runs a '{job.kind}', so it has no queue, target, retries and the like"
+        )
+
+
+def check_growth(nodes: Sequence[OutboxNode]) -> None:
+    """Raises if jobs that an attempt adds to its group break a limit, naming the key."""
+    if len(nodes) > MAX_ADDED_JOBS:
+        raise TooLarge(
+            f"it adds {len(nodes):,} jobs, and one attempt may add {MAX_ADDED_JOBS:,}; use a map, "
+            "or let added jobs add the rest"
+        )
+    keys: set[str] = set()
+    for place, node in enumerate(nodes):
+        _check_added(node, place)
+        if node.key in keys:
+            raise InvalidInput(f"it adds two jobs with the key '{node.key}'; rename one of them")
+        keys.add(node.key)
+
+
+def _check_added(node: OutboxNode, place: int) -> None:
+    check_added_key(node.key)
+    check_not_run(node.job)
+    check_condition(node.on, bool(node.after))
+    check_start(node.job)
+    if any(not 0 <= at < place for at in node.after):
+        raise InvalidInput(f"the job '{node.key}' that it adds depends on one that it adds later")
+
+
+def check_added_key(key: object) -> None:
+    """Raises `InvalidInput` unless a job that another adds can have this key below that one's."""
+    check_key(key)
+    if "/" in str(key):
+        raise InvalidInput(f"the key '{key}' of a job that another adds cannot have a '/'")
+
+
+def condition_of(on: str) -> Condition:
+    """The condition of this name; raises `InvalidInput` if there is none."""
+    try:
+        return Condition(on)
+    except ValueError:
+        words = ", ".join(f"'{one.value}'" for one in Condition)
+        raise InvalidInput(f"on is {on!r}; it must be one of {words}") from None
 
 
 def check_condition(on: Condition, has_after: bool) -> None:

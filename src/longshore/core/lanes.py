@@ -31,7 +31,8 @@ def body_hash(job: Submission) -> int:
 
 def node_hash(node: Node, body: int) -> int:
     """A number by which the store sees that one place of a group was sent with two nodes."""
-    return _signed64(_canonical.encode((node.key, node.on, sorted(set(node.after)), body)))
+    own = (node.key, node.on, sorted(set(node.after)), body)
+    return _signed64(_canonical.encode(own if node.scope is None else (*own, node.scope)))
 
 
 def serves(worker: WorkerInfo, lane: Lane) -> bool:

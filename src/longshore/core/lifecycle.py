@@ -42,6 +42,9 @@ class Event(StrEnum):
     CONDITION_LOST = "its condition can no longer hold"
     CAME_DUE = "its time came"
     EXPIRED = "it did not begin in time"
+    OPENED = "a user opened this gate"
+    EXPANDED = "its list became jobs"
+    NOT_EXPANDED = "its list could not become jobs"
     CLAIMED = "claimed"
     SUCCEEDED = "its attempt succeeded"
     FAILED = "its attempt failed for good"
@@ -75,6 +78,9 @@ RULES: Final = {
     Event.CONDITION_LOST: Rule(),
     Event.CAME_DUE: Rule(keeps_error=True, keeps_deadline=True),
     Event.EXPIRED: Rule(),
+    Event.OPENED: Rule(),
+    Event.EXPANDED: Rule(),
+    Event.NOT_EXPANDED: Rule(),
     Event.CLAIMED: Rule(),
     Event.SUCCEEDED: Rule(),
     Event.FAILED: Rule(is_failure=True),
@@ -109,6 +115,9 @@ _MOVES: Final[dict[JobState, dict[Event, JobState]]] = {
         Event.CLAIMED: S.RUNNING,
         Event.HELD: S.WAITING,
         Event.EXPIRED: S.FAILED,
+        Event.OPENED: S.SUCCEEDED,
+        Event.EXPANDED: S.SUCCEEDED,
+        Event.NOT_EXPANDED: S.FAILED,
         Event.CANCEL_ASKED: S.CANCELLED,
     },
     S.RUNNING: {

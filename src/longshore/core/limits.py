@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from functools import lru_cache
 from math import isnan
 from typing import Final, TypeGuard
@@ -35,16 +36,20 @@ _DEFAULT_OPTIONS: Final = Options()
 _DEFAULT_RETRY: Final = RetryPolicy()
 
 
-def check_submission(job: Submission) -> None:
-    """Raises `InvalidInput`, naming the job's kind and the field, if a field is out of bounds."""
+def check_submission(job: Submission, built_in: Collection[str] = ()) -> None:
+    """Raises `InvalidInput`, naming the job's kind and the field, if a field is out of bounds.
+
+    Of kinds that users may not have, it takes those that are `built_in`.
+    """
     try:
+        if job.kind not in built_in:
+            _check_own_name("kind", job.kind)
         _check(job)
     except InvalidInput as error:
         raise InvalidInput(f"job '{job.kind!s:.{MAX_NAME_CHARS}}': {error}") from None
 
 
 def _check(job: Submission) -> None:
-    _check_own_name("kind", job.kind)
     if job.queue != DEFAULT_QUEUE:
         _check_own_name("queue", job.queue)
     if job.target != ANY_TARGET:

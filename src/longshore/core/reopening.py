@@ -2,28 +2,48 @@
 
 A retry gives a new round to jobs that have ended. Whoever depends on one of them waits for it
 again. So the counters of all jobs that wait are counted anew from the edges: what an end told them
-before may not be so any more.
+before may not be so any more. What a job added leaves the group (it is *retired*) when the job runs
+again: the new round adds its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from difflib import get_close_matches
 from typing import NamedTuple
 from uuid import UUID
 
-from longshore.core.dependencies import Marks, told
+from longshore.core.dependencies import Marks, early, told
 from longshore.core.lifecycle import OWNED, TERMINAL
 from longshore.model.group import GroupState, RetryPlan
 from longshore.model.job import JobState
 
 
 class NodeState(NamedTuple):
-    """A node and where its job is. `after` has the places of what it depends on."""
+    """A node and where its job is. `after` has the places of what it depends on.
+
+    `scope` is the place of the node in whose scope it is. `adds` says that what is in its own
+    scope came from its job, and goes with it: that is not so of a sub-group. `is_added` says that
+    another job added it, in a scope or detached.
+    """
 
     key: str
     state: JobState
     after: Sequence[int]
+    scope: int | None = None
+    adds: bool = True
+    is_added: bool = False
+
+
+class Closure(NamedTuple):
+    """What a node tells others: whether it is closed, and how the ends in it and below it were."""
+
+    is_closed: bool
+    told: Marks
+    open: int
+    """How many nodes in its scope are not closed."""
+    marks: Marks
+    """What the ends in its scope told it."""
 
 
 class Reopening(NamedTuple):
@@ -35,52 +55,148 @@ class Reopening(NamedTuple):
     running: list[int]
     counters: dict[int, tuple[int, Marks]]
     """What each job that waits from now on has left to wait for, and what it was told."""
+    retired: list[int]
+    """Jobs that leave the group, because what added them runs again."""
+    scopes: dict[int, tuple[int, Marks]]
+    """How many nodes in the scope of each node are open from now on, and what these told it."""
 
 
 def reopening(nodes: Sequence[NodeState], keys: Sequence[str] = ()) -> Reopening:
     """What a retry does: to all that did not succeed, or to these keys and all below them."""
-    if keys:
-        wanted = _below(nodes, set(keys))
-    else:
-        bad = TERMINAL - {JobState.SUCCEEDED}
-        wanted = {place for place, node in enumerate(nodes) if node.state in bad}
-    reopened = [place for place in sorted(wanted) if nodes[place].state in TERMINAL]
+    wanted = _below(nodes, keys) if keys else _not_succeeded(nodes)
+    members = _members(nodes)
+    opened = {place for place in wanted if nodes[place].state in TERMINAL}
+    retired = _added_by(nodes, members, opened)
+    opened -= retired
+    wanted |= retired
     running = [place for place in sorted(wanted) if nodes[place].state in OWNED]
-    opened = set(reopened)
-    about_to_run = (JobState.READY, JobState.DELAYED)
-    held = [
-        place
-        for place, node in enumerate(nodes)
-        if node.state in about_to_run and not opened.isdisjoint(node.after)
-    ]
-    counters = {
-        place: counted(nodes, node.after, opened)
-        for place, node in enumerate(nodes)
-        if place in opened or node.state is JobState.WAITING or not opened.isdisjoint(node.after)
-    }
-    return Reopening(reopened, held, running, counters)
-
-
-def _below(nodes: Sequence[NodeState], keys: set[str]) -> set[int]:
-    """These nodes and all that depend on them. A node comes after those that it depends on."""
-    found: set[int] = set()
+    before, found = closures(nodes), closures(nodes, opened, retired)
+    held, counters = [], {}
     for place, node in enumerate(nodes):
-        if node.key in keys or not found.isdisjoint(node.after):
-            found.add(place)
+        if place in retired:
+            continue
+        waits_again = any(before[at] != found[at] for at in node.after)
+        if node.state in (JobState.READY, JobState.DELAYED) and waits_again:
+            held.append(place)
+        if place in opened or node.state is JobState.WAITING or waits_again:
+            counters[place] = counted(found, node.after)
+    scopes = {place: (found[place].open, found[place].marks) for place in members}
+    for place in retired:
+        scopes.pop(place, None)
+    return Reopening(sorted(opened), held, running, counters, sorted(retired), scopes)
+
+
+def _not_succeeded(nodes: Sequence[NodeState]) -> set[int]:
+    bad = TERMINAL - {JobState.SUCCEEDED}
+    return {place for place, node in enumerate(nodes) if node.state in bad}
+
+
+def _members(nodes: Sequence[NodeState]) -> dict[int, list[int]]:
+    """What is in the scope of each node."""
+    found: dict[int, list[int]] = {}
+    for place, node in enumerate(nodes):
+        if node.scope is not None:
+            found.setdefault(node.scope, []).append(place)
     return found
 
 
-def counted(
-    nodes: Sequence[NodeState], after: Sequence[int], opened: Collection[int] = ()
-) -> tuple[int, Marks]:
-    """The counters of a node that depends on these places, if some of them are `opened` again."""
+def _below(nodes: Sequence[NodeState], keys: Sequence[str]) -> set[int]:
+    """The nodes that these keys or prefixes name, and all that depend on them.
+
+    Whoever depends on a node also depends on what is in its scope.
+    """
+    dependents: dict[int, list[int]] = {}
+    for place, node in enumerate(nodes):
+        for at in node.after:
+            dependents.setdefault(at, []).append(place)
+    named = [place for place, node in enumerate(nodes) if any(names(key, node.key) for key in keys)]
+    found, reached, left = set(named), set(named), named
+    while left:
+        place = left.pop()
+        below = dependents.get(place, [])
+        found.update(below)
+        scope = nodes[place].scope
+        for other in below if scope is None else [*below, scope]:
+            if other not in reached:
+                reached.add(other)
+                left.append(other)
+    return found
+
+
+def names(key: str, other: str) -> bool:
+    """Whether a key, or a prefix that ends in `/`, names the node with another key."""
+    return other.startswith(key) if key.endswith("/") else other == key
+
+
+def _added_by(
+    nodes: Sequence[NodeState], members: Mapping[int, Sequence[int]], opened: Collection[int]
+) -> set[int]:
+    """All that these jobs added, and what that added, and so on."""
+    left = [place for place in opened if nodes[place].adds]
+    detached = _detached(nodes)
+    found: set[int] = set()
+    while left:
+        place = left.pop()
+        new = {*members.get(place, ()), *detached.get(place, ())} - found
+        found |= new
+        left += new
+    return found
+
+
+def _detached(nodes: Sequence[NodeState]) -> dict[int, list[int]]:
+    """What each node added without a scope: its key lies below that of its adder."""
+    places = {node.key: place for place, node in enumerate(nodes)}
+    found: dict[int, list[int]] = {}
+    for place, node in enumerate(nodes):
+        key = node.key if node.is_added and node.scope is None else ""
+        while key:
+            key = key.rpartition("/")[0]
+            if key in places:
+                found.setdefault(places[key], []).append(place)
+                break
+    return found
+
+
+def closures(
+    nodes: Sequence[NodeState], opened: Collection[int] = (), retired: Collection[int] = ()
+) -> list[Closure]:
+    """What each node tells, if some of them are `opened` again and others leave the group.
+
+    Those in a scope come before the node whose scope it is: of scopes in scopes, the inner first.
+    """
+    found: list[Closure] = [Closure(False, Marks.NOTHING, 0, Marks.NOTHING)] * len(nodes)
+    members = _members(nodes)
+    open_left = {place: len(inside) for place, inside in members.items()}
+    frontier = [place for place in range(len(nodes)) if place not in open_left]
+    while frontier:
+        place = frontier.pop()
+        inside = [found[at] for at in members.get(place, ()) if at not in retired]
+        found[place] = _closure(nodes[place].state, place in opened, inside)
+        scope = nodes[place].scope
+        if scope is not None:
+            open_left[scope] -= 1
+            if not open_left[scope]:
+                frontier.append(scope)
+    return found
+
+
+def _closure(state: JobState, is_opened: bool, inside: Sequence[Closure]) -> Closure:
+    has_ended = state in TERMINAL and not is_opened
+    left = sum(not one.is_closed for one in inside)
+    marks = Marks.NOTHING
+    for one in inside:
+        marks |= one.told
+    is_closed = has_ended and not left
+    own = told(state) if is_closed else Marks.NOTHING
+    return Closure(is_closed, own | (marks if is_closed else early(marks)), left, marks)
+
+
+def counted(found: Sequence[Closure], after: Sequence[int]) -> tuple[int, Marks]:
+    """The counters of a node that depends on these places."""
     unmet, marks = 0, Marks.NOTHING
     for place in after:
-        state = nodes[place].state
-        if place in opened or state not in TERMINAL:
-            unmet += 1
-        else:
-            marks |= told(state)
+        unmet += not found[place].is_closed
+        marks |= found[place].told
     return unmet, marks
 
 
@@ -92,7 +208,10 @@ def retry_plan(
     reopened = tuple(nodes[place].key for place in found.reopened)
     running = tuple(nodes[place].key for place in found.running)
     refused = _refusal(state, nodes, keys, reopened, running)
-    return RetryPlan(group, () if refused else reopened, running, refused), found
+    if refused:
+        return RetryPlan(group, running=running, refused=refused), found
+    retired = tuple(nodes[place].key for place in found.retired)
+    return RetryPlan(group, reopened, running, retired=retired), found
 
 
 def _refusal(
@@ -102,9 +221,9 @@ def _refusal(
     reopened: Sequence[str],
     running: Sequence[str],
 ) -> str:
-    known = {node.key for node in nodes}
+    known = [node.key for node in nodes]
     for key in keys:
-        if key not in known:
+        if not any(names(key, one) for one in known):
             near = get_close_matches(key, known, n=1)
             hint = f" (nearest: '{near[0]}')" if near else ""
             return f"the group has no job '{key}'{hint}"

@@ -21,7 +21,13 @@ SNOOZED: Final = "snoozed"
 """The first word of the history entry of a job that asked to run later."""
 
 FINAL_REASONS = frozenset(
-    {Reason.INVALID_ARGUMENTS, Reason.INVALID_RESULT, Reason.POISONOUS, Reason.UNKNOWN_KIND}
+    {
+        Reason.INVALID_ARGUMENTS,
+        Reason.INVALID_RESULT,
+        Reason.INVALID_GROWTH,
+        Reason.POISONOUS,
+        Reason.UNKNOWN_KIND,
+    }
 )
 
 

@@ -15,6 +15,8 @@ from longshore.model.worker import Claim, SessionKey
 
 BATCH_BYTES: Final = 16 * 1024 * 1024
 """How many bytes of arguments and results one transaction takes. Its last item may exceed it."""
+MAX_GROUP_JOBS: Final = 100_000
+"""How many jobs a group may have, unless the dispatcher's settings say otherwise."""
 
 
 class Batch(Struct, frozen=True):
@@ -22,7 +24,8 @@ class Batch(Struct, frozen=True):
 
     `slots`, if there are any, has one for each submit. A new job that can run now starts on its
     slot, if that worker may have it; otherwise it is ready for any worker. Claims stop with the job
-    whose arguments bring them to `max_bytes`.
+    whose arguments bring them to `max_bytes`. A finish that would bring its group past
+    `max_group_jobs` is recorded as failed.
     """
 
     finishes: Sequence[End] = ()
@@ -30,6 +33,7 @@ class Batch(Struct, frozen=True):
     claims: Sequence[Claim] = ()
     slots: Sequence[SessionKey | None] = ()
     max_bytes: int = BATCH_BYTES
+    max_group_jobs: int = MAX_GROUP_JOBS
 
 
 class BatchResult(Struct, frozen=True):

@@ -18,6 +18,15 @@ from longshore.model.job import JobState, Submission
 MOST_SHOWN: Final = 5
 """Of how many jobs that a job waits for `why` tells."""
 
+MAP: Final = "longshore.map"
+"""The kind of a node that becomes one job for each element of a list."""
+SCOPE: Final = "longshore.scope"
+"""The kind of a node that stands for a sub-group. It ends at once, and is closed with the rest."""
+GATE: Final = "longshore.gate"
+"""The kind of a node that ends when a user opens it."""
+NOT_RUN: Final = frozenset({MAP, SCOPE, GATE})
+"""The kinds of nodes that no worker runs. Only groups may have them."""
+
 
 class GroupState(StrEnum):
     """Where a group is in its life. While it is `staging`, parts of it are still to come."""
@@ -46,12 +55,17 @@ class Condition(StrEnum):
 
 
 class Node(Struct, frozen=True, omit_defaults=True, gc=False):
-    """One job of a group. `after` has the places, in the group's order, of what it depends on."""
+    """One job of a group. `after` has the places, in the group's order, of what it depends on.
+
+    `scope` is the place of the node in whose scope it is: whoever depends on that one waits for
+    this one too.
+    """
 
     key: str
     job: Submission
     after: tuple[int, ...] = ()
     on: Condition = Condition.SUCCEEDED
+    scope: int | None = None
 
 
 class GroupHead(Struct, frozen=True, omit_defaults=True):
@@ -121,11 +135,15 @@ class NodeView(Struct, frozen=True, kw_only=True, omit_defaults=True):
     after: tuple[str, ...] = ()
     on: Condition = Condition.SUCCEEDED
     unmet: int = 0
-    """How many of those that it depends on have not ended."""
+    """How many of those that it depends on are not closed."""
+    scope: str | None = None
+    """The key of the node in whose scope it is."""
+    open: int = 0
+    """How many nodes in its scope are not closed."""
 
 
 class NodeFacts(Struct, frozen=True, kw_only=True):
-    """What `why` needs of a job of a group. `waits_for` has the first few that have not ended."""
+    """What `why` needs of a job of a group. `waits_for` has the first few that are not closed."""
 
     key: str
     group: Group
@@ -133,8 +151,9 @@ class NodeFacts(Struct, frozen=True, kw_only=True):
     after: int
     """How many jobs it depends on."""
     unmet: int
-    """How many of these have not ended."""
+    """How many of these are not closed."""
     waits_for: tuple[tuple[str, JobState], ...] = ()
+    """A job that has ended is among them while jobs in its scope have not."""
 
 
 class GroupVerdict(StrEnum):
@@ -151,10 +170,25 @@ class GroupVerdict(StrEnum):
 class RetryPlan(Struct, frozen=True):
     """What the retry of a group does: it opens a new round of these jobs.
 
-    `refused` says why nothing was done; `running` names jobs that must end first.
+    `refused` says why nothing was done; `running` names jobs that must end first; `retired` those
+    that leave the group, because the job that added them runs again.
     """
 
     group: UUID
     reopened: tuple[str, ...] = ()
     running: tuple[str, ...] = ()
     refused: str = ""
+    retired: tuple[str, ...] = ()
+
+
+class GateVerdict(StrEnum):
+    """What the opening of a gate did."""
+
+    OPENED = "opened"
+    ALREADY_OPEN = "already_open"
+    NOT_REACHED = "not_reached"
+    """What it depends on has not ended, or its group is paused."""
+    ALREADY_ENDED = "already_ended"
+    """It failed at its timeout, was cancelled, or never could be reached."""
+    NOT_A_GATE = "not_a_gate"
+    NOT_FOUND = "not_found"

@@ -41,6 +41,7 @@ class Reason(StrEnum):
     POISONOUS = "poisonous"
     INVALID_ARGUMENTS = "invalid_arguments"
     INVALID_RESULT = "invalid_result"
+    INVALID_GROWTH = "invalid_growth"
     UNKNOWN_KIND = "unknown_kind"
     DEPENDENCY_FAILED = "dependency_failed"
     CANCELLED = "cancelled"

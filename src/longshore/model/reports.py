@@ -11,6 +11,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from longshore.model.attempt import AttemptKey
+from longshore.model.group import Condition
 from longshore.model.job import JobError, Reason, Submission
 
 UNEXPLAINED: Final = JobError(Reason.RAISED, "the worker gave no reason")
@@ -22,7 +23,22 @@ class OutboxJob(Struct, frozen=True, gc=False, tag_field="item", tag="job"):
     job: Submission
 
 
-OutboxItem = OutboxJob
+class OutboxNode(Struct, frozen=True, omit_defaults=True, gc=False, tag_field="item", tag="node"):
+    """A job to add to the group of the job that reports.
+
+    Its key in the group is `key` below that of its adder. `after` has the places, among the nodes
+    of this outbox, of what it depends on. Whoever depends on the adder waits for it too, unless it
+    is `detached`. The store gives it an id that follows from the adder, its round and the place.
+    """
+
+    key: str
+    job: Submission
+    after: tuple[int, ...] = ()
+    on: Condition = Condition.SUCCEEDED
+    detached: bool = False
+
+
+OutboxItem = OutboxJob | OutboxNode
 """What an outbox may hold. On the wire, `item` says which variant it is."""
 
 

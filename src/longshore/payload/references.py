@@ -1,25 +1,31 @@
 """Results of other jobs as arguments: `{"$result": {"job": key, "path": [...]}}`.
 
-An argument may stand for the result of another job of the same group, or for a part of it. The
-store keeps arguments as they were submitted, and fills in the results whenever it gives an attempt
-to a worker. A user's own key that begins with `$` is written with one `$` more; filling takes it
-away again. All of this concerns only jobs that say so (`Options.references`).
+An argument may stand for the result of another job of the same group, or for a part of it.
+`{"$results": {"map": key}}` stands for the results of all elements of a map, in order. A job that
+another added names those that were added with it by `./key`.
+
+The store keeps arguments as they were submitted, and fills in the results whenever it gives an
+attempt to a worker. A user's own key that begins with `$` is written with one `$` more; filling
+takes it away again. All of this concerns only jobs that say so (`Options.references`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from longshore.core.group_limits import naming
 from longshore.errors import InvalidArguments, InvalidInput
-from longshore.model.group import GroupPart, Node
 from longshore.model.job import JobState, Submission
 from longshore.payload.values import pack, unpack
 
 RESULT: Final = "$result"
+RESULTS: Final = "$results"
+EVERY: Final = "/*"
+"""Ends the key by which a store finds all elements of a map."""
+BESIDE: Final = "./"
+"""Begins the key of a job that was added with the one that refers to it."""
 MAX_REFERENCED_BYTES: Final = 16 * 1024 * 1024
 """How many bytes the results may take that one job refers to."""
 MAX_DEPTH: Final = 100
@@ -36,14 +42,29 @@ class NodeResult(NamedTuple):
 
 
 class Reference(NamedTuple):
-    """A result that an argument stands for: of which job, and which part of it."""
+    """A result that an argument stands for: of which job, and which part of it.
+
+    With `is_map` it stands for the results of all elements of a map.
+    """
 
     job: str
     path: Path = ()
+    is_map: bool = False
+
+    @property
+    def wanted(self) -> str:
+        """The key by which a store finds what it stands for."""
+        return f"{self.job}{EVERY}" if self.is_map else self.job
 
     def as_value(self) -> dict[str, object]:
         """The reference as it stands among the arguments."""
+        if self.is_map:
+            return {RESULTS: {"map": self.job}}
         return {RESULT: {"job": self.job, "path": list(self.path)}}
+
+
+Results = Mapping[str, Sequence[NodeResult]]
+"""What was found, by the keys that are `wanted`: one result, or those of all elements of a map."""
 
 
 def references(args: bytes) -> list[Reference]:
@@ -64,7 +85,7 @@ def references_in(value: object, depth: int = 0) -> Iterator[Reference]:
     if depth > MAX_DEPTH:
         raise InvalidArguments(f"the arguments are nested more than {MAX_DEPTH} levels deep")
     if isinstance(value, dict):
-        if RESULT in value:
+        if RESULT in value or RESULTS in value:
             yield _read(value)
             return
         for part in value.values():
@@ -75,6 +96,8 @@ def references_in(value: object, depth: int = 0) -> Iterator[Reference]:
 
 
 def _read(value: dict[str, Any]) -> Reference:
+    if RESULTS in value:
+        return _read_map(value)
     inner = value[RESULT]
     is_sound = len(value) == 1 and isinstance(inner, dict) and inner.keys() <= {"job", "path"}
     if is_sound:
@@ -84,6 +107,18 @@ def _read(value: dict[str, Any]) -> Reference:
     raise InvalidArguments(
         f'{value!r:.200} is not a reference to a result; write {{"{RESULT}": {{"job": KEY, '
         f'"path": [NAME OR INDEX, …]}}}}, or "${RESULT}" for a key of your own'
+    )
+
+
+def _read_map(value: dict[str, Any]) -> Reference:
+    inner = value[RESULTS]
+    if len(value) == 1 and isinstance(inner, dict) and inner.keys() == {"map"}:
+        key = inner["map"]
+        if isinstance(key, str):
+            return Reference(key, is_map=True)
+    raise InvalidArguments(
+        f'{value!r:.200} is not a reference to the results of a map; write {{"{RESULTS}": '
+        f'{{"map": KEY}}}}, or "${RESULTS}" for a key of your own'
     )
 
 
@@ -108,20 +143,25 @@ def escaped(value: object) -> object:
     return value
 
 
-def filled(args: bytes, results: Mapping[str, NodeResult]) -> bytes:
+def filled(args: bytes, results: Results) -> bytes:
     """Packed arguments with the results that they refer to, by the keys of their jobs.
 
     Raises `InvalidArguments` if there is no such result, naming the reference.
     """
+    return pack(filled_value(args, results), "the arguments")
+
+
+def filled_value(args: bytes, results: Results) -> object:
+    """The arguments themselves, with the results that they refer to."""
     try:
-        return pack(_fill(_unpacked(args, "the arguments are"), results), "the arguments")
+        return _fill(_unpacked(args, "the arguments are"), results)
     except RecursionError:
         raise InvalidArguments("the arguments are nested too deep") from None
 
 
-def _fill(value: object, results: Mapping[str, NodeResult]) -> object:
+def _fill(value: object, results: Results) -> object:
     if isinstance(value, dict):
-        if RESULT in value:
+        if RESULT in value or RESULTS in value:
             return _part(_read(value), results)
         return {
             key[1:] if isinstance(key, str) and key.startswith("$$") else key: _fill(part, results)
@@ -132,20 +172,24 @@ def _fill(value: object, results: Mapping[str, NodeResult]) -> object:
     return value
 
 
-def _part(wanted: Reference, results: Mapping[str, NodeResult]) -> object:
-    found = results.get(wanted.job)
-    if found is None:
+def _part(wanted: Reference, results: Results) -> object:
+    found = results.get(wanted.wanted, ())
+    if wanted.is_map:
+        return [_value(one, f"'{wanted.job}/{at}'") for at, one in enumerate(found)]
+    if not found:
         raise InvalidArguments(f"the group has no job '{wanted.job}' whose result this job needs")
-    if found.state is not JobState.SUCCEEDED:
-        raise InvalidArguments(
-            f"this job needs the result of '{wanted.job}', which has none: it is {found.state}"
-        )
-    value: object = None
-    if found.result is not None:
-        value = _unpacked(found.result, f"the result of '{wanted.job}' is")
+    value = _value(found[0], f"'{wanted.job}'")
     for at, step in enumerate(wanted.path):
         value = _step(value, step, wanted, at)
     return value
+
+
+def _value(found: NodeResult, job: str) -> object:
+    if found.state is not JobState.SUCCEEDED:
+        raise InvalidArguments(
+            f"this job needs the result of {job}, which has none: it is {found.state}"
+        )
+    return None if found.result is None else _unpacked(found.result, f"the result of {job} is")
 
 
 def _step(value: object, step: str | int, wanted: Reference, at: int) -> object:
@@ -168,6 +212,11 @@ def _shape(value: object) -> str:
     return "nothing (null)" if value is None else type(value).__name__
 
 
+def escaped_arguments(job: Submission) -> bytes:
+    """The arguments of a job that has no references, as a job that may have some stores them."""
+    return pack(escaped(_unpacked(job.args, "the arguments are")), f"the arguments of '{job.kind}'")
+
+
 # where jobs are submitted
 
 
@@ -178,31 +227,3 @@ def refuse_outside_a_group(job: Submission) -> None:
             f"job '{job.kind}' refers to the result of another job, and only a job of a group can; "
             "add it to the group of that job: group.add(…)"
         )
-
-
-def check_dependencies(part: GroupPart) -> None:
-    """Raises, naming the group and the key, if a job refers to one that it does not depend on.
-
-    Of jobs in other parts only their number is known here. A wrong key among them is told when the
-    job is to run.
-    """
-    places = {node.key: place for place, node in enumerate(part.nodes, part.first)}
-    for node in part.nodes:
-        if node.job.options.references:
-            with naming(part.head, node.key):
-                _check_node(node, places, part.first)
-
-
-def _check_node(node: Node, places: Mapping[str, int], first: int) -> None:
-    if node.job.options.raw:
-        raise InvalidInput("it is a raw job, whose bytes cannot refer to results")
-    after = set(node.after)
-    elsewhere = sum(place < first for place in after)
-    for key in dict.fromkeys(one.job for one in references(node.job.args)):
-        if key not in places:
-            elsewhere -= 1
-        if elsewhere < 0 or (key in places and places[key] not in after):
-            raise InvalidInput(
-                f"its arguments refer to the result of '{key}', on which it does not depend; add "
-                f"'{key}' to its `after`"
-            )

@@ -14,12 +14,22 @@ from msgspec import structs
 
 from longshore.errors import InvalidInput
 from longshore.model.attempt import Attempt
-from longshore.payload.references import MAX_REFERENCED_BYTES, NodeResult, filled, references
+from longshore.payload.references import (
+    MAX_REFERENCED_BYTES,
+    NodeResult,
+    Results,
+    filled,
+    references,
+)
 
 Wanted = list[tuple[UUID, str]]
-"""Jobs, and the keys of those whose results they refer to."""
+"""Jobs, and the keys of those whose results they refer to (see `Reference.wanted`).
 
-Found = Mapping[UUID, Mapping[str, NodeResult]]
+A key that begins with `./` is one beside the job's own: it has the same prefix. One that ends in
+`/*` means all nodes in the scope of the node with that key, by place.
+"""
+
+Found = Mapping[UUID, Results]
 """For each job, what the jobs that it refers to have come to."""
 
 
@@ -32,15 +42,15 @@ def wanted_results(attempts: Iterable[Attempt]) -> Wanted:
                 found = references(one.args)
             except InvalidInput:
                 continue
-            wanted.update(((one.id, reference.job), None) for reference in found)
+            wanted.update(((one.id, reference.wanted), None) for reference in found)
     return list(wanted)
 
 
 def by_job(rows: Iterable[tuple[UUID, str, NodeResult]]) -> Found:
-    """The rows that were read, for `fill`."""
-    found: defaultdict[UUID, dict[str, NodeResult]] = defaultdict(dict)
+    """The rows that were read, for `fill`. The elements of a map come in their order."""
+    found: defaultdict[UUID, dict[str, list[NodeResult]]] = defaultdict(dict)
     for job, key, result in rows:
-        found[job][key] = result
+        found[job].setdefault(key, []).append(result)
     return found
 
 
@@ -51,13 +61,19 @@ def fill(attempts: Sequence[Attempt], results: Found) -> list[Attempt]:
     ]
 
 
-def _filled(attempt: Attempt, results: Mapping[str, NodeResult]) -> Attempt:
-    size = sum(result.size for result in results.values())
-    if size > MAX_REFERENCED_BYTES:
-        problem = (
-            f"the results that this job refers to take {size:,} bytes, more than "
-            f"{MAX_REFERENCED_BYTES:,}; keep large data in a file or an object store"
-        )
+def too_large(results: Results) -> str:
+    """Why so many bytes of results cannot be filled in; empty if they can."""
+    size = sum(one.size for found in results.values() for one in found)
+    if size <= MAX_REFERENCED_BYTES:
+        return ""
+    return (
+        f"the results that this job refers to take {size:,} bytes, more than "
+        f"{MAX_REFERENCED_BYTES:,}; keep large data in a file or an object store"
+    )
+
+
+def _filled(attempt: Attempt, results: Results) -> Attempt:
+    if problem := too_large(results):
         return structs.replace(attempt, problem=problem)
     try:
         return structs.replace(attempt, args=filled(attempt.args, results))

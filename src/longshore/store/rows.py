@@ -6,14 +6,14 @@ needs no new column. A history is JSON, so that the database can append to it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from longshore.core.lanes import body_hash, node_hash
 from longshore.errors import Conflict, InvalidInput
@@ -29,7 +29,9 @@ from longshore.model.job import (
     Refused,
     Submission,
 )
+from longshore.model.reports import OutboxNode
 from longshore.model.worker import QueueView, WorkerInfo, WorkerView
+from longshore.payload.maps import grown_id
 
 LARGEST_INT: Final = 2**63 - 1
 ABANDONED: Final = "its submitter did not send the rest"
@@ -210,6 +212,68 @@ def node_items(part: GroupPart) -> list[NodeItem] | Refused:
         parents = tuple(sorted(set(node.after)))
         items.append(NodeItem(node, place, parents, node_hash(node, body), body))
     return items
+
+
+def wrong_scopes(
+    group: UUID, members: Mapping[int, str], subgroups: Mapping[int, int | None]
+) -> Refused | None:
+    """The refusal of a group in which a scope is no sub-group, or a sub-group is in itself.
+
+    `members` has the key of a node in each scope. `subgroups` has the place of each sub-group, and
+    the scope that it is in itself.
+    """
+    sound: set[int] = set()
+    for scope, key in sorted(members.items()):
+        if scope not in subgroups:
+            why = f"its scope {scope} is not the place of a sub-group"
+            return node_not_accepted(group, key, why)
+        path: set[int] = set()
+        around: int | None = scope
+        while around is not None and around not in sound:
+            if around in path:
+                return node_not_accepted(group, key, "its sub-group is in its own scope")
+            path.add(around)
+            around = subgroups.get(around)
+        sound |= path
+    return None
+
+
+class Adder(NamedTuple):
+    """The node that others are added by, in a round of its job."""
+
+    job: UUID
+    round: int
+    key: str
+    place: int
+
+
+def grown_items(
+    adder: Adder, nodes: Sequence[OutboxNode], first: int, index: int = 0
+) -> list[NodeItem] | str:
+    """Added nodes as they are stored, from place `first` on; or why one of them cannot be.
+
+    `index` is that of the first of them, among all that the adder adds.
+    """
+    now = micros(utc_now())
+    items = []
+    for place, added in enumerate(nodes, first):
+        id = grown_id(adder.job, adder.round, index + place - first)
+        job = structs.replace(added.job, id=id)
+        body = body_or_why(job, now)
+        if isinstance(body, str):
+            return f"it adds the job '{adder.key}/{added.key}', and {body}"
+        parents = tuple(sorted({first + at for at in added.after}))
+        scope = None if added.detached else adder.place
+        node = Node(f"{adder.key}/{added.key}", job, parents, added.on, scope)
+        items.append(NodeItem(node, place, parents, node_hash(node, body), body))
+    return items
+
+
+def grown_taken(node: Node) -> str:
+    """Why an added node cannot be stored: another job has its id, key or unique key."""
+    unique_key = node.job.unique_key
+    what = "key in the group" if unique_key is None else f"unique key '{unique_key}'"
+    return f"it adds the job '{node.key}', and another job has its {what}"
 
 
 def clean(text: str) -> str:

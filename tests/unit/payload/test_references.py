@@ -13,7 +13,7 @@ from longshore.payload.schemas import check_arguments
 from longshore.payload.values import pack, unpack
 from longshore.testing.builders import new_id
 
-RESULTS = {"a": NodeResult(JobState.SUCCEEDED, 1, pack([7], "a result"))}
+RESULTS = {"a": [NodeResult(JobState.SUCCEEDED, 1, pack([7], "a result"))]}
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_undecodable_arguments_are_no_references() -> None:
 
 def test_a_result_of_any_bytes_is_told() -> None:
     """As raw jobs have them."""
-    raw = {"a": NodeResult(JobState.SUCCEEDED, 1, b"\xc1")}
+    raw = {"a": [NodeResult(JobState.SUCCEEDED, 1, b"\xc1")]}
     with pytest.raises(InvalidArguments, match="the result of 'a' is not msgpack"):
         filled(pack([Reference("a").as_value()], "args"), raw)
 
@@ -64,3 +64,24 @@ def test_what_stands_for_a_result_is_not_checked_against_what_workers_advertise(
         check(n=Reference("a").as_value(), m="x")
     with pytest.raises(InvalidArguments, match="needs argument 'm'"):
         check(n=Reference("a").as_value())
+
+
+def test_the_results_of_a_map_are_a_list_in_order() -> None:
+    done = [NodeResult(JobState.SUCCEEDED, 1, pack(n, "a result")) for n in (5, 6)]
+    args = pack({"all": Reference("pages", is_map=True).as_value()}, "args")
+    assert [one.wanted for one in references(args)] == ["pages/*"]
+    assert unpack(filled(args, {"pages/*": done})) == {"all": [5, 6]}
+    assert unpack(filled(args, {})) == {"all": []}
+
+
+def test_the_results_of_a_map_name_an_element_without_one() -> None:
+    done = NodeResult(JobState.SUCCEEDED, 1, pack(5, "a result"))
+    args = pack({"all": Reference("pages", is_map=True).as_value()}, "args")
+    with pytest.raises(InvalidArguments, match="of 'pages/1', which has none: it is failed"):
+        filled(args, {"pages/*": [done, NodeResult(JobState.FAILED, 0, None)]})
+
+
+@pytest.mark.parametrize("inner", [{}, {"map": 1}, {"map": "a", "path": []}, "a"])
+def test_a_malformed_reference_to_a_map_is_told(inner: object) -> None:
+    with pytest.raises(InvalidArguments, match="not a reference to the results of a map"):
+        references(pack({"all": {"$results": inner}}, "args"))

@@ -5,10 +5,15 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
+from msgspec import structs
 
 from longshore.model.job import JobError, JobState, Reason
+from longshore.model.reports import OutboxNode
+from longshore.payload.maps import grown_id
 from longshore.store.rows import (
+    Adder,
     clean,
+    grown_items,
     history_entry,
     later,
     micros,
@@ -17,7 +22,9 @@ from longshore.store.rows import (
     read_history,
     unpack_error,
     unpack_progress,
+    wrong_scopes,
 )
+from longshore.testing.builders import a_job, new_id
 
 NOW = datetime(2026, 5, 17, 12, 30, 15, 123_456, tzinfo=UTC)
 LATEST = datetime(9999, 1, 1, tzinfo=UTC)
@@ -65,3 +72,35 @@ def test_error_with_half_a_character_is_kept() -> None:
 
 def test_progress_that_cannot_be_read_is_no_progress() -> None:
     assert unpack_progress(b"\xc1") is None
+
+
+def test_added_jobs_get_keys_below_their_adder_and_places_after_all_others() -> None:
+    adder = Adder(new_id(), 2, "sub/split", 4)
+    nodes = [OutboxNode("a", a_job()), OutboxNode("b", a_job(), (0, 0), detached=True)]
+    items = grown_items(adder, nodes, first=10, index=100)
+    assert not isinstance(items, str)
+    assert [(one.place, one.parents) for one in items] == [(10, ()), (11, (10,))]
+    assert [(one.node.key, one.node.scope) for one in items] == [
+        ("sub/split/a", 4),
+        ("sub/split/b", None),
+    ]
+    ids = [grown_id(adder.job, 2, index) for index in (100, 101)]
+    assert [one.node.job.id for one in items] == ids
+
+
+def test_an_added_job_that_no_database_takes_is_told_by_its_key() -> None:
+    adder = Adder(new_id(), 1, "split", 0)
+    bad = structs.replace(a_job(), kind="a\0b")
+    why = grown_items(adder, [OutboxNode("odd", bad)], first=1)
+    assert why == "it adds the job 'split/odd', and its kind holds a NUL character"
+
+
+def test_only_sub_groups_that_are_not_in_themselves_are_scopes() -> None:
+    group = new_id()
+    assert wrong_scopes(group, {2: "a", 3: "b"}, {2: 3, 3: None}) is None
+    missing = wrong_scopes(group, {2: "a"}, {3: None})
+    assert missing is not None
+    assert "job 'a', its scope 2 is not the place of a sub-group" in missing.message
+    circle = wrong_scopes(group, {2: "a", 3: "b"}, {2: 3, 3: 2})
+    assert circle is not None
+    assert "its sub-group is in its own scope" in circle.message
