@@ -261,7 +261,7 @@ def test_only_a_subgroup_that_others_depend_on_gets_a_node(
     assert scope(nodes, "extract/pdf") == "extract"
     assert scope(nodes, "extract/pdf/fetch") == scope(nodes, "extract/pdf/resize") == "extract/pdf"
     assert scope(nodes, "load/fetch") is scope(nodes, "extract") is None
-    assert after(nodes, "load/fetch") == ["extract", "fetch"]
+    assert after(nodes, "load/fetch") == ["fetch", "extract"]
     assert (after(nodes, "last"), nodes["last"].on) == (["extract/pdf"], Condition.ENDED)
     keys = list(nodes)
     assert keys.index("extract/pdf/fetch") < keys.index("extract/pdf") < keys.index("extract")
