@@ -102,14 +102,14 @@ async def test_what_is_no_gate_cannot_be_opened(scene: Scene) -> None:
 
 
 async def test_a_gate_that_nobody_opened_in_time_fails(scene: Scene, backend: Backend) -> None:
-    group = await reached(scene, expires_s=60.0)
-    await backend.pass_time(59)
+    group = await reached(scene, expires_s=50.0)
+    await backend.pass_time(49)
     assert await scene.store.expire() == []
     await backend.pass_time(2)
     assert [one.id for one in await scene.store.expire()] == [group.jobs["gate"]]
     assert await error_of(scene, group, "gate") == (
         Reason.EXPIRED,
-        "expired: nobody opened it within 1 min",
+        "expired: nobody opened it within 50 s",
     )
     await group.settle()
     assert await group.state("d") is S.DEPENDENCY_FAILED

@@ -297,7 +297,7 @@ async def test_a_key_that_is_too_long_refuses_the_growth(scene: Scene) -> None:
 
 async def test_a_job_that_no_store_can_hold_refuses_the_growth(scene: Scene) -> None:
     adds = additions({"x": "", "y": ""}, jobs={"y": a_job(kind="no\0")})
-    assert "'a/y'" in await refused(scene, adds)
+    assert "'y'" in await refused(scene, adds)
 
 
 async def test_a_job_in_no_group_cannot_add_to_one(scene: Scene) -> None:
@@ -704,8 +704,9 @@ async def test_nothing_is_wrong_while_a_group_grows(scene: Scene) -> None:
     assert await troubles(scene, group) == []
     await group.settle()
     assert await troubles(scene, group) == []
-    await group.end("a/x/x", "a/x/y")
+    await group.end("a/x/x")
     assert await troubles(scene, group, repair=True) == []
+    await group.end("a/x/y")
     await group.settle()
     assert await group.group_state() is G.FAILED
 

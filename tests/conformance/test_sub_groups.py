@@ -139,6 +139,12 @@ async def test_a_scope_that_is_none_refuses_the_group(scene: Scene, scope: int, 
     assert (shown is None) if size == 2 else (shown is not None and shown.state is G.STAGING)
 
 
+async def test_sub_groups_that_are_in_each_other_refuse_the_group(scene: Scene) -> None:
+    jobs, scopes = {"s": A_SCOPE, "t": A_SCOPE}, {"s": "t", "t": "s"}
+    answer = await scene.store.submit_group(a_group({"s": "", "t": ""}, jobs=jobs, scopes=scopes))
+    assert isinstance(answer, Refused)
+
+
 async def test_a_part_sent_again_with_another_scope_is_refused(scene: Scene) -> None:
     first, *_ = parts(nested(), 4)
     assert isinstance(await scene.store.submit_group(first), GroupSubmitted)

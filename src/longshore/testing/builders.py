@@ -62,7 +62,7 @@ from longshore.model.job import (
 from longshore.model.reports import OutboxJob, OutboxNode
 from longshore.model.worker import Attended, Claim, KindInfo, SessionKey, WorkerInfo
 from longshore.payload.maps import MapPattern, pack_map
-from longshore.payload.references import Reference
+from longshore.payload.references import Reference, escaped
 from longshore.payload.values import pack
 from longshore.ports import Batch, BatchResult, Settled, Store
 
@@ -241,7 +241,7 @@ def a_map(
     over: Sequence[object] | Reference, job: Submission | None = None, parameter: str = "x"
 ) -> Submission:
     """A node that becomes one such job for each element."""
-    listed = over.as_value() if isinstance(over, Reference) else list(over)
+    listed = over.as_value() if isinstance(over, Reference) else escaped(list(over))
     args = pack_map(listed, MapPattern(parameter, job or a_job()))
     made = a_job(kind=MAP, args=args)
     return structs.replace(made, options=Options(references=isinstance(over, Reference)))

@@ -111,6 +111,8 @@ class Growth:
 
     def begin(self, settling: Settling) -> None:
         """Lets the new jobs begin that depend on nothing, as far as their groups allow."""
+        if not self._grown:
+            return
         settling.groups |= self._swept
         for row in self._tx.held(self._unwanted):
             if row is not None:
