@@ -48,6 +48,7 @@ async def grown(
 ) -> GroupScene:
     """A group whose job `a` succeeded and added these, which run."""
     group = await scene.submit_group(a_group(after, on))
+    await group.settle()
     await group.claim()
     await group.end("a", adds=adds)
     await group.settle()
