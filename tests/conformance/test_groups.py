@@ -27,7 +27,6 @@ from longshore.model.job import (
     Reason,
     Refused,
     RetryVerdict,
-    Submission,
 )
 from longshore.model.worker import Attended
 from longshore.payload.references import Reference
@@ -42,6 +41,7 @@ from longshore.testing.builders import (
     a_node,
     a_worker,
     done,
+    needs,
     new_id,
 )
 
@@ -764,13 +764,6 @@ async def test_random_graphs_retried_until_all_is_well(scene: Scene, seed: int) 
 
 
 # results as arguments
-
-
-def needs(*wanted: Reference, **more: object) -> Submission:
-    """A job whose arguments are results of others."""
-    args = {f"a{n}": one.as_value() for n, one in enumerate(wanted)} | more
-    job = a_job(args=pack(args, "arguments"))
-    return structs.replace(job, options=structs.replace(job.options, references=True))
 
 
 async def test_results_are_filled_in_wherever_an_attempt_is_answered(scene: Scene) -> None:

@@ -23,7 +23,8 @@ class NodeState(NamedTuple):
     """A node and where its job is. `after` has the places of what it depends on.
 
     `scope` is the place of the node in whose scope it is. `adds` says that what is in its own
-    scope came from its job, and goes with it: that is not so of a sub-group.
+    scope came from its job, and goes with it: that is not so of a sub-group. `is_added` says that
+    another job added it, in a scope or detached.
     """
 
     key: str
@@ -31,6 +32,7 @@ class NodeState(NamedTuple):
     after: Sequence[int]
     scope: int | None = None
     adds: bool = True
+    is_added: bool = False
 
 
 class Closure(NamedTuple):
@@ -131,11 +133,27 @@ def _added_by(
 ) -> set[int]:
     """All that these jobs added, and what that added, and so on."""
     left = [place for place in opened if nodes[place].adds]
+    detached = _detached(nodes)
     found: set[int] = set()
     while left:
-        new = set(members.get(left.pop(), ())) - found
+        place = left.pop()
+        new = {*members.get(place, ()), *detached.get(place, ())} - found
         found |= new
         left += new
+    return found
+
+
+def _detached(nodes: Sequence[NodeState]) -> dict[int, list[int]]:
+    """What each node added without a scope: its key lies below that of its adder."""
+    places = {node.key: place for place, node in enumerate(nodes)}
+    found: dict[int, list[int]] = {}
+    for place, node in enumerate(nodes):
+        key = node.key if node.is_added and node.scope is None else ""
+        while key:
+            key = key.rpartition("/")[0]
+            if key in places:
+                found.setdefault(places[key], []).append(place)
+                break
     return found
 
 

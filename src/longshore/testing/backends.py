@@ -71,6 +71,10 @@ class Backend(ABC):
         """A job of a group counts so many that it waits for, whatever is true."""
 
     @abstractmethod
+    async def force_open(self, job: UUID, open: int) -> None:
+        """A job of a group counts so many open jobs in its scope, whatever is true."""
+
+    @abstractmethod
     async def logged(self) -> int:
         """How many log entries are kept: no verb shows those of an earlier attempt."""
 
@@ -110,6 +114,11 @@ class MemoryBackend(Backend):
         node = self._store._jobs[job].node
         assert node is not None
         node.unmet = unmet
+
+    async def force_open(self, job: UUID, open: int) -> None:
+        node = self._store._jobs[job].node
+        assert node is not None
+        node.open = open
 
     async def logged(self) -> int:
         return len(self._store._logs)
@@ -178,6 +187,10 @@ class SqliteBackend(SqlBackend):
         which = "job = (SELECT number FROM job WHERE id = ?)"
         await self.execute(f"UPDATE node SET unmet = ? WHERE {which}", unmet, job.bytes)
 
+    async def force_open(self, job: UUID, open: int) -> None:
+        which = "job = (SELECT number FROM job WHERE id = ?)"
+        await self.execute(f"UPDATE node SET open = ? WHERE {which}", open, job.bytes)
+
     async def logged(self) -> int:
         return await self._count("log")
 
@@ -242,6 +255,9 @@ class PostgresBackend(SqlBackend):
 
     async def force_unmet(self, job: UUID, unmet: int) -> None:
         await self.execute("UPDATE longshore.node SET unmet = $1 WHERE job = $2", unmet, job)
+
+    async def force_open(self, job: UUID, open: int) -> None:
+        await self.execute("UPDATE longshore.node SET open = $1 WHERE job = $2", open, job)
 
     async def logged(self) -> int:
         return await self._count("log")

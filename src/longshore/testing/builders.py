@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import count
 from typing import Final, get_args
@@ -22,6 +22,7 @@ from longshore.core.graph import places as places_of
 from longshore.core.graph import start_order
 from longshore.core.lanes import lane_of
 from longshore.model.attempt import Attempt
+from longshore.model.batch import MAX_GROUP_JOBS
 from longshore.model.ends import (
     Cancelled,
     Crashed,
@@ -35,12 +36,15 @@ from longshore.model.ends import (
     Succeeded,
 )
 from longshore.model.group import (
+    MAP,
+    NOT_RUN,
     Condition,
     GroupHead,
     GroupPart,
     GroupState,
     GroupSubmitted,
     Node,
+    NodeView,
 )
 from longshore.model.ids import derive_id, make_id
 from longshore.model.job import (
@@ -55,12 +59,18 @@ from longshore.model.job import (
     Submission,
     Submitted,
 )
-from longshore.model.reports import OutboxJob
+from longshore.model.reports import OutboxJob, OutboxNode
 from longshore.model.worker import Attended, Claim, KindInfo, SessionKey, WorkerInfo
+from longshore.payload.maps import MapPattern, pack_map
+from longshore.payload.references import Reference, escaped
+from longshore.payload.values import pack
 from longshore.ports import Batch, BatchResult, Settled, Store
 
 _serial = count(1)
 _EPOCH_MS = 1_700_000_000_000
+MOST_GROWN: Final = 20
+"""How many jobs a scene claims beyond those that its group was seen to have."""
+MOST_NODES: Final = 100_000
 
 RAISED = JobError(Reason.RAISED, "it did not work", type="ValueError")
 
@@ -145,6 +155,7 @@ def done(
     by: str | None = None,
     info: str = "",
     outbox: Sequence[Submission] = (),
+    adds: Sequence[OutboxNode] = (),
 ) -> End:
     """The end of an attempt, told by its worker unless `by` says who tells it.
 
@@ -152,7 +163,7 @@ def done(
     """
     which = attempt.id, attempt.token
     ends: dict[type[End], End] = {
-        Succeeded: Succeeded(*which, result, tuple(map(OutboxJob, outbox))),
+        Succeeded: Succeeded(*which, result, (*map(OutboxJob, outbox), *adds)),
         Failed: Failed(*which, error, forced),
         Retried: Retried(*which, error, delay_s, forced),
         Snoozed: Snoozed(*which, delay_s),
@@ -170,17 +181,23 @@ def a_group(
     on: Mapping[str, Condition] | None = None,
     *,
     jobs: Mapping[str, Submission] | None = None,
+    scopes: Mapping[str, str] | None = None,
     fail_fast: bool = False,
     name: str = "g",
 ) -> GroupPart:
     """A group in one part. `after` has, for each key, the keys it depends on, with spaces between.
 
-    Its jobs are as `a_job` makes them, unless `jobs` has others.
+    Its jobs are as `a_job` makes them, unless `jobs` has others. `scopes` has, for keys that are in
+    the scope of a node, the key of that node.
     """
     edges = {key: wanted.split() for key, wanted in after.items()}
     order, group = start_order(edges), new_id()
+    inside = {key: order.index(scope) for key, scope in (scopes or {}).items()}
     nodes = tuple(
-        a_node(group, place, key, after, (on or {}).get(key), (jobs or {}).get(key))
+        structs.replace(
+            a_node(group, place, key, after, (on or {}).get(key), (jobs or {}).get(key)),
+            scope=inside.get(key),
+        )
         for place, (key, after) in enumerate(zip(order, places_of(order, edges), strict=True))
     )
     return GroupPart(GroupHead(group, name, len(nodes), fail_fast), 0, nodes)
@@ -199,6 +216,44 @@ def a_node(
     return Node(key, job, after, on or Condition.SUCCEEDED)
 
 
+def additions(
+    after: Mapping[str, str],
+    on: Mapping[str, Condition] | None = None,
+    *,
+    jobs: Mapping[str, Submission] | None = None,
+    detached: Collection[str] = (),
+) -> tuple[OutboxNode, ...]:
+    """What a job adds to its group, as `a_group` says it. Each comes after what it depends on."""
+    place = {key: at for at, key in enumerate(after)}
+    return tuple(
+        OutboxNode(
+            key,
+            (jobs or {}).get(key) or a_job(),
+            tuple(sorted(place[one] for one in wanted.split())),
+            (on or {}).get(key, Condition.SUCCEEDED),
+            key in detached,
+        )
+        for key, wanted in after.items()
+    )
+
+
+def a_map(
+    over: Sequence[object] | Reference, job: Submission | None = None, parameter: str = "x"
+) -> Submission:
+    """A node that becomes one such job for each element."""
+    listed = over.as_value() if isinstance(over, Reference) else escaped(list(over))
+    args = pack_map(listed, MapPattern(parameter, job or a_job()))
+    made = a_job(kind=MAP, args=args)
+    return structs.replace(made, options=Options(references=isinstance(over, Reference)))
+
+
+def needs(*wanted: Reference, **more: object) -> Submission:
+    """A job whose arguments `a0`, `a1` … are results of others."""
+    args = {f"a{n}": one.as_value() for n, one in enumerate(wanted)} | more
+    job = a_job(args=pack(args, "arguments"))
+    return structs.replace(job, options=structs.replace(job.options, references=True))
+
+
 class GroupScene:
     """One group in a store, whose jobs a test ends by their keys."""
 
@@ -207,22 +262,43 @@ class GroupScene:
         self._scene = scene
         self._slot = slot
         self.jobs = {node.key: node.job.id for node in part.nodes}
-        self._lanes = lanes_of(node.job for node in part.nodes)
+        served = [node.job for node in part.nodes if node.job.kind not in NOT_RUN]
+        self._lanes = lanes_of(served or [a_job()])
         self.running: dict[str, Attempt] = {}
 
-    async def claim(self) -> set[str]:
-        """Claims all that is ready; answers the keys."""
-        keys = {id: key for key, id in self.jobs.items()}
-        most = len(self.jobs) + 1
+    async def claim(self, most: int | None = None) -> set[str]:
+        """Claims all that is ready, or so many; answers the keys."""
+        most = len(self.jobs) + MOST_GROWN if most is None else most
         claimed = await self._scene.claim(self._slot, *self._lanes, most=most)
+        if not {one.id for one in claimed} <= set(self.jobs.values()):
+            await self.look()
+        keys = {id: key for key, id in self.jobs.items()}
         mine = {keys[one.id]: one for one in claimed if one.id in keys}
         self.running |= mine
         return set(mine)
 
-    async def end(self, *keys: str, how: type[End] = Succeeded) -> BatchResult:
-        """Ends these jobs, which run, in one batch."""
-        ends = [done(self.running.pop(key), how, crash_limit=1) for key in keys]
-        return await self._scene.pump(finishes=ends)
+    async def look(self) -> dict[str, NodeView]:
+        """The nodes that the group has now, by their keys, also those that were added."""
+        views = await self._scene.store.nodes(self.id, most=MOST_NODES)
+        self.jobs = {view.key: view.job for view in views}
+        return {view.key: view for view in views}
+
+    async def end(
+        self,
+        *keys: str,
+        how: type[End] = Succeeded,
+        adds: Sequence[OutboxNode] = (),
+        result: bytes | None = None,
+        max_group_jobs: int = MAX_GROUP_JOBS,
+    ) -> BatchResult:
+        """Ends these jobs, which run, in one batch; each of them adds these."""
+        running = [self.running.pop(key) for key in keys]
+        ends = [done(one, how, crash_limit=1, adds=adds, result=result) for one in running]
+        batch = Batch(ends, max_group_jobs=max_group_jobs)
+        pumped = await self._scene.store.pump(self._scene.dispatcher, batch)
+        if adds:
+            await self.look()
+        return pumped
 
     async def settle(self) -> Settled:
         """Settles until nothing is left to do; answers all that it did."""

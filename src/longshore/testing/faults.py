@@ -18,8 +18,10 @@ from uuid import UUID
 from longshore.core.why import Facts
 from longshore.errors import StoreUnavailable
 from longshore.model.attempt import Attempt
+from longshore.model.batch import MAX_GROUP_JOBS
 from longshore.model.finding import Finding
 from longshore.model.group import (
+    GateVerdict,
     Group,
     GroupFilter,
     GroupPart,
@@ -220,8 +222,18 @@ class FaultyStore:
     async def submit_group(self, part: GroupPart) -> GroupSubmitted | Refused:
         return await self._call("submit_group", lambda: self.store.submit_group(part))
 
-    async def settle(self, groups: Collection[UUID] = (), most: int = 1000) -> Settled:
-        return await self._call("settle", lambda: self.store.settle(groups, most))
+    async def settle(
+        self,
+        groups: Collection[UUID] = (),
+        most: int = 1000,
+        max_group_jobs: int = MAX_GROUP_JOBS,
+    ) -> Settled:
+        return await self._call("settle", lambda: self.store.settle(groups, most, max_group_jobs))
+
+    async def open_gate(
+        self, ref: UUID | int, key: str, value: bytes | None = None, by: str = ""
+    ) -> GateVerdict:
+        return await self._call("open_gate", lambda: self.store.open_gate(ref, key, value, by))
 
     async def cancel_group(self, ref: UUID | int, by: str = "") -> GroupVerdict:
         return await self._call("cancel_group", lambda: self.store.cancel_group(ref, by))
@@ -236,11 +248,12 @@ class FaultyStore:
         request: UUID | None = None,
         *,
         keys: Sequence[str] = (),
+        args: bytes | None = None,
         dry_run: bool = False,
     ) -> RetryPlan | None:
         return await self._call(
             "retry_group",
-            lambda: self.store.retry_group(ref, by, request, keys=keys, dry_run=dry_run),
+            lambda: self.store.retry_group(ref, by, request, keys=keys, args=args, dry_run=dry_run),
         )
 
     async def cancel_abandoned(self, older_than_s: float, most: int = 100) -> list[UUID]:

@@ -39,6 +39,7 @@ from longshore.model.job import (
     Verdict,
 )
 from longshore.model.log import KeptEntry
+from longshore.model.reports import OutboxJob
 from longshore.model.retention import Pruned, Retention
 from longshore.model.worker import (
     Attended,
@@ -77,12 +78,12 @@ class MemoryStore(MemoryGroups):
     async def pump(self, dispatcher: UUID, batch: Batch) -> BatchResult:
         self._now = self._utc()
         ready, ended = Counter[int](), list[Ended]()
-        finished = [self._finish(end, ready, ended) for end in batch.finishes]
+        finished = [self._finish(end, ready, ended, batch.max_group_jobs) for end in batch.finishes]
         for end, answer in zip(batch.finishes, finished, strict=True):
-            if isinstance(end, Succeeded) and answer.verdict is Verdict.RECORDED:
+            if (answer.verdict, answer.state) == (Verdict.RECORDED, JobState.SUCCEEDED):
                 self._send(end, ready)
         ending, self._unsettled = self._unsettled, []
-        groups = self._deliver(ending, ready)
+        groups = self._deliver(ending, ready) | self._to_expand()
         by_ends = Counter(ready)
         started, submitted = list[Attempt](), []
         for job, slot in zip_longest(batch.submits, batch.slots):
@@ -106,15 +107,20 @@ class MemoryStore(MemoryGroups):
             frozenset(groups),
         )
 
-    def _finish(self, end: End, ready: Counter[int], ended: list[Ended]) -> Finished:
+    def _finish(
+        self, end: End, ready: Counter[int], ended: list[Ended], max_group_jobs: int
+    ) -> Finished:
         row, verdict = self._jobs.get(end.job), Verdict.STALE
         if row is not None:
             verdict = effects.judge(row.state, row.job.token, row.job.worker, end)
         if row is None or verdict is Verdict.STALE:
             return Finished(end.job, end.token, verdict)
         if verdict is Verdict.RECORDED:
-            change = effects.of_end(end)[row.state]
+            end, added = self._growth(row, end, max_group_jobs)
+            change, was_cancelling = effects.of_end(end)[row.state], row.is_cancelling
+            self._count_added(row, added)
             self._apply(row, change, end.by or str(row.job.worker), end.ran_s)
+            self._add(row, added, ready, cancelled=was_cancelling)
             if change.ends:
                 ended.append(effects.outcome(end.job, change, end))
                 row.job = structs.replace(row.job, result=ended[-1].result)
@@ -133,9 +139,12 @@ class MemoryStore(MemoryGroups):
                 group = self._groups[row.node.group]
                 group.must_sweep |= group.state is GroupState.PAUSED
 
-    def _send(self, end: Succeeded, ready: Counter[int]) -> None:
+    def _send(self, end: End, ready: Counter[int]) -> None:
         """Submits what an attempt caused; what is not accepted is noted with its end."""
-        for index, item in enumerate(end.outbox):
+        outbox = end.outbox if isinstance(end, Succeeded) else ()
+        for index, item in enumerate(outbox):
+            if not isinstance(item, OutboxJob):
+                continue
             answer = self._submit(item.job, ready, None, [])
             if isinstance(answer, Refused):
                 self._jobs[end.job].note(effects.refused_item(index, answer.message))
@@ -346,7 +355,7 @@ class MemoryStore(MemoryGroups):
         ended = []
         late = self._where(lambda row: row.is_expired(now))
         for row in nsmallest(most, late, key=lambda row: row.job.deadline_at or now):
-            change = effects.of_expiry(row.job.options.expires_s)[row.state]
+            change = effects.of_expiry(row.job.options.expires_s, row.job.kind)[row.state]
             self._apply(row, change)
             ended.append(effects.outcome(row.job.id, change))
         self._hint(*[Hint.ENDED] * bool(ended))

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 from uuid import UUID
 
 from msgspec import structs
 
 from longshore.core import effects
-from longshore.core.dependencies import Parent, Waiting, becomes, deliver, group_end, may_wake
+from longshore.core.dependencies import Marks, Parent, becomes, deliver, group_end, may_wake
 from longshore.core.effects import Change
 from longshore.core.examining import EXAMINED, GroupRecord, NodeRecord, end_counts, examined
 from longshore.core.lifecycle import TERMINAL
 from longshore.core.reopening import NodeState, Reopening, retry_plan
 from longshore.core.retention import group_bounds
 from longshore.core.why import Facts
-from longshore.model.attempt import Attempt
+from longshore.model.batch import MAX_GROUP_JOBS
 from longshore.model.finding import Finding
 from longshore.model.group import (
     ENDED_GROUPS,
     MOST_SHOWN,
+    NOT_RUN,
+    SCOPE,
     Condition,
     Group,
     GroupFilter,
@@ -36,28 +37,24 @@ from longshore.model.group import (
 )
 from longshore.model.job import Ended, Job, JobState, Refused
 from longshore.model.retention import GroupsPruned, Retention
-from longshore.payload.references import NodeResult
 from longshore.ports import Hint, Settled
-from longshore.store.filling import by_job, fill, wanted_results
 from longshore.store.rows import (
     ABANDONED,
+    NodeItem,
     group_conflict,
     key_taken,
     node_items,
     unique_key_taken,
 )
-from longshore.testing.memory_reads import MemoryReads
-from longshore.testing.memory_rows import GroupRow, JobRow, NodeRow, new_row
+from longshore.testing.memory_growth import MemoryGrowth
+from longshore.testing.memory_rows import GroupRow, JobRow, NodeRow, Note
+
+NewCounts = Mapping[int, tuple[int, Marks]]
+"""For each node, how many it waits for, and what the ends of the others told it."""
 
 
-class MemoryGroups(MemoryReads, ABC):
+class MemoryGroups(MemoryGrowth):
     """The verbs of groups. Whoever ends a job of a group calls `_group_job_ended`."""
-
-    @abstractmethod
-    def _holder(self, row: JobRow) -> JobRow | None: ...
-
-    @abstractmethod
-    def _apply(self, row: JobRow, change: Change, by: str = "") -> None: ...
 
     # submitting
 
@@ -69,46 +66,40 @@ class MemoryGroups(MemoryReads, ABC):
             return group_conflict(head.id)
         group = known or GroupRow(head, self._last_number + 1, self._now)
         is_open = group.state is GroupState.STAGING
-        rows = self._new_nodes(group, part) if is_open else []
-        if isinstance(rows, Refused):
-            return rows
+        items = self._new_items(group, part) if is_open else []
+        if isinstance(items, Refused):
+            return items
+        is_whole = is_open and len(group.jobs) + len(items) == head.jobs
+        if is_whole and (refused := self._refused_scopes(group, items)):
+            return refused
         group.staged_at = self._now
         if known is None:
             self._last_number += 1
             self._groups[head.id] = group
-        for row, place in rows:
-            self._last_number += 1
-            row.job = structs.replace(row.job, number=self._last_number)
-            self._jobs[row.job.id] = row
-            group.jobs[place] = row.job.id
-        if is_open and len(group.jobs) == head.jobs:
+        for item in items:
+            self._join(group, item)
+        if is_whole:
             self._run(group)
         return GroupSubmitted(head.id, group.number, group.state, len(group.jobs))
 
-    def _new_nodes(self, group: GroupRow, part: GroupPart) -> list[tuple[JobRow, int]] | Refused:
-        """The rows of the nodes that are not stored yet; a refusal if one cannot be."""
+    def _new_items(self, group: GroupRow, part: GroupPart) -> list[NodeItem] | Refused:
+        """The nodes that are not stored yet; a refusal if one cannot be."""
         items = node_items(part)
         if isinstance(items, Refused):
             return items
-        rows: list[tuple[JobRow, int]] = []
         for item in items:
-            node, place = item.node, item.place
-            if place in group.jobs:
-                stored = self._jobs[group.jobs[place]].node
-                if stored is None or stored.body != item.body:
-                    return group_conflict(group.head.id)
-                continue
-            row = new_row(node.job, item.job_body, 0, self._now, JobState.WAITING)
-            row.node = NodeRow(node, group.head.id, place, len(item.parents), item.body)
-            row.job = structs.replace(row.job, group=group.head.id)
-            others = [one for one, _ in rows if _same_key(one, row)]
-            if others or self._holder(row) is not None or node.job.id in self._jobs:
-                return key_taken(group.head.id, node.key, node.job)
-            rows.append((row, place))
-        return rows
+            stored = group.jobs.get(item.place)
+            if stored is not None and self._node(stored).body != item.body:
+                return group_conflict(group.head.id)
+        new = [item for item in items if item.place not in group.jobs]
+        taken = self._first_taken(group, new)
+        if taken is not None:
+            return key_taken(group.head.id, taken.node.key, taken.node.job)
+        return new
 
     def _run(self, group: GroupRow) -> None:
         group.state = GroupState.RUNNING
+        self._open_scopes(group)
         if not group.jobs:
             self._close(group)
         self._sweep_group(group, Counter())
@@ -117,41 +108,50 @@ class MemoryGroups(MemoryReads, ABC):
     # upkeep
 
     def _group_job_ended(self, row: JobRow) -> None:
-        self._unsettled.append(row.job.id)
+        if not self._node(row.job.id).open:
+            self._unsettled.append(Note(row.job.id))
 
-    def _deliver(self, ended: Iterable[UUID], settled: Counter[int]) -> set[UUID]:
-        """These ends reach the nodes that depend on them; answers groups with more to do."""
+    def _deliver(self, notes: Sequence[Note], settled: Counter[int]) -> set[UUID]:
+        """Nodes that closed reach those that depend on them, and the scopes that they are in.
+
+        Answers groups with more to do.
+        """
         reached: defaultdict[UUID, list[Parent]] = defaultdict(list)
+        scopes: defaultdict[UUID, list[Parent]] = defaultdict(list)
         groups: set[UUID] = set()
-        for id in ended:
-            row = self._jobs.get(id)
-            if row is None or row.node is None:
-                continue
-            dependents = self._dependents(row.node)
-            for child in dependents:
-                reached[child].append(_parent(row, row.node))
-            live = any(self._jobs[child].state not in TERMINAL for child in dependents)
+        rows = [(note, self._jobs[note.job]) for note in notes]
+        dependents = self._dependents({self._group_of(note) for note in notes})
+        for note, row in rows:
+            node = self._node(row.job.id)
+            parent, group = _parent(row, node, note.is_early), self._groups[node.group]
+            for child in dependents[row.job.id]:
+                reached[child].append(parent)
+            if node.node.scope is not None:
+                scopes[group.jobs[node.node.scope]].append(parent)
+            live = any(self._jobs[child].state not in TERMINAL for child in dependents[row.job.id])
             if not live or row.state in (JobState.FAILED, JobState.DEPENDENCY_FAILED):
-                groups.add(row.node.group)
+                groups.add(node.group)
+        for scope, parents in sorted(scopes.items()):
+            self._tell_scope(self._jobs[scope], parents, groups)
         for child, parents in sorted(reached.items()):
             self._tell_node(self._jobs[child], parents, settled, groups)
         return groups
 
-    def _dependents(self, node: NodeRow) -> list[UUID]:
-        group = self._groups[node.group]
-        nodes = ((id, self._jobs[id].node) for id in group.jobs.values())
-        return [id for id, other in nodes if other and node.place in other.node.after]
+    def _dependents(self, groups: Iterable[UUID]) -> defaultdict[UUID, list[UUID]]:
+        """The jobs that depend on each job of these groups."""
+        found: defaultdict[UUID, list[UUID]] = defaultdict(list)
+        for group in (self._groups[id] for id in groups):
+            for id in group.jobs.values():
+                for place in set(self._node(id).node.after) & group.jobs.keys():
+                    found[group.jobs[place]].append(id)
+        return found
 
     def _tell_node(
         self, row: JobRow, parents: list[Parent], settled: Counter[int], groups: set[UUID]
     ) -> None:
-        assert row.node is not None
-        row.node.unmet, row.node.marks, change = deliver(self._waiting(row), parents)
+        node = self._node(row.job.id)
+        node.unmet, node.marks, change = deliver(self._waiting(row), parents)
         self._wake(row, change, settled, groups)
-
-    def _waiting(self, row: JobRow) -> Waiting:
-        assert row.node is not None
-        return row.node.waiting(row.job.run_at, self._now)
 
     def _wake(
         self, row: JobRow, change: Change | None, settled: Counter[int], groups: set[UUID]
@@ -163,7 +163,7 @@ class MemoryGroups(MemoryReads, ABC):
         if not change.ends and not may_wake(self._groups[row.node.group].state):
             return
         self._apply(row, change)
-        if change.state is JobState.READY:
+        if change.state is JobState.READY and row.job.kind not in NOT_RUN:
             settled[row.lane.hash] += 1
         if change.ends:
             groups.add(row.node.group)
@@ -185,18 +185,25 @@ class MemoryGroups(MemoryReads, ABC):
         group.must_sweep = False
         return groups
 
-    async def settle(self, groups: Collection[UUID] = (), most: int = 1000) -> Settled:
+    async def settle(
+        self,
+        groups: Collection[UUID] = (),
+        most: int = 1000,
+        max_group_jobs: int = MAX_GROUP_JOBS,
+    ) -> Settled:
         self._now = self._utc()
         ready, before = Counter[int](), self._ended_ids()
-        ended, self._unsettled = self._unsettled[:most], self._unsettled[most:]
-        more = self._deliver(ended, ready)
+        notes, self._unsettled = self._unsettled[:most], self._unsettled[most:]
+        more = self._deliver(notes, ready)
         for group in self._groups.values():
             if group.must_sweep:
                 more |= self._sweep_group(group, ready)
+        self._expand(most, max_group_jobs, ready)
+        more |= self._to_expand()
         looked_at = [self._groups[id] for id in groups or [*self._groups] if id in self._groups]
         closed = [group for group in looked_at if self._ends(group)]
         unswept = {id for id, group in self._groups.items() if group.must_sweep}
-        again = {self._group_of(id) for id in self._unsettled} | more | unswept
+        again = {self._group_of(note) for note in self._unsettled} | more | unswept
         again -= {group.head.id for group in closed}
         new = self._ended_ids() - before
         jobs = [row.job for id, row in self._jobs.items() if id in new]
@@ -209,10 +216,8 @@ class MemoryGroups(MemoryReads, ABC):
     def _ended_ids(self) -> set[UUID]:
         return {id for id, row in self._jobs.items() if row.state in TERMINAL and row.node}
 
-    def _group_of(self, job: UUID) -> UUID:
-        node = self._jobs[job].node
-        assert node is not None
-        return node.group
+    def _group_of(self, note: Note) -> UUID:
+        return self._node(note.job).group
 
     def _ends(self, group: GroupRow) -> bool:
         """Ends a group that has no live job; asks for a sweep if a failure cancels the rest."""
@@ -265,6 +270,7 @@ class MemoryGroups(MemoryReads, ABC):
         request: UUID | None = None,
         *,
         keys: Sequence[str] = (),
+        args: bytes | None = None,
         dry_run: bool = False,
     ) -> RetryPlan | None:
         self._now = self._utc()
@@ -273,14 +279,16 @@ class MemoryGroups(MemoryReads, ABC):
             return None
         if request in group.retries:
             return group.retries[request]
-        rows = [self._jobs[group.jobs[place]] for place in sorted(group.jobs)]
-        nodes = [_node_state(row, row.node) for row in rows if row.node]
-        plan, found = retry_plan(group.head.id, group.state, nodes, keys)
+        rows = self._rows_of(group)
+        plan, found = retry_plan(group.head.id, group.state, self._node_states(group), keys)
         if not plan.refused and not dry_run:
             taken = [rows[place] for place in found.reopened if self._holder(rows[place])]
             if taken:
                 return RetryPlan(group.head.id, refused=unique_key_taken(taken[0].job.unique_key))
             self._reopen(group, rows, found, by, request)
+            for row in rows if args is not None else ():
+                if row.node is not None and row.node.key in keys:
+                    row.job = structs.replace(row.job, args=args)
             if request is not None:
                 group.retries[request] = plan
         return plan
@@ -296,15 +304,32 @@ class MemoryGroups(MemoryReads, ABC):
         for place in found.reopened:
             row = rows[place]
             self._apply(row, effects.of_group_retry(row.job.round, by, request)[row.state], by)
+            self._node(row.job.id).expanded = 0
         for place in found.held:
             self._apply(rows[place], effects.HOLD[rows[place].state])
-        for place, (unmet, marks) in found.counters.items():
-            node = rows[place].node
-            assert node is not None
-            node.unmet, node.marks = unmet, marks
-        self._unsettled = [id for id in self._unsettled if self._group_of(id) != group.head.id]
+        self._count_anew(rows, found.counters, found.scopes)
+        retired = [rows[place] for place in found.retired]
+        for row in retired:
+            if row.state in effects.CANCEL:
+                self._apply(row, effects.CANCEL[row.state], by)
+        self._unsettled = [
+            note for note in self._unsettled if self._group_of(note) != group.head.id
+        ]
+        for row in retired:
+            del group.jobs[self._node(row.job.id).place]
+            row.node, row.job = None, structs.replace(row.job, group=None)
         group.state = GroupState.PAUSED if group.state is GroupState.PAUSED else GroupState.RUNNING
         group.must_sweep, group.ended_at, group.cancelled_by = True, None, ""
+
+    def _count_anew(self, rows: Sequence[JobRow], counters: NewCounts, scopes: NewCounts) -> None:
+        """Nodes have these counters: of what they depend on, and of what is in their scopes."""
+        for place, (unmet, marks) in counters.items():
+            node = self._node(rows[place].job.id)
+            node.unmet, node.marks = unmet, marks
+        for place, (open, marks) in scopes.items():
+            node = self._node(rows[place].job.id)
+            node.open, node.scope_marks = open, marks
+            node.cause = node.cause if marks else None
 
     # what time brings
 
@@ -333,10 +358,10 @@ class MemoryGroups(MemoryReads, ABC):
         """Removes some jobs of a group, and with the last of them the group."""
         places = sorted(group.jobs)[:most]
         ids = {group.jobs.pop(place) for place in places}
+        self._unsettled = [note for note in self._unsettled if note.job not in ids]
         for row in [self._jobs.pop(id) for id in ids]:
             self._emptied[row.lane.hash] = row.lane
         self._logs = {key: said for key, said in self._logs.items() if key[0] not in ids}
-        self._unsettled = [id for id in self._unsettled if id not in ids]
         if not group.jobs:
             del self._groups[group.head.id]
         return len(ids)
@@ -354,41 +379,42 @@ class MemoryGroups(MemoryReads, ABC):
         row = self._find_group(group)
         if row is None or row.state not in EXAMINED:
             return []
-        rows = [self._jobs[row.jobs[place]] for place in sorted(row.jobs)]
-        records = [self._record(one) for one in rows]
+        rows, states = self._rows_of(row), self._node_states(row)
+        records = [self._record(*one) for one in zip(rows, states, strict=True)]
         counts = end_counts([one.state for one in rows])
         found = examined(GroupRecord(group, row.state, row.must_sweep, counts, records))
         if not repair or not found.findings:
             return found.findings
-        for place, (unmet, marks) in found.counters.items():
-            node = rows[place].node
-            assert node is not None
-            node.unmet, node.marks = unmet, marks
+        self._count_anew(rows, found.counters, found.scopes)
+        self._unsettled += [Note(rows[place].job.id) for place in found.closed]
         row.must_sweep = True
         return [structs.replace(one, repaired=True) for one in found.findings]
 
-    def _record(self, row: JobRow) -> NodeRecord:
-        assert row.node is not None
-        waiting, is_unsettled = self._waiting(row), row.job.id in self._unsettled
-        return NodeRecord(row.job.id, _node_state(row, row.node), waiting, is_unsettled)
+    def _record(self, row: JobRow, state: NodeState) -> NodeRecord:
+        node, id = self._node(row.job.id), row.job.id
+        is_unsettled = any(note.job == id for note in self._unsettled)
+        scope = node.open, node.scope_marks
+        return NodeRecord(id, state, self._waiting(row), is_unsettled, *scope)
 
-    def _filled(self, attempts: Sequence[Attempt]) -> list[Attempt]:
-        """The attempts with the results that their arguments refer to."""
-        found = []
-        for job, key in wanted_results(attempts):
-            node = self._jobs[job].node
-            group = self._groups[node.group].jobs.values() if node else ()
-            for other in (self._jobs[id] for id in group):
-                if other.node is not None and other.node.node.key == key:
-                    size = len(other.job.result or b"")
-                    found.append((job, key, NodeResult(other.state, size, other.job.result)))
-        return fill(attempts, by_job(found))
+    def _rows_of(self, group: GroupRow) -> list[JobRow]:
+        return [self._jobs[group.jobs[place]] for place in sorted(group.jobs)]
+
+    def _node_states(self, group: GroupRow) -> list[NodeState]:
+        """The nodes as the core sees them: places that are free are left out."""
+        index = {place: at for at, place in enumerate(sorted(group.jobs))}
+        return [
+            NodeState(
+                key=node.key,
+                state=self._jobs[group.jobs[place]].state,
+                after=sorted(index[at] for at in set(node.node.after) & index.keys()),
+                scope=None if node.node.scope is None else index.get(node.node.scope),
+                adds=node.node.job.kind != SCOPE,
+                is_added=place >= group.head.jobs,
+            )
+            for place, node in ((one, self._node(group.jobs[one])) for one in index)
+        ]
 
     # showing
-
-    def _find_group(self, ref: UUID | int) -> GroupRow | None:
-        shown = (one for one in self._groups.values() if not one.is_gone)
-        return next((one for one in shown if ref in (one.head.id, one.number)), None)
 
     async def group(self, ref: UUID | int) -> Group | None:
         group = self._find_group(ref)
@@ -407,30 +433,38 @@ class MemoryGroups(MemoryReads, ABC):
         return [self._node_view(self._jobs[row.jobs[place]], row) for place in places if row]
 
     def _node_view(self, row: JobRow, group: GroupRow) -> NodeView:
-        assert row.node is not None
-        node = row.node.node
-        keys = [self._jobs[group.jobs[place]].node for place in node.after]
+        node = self._node(row.job.id)
+        scope = node.node.scope
         return NodeView(
             key=node.key,
             job=row.job.id,
             number=row.job.number,
             kind=row.job.kind,
             state=row.state,
-            after=tuple(other.node.key for other in keys if other),
-            on=Condition(node.on),
-            unmet=row.node.unmet,
+            after=tuple(self._keys(group, node.node.after)),
+            on=Condition(node.node.on),
+            unmet=node.unmet,
+            scope=next(iter(self._keys(group, () if scope is None else (scope,))), None),
+            open=node.open,
         )
+
+    def _keys(self, group: GroupRow, places: Iterable[int]) -> list[str]:
+        """The keys of the nodes at these places, as far as there are any yet."""
+        return [self._node(group.jobs[at]).key for at in places if at in group.jobs]
 
     async def explain(self, job: Job) -> Facts:
         facts = await super().explain(job)
         return structs.replace(facts, node=self._node_facts(self._jobs[job.id]))
+
+    def _is_closed(self, row: JobRow) -> bool:
+        return row.state in TERMINAL and not self._node(row.job.id).open
 
     def _node_facts(self, row: JobRow) -> NodeFacts | None:
         if row.node is None or self._groups[row.node.group].is_gone:
             return None
         group, node = self._groups[row.node.group], row.node.node
         others = [self._jobs[group.jobs[place]] for place in node.after if place in group.jobs]
-        live = [one for one in others if one.state not in TERMINAL][:MOST_SHOWN]
+        live = [one for one in others if not self._is_closed(one)][:MOST_SHOWN]
         return NodeFacts(
             key=node.key,
             group=_shown(group),
@@ -441,21 +475,14 @@ class MemoryGroups(MemoryReads, ABC):
         )
 
 
-def _node_state(row: JobRow, node: NodeRow) -> NodeState:
-    return NodeState(node.node.key, row.state, sorted(set(node.node.after)))
-
-
 def _paused(paused: bool) -> GroupState:
     return GroupState.PAUSED if paused else GroupState.RUNNING
 
 
-def _parent(row: JobRow, node: NodeRow) -> Parent:
-    return Parent(row.job.id, node.group, node.node.key, row.job.number, row.state, row.job.error)
-
-
-def _same_key(one: JobRow, other: JobRow) -> bool:
-    key = other.job.unique_key
-    return key is not None and (one.job.kind, one.job.unique_key) == (other.job.kind, key)
+def _parent(row: JobRow, node: NodeRow, is_early: bool) -> Parent:
+    who = row.job.id, node.group, node.key, row.job.number
+    scope = node.scope_marks, node.cause, is_early
+    return Parent(*who, row.state, row.job.error, *scope)
 
 
 def _shown(group: GroupRow) -> Group:
@@ -465,7 +492,7 @@ def _shown(group: GroupRow) -> Group:
         number=group.number,
         name=head.name,
         state=group.state,
-        jobs=head.jobs,
+        jobs=max(head.jobs, len(group.jobs)),
         fail_fast=head.fail_fast,
         labels=head.labels,
         created_at=group.created_at,

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from msgspec import structs
 
+from longshore.core.dependencies import Waiting
 from longshore.core.lifecycle import OWNED, TERMINAL
 from longshore.core.why import Facts, HeldBack
 from longshore.model.group import ENDED_GROUPS
@@ -20,7 +21,7 @@ from longshore.model.worker import DispatcherView, Lane, QueueView, WorkerView
 from longshore.ports import Hint
 from longshore.store.listing import most_looked_at, must_walk, page
 from longshore.store.rows import unpack_progress, unpack_step, utc_now
-from longshore.testing.memory_rows import GroupRow, JobRow
+from longshore.testing.memory_rows import GroupRow, JobRow, NodeRow, Note
 
 MAX_AHEAD = 1000
 SHOWN_ENDED_WORKERS = 20
@@ -47,13 +48,26 @@ class MemoryReads:
         self._tokens = count(1)
         self._watchers: list[_Watcher] = []
         self._groups: dict[UUID, GroupRow] = {}
-        self._unsettled: list[UUID] = []
-        """The jobs of groups whose ends have not reached those that depend on them."""
+        self._unsettled: list[Note] = []
+        """Nodes of which those that depend on them have not heard."""
 
     def _find(self, ref: UUID | int) -> JobRow | None:
         if isinstance(ref, UUID):
             return self._jobs.get(ref)
         return next((row for row in self._jobs.values() if row.job.number == ref), None)
+
+    def _node(self, job: UUID) -> NodeRow:
+        """The node of a job that is in a group."""
+        node = self._jobs[job].node
+        assert node is not None, f"job {job} is in no group"
+        return node
+
+    def _waiting(self, row: JobRow) -> Waiting:
+        return self._node(row.job.id).waiting(row.job.run_at, self._now)
+
+    def _find_group(self, ref: UUID | int) -> GroupRow | None:
+        shown = (one for one in self._groups.values() if not one.is_gone)
+        return next((one for one in shown if ref in (one.head.id, one.number)), None)
 
     def _where(self, wanted: Callable[[JobRow], bool]) -> list[JobRow]:
         """The jobs that are so, in the order of their numbers."""

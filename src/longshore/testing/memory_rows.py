@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from msgspec import convert, structs
@@ -15,7 +15,7 @@ from longshore.core.lanes import lane_of
 from longshore.core.lifecycle import HISTORY_FIRST, HISTORY_LAST, TERMINAL
 from longshore.model.attempt import Attempt
 from longshore.model.group import GroupHead, GroupState, Node, RetryPlan
-from longshore.model.job import HistoryEntry, Job, JobState, Submission
+from longshore.model.job import HistoryEntry, Job, JobError, JobState, Submission
 from longshore.model.worker import Lane, SessionKey
 from longshore.store.rows import (
     clean,
@@ -34,6 +34,13 @@ _NEW: Final = {
 }
 
 
+class Note(NamedTuple):
+    """A node of which others are still to be told: that it closed, or early of a failure in it."""
+
+    job: UUID
+    is_early: bool = False
+
+
 @dataclass
 class NodeRow:
     """A node: where it is in its group, and what ends have told it."""
@@ -44,6 +51,17 @@ class NodeRow:
     unmet: int
     body: int
     marks: Marks = Marks.NOTHING
+    open: int = 0
+    """How many nodes in its scope are not closed."""
+    scope_marks: Marks = Marks.NOTHING
+    cause: JobError | None = None
+    expanded: int = 0
+    """How many elements of a map are jobs already."""
+
+    @property
+    def key(self) -> str:
+        """Its key in the group."""
+        return self.node.key
 
     def waiting(self, run_at: datetime | None, now: datetime) -> Waiting:
         """What an end must know of it. A time that its job has already wins over its delay."""
@@ -87,6 +105,11 @@ class JobRow:
     def state(self) -> JobState:
         """Where it is now."""
         return self.job.state
+
+    @property
+    def is_cancelling(self) -> bool:
+        """Whether it runs, and a user wants it cancelled."""
+        return self.state is JobState.CANCELLING
 
     @property
     def order(self) -> tuple[int, int]:
@@ -177,8 +200,7 @@ class JobRow:
         assert job.worker is not None, f"job {job.id} is not owned"
         which = job.id, job.number, job.token, job.kind, job.args, job.options
         tries = job.attempt, job.failures, job.crashes
-        cancelling = job.state is JobState.CANCELLING
-        limits = cancelling, job.priority, left_s
+        limits = self.is_cancelling, job.priority, left_s
         return Attempt(*which, job.worker, self.session, *tries, *limits)
 
 

@@ -237,12 +237,13 @@ class RemoteStore(FaultyStore):
         request: UUID | None = None,
         *,
         keys: Sequence[str] = (),
+        args: bytes | None = None,
         dry_run: bool = False,
     ) -> RetryPlan | None:
         """As the store does, so that the promises see which group it was."""
         return await self._database.ask(
             "retry_group",
-            lambda: self.store.retry_group(ref, by, request, keys=keys, dry_run=dry_run),
+            lambda: self.store.retry_group(ref, by, request, keys=keys, args=args, dry_run=dry_run),
             _group_id(ref),
         )
 
