@@ -15,15 +15,19 @@ from longshore.cli.located import Entry, at, read
 from longshore.cli.pairs import split, value_of
 from longshore.client.group_plan import GroupPlan
 from longshore.client.kind import SubmitOptions, Terms
-from longshore.core.limits import check_name
+from longshore.core.limits import check_name, check_submission
 from longshore.errors import InvalidInput, LongshoreError, from_code
-from longshore.model.group import Condition, GroupHead, Node
-from longshore.payload.references import RESULT, references
+from longshore.model.group import GATE, MAP, Condition, GroupHead, Node
+from longshore.model.job import Options, Submission
+from longshore.payload.maps import MapPattern, check_map, pack_map
+from longshore.payload.references import RESULT, RESULTS, escaped, references, references_in
 from longshore.payload.values import pack
 
 _FIELDS: Final = ("name", "fail_fast", "labels", "jobs")
 _OPTIONS: Final = tuple(sorted(SubmitOptions.__annotations__.keys() - {"id", "run_at"}))
-_JOB_FIELDS: Final = ("key", "kind", "args", "after", "on", *_OPTIONS)
+_JOB_FIELDS: Final = ("key", "kind", "args", "after", "on", "map", "gate", *_OPTIONS)
+_GATE_FIELDS: Final = ("key", "gate", "after", "on", "timeout_s")
+_MAP_FIELDS: Final = ("over", "parameter")
 _PARAMETER: Final = re.compile(r"\$(\$\{)|\$\{([^}]*)\}")
 _PARAMETER_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
@@ -40,6 +44,33 @@ class FileJob(Struct, frozen=True):
     line: int
     references: bool
     """Whether its arguments have results of other jobs in them."""
+    over: FileMap | None = None
+
+    def submission(self, new_id: Callable[[], UUID], terms: Terms) -> Submission:
+        """The job, or the map of such jobs, that it describes."""
+        if self.kind == GATE:
+            options = Options(expires_s=self.options.get("timeout_s"))
+            job = Submission(new_id(), GATE, self.args, options=options)
+            check_submission(job, built_in={GATE})
+            return job
+        chosen = terms.but(**self.options)
+        job = chosen.submission(new_id(), self.kind, self.args, references=self.references)
+        return job if self.over is None else self.over.submission(new_id(), job)
+
+
+class FileMap(Struct, frozen=True):
+    """What a map goes over, as a file describes it."""
+
+    over: Any
+    parameter: str
+
+    def submission(self, id: UUID, job: Submission) -> Submission:
+        """The map of jobs like this one."""
+        args = pack_map(self.over, MapPattern(self.parameter, job))
+        options = Options(references=any(references_in(self.over)))
+        whole = Submission(id, MAP, args, options=options)
+        check_map(whole)
+        return whole
 
 
 class GroupFile(Struct, frozen=True):
@@ -54,7 +85,7 @@ class GroupFile(Struct, frozen=True):
     @property
     def kinds(self) -> list[str]:
         """The kinds of its jobs, each once."""
-        return list(dict.fromkeys(job.kind for job in self.jobs))
+        return list(dict.fromkeys(job.kind for job in self.jobs if job.kind != GATE))
 
     def in_order(
         self, new_id: Callable[[], UUID], terms: Mapping[str, Terms]
@@ -67,10 +98,7 @@ class GroupFile(Struct, frozen=True):
         lines: dict[str, int] = {}
         for job in self.jobs:
             with _at(self.file, job.line):
-                chosen = terms.get(job.kind, Terms()).but(**job.options)
-                submission = chosen.submission(
-                    new_id(), job.kind, job.args, references=job.references
-                )
+                submission = job.submission(new_id, terms.get(job.kind, Terms()))
                 key = plan.add(submission, job.after, job.on, job.key)
             lines[key] = job.line
         try:
@@ -164,13 +192,44 @@ class _Reader:
         return GroupFile(
             self._file,
             self._text(fields, "name", whole),
-            self._flag(fields.get("fail_fast")),
+            self._flag(fields.get("fail_fast"), "fail_fast"),
             tuple(self._texts(fields.get("labels"), "labels")),
             tuple(self._job(one) for one in self._list(jobs, "jobs")),
         )
 
+    def _gate(self, entry: Entry, fields: Mapping[str, Entry]) -> FileJob:
+        self._fields(entry, "a gate", _GATE_FIELDS)
+        on, timeout = fields.get("on"), fields.get("timeout_s")
+        return FileJob(
+            GATE,
+            pack({}, "a gate"),
+            tuple(self._texts(fields.get("after"), "after")),
+            Condition.SUCCEEDED.value if on is None else self._as_text(on, "on"),
+            self._text(fields, "key", entry),
+            {} if timeout is None else {"timeout_s": _plain(timeout)},
+            entry.line,
+            False,
+        )
+
+    def _map(self, entry: Entry) -> FileMap:
+        """What a map goes over, and the parameter for its elements."""
+        fields = self._fields(entry, "a map", _MAP_FIELDS)
+        if "over" not in fields:
+            raise at(self._file, entry.line, "`over` is missing; give a list, or a result")
+        over = fields["over"]
+        value = _plain(over)
+        with _at(self._file, over.line):
+            found = list(references_in(value))
+        if not found and not isinstance(value, list):
+            words = "over is a list, {$result: {job: KEY}} or {$results: {map: KEY}}"
+            raise at(self._file, over.line, words)
+        whole = value if _refers(value) else escaped(value)
+        return FileMap(whole, self._text(fields, "parameter", entry))
+
     def _job(self, entry: Entry) -> FileJob:
         fields = self._fields(entry, "a job", _JOB_FIELDS)
+        if "gate" in fields and self._flag(fields["gate"], "gate"):
+            return self._gate(entry, fields)
         kind = self._text(fields, "kind", entry)
         with _at(self._file, fields["kind"].line):
             check_name("kind", kind)
@@ -193,6 +252,7 @@ class _Reader:
             options,
             entry.line,
             refers,
+            self._map(fields["map"]) if "map" in fields else None,
         )
 
     def _fields(self, entry: Entry, what: str, known: Sequence[str]) -> dict[str, Entry]:
@@ -219,11 +279,11 @@ class _Reader:
         shown = _plain(entry)
         raise at(self._file, entry.line, f"{name} is {shown!r}; it must be text: quote it")
 
-    def _flag(self, entry: Entry | None) -> bool:
+    def _flag(self, entry: Entry | None, name: str) -> bool:
         if entry is None:
             return False
         if not isinstance(entry.value, bool):
-            raise at(self._file, entry.line, "fail_fast is true or false")
+            raise at(self._file, entry.line, f"{name} is true or false")
         return entry.value
 
     def _texts(self, entry: Entry | None, what: str) -> Iterator[str]:
@@ -244,7 +304,7 @@ class _Reader:
 def _refers(value: object) -> bool:
     """Whether arguments have a reference to a result in them, or a key that is written `$$…`."""
     if isinstance(value, dict):
-        marked = any(key == RESULT or key.startswith("$$") for key in value)
+        marked = any(key in (RESULT, RESULTS) or key.startswith("$$") for key in value)
         return marked or any(map(_refers, value.values()))
     return isinstance(value, list) and any(map(_refers, value))
 

@@ -130,17 +130,18 @@ def _edges(jobs: Mapping[str, PlannedJob]) -> tuple[dict[str, tuple[str, ...]], 
     subgroups = {prefix for key in jobs for prefix in prefixes(key)}
     edges, scopes = {}, dict[str, None]()
     for key, one in jobs.items():
-        named = [_known(other, one.within, jobs, subgroups) for other in one.named]
+        named = [_known(other, one, jobs, subgroups) for other in one.named]
         edges[key] = (*one.after, *named)
         scopes.update((other, None) for other in edges[key] if other in subgroups)
     return edges, list(scopes)
 
 
-def _known(key: str, within: str, *known: Container[str]) -> str:
-    """A key as the group has it: one of the same sub-group, or of one around it."""
-    for prefix in (within, *prefixes(within)) if within else ():
-        if any(below(prefix, key) in some for some in known):
-            return below(prefix, key)
+def _known(key: str, job: PlannedJob, *known: Container[str]) -> str:
+    """A key as the group has it: of another job of the same sub-group, or of one around it."""
+    for prefix in (job.within, *prefixes(job.within)) if job.within else ():
+        near = below(prefix, key)
+        if near != job.key and any(near in some for some in known):
+            return near
     return key
 
 

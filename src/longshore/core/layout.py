@@ -19,6 +19,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from longshore.core.folding import Fold, Graph, each_alone, fold, prefix
+from longshore.core.grown import with_scopes
 from longshore.model.group import Condition, NodeView
 from longshore.model.job import JobState
 
@@ -74,7 +75,7 @@ def lay_out(nodes: Sequence[NodeView], *, folded: bool = True) -> Layout:
 
     Folded, it has at most `folding.MAX_FOLDS` boxes.
     """
-    graph = Graph.of(nodes)
+    graph = Graph.of(with_scopes(nodes))
     return arranged(graph, fold(graph) if folded else each_alone(graph))
 
 
@@ -290,9 +291,18 @@ def _label(members: Sequence[NodeView]) -> str:
     if len(members) == 1:
         return members[0].key
     kinds = {node.kind for node in members}
+    scopes = {node.scope for node in members}
+    scope = members[0].scope
+    if len(kinds) == len(scopes) == 1 and scope is not None and _are_elements(members):
+        return f"{scope} ×{len(members):,}"
     subgroup = _shared_prefix({prefix(node.key) for node in members})
     kind = members[0].kind if len(kinds) == 1 else "" if subgroup else f"{len(kinds)} kinds"
     return f"{subgroup}{kind} ×{len(members):,}"
+
+
+def _are_elements(members: Sequence[NodeView]) -> bool:
+    """Whether these are elements of a map, whose keys are numbers below that of the map."""
+    return all(node.key.rpartition("/")[2].isdecimal() for node in members)
 
 
 def _shared_prefix(prefixes: set[str]) -> str:

@@ -12,8 +12,9 @@ from msgspec import Struct
 
 from longshore.core.capacity import pool_ahead, pool_busy, pool_slots
 from longshore.core.lanes import lane_of, serves
+from longshore.core.lifecycle import TERMINAL
 from longshore.core.timing import SNOOZED, span
-from longshore.model.group import Condition, GroupState, NodeFacts
+from longshore.model.group import GATE, MAP, NOT_RUN, Condition, GroupState, NodeFacts
 from longshore.model.job import Job, JobState
 from longshore.model.worker import Pool, WorkerView, slot_words
 
@@ -110,9 +111,16 @@ def _awaited(node: NodeFacts) -> str:
 
 def _others(node: NodeFacts) -> str:
     """What a job waits for, each with its state."""
-    shown = ", ".join(f"'{key}' ({state.value})" for key, state in node.waits_for)
+    shown = ", ".join(f"'{key}' ({_state(state)})" for key, state in node.waits_for)
     more = node.unmet - len(node.waits_for)
     return shown + (f" and {more:,} more" if more > 0 else "")
+
+
+def _state(state: JobState) -> str:
+    """The state of something that a job waits for."""
+    if state in TERMINAL:
+        return f"{state.value}, but jobs below it have not ended"
+    return state.value
 
 
 def _delayed(job: Job, facts: Facts) -> str:
@@ -131,6 +139,8 @@ def _delayed(job: Job, facts: Facts) -> str:
 
 
 def _ready(job: Job, facts: Facts) -> str:
+    if job.kind in NOT_RUN:
+        return _not_run(job, facts)
     if facts.held_back is not None:
         return _held_back(job, facts.held_back)
     if facts.lane_limit is not None:
@@ -166,6 +176,20 @@ def _ready(job: Job, facts: Facts) -> str:
     return f"about to be given to {_names(open_workers)}{ahead}"
 
 
+def _not_run(job: Job, facts: Facts) -> str:
+    """Why a node that no worker runs is ready."""
+    if job.kind != GATE:
+        what = "become one job for each element of its list" if job.kind == MAP else "be counted"
+        return f"about to {what}, by a dispatcher"
+    if facts.node is None:
+        return "waiting until somebody opens this gate"
+    number, key = facts.node.group.number, facts.node.key
+    return (
+        f"waiting until somebody opens this gate: `longshore group open {number} {key}`, with "
+        "--value JSON if the jobs after it want one"
+    )
+
+
 def _held_back(job: Job, held_back: HeldBack) -> str:
     match held_back:
         case HeldBack.PAUSED_QUEUE:
@@ -182,7 +206,8 @@ def _expiry(job: Job, facts: Facts) -> str:
     left_s = (job.deadline_at - facts.now).total_seconds()
     if left_s <= 0:
         return "; it has expired, and fails any moment now"
-    return f"; expires in {span(left_s)} if no worker takes it"
+    nobody = "nobody opens it" if job.kind == GATE else "no worker takes it"
+    return f"; expires in {span(left_s)} if {nobody}"
 
 
 def _no_worker(job: Job, workers: Sequence[WorkerView]) -> str:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 import click
+import msgspec
 
 from longshore.cli.commands.group_graph import draw, graph_options, refuse_graph_options
 from longshore.cli.options import Whole, ask, client_options, examples
@@ -18,19 +19,43 @@ from longshore.cli.view.groups import (
     group_view,
     groups_screen,
     groups_table,
+    parts_of,
+    retry_words,
     why_lines,
 )
 from longshore.cli.view.show import View, print_answer, print_json, print_text
 from longshore.cli.view.watching import Shown, every_option, show, watch_options
 from longshore.client.connection import Connection, Ref
+from longshore.client.group_handle import check_opened
 from longshore.core.graph import longest_chain
+from longshore.core.grown import with_scopes
 from longshore.core.lifecycle import TERMINAL
-from longshore.errors import NotFound, WrongState
-from longshore.model.group import ENDED_GROUPS, Group, GroupFilter, GroupState, GroupVerdict
+from longshore.errors import InvalidInput, NotFound, WrongState
+from longshore.model.group import (
+    ENDED_GROUPS,
+    GATE,
+    GateVerdict,
+    Group,
+    GroupFilter,
+    GroupState,
+    GroupVerdict,
+)
 from longshore.model.ids import parse_ref
 from longshore.model.job import JobFilter, JobState
+from longshore.payload.values import pack
 from longshore.wire.messages import WhyAnswer
 
+_ACTIONS: Final = (
+    "show",
+    "watch",
+    "why",
+    "graph",
+    "open",
+    "cancel",
+    "pause",
+    "resume",
+    "retry",
+)
 MOST_WHYS: Final = 5
 """Of how many jobs in each state `group why` tells."""
 MAX_PATH_JOBS: Final = 5_000
@@ -93,46 +118,52 @@ def list_groups(context: click.Context, /, **given: Any) -> None:
         "longshore group graph 42",
         "longshore group graph 42 -o graph.svg",
         "longshore group cancel 42",
+        "longshore group cancel 42 extract/",
+        "longshore group open 42 approve --value true",
         "longshore group pause 42",
         "longshore group retry 42 --plan",
         "longshore group retry 42 --from fetch",
+        "longshore group retry 42 --from press --args '{\"copies\": 500}'",
     ),
 )
 @click.argument(
     "action",
-    type=click.Choice(["show", "watch", "why", "graph", "cancel", "pause", "resume", "retry"]),
-    metavar="show|watch|why|graph|cancel|pause|resume|retry",
+    type=click.Choice(_ACTIONS),
+    metavar="|".join(_ACTIONS),
 )
 @click.argument("ref", callback=lambda context, parameter, text: parse_ref(text, "group"))
+@click.argument("key", required=False)
 @click.option(
     "--from",
     "keys",
     multiple=True,
     metavar="KEY",
-    help="With retry: run this job and all that depend on it; repeatable.",
+    help="With retry: run this job and all that depend on it; repeatable. PREFIX/: all below it.",
 )
+@click.option(
+    "--args",
+    "arguments",
+    metavar="JSON",
+    help="With retry: other arguments for the one job that --from names.",
+)
+@click.option("--value", metavar="JSON", help="With open: the result of the gate (null).")
 @click.option("--plan", is_flag=True, help="With retry: print what would run; change nothing.")
 @every_option
 @graph_options
 @client_options
-def group(context: click.Context, /, action: str, ref: Ref, **given: Any) -> None:
+def group(context: click.Context, /, action: str, ref: Ref, key: str | None, **given: Any) -> None:
     """Look at one group, or change it.
 
     REF is the group's number or its id. `show` shows how far it is, what failed first and its
     critical path, the longest chain of jobs that have not ended; `watch` does so again and again
     until it has ended; `why` says in words what runs, what does not start and what waits for what;
     `graph` draws which job depends on which, in layers; `cancel` cancels what has not ended, and
-    workers stop what runs; `pause` lets no more of its jobs begin, until `resume`; `retry` runs
-    again what did not succeed.
+    workers stop what runs; with a KEY only this job and all below it; `open` opens the gate KEY;
+    `pause` lets no more of its jobs begin, until `resume`; `retry` runs again what did not succeed.
 
     Exits with 3 if there is no such group, with 2 if it is in a state in which that cannot be done.
     """
-    if given["every"] is not None and action != "watch":
-        raise click.UsageError("--every is for `group watch`", context)
-    if action != "graph":
-        refuse_graph_options(context)
-    if (given["keys"] or given["plan"]) and action != "retry":
-        raise click.UsageError("--from and --plan are for `group retry`", context)
+    _refuse_options(context, action, key)
     context.params["watch"] = action == "watch"
     match action:
         case "graph":
@@ -140,11 +171,30 @@ def group(context: click.Context, /, action: str, ref: Ref, **given: Any) -> Non
         case "why":
             _why(context, ref)
         case "cancel" | "pause" | "resume":
-            _change(context, ref, action)
+            _change(context, ref, action, key or "")
+        case "open":
+            open_gate(context, ref, key or "", given["value"])
         case "retry":
-            _retry(context, ref, given["keys"], given["plan"])
+            _retry(context, ref, given["keys"], given["plan"], given["arguments"])
         case _:
             show(context, _shown(ref))
+
+
+def _refuse_options(context: click.Context, action: str, key: str | None) -> None:
+    """Raises if the user gave what belongs to another action."""
+    given = context.params
+    if given["every"] is not None and action != "watch":
+        raise click.UsageError("--every is for `group watch`", context)
+    if action != "graph":
+        refuse_graph_options(context)
+    if action != "retry" and (given["keys"] or given["plan"] or given["arguments"] is not None):
+        raise click.UsageError("--from, --plan and --args are for `group retry`", context)
+    if action != "open" and given["value"] is not None:
+        raise click.UsageError("--value is for `group open`", context)
+    if action == "open" and key is None:
+        raise click.UsageError("`group open` needs the KEY of the gate", context)
+    if key is not None and action not in ("open", "cancel"):
+        raise click.UsageError(f"`group {action}` takes no KEY", context)
 
 
 def _shown(ref: Ref) -> Shown[ShownGroup]:
@@ -163,14 +213,17 @@ async def look_at(connection: Connection, ref: Ref) -> ShownGroup:
 
 
 async def _look_closely(connection: Connection, ref: Ref) -> ShownGroup:
-    """A group, what failed first in it, and its critical path unless it has ended or is large."""
+    """A group and what failed first in it; unless it has ended or is large, its jobs in detail."""
     shown = await look_at(connection, ref)
     group = shown.group
     if group.state in ENDED_GROUPS or group.jobs > MAX_PATH_JOBS:
         return shown
-    nodes = connection.all_nodes(group.id)
-    live = {node.key: node.after async for node in nodes if node.state not in TERMINAL}
-    return shown._replace(critical_path=tuple(longest_chain(live)))
+    nodes = [node async for node in connection.all_nodes(group.id)]
+    live = {node.key: node.after for node in with_scopes(nodes) if node.state not in TERMINAL}
+    gates = [node.key for node in nodes if node.kind == GATE and node.state is JobState.READY]
+    return shown._replace(
+        critical_path=tuple(longest_chain(live)), gates=tuple(gates), parts=parts_of(nodes)
+    )
 
 
 async def _first_failure(connection: Connection, group: Group) -> FirstFailure | None:
@@ -192,39 +245,70 @@ _DONE: Final = {
 }
 
 
-def _change(context: click.Context, ref: Ref, action: str) -> None:
+def _change(context: click.Context, ref: Ref, action: str, prefix: str) -> None:
     as_json: bool = context.params["as_json"]
 
     async def change(connection: Connection) -> GroupVerdict:
         if action == "cancel":
-            return await connection.cancel_group(ref)
+            return await connection.cancel_group(ref, prefix)
         return await connection.pause_group(ref, action == "pause")
 
     verdict = ask(context, change)
     if verdict in _DONE or as_json:
-        words = f"group {ref} {_DONE.get(verdict, '')}"
+        below = f"'{prefix}' of " if prefix else ""
+        words = f"{below}group {ref} {_DONE.get(verdict, '')}"
         print_answer(as_json, {"group": str(ref), "verdict": verdict.value}, words)
     match verdict:
         case GroupVerdict.NOT_FOUND:
             raise NotFound(f"there is no group {ref}; `longshore groups` lists them")
         case GroupVerdict.ALREADY_ENDED:
             shows = f"`longshore group show {ref}` shows how"
-            raise WrongState(f"group {ref} has ended already; {shows}")
+            what = f"all of '{prefix}' in group {ref}" if prefix else f"group {ref}"
+            raise WrongState(f"{what} has ended already; {shows}")
         case GroupVerdict.NOT_RUNNING:
             raise WrongState(
                 f"group {ref} is neither running nor paused; `longshore group show {ref}` shows it"
             )
 
 
-def _retry(context: click.Context, ref: Ref, keys: Sequence[str], plan: bool) -> None:
+def open_gate(context: click.Context, ref: Ref, key: str, value: str | None) -> None:
+    """Opens a gate, and says so."""
+    packed = None if value is None else pack(_json("--value", value), f"the value for '{key}'")
+    verdict = ask(context, lambda connection: connection.open_gate(ref, key, packed))
+    check_opened(f"group {ref}", key, verdict)
+    words = "is open" if verdict is GateVerdict.OPENED else "was open already"
+    document = {"group": str(ref), "key": key, "verdict": verdict.value}
+    print_answer(context.params["as_json"], document, f"gate '{key}' of group {ref} {words}")
+
+
+def _json(option: str, text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        raise InvalidInput(
+            f"{option} {text!r} is not JSON: {error}; quote text: '\"text\"'"
+        ) from None
+
+
+def _retry(
+    context: click.Context, ref: Ref, keys: Sequence[str], plan: bool, arguments: str | None
+) -> None:
     as_json: bool = context.params["as_json"]
-    made = ask(context, lambda connection: connection.retry_group(ref, keys, dry_run=plan))
+    args = None if arguments is None else pack(_named_arguments(arguments), "--args")
+    made = ask(
+        context, lambda connection: connection.retry_group(ref, keys, dry_run=plan, args=args)
+    )
     if not made.refused or as_json:
-        would = "would run" if plan else "run"
-        words = f"{len(made.reopened):,} jobs of group {ref} {would} again:"
-        print_answer(as_json, jsonable.plain(made), "\n  ".join([words, *made.reopened]))
+        print_answer(as_json, jsonable.plain(made), retry_words(ref, made, plan))
     if made.refused:
         raise WrongState(f"group {ref} cannot be retried: {made.refused}")
+
+
+def _named_arguments(text: str) -> dict[str, Any]:
+    found = _json("--args", text)
+    if not isinstance(found, dict):
+        raise InvalidInput(f'--args {text!r} is not a map by name, like \'{{"url": "…"}}\'')
+    return found
 
 
 def _why(context: click.Context, ref: Ref) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple
@@ -15,8 +16,21 @@ from longshore.client.group_handle import in_states
 from longshore.core.graph import layers
 from longshore.core.lifecycle import TERMINAL
 from longshore.core.text import visible
-from longshore.model.group import ENDED_GROUPS, Condition, Group, GroupHead, GroupState, Node
-from longshore.model.job import Job, JobState
+from longshore.model.group import (
+    ENDED_GROUPS,
+    GATE,
+    MAP,
+    SCOPE,
+    Condition,
+    Group,
+    GroupHead,
+    GroupState,
+    Node,
+    NodeView,
+    RetryPlan,
+)
+from longshore.model.job import Job, JobState, Submission
+from longshore.payload.maps import read_map
 from longshore.payload.values import unpack
 from longshore.wire.messages import WhyAnswer
 
@@ -24,6 +38,8 @@ MAX_LABEL_CHARS: Final = 32
 """Longer keys and kinds are cut in the middle, where they are shown in a line or a box."""
 MAX_CHAIN_SHOWN: Final = 6
 """Of a longer chain of jobs the first and the last are shown."""
+MAX_PARTS_SHOWN: Final = 6
+"""Of how many sub-groups and gates a view of a group tells."""
 _BAR_CELLS = 30
 
 
@@ -34,12 +50,39 @@ class FirstFailure(NamedTuple):
     key: str
 
 
+class GroupSection(NamedTuple):
+    """A map, a sub-group, or what a job added: how many jobs below a key have ended."""
+
+    key: str
+    ended: int
+    jobs: int
+
+
 class ShownGroup(NamedTuple):
-    """A group, what failed first in it, and its critical path, if it was looked for."""
+    """A group and what failed first in it; and, if these were looked for, some more.
+
+    - `critical_path`: the longest chain of jobs that have not ended;
+    - `gates`: those that wait for somebody to open them;
+    - `parts`: how far its maps and sub-groups are.
+    """
 
     group: Group
     failure: FirstFailure | None = None
     critical_path: tuple[str, ...] | None = None
+    gates: tuple[str, ...] = ()
+    parts: tuple[GroupSection, ...] = ()
+
+
+def parts_of(nodes: Sequence[NodeView]) -> tuple[GroupSection, ...]:
+    """The outermost sub-groups, maps and jobs that added others, in the order of their jobs."""
+    jobs: Counter[str] = Counter()
+    ended: Counter[str] = Counter()
+    for node in nodes:
+        prefix, slash, _ = node.key.partition("/")
+        if slash:
+            jobs[prefix] += 1
+            ended[prefix] += node.state in TERMINAL
+    return tuple(GroupSection(key, ended[key], count) for key, count in jobs.items())
 
 
 def called(group: Group) -> str:
@@ -119,7 +162,7 @@ def _took(group: Group) -> str:
 
 def group_json(shown: ShownGroup) -> dict[str, Any]:
     """A group with the number of its jobs in every state there is, and what failed first."""
-    group, failure, path = shown
+    group, failure, path, gates, parts = shown
     counts = {state.value: group.counts.get(state.value, 0) for state in JobState}
     first = failure and {
         "key": failure.key,
@@ -128,7 +171,12 @@ def group_json(shown: ShownGroup) -> dict[str, Any]:
         "kind": failure.job.kind,
         "error": jsonable.plain(failure.job.error),
     }
-    found = {"first_failure": first, "critical_path": path}
+    found = {
+        "first_failure": first,
+        "critical_path": path,
+        "gates": list(gates),
+        "parts": [part._asdict() for part in parts],
+    }
     return {**jsonable.plain(group), "counts": counts, **found}
 
 
@@ -145,14 +193,16 @@ def group_view(shown: ShownGroup) -> View:
 
 
 def _group_lines(shown: ShownGroup) -> list[tuple[str, str]]:
-    group, failure, path = shown
+    group, failure, path, gates, parts = shown
     took = f" (took {_took(group)})" if group.ended_at else ""
     return [
         ("id", str(group.id)),
         ("progress", progress_bar(group)),
         ("jobs", in_states(group)),
         ("missing", _missing(group)),
+        ("below", _parts_words(parts)),
         ("critical path", chain_words(path or ())),
+        ("gates", _gates_words(group, gates)),
         ("failed first", _failed_first(failure)),
         ("fail fast", "yes" if group.fail_fast else ""),
         ("cancelled by", group.cancelled_by),
@@ -160,6 +210,28 @@ def _group_lines(shown: ShownGroup) -> list[tuple[str, str]]:
         ("created", time(group.created_at)),
         ("ended", f"{time(group.ended_at)}{took}"),
     ]
+
+
+def _parts_words(parts: Sequence[GroupSection]) -> str:
+    """How far the maps and sub-groups are."""
+    shown = [f"{part.key}/ {part.ended:,} of {part.jobs:,}" for part in parts[:MAX_PARTS_SHOWN]]
+    if len(parts) > MAX_PARTS_SHOWN:
+        shown.append(f"{len(parts) - MAX_PARTS_SHOWN:,} more")
+    return ", ".join(shown)
+
+
+def _gates_words(group: Group, gates: Sequence[str]) -> str:
+    """Which gates wait for somebody, and how the first is opened."""
+    if not gates:
+        return ""
+    shown = ", ".join(f"'{key}'" for key in gates[:MAX_PARTS_SHOWN])
+    more = f" and {len(gates) - MAX_PARTS_SHOWN:,} more" if len(gates) > MAX_PARTS_SHOWN else ""
+    opens = f"`longshore group open {group.number} {gates[0]}`"
+    return (
+        f"{shown}{more} wait to be opened: {opens}"
+        if len(gates) > 1
+        else (f"{shown} waits to be opened: {opens}")
+    )
 
 
 def progress_bar(group: Group) -> str:
@@ -183,6 +255,19 @@ def _failed_first(failure: FirstFailure | None) -> str:
     job = failure.job
     error = brief_error(job.error) if job.error else "no reason was recorded"
     return f"'{failure.key}' (job {job.number}, {job.kind}): {error}"
+
+
+def retry_words(ref: object, made: RetryPlan, is_plan: bool) -> str:
+    """What a retry does, or would do."""
+    would = "would " if is_plan else ""
+    lines = [f"{len(made.reopened):,} jobs of group {ref} {would}run again:", *made.reopened]
+    words = "\n  ".join(lines)
+    if made.retired:
+        told = (
+            f"{len(made.retired):,} {would}leave the group, as the jobs that added them run again:"
+        )
+        words += "\n" + "\n  ".join([told, *made.retired])
+    return words
 
 
 # why
@@ -227,8 +312,9 @@ def plan_json(head: GroupHead, nodes: Sequence[Node]) -> dict[str, Any]:
                 "layer": layer[node.key],
                 "key": node.key,
                 "kind": node.job.kind,
-                "args": jsonable.plain(unpack(node.job.args)),
+                **_plan_arguments(node),
                 "after": [nodes[place].key for place in node.after],
+                "scope": None if node.scope is None else nodes[node.scope].key,
                 "on": node.on.value,
                 "queue": node.job.queue,
             }
@@ -247,7 +333,7 @@ def plan_view(head: GroupHead, nodes: Sequence[Node]) -> View:
         (
             str(layer[node.key]),
             node.key,
-            node.job.kind,
+            _kind_words(node.job),
             ", ".join(nodes[place].key for place in node.after),
             node.on.value if node.on is not Condition.SUCCEEDED else "",
         )
@@ -256,8 +342,34 @@ def plan_view(head: GroupHead, nodes: Sequence[Node]) -> View:
     return View([title, Table(("layer", "key", "kind", "after", "on"), rows, frozenset({"layer"}))])
 
 
+def _plan_arguments(node: Node) -> dict[str, Any]:
+    """The arguments of a job, or of all jobs of a map and what it goes over."""
+    if node.job.kind != MAP:
+        return {"args": jsonable.plain(unpack(node.job.args))}
+    over, pattern = read_map(node.job.args)
+    mapped = {"kind": pattern.job.kind, "parameter": pattern.parameter, "over": over}
+    return {"args": jsonable.plain(unpack(pattern.job.args)), "map": jsonable.plain(mapped)}
+
+
+def _kind_words(job: Submission) -> str:
+    """What a node of a group is, in a table."""
+    if job.kind == GATE:
+        return "(gate)"
+    if job.kind == SCOPE:
+        return "(sub-group)"
+    if job.kind != MAP:
+        return job.kind
+    over, pattern = read_map(job.args)
+    return (
+        f"{pattern.job.kind} ×{len(over):,}" if isinstance(over, list) else f"{pattern.job.kind} ×…"
+    )
+
+
 def _layer_of(nodes: Sequence[Node]) -> Mapping[str, int]:
     edges = {node.key: [nodes[place].key for place in node.after] for node in nodes}
+    for node in nodes:
+        if node.scope is not None:
+            edges[nodes[node.scope].key].append(node.key)
     return {key: number for number, some in enumerate(layers(edges), 1) for key in some}
 
 

@@ -113,7 +113,7 @@ class Transaction:
         self._rests_on_found = False
         self._tally: Counter[tuple[int, int]] = Counter()
         self._ended: Counter[tuple[UUID, int]] = Counter()
-        self._unsettled: list[UUID] = []
+        self._notes: list[tuple[UUID, bool]] = []
         self._woken: set[UUID] = set()
 
     async def fetch(self, sql: str, *values: object) -> list[asyncpg.Record]:
@@ -131,7 +131,14 @@ class Transaction:
         """A job of a group ended. Unless it is `settled`, its dependents are to hear of it."""
         self._ended[group, state] += 1
         if not settled:
-            self._unsettled.append(job)
+            self.note(job)
+
+    def note(self, job: UUID, *, is_early: bool = False) -> None:
+        """Others are to hear of this node of a group: that it ended, or of a failure in its scope.
+
+        The latter is told before the node is closed, so it `is_early`.
+        """
+        self._notes.append((job, is_early))
 
     def woke(self, group: UUID) -> None:
         """A job of a group is to run again. If the group is paused, a sweep must hold the job."""
@@ -165,10 +172,11 @@ class Transaction:
     def ending(self) -> str:
         """The last message of the transaction: the counts travel with the commit."""
         changes = [(lane, state, delta) for (lane, state), delta in self._tally.items() if delta]
+        notes = self._notes
         writes = [
             *_insert("tally (lane, state, delta)", changes),
             *_insert("group_count (group_id, ended, failed, cancelled)", self._group_counts()),
-            *_insert("unsettled (job)", [(f"'{job}'",) for job in self._unsettled]),
+            *_insert("unsettled (job, is_early)", [(f"'{job}'", early) for job, early in notes]),
         ]
         if self._woken:
             groups = ", ".join(f"'{group}'" for group in sorted(self._woken))
@@ -193,6 +201,10 @@ def _insert(table: str, rows: Sequence[tuple[object, ...]]) -> list[str]:
     return [f"INSERT INTO longshore.{table} VALUES {values}"] if rows else []
 
 
+class Again(Exception):
+    """Makes the pool repeat a transaction: what it rests on has just changed."""
+
+
 Work: TypeAlias = Callable[[Transaction], Awaitable[T]]
 
 DATA_ERRORS: Final = (
@@ -210,6 +222,7 @@ _REPEATED: Final = (
     asyncpg.UniqueViolationError,
     asyncpg.InvalidCachedStatementError,
     asyncpg.OutdatedSchemaCacheError,
+    Again,
 )
 """Errors that another transaction caused at the same moment: a repeat may succeed."""
 

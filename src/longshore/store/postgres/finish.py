@@ -21,6 +21,7 @@ from longshore.core.lifecycle import TERMINAL
 from longshore.errors import StoreUnavailable
 from longshore.model.ends import End, Succeeded
 from longshore.model.job import Ended, Finished, JobState, Refused, Submission, Submitted, Verdict
+from longshore.model.reports import OutboxJob
 from longshore.store.postgres.connections import TURNS, Transaction
 from longshore.store.postgres.cursors import ClaimCursors
 from longshore.store.postgres.sql import FINISH, JUDGED, NOTE
@@ -82,7 +83,8 @@ class FinishBatch:
     def _recorded(self, end: End, was: int, state: JobState) -> Finished:
         self.ended += outcomes(end, was, state)
         if isinstance(end, Succeeded) and end.outbox:
-            self.sent += [(end, index, item.job) for index, item in enumerate(end.outbox)]
+            items = enumerate(end.outbox)
+            self.sent += [(end, at, item.job) for at, item in items if isinstance(item, OutboxJob)]
         return Finished(end.job, end.token, Verdict.RECORDED, state)
 
     async def _end(self, ends: Sequence[End]) -> list[asyncpg.Record]:

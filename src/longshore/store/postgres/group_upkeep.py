@@ -34,8 +34,9 @@ from longshore.model.group import GroupState
 from longshore.model.retention import GroupsPruned, Retention
 from longshore.store.postgres import groups_sql as sql
 from longshore.store.postgres.connections import ConnectionPool, Transaction
+from longshore.store.postgres.group_retry import node_states, write_scopes
 from longshore.store.postgres.prune import DROP, FARTHEST_S
-from longshore.store.postgres.states import CONDITION_OF, ENDED, GROUP_CODES, GROUP_STATES, STATES
+from longshore.store.postgres.states import CONDITION_OF, ENDED, GROUP_CODES, GROUP_STATES
 from longshore.store.rows import ABANDONED
 
 MOST_MARKED: Final = 100
@@ -126,8 +127,8 @@ RETURNING id
 
 
 _EXAMINED: Final = """
-SELECT g.state AS group_state, g.sweep_from IS NOT NULL AS is_swept, c.*, n.job, n.key, l.state,
-    n.condition, n.unmet, n.marks,
+SELECT g.state AS group_state, g.sweep_from IS NOT NULL AS is_swept, c.*, n.job, n.place, n.key,
+    n.condition, n.unmet, n.marks, n.scope, n.open, n.scope_marks, l.state, l.kind,
     EXISTS (SELECT FROM longshore.unsettled AS u WHERE u.job = n.job) AS is_unsettled, ARRAY(
         SELECT p.place FROM longshore.edge AS e JOIN longshore.node AS p ON p.job = e.parent
         WHERE e.child = n.job ORDER BY p.place
@@ -139,7 +140,7 @@ CROSS JOIN (
     FROM longshore.group_count WHERE group_id = $1
 ) AS c
 JOIN longshore.node AS n ON n.group_id = g.id
-CROSS JOIN LATERAL (SELECT state FROM longshore.job WHERE id = n.job OFFSET 0) AS l
+CROSS JOIN LATERAL (SELECT state, kind FROM longshore.job WHERE id = n.job OFFSET 0) AS l
 WHERE g.id = $1 AND NOT g.is_gone AND g.state = ANY ($2::smallint[])
 ORDER BY n.place
 """
@@ -238,33 +239,41 @@ async def _drop(tx: Transaction, rows: list[asyncpg.Record]) -> None:
 # examining
 
 
-async def _examine(tx: Transaction, group: UUID) -> tuple[list[UUID], EndCounts, Examined]:
-    """The jobs of a group, its counts, and what is wrong."""
+async def _examine(
+    tx: Transaction, group: UUID
+) -> tuple[list[asyncpg.Record], EndCounts, Examined]:
+    """The nodes of a group, its counts, and what is wrong."""
     rows = await tx.fetch(_EXAMINED, group, _EXAMINED_CODES)
     if not rows:
-        return [], EndCounts(0, 0, 0), Examined([], {}, EndCounts(0, 0, 0))
+        return [], EndCounts(0, 0, 0), Examined([], {}, EndCounts(0, 0, 0), {}, [])
     counts = EndCounts(rows[0]["ended"], rows[0]["failed"], rows[0]["cancelled"])
     state, is_swept = GROUP_STATES[rows[0]["group_state"]], rows[0]["is_swept"]
-    record = GroupRecord(group, state, is_swept, counts, [_record(row) for row in rows])
-    return [row["job"] for row in rows], counts, await asyncio.to_thread(examined, record)
+    nodes = [_record(row, node) for row, node in zip(rows, node_states(rows), strict=True)]
+    record = GroupRecord(group, state, is_swept, counts, nodes)
+    return rows, counts, await asyncio.to_thread(examined, record)
 
 
-def _record(row: asyncpg.Record) -> NodeRecord:
+def _record(row: asyncpg.Record, node: NodeState) -> NodeRecord:
     waiting = Waiting(CONDITION_OF[row["condition"]], row["unmet"], Marks(row["marks"]))
-    node = NodeState(row["key"], STATES[row["state"]], row["after"])
-    return NodeRecord(row["job"], node, waiting, row["is_unsettled"])
+    scope_marks = Marks(row["scope_marks"])
+    return NodeRecord(row["job"], node, waiting, row["is_unsettled"], row["open"], scope_marks)
 
 
 async def _repair(tx: Transaction, group: UUID) -> list[Finding]:
     """Counts a group anew while nobody counts its nodes down, and has it swept."""
     await tx.fetch(sql.LOCK_GROUP, group)
     await tx.fetch(sql.HOLD_NODES, group)
-    jobs, counts, found = await _examine(tx, group)
+    rows, counts, found = await _examine(tx, group)
     if not found.findings:
         return []
-    counters = [(jobs[at], unmet, int(marks)) for at, (unmet, marks) in found.counters.items()]
+    counters = [
+        (rows[at]["job"], unmet, int(marks)) for at, (unmet, marks) in found.counters.items()
+    ]
     if counters:
         await tx.fetch(sql.COUNT_DOWN, *zip(*counters, strict=True))
+    await write_scopes(tx, rows, found.scopes)
+    for at in found.closed:
+        tx.note(rows[at]["job"])
     missing = [right - has for right, has in zip(found.counts, counts, strict=True)]
     if any(missing):
         await tx.fetch(sql.UNCOUNT, group, *missing)

@@ -9,10 +9,10 @@ are read first without any lock, then again under the lock of the group's row.
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from typing import Final, NamedTuple
+from functools import partial
+from typing import Final
 from uuid import UUID
 
 import asyncpg
@@ -22,12 +22,14 @@ from longshore.core import effects
 from longshore.core.dependencies import becomes, group_end
 from longshore.core.effects import Effect
 from longshore.core.lifecycle import TERMINAL
-from longshore.core.reopening import NodeState, Reopening, retry_plan
 from longshore.core.why import Facts
 from longshore.errors import StoreUnavailable
 from longshore.model.attempt import Attempt
+from longshore.model.batch import MAX_GROUP_JOBS
 from longshore.model.group import (
     MOST_SHOWN,
+    SCOPE,
+    GateVerdict,
     Group,
     GroupFilter,
     GroupHead,
@@ -41,27 +43,29 @@ from longshore.model.group import (
 )
 from longshore.model.ids import derive_id
 from longshore.model.job import Ended, Job, JobState, Refused
-from longshore.payload.references import MAX_REFERENCED_BYTES, NodeResult
+from longshore.payload.references import MAX_REFERENCED_BYTES
 from longshore.ports import Hint, Settled
-from longshore.store.filling import by_job, fill, wanted_results
+from longshore.store.filling import fill, wanted_results
 from longshore.store.postgres import groups_sql as sql
+from longshore.store.postgres import growth_sql
+from longshore.store.postgres.added_nodes import lanes_of, store_lanes, store_nodes
 from longshore.store.postgres.changes import apply, locked
-from longshore.store.postgres.columns import columns, lane_of_item
 from longshore.store.postgres.connections import ConnectionPool, Transaction
+from longshore.store.postgres.expanding import (
+    ReadyMap,
+    expand_map,
+    expand_ready,
+    found_results,
+    open_gate,
+)
+from longshore.store.postgres.group_retry import GroupRetry
 from longshore.store.postgres.hints import Sender
-from longshore.store.postgres.keeper_sql import LOCK_FREE, REOPEN
+from longshore.store.postgres.keeper_sql import LOCK_FREE
 from longshore.store.postgres.pump import Pump
 from longshore.store.postgres.reads import PostgresReads
 from longshore.store.postgres.settling import Settling, deliver_noted, waiting
-from longshore.store.postgres.sql import ADD_LANES, HOLDERS
-from longshore.store.postgres.states import (
-    CONDITION_OF,
-    CONDITIONS,
-    GROUP_CODES,
-    GROUP_STATES,
-    STATES,
-    WAITING,
-)
+from longshore.store.postgres.sql import HOLDERS
+from longshore.store.postgres.states import CONDITION_OF, GROUP_CODES, GROUP_STATES, STATES
 from longshore.store.rows import (
     INT64,
     LARGEST_INT,
@@ -70,7 +74,8 @@ from longshore.store.rows import (
     group_conflict,
     key_taken,
     node_items,
-    unique_key_taken,
+    node_not_accepted,
+    wrong_scopes,
 )
 
 MOST_AT_ONCE: Final = 1000
@@ -104,24 +109,53 @@ class PostgresGroups(PostgresReads):
         self._tell(settling)
         return answer
 
-    async def settle(self, groups: Collection[UUID] = (), most: int = 1000) -> Settled:
+    async def settle(
+        self,
+        groups: Collection[UUID] = (),
+        most: int = 1000,
+        max_group_jobs: int = MAX_GROUP_JOBS,
+    ) -> Settled:
         """Does some of what groups have to do, of at most so many jobs."""
         delivered = await self._keeping.run(lambda tx: deliver_noted(tx, most))
-        swept = await self._keeping.run(lambda tx: _sweep(tx, most))
-        named = list({*groups, *delivered.groups, *swept.groups}) if groups else None
+        swept, maps = await self._keeping.run(lambda tx: _sweep_and_expand(tx, most))
+        steps = [delivered, swept]
+        for one in maps:
+            step = partial(expand_map, map=one, most=most, max_group_jobs=max_group_jobs)
+            expanded, stored = await self._keeping.run(step)
+            steps.append(expanded)
+            most -= stored
+            if most <= 0:
+                break
+        told = {group for step in steps for group in step.groups}
+        named = list({*groups, *told}) if groups else None
         closed, again = await self._keeping.run(lambda tx: _close(tx, named))
-        for settling in (delivered, swept):
-            self._tell(settling)
-        ended = (*delivered.ended, *swept.ended, *closed)
+        return self._settled(steps, closed, told | again)
+
+    def _settled(
+        self, steps: Sequence[Settling], closed: Sequence[Ended], groups: set[UUID]
+    ) -> Settled:
+        for step in steps:
+            self._tell(step)
+        ended = (*(one for step in steps for one in step.ended), *closed)
         if ended:
             self._sender.tell(Hint.ENDED)
+        ready = sum((step.ready for step in steps), Counter[int]())
         over = {one.id for one in closed}
-        return Settled(
-            delivered.ready + swept.ready,
-            delivered.delayed or swept.delayed,
-            ended,
-            frozenset((delivered.groups | swept.groups | again) - over),
-        )
+        is_delayed = any(step.delayed for step in steps)
+        return Settled(ready, is_delayed, ended, frozenset(groups - over))
+
+    async def open_gate(
+        self, ref: UUID | int, key: str, value: bytes | None = None, by: str = ""
+    ) -> GateVerdict:
+        """Ends a gate that has been reached as succeeded, with this result."""
+        group = await self.group(ref)
+        if group is None:
+            return GateVerdict.NOT_FOUND
+        opening = partial(open_gate, group=group.id, key=clean(key), value=value, by=by)
+        verdict = await self._keeping.run(opening)
+        if verdict is GateVerdict.OPENED:
+            self._sender.tell(Hint.ENDED)
+        return verdict
 
     def _tell(self, settling: Settling) -> None:
         """Makes the claims of this process find at once what became ready, and hints at it."""
@@ -162,13 +196,14 @@ class PostgresGroups(PostgresReads):
         request: UUID | None = None,
         *,
         keys: Sequence[str] = (),
+        args: bytes | None = None,
         dry_run: bool = False,
     ) -> RetryPlan | None:
         """Opens a new round of what did not succeed, or of some jobs and all below them."""
         group = await self.group(ref)
         if group is None:
             return None
-        retry = _Retry(group.id, by, request, keys, dry_run)
+        retry = GroupRetry(group.id, by, request, keys, args, dry_run)
         return await self._keeping.run(retry.run)
 
     async def _filled(self, attempts: Sequence[Attempt]) -> list[Attempt]:
@@ -178,11 +213,7 @@ class PostgresGroups(PostgresReads):
         if wanted:
             columns = zip(*wanted, strict=True)
             rows = await self._reading.fetch(sql.RESULTS, *columns, MAX_REFERENCED_BYTES)
-        results = (
-            (row["job"], row["key"], NodeResult(STATES[row["state"]], row["size"], row["result"]))
-            for row in rows
-        )
-        return fill(attempts, by_job(results))
+        return fill(attempts, found_results(rows))
 
     # showing
 
@@ -238,6 +269,8 @@ class PostgresGroups(PostgresReads):
                 after=tuple(row["after"]),
                 on=CONDITION_OF[row["condition"]],
                 unmet=row["unmet"],
+                scope=row["scope"],
+                open=row["open"],
             )
             for row in rows
         ]
@@ -273,6 +306,7 @@ async def _stage(
             await _add(tx, head.id, new)
         staged += len(new)
         if staged == head.jobs:
+            await _count_scopes(tx, part)
             state = GroupState.RUNNING if head.jobs else GroupState.SUCCEEDED
         at_once = state is GroupState.RUNNING and head.jobs <= MOST_AT_ONCE
         sweep_from = 0 if state is GroupState.RUNNING and not at_once else None
@@ -302,30 +336,31 @@ async def _unknown(
 
 
 async def _add(tx: Transaction, group: UUID, items: Sequence[NodeItem]) -> None:
-    jobs = [(item.node.job, item.job_body) for item in items]
-    values = [*columns(jobs)]
-    delays = [item.node.job.delay_s for item in items]
-    values[6] = delays if any(delay is not None for delay in delays) else []
-    rows = await tx.fetch(
-        sql.ADD_NODES,
-        *values,
-        group,
-        [item.body for item in items],
-        [item.place for item in items],
-        [len(item.parents) for item in items],
-        [CONDITIONS[item.node.on] for item in items],
-        [item.node.key for item in items],
-    )
-    if sum(row["n"] for row in rows) < len(items):
+    named = {at for item in items for at in (*item.parents, item.node.scope) if at is not None}
+    if not await store_nodes(tx, group, items, {at: derive_id(group, at) for at in named}):
         raise _NotAccepted(await _taken(tx, group, items))
-    edges = [(derive_id(group, at), item.node.job.id) for item in items for at in item.parents]
-    if edges:
-        await tx.fetch(sql.ADD_EDGES, *zip(*edges, strict=True))
-    lanes = {lane.hash: lane for lane in map(lane_of_item, jobs)}
-    fields = [(lane.hash, lane.queue, lane.kind, lane.target) for lane in lanes.values()]
-    await tx.fetch(ADD_LANES, *zip(*fields, strict=True))
-    for row in rows:
-        tx.count(row["lane"], None, WAITING, row["n"])
+    await store_lanes(tx, lanes_of(items))
+
+
+async def _count_scopes(tx: Transaction, part: GroupPart) -> None:
+    """Counts the members of each sub-group, of a group that is whole; refuses a wrong scope."""
+    group, is_whole = part.head.id, len(part.nodes) == part.head.jobs
+    if is_whole and all(node.scope is None for node in part.nodes):
+        return
+    members = {row["scope"]: row["key"] for row in await tx.fetch(growth_sql.SCOPES, group)}
+    if not members:
+        return
+    rows = await tx.fetch(growth_sql.SUB_GROUPS, list(members), group, SCOPE)
+    places = {row["job"]: row["place"] for row in rows}
+    for scope, key in members.items():
+        if scope not in places:
+            why = "its scope is not the place of a sub-group"
+            raise _NotAccepted(node_not_accepted(group, key, why))
+    inner = {row["place"]: places.get(row["scope"]) for row in rows}
+    wrong = wrong_scopes(group, {places[scope]: key for scope, key in members.items()}, inner)
+    if wrong is not None:
+        raise _NotAccepted(wrong)
+    await tx.fetch(growth_sql.COUNT_SCOPES, group)
 
 
 async def _taken(tx: Transaction, group: UUID, items: Sequence[NodeItem]) -> Refused:
@@ -349,6 +384,12 @@ async def _begin(tx: Transaction, group: UUID, settling: Settling) -> None:
 
 
 # upkeep
+
+
+async def _sweep_and_expand(tx: Transaction, most: int) -> tuple[Settling, list[ReadyMap]]:
+    """Sweeps, and ends sub-groups that are ready; answers the maps that are."""
+    settling = await _sweep(tx, most)
+    return settling, await expand_ready(tx, most, settling)
 
 
 async def _sweep(tx: Transaction, most: int) -> Settling:
@@ -414,12 +455,17 @@ async def _change(
 
 
 async def _close(tx: Transaction, named: list[UUID] | None) -> tuple[list[Ended], set[UUID]]:
-    """Ends groups without a live job; answers also those whose rest a failure cancels."""
+    """Ends groups without a live job; answers also those that need another look.
+
+    These are groups whose rest a failure cancels, and such that others hold.
+    """
     running, staging = GROUP_CODES[GroupState.RUNNING], GROUP_CODES[GroupState.STAGING]
     found = await tx.fetch(sql.MAY_BE_OVER, running, staging, named, MOST_CLOSED)
     if not found:
         return [], set()
     held = await tx.fetch(sql.HOLD_GROUPS, [row["id"] for row in found])
+    # Whoever holds a group's row may not close it: a job may be adding others to it.
+    missed = {row["id"] for row in found} - {row["id"] for row in held}
     rows = await tx.fetch(sql.ARE_OVER, running, [row["id"] for row in held])
     over = {
         row["id"]: group_end(row["failed"], row["cancelled"], by_user=bool(row["cancelled_by"]))
@@ -432,78 +478,7 @@ async def _close(tx: Transaction, named: list[UUID] | None) -> tuple[list[Ended]
     if failing:
         code = GROUP_CODES[GroupState.CANCELLING]
         await tx.fetch(sql.CANCEL_ALL, list(failing), code)
-    return [Ended(id, JobState(state.value)) for id, state in over.items()], failing
-
-
-# retrying
-
-
-class _Retry(NamedTuple):
-    """The retry of a group, in one transaction.
-
-    It holds the group's row and all its nodes first. So nobody counts a node down between the look
-    at the states and the new counters.
-    """
-
-    group: UUID
-    by: str
-    request: UUID | None
-    keys: Sequence[str]
-    dry_run: bool
-
-    async def run(self, tx: Transaction) -> RetryPlan | None:
-        """Opens the rounds, or says why not; None if the group was pruned."""
-        found = await tx.fetch(sql.LOCK_GROUP, self.group)
-        if not found or found[0]["is_gone"]:
-            return None
-        [group] = found
-        for row in await tx.fetch(sql.RETRIED, self.request) if self.request else ():
-            tx.rest_on_found()
-            return RetryPlan(self.group, tuple(row["reopened"]))
-        await tx.fetch(sql.HOLD_NODES, self.group)
-        rows = await tx.fetch(sql.NODE_STATES, self.group)
-        nodes = [NodeState(row["key"], STATES[row["state"]], row["after"]) for row in rows]
-        state = GROUP_STATES[group["state"]]
-        # Python's own work: a large group would stop the event loop for a second.
-        plan, changes = await asyncio.to_thread(retry_plan, self.group, state, nodes, self.keys)
-        if plan.refused or self.dry_run:
-            return plan
-        jobs = [row["job"] for row in rows]
-        if (taken := await self._open(tx, jobs, changes)) is not None:
-            return RetryPlan(self.group, refused=unique_key_taken(taken))
-        counters = [
-            (jobs[at], unmet, int(marks)) for at, (unmet, marks) in changes.counters.items()
-        ]
-        await tx.fetch(sql.COUNT_DOWN, *zip(*counters, strict=True))
-        await tx.fetch(sql.FORGET_UNSETTLED, self.group)
-        ended = Counter(nodes[at].state for at in changes.reopened)
-        failed = ended[JobState.FAILED] + ended[JobState.DEPENDENCY_FAILED]
-        counts = (-ended.total(), -failed, -ended[JobState.CANCELLED])
-        await tx.fetch(sql.UNCOUNT, self.group, *counts)
-        state = GroupState.PAUSED if state is GroupState.PAUSED else GroupState.RUNNING
-        await tx.fetch(sql.RUN_AGAIN, self.group, GROUP_CODES[state])
-        if self.request is not None:
-            await tx.fetch(sql.NOTE_RETRY, self.request, self.group, list(plan.reopened))
-        return plan
-
-    async def _open(self, tx: Transaction, jobs: Sequence[UUID], found: Reopening) -> str | None:
-        """Changes the jobs; answers a unique key that another job has, if there is one."""
-        rows = await locked(tx, [jobs[at] for at in found.reopened])
-        keys = {(row["kind"], row["unique_key"]) for row in rows if row["unique_key"] is not None}
-        taken = await tx.fetch(HOLDERS, *zip(*keys, strict=True)) if keys else []
-        if taken:
-            key: str = taken[0]["unique_key"]
-            return key
-        changes = [
-            (row, effects.of_group_retry(row["round"], self.by, self.request)[STATES[row["state"]]])
-            for row in rows
-        ]
-        await apply(tx, changes, self.by, REOPEN)
-        held = await locked(tx, [jobs[at] for at in found.held])
-        if any(STATES[row["state"]] not in effects.HOLD for row in held):
-            raise StoreUnavailable("a job of the group started just now; try again")
-        await apply(tx, [(row, effects.HOLD[STATES[row["state"]]]) for row in held])
-        return None
+    return [Ended(id, JobState(state.value)) for id, state in over.items()], failing | missed
 
 
 def _shown(row: asyncpg.Record, counts: dict[str, int]) -> Group:

@@ -1,12 +1,15 @@
 """The statements of groups on PostgreSQL.
 
 Theory of the locks. A transaction that ends jobs takes its locks in this order, each kind in one
-statement and by id: the jobs that workers own, then nodes, then jobs that wait. Counters change by
-id in a statement after the one that locked their rows: an update that finds a row by itself may see
-an older version of it, and lose what another dispatcher counted. Edges are read in a statement
-after the ends.
+statement and by id: the jobs that workers own, then the rows of groups that grow, then nodes, then
+jobs that wait. Counters change by id in a statement after the one that locked their rows: an update
+that finds a row by itself may see an older version of it, and lose what another dispatcher counted.
+Edges are read in a statement after the ends.
 
-Whatever else touches groups (sweeps, cancels) passes over rows that are held, and comes back.
+Whatever else touches groups (sweeps, cancels) passes over rows that are held, and comes back. So
+does a delivery that asks for a sweep. It holds the nodes of the jobs that it leaves alone: a sweep
+begins after the commit that changed the group's state, and either meets those nodes held, and
+begins anew, or sees what the delivery wrote.
 """
 
 from __future__ import annotations
@@ -52,14 +55,14 @@ numbered AS (
 ),
 nodes AS (
     INSERT INTO longshore.node (
-        job, group_id, body_hash, delay_s, place, unmet, condition, key, expires_s
+        job, group_id, body_hash, delay_s, place, unmet, condition, key, expires_s, scope
     )
     SELECT i.job, $16::uuid, i.body_hash, i.delay_s, i.place, i.unmet, i.condition, i.key,
-        ($15::float8[])[i.shape]
+        ($15::float8[])[i.shape], i.scope
     FROM unnest(
         $1::uuid[], $17::bigint[], $7::float8[], $18::integer[], $19::integer[], $20::smallint[],
-        $21::text[], $4::integer[]
-    ) AS i (job, body_hash, delay_s, place, unmet, condition, key, shape)
+        $21::text[], $4::integer[], $22::uuid[]
+    ) AS i (job, body_hash, delay_s, place, unmet, condition, key, shape, scope)
 )
 SELECT lane, count(*) AS n FROM new GROUP BY lane
 """
@@ -76,16 +79,29 @@ WHERE id = $1
 """
 
 REACHED: Final = f"""
-SELECT c.child, c.parents, n.condition, n.unmet, n.marks, n.group_id,
+SELECT c.child, c.parents, c.inside, c.is_own, n.condition, n.unmet, n.marks, n.group_id,
     coalesce(extract(epoch FROM j.run_at - statement_timestamp())::float8, n.delay_s) AS delay_s,
-    n.expires_s, j.state < {ENDED} AS is_live
+    n.expires_s, j.state < {ENDED} AS is_live, n.open, n.scope_marks, n.cause, n.has_ended
 FROM (
-    SELECT e.child, array_agg(i.place::integer) AS parents
-    FROM unnest($1::uuid[], $2::uuid[]) WITH ORDINALITY AS i (parent, after_child, place)
-    CROSS JOIN LATERAL (
-        SELECT child FROM longshore.edge
-        WHERE parent = i.parent AND (i.after_child IS NULL OR child > i.after_child)
-        ORDER BY child LIMIT $3
+    SELECT e.child,
+        coalesce(array_agg(e.place) FILTER (WHERE e.role = 0), '{{}}') AS parents,
+        coalesce(array_agg(e.place) FILTER (WHERE e.role = 1), '{{}}') AS inside,
+        bool_or(e.role = 2) AS is_own
+    FROM (
+        SELECT i.place::integer AS place, l.child, l.role
+        FROM unnest($1::uuid[], $2::uuid[]) WITH ORDINALITY AS i (parent, after_child, place)
+        CROSS JOIN LATERAL (
+            (
+                SELECT child, 0 AS role FROM longshore.edge
+                WHERE parent = i.parent AND (i.after_child IS NULL OR child > i.after_child)
+                ORDER BY child LIMIT $3
+            )
+            UNION ALL
+            SELECT scope, 1 FROM longshore.node
+            WHERE job = i.parent AND scope IS NOT NULL AND i.after_child IS NULL
+        ) AS l
+        UNION ALL
+        SELECT NULL, o.job, 2 FROM unnest($4::uuid[]) AS o (job)
     ) AS e
     GROUP BY e.child
     ORDER BY e.child
@@ -94,11 +110,15 @@ CROSS JOIN LATERAL (
     SELECT run_at, state FROM longshore.job WHERE id = c.child OFFSET 0
 ) AS j
 CROSS JOIN LATERAL (
-    SELECT condition, unmet, marks, group_id, delay_s, expires_s
+    SELECT condition, unmet, marks, group_id, delay_s, expires_s, open, scope_marks, cause,
+        has_ended
     FROM longshore.node WHERE job = c.child FOR UPDATE
 ) AS n
 """
-"""Locks the nodes that depend on these ended jobs, at most $3 of each job."""
+"""Locks the nodes that depend on these, at most $3 of each, and those whose scopes they are in.
+
+Also the nodes $4, which are told of their own ends.
+"""
 
 COUNT_DOWN: Final = """
 UPDATE longshore.node AS n
@@ -106,12 +126,25 @@ SET unmet = i.unmet, marks = i.marks
 FROM unnest($1::uuid[], $2::integer[], $3::smallint[]) AS i (job, unmet, marks)
 WHERE n.job = i.job
 """
-ASK_SWEEP: Final = """
-UPDATE longshore.job_group SET sweep_from = 0, sweep_again = true WHERE id = ANY ($1::uuid[])
+TELL_SCOPES: Final = """
+UPDATE longshore.node AS n
+SET open = i.open, scope_marks = i.marks, cause = i.cause, has_ended = i.has_ended
+FROM unnest($1::uuid[], $2::integer[], $3::smallint[], $4::bytea[], $5::boolean[])
+    AS i (job, open, marks, cause, has_ended)
+WHERE n.job = i.job
 """
+ASK_SWEEP: Final = """
+UPDATE longshore.job_group SET sweep_from = 0, sweep_again = true
+WHERE id = ANY (ARRAY(
+    SELECT id FROM longshore.job_group
+    WHERE id = ANY ($1::uuid[]) ORDER BY id FOR UPDATE SKIP LOCKED
+))
+"""
+"""Passes over groups that others hold: see the theory above."""
 NODE_KEYS: Final = "SELECT job, key FROM longshore.node WHERE job = ANY ($1::uuid[])"
 OVERFLOW: Final = """
-INSERT INTO longshore.unsettled (job, after_child) SELECT * FROM unnest($1::uuid[], $2::uuid[])
+INSERT INTO longshore.unsettled (job, after_child, is_early)
+SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::boolean[])
 """
 
 TAKE_UNSETTLED: Final = """
@@ -120,14 +153,18 @@ USING (
     SELECT ctid AS tid FROM longshore.unsettled ORDER BY number LIMIT $1 FOR UPDATE SKIP LOCKED
 ) AS n
 WHERE u.ctid = n.tid
-RETURNING u.job, u.after_child
+RETURNING u.job, u.after_child, u.is_early
 """
 PARENTS: Final = """
-SELECT i.job, l.group_id, l.number, l.state, l.error, i.after_child
-FROM unnest($1::uuid[], $2::uuid[]) AS i (job, after_child)
+SELECT i.job, l.group_id, l.number, l.state, l.error, i.after_child, i.is_early, n.open,
+    n.scope_marks, n.cause
+FROM unnest($1::uuid[], $2::uuid[], $3::boolean[]) AS i (job, after_child, is_early)
 CROSS JOIN LATERAL (
     SELECT group_id, number, state, error FROM longshore.job WHERE id = i.job OFFSET 0
 ) AS l
+CROSS JOIN LATERAL (
+    SELECT open, scope_marks, cause FROM longshore.node WHERE job = i.job OFFSET 0
+) AS n
 """
 
 NEXT_SWEEP: Final = """
@@ -205,9 +242,9 @@ WHERE id = $1 AND state = ANY ($3::smallint[])
 RETURNING id
 """
 
-RETRIED: Final = "SELECT reopened FROM longshore.group_retry WHERE request = $1"
+RETRIED: Final = "SELECT reopened, retired FROM longshore.group_retry WHERE request = $1"
 NOTE_RETRY: Final = """
-INSERT INTO longshore.group_retry (request, group_id, reopened) VALUES ($1, $2, $3)
+INSERT INTO longshore.group_retry (request, group_id, reopened, retired) VALUES ($1, $2, $3, $4)
 """
 HOLD_NODES: Final = """
 SELECT count(*) FROM (
@@ -216,12 +253,12 @@ SELECT count(*) FROM (
 """
 """Waits for those who are counting these nodes down."""
 NODE_STATES: Final = """
-SELECT n.place, n.job, n.key, l.state, ARRAY(
+SELECT n.place, n.job, n.key, n.scope, l.state, l.kind, ARRAY(
     SELECT p.place FROM longshore.edge AS e JOIN longshore.node AS p ON p.job = e.parent
     WHERE e.child = n.job ORDER BY p.place
 ) AS after
 FROM longshore.node AS n
-CROSS JOIN LATERAL (SELECT state FROM longshore.job WHERE id = n.job OFFSET 0) AS l
+CROSS JOIN LATERAL (SELECT state, kind FROM longshore.job WHERE id = n.job OFFSET 0) AS l
 WHERE n.group_id = $1
 ORDER BY n.place
 """
@@ -239,7 +276,8 @@ WHERE id = $1
 """
 
 _SHOWN: Final = """
-SELECT id, number, name, state, jobs, fail_fast, labels, created_at, ended_at, cancelled_by
+SELECT id, number, name, state, greatest(jobs, staged) AS jobs, fail_fast, labels, created_at,
+    ended_at, cancelled_by
 FROM longshore.job_group
 """
 GROUP_BY_ID: Final = f"{_SHOWN} WHERE id = $1 AND NOT is_gone"
@@ -265,13 +303,14 @@ WAITS_FOR: Final = f"""
 SELECT p.key, j.state
 FROM longshore.edge AS e
 JOIN longshore.node AS p ON p.job = e.parent
-CROSS JOIN LATERAL (
-    SELECT state FROM longshore.job WHERE id = e.parent AND state < {ENDED} OFFSET 0
-) AS j
-WHERE e.child = $1 ORDER BY p.place LIMIT $2
+CROSS JOIN LATERAL (SELECT state FROM longshore.job WHERE id = e.parent OFFSET 0) AS j
+WHERE e.child = $1 AND (j.state < {ENDED} OR p.open > 0)
+ORDER BY p.place LIMIT $2
 """
 NODES: Final = """
-SELECT n.key, n.job, l.number, l.kind, l.state, n.condition, n.unmet, ARRAY(
+SELECT n.key, n.job, l.number, l.kind, l.state, n.condition, n.unmet, n.open, (
+    SELECT s.key FROM longshore.node AS s WHERE s.job = n.scope
+) AS scope, ARRAY(
     SELECT p.key FROM longshore.edge AS e JOIN longshore.node AS p ON p.job = e.parent
     WHERE e.child = n.job ORDER BY p.place
 ) AS after
@@ -288,14 +327,33 @@ SELECT i.job, i.key, j.state, j.size, CASE
     ) END AS result
 FROM unnest($1::uuid[], $2::text[]) AS i (job, key)
 CROSS JOIN LATERAL (
-    SELECT group_id FROM longshore.node WHERE job = i.job OFFSET 0
+    SELECT group_id, CASE WHEN i.key LIKE './%'
+        THEN regexp_replace(key, '[^/]*$', '') || substr(i.key, 3) ELSE i.key END AS wanted
+    FROM longshore.node WHERE job = i.job OFFSET 0
 ) AS own
 CROSS JOIN LATERAL (
-    SELECT job FROM longshore.node WHERE group_id = own.group_id AND key = i.key OFFSET 0
+    SELECT job, place FROM longshore.node
+    WHERE group_id = own.group_id AND key = own.wanted
+    UNION ALL
+    SELECT m.job, m.place
+    FROM (
+        SELECT job FROM longshore.node
+        WHERE own.wanted LIKE '%/*' AND group_id = own.group_id
+            AND key = left(own.wanted, -2) OFFSET 0
+    ) AS map
+    CROSS JOIN LATERAL (
+        SELECT job, place FROM longshore.node
+        WHERE group_id = own.group_id AND scope = map.job OFFSET 0
+    ) AS m
 ) AS other
 CROSS JOIN LATERAL (
     SELECT id, state, coalesce(octet_length(result), 0) AS size
     FROM longshore.job WHERE id = other.job OFFSET 0
 ) AS j
+ORDER BY i.job, i.key, other.place
 """
-"""What the jobs with these keys have come to; no results where they take more than $3 bytes."""
+"""What the jobs with these keys have come to; no results where they take more than $3 bytes.
+
+A key that begins with `./` lies beside the job's own. One that ends in `/*` means all nodes in the
+scope of the node with that key.
+"""

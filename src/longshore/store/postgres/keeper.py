@@ -249,7 +249,8 @@ class PostgresKeeper(PostgresReads):
         async def work(tx: Transaction) -> list[Ended]:
             rows = await tx.fetch(sql.PAST_DEADLINE, most)
             found = [
-                (row, effects.of_expiry(_expires_s(row))[STATES[row["state"]]]) for row in rows
+                (row, effects.of_expiry(_expires_s(row), row["kind"])[STATES[row["state"]]])
+                for row in rows
             ]
             await apply(tx, found)
             return [effects.outcome(row["id"], change) for row, change in found]

@@ -30,6 +30,7 @@ from longshore.store.postgres.columns import SoundItems, columns, lane_of_item, 
 from longshore.store.postgres.connections import ConnectionPool, Transaction
 from longshore.store.postgres.cursors import ClaimCursors, Place, Reached, ScanPlan
 from longshore.store.postgres.finish import FinishBatch, finish_columns, made_ready, outcomes
+from longshore.store.postgres.growth import Growth, Refusals
 from longshore.store.postgres.settling import Cursor, Settling
 from longshore.store.postgres.sql import CLAIM, FINISH_ALONE, SUBMIT_ALONE, SUBMIT_ONE
 from longshore.store.postgres.states import READY, RUNNING, STATES
@@ -73,15 +74,20 @@ class Pump:
         self._expiry_margin_s = expiry_margin_s
         self._clock = clock
 
-    async def run(self, tx: Transaction, dispatcher: UUID, batch: Batch) -> PumpResult:
-        """Finishes first, then submits, then claims."""
+    async def run(
+        self, tx: Transaction, dispatcher: UUID, batch: Batch, refusals: Refusals | None = None
+    ) -> PumpResult:
+        """Finishes first, then submits, then claims.
+
+        If the transaction is repeated, it gets the `refusals` of the earlier turns.
+        """
         records = FinishBatch(tx, self.cursors)
-        finished = await records.record(batch.finishes) if batch.finishes else []
-        settling = Settling(tx)
-        if records.parents:
-            await settling.deliver([Cursor(one) for one in records.parents])
-            self._put_back(settling)
+        growth = Growth(tx, batch.max_group_jobs, {} if refusals is None else refusals)
+        ends = await growth.checked(batch.finishes)
+        finished = await records.record(ends) if ends else []
+        settling, new_lanes = await self._settle(tx, ends, finished, records, growth)
         intake = SubmitBatch(tx, self._lanes, self._start_columns(dispatcher, batch))
+        intake.new_lanes |= new_lanes
         submitted = await _accept(records, intake, batch)
         scans: list[ClaimScan] = []
         left: set[int] = set()
@@ -110,6 +116,23 @@ class Pump:
             frozenset(settling.groups),
         )
         return PumpResult(pumped, bool(ready - taken), intake.new_lanes, scans, tx.tallied)
+
+    async def _settle(
+        self,
+        tx: Transaction,
+        ends: Sequence[End],
+        finished: Sequence[Finished],
+        records: FinishBatch,
+        growth: Growth,
+    ) -> tuple[Settling, set[int]]:
+        """Stores what the ends add, and tells the nodes that they reach; answers new lanes too."""
+        settling = Settling(tx)
+        await growth.add(ends, finished)
+        closed = [Cursor(one) for one in records.parents if one.job not in growth.unclosed]
+        if closed or growth.unclosed or growth.woken:
+            await settling.deliver(closed, growth.unclosed, growth.woken)
+            self._put_back(settling)
+        return settling, await growth.complete(settling, self._lanes)
 
     async def alone(
         self, lines: ConnectionPool, dispatcher: UUID, batch: Batch

@@ -4,12 +4,18 @@ The pump calls `deliver` for the jobs that it ends: their direct dependents are 
 transaction. Whatever else ends a job of a group notes it in `unsettled`, and so does `deliver` for
 the dependents that end by it. `groups.settle` takes these notes up. So a transaction is bounded,
 however far an end reaches.
+
+A node with a scope (see `core.dependencies`) tells others only when it is closed. Two things close
+it: the end of its own job, and the close of the last node in its scope. They may come at the same
+moment. So a node that is told of its own end while its scope is open keeps that (`has_ended`), and
+then the last one in its scope notes that it is closed. Otherwise its own end is delivered when
+nothing in its scope is open any more.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -20,23 +26,29 @@ from longshore.core.dependencies import (
     Delivered,
     Marks,
     Parent,
+    Scope,
+    ScopeTold,
     Waiting,
     deliver,
     may_wake,
-    told,
+    tell_scope,
 )
 from longshore.core.effects import Change
 from longshore.core.lifecycle import TERMINAL
+from longshore.model.group import MAP, NOT_RUN, SCOPE
 from longshore.model.job import Ended, JobState
 from longshore.store.postgres import groups_sql as sql
 from longshore.store.postgres.changes import apply, locked
 from longshore.store.postgres.connections import Transaction
 from longshore.store.postgres.keeper_sql import LOCK_WAITING
 from longshore.store.postgres.states import CONDITION_OF, GROUP_STATES, STATES
-from longshore.store.rows import unpack_error
+from longshore.store.rows import pack_error, unpack_error
 
 MOST_REACHED: Final = 1000
 """To how many dependents an end is delivered in one transaction."""
+
+EXPANDED_KINDS: Final = frozenset({MAP, SCOPE})
+"""The kinds of nodes that `settle` ends as soon as they are ready."""
 
 Decided = tuple[asyncpg.Record, Change]
 
@@ -62,45 +74,92 @@ class Settling:
         """The groups that may be over, or have more to settle."""
         self._tx = tx
 
-    async def deliver(self, ends: Sequence[Cursor]) -> None:
-        """These ends reach the nodes that depend on them."""
+    async def deliver(
+        self,
+        ends: Sequence[Cursor],
+        unclosed: Mapping[UUID, int] = {},
+        also: Mapping[UUID, Change] = {},
+    ) -> None:
+        """These ends reach the nodes that depend on them, and those whose scope they are in.
+
+        The nodes that are `unclosed` are told of their own ends; so many more are in their scopes.
+        What is woken `also` are new jobs, whose group is running.
+        """
         ids = [end.parent.job for end in ends]
         cursors = [end.after_child for end in ends]
-        rows = await self._tx.fetch(sql.REACHED, ids, cursors, MOST_REACHED)
+        rows = await self._tx.fetch(sql.REACHED, ids, cursors, MOST_REACHED, list(unclosed))
         parents = await self._named([end.parent for end in ends])
         await self._go_on_later(ends, rows)
         live = Counter(place for row in rows if row["is_live"] for place in row["parents"])
+        live += await self._tell_scopes(rows, parents, unclosed)
         for place, parent in enumerate(parents, 1):
-            if not live[place] or told(parent.state) & Marks.FAILED:
+            if not (live[place] or parent.is_early) or parent.told & Marks.FAILED:
                 self.groups.add(parent.group)
-        if not rows:
-            return
-        told_nodes = [_told(row, [parents[place - 1] for place in row["parents"]]) for row in rows]
-        columns = [(row["child"], one.unmet, int(one.marks)) for row, one in told_nodes]
-        await self._tx.fetch(sql.COUNT_DOWN, *zip(*columns, strict=True))
-        await self.wake(
-            {row["child"]: one.change for row, one in told_nodes if one.change is not None}
-        )
+        told_nodes = [
+            _told(row, [parents[place - 1] for place in row["parents"]])
+            for row in rows
+            if row["parents"]
+        ]
+        if told_nodes:
+            columns = [(row["child"], one.unmet, int(one.marks)) for row, one in told_nodes]
+            await self._tx.fetch(sql.COUNT_DOWN, *zip(*columns, strict=True))
+        changes = {row["child"]: one.change for row, one in told_nodes if one.change is not None}
+        await self.wake({**changes, **also})
+
+    async def _tell_scopes(
+        self,
+        rows: Sequence[asyncpg.Record],
+        parents: Sequence[Parent],
+        unclosed: Mapping[UUID, int],
+    ) -> Counter[int]:
+        """Tells nodes of those in their scopes; counts, for each place, the scopes still open."""
+        found: list[tuple[asyncpg.Record, ScopeTold, bool]] = []
+        still_open = Counter[int]()
+        for row in rows:
+            if not (row["inside"] or row["is_own"]):
+                continue
+            scope = _scope(row, unclosed.get(row["child"], 0))
+            one = tell_scope(scope, [parents[place - 1] for place in row["inside"]])
+            found.append((row, one, scope.has_ended))
+            if one.open:
+                still_open.update(row["inside"])
+            # A node that is told of its own end may have been the last that others waited for.
+            if one.is_closed or (row["is_own"] and not scope.open):
+                self.note(row["child"], row["group_id"])
+            elif one.is_news:
+                self.note(row["child"], row["group_id"], is_early=True)
+        if found:
+            columns = [
+                (row["child"], one.open, int(one.marks), pack_error(one.cause), has_ended)
+                for row, one, has_ended in found
+            ]
+            await self._tx.fetch(sql.TELL_SCOPES, *zip(*columns, strict=True))
+        return still_open
+
+    def note(self, job: UUID, group: UUID, *, is_early: bool = False) -> None:
+        """The next `settle` tells others of this node."""
+        self._tx.note(job, is_early=is_early)
+        self.groups.add(group)
 
     async def _named(self, parents: Sequence[Parent]) -> list[Parent]:
-        """The ended jobs with their keys, if an error must name one."""
-        bad = [one.job for one in parents if told(one.state) & (Marks.FAILED | Marks.CANCELLED)]
+        """The nodes with their keys, if an error must name one."""
+        bad = [one.job for one in parents if one.told & (Marks.FAILED | Marks.CANCELLED)]
         rows = await self._tx.fetch(sql.NODE_KEYS, bad) if bad else []
         keys = {row["job"]: row["key"] for row in rows}
         return [one._replace(key=keys.get(one.job, "")) for one in parents]
 
     async def _go_on_later(self, ends: Sequence[Cursor], rows: Sequence[asyncpg.Record]) -> None:
-        """Notes the ended jobs that have more dependents than were reached."""
+        """Notes the nodes that have more dependents than were reached."""
         last: dict[int, tuple[int, UUID]] = {}
         for row in rows:
             for place in row["parents"]:
                 last[place] = (last.get(place, (0,))[0] + 1, row["child"])
         more = [(place, child) for place, (n, child) in last.items() if n >= MOST_REACHED]
         if more:
-            jobs = [ends[place - 1].parent for place, _ in more]
-            self.groups.update(job.group for job in jobs)
-            children = [child for _, child in more]
-            await self._tx.fetch(sql.OVERFLOW, [job.job for job in jobs], children)
+            found = [ends[place - 1].parent for place, _ in more]
+            self.groups.update(one.group for one in found)
+            children, early = [child for _, child in more], [one.is_early for one in found]
+            await self._tx.fetch(sql.OVERFLOW, [one.job for one in found], children, early)
 
     async def wake(self, changes: dict[UUID, Change]) -> None:
         """Makes these changes to jobs that still wait, as far as their groups allow."""
@@ -127,6 +186,9 @@ class Settling:
             if change.ends:
                 self.ended.append(effects.outcome(row["id"], change))
                 self.groups.add(row["group_id"])
+            elif change.state is JobState.READY and row["kind"] in NOT_RUN:
+                if row["kind"] in EXPANDED_KINDS:
+                    self.groups.add(row["group_id"])
             elif change.state is JobState.READY:
                 self.ready[row["lane"]] += 1
                 self.places.append((row["lane"], row["urgency"], (row["rank"], row["number"])))
@@ -147,20 +209,38 @@ def _told(row: asyncpg.Record, parents: Sequence[Parent]) -> tuple[asyncpg.Recor
     return row, deliver(waiting(row), parents)
 
 
+def _scope(row: asyncpg.Record, more: int) -> Scope:
+    """What a node has of its scope, which grows by so many in this transaction."""
+    marks, cause = Marks(row["scope_marks"]), unpack_error(row["cause"])
+    return Scope(row["open"] + more, marks, cause, row["has_ended"] or row["is_own"])
+
+
 async def deliver_noted(tx: Transaction, most: int) -> Settling:
     """Delivers at most so many of the ends that were noted."""
     settling = Settling(tx)
     taken = await tx.fetch(sql.TAKE_UNSETTLED, most)
     rows = await tx.fetch(sql.PARENTS, *zip(*taken, strict=True)) if taken else []
-    ends = [_cursor(row) for row in rows if STATES[row["state"]] in TERMINAL]
-    if ends:
-        await settling.deliver(ends)
+    told_now = [row for row in rows if row["is_early"] or STATES[row["state"]] in TERMINAL]
+    # While a round lasts `open` only falls. So a node without open ones needs no second look.
+    unclosed = {row["job"]: 0 for row in told_now if row["open"] and not row["is_early"]}
+    ends = [_cursor(row) for row in told_now if row["is_early"] or not row["open"]]
+    if ends or unclosed:
+        await settling.deliver(ends, unclosed)
     if len(taken) == most:
-        settling.groups.update(end.parent.group for end in ends)
+        settling.groups.update(row["group_id"] for row in told_now)
     return settling
 
 
 def _cursor(row: asyncpg.Record) -> Cursor:
-    state, error = STATES[row["state"]], unpack_error(row["error"])
-    parent = Parent(row["job"], row["group_id"], "", row["number"], state, error)
+    parent = Parent(
+        row["job"],
+        row["group_id"],
+        "",
+        row["number"],
+        STATES[row["state"]],
+        unpack_error(row["error"]),
+        Marks(row["scope_marks"]),
+        unpack_error(row["cause"]),
+        row["is_early"],
+    )
     return Cursor(parent, row["after_child"])

@@ -22,6 +22,7 @@ from longshore.store.migrations import check, latest, refuse_newer, steps
 from longshore.store.postgres.connections import ConnectionPool, Transaction, parse_address
 from longshore.store.postgres.group_upkeep import PostgresGroupUpkeep
 from longshore.store.postgres.groups import PostgresGroups
+from longshore.store.postgres.growth import Refusals
 from longshore.store.postgres.hints import Listener, Sender
 from longshore.store.postgres.keeper import PostgresKeeper
 from longshore.store.postgres.prune import PostgresPruning
@@ -127,7 +128,10 @@ class PostgresStore(PostgresPruning, PostgresGroupUpkeep, PostgresGroups, Postgr
 
         drawn = await self._pump.alone(self._pumping, dispatcher, batch)
         if drawn is None:
-            drawn = await self._pumping.run(lambda tx: self._pump.run(tx, dispatcher, batch))
+            refusals: Refusals = {}
+            drawn = await self._pumping.run(
+                lambda tx: self._pump.run(tx, dispatcher, batch, refusals)
+            )
         self._pump.committed(drawn)
         self._tallied += drawn.tallied
         if drawn.left_some:
