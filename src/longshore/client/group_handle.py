@@ -8,6 +8,7 @@ from uuid import UUID
 
 from longshore.client.clients import Clients, blocking
 from longshore.client.handle import Handle, Unpack
+from longshore.core.group_words import in_states
 from longshore.core.limits import check_timeout
 from longshore.errors import InvalidInput, NotFinished, NotFound, WrongState
 from longshore.model.group import (
@@ -18,7 +19,7 @@ from longshore.model.group import (
     NodeView,
     RetryPlan,
 )
-from longshore.model.job import Job, JobState
+from longshore.model.job import Job
 from longshore.payload.values import pack
 
 
@@ -218,9 +219,3 @@ def check_opened(group: str, key: str, verdict: GateVerdict) -> None:
             )
         case _:
             assert_never(verdict)
-
-
-def in_states(group: Group) -> str:
-    """How many jobs of a group are in each state, in words."""
-    counts = [(state.value, group.counts.get(state.value, 0)) for state in JobState]
-    return ", ".join(f"{count:,} {state}" for state, count in counts if count) or "it has no jobs"

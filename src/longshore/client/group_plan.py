@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -20,6 +20,7 @@ from longshore.core.group_limits import (
     naming,
 )
 from longshore.core.keys import Keys, below, prefixes
+from longshore.core.run_times import expected, weight
 from longshore.errors import InvalidInput, LongshoreError, Unavailable
 from longshore.model.group import (
     MAP,
@@ -32,6 +33,7 @@ from longshore.model.group import (
 )
 from longshore.model.ids import derive_id
 from longshore.model.job import Submission
+from longshore.model.run_time import RunTime
 from longshore.payload.group_references import check_dependencies, referred
 from longshore.payload.maps import read_map
 from longshore.payload.values import pack
@@ -94,15 +96,22 @@ class GroupPlan:
         self.jobs.append(PlannedJob(key, job, before, condition, texts, within))
         return key
 
-    def in_order(self) -> tuple[GroupHead, list[Node]]:
-        """The group in the order in which its jobs are numbered; raises if it cannot run."""
+    def kinds(self) -> set[str]:
+        """The kinds of its jobs."""
+        return {_named_after(one.job) for one in self.jobs}
+
+    def in_order(self, times: Mapping[str, RunTime] | None = None) -> tuple[GroupHead, list[Node]]:
+        """The group in the order in which its jobs are numbered; raises if it cannot run.
+
+        `times` says how long jobs of its kinds run, as far as that is known.
+        """
         jobs = {one.key: one for one in self.jobs}
         with naming(self.head):
             self._keys.check()
             edges, scopes = _edges(jobs)
             members = members_of(scopes, [*jobs, *scopes])
             # A sub-group depends on nothing, but who depends on it comes after its jobs.
-            order = start_order({**edges, **members})
+            order = start_order({**edges, **members}, self._weights(times or {}))
         at = {key: place for place, key in enumerate(order)}
         inside = {key: at[scope] for scope, keys in members.items() for key in keys}
         after = places(order, {**edges, **dict.fromkeys(scopes, ())})
@@ -113,6 +122,12 @@ class GroupPlan:
         head = structs.replace(self.head, jobs=len(nodes))
         check_dependencies(GroupPart(head, 0, tuple(nodes)))
         return head, nodes
+
+    def _weights(self, times: Mapping[str, RunTime]) -> dict[str, int]:
+        seconds = expected(self.kinds(), times) if times else {}
+        if not seconds:
+            return {}
+        return {one.key: weight(seconds[_named_after(one.job)]) for one in self.jobs}
 
     def _node(self, one: PlannedJob, place: int, after: tuple[int, ...], scope: int | None) -> Node:
         """A node of the group. Its job's id follows from its place, so a repeat is the same job."""
@@ -162,6 +177,19 @@ def _scope(key: str) -> PlannedJob:
     """The node that stands for a sub-group."""
     job = Submission(UUID(int=0), SCOPE, pack({}, "a sub-group"))
     return PlannedJob(key, job, (), Condition.SUCCEEDED)
+
+
+async def run_times(connection: Connection, kinds: Collection[str]) -> dict[str, RunTime]:
+    """How long jobs of these kinds run, for the order of a group; empty if that cannot matter."""
+    if len(kinds) < 2:
+        return {}
+    try:
+        return await connection.run_times(kinds)
+    except Unavailable:
+        raise
+    except LongshoreError:
+        # A dispatcher that does not know the request. Any order by the graph alone is right, too.
+        return {}
 
 
 async def submit_group(

@@ -32,6 +32,8 @@ from longshore.dispatcher.duties.outcomes import find_outcomes
 from longshore.dispatcher.duties.promotion import promote
 from longshore.dispatcher.duties.read_back import ReadBack
 from longshore.dispatcher.duties.renewal import renew
+from longshore.dispatcher.duties.run_times import RunTimes
+from longshore.dispatcher.duties.stalled_groups import StalledGroups
 from longshore.dispatcher.duties.sweep import sweep
 from longshore.dispatcher.duties.takeover import Takeover
 from longshore.dispatcher.duties.timeouts import end_overdue
@@ -100,7 +102,10 @@ class Dispatcher:
             learn_lanes=lambda: self._lanes.look(),
         )
         self._link = WorkerLink()
-        self._ends = Ends(here, self._commits, self._alarms.due, self._link.acknowledge)
+        self._run_times = RunTimes(store)
+        self._ends = Ends(
+            here, self._commits, self._alarms.due, self._link.acknowledge, self._run_times.ran
+        )
         self._losses = Losses(here, lease, self._roster, self._commits, on_lost)
         parts = (here, lease, self._link, self._commits, self._ends, self._losses)
         self._plain = PlainSessions(*parts)
@@ -139,9 +144,11 @@ class Dispatcher:
             Every(settings.expire_s, partial(end_overdue, here, roster, self._link, self._ends)),
             Every(settings.sweep_s, partial(sweep, store, settings.crash_limit, commits)),
             Every(settings.sweep_s, self._groups.cancel_abandoned),
+            Every(settings.group_watch_s, StalledGroups(here, self._groups.ring).look),
             Every(settings.prune_s, Pruner(store, settings).prune),
             Every(settings.prune_s, self._lanes.forget),
             Every(settings.lease_s / 4, self._takeover.look, at_once=True),
+            Every(settings.run_times_s, self._run_times.write),
             Every(settings.heartbeat_s, Heartbeats(here, roster).write),
             WhenRung(alarms.due, settings.promote_s, promoting),
             WhenRung(alarms.cancels, settings.cancel_poll_s, in_turn(cancels, drains)),

@@ -25,6 +25,7 @@ from longshore.model.group import (
     Group,
     GroupFilter,
     GroupPart,
+    GroupProgress,
     GroupSubmitted,
     GroupVerdict,
     NodeView,
@@ -42,6 +43,7 @@ from longshore.model.job import (
 )
 from longshore.model.log import KeptEntry
 from longshore.model.retention import GroupsPruned, Pruned, Retention
+from longshore.model.run_time import RunTime
 from longshore.model.worker import (
     Attended,
     DispatcherView,
@@ -266,6 +268,9 @@ class FaultyStore:
             "examine_group", lambda: self.store.examine_group(group, repair=repair)
         )
 
+    async def group_progress(self, after: int = 0, most: int = 1000) -> list[GroupProgress]:
+        return await self._call("group_progress", lambda: self.store.group_progress(after, most))
+
     async def group(self, ref: UUID | int) -> Group | None:
         return await self._call("group", lambda: self.store.group(ref))
 
@@ -274,6 +279,12 @@ class FaultyStore:
 
     async def nodes(self, group: UUID, after: int = -1, most: int = 1000) -> list[NodeView]:
         return await self._call("nodes", lambda: self.store.nodes(group, after, most))
+
+    async def note_runs(self, times: Sequence[RunTime]) -> None:
+        return await self._call("note_runs", lambda: self.store.note_runs(times))
+
+    async def run_times(self, kinds: Sequence[str]) -> list[RunTime]:
+        return await self._call("run_times", lambda: self.store.run_times(kinds))
 
     async def prune(
         self, kept: Retention, *, after: int = 0, most: int = 1000, dry_run: bool = False

@@ -32,6 +32,7 @@ from longshore.store.rows import micros, utc_now
 from longshore.store.sqlite import group_reads, group_upkeep, growth, keeper, reads, reopening
 from longshore.store.sqlite import groups as group_verbs
 from longshore.store.sqlite import prune as pruning
+from longshore.store.sqlite import run_times as run_time_verbs
 from longshore.store.sqlite.file import DatabaseFile
 from longshore.store.sqlite.pump import pump
 from longshore.store.sqlite.results import with_results
@@ -203,6 +204,7 @@ class SqliteStore:
     group = _reads(group_reads.group)
     groups = _reads(group_reads.groups)
     nodes = _reads(group_reads.nodes)
+    group_progress = _reads(group_upkeep.group_progress)
 
     async def settle(
         self,
@@ -230,6 +232,11 @@ class SqliteStore:
             if not reads.has_expired(self._glance()):
                 return []
         return self._transact(lambda tx: keeper.expire(tx, most))
+
+    # how long kinds run
+
+    note_runs = _writes(run_time_verbs.note_runs)
+    run_times = _reads(run_time_verbs.run_times)
 
     # what is over
 
