@@ -149,6 +149,8 @@ class Service:
             for job in jobs
             if (refusal := self._refusal(job, caller, request.strict, kinds))
         }
+        if not refused:
+            return list(map(_submitted, await self._runtime.submit(jobs) if jobs else ()))
         good = [job for job in jobs if job.id not in refused]
         answers = iter(await self._runtime.submit(good) if good else [])
         return [refused.get(job.id) or _submitted(next(answers)) for job in jobs]
@@ -177,7 +179,8 @@ class Service:
     ) -> None:
         """Raises if this job cannot be accepted."""
         check_submission(job)
-        within(job.args, f"the arguments of job '{job.kind}'", self._settings.max_value_bytes)
+        if len(job.args) > (limit := self._settings.max_value_bytes):
+            within(job.args, f"the arguments of job '{job.kind}'", limit)
         self._runtime.check_lane(job, caller)
         if job.kind in kinds:
             check_arguments(job, kinds[job.kind])
