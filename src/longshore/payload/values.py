@@ -21,6 +21,8 @@ MAX_VALUE_BYTES = 1024 * 1024
 MAX_DEPTH = 100
 
 _encoder = msgspec.msgpack.Encoder(order=None, enc_hook=to_builtins)
+NONE = _encoder.encode(None)
+"""The bytes of None, the result of most jobs."""
 _decoder = msgspec.msgpack.Decoder()
 Hook = Callable[[Any], Any]
 _ALWAYS_SOUND = frozenset({type(None), bool, str, bytes})
