@@ -135,7 +135,7 @@ async def on_postgres(side: Side, url: str) -> Run:
     return run
 
 
-def _finishes(claimed: list[asyncpg.Record]) -> list[Sequence[object]]:
+def _finishes(claimed: list[asyncpg.Record]) -> list[object]:
     ends = [Succeeded(row["id"], row["token"], RESULT) for row in claimed]
     return postgres_finish.finish_columns(ends, isolate_bad_items=False)
 

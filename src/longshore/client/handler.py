@@ -50,6 +50,8 @@ class FunctionHandler:
 
     def pack_result(self, value: object) -> bytes:
         """The result as it is stored."""
+        if value is None:
+            return values.NONE
         return values.pack(value, f"the result of job '{self.kind}'")
 
     def is_final(self, error: BaseException) -> bool:

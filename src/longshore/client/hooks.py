@@ -105,6 +105,8 @@ class Hooks:
 
     def around(self, function: Function, is_async: bool) -> Function:
         """A job's function within the middleware for functions of its colour."""
+        if not self.middleware:
+            return function
         layers = [m for m in self.middleware if inspect.iscoroutinefunction(m) == is_async]
         return _surrounded(function, layers) if layers else function
 

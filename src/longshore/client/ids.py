@@ -7,9 +7,8 @@ import time
 from typing import Final
 from uuid import UUID
 
-from longshore.model.ids import make_id
+from longshore.model.ids import NOISE_BYTES, noises, timed_id
 
-_BYTES: Final = 10
 _AT_ONCE: Final = 256
 
 _noise: list[bytes] = []
@@ -19,7 +18,7 @@ os.register_at_fork(after_in_child=_noise.clear)
 
 def fresh_id() -> UUID:
     """An id that no other job has, and that sorts by the time it was made."""
-    return make_id(time.time_ns() // 1_000_000, _random())
+    return timed_id(time.time_ns() // 1_000_000, _random())
 
 
 def _random() -> bytes:
@@ -27,7 +26,6 @@ def _random() -> bytes:
     try:
         return _noise.pop()
     except IndexError:
-        drawn = os.urandom(_BYTES * _AT_ONCE)
-        first, *more = (drawn[at : at + _BYTES] for at in range(0, len(drawn), _BYTES))
+        first, *more = noises(os.urandom(NOISE_BYTES * _AT_ONCE))
         _noise.extend(more)
         return first

@@ -172,6 +172,16 @@ def _check_type(given: Mapping[str, object], name: str, kind: type, wanted: str)
 class Call(Generic[R]):
     """One job, described but not yet submitted. Submitted twice, it is still one job."""
 
+    __slots__ = (
+        "__weakref__",
+        "_access",
+        "_keeps_id",
+        "_unpack",
+        "results",
+        "returns",
+        "submission",
+    )
+
     def __init__(
         self,
         access: Clients,
@@ -272,6 +282,8 @@ class Kind(Generic[P, R, Q, C]):
         self._access = access
         self._terms = terms
         self._new_id = new_id
+        self._model: Submission | None = None
+        """The first job that was described: others differ in their id and arguments."""
         functools.update_wrapper(self, function, updated=())
 
     def __repr__(self) -> str:
@@ -303,9 +315,7 @@ class Kind(Generic[P, R, Q, C]):
         given = self._terms.id
         return Call(
             self._access,
-            self._terms.submission(
-                given or self._new_id(), self.kind, packed, references=bool(results)
-            ),
+            self._submission(given or self._new_id(), packed, references=bool(results)),
             signature.unpack_result,
             keeps_id=given is not None,
             returns=signature.returns,
@@ -339,6 +349,15 @@ class Kind(Generic[P, R, Q, C]):
         return Call(
             self._access, submission, _nothing, returns=returned, results=[*results, *shared]
         )
+
+    def _submission(self, id: UUID, args: bytes, *, references: bool) -> Submission:
+        # What all jobs of these terms share is made and checked once.
+        if self._model is not None and not references:
+            return structs.replace(self._model, id=id, args=args)
+        made = self._terms.submission(id, self.kind, args, references=references)
+        if not references:
+            self._model = structs.replace(made, args=b"")
+        return made
 
     async def submit_async(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """Submits a job; when this returns, it is durable."""

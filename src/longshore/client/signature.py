@@ -30,6 +30,8 @@ CONTEXT_PARAMETER: Final = "ctx"
 _UNCHECKED: Final = Any
 _PLAIN: Final = frozenset({bool, int, float, str, bytes, list, dict})
 """Types of which none can be had for another, but for numbers."""
+_SCALARS: Final = frozenset({bool, int, float, str, bytes})
+"""Types whose values are stored as they are, and come back as the same type."""
 
 
 class _Given:
@@ -73,6 +75,7 @@ class Signature:
         self._places = tuple(p.name for p in kept if p.kind is p.POSITIONAL_OR_KEYWORD)
         self._needed = {name for name, p in self._named.items() if p.default is p.empty}
         self._types = {p.name: _checkable(hints.get(p.name)) for p in kept}
+        self._scalars = {name: of for name, of in self._types.items() if _is_scalar(of)}
         self._shown = {p.name: _shown(hints.get(p.name)) for p in kept}
         self.returns = _checkable(hints.get("return"))
 
@@ -98,9 +101,15 @@ class Signature:
     def pack(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> bytes:
         """The arguments of a call as they are stored; `InvalidArguments` if they do not fit."""
         given = self._bind(args, kwargs)
-        data = values.pack_arguments(given, self.kind)
-        self._convert_all(values.unpack(data))
+        data = values.pack_scalars(given) if self._has_scalars(given) else None
+        if data is None:
+            data = values.pack_arguments(given, self.kind)
+            self._convert_all(values.unpack(data))
         return data
+
+    def _has_scalars(self, given: Mapping[str, object]) -> bool:
+        """Whether all arguments are scalars of their very types, which need no conversion."""
+        return [*map(type, given.values())] == [*map(self._scalars.get, given)]
 
     def pack_with_results(
         self, args: tuple[object, ...], kwargs: Mapping[str, object]
@@ -177,6 +186,8 @@ class Signature:
     def _bind(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
         # `inspect` explains errors well, but is slow where there is none.
         given = dict(zip(self._places, args, strict=False))
+        if not kwargs and len(args) == len(given) == len(self._named):
+            return given
         given.update(kwargs)
         fits = len(given) == len(args) + len(kwargs) and given.keys() <= self._named.keys()
         if fits and self._needed <= given.keys():
@@ -220,6 +231,8 @@ class Signature:
             raise InvalidArguments(
                 f"job '{self.kind}': its arguments are a {type(given).__name__}, not a map by name"
             )
+        if given.keys() == self._named.keys() and self._has_scalars(given):
+            return given
         self._check_names(given)
         return self._convert_all(given)
 
@@ -332,6 +345,10 @@ def _checkable(annotation: Any) -> Any:
     except Exception:  # whatever it is, it cannot be checked
         return _UNCHECKED
     return annotation
+
+
+def _is_scalar(annotation: Any) -> bool:
+    return isinstance(annotation, type) and annotation in _SCALARS
 
 
 def _known(kind: type) -> dict[str, Any]:

@@ -230,7 +230,8 @@ class Ends:
             if sent.reported:
                 return
             session.ended(sent)
-            end = self._decisions.decide(report, sent.claimed, session.by)
+            # The worker owns the job: the store knows its name.
+            end = self._decisions.decide(report, sent.claimed)
             if isinstance(end, Succeeded):
                 self._note_run(session, sent, end.ran_s)
         self._commits.finish(end, lambda end, done: self._recorded(end, done, session))
@@ -268,7 +269,8 @@ class Ends:
     def _ack_later(self, session: Session, attempt: AttemptKey, verdict: Verdict) -> None:
         if not self._acks:
             asyncio.get_running_loop().call_soon(self._send_acks)
-        recorded, stale = self._acks.setdefault(session, ([], []))
+        known = self._acks.get(session)
+        recorded, stale = known or self._acks.setdefault(session, ([], []))
         (stale if verdict is Verdict.STALE else recorded).append(attempt)
 
     def _send_acks(self) -> None:

@@ -166,6 +166,8 @@ class Service:
             for job in jobs
             if (refusal := self._refusal(job, caller, request.strict, kinds))
         }
+        if not refused:
+            return list(map(_submitted, await self._runtime.submit(jobs) if jobs else ()))
         good = [job for job in jobs if job.id not in refused]
         answers = iter(await self._runtime.submit(good) if good else [])
         return [refused.get(job.id) or _submitted(next(answers)) for job in jobs]
@@ -205,7 +207,8 @@ class Service:
             )
 
     def _check_size(self, job: Submission) -> None:
-        within(job.args, f"the arguments of job '{job.kind}'", self._settings.max_value_bytes)
+        if len(job.args) > (limit := self._settings.max_value_bytes):
+            within(job.args, f"the arguments of job '{job.kind}'", limit)
 
     async def submit_group(self, request: m.SubmitGroup, caller: Caller) -> GroupSubmitted:
         """Accepts some jobs of a group, all or none. With the last of them the group runs."""

@@ -88,9 +88,9 @@ class HostProcess:
             raise
         return kinds
 
-    def send(self, message: ToHost) -> bool:
-        """Sends a message; False if the process is gone, even if its exit was not seen yet."""
-        return self._channel.send(message)
+    def send(self, *messages: ToHost) -> bool:
+        """Sends messages; False if the process is gone, even if its exit was not seen yet."""
+        return self._channel.send(*messages)
 
     def interrupt(self) -> None:
         """Makes a child host look at its socket, even while a job runs in it."""

@@ -10,14 +10,17 @@ import logging
 from collections.abc import Sequence
 from itertools import islice
 from time import monotonic
+from typing import Final
 
 from longshore.executors.attempts import Running
-from longshore.executors.frames import ITEMS_PER_FRAME, Ended, Run
+from longshore.executors.frames import Ended, Run, portions
 from longshore.executors.host_process import HostProcess
 from longshore.executors.hosted import HostedExecutor, Hosting
 from longshore.ports import OnLog, OnReport
 
 _log = logging.getLogger(__name__)
+AT_ONCE: Final = 512
+"""How many attempts go to the host with one write."""
 
 
 class SharedExecutor(HostedExecutor):
@@ -31,12 +34,12 @@ class SharedExecutor(HostedExecutor):
     def _send_unsent(self) -> None:
         while self._unsent and self._open_hosts:
             host = self._open_hosts[-1]
-            if not self._send(host, list(islice(self._unsent.values(), ITEMS_PER_FRAME))):
+            if not self._send(host, list(islice(self._unsent.values(), AT_ONCE))):
                 self._open_hosts.pop()
 
     def _send(self, host: HostProcess, batch: Sequence[Running]) -> bool:
         # If the host has just died, nothing arrived: the attempts are for the next host.
-        if not host.send(Run([running.assignment for running in batch])):
+        if not host.send(*map(Run, portions([running.assignment for running in batch]))):
             return False
         now = monotonic()
         for running in batch:

@@ -3,21 +3,40 @@
 from __future__ import annotations
 
 from hashlib import blake2b
+from typing import Final
 from uuid import UUID
+
+from msgspec import convert
 
 from longshore.errors import InvalidInput
 
-_VERSION_7 = 0x7 << 76
+NOISE_BYTES: Final = 10
+_SET = 0x7 << 76 | 0b10 << 62
+_KEPT = (1 << 8 * NOISE_BYTES) - 1 & ~(0xF << 76 | 0b11 << 62)
+_ONE = (1).to_bytes(NOISE_BYTES, "big")
 _VERSION_8 = 0x8 << 76
 _VARIANT = 0b10 << 62
 
 
 def make_id(unix_ms: int, random: bytes) -> UUID:
     """A UUIDv7: ids made later sort later. `random` is 10 random bytes."""
-    noise = int.from_bytes(random, "big")
-    rand_a = (noise >> 62) & 0xFFF
-    rand_b = noise & ((1 << 62) - 1)
-    return UUID(int=(unix_ms & (1 << 48) - 1) << 80 | _VERSION_7 | rand_a << 64 | _VARIANT | rand_b)
+    [noise] = noises(random)
+    return timed_id(unix_ms, noise)
+
+
+def noises(random: bytes) -> list[bytes]:
+    """All but the times of UUIDv7s, one for each 10 random bytes, made in one go."""
+    ends = range(NOISE_BYTES, len(random) + 1, NOISE_BYTES)
+    each = int.from_bytes(_ONE * len(ends), "big")
+    fixed = (int.from_bytes(random, "big") & _KEPT * each) | _SET * each
+    made = fixed.to_bytes(len(random), "big")
+    return [made[end - NOISE_BYTES : end] for end in ends]
+
+
+def timed_id(unix_ms: int, noise: bytes) -> UUID:
+    """The UUIDv7 of this time and this noise."""
+    # Less than half of what `UUID(…)` takes.
+    return convert((unix_ms & (1 << 48) - 1).to_bytes(6, "big") + noise, UUID)
 
 
 def derive_id(parent: UUID, index: int) -> UUID:

@@ -21,9 +21,12 @@ MAX_VALUE_BYTES = 1024 * 1024
 MAX_DEPTH = 100
 
 _encoder = msgspec.msgpack.Encoder(order=None, enc_hook=to_builtins)
+NONE = _encoder.encode(None)
+"""The bytes of None, the result of most jobs."""
 _decoder = msgspec.msgpack.Decoder()
 Hook = Callable[[Any], Any]
 _ALWAYS_SOUND = frozenset({type(None), bool, str, bytes})
+_INT64 = range(-(2**63), 2**63)
 
 
 def pack(value: Any, what: str, limit: int = MAX_VALUE_BYTES, hook: Hook | None = None) -> bytes:
@@ -52,6 +55,22 @@ def pack(value: Any, what: str, limit: int = MAX_VALUE_BYTES, hook: Hook | None 
     if type(value) not in _ALWAYS_SOUND:
         check(_decoder.decode(data), what)
     return within(data, what, limit)
+
+
+def pack_scalars(given: Mapping[str, Any]) -> bytes | None:
+    """The bytes of arguments of which each is a scalar; None if `pack` must say what is wrong."""
+    for value in given.values():
+        if type(value) not in _ALWAYS_SOUND and not _is_sound_number(value):
+            return None
+    try:
+        data = _encoder.encode(given)
+    except ValueError:
+        return None
+    return data if len(data) <= MAX_VALUE_BYTES else None
+
+
+def _is_sound_number(value: object) -> bool:
+    return value in _INT64 if type(value) is int else type(value) is float and isfinite(value)
 
 
 def pack_arguments(given: Mapping[str, Any], kind: str, hook: Hook | None = None) -> bytes:

@@ -352,6 +352,9 @@ class Worker:
             self._hand_back([assignment.key])
             return
         pool = self._pool(assignment.kind)
+        has_time = assignment.begin_within_s is None
+        if has_time and pool not in AHEAD_POOLS and self._start_at_once(pool, assignment):
+            return
         line, at = self._lines[pool], self._begins_at(pool)
         if line.is_urgent(assignment):
             self._take_back(pool)
@@ -363,6 +366,15 @@ class Worker:
         held = self._lookahead.lookahead_s and pool in AHEAD_POOLS and (line or line.given)
         if held and self._hand_back_timer is None:
             self._watch_lines(self._lookahead.hand_back_s)
+
+    def _start_at_once(self, pool: str, assignment: Assignment) -> bool:
+        """Starts an attempt in a pool that holds nothing ahead, if a slot is free, as most are."""
+        begun, executor = self._begun[pool], self._executors[pool]
+        if self._lines[pool] or len(begun) >= executor.slots:
+            return False
+        begun[assignment.token] = Begun(assignment, self._heard_at)
+        executor.start(assignment)
+        return True
 
     def _pool(self, kind: str) -> str:
         for executor in self._executors.values():

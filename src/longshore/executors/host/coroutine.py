@@ -8,11 +8,10 @@ once for each turn of the loop.
 from __future__ import annotations
 
 import asyncio
-import functools
 import os
 import socket
 import threading
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, NoReturn, assert_never, cast
 
@@ -44,7 +43,7 @@ PYTHONS_THREADS = min(32, (os.cpu_count() or 1) + 4)
 
 
 class _Running(NamedTuple):
-    task: asyncio.Task[Report]
+    task: asyncio.Task[None]
     context: RunningContext
 
 
@@ -94,6 +93,8 @@ class CoroutineHost(Host):
             case Run(jobs=jobs):
                 for assignment in jobs:
                     self._begin(assignment)
+                # After the first step of each: the loop keeps the order.
+                self._loop.call_soon(self._end_unbegun, jobs)
             case Abort(attempts=attempts):
                 for attempt in attempts:
                     self._abort(attempt)
@@ -112,14 +113,24 @@ class CoroutineHost(Host):
         context = self._context(assignment)
         task = self._loop.create_task(self._perform(assignment, context))
         self._running[assignment.token] = _Running(task, context)
-        task.add_done_callback(functools.partial(self._end, assignment, context))
 
     def _abort(self, attempt: AttemptKey) -> None:
         running = self._running.get(attempt[1])
         if running is not None and running.task.cancel():
             running.context.mark_cancelled()
 
-    async def _perform(self, assignment: Assignment, context: RunningContext) -> Report:
+    def _end_unbegun(self, jobs: Sequence[Assignment]) -> None:
+        """Ends the attempts that were cancelled before their first step: they cannot do it."""
+        for assignment in jobs:
+            running = self._running.get(assignment.token)
+            if running is not None and running.task.done():
+                cancelled = raised(assignment, asyncio.CancelledError(), None)
+                self._end(assignment, running.context, cancelled)
+
+    async def _perform(self, assignment: Assignment, context: RunningContext) -> None:
+        self._end(assignment, context, await self._run(assignment, context))
+
+    async def _run(self, assignment: Assignment, context: RunningContext) -> Report:
         enter(context)
         call = prepare(assignment, self._handlers)
         if not isinstance(call, Call):
@@ -134,18 +145,13 @@ class CoroutineHost(Host):
         leave_if_copy()
         return succeeded(assignment, call.handler, context, value)
 
-    def _end(
-        self, assignment: Assignment, context: RunningContext, task: asyncio.Task[Report]
-    ) -> None:
+    def _end(self, assignment: Assignment, context: RunningContext, report: Report) -> None:
         del self._running[assignment.token]
         self._entries += context.unsaid()
         if context.cancelled:
             self._stopped.append(assignment.key)
-        elif task.cancelled():
-            # Other code cancelled it before its first step: `_perform` never saw that.
-            self._reports.append(raised(assignment, asyncio.CancelledError(), None))
         else:
-            self._reports.append(task.result())
+            self._reports.append(report)
         self._flush_soon()
         # Last: it fails if jobs left no thread for it, and the end is told all the same.
         if (left := context.leftover()) is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
+from typing import Any
 from uuid import UUID
 
 from longshore.core.lanes import lane_of
@@ -88,26 +89,30 @@ def lane_of_item(item: Item) -> Lane:
     return lane_of(job.queue, job.kind, job.target)
 
 
-def columns(items: list[Item]) -> list[Sequence[object]]:
-    """The parameters of `SUBMIT`: what differs from job to job in full, what jobs share once."""
+def columns(items: list[Item], *, sparse: bool = False) -> list[Sequence[object]]:
+    """The parameters of `SUBMIT`: what differs from job to job in full, what jobs share once.
+
+    With `sparse`, jobs of one shape do not name it.
+    """
     shapes: dict[tuple[int, int, bytes], tuple[int, Submission]] = {}
     places: list[int] = []
+    last, place = None, 0
     for job, _ in items:
-        lane = lane_of(job.queue, job.kind, job.target).hash
-        shape = (lane, job.priority, pack_options(job.options))
-        known = shapes.get(shape)
-        if known is None:
-            known = shapes[shape] = (len(shapes) + 1, job)
-        places.append(known[0])
+        if last is None or not _is_alike(job, last):
+            lane = lane_of(job.queue, job.kind, job.target).hash
+            shape = (lane, job.priority, pack_options(job.options))
+            place, _ = shapes.setdefault(shape, (len(shapes) + 1, job))
+            last = job
+        places.append(place)
     models = [job for _, job in shapes.values()]
     return [
         [job.id for job, _ in items],
         [body for _, body in items],
         [job.args for job, _ in items],
-        places,
-        _unless_empty([job.unique_key for job, _ in items]),
-        _unless_empty([job.run_at for job, _ in items]),
-        _unless_empty([job.delay_s for job, _ in items]),
+        [] if sparse and len(shapes) == 1 else places,
+        unless_empty([job.unique_key for job, _ in items]),
+        unless_empty([job.run_at for job, _ in items]),
+        unless_empty([job.delay_s for job, _ in items]),
         [lane for lane, _, _ in shapes],
         [priority for _, priority, _ in shapes],
         [job.kind for job in models],
@@ -119,6 +124,17 @@ def columns(items: list[Item]) -> list[Sequence[object]]:
     ]
 
 
-def _unless_empty(column: list[object | None]) -> list[object | None]:
+def _is_alike(job: Submission, last: Submission) -> bool:
+    """Whether a job is of the shape of the last one, as most are."""
+    return (
+        job.kind == last.kind
+        and job.options == last.options
+        and job.queue == last.queue
+        and job.target == last.target
+        and job.priority == last.priority
+    )
+
+
+def unless_empty(column: list[Any]) -> list[Any]:
     """The column, or an empty one if it holds no value."""
-    return column if any(value is not None for value in column) else []
+    return column if column.count(None) < len(column) else []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Final
 
 import asyncpg
@@ -22,6 +23,7 @@ from longshore.errors import StoreUnavailable
 from longshore.model.ends import End, Succeeded
 from longshore.model.job import Ended, Finished, JobState, Refused, Submission, Submitted, Verdict
 from longshore.model.reports import OutboxJob
+from longshore.store.postgres.columns import unless_empty
 from longshore.store.postgres.connections import TURNS, Transaction
 from longshore.store.postgres.cursors import ClaimCursors
 from longshore.store.postgres.sql import FINISH, JUDGED, NOTE
@@ -93,7 +95,7 @@ class FinishBatch:
         rows = await self._tx.fetch(
             FINISH, *finish_columns(ends, isolate_bad_items=self._tx.isolate_bad_items)
         )
-        counts = Counter((row["lane"], row["was"], row["state"]) for row in rows)
+        counts = Counter(map(itemgetter("lane", "was", "state"), rows))
         for (lane, was, state), count in counts.items():
             self._tx.count(lane, was, state, count)
         self.ready += made_ready(rows, self._marks)
@@ -186,7 +188,7 @@ def change_row(change: Change, by: str | None, *, isolate_bad_items: bool) -> tu
     )
 
 
-def finish_columns(ends: Sequence[End], *, isolate_bad_items: bool) -> list[Sequence[object]]:
+def finish_columns(ends: Sequence[End], *, isolate_bad_items: bool) -> list[object]:
     """What `FINISH` takes: what differs from end to end in full, what they share once per shape."""
     shapes: dict[tuple[object, ...], int] = {}
     rows: list[tuple[object, ...]] = []
@@ -208,11 +210,18 @@ def finish_columns(ends: Sequence[End], *, isolate_bad_items: bool) -> list[Sequ
     return [
         [end.job for end in ends],
         [end.token for end in ends],
-        [end.result if isinstance(end, Succeeded) else None for end in ends],
-        places,
-        [end.ran_s for end in ends],
+        *_results([end.result if isinstance(end, Succeeded) else None for end in ends]),
+        places if len(shapes) > 1 else [],
+        unless_empty([end.ran_s for end in ends]),
         *zip(*rows, strict=True),
     ]
+
+
+def _results(results: list[bytes | None]) -> tuple[list[bytes | None], int | None]:
+    """The results, and whether the first stands for all: most jobs return nothing."""
+    if results.count(results[0]) == len(results):
+        return ([], None) if results[0] is None else (results[:1], 1)
+    return results, None
 
 
 def _shape(end: End) -> tuple[object, ...]:

@@ -148,7 +148,7 @@ class Pump:
         if not self._lanes.issuperset(lane_of_item(item).hash for item in items):
             return None
         start_columns = self._start_columns(dispatcher, batch) or StartColumns(dispatcher, 0.0, {})
-        values = [*columns(items), *start_columns.columns(items)]
+        values = [*columns(items, sparse=True), *start_columns.columns(items)]
         rows = await (
             lines.alone(SUBMIT_ONE, *map(_only, values))
             if len(items) == 1
@@ -156,7 +156,7 @@ class Pump:
         )
         if rows is None:
             return None
-        states = Counter((row["lane"], row["state"]) for row in rows)
+        states = Counter(map(itemgetter("lane", "state"), rows))
         ready = Counter({lane: n for (lane, state), n in states.items() if state == READY})
         started, tallied = start_columns.began(items, rows), len(states)
         if len(rows) == len(items):
@@ -183,11 +183,10 @@ class Pump:
             return None
         answers: dict[int, Finished] = {}
         ended: list[Ended] = []
-        for row in rows:
-            place, state = row["place"] - 1, STATES[row["state"]]
-            end = ends[place]
-            ended += outcomes(end, row["was"], state)
-            answers[place] = Finished(end.job, end.token, Verdict.RECORDED, state)
+        for place, was, code in map(itemgetter("place", "was", "state"), rows):
+            end, state = ends[place - 1], STATES[code]
+            ended += outcomes(end, was, state)
+            answers[place - 1] = Finished(end.job, end.token, Verdict.RECORDED, state)
         ready, tallied = made_ready(rows, self.cursors), 2 * len(rows)
         left = [place for place in range(len(ends)) if place not in answers]
         groups = frozenset[UUID]()

@@ -198,12 +198,15 @@ _OWN: Final = {
     "id": "uuid",
     "body_hash": "bigint",
     "args": "bytea",
-    "shape": "integer",
+    "own_shape": "integer",
     "unique_key": "text",
     "run_at": "timestamptz",
     "delay_s": "float8",
 }
-"""The first parameters: what differs from job to job. `shape` is the place of what jobs share."""
+"""The first parameters: what differs from job to job. A shape is the place of what jobs share.
+
+An empty array stands for a column without a value; a job without a shape has the first one.
+"""
 
 
 def _inserted(*, started: bool, one: bool = False) -> str:
@@ -238,7 +241,7 @@ WITH {may} new AS (
             CASE WHEN d.due_at > statement_timestamp()
                 THEN {DELAYED} ELSE {_due(started, one)} END AS state
         FROM (
-            SELECT i.*, CASE
+            SELECT i.*, coalesce(i.own_shape, 1) AS shape, CASE
                 WHEN i.delay_s IS NULL THEN i.run_at
                 ELSE statement_timestamp() + greatest(i.delay_s, 0) * interval '1 s'
             END AS due_at
@@ -299,7 +302,7 @@ _STARTED: Final = _inserted(started=True)
 SUBMIT: Final = f"""{_ACCEPTED}
 SELECT id, number, state, lane, token FROM new
 """
-"""Stores jobs. An empty array stands for a column in which every value is NULL."""
+"""Stores jobs."""
 
 SUBMIT_STARTED: Final = f"""{_STARTED}
 SELECT id, number, state, lane, token FROM new
@@ -386,20 +389,22 @@ _BEGAN_AT: Final = """greatest(
 FINISH: Final = f"""
 UPDATE longshore.job AS j
 SET result = n.result,
-    {changed(7, began_at=_BEGAN_AT)}
+    {changed(8, began_at=_BEGAN_AT)}
 FROM (
     SELECT i.*, l.tid, l.state AS was,
         CASE l.state WHEN {RUNNING} THEN i.shape ELSE i.shape + 1 END AS change
     FROM (
-        SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bytea[], $4::integer[], $5::float8[])
-            WITH ORDINALITY AS i (job, token, result, shape, ran_s, place)
+        SELECT i.job, i.token, coalesce(i.own_result, ($3::bytea[])[$4]) AS result,
+            coalesce(i.own_shape, 1) AS shape, i.ran_s, i.place
+        FROM unnest($1::uuid[], $2::bigint[], $3::bytea[], $5::integer[], $6::float8[])
+            WITH ORDINALITY AS i (job, token, own_result, own_shape, ran_s, place)
         ORDER BY i.job, i.place
     ) AS i
     CROSS JOIN LATERAL (
         SELECT ctid AS tid, state FROM longshore.job
         WHERE id = i.job AND token = i.token
             AND CASE WHEN state IN ({OWNED})
-                THEN worker = coalesce(($6::uuid[])[i.shape], worker) END
+                THEN worker = coalesce(($7::uuid[])[i.shape], worker) END
         OFFSET 0
     ) AS l
     OFFSET 0
@@ -410,7 +415,8 @@ RETURNING n.place, n.was, j.state, j.lane, ~j.priority AS urgency, j.rank, j.num
 """Locks rows in the order of their ids. Of two ends of one attempt the first given counts.
 
 An end names its shape: the place of the change for a running job, after which comes the one for a
-job that is being cancelled.
+job that is being cancelled. Without one it has the first. $4 is 1 if the first result is that of
+all, otherwise NULL. An empty array stands for a column without a value.
 """
 
 _OF_TOKEN: Final = "WHERE id = i.job AND token = i.token"

@@ -44,12 +44,17 @@ class StartColumns(Struct, frozen=True):
 
     def columns(self, items: list[Item]) -> list[object]:
         """What `SUBMIT_STARTED` takes beyond what `SUBMIT` does."""
-        known: dict[SessionKey, int] = {}
-        places = []
+        # By identity, as most slots of a session are one object. Equal ones do no harm.
+        known: dict[int, tuple[int, SessionKey]] = {}
+        places: list[int | None] = []
         for job, _ in items:
             slot = self.slots.get(job.id.int)
-            places.append(None if slot is None else known.setdefault(slot, len(known) + 1))
-        workers, sessions = [slot.worker for slot in known], [slot.session for slot in known]
+            if slot is None:
+                places.append(None)
+            else:
+                places.append(known.setdefault(id(slot), (len(known) + 1, slot))[0])
+        slots = [slot for _, slot in known.values()]
+        workers, sessions = [slot.worker for slot in slots], [slot.session for slot in slots]
         return [places, workers, sessions, self.dispatcher, self.expiry_margin_s]
 
     def began(self, items: list[Item], rows: list[asyncpg.Record]) -> list[Attempt]:
@@ -63,11 +68,23 @@ class StartColumns(Struct, frozen=True):
         return began
 
     def _attempt(self, job: Submission, number: int, token: int) -> Attempt:
-        slot = cast(SessionKey, self.slots[job.id.int])
-        owner = slot.worker, slot.session
-        of_job = job.id, number, token, job.kind, job.args, job.options
-        within_s = job.options.expires_s
-        return Attempt(*of_job, *owner, 1, 0, 0, priority=job.priority, begin_within_s=within_s)
+        slot, options = cast(SessionKey, self.slots[job.id.int]), job.options
+        return Attempt(
+            job.id,
+            number,
+            token,
+            job.kind,
+            job.args,
+            options,
+            slot.worker,
+            slot.session,
+            1,
+            0,
+            0,
+            False,
+            job.priority,
+            options.expires_s,
+        )
 
 
 class SubmitBatch:
@@ -152,10 +169,10 @@ class SubmitBatch:
 
     async def _insert_all(self, items: list[Item]) -> list[asyncpg.Record]:
         if self._start_columns is None:
-            rows = await self._tx.fetch(SUBMIT, *columns(items))
+            rows = await self._tx.fetch(SUBMIT, *columns(items, sparse=True))
         else:
             slots = self._start_columns.columns(items)
-            rows = await self._tx.fetch(SUBMIT_STARTED, *columns(items), *slots)
+            rows = await self._tx.fetch(SUBMIT_STARTED, *columns(items, sparse=True), *slots)
             self.started += self._start_columns.began(items, rows)
         counts = Counter((row["lane"], row["state"]) for row in rows)
         unknown = {lane for lane, _ in counts} - self._lanes - self.new_lanes
