@@ -25,6 +25,7 @@ from longshore.model.group import (
     Group,
     GroupFilter,
     GroupPart,
+    GroupProgress,
     GroupSubmitted,
     GroupVerdict,
     NodeView,
@@ -258,6 +259,12 @@ class Store(Protocol):
         """What is wrong with a group that runs; with `repair`, its counts are made right.
 
         Then `settle` does what they ask for.
+        """
+
+    async def group_progress(self, after: int = 0, most: int = 1000) -> list[GroupProgress]:
+        """How far groups are that have not ended: the next `most` of them after a number.
+
+        Its cost depends on neither the jobs nor the groups beyond these.
         """
 
     async def group(self, ref: UUID | int) -> Group | None:

@@ -8,10 +8,11 @@ from uuid import UUID
 
 from longshore.client.clients import Clients, blocking
 from longshore.client.handle import Handle, Unpack
+from longshore.core.group_words import in_states
 from longshore.core.limits import check_timeout
 from longshore.errors import InvalidInput, NotFinished, NotFound, WrongState
 from longshore.model.group import Group, GroupState, GroupVerdict, NodeView, RetryPlan
-from longshore.model.job import Job, JobState
+from longshore.model.job import Job
 
 
 class GroupHandle:
@@ -162,9 +163,3 @@ class GroupHandle:
         return made
 
     retry = blocking(retry_async)
-
-
-def in_states(group: Group) -> str:
-    """How many jobs of a group are in each state, in words."""
-    counts = [(state.value, group.counts.get(state.value, 0)) for state in JobState]
-    return ", ".join(f"{count:,} {state}" for state, count in counts if count) or "it has no jobs"

@@ -29,6 +29,7 @@ from longshore.config.settings import (
     WorkerSettings,
 )
 from longshore.core.limits import MAX_DURATION_S
+from longshore.core.stalls import Policy
 from longshore.core.urls import redacted
 from longshore.errors import ConfigError
 from longshore.model.worker import POOLS
@@ -56,6 +57,7 @@ _MAY_BE_ZERO: Final = frozenset(
         "zeromq_heartbeat_s",
         *(pool.slots for pool in POOLS.values()),
         "lookahead_s",
+        "group_stall_s",
         "max_jobs_per_process",
         "max_process_mb",
         "cancel_grace_s",
@@ -66,7 +68,10 @@ _MAY_BE_ZERO: Final = frozenset(
         "drain_s",
     }
 )
-_LOG_LEVELS: Final = ("debug", "info", "warning", "error")
+_CHOICES: Final[dict[str, tuple[str, ...]]] = {
+    "log_level": ("debug", "info", "warning", "error"),
+    "stalled_groups": tuple(Policy),
+}
 _DEFAULT_PORTS: Final = {
     "backend": BACKEND_PORT,
     "frontend": FRONTEND_PORT,
@@ -229,8 +234,8 @@ def _convert(given: _Given) -> object:
         return tuple(_address(given, part) for part in _texts(given))
     if given.key == "app":
         return ",".join(_texts(given)) or None
-    if given.key == "log_level":
-        return _log_level(given)
+    if given.key in _CHOICES:
+        return _choice(given, _CHOICES[given.key])
     return _address(given, _text(given))
 
 
@@ -295,11 +300,11 @@ def _text(given: _Given) -> str:
     return given.value
 
 
-def _log_level(given: _Given) -> str:
-    level = _text(given).strip().lower()
-    if level not in _LOG_LEVELS:
-        raise _wrong(given, f"one of {', '.join(_LOG_LEVELS)}")
-    return level
+def _choice(given: _Given, choices: Sequence[str]) -> str:
+    word = _text(given).strip().lower()
+    if word not in choices:
+        raise _wrong(given, f"one of {', '.join(choices)}")
+    return word
 
 
 def _texts(given: _Given) -> list[str]:

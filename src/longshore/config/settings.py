@@ -60,6 +60,15 @@ class DispatcherSettings(Struct, frozen=True, kw_only=True):
     group_staging_s: float = 600.0
     """An incomplete group that gets no further part for this long is cancelled; 0 is never."""
 
+    group_stall_s: float = 600.0
+    """A running group without any progress for this long is looked at closely; 0 is never."""
+
+    group_watch_s: float = 60.0
+    """How often a dispatcher looks which groups make progress, at most a thousand of them."""
+
+    stalled_groups: str = "log"
+    """What is done to a group that makes no progress though it could: log, repair or cancel."""
+
     heartbeat_s: float = 10.0
     """How often a dispatcher stores when it last heard of each worker, and how busy that is."""
 

@@ -32,6 +32,7 @@ from longshore.dispatcher.duties.outcomes import find_outcomes
 from longshore.dispatcher.duties.promotion import promote
 from longshore.dispatcher.duties.read_back import ReadBack
 from longshore.dispatcher.duties.renewal import renew
+from longshore.dispatcher.duties.stalled_groups import StalledGroups
 from longshore.dispatcher.duties.sweep import sweep
 from longshore.dispatcher.duties.takeover import Takeover
 from longshore.dispatcher.duties.timeouts import end_overdue
@@ -134,6 +135,7 @@ class Dispatcher:
             Every(settings.expire_s, partial(end_overdue, here, roster, self._link, self._ends)),
             Every(settings.sweep_s, partial(sweep, store, settings.crash_limit, commits)),
             Every(settings.sweep_s, self._groups.cancel_abandoned),
+            Every(settings.group_watch_s, StalledGroups(here, self._groups.ring).look),
             Every(settings.prune_s, Pruner(store, settings).prune),
             Every(settings.prune_s, self._lanes.forget),
             Every(settings.lease_s / 4, self._takeover.look, at_once=True),

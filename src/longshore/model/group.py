@@ -110,6 +110,15 @@ class GroupFilter(Struct, frozen=True, omit_defaults=True):
     limit: int = 50
 
 
+class GroupProgress(Struct, frozen=True):
+    """A group that has not ended, and a number that changes whenever one of its jobs ends."""
+
+    id: UUID
+    number: int
+    state: GroupState
+    mark: int
+
+
 class NodeView(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A node as it is shown. `after` has the keys of what it depends on."""
 

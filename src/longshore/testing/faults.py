@@ -23,6 +23,7 @@ from longshore.model.group import (
     Group,
     GroupFilter,
     GroupPart,
+    GroupProgress,
     GroupSubmitted,
     GroupVerdict,
     NodeView,
@@ -252,6 +253,9 @@ class FaultyStore:
         return await self._call(
             "examine_group", lambda: self.store.examine_group(group, repair=repair)
         )
+
+    async def group_progress(self, after: int = 0, most: int = 1000) -> list[GroupProgress]:
+        return await self._call("group_progress", lambda: self.store.group_progress(after, most))
 
     async def group(self, ref: UUID | int) -> Group | None:
         return await self._call("group", lambda: self.store.group(ref))

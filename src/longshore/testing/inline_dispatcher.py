@@ -17,8 +17,8 @@ from uuid import UUID, uuid4
 
 from msgspec import structs
 
-from longshore.client.group_handle import in_states
 from longshore.config import DispatcherSettings
+from longshore.core.group_words import in_states
 from longshore.core.why import Facts
 from longshore.dispatcher.ends import Decisions
 from longshore.dispatcher.requests import failed, perform

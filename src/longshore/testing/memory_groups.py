@@ -27,6 +27,7 @@ from longshore.model.group import (
     Group,
     GroupFilter,
     GroupPart,
+    GroupProgress,
     GroupState,
     GroupSubmitted,
     GroupVerdict,
@@ -366,6 +367,16 @@ class MemoryGroups(MemoryReads, ABC):
             node.unmet, node.marks = unmet, marks
         row.must_sweep = True
         return [structs.replace(one, repaired=True) for one in found.findings]
+
+    async def group_progress(self, after: int = 0, most: int = 1000) -> list[GroupProgress]:
+        live = [one for one in self._groups.values() if one.ended_at is None and one.number > after]
+        return [
+            GroupProgress(one.head.id, one.number, one.state, self._ended_jobs(one))
+            for one in sorted(live, key=lambda one: one.number)[:most]
+        ]
+
+    def _ended_jobs(self, group: GroupRow) -> int:
+        return sum(count for state, count in self._counts(group).items() if state in TERMINAL)
 
     def _record(self, row: JobRow) -> NodeRecord:
         assert row.node is not None

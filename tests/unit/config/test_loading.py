@@ -145,6 +145,7 @@ def test_variables_that_kubernetes_makes_for_a_service_are_left_alone() -> None:
         ({"LONGSHORE_LEASE_S": "1e300"}, "'1e300'; it must be 3,162,240,000 or less (100 years)"),
         ({"LONGSHORE_PREPARED_STATEMENTS": "perhaps"}, "it must be true or false"),
         ({"LONGSHORE_LOG_LEVEL": "loud"}, "must be one of debug, info, warning, error"),
+        ({"LONGSHORE_STALLED_GROUPS": "kill"}, "must be one of log, repair, cancel"),
         ({"LONGSHORE_BACKEND": "a:b:c"}, "it must be HOST:PORT, like 127.0.0.1:7701"),
         ({"LONGSHORE_BACKEND": "x:70000"}, "it must be HOST:PORT"),
         ({"LONGSHORE_CONNECT": "ipc://x"}, "it must be HOST:PORT, like 127.0.0.1:7702"),

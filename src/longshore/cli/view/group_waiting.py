@@ -9,7 +9,7 @@ from typing import Self
 from longshore.cli.view.groups import ended_jobs
 from longshore.cli.view.waiting import LOOK_S, SAY_S, bar_on_stderr
 from longshore.client.connection import Connection
-from longshore.client.group_handle import in_states
+from longshore.core.group_words import in_states
 from longshore.core.text import visible
 from longshore.model.group import Group, GroupHead, GroupSubmitted
 from longshore.model.job import Ended

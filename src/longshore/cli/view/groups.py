@@ -11,8 +11,8 @@ from rich.text import Text
 from longshore.cli.view import jsonable
 from longshore.cli.view.lists import age, brief_error
 from longshore.cli.view.show import Table, View, duration, error_line, state_style, time
-from longshore.client.group_handle import in_states
 from longshore.core.graph import layers
+from longshore.core.group_words import in_states
 from longshore.core.lifecycle import TERMINAL
 from longshore.core.text import visible
 from longshore.model.group import ENDED_GROUPS, Condition, Group, GroupHead, GroupState, Node

@@ -30,7 +30,7 @@ from longshore.core.examining import (
 from longshore.core.reopening import NodeState
 from longshore.core.retention import group_bounds
 from longshore.model.finding import Finding
-from longshore.model.group import GroupState
+from longshore.model.group import GroupProgress, GroupState
 from longshore.model.retention import GroupsPruned, Retention
 from longshore.store.postgres import groups_sql as sql
 from longshore.store.postgres.connections import ConnectionPool, Transaction
@@ -147,10 +147,25 @@ ORDER BY n.place
 _EXAMINED_CODES: Final = [GROUP_CODES[state] for state in EXAMINED]
 
 
+_PROGRESS: Final = """
+SELECT g.id, g.number, g.state, coalesce(c.number, 0) AS mark
+FROM (
+    SELECT id, number, state FROM longshore.job_group
+    WHERE ended_at IS NULL AND number > $1 ORDER BY number LIMIT $2
+) AS g
+LEFT JOIN LATERAL (
+    SELECT number FROM longshore.group_count WHERE group_id = g.id ORDER BY number DESC LIMIT 1
+) AS c ON true
+ORDER BY g.number
+"""
+"""Whatever ends a job of a group adds a row of counts: the number of the last one is the mark."""
+
+
 class PostgresGroupUpkeep:
     """The verbs that remove groups, cancel abandoned ones and examine them."""
 
     _keeping: ConnectionPool
+    _reading: ConnectionPool
 
     async def prune_groups(
         self, kept: Retention, *, most: int = 1000, dry_run: bool = False
@@ -173,6 +188,13 @@ class PostgresGroupUpkeep:
         """Cancels groups of which no part came for so long; answers which."""
         rows = await self._keeping.fetch(_ABANDON, min(older_than_s, FARTHEST_S), most, ABANDONED)
         return [row["id"] for row in rows]
+
+    async def group_progress(self, after: int = 0, most: int = 1000) -> list[GroupProgress]:
+        """How far groups are that have not ended: the next ones after a number."""
+        rows = await self._reading.fetch(_PROGRESS, after, most)
+        return [
+            GroupProgress(id, number, GROUP_STATES[state], mark) for id, number, state, mark in rows
+        ]
 
     async def examine_group(self, group: UUID, *, repair: bool = False) -> list[Finding]:
         """What is wrong with a group that runs; with `repair`, its counts are made right."""

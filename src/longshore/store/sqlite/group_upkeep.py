@@ -27,7 +27,7 @@ from longshore.core.lifecycle import TERMINAL
 from longshore.core.reopening import NodeState
 from longshore.core.retention import group_bounds
 from longshore.model.finding import Finding
-from longshore.model.group import Condition, GroupState
+from longshore.model.group import ENDED_GROUPS, Condition, GroupProgress, GroupState
 from longshore.model.job import JobState
 from longshore.model.retention import GroupsPruned, Retention
 from longshore.store.rows import ABANDONED, LARGEST_INT
@@ -65,6 +65,13 @@ _NODES: Final = """
     EXISTS (SELECT 1 FROM unsettled WHERE unsettled.job = node.job)
     FROM node CROSS JOIN job ON job.number = node.job
     WHERE node.group_id = ? ORDER BY node.place"""
+_LIVE: Final = """SELECT * FROM (
+    SELECT number, id, state, ended FROM job_group INDEXED BY job_group_live
+    WHERE ended_at IS NULL AND state = '{state}' AND number > ?1 ORDER BY number LIMIT ?2)"""
+_PROGRESS: Final = " UNION ALL ".join(
+    _LIVE.format(state=state) for state in GroupState if state not in ENDED_GROUPS
+)
+"""Each state has its own part of the index: so no statement sorts all that live."""
 _ABANDONED: Final = """SELECT number, id FROM job_group INDEXED BY job_group_staging
     WHERE state = 'staging' AND staged_at <= ? ORDER BY staged_at LIMIT ?"""
 
@@ -162,6 +169,15 @@ def cancel_abandoned(tx: Transaction, older_than_s: float, most: int) -> list[UU
 
 
 # examining
+
+
+def group_progress(tx: Snapshot, after: int = 0, most: int = 1000) -> list[GroupProgress]:
+    """How far groups are that have not ended: the next ones after a number."""
+    rows = tx.connection.execute(_PROGRESS, (after, most)).fetchall()
+    return [
+        GroupProgress(UUID(bytes=id), number, GroupState(state), ended)
+        for number, id, state, ended in sorted(rows)[:most]
+    ]
 
 
 def examine(tx: Snapshot, group: UUID) -> tuple[int, Examined]:

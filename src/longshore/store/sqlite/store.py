@@ -201,6 +201,7 @@ class SqliteStore:
     group = _reads(group_verbs.group)
     groups = _reads(group_verbs.groups)
     nodes = _reads(group_verbs.nodes)
+    group_progress = _reads(group_upkeep.group_progress)
 
     async def settle(self, groups: Collection[UUID] = (), most: int = 1000) -> Settled:
         """Does some of what groups have to do, of at most so many jobs."""
