@@ -44,6 +44,7 @@ from longshore.model.job import (
 from longshore.model.log import KeptEntry
 from longshore.model.reports import Report
 from longshore.model.retention import GroupsPruned, Pruned, Retention
+from longshore.model.run_time import RunTime
 from longshore.model.worker import (
     Attended,
     DispatcherView,
@@ -275,6 +276,17 @@ class Store(Protocol):
 
     async def nodes(self, group: UUID, after: int = -1, most: int = 1000) -> list[NodeView]:
         """The nodes of a group in its order, after a place in it."""
+
+    # how long kinds run
+    async def note_runs(self, times: Sequence[RunTime]) -> None:
+        """Adds runs to the figures of these kinds, each named once (`core.run_times`).
+
+        A repeat counts them again. So a caller that gets no answer drops them: a figure is an
+        estimate, and a few runs more or less do not matter.
+        """
+
+    async def run_times(self, kinds: Sequence[str]) -> list[RunTime]:
+        """How long jobs of these kinds run, by kind, where that is known."""
 
     # what is over
     async def prune(

@@ -18,6 +18,7 @@ from longshore.client.kind import SubmitOptions, Terms
 from longshore.core.limits import check_name
 from longshore.errors import InvalidInput, LongshoreError, from_code
 from longshore.model.group import Condition, GroupHead, Node
+from longshore.model.run_time import RunTime
 from longshore.payload.references import RESULT, references
 from longshore.payload.values import pack
 
@@ -57,7 +58,10 @@ class GroupFile(Struct, frozen=True):
         return list(dict.fromkeys(job.kind for job in self.jobs))
 
     def in_order(
-        self, new_id: Callable[[], UUID], terms: Mapping[str, Terms]
+        self,
+        new_id: Callable[[], UUID],
+        terms: Mapping[str, Terms],
+        times: Mapping[str, RunTime] | None = None,
     ) -> tuple[GroupHead, list[Node]]:
         """The group to submit; of kinds without terms the defaults hold. Raises if it cannot run.
 
@@ -74,7 +78,7 @@ class GroupFile(Struct, frozen=True):
                 key = plan.add(submission, job.after, job.on, job.key)
             lines[key] = job.line
         try:
-            return plan.in_order()
+            return plan.in_order(times)
         except InvalidInput as error:
             # Such an error names first the job that it is about.
             named = [key for key in re.findall("'([^']*)'", str(error)) if key in lines]

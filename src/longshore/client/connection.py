@@ -13,12 +13,13 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 from uuid import UUID
 
 from longshore.client.adapters import Dialler
 from longshore.client.ids import fresh_id
+from longshore.client.run_times import KnownRunTimes
 from longshore.core.group_limits import MAX_NODES_LISTED
 from longshore.core.limits import MAX_DRAINED, MAX_REQUEST_JOBS
 from longshore.errors import (
@@ -41,6 +42,7 @@ from longshore.model.group import (
 from longshore.model.job import Ended, Job, JobFilter, JobPage, JobState, Submission
 from longshore.model.log import LogPage
 from longshore.model.retention import Pruned
+from longshore.model.run_time import RunTime
 from longshore.model.worker import Capacity, KindInfo, QueueView, WorkerView
 from longshore.ports import Link, OnMessages
 from longshore.wire import codec, messages
@@ -145,6 +147,7 @@ class Connection:
         self._lines: list[_Line] = []
         self._pending: dict[int, _Exchange] = {}
         self._noise = ""
+        self._run_times = KnownRunTimes()
         self._closed = False
 
     async def __aenter__(self) -> Self:
@@ -317,6 +320,14 @@ class Connection:
         """What live workers advertise of a kind, or else those that ended lately, or None."""
         answer: KindInfo | None = await self._ask(messages.ShowKind, kind)
         return answer
+
+    async def run_times(self, kinds: Collection[str]) -> dict[str, RunTime]:
+        """How long jobs of these kinds run, where earlier runs tell; at most a minute old."""
+        now = asyncio.get_running_loop().time()
+        if missing := self._run_times.missing(kinds, now):
+            answer = await self._ask(messages.ListRunTimes, missing)
+            self._run_times.learn(missing, answer, now)
+        return self._run_times.of(kinds)
 
     async def queues(self) -> tuple[QueueView, ...]:
         """The queues, and how many jobs they hold."""

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from longshore.client.clients import Clients
 from longshore.client.group_handle import GroupHandle
-from longshore.client.group_plan import GroupPlan, submit_group
+from longshore.client.group_plan import GroupPlan, run_times, submit_group
 from longshore.client.handle import Handle
 from longshore.client.kind import Call, check_call
 from longshore.client.results import ResultReference
@@ -151,7 +151,10 @@ class GroupBuilder:
     async def _submit(self) -> None:
         self._refuse_if_submitted()
         head, nodes = self._plan.in_order()
-        answer = await submit_group(self._access.connection(), head, nodes, strict=self._strict)
+        connection = self._access.connection()
+        if times := await run_times(connection, self._plan.kinds()):
+            head, nodes = self._plan.in_order(times)
+        answer = await submit_group(connection, head, nodes, strict=self._strict)
         known = {job.key: job for job in self._jobs.values()}
         for node in nodes:
             known[node.key]._id = node.job.id

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -13,10 +13,12 @@ from msgspec import structs
 from longshore.client.connection import Connection, wire_size
 from longshore.core.graph import places, start_order
 from longshore.core.group_limits import check_condition, check_head, check_key, check_start, naming
+from longshore.core.run_times import expected, weight
 from longshore.errors import InvalidInput, LongshoreError, Unavailable
 from longshore.model.group import Condition, GroupHead, GroupPart, GroupSubmitted, Node
 from longshore.model.ids import derive_id
 from longshore.model.job import Submission
+from longshore.model.run_time import RunTime
 from longshore.payload.references import references
 from longshore.wire.portions import MESSAGE_BYTES, portions
 
@@ -79,14 +81,21 @@ class GroupPlan:
             if key not in self._keys:
                 return key
 
-    def in_order(self) -> tuple[GroupHead, list[Node]]:
-        """The group in the order in which its jobs are numbered; raises if it cannot run."""
+    def kinds(self) -> set[str]:
+        """The kinds of its jobs."""
+        return {one.job.kind for one in self.jobs}
+
+    def in_order(self, times: Mapping[str, RunTime] | None = None) -> tuple[GroupHead, list[Node]]:
+        """The group in the order in which its jobs are numbered; raises if it cannot run.
+
+        `times` says how long jobs of its kinds run, as far as that is known.
+        """
         with naming(self.head):
             for key, count in self._keys.items():
                 if count > 1:
                     raise InvalidInput(f"{count} jobs have the key '{key}'; give each another key")
             edges = {one.key: one.after for one in self.jobs}
-            order = start_order(edges)
+            order = start_order(edges, self._weights(times or {}))
         jobs = {one.key: one for one in self.jobs}
         nodes = [
             self._node(jobs[key], place, after)
@@ -94,10 +103,27 @@ class GroupPlan:
         ]
         return structs.replace(self.head, jobs=len(nodes)), nodes
 
+    def _weights(self, times: Mapping[str, RunTime]) -> dict[str, int]:
+        seconds = expected(self.kinds(), times) if times else {}
+        return {one.key: weight(seconds[one.job.kind]) for one in self.jobs} if seconds else {}
+
     def _node(self, one: PlannedJob, place: int, after: tuple[int, ...]) -> Node:
         """A node of the group. Its job's id follows from its place, so a repeat is the same job."""
         job = structs.replace(one.job, id=derive_id(self.head.id, place))
         return Node(one.key, job, after, one.on)
+
+
+async def run_times(connection: Connection, kinds: Collection[str]) -> dict[str, RunTime]:
+    """How long jobs of these kinds run, for the order of a group; empty if that cannot matter."""
+    if len(kinds) < 2:
+        return {}
+    try:
+        return await connection.run_times(kinds)
+    except Unavailable:
+        raise
+    except LongshoreError:
+        # A dispatcher that does not know the request. Any order by the graph alone is right, too.
+        return {}
 
 
 async def submit_group(

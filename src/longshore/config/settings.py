@@ -69,6 +69,9 @@ class DispatcherSettings(Struct, frozen=True, kw_only=True):
     stalled_groups: str = "log"
     """What is done to a group that makes no progress though it could: log, repair or cancel."""
 
+    run_times_s: float = 10.0
+    """How often a dispatcher stores how long the jobs of each kind ran."""
+
     heartbeat_s: float = 10.0
     """How often a dispatcher stores when it last heard of each worker, and how busy that is."""
 

@@ -1,10 +1,11 @@
 """The shape of a group: whether its dependencies can be met, and in which order its jobs start.
 
-Theory. The *height* of a node is the number of nodes on the longest path from it down to one that
-nothing depends on. A node is higher than every node that depends on it. So the order by falling
-height does two things at once: each node comes after those it depends on, and of two that can run,
-the one with the longer path below it comes first. A store numbers jobs in this order and claims
-them by number. That starts the longest paths first, and older groups before younger ones.
+Theory. The *height* of a node is the length of the longest path from it down to one that nothing
+depends on: the number of nodes on it, or the sum of their weights, as whole numbers above 0. A node
+is higher than every node that depends on it. So the order by falling height does two things at
+once: each node comes after those it depends on, and of two that can run, the one with the longer
+path below it comes first. A store numbers jobs in this order and claims them by number. That starts
+the longest paths first, and older groups before younger ones.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
+from heapq import heappop, heappush
 from typing import Final
 
 from longshore.errors import InvalidInput
@@ -22,16 +24,19 @@ _SHOWN: Final = 20
 
 Edges = Mapping[str, Sequence[str]]
 """For each key, the keys that it depends on."""
+Weights = Mapping[str, int]
+"""For each key, how long its job takes, in any unit. A key without a weight counts 1."""
 
 
-def start_order(after: Edges) -> list[str]:
+def start_order(after: Edges, weights: Weights | None = None) -> list[str]:
     """The keys in the order in which a group numbers its jobs.
 
-    Raises `InvalidInput` if a dependency is unknown, or if there is a cycle: then no job of it
-    could ever start.
+    Weights must be above 0: only then each key comes after those it depends on. Raises
+    `InvalidInput` if a dependency is unknown, or if there is a cycle: then no job of it could ever
+    start.
     """
     _check_known(after)
-    heights = _heights(after)
+    heights = _heights(after, weights or {})
     places = {key: place for place, key in enumerate(after)}
     return sorted(after, key=lambda key: (-heights[key], places[key]))
 
@@ -49,20 +54,20 @@ def _check_known(after: Edges) -> None:
                 )
 
 
-def _heights(after: Edges) -> dict[str, int]:
-    """How many nodes are on the longest path from each node down."""
+def _heights(after: Edges, weights: Weights) -> dict[str, int]:
+    """How long the longest path is from each node down."""
     dependents = dict.fromkeys(after, 0)
     for wanted in after.values():
         for other in set(wanted):
             dependents[other] += 1
-    heights = dict.fromkeys(after, 1)
+    heights = {key: weights.get(key, 1) for key in after}
     frontier = deque(key for key, count in dependents.items() if not count)
     done = 0
     while frontier:
         key = frontier.popleft()
         done += 1
         for other in set(after[key]):
-            heights[other] = max(heights[other], heights[key] + 1)
+            heights[other] = max(heights[other], heights[key] + weights.get(other, 1))
             dependents[other] -= 1
             if not dependents[other]:
                 frontier.append(other)
@@ -141,18 +146,48 @@ def layers(after: Edges) -> list[list[str]]:
     return found
 
 
-def longest_chain(after: Edges) -> list[str]:
+def longest_chain(after: Edges, weights: Weights | None = None) -> list[str]:
     """The keys on a longest path, each followed by one that depends on it.
 
     `after` has each key after those that it depends on. Dependencies that are no keys of it do not
     count. Of several paths it takes the one that ends first, by the order of the keys.
     """
+    weights = weights or {}
     lengths: dict[str, int] = {}
     came_from: dict[str, str] = {}
     for key, wanted in after.items():
         known = [other for other in wanted if other in lengths]
-        lengths[key] = 1
+        lengths[key] = weights.get(key, 1)
         if known:
             came_from[key] = max(known, key=lengths.__getitem__)
             lengths[key] += lengths[came_from[key]]
     return _path(came_from, max(lengths, key=lengths.__getitem__)) if lengths else []
+
+
+def makespan(after: Edges, seconds: Mapping[str, float], slots: int) -> float:
+    """How long the jobs take on so many slots, if a free slot takes the first that can run.
+
+    `after` has the jobs in the order in which they are taken. Dependencies that are no keys of it
+    have ended.
+    """
+    unmet = {
+        key: len({other for other in wanted if other in after}) for key, wanted in after.items()
+    }
+    dependents: dict[str, list[int]] = {key: [] for key in after}
+    keys = list(after)
+    for place, key in enumerate(keys):
+        for other in {other for other in after[key] if other in after}:
+            dependents[other].append(place)
+    ready = [place for place, key in enumerate(keys) if not unmet[key]]
+    running: list[tuple[float, int]] = []
+    now = 0.0
+    while ready or running:
+        while ready and len(running) < slots:
+            place = heappop(ready)
+            heappush(running, (now + seconds[keys[place]], place))
+        now, ended = heappop(running)
+        for place in dependents[keys[ended]]:
+            unmet[keys[place]] -= 1
+            if not unmet[keys[place]]:
+                heappush(ready, place)
+    return now

@@ -50,6 +50,10 @@ def check_request(request: m.Request) -> None:
             _check_count(request, "jobs", request.most, MAX_NODES_LISTED)
         case m.Prune():
             _check_count(request, "states", len(request.states), len(JobState))
+        case m.ListRunTimes():
+            _check_count(request, "kinds", len(request.kinds), MAX_REQUEST_JOBS)
+            for kind in request.kinds:
+                check_length("LISTRUNTIMES: a kind", kind, MAX_NAME_CHARS)
         case m.ShowKind():
             check_length("SHOWKIND: the kind", request.kind, MAX_NAME_CHARS)
         case m.Pause():

@@ -49,7 +49,7 @@ from longshore.model.reports import (
     SuccessReport,
 )
 from longshore.payload.values import within
-from longshore.wire.dispatcher_side import Session
+from longshore.wire.dispatcher_side import Sent, Session
 from longshore.wire.messages import Ack, AttemptKey
 
 Unsuccessful = (
@@ -179,7 +179,9 @@ class Ends:
         commits: Commits,
         due: Alarm,
         acknowledge: Acknowledge,
+        ran: Callable[[str, float], None],
     ) -> None:
+        self._ran = ran
         self._decisions = Decisions(environment.settings, environment.random)
         self._commits = commits
         self._due = due
@@ -199,7 +201,16 @@ class Ends:
                 return
             session.ended(sent)
             end = self._decisions.decide(report, sent.claimed, session.by)
+            if isinstance(end, Succeeded):
+                self._note_run(session, sent, end.ran_s)
         self._commits.finish(end, lambda end, done: self._recorded(end, done, session))
+
+    def _note_run(self, session: Session, sent: Sent, ran_s: float | None) -> None:
+        """Notes how long a success ran. Without a word of the worker that is since it got it."""
+        if ran_s is None and sent.given_at is not None:
+            ran_s = max(0.0, session.heard_at - sent.given_at)
+        if ran_s is not None:
+            self._ran(sent.claimed.kind, ran_s)
 
     def end(self, end: End, session: Session | None) -> None:
         """An attempt is over, though its worker did not report it."""

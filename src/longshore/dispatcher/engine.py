@@ -32,6 +32,7 @@ from longshore.dispatcher.duties.outcomes import find_outcomes
 from longshore.dispatcher.duties.promotion import promote
 from longshore.dispatcher.duties.read_back import ReadBack
 from longshore.dispatcher.duties.renewal import renew
+from longshore.dispatcher.duties.run_times import RunTimes
 from longshore.dispatcher.duties.stalled_groups import StalledGroups
 from longshore.dispatcher.duties.sweep import sweep
 from longshore.dispatcher.duties.takeover import Takeover
@@ -96,7 +97,10 @@ class Dispatcher:
             here, self._scheduler, self._commits, self._alarms, self._waiters.tell
         )
         self._link = WorkerLink()
-        self._ends = Ends(here, self._commits, self._alarms.due, self._link.acknowledge)
+        self._run_times = RunTimes(store)
+        self._ends = Ends(
+            here, self._commits, self._alarms.due, self._link.acknowledge, self._run_times.ran
+        )
         self._losses = Losses(here, lease, self._roster, self._commits, on_lost)
         parts = (here, lease, self._link, self._commits, self._ends, self._losses)
         self._plain = PlainSessions(*parts)
@@ -139,6 +143,7 @@ class Dispatcher:
             Every(settings.prune_s, Pruner(store, settings).prune),
             Every(settings.prune_s, self._lanes.forget),
             Every(settings.lease_s / 4, self._takeover.look, at_once=True),
+            Every(settings.run_times_s, self._run_times.write),
             Every(settings.heartbeat_s, Heartbeats(here, roster).write),
             WhenRung(alarms.due, settings.promote_s, promoting),
             WhenRung(alarms.cancels, settings.cancel_poll_s, in_turn(cancels, drains)),

@@ -147,6 +147,8 @@ async def perform(service: Service, request: m.Request, caller: Caller) -> objec
             return await service.capacity()
         case m.ShowKind():
             return await service.kind(request.kind)
+        case m.ListRunTimes():
+            return await service.run_times(request)
         case m.ListQueues():
             return await service.queues()
         case m.Pause():

@@ -49,6 +49,7 @@ from longshore.model.job import (
 )
 from longshore.model.log import LogPage
 from longshore.model.retention import Pruned
+from longshore.model.run_time import RunTime
 from longshore.model.worker import (
     Capacity,
     DispatcherView,
@@ -307,6 +308,10 @@ class Service:
         able = [worker for worker in await self._store.workers() if kind in worker.info.kinds]
         newest = max(able, key=lambda worker: (worker.alive, worker.attended_at), default=None)
         return newest.info.kinds[kind] if newest is not None else None
+
+    async def run_times(self, request: m.ListRunTimes) -> list[RunTime]:
+        """How long jobs of these kinds run, where earlier runs tell."""
+        return await self._store.run_times(request.kinds)
 
     async def dispatchers(self) -> list[m.DispatcherAnswer]:
         """Every dispatcher that has not retired."""

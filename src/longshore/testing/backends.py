@@ -282,6 +282,7 @@ _EMPTY_ALL = "; ".join(
         "tally",
         "dispatcher",
         "heartbeat",
+        "run_time",
         "worker",
     )
 )

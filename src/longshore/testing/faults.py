@@ -41,6 +41,7 @@ from longshore.model.job import (
 )
 from longshore.model.log import KeptEntry
 from longshore.model.retention import GroupsPruned, Pruned, Retention
+from longshore.model.run_time import RunTime
 from longshore.model.worker import (
     Attended,
     DispatcherView,
@@ -265,6 +266,12 @@ class FaultyStore:
 
     async def nodes(self, group: UUID, after: int = -1, most: int = 1000) -> list[NodeView]:
         return await self._call("nodes", lambda: self.store.nodes(group, after, most))
+
+    async def note_runs(self, times: Sequence[RunTime]) -> None:
+        return await self._call("note_runs", lambda: self.store.note_runs(times))
+
+    async def run_times(self, kinds: Sequence[str]) -> list[RunTime]:
+        return await self._call("run_times", lambda: self.store.run_times(kinds))
 
     async def prune(
         self, kept: Retention, *, after: int = 0, most: int = 1000, dry_run: bool = False

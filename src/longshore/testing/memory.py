@@ -22,6 +22,7 @@ from longshore.core.lifecycle import OWNED
 from longshore.core.lookahead import before_barred, held_ahead
 from longshore.core.placement import first_bytes
 from longshore.core.retention import Seen, Walk
+from longshore.core.run_times import KEPT_S, merged
 from longshore.model.attempt import Attempt
 from longshore.model.ends import End, Succeeded
 from longshore.model.group import GroupState
@@ -40,6 +41,7 @@ from longshore.model.job import (
 )
 from longshore.model.log import KeptEntry
 from longshore.model.retention import Pruned, Retention
+from longshore.model.run_time import RunTime
 from longshore.model.worker import (
     Attended,
     Claim,
@@ -409,6 +411,16 @@ class MemoryStore(MemoryGroups):
         self._hint(*[Hint.WORK] * (not paused))
 
     # what is over
+
+    async def note_runs(self, times: Sequence[RunTime]) -> None:
+        self._now = self._utc()
+        for one in times:
+            known = self._run_times.get(one.kind)
+            self._run_times[one.kind] = merged(known[0], one) if known else one, self._now
+        oldest = self._now - timedelta(seconds=KEPT_S)
+        self._run_times = {
+            kind: (one, at) for kind, (one, at) in self._run_times.items() if at >= oldest
+        }
 
     async def prune(
         self, kept: Retention, *, after: int = 0, most: int = 1000, dry_run: bool = False

@@ -16,6 +16,7 @@ from longshore.core.why import Facts, HeldBack
 from longshore.model.group import ENDED_GROUPS
 from longshore.model.job import Ended, Job, JobFilter, JobPage, JobState, LogKind
 from longshore.model.log import KeptEntry
+from longshore.model.run_time import RunTime
 from longshore.model.worker import DispatcherView, Lane, QueueView, WorkerView
 from longshore.ports import Hint
 from longshore.store.listing import most_looked_at, must_walk, page
@@ -46,6 +47,7 @@ class MemoryReads:
         self._last_number = 0
         self._tokens = count(1)
         self._watchers: list[_Watcher] = []
+        self._run_times: dict[str, tuple[RunTime, datetime]] = {}
         self._groups: dict[UUID, GroupRow] = {}
         self._unsettled: list[UUID] = []
         """The jobs of groups whose ends have not reached those that depend on them."""
@@ -142,6 +144,9 @@ class MemoryReads:
 
     async def dispatchers(self) -> list[DispatcherView]:
         return list(self._dispatchers.values())
+
+    async def run_times(self, kinds: Sequence[str]) -> list[RunTime]:
+        return [self._run_times[kind][0] for kind in sorted(set(kinds)) if kind in self._run_times]
 
     async def explain(self, job: Job) -> Facts:
         own = self._jobs[job.id]

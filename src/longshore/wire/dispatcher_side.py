@@ -62,6 +62,8 @@ class Sent(Struct, gc=False):
     """Whether the worker has it: it listed the attempt as held, or reported its end."""
     reported: bool = False
     undeliverable: bool = False
+    given_at: float | None = None
+    """When the store gave it to this session; None if the worker brought it along."""
     begun_at: float | None = None
     """When it began to run, as far as PINGs tell."""
     stop_at: float | None = None
@@ -99,6 +101,8 @@ class Session(ABC):
         """The worker's name in logs."""
         self.number = attended.session
         self.heard_at = now
+        self.given_at: float | None = None
+        """When the store last gave it attempts."""
         self.draining = draining
         self.given = 0
         self.placed: dict[int, Sent] = {}
@@ -166,7 +170,7 @@ class Session(ABC):
         sent = self.placed.get(claimed.token)
         if sent is None:
             self._take(claimed.kind, 1)
-            sent = self.placed[claimed.token] = Sent(claimed, seq)
+            sent = self.placed[claimed.token] = Sent(claimed, seq, given_at=self.given_at)
             self._unseen_bytes += len(claimed.args)
         return sent
 

@@ -57,6 +57,7 @@ from longshore.model.job import (
 from longshore.model.log import LogPage
 from longshore.model.reports import Report as Report
 from longshore.model.retention import Pruned
+from longshore.model.run_time import RunTime
 from longshore.model.worker import (
     Ahead,
     Capacity,
@@ -345,6 +346,12 @@ class ShowKind(Numbered, frozen=True):
     kind: str
 
 
+class ListRunTimes(Numbered, frozen=True):
+    """How long jobs of these kinds run, by earlier runs."""
+
+    kinds: tuple[str, ...]
+
+
 class ListQueues(Numbered, frozen=True):
     """Which queues there are."""
 
@@ -488,6 +495,7 @@ Request = (
     | ListDispatchers
     | ShowCapacity
     | ShowKind
+    | ListRunTimes
     | ListQueues
     | Pause
     | Prune
@@ -516,6 +524,7 @@ ANSWERS: Final[dict[type, Any]] = {
     ListDispatchers: tuple[DispatcherAnswer, ...],
     ShowCapacity: Capacity,
     ShowKind: KindInfo | None,
+    ListRunTimes: tuple[RunTime, ...],
     ListQueues: tuple[QueueView, ...],
     Pause: None,
     Prune: Pruned,

@@ -39,6 +39,7 @@ class ScriptedDispatcher:
         self.answers: Answers = {
             messages.ShowKind: None,
             messages.ReadLogs: NO_LOG,
+            messages.ListRunTimes: (),
             messages.ShowCapacity: lambda request: fleet_of(*self._submitted()),
         }
         self.asked: list[messages.Request] = []

@@ -163,7 +163,7 @@ class FakeDispatcher:
                 return messages.HelloAnswer(1, "fake", UUID(int=1), NOW)
             case messages.ListJobs():
                 return JobPage()
-            case messages.ListWorkers() | messages.ListQueues():
+            case messages.ListWorkers() | messages.ListQueues() | messages.ListRunTimes():
                 return ()
             case messages.ListDispatchers() | messages.Drain():
                 return ()

@@ -11,17 +11,20 @@ import pytest
 from longshore import App, GroupState, JobState
 from longshore.client import group as groups
 from longshore.client import group_plan
+from longshore.client.run_times import FRESH_S, KnownRunTimes
 from longshore.errors import (
     Conflict,
     DispatcherUnavailable,
     InvalidInput,
     NotFinished,
     NotFound,
+    ProtocolError,
     WouldBlock,
     WrongState,
 )
 from longshore.model.group import Condition, GroupVerdict, RetryPlan
 from longshore.model.job import Ended
+from longshore.model.run_time import RunTime
 from longshore.payload.values import pack
 from longshore.wire import messages
 
@@ -81,6 +84,59 @@ def test_a_group_is_sent_as_one_in_the_order_in_which_it_starts(
     assert (lone.key, a.key, b.key, c.key) == ("text.pack", "fetch", "fetch-2", "last")
     assert (group.handle.id, group.handle.number, group.handle.name) == (head.id, 100, "nightly")
     assert repr(group.handle) == f"<GroupHandle of group 100 (nightly) {head.id}>"
+
+
+def in_order_of_times(app: App, kinds: Kinds) -> list[str]:
+    """The order of a group: one 'pack' on its own beside a chain of two 'fetch'."""
+    with app.group("g") as group:
+        first = group.add(kinds.fetch.call("u"), key="first")
+        group.add(kinds.fetch.call("v"), key="second", after=first)
+        group.add(kinds.pack.call(0), key="lone")
+    return [node.key for node in group.handle.jobs()]
+
+
+def test_the_path_that_took_longest_in_earlier_runs_starts_first(
+    app: App, fake: FakeDispatcher, kinds: Kinds
+) -> None:
+    times = (RunTime("fetch", 3, 1.0), RunTime("text/pack", 3, 2.5))
+    fake.replies[messages.ListRunTimes] = lambda request: times
+    assert in_order_of_times(app, kinds) == ["lone", "first", "second"]
+    [asked] = fake.of(messages.ListRunTimes)
+    assert asked.kinds == ("fetch", "text/pack")
+
+
+def test_the_times_of_kinds_are_asked_once_a_minute(
+    app: App, fake: FakeDispatcher, kinds: Kinds
+) -> None:
+    for _ in range(3):
+        assert in_order_of_times(app, kinds) == ["first", "second", "lone"]
+    assert len(fake.of(messages.ListRunTimes)) == 1
+
+
+def test_a_dispatcher_that_knows_no_times_gets_the_group_all_the_same(
+    app: App, fake: FakeDispatcher, kinds: Kinds
+) -> None:
+    """As one of an older version does."""
+    fake.replies[messages.ListRunTimes] = lambda request: ProtocolError("what is that?")
+    assert in_order_of_times(app, kinds) == ["first", "second", "lone"]
+
+
+def test_of_a_group_of_one_kind_no_times_are_asked(
+    app: App, fake: FakeDispatcher, kinds: Kinds
+) -> None:
+    submit(app.group("g"), kinds, [("a", []), ("b", ["a"])])
+    assert fake.of(messages.ListRunTimes) == []
+
+
+def test_answers_about_times_become_old() -> None:
+    known = KnownRunTimes()
+    time = RunTime("a", 1, 2.0)
+    assert known.missing(["b", "a"], 0.0) == ("a", "b")
+    known.learn(("a", "b"), [time], 0.0)
+    assert known.missing(["a", "b", "c"], FRESH_S / 2) == ("c",)
+    assert known.of(["a", "b", "c"]) == {"a": time}
+    assert known.missing(["a", "b"], FRESH_S) == ("a", "b")
+    assert known.of(["a"]) == {}
 
 
 def test_coroutines_use_async_with(app: App, fake: FakeDispatcher, kinds: Kinds) -> None:

@@ -22,7 +22,7 @@ from longshore.cli.view.groups import (
 )
 from longshore.cli.view.show import print_answer, print_json, print_view
 from longshore.client.connection import Connection
-from longshore.client.group_plan import submit_group
+from longshore.client.group_plan import run_times, submit_group
 from longshore.client.ids import fresh_id
 from longshore.client.kind import Terms
 from longshore.errors import (
@@ -86,7 +86,9 @@ def run(context: click.Context, /, file: str, **given: Any) -> None:
     waits = given["wait"] or given["within"] is not None
 
     async def talk(connection: Connection) -> ShownGroup | None:
-        head, nodes = described.in_order(fresh_id, await _terms(connection, described))
+        terms = await _terms(connection, described)
+        times = await run_times(connection, described.kinds)
+        head, nodes = described.in_order(fresh_id, terms, times)
         answer = await submit_group(connection, head, nodes, strict=given["strict"])
         words = f"submitted group {answer.number} ({head.name}) of {head.jobs:,} jobs ({answer.id})"
         if waits:

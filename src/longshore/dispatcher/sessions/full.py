@@ -159,6 +159,8 @@ class FullSessions:
     def give(self, slot: SessionKey, claimed: Sequence[Attempt]) -> None:
         """The store gave attempts to a session. If it is over, the worker's next one has them."""
         session = self._roster.of_session(slot)
+        if session is not None:
+            session.given_at = self._clock.now()
         if isinstance(session, PlainSession):
             self._plain.give(session, claimed)
         elif isinstance(session, FullSession):

@@ -26,6 +26,7 @@ from longshore.store.postgres.hints import Listener, Sender
 from longshore.store.postgres.keeper import PostgresKeeper
 from longshore.store.postgres.prune import PostgresPruning
 from longshore.store.postgres.pump import Pump
+from longshore.store.postgres.run_times import PostgresRunTimes
 from longshore.store.postgres.sql import STEADY
 
 PUMPING_LINES: Final = 2
@@ -51,7 +52,9 @@ SELECT EXISTS (
 _VERSION: Final = "SELECT max(version) AS version FROM longshore.longshore_schema"
 
 
-class PostgresStore(PostgresPruning, PostgresGroupUpkeep, PostgresGroups, PostgresKeeper):
+class PostgresStore(
+    PostgresPruning, PostgresRunTimes, PostgresGroupUpkeep, PostgresGroups, PostgresKeeper
+):
     """The `Store` port on a PostgreSQL database, in its schema `longshore`."""
 
     is_serial = False

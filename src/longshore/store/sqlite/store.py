@@ -31,6 +31,7 @@ from longshore.store.rows import micros, utc_now
 from longshore.store.sqlite import group_upkeep, keeper, reads
 from longshore.store.sqlite import groups as group_verbs
 from longshore.store.sqlite import prune as pruning
+from longshore.store.sqlite import run_times as run_time_verbs
 from longshore.store.sqlite.file import DatabaseFile
 from longshore.store.sqlite.pump import pump
 from longshore.store.sqlite.results import with_results
@@ -224,6 +225,11 @@ class SqliteStore:
             if not reads.has_expired(self._glance()):
                 return []
         return self._transact(lambda tx: keeper.expire(tx, most))
+
+    # how long kinds run
+
+    note_runs = _writes(run_time_verbs.note_runs)
+    run_times = _reads(run_time_verbs.run_times)
 
     # what is over
 
