@@ -13,7 +13,8 @@ from tests.unit.cli.test_groups import ended, group
 from tests.unit.cli.test_watching import OnTerminal, terminal
 from tests.unit.core.graphs import mosaic, node
 
-from longshore.cli.commands import group_graph, groups
+from longshore.cli import outlook
+from longshore.cli.commands import group_graph
 from longshore.cli.view.graph import COLOURS
 from longshore.model.group import GroupState, NodeView
 from longshore.model.job import JobState
@@ -174,7 +175,7 @@ def test_show_tells_the_critical_path(
     assert said in capsys.readouterr().out
     assert dispatcher.run("group", "show", "7", "--json") == 0
     assert len(json.loads(capsys.readouterr().out)["critical_path"]) == 1_500
-    monkeypatch.setattr(groups, "MAX_PATH_JOBS", 1_499)
+    monkeypatch.setattr(outlook, "MAX_PATH_JOBS", 1_499)
     assert dispatcher.run("group", "show", "7", "--json") == 0
     assert json.loads(capsys.readouterr().out)["critical_path"] is None
 

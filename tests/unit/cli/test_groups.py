@@ -15,9 +15,11 @@ from msgspec import structs
 from tests.unit.cli.conftest import ScriptedDispatcher, fleet_of
 from tests.unit.cli.test_commands import job
 from tests.unit.cli.test_watching import OnTerminal, terminal
+from tests.unit.core.graphs import node
 
+from longshore.cli import outlook
 from longshore.cli.commands import run_group
-from longshore.errors import NotFound
+from longshore.errors import NotFound, ProtocolError
 from longshore.model.group import (
     Group,
     GroupFilter,
@@ -25,9 +27,11 @@ from longshore.model.group import (
     GroupState,
     GroupSubmitted,
     GroupVerdict,
+    NodeView,
     RetryPlan,
 )
 from longshore.model.job import Ended, JobError, JobFilter, JobPage, JobState, Reason
+from longshore.model.run_time import RunTime
 from longshore.model.worker import KindInfo, KindTerms
 from longshore.wire import messages as m
 
@@ -67,6 +71,13 @@ def ended(state: GroupState, **counts: int) -> Group:
 
 FAILURE = JobError(Reason.RAISED, "no room\nat all", "builtins.OSError")
 FAILED = job(number=9, state=JobState.FAILED, error=FAILURE, group=ID)
+
+
+FAILED_NODES = (
+    node("left", state=JobState.FAILED),
+    node("right", state=JobState.SUCCEEDED),
+    node("bottom", "left", "right", state=JobState.DEPENDENCY_FAILED),
+)
 
 
 @pytest.fixture
@@ -262,13 +273,15 @@ def test_a_group_is_shown_with_what_failed_first(
     dispatcher.answers[m.ShowGroup] = ended(GroupState.FAILED, succeeded=1, failed=2, skipped=1)
     dispatcher.answers[m.ListJobs] = JobPage((later, FAILED))
     dispatcher.answers[m.Why] = m.WhyAnswer(FAILED.id, 9, "failed", "failed", "left")
+    dispatcher.answers[m.ListNodes] = FAILED_NODES
     assert dispatcher.run("group", "show", "7") == 0
     assert capsys.readouterr().out.splitlines() == [
         "group 7 (nightly) failed",
         f"  id            {ID}",
         f"  progress      {'━' * 30} 4/4 ended (100%)",
         "  jobs          1 succeeded, 2 failed, 1 skipped",
-        "  failed first  'left' (job 9, resize): OSError: no room",
+        "  failed first  'left' (job 9, resize): OSError: no room; "
+        "1 job could not run because of it",
         "  labels        reports",
         "  created       2026-01-31 12:00:00Z",
         "  ended         2026-01-31 12:01:30Z (took 90.0 s)",
@@ -278,7 +291,107 @@ def test_a_group_is_shown_with_what_failed_first(
     assert dispatcher.run("group", "show", str(ID), "--json") == 0
     printed = json.loads(capsys.readouterr().out)
     assert printed["first_failure"]["key"] == "left"
+    assert printed["first_failure"]["could_not_run"] == 1
+    assert printed["first_failure"]["cancelled"] == 0
+    assert printed["expected"] is None
     assert printed["counts"].keys() == {state.value for state in JobState}
+
+
+def test_what_fail_fast_cancelled_is_told(dispatcher: ScriptedDispatcher, capsys: Captured) -> None:
+    shown = ended(GroupState.FAILED, failed=1, dependency_failed=1, cancelled=1)
+    dispatcher.answers[m.ShowGroup] = structs.replace(shown, fail_fast=True)
+    dispatcher.answers[m.ListJobs] = JobPage((FAILED,))
+    dispatcher.answers[m.Why] = m.WhyAnswer(FAILED.id, 9, "failed", "failed", "left")
+    dispatcher.answers[m.ListNodes] = (*FAILED_NODES, node("rest", state=JobState.CANCELLED))
+    assert dispatcher.run("group", "show", "7") == 0
+    said = "; 1 job could not run because of it; fail_fast cancelled 1 job\n"
+    assert said in capsys.readouterr().out
+
+
+@pytest.fixture
+def running(dispatcher: ScriptedDispatcher) -> ScriptedDispatcher:
+    """A dispatcher with a group of which one job runs, and one worker of one slot more."""
+    dispatcher.answers[m.ShowGroup] = group(jobs=3, counts={"running": 1, "waiting": 2})
+    dispatcher.answers[m.ListNodes] = (
+        node("a", kind="fetch", state=JobState.RUNNING),
+        node("b", "a", kind="pack"),
+        node("c", "a", kind="fetch"),
+    )
+    dispatcher.answers[m.ListJobs] = JobPage()
+    dispatcher.answers[m.ShowCapacity] = fleet_of("fetch")
+    return dispatcher
+
+
+def test_the_end_of_a_group_is_expected_by_earlier_runs(
+    running: ScriptedDispatcher, capsys: Captured
+) -> None:
+    times = (RunTime("fetch", 5, 60.0), RunTime("pack", 2, 200.0))
+    running.answers[m.ListRunTimes] = times
+    assert running.run("group", "show", "7") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "  critical path  a → b" in lines
+    assert "  expected end   about 4 min left on 2 slots, by earlier runs of these kinds" in lines
+    assert running.run("group", "show", "7", "--json") == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["critical_path"] == ["a", "b"]
+    assert printed["expected"] == {
+        "left_s": 260.0,
+        "path_s": 260.0,
+        "work_s": 320.0,
+        "slots": 2,
+        "known": 2,
+        "kinds": 2,
+    }
+    running.answers[m.ListRunTimes] = times[:1]
+    running.answers[m.ShowCapacity] = fleet_of()
+    assert running.run("group", "show", "7") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "  critical path  a → b (about 2 min)" in lines
+    assert (
+        "  expected end   about 3 min left on 1 slot, by earlier runs of 1 of its 2 kinds" in lines
+    )
+
+
+def test_what_a_job_ran_so_far_is_not_to_come(
+    running: ScriptedDispatcher, capsys: Captured
+) -> None:
+    began = datetime.now(UTC) - timedelta(hours=10)
+    running.answers[m.ListRunTimes] = (RunTime("fetch", 5, 3600.0), RunTime("pack", 2, 3600.0))
+    first, *others = running.answers[m.ListNodes]
+    running.answers[m.ListNodes] = (structs.replace(first, job=UUID(int=7)), *others)
+    running.answers[m.ListJobs] = JobPage((job(id=UUID(int=7), started_at=began),))
+    assert running.run("group", "show", "7") == 0
+    assert "about 1 h 0 min left on 2 slots" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        {},
+        {m.ListRunTimes: ProtocolError("what is that?")},
+        {
+            m.ListRunTimes: (RunTime("fetch", 5, 60.0),),
+            m.ShowGroup: group(state=GroupState.PAUSED, jobs=3),
+        },
+        {
+            m.ListRunTimes: (RunTime("fetch", 5, 60.0),),
+            m.ListNodes: (node("b", kind="fetch"),),
+            m.ShowCapacity: fleet_of("other"),
+        },
+    ],
+    ids=["unknown", "older", "paused", "nobody"],
+)
+def test_nothing_is_expected_where_nothing_is_known(
+    running: ScriptedDispatcher, capsys: Captured, answers: dict[type, Any]
+) -> None:
+    """Nor of a paused group, nor where nothing runs and no slot is free for its kinds."""
+    running.answers |= answers
+    assert running.run("group", "show", "7") == 0
+    out = capsys.readouterr().out
+    assert "critical path" in out
+    assert "expected" not in out
+    assert running.run("group", "show", "7", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["expected"] is None
 
 
 def test_a_group_of_which_parts_are_missing_says_so(
@@ -465,13 +578,45 @@ def test_jobs_of_a_group_are_listed(dispatcher: ScriptedDispatcher, capsys: Capt
     assert [one.wanted.group for one in dispatcher.asked if isinstance(one, m.ListJobs)] == [ID]
 
 
-def test_a_job_shows_its_group(dispatcher: ScriptedDispatcher, capsys: Captured) -> None:
+def of_a_group(dispatcher: ScriptedDispatcher, *nodes: NodeView) -> None:
+    """The dispatcher has a failed job, 'left' of a group with these nodes."""
     dispatcher.answers[m.Show] = FAILED
     dispatcher.answers[m.ListWorkers] = ()
     dispatcher.answers[m.ShowGroup] = group()
     dispatcher.answers[m.Why] = m.WhyAnswer(FAILED.id, 9, "failed", "failed", "left")
+    dispatcher.answers[m.ListNodes] = nodes
+
+
+def test_a_job_shows_its_group_and_who_is_near_it(
+    dispatcher: ScriptedDispatcher, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = structs.replace(node("left", "top", "gate", state=JobState.FAILED), job=FAILED.id)
+    many = [node(f"end-{n}", "left") for n in range(10)]
+    top = node("top", state=JobState.SUCCEEDED)
+    of_a_group(dispatcher, top, node("gate"), node("other", "top"), own, *many)
     assert dispatcher.run("job", "9") == 0
-    assert "  group     7 (nightly), as 'left'\n" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "  group       7 (nightly), as 'left'\n" in out
+    assert "  depends on  'top' (succeeded), 'gate' (waiting)\n" in out
+    assert "  needed by   'end-0' (waiting), 'end-1' (waiting), " in out
+    assert "'end-7' (waiting) and 2 more\n" in out
     assert dispatcher.run("job", "9", "--json") == 0
     printed = json.loads(capsys.readouterr().out)
-    assert (printed["group"], printed["key"]) == (str(ID), "left")
+    assert (printed["group"], printed["key"], printed["on"]) == (str(ID), "left", "succeeded")
+    after = [(one["key"], one["state"]) for one in printed["after"]]
+    assert after == [("top", "succeeded"), ("gate", "waiting")]
+    assert [one["key"] for one in printed["dependents"]] == [f"end-{n}" for n in range(10)]
+    monkeypatch.setattr(outlook, "MAX_PATH_JOBS", 3)
+    assert dispatcher.run("job", "9", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["after"] is None
+
+
+def test_a_job_says_on_what_it_runs_unless_that_is_success(
+    dispatcher: ScriptedDispatcher, capsys: Captured
+) -> None:
+    own = structs.replace(node("left", "top", on="ended"), job=FAILED.id)
+    of_a_group(dispatcher, node("top"), own)
+    assert dispatcher.run("job", "9") == 0
+    out = capsys.readouterr().out
+    assert "  depends on  'top' (waiting), on ended\n" in out
+    assert "needed by" not in out

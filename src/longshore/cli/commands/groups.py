@@ -10,6 +10,7 @@ import click
 
 from longshore.cli.commands.group_graph import draw, graph_options, refuse_graph_options
 from longshore.cli.options import Whole, ask, client_options, examples
+from longshore.cli.outlook import with_outlook
 from longshore.cli.view import jsonable
 from longshore.cli.view.groups import (
     FirstFailure,
@@ -23,7 +24,6 @@ from longshore.cli.view.groups import (
 from longshore.cli.view.show import View, print_answer, print_json, print_text
 from longshore.cli.view.watching import Shown, every_option, show, watch_options
 from longshore.client.connection import Connection, Ref
-from longshore.core.graph import longest_chain
 from longshore.core.lifecycle import TERMINAL
 from longshore.errors import NotFound, WrongState
 from longshore.model.group import ENDED_GROUPS, Group, GroupFilter, GroupState, GroupVerdict
@@ -33,8 +33,6 @@ from longshore.wire.messages import WhyAnswer
 
 MOST_WHYS: Final = 5
 """Of how many jobs in each state `group why` tells."""
-MAX_PATH_JOBS: Final = 5_000
-"""Of a group with more jobs `group show` does not look for the critical path."""
 _FAILED_LOOKED_AT: Final = 1_000
 _TOLD: Final = tuple(state for state in reversed(JobState) if state not in TERMINAL)
 """The states of which `group why` tells, those that are nearest to their end first."""
@@ -118,12 +116,12 @@ def list_groups(context: click.Context, /, **given: Any) -> None:
 def group(context: click.Context, /, action: str, ref: Ref, **given: Any) -> None:
     """Look at one group, or change it.
 
-    REF is the group's number or its id. `show` shows how far it is, what failed first and its
-    critical path, the longest chain of jobs that have not ended; `watch` does so again and again
-    until it has ended; `why` says in words what runs, what does not start and what waits for what;
-    `graph` draws which job depends on which, in layers; `cancel` cancels what has not ended, and
-    workers stop what runs; `pause` lets no more of its jobs begin, until `resume`; `retry` runs
-    again what did not succeed.
+    REF is the group's number or its id. `show` shows how far it is, when it is expected to end, its
+    critical path (the longest chain of jobs that have not ended), what failed first and what that
+    cost; `watch` does so again and again until it has ended; `why` says in words what runs, what
+    does not start and what waits for what; `graph` draws which job depends on which, in layers;
+    `cancel` cancels what has not ended, and workers stop what runs; `pause` lets no more of its
+    jobs begin, until `resume`; `retry` runs again what did not succeed.
 
     Exits with 3 if there is no such group, with 2 if it is in a state in which that cannot be done.
     """
@@ -163,14 +161,8 @@ async def look_at(connection: Connection, ref: Ref) -> ShownGroup:
 
 
 async def _look_closely(connection: Connection, ref: Ref) -> ShownGroup:
-    """A group, what failed first in it, and its critical path unless it has ended or is large."""
-    shown = await look_at(connection, ref)
-    group = shown.group
-    if group.state in ENDED_GROUPS or group.jobs > MAX_PATH_JOBS:
-        return shown
-    nodes = connection.all_nodes(group.id)
-    live = {node.key: node.after async for node in nodes if node.state not in TERMINAL}
-    return shown._replace(critical_path=tuple(longest_chain(live)))
+    """A group, what failed first in it and what that cost, its critical path, its expected end."""
+    return await with_outlook(connection, await look_at(connection, ref))
 
 
 async def _first_failure(connection: Connection, group: Group) -> FirstFailure | None:

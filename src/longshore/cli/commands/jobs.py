@@ -11,8 +11,10 @@ import click
 
 from longshore.cli import completing
 from longshore.cli.options import Whole, ask, client_options, examples, moment, ref_argument
+from longshore.cli.outlook import Neighbours, neighbours
 from longshore.cli.view import jsonable
 from longshore.cli.view.lists import jobs_screen, jobs_table
+from longshore.cli.view.neighbours import neighbour_lines, neighbours_json
 from longshore.cli.view.show import (
     View,
     job_view,
@@ -187,7 +189,8 @@ async def worker_id(connection: Connection, text: str) -> UUID:
 def show_job(context: click.Context, /, ref: Ref, **given: Any) -> None:
     """Show one job: its arguments, outcome and history.
 
-    REF is the job's number or its id.
+    REF is the job's number or its id. Of a job of a group it also shows what it depends on and what
+    depends on it, if the group has at most 5,000 jobs.
     """
 
     async def look(connection: Connection) -> _Looked:
@@ -196,26 +199,33 @@ def show_job(context: click.Context, /, ref: Ref, **given: Any) -> None:
         if job.group is None:
             return _Looked(job, names)
         group, key = await connection.group(job.group), (await connection.why(job.id)).key
-        return _Looked(job, names, key, f"{group.number} ({group.name}), as '{key}'")
+        others = await neighbours(connection, group, job.id)
+        return _Looked(job, names, key, f"{group.number} ({group.name}), as '{key}'", others)
 
     show(
         context,
         Shown(
             look,
-            lambda found: jsonable.job(found.job, found.names, found.key),
-            lambda found: job_view(found.job, found.names, found.group),
+            lambda found: {
+                **jsonable.job(found.job, found.names, found.key),
+                **neighbours_json(found.neighbours),
+            },
+            lambda found: job_view(
+                found.job, found.names, found.group, neighbour_lines(found.neighbours)
+            ),
             lambda found: found.job.state in TERMINAL,
         ),
     )
 
 
 class _Looked(NamedTuple):
-    """A job, the names of the workers that had it, its key in its group and the group in words."""
+    """A job, the names of the workers that had it, its key in its group, the group, who is near."""
 
     job: Job
     names: Mapping[UUID, str]
     key: str | None = None
     group: str = ""
+    neighbours: Neighbours | None = None
 
 
 async def _worker_names(connection: Connection, job: Job) -> Mapping[UUID, str]:

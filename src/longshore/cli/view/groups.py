@@ -14,6 +14,7 @@ from longshore.cli.view.show import Table, View, duration, error_line, state_sty
 from longshore.core.graph import layers
 from longshore.core.group_words import in_states
 from longshore.core.lifecycle import TERMINAL
+from longshore.core.outlook import Cost, Forecast, about
 from longshore.core.text import visible
 from longshore.model.group import ENDED_GROUPS, Condition, Group, GroupHead, GroupState, Node
 from longshore.model.job import Job, JobState
@@ -28,18 +29,20 @@ _BAR_CELLS = 30
 
 
 class FirstFailure(NamedTuple):
-    """The job of a group that failed first, and its key."""
+    """The job of a group that failed first, its key, and what that cost, if it was looked for."""
 
     job: Job
     key: str
+    cost: Cost | None = None
 
 
 class ShownGroup(NamedTuple):
-    """A group, what failed first in it, and its critical path, if it was looked for."""
+    """A group, what failed first in it; its critical path and its end, if they were looked for."""
 
     group: Group
     failure: FirstFailure | None = None
     critical_path: tuple[str, ...] | None = None
+    forecast: Forecast | None = None
 
 
 def called(group: Group) -> str:
@@ -119,16 +122,20 @@ def _took(group: Group) -> str:
 
 def group_json(shown: ShownGroup) -> dict[str, Any]:
     """A group with the number of its jobs in every state there is, and what failed first."""
-    group, failure, path = shown
+    group, failure, path, forecast = shown
     counts = {state.value: group.counts.get(state.value, 0) for state in JobState}
+    cost = failure and failure.cost
     first = failure and {
         "key": failure.key,
         "id": str(failure.job.id),
         "number": failure.job.number,
         "kind": failure.job.kind,
         "error": jsonable.plain(failure.job.error),
+        "could_not_run": None if cost is None else cost.could_not_run,
+        "cancelled": None if cost is None else cost.cancelled,
     }
-    found = {"first_failure": first, "critical_path": path}
+    expected = forecast and forecast._asdict()
+    found = {"first_failure": first, "critical_path": path, "expected": expected}
     return {**jsonable.plain(group), "counts": counts, **found}
 
 
@@ -145,14 +152,15 @@ def group_view(shown: ShownGroup) -> View:
 
 
 def _group_lines(shown: ShownGroup) -> list[tuple[str, str]]:
-    group, failure, path = shown
+    group, failure, path, forecast = shown
     took = f" (took {_took(group)})" if group.ended_at else ""
     return [
         ("id", str(group.id)),
         ("progress", progress_bar(group)),
         ("jobs", in_states(group)),
         ("missing", _missing(group)),
-        ("critical path", chain_words(path or ())),
+        ("critical path", chain_words(path or ()) + (path_words(forecast) if forecast else "")),
+        ("expected end", forecast_words(forecast) if forecast else ""),
         ("failed first", _failed_first(failure)),
         ("fail fast", "yes" if group.fail_fast else ""),
         ("cancelled by", group.cancelled_by),
@@ -177,12 +185,42 @@ def _missing(group: Group) -> str:
     return f"{group.jobs - there:,} of {group.jobs:,} jobs; nothing runs before they are sent"
 
 
+def path_words(forecast: Forecast) -> str:
+    """How long the critical path takes, after its jobs; nothing if that is all there is."""
+    return f" (about {about(forecast.path_s)})" if forecast.path_s < forecast.left_s else ""
+
+
+def forecast_words(forecast: Forecast) -> str:
+    """When a group will have ended, about."""
+    kinds = "these kinds" if forecast.known == forecast.kinds else _some_kinds(forecast)
+    slots = f"{forecast.slots:,} slot{'s' if forecast.slots > 1 else ''}"
+    return f"about {about(forecast.left_s)} left on {slots}, by earlier runs of {kinds}"
+
+
+def _some_kinds(forecast: Forecast) -> str:
+    return f"{forecast.known:,} of its {forecast.kinds:,} kinds"
+
+
 def _failed_first(failure: FirstFailure | None) -> str:
     if failure is None:
         return ""
     job = failure.job
     error = brief_error(job.error) if job.error else "no reason was recorded"
-    return f"'{failure.key}' (job {job.number}, {job.kind}): {error}"
+    cost = _cost_words(failure.cost) if failure.cost else ""
+    return f"'{failure.key}' (job {job.number}, {job.kind}): {error}{cost}"
+
+
+def _cost_words(cost: Cost) -> str:
+    words = ""
+    if cost.could_not_run:
+        words += f"; {_jobs(cost.could_not_run)} could not run because of it"
+    if cost.cancelled:
+        words += f"; fail_fast cancelled {_jobs(cost.cancelled)}"
+    return words
+
+
+def _jobs(count: int) -> str:
+    return f"{count:,} job{'s' if count > 1 else ''}"
 
 
 # why

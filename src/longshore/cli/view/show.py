@@ -392,11 +392,16 @@ def state_style(state: str) -> str:
     return _STYLES.get(state, "")
 
 
-def job_view(job: Job, names: Mapping[UUID, str], group: str = "") -> View:
-    """Everything about a job; `names` are those of the workers that had it."""
+def job_view(
+    job: Job, names: Mapping[UUID, str], group: str = "", near: Sequence[tuple[str, str]] = ()
+) -> View:
+    """Everything about a job; `names` are those of the workers that had it.
+
+    `near` has lines about the jobs around it in its group.
+    """
     worker = names.get(job.worker, str(job.worker)) if job.worker else ""
     title = Text(f"job {job.number} ").append(state_words(job), style=_STYLES.get(job.state, ""))
-    lines = [(name, text) for name, text in _job_lines(job, worker, group) if text]
+    lines = [(name, text) for name, text in _job_lines(job, worker, group, near) if text]
     width = max(len(name) for name, _ in lines)
     parts: list[Text | Table] = [title]
     for name, text in lines:
@@ -408,7 +413,9 @@ def job_view(job: Job, names: Mapping[UUID, str], group: str = "") -> View:
     return View(parts)
 
 
-def _job_lines(job: Job, worker: str, group: str) -> list[tuple[str, str]]:
+def _job_lines(
+    job: Job, worker: str, group: str, near: Sequence[tuple[str, str]]
+) -> list[tuple[str, str]]:
     raw = job.options.raw
     result = jsonable.payload(job.result, raw=raw)
     ran_for = f" (took {took(job)})" if took(job) else ""
@@ -416,6 +423,7 @@ def _job_lines(job: Job, worker: str, group: str) -> list[tuple[str, str]]:
         ("id", str(job.id)),
         ("kind", job.kind),
         ("group", group),
+        *near,
         ("queue", job.queue),
         ("target", job.target),
         ("priority", str(job.priority)),
