@@ -105,9 +105,9 @@ async def test_a_lost_wake_up_is_told_once_and_in_full(
     assert words.split("\n") == [
         f"group {shown.number} ({shown.name}) has made no progress for 1 min 40 s though it could: "
         "2 waiting, 1 succeeded; nothing of it runs, and nothing that a worker could take",
-        "    job 'b' waits although it waits for nothing",
-        f"    job {job.number} (kind 'work', queue 'default') is waiting; served by w",
-        "    it is left as it is (stalled_groups); `longshore doctor --repair` counts it anew",
+        "job 'b' waits although it waits for nothing",
+        f"job {job.number} (kind 'work', queue 'default') is waiting; served by w",
+        "it is left as it is (stalled_groups); `longshore doctor --repair` counts it anew",
     ]
     for _ in range(3):
         await dog.look(STALL_S)
@@ -120,9 +120,7 @@ async def test_a_repair_lets_the_group_go_on(scene: Scene, backend: Backend, sai
     group = await stalled(scene, backend)
     dog = Watchdog(scene, "repair")
     await dog.wait()
-    assert [words.split("\n    ")[-1] for words in said()] == [
-        "it is counted anew (stalled_groups)"
-    ]
+    assert [words.split("\n")[-1] for words in said()] == ["it is counted anew (stalled_groups)"]
     assert dog.rung == [group.id]
     await group.settle()
     assert await group.claim() == {"b"}
@@ -224,8 +222,8 @@ async def test_ready_jobs_that_nobody_serves_are_told_once_and_never_cancelled(
     first, *lines = words.split("\n")
     assert first.endswith("1 waiting, 2 ready; none of the 1 live workers serves")
     assert sorted(lines) == [
-        "    kind 'nobody', queue 'default', target 'moon': 1 ready",
-        "    kind 'nobody', queue 'default': 1 ready",
+        "kind 'nobody', queue 'default', target 'moon': 1 ready",
+        "kind 'nobody', queue 'default': 1 ready",
     ]
     group = await scene.store.group(part.head.id)
     assert group is not None

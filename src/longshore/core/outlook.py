@@ -68,6 +68,7 @@ def forecast(
     seconds = _seconds(live, times, ran_s)
     if not seconds or slots < 1:
         return None
+    slots = min(slots, len(live))
     after = {node.key: node.after for node in live}
     chain = longest_chain(after, {key: weight(one) for key, one in seconds.items()})
     kinds = {node.kind for node in live}

@@ -16,7 +16,6 @@ from typing import Final
 from longshore.core.group_words import in_states
 from longshore.core.lanes import lane_of, serves
 from longshore.core.lifecycle import OWNED
-from longshore.core.text import visible_entry
 from longshore.core.timing import span
 from longshore.model.finding import Finding
 from longshore.model.group import Group, GroupProgress, GroupState
@@ -128,7 +127,7 @@ def stall_words(
         *_some([finding.words for finding in findings]),
         *_some([_runner(job, alive) for job in jobs]),
     ]
-    return visible_entry("\n".join(lines))
+    return "\n".join(lines)
 
 
 def _runner(job: Job, alive: Sequence[WorkerInfo]) -> str:
@@ -152,7 +151,7 @@ def unserved_words(group: Group, idle_s: float, lanes: Mapping[Lane, int], alive
         f"{in_states(group)}; {workers}",
         *_some([f"{_lane_words(lane)}: {count:,} ready" for lane, count in lanes.items()]),
     ]
-    return visible_entry("\n".join(lines))
+    return "\n".join(lines)
 
 
 def _lane_words(lane: Lane) -> str:

@@ -50,6 +50,7 @@ def test_a_forecast_plays_the_rest_through() -> None:
     ]
     ran_s = {running.job: 10.0}
     assert forecast(live, TIMES, ran_s, 2) == Forecast(36.0, 36.0, 40.0, 2, 2, 3)
+    assert forecast(live, TIMES, ran_s, 99) == Forecast(36.0, 36.0, 40.0, 4, 2, 3)
     assert forecast(live, TIMES, ran_s, 1) == Forecast(40.0, 36.0, 40.0, 1, 2, 3)
 
 

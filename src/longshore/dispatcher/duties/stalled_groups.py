@@ -94,7 +94,7 @@ class StalledGroups:
         if self._watch.is_news(group.number, "stalled"):
             jobs = await self._jobs(findings)
             words = stall_words(group, idle_s, findings, jobs, alive)
-            log.error("%s\n    %s", words, _ADVICE[self._policy])
+            log.error("%s\n%s", words, _ADVICE[self._policy])
         if self._policy is Policy.LOG:
             return
         # A group whose counts are wrong could not end, even if it is cancelled.
