@@ -5,14 +5,23 @@ from __future__ import annotations
 from uuid import UUID
 
 import pytest
+from msgspec import structs
 
+from longshore.core import examining
+from longshore.dispatcher.duties import stalled_groups
+from longshore.model.finding import Finding
 from longshore.model.group import GroupState, GroupVerdict
 from longshore.model.job import JobState
 from longshore.testing import memory_groups
 from longshore.testing.memory import MemoryStore
 from longshore.testing.memory_rows import GroupRow, JobRow
 from longshore.testing.simulation.promises import Promise
-from longshore.testing.simulation.run import is_for_sqlite, simulate, simulate_on_sqlite
+from longshore.testing.simulation.run import (
+    SETTINGS,
+    is_for_sqlite,
+    simulate,
+    simulate_on_sqlite,
+)
 from longshore.testing.simulation.scenario import make_groups
 
 from .telling import assert_kept
@@ -25,6 +34,30 @@ def test_every_promise_is_kept_of_groups(first: int) -> None:
     for seed in range(first, first + 8):
         run = simulate_on_sqlite if is_for_sqlite(seed) else simulate
         assert_kept(run(make_groups(seed)))
+
+
+WATCHFUL = structs.replace(SETTINGS, group_stall_s=1.0, group_watch_s=0.5, stalled_groups="repair")
+
+
+class NeverRepaired(MemoryStore):
+    """Breaks down when the watchdog finds something to repair."""
+
+    async def examine_group(self, group: UUID, *, repair: bool = False) -> list[Finding]:
+        assert not repair, "a group in a storm was taken for one that stands still"
+        return await super().examine_group(group)
+
+
+def test_the_watchdog_takes_no_group_in_a_storm_for_one_that_stands_still() -> None:
+    """Although it looks closely after a second already."""
+    for seed in range(33, 41):
+        assert_kept(simulate(make_groups(seed), NeverRepaired, WATCHFUL))
+
+
+def test_a_watchdog_that_does_not_look_closely_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stalled_groups, "works", lambda group: False)
+    monkeypatch.setattr(examining, "_is_examined", lambda group, record: True)
+    storms = (simulate(make_groups(seed), NeverRepaired, WATCHFUL) for seed in range(33, 41))
+    assert any(storm.broken is not None for storm in storms)
 
 
 # without what keeps the order

@@ -45,6 +45,9 @@ EXCUSED_S: Final = 1.5
 REVIVAL_S: Final = 2.0
 TEARDOWN_S: Final = 100.0
 
+SETTINGS: Final = DispatcherSettings(overlap_from=1)
+"""Transactions overlap whenever they can, not only under load."""
+
 StoreMaker = Callable[[Utc], MemoryStore]
 
 
@@ -58,9 +61,13 @@ class Verdict(Struct, frozen=True):
     trace: Trace
 
 
-def simulate(scenario: Scenario, make_store: StoreMaker = MemoryStore) -> Verdict:
+def simulate(
+    scenario: Scenario,
+    make_store: StoreMaker = MemoryStore,
+    settings: DispatcherSettings = SETTINGS,
+) -> Verdict:
     """Acts a scenario out over the model, and says whether every promise was kept."""
-    return _simulate(scenario, lambda utc: ModelStores(make_store(utc)))
+    return _simulate(scenario, lambda utc: ModelStores(make_store(utc)), settings)
 
 
 def is_for_sqlite(seed: int) -> bool:
@@ -68,14 +75,16 @@ def is_for_sqlite(seed: int) -> bool:
     return seed % 4 == 0
 
 
-def simulate_on_sqlite(scenario: Scenario) -> Verdict:
+def simulate_on_sqlite(scenario: Scenario, settings: DispatcherSettings = SETTINGS) -> Verdict:
     """Acts a scenario out over the real SQLite store, and says whether every promise was kept."""
-    return _simulate(scenario, SqliteStores)
+    return _simulate(scenario, SqliteStores, settings)
 
 
-def _simulate(scenario: Scenario, make_stores: Callable[[Utc], Stores]) -> Verdict:
+def _simulate(
+    scenario: Scenario, make_stores: Callable[[Utc], Stores], settings: DispatcherSettings
+) -> Verdict:
     with _silence():
-        return Simulation(scenario, make_stores).run()
+        return Simulation(scenario, make_stores, settings).run()
 
 
 @contextmanager
@@ -92,7 +101,12 @@ def _silence() -> Iterator[None]:
 class Simulation:
     """One scenario, from its first callback to the last check."""
 
-    def __init__(self, scenario: Scenario, make_stores: Callable[[Utc], Stores]) -> None:
+    def __init__(
+        self,
+        scenario: Scenario,
+        make_stores: Callable[[Utc], Stores],
+        settings: DispatcherSettings = SETTINGS,
+    ) -> None:
         self._scenario = scenario
         self._loop = SimulatedLoop()
         self._loop.on_too_many = self._too_many
@@ -101,8 +115,7 @@ class Simulation:
         self._broken: BrokenPromise | None = None
         self._over = asyncio.Event()
         self._watching = True
-        # Transactions overlap whenever they can, not only under load.
-        self._settings = DispatcherSettings(overlap_from=1)
+        self._settings = settings
         self._stores = make_stores(VirtualClock(self._loop).utc)
         self._store = self._stores.open()
         self._bodies = RunningBodies(self._trace, EXCUSED_S, self._is_fair)
