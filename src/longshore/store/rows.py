@@ -261,7 +261,7 @@ def grown_items(
         job = structs.replace(added.job, id=id)
         body = body_or_why(job, now)
         if isinstance(body, str):
-            return f"it adds the job '{adder.key}/{added.key}', and {body}"
+            return f"it adds the job '{added.key}', and {body}"
         parents = tuple(sorted({first + at for at in added.after}))
         scope = None if added.detached else adder.place
         node = Node(f"{adder.key}/{added.key}", job, parents, added.on, scope)

@@ -429,7 +429,7 @@ class MemoryGroups(MemoryGrowth):
 
     async def nodes(self, group: UUID, after: int = -1, most: int = 1000) -> list[NodeView]:
         row = self._find_group(group)
-        places = sorted(place for place in (row.jobs if row else ()) if place > after)[:most]
+        places = sorted(row.jobs if row else ())[after + 1 :][:most]
         return [self._node_view(self._jobs[row.jobs[place]], row) for place in places if row]
 
     def _node_view(self, row: JobRow, group: GroupRow) -> NodeView:

@@ -92,7 +92,7 @@ def test_an_added_job_that_no_database_takes_is_told_by_its_key() -> None:
     adder = Adder(new_id(), 1, "split", 0)
     bad = structs.replace(a_job(), kind="a\0b")
     why = grown_items(adder, [OutboxNode("odd", bad)], first=1)
-    assert why == "it adds the job 'split/odd', and its kind holds a NUL character"
+    assert why == "it adds the job 'odd', and its kind holds a NUL character"
 
 
 def test_only_sub_groups_that_are_not_in_themselves_are_scopes() -> None:

@@ -124,7 +124,7 @@ def explain(tx: Snapshot, job: Job) -> Facts:
 
 
 def nodes(tx: Snapshot, group: UUID, after: int = -1, most: int = 1000) -> list[NodeView]:
-    """The nodes of a group in its order, after so many of them and one."""
+    """The nodes of a group in its order, after the one with this index."""
     query = "SELECT number, staged FROM job_group WHERE id = ? AND is_gone = 0"
     found = tx.execute(query, (group.bytes,)).fetchone()
     if found is None:

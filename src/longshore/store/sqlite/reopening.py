@@ -23,9 +23,11 @@ from longshore.store.sqlite.transaction import Snapshot, Transaction
 _NODE_STATES: Final = """
     SELECT node.place, node.job, node.key, job.state, (
         SELECT json_group_array(edge.parent) FROM edge INDEXED BY edge_child
-        WHERE edge.group_id = node.group_id AND edge.child = node.place), node.scope, job.kind
-    FROM node CROSS JOIN job ON job.number = node.job
-    WHERE node.group_id = ? ORDER BY node.place"""
+        WHERE edge.group_id = node.group_id AND edge.child = node.place),
+    node.scope, job.kind <> ?2, node.place >= g.jobs
+    FROM job_group AS g CROSS JOIN node ON node.group_id = g.number
+    CROSS JOIN job ON job.number = node.job
+    WHERE g.number = ?1 ORDER BY node.place"""
 COUNT_SCOPES: Final = Bulk(
     """UPDATE node SET open = v.column3, scope_marks = v.column4,
         cause = CASE WHEN v.column4 THEN cause END
@@ -66,14 +68,15 @@ class NodeRows(NamedTuple):
 
 def node_rows(tx: Snapshot, group: int) -> NodeRows:
     """Every node of a group, and where its job is."""
-    rows = tx.connection.execute(_NODE_STATES, (group,)).fetchall()
+    rows = tx.connection.execute(_NODE_STATES, (group, SCOPE)).fetchall()
     places = [row[0] for row in rows]
     index = {place: at for at, place in enumerate(places)}
     states = []
-    for _, _, key, state, after, scope, kind in rows:
-        parents = [index[place] for place in _places.decode(after)]
-        inside = None if scope is None else index[scope]
-        states.append(NodeState(key, JobState(state), parents, inside, kind != SCOPE))
+    for _, _, key, state, after, scope, adds, is_added in rows:
+        # Of a group that is not whole, places may be named that are not there yet.
+        parents = [index[place] for place in _places.decode(after) if place in index]
+        own = (key, JobState(state), parents, index.get(scope))
+        states.append(NodeState(*own, bool(adds), bool(is_added)))
     return NodeRows(places, [row[1] for row in rows], states)
 
 
