@@ -286,7 +286,7 @@ class Store(Protocol):
         """Groups, newest first, without counts."""
 
     async def nodes(self, group: UUID, after: int = -1, most: int = 1000) -> list[NodeView]:
-        """The nodes of a group in its order, after a place in it."""
+        """The nodes of a group in its order, after the one with this index, beginning with 0."""
 
     # what is over
     async def prune(

@@ -341,6 +341,20 @@ async def test_a_group_ends_as_the_last_round_did(scene: Scene, how: type[Failed
     assert await jobs_of(scene, group) == 4
 
 
+async def test_nodes_are_listed_by_pages_although_some_left_the_group(scene: Scene) -> None:
+    """Whoever lists them counts those that came, and asks for those after."""
+    group = await scene.submit_group(a_group({"a": "", "b": "", "d": "a", "e": "b"}))
+    await group.claim()
+    await group.end("a", adds=TWO)
+    await group.end("b", adds=TWO)
+    await run_to_the_end(group)
+    await retried(scene, group, "a")
+    found: list[str] = []
+    while page := await scene.store.nodes(group.id, len(found) - 1, 2):
+        found += [node.key for node in page]
+    assert found == [*(key for key in group.jobs if "/" not in key), "b/x", "b/y"]
+
+
 async def test_places_that_are_free_again_do_not_confuse_what_is_added_later(
     scene: Scene,
 ) -> None:

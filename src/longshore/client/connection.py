@@ -30,6 +30,7 @@ from longshore.errors import (
     from_code,
 )
 from longshore.model.group import (
+    GateVerdict,
     Group,
     GroupFilter,
     GroupPart,
@@ -275,9 +276,17 @@ class Connection:
             if len(nodes) < most:
                 break
 
-    async def cancel_group(self, ref: Ref) -> GroupVerdict:
-        """Cancels what has not ended of a group; the verdict says what that did."""
-        answer: GroupVerdict = await self._ask(messages.CancelGroup, self._new_id(), ref)
+    async def cancel_group(self, ref: Ref, prefix: str = "") -> GroupVerdict:
+        """Cancels what has not ended of a group, or of a key and all below it.
+
+        The verdict says what that did.
+        """
+        answer: GroupVerdict = await self._ask(messages.CancelGroup, self._new_id(), ref, prefix)
+        return answer
+
+    async def open_gate(self, ref: Ref, key: str, value: bytes | None = None) -> GateVerdict:
+        """Opens a gate of a group with a value; the verdict says what that did."""
+        answer: GateVerdict = await self._ask(messages.OpenGate, self._new_id(), ref, key, value)
         return answer
 
     async def pause_group(self, ref: Ref, paused: bool = True) -> GroupVerdict:
@@ -286,11 +295,19 @@ class Connection:
         return answer
 
     async def retry_group(
-        self, ref: Ref, keys: Sequence[str] = (), *, dry_run: bool = False
+        self,
+        ref: Ref,
+        keys: Sequence[str] = (),
+        *,
+        dry_run: bool = False,
+        args: bytes | None = None,
     ) -> RetryPlan:
-        """Runs again what did not succeed of a group, or these keys and all below them."""
+        """Runs again what did not succeed of a group, or these keys and all below them.
+
+        With `args`, the one job in `keys` gets these arguments.
+        """
         answer: RetryPlan = await self._ask(
-            messages.RetryGroup, self._new_id(), ref, tuple(keys), dry_run
+            messages.RetryGroup, self._new_id(), ref, tuple(keys), dry_run, args
         )
         return answer
 

@@ -10,28 +10,43 @@ from longshore.client.clients import Clients
 from longshore.client.group_handle import GroupHandle
 from longshore.client.group_plan import GroupPlan, submit_group
 from longshore.client.handle import Handle
-from longshore.client.kind import Call, check_call
-from longshore.client.results import ResultReference
-from longshore.core.group_limits import naming
+from longshore.client.ids import fresh_id
+from longshore.client.kind import Call, Kind, check_call
+from longshore.core.group_limits import check_key, naming
+from longshore.core.keys import below
+from longshore.core.limits import check_submission
 from longshore.errors import InvalidInput, WrongState
-from longshore.model.group import Condition
-from longshore.model.job import Job
+from longshore.model.group import GATE, Condition
+from longshore.model.job import Job, Options, Submission
 from longshore.payload.references import Reference
+from longshore.payload.result_reference import ResultReference
+from longshore.payload.values import pack, unpack
 
 R = TypeVar("R")
+N = TypeVar("N", bound="GroupNode")
 
 
-class GroupJob(Generic[R]):
-    """A job that was added to a group. Others name it in their `after`, or take its result."""
+class GroupNode:
+    """Something of a group that has a key. Others name it in their `after`."""
 
-    def __init__(self, group: GroupBuilder, key: str, call: Call[R]) -> None:
+    def __init__(self, group: GroupBuilder, key: str, call: Call[Any]) -> None:
         self.key = key
         self._group = group
         self._call = call
         self._id = call.id
 
     def __repr__(self) -> str:
-        return f"<GroupJob {self.key}>"
+        return f"<{type(self).__name__} {self.key}>"
+
+    def _handle(self) -> Handle[Any]:
+        group, call = self._group.handle, self._call
+        called = f"'{self.key}' of group {group.number} ({group.name})"
+        access = self._group._access
+        return Handle(access, self._id, 0, call.submission.kind, call._unpack, called=called)
+
+
+class GroupJob(GroupNode, Generic[R]):
+    """A job that was added to a group. Others name it in their `after`, or take its result."""
 
     @property
     def result(self) -> R:
@@ -46,39 +61,43 @@ class GroupJob(Generic[R]):
     @property
     def handle(self) -> Handle[R]:
         """The handle of the job, once its group is submitted."""
-        group, call = self._group.handle, self._call
-        called = f"'{self.key}' of group {group.number} ({group.name})"
-        access = self._group._access
-        return Handle(access, self._id, 0, call.submission.kind, call._unpack, called=called)
+        return self._handle()
 
 
-Before = GroupJob[Any] | str
-"""What a job depends on: a job of the group, or the key of one."""
+class GroupMap(GroupNode, Generic[R]):
+    """A map that was added to a group: one job for each element of a list.
 
-
-class GroupBuilder:
-    """A group that is being described. At the end of its `with` block it is submitted.
-
-    If an exception leaves the block, nothing is. Made by `App.group`.
+    Who names it in `after` waits for all of these jobs. Their keys are `key/0`, `key/1` and so on.
     """
 
-    def __init__(
-        self,
-        access: Clients,
-        plan: GroupPlan,
-        unpacker: Callable[[Job], Callable[[bytes | None], Any]],
-        *,
-        strict: bool,
-    ) -> None:
-        self._access = access
-        self._plan = plan
-        self._unpacker = unpacker
-        self._strict = strict
-        self._jobs: dict[UUID, GroupJob[Any]] = {}
-        self._handle: GroupHandle | None = None
+    @property
+    def results(self) -> list[R]:
+        """Stands for what the jobs of the map will return, in order, in the arguments of another.
+
+        The other job then depends on the map.
+        """
+        reference = Reference(self.key, is_map=True)
+        return cast("list[R]", ResultReference(self._group, reference, self._call.returns))
+
+    @property
+    def handle(self) -> Handle[None]:
+        """The handle of the map, once its group is submitted. It ends when its list became jobs."""
+        return self._handle()
+
+
+class SubGroup:
+    """A part of a group that is being described: its keys begin with its own key and a `/`.
+
+    Who names it in `after` waits for all of it. Made by `sub` of a group or of a sub-group.
+    """
+
+    def __init__(self, group: GroupBuilder, key: str) -> None:
+        self.key = key
+        self._group = group
+        self._within = key
 
     def __repr__(self) -> str:
-        return f"<GroupBuilder {self._plan.head.name}: {len(self._jobs):,} jobs>"
+        return f"<SubGroup {self.key}>"
 
     def add(
         self,
@@ -96,28 +115,113 @@ class GroupBuilder:
         have the `result` of another depends on that one too.
         """
         check_call(call, in_group=True)
-        self._refuse_if_submitted()
-        if call.id in self._jobs:
-            with naming(self._plan.head, self._jobs[call.id].key):
-                raise InvalidInput("its call is in the group already; make another with .call(…)")
-        with naming(self._plan.head):
-            before = self._keys_of(after)
-            self._check_results(call)
-        taken = self._plan.add(call.submission, before, on, key)
-        job = self._jobs[call.id] = GroupJob(self, taken, call)
-        return job
+        return self._group._take(GroupJob, call, self._within, after, on, key)
 
-    def _keys_of(self, after: Before | Iterable[Before]) -> list[str]:
-        if isinstance(after, GroupJob | str):
-            after = [after]
-        if not isinstance(after, Iterable):
-            raise InvalidInput(f"after is {after!r}; give what add(…) returned, or keys")
-        return [self._key_of(one) for one in after]
+    def map(
+        self,
+        kind: Kind[..., R, ..., Any],
+        *,
+        over: Any,
+        after: Before | Iterable[Before] = (),
+        on: Condition | str = Condition.SUCCEEDED,
+        key: str | None = None,
+        parameter: str | None = None,
+        **constants: Any,
+    ) -> GroupMap[R]:
+        """Adds a map: one job of this kind for each element of a list, made when it is known.
+
+        `over` is a list, or stands for one: the `result` of a job, or the `results` of a map. Each
+        element goes to the first parameter that `constants` do not give, or to `parameter`; the
+        `constants` go to all. `after`, `on` and `key` are as in `add`.
+        """
+        if not isinstance(kind, Kind):
+            raise InvalidInput(f"{kind!r} is not a job; give the function that @app.job made one")
+        call = kind.map_call(over, constants, parameter)
+        return self._group._take(GroupMap, call, self._within, after, on, key)
+
+    def gate(
+        self,
+        key: str,
+        *,
+        after: Before | Iterable[Before] = (),
+        on: Condition | str = Condition.SUCCEEDED,
+        timeout_s: float | None = None,
+    ) -> GroupJob[Any]:
+        """Adds a gate: it ends when somebody opens it with a value, which is its `result`.
+
+        `GroupHandle.open` and `longshore group open` do that. It fails if nobody opened it
+        `timeout_s` after it could be.
+        """
+        options = Options(expires_s=timeout_s)
+        job = Submission(fresh_id(), GATE, pack({}, "a gate"), options=options)
+        check_submission(job, built_in={GATE})
+        call: Call[Any] = Call(self._group._access, job, _value)
+        return self._group._take(GroupJob, call, self._within, after, on, key)
+
+    def sub(self, key: str) -> SubGroup:
+        """Begins a sub-group: what is added to it has keys below this one."""
+        own = below(self._within, key)
+        with naming(self._group._plan.head, own):
+            check_key(own)
+        return SubGroup(self._group, own)
+
+
+Before = GroupNode | SubGroup | str
+"""What a job depends on: a job, a map or a sub-group of the group, or the key of one."""
+
+
+class GroupBuilder(SubGroup):
+    """A group that is being described. At the end of its `with` block it is submitted.
+
+    If an exception leaves the block, nothing is. Made by `App.group`.
+    """
+
+    def __init__(
+        self,
+        access: Clients,
+        plan: GroupPlan,
+        unpacker: Callable[[Job], Callable[[bytes | None], Any]],
+        *,
+        strict: bool,
+    ) -> None:
+        super().__init__(self, "")
+        self._access = access
+        self._plan = plan
+        self._unpacker = unpacker
+        self._strict = strict
+        self._jobs: dict[UUID, GroupNode] = {}
+        self._handle: GroupHandle | None = None
+
+    def __repr__(self) -> str:
+        return f"<GroupBuilder {self._plan.head.name}: {len(self._jobs):,} jobs>"
+
+    def _take(
+        self,
+        made: Callable[[GroupBuilder, str, Call[Any]], N],
+        call: Call[Any],
+        within: str,
+        after: Before | Iterable[Before],
+        on: Condition | str,
+        key: str | None,
+    ) -> N:
+        """Adds what a call describes to the plan."""
+        self._refuse_if_submitted()
+        head = self._plan.head
+        if call.id in self._jobs:
+            with naming(head, self._jobs[call.id].key):
+                raise InvalidInput("its call is in the group already; make another with .call(…)")
+        with naming(head):
+            before = _several(after)
+            known = [self._key_of(one) for one in before if not isinstance(one, str)]
+            named = [one for one in before if isinstance(one, str)]
+            self._check_results(call)
+        taken = self._plan.add(call.submission, known, on, key, within=within, named=named)
+        node = made(self, taken, call)
+        self._jobs[call.id] = node
+        return node
 
     def _key_of(self, before: object) -> str:
-        if isinstance(before, str):
-            return before
-        if not isinstance(before, GroupJob):
+        if not isinstance(before, GroupNode | SubGroup):
             raise InvalidInput(f"after has {before!r}; give what add(…) returned, or a key")
         if before._group is not self:
             raise InvalidInput(f"after has '{before.key}', which is of another group")
@@ -154,14 +258,15 @@ class GroupBuilder:
         answer = await submit_group(self._access.connection(), head, nodes, strict=self._strict)
         known = {job.key: job for job in self._jobs.values()}
         for node in nodes:
-            known[node.key]._id = node.job.id
+            if node.key in known:
+                known[node.key]._id = node.job.id
         self._handle = GroupHandle(
             self._access,
             answer.id,
             answer.number,
             head.name,
             self._unpacker,
-            lambda key: known[key].handle if key in known else None,
+            lambda key: known[key]._handle() if key in known else None,
         )
 
     def __enter__(self) -> Self:
@@ -178,3 +283,16 @@ class GroupBuilder:
     async def __aexit__(self, kind: object, *_: object) -> None:
         if kind is None:
             await self._submit()
+
+
+def _several(after: Before | Iterable[Before]) -> list[Before]:
+    if isinstance(after, GroupNode | SubGroup | str):
+        return [after]
+    if not isinstance(after, Iterable):
+        raise InvalidInput(f"after is {after!r}; give what add(…) returned, or keys")
+    return list(after)
+
+
+def _value(data: bytes | None) -> Any:
+    """The value with which a gate was opened."""
+    return None if data is None else unpack(data)

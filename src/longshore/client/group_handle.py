@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
-from typing import Any
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from typing import Any, assert_never
 from uuid import UUID
 
 from longshore.client.clients import Clients, blocking
 from longshore.client.handle import Handle, Unpack
 from longshore.core.limits import check_timeout
 from longshore.errors import InvalidInput, NotFinished, NotFound, WrongState
-from longshore.model.group import Group, GroupState, GroupVerdict, NodeView, RetryPlan
+from longshore.model.group import (
+    GateVerdict,
+    Group,
+    GroupState,
+    GroupVerdict,
+    NodeView,
+    RetryPlan,
+)
 from longshore.model.job import Job, JobState
+from longshore.payload.values import pack
 
 
 class GroupHandle:
@@ -120,9 +128,13 @@ class GroupHandle:
 
     # changing
 
-    async def cancel_async(self) -> GroupVerdict:
-        """Cancels what has not ended of the group; the verdict says what that did."""
-        return self._found(await self._access.connection().cancel_group(self.id))
+    async def cancel_async(self, prefix: str = "") -> GroupVerdict:
+        """Cancels what has not ended of the group; the verdict says what that did.
+
+        With a `prefix`, only the job with this key and all below it: a sub-group, the elements of a
+        map, what a job added.
+        """
+        return self._found(await self._access.connection().cancel_group(self.id, prefix))
 
     cancel = blocking(cancel_async)
 
@@ -138,23 +150,44 @@ class GroupHandle:
 
     resume = blocking(resume_async)
 
+    async def open_async(self, key: str, value: object = None) -> GateVerdict:
+        """Opens the gate with this key: it succeeds, and `value` is its result.
+
+        Raises `WrongState` if it has not been reached or has ended. To open it again with the same
+        value changes nothing.
+        """
+        packed = pack(value, f"the value for gate '{key}'")
+        verdict = await self._access.connection().open_gate(self.id, key, packed)
+        check_opened(self._called, key, verdict)
+        return verdict
+
+    open = blocking(open_async)
+
     def _found(self, verdict: GroupVerdict) -> GroupVerdict:
         if verdict is GroupVerdict.NOT_FOUND:
             raise NotFound(f"there is no group {self.id} (any more)")
         return verdict
 
     async def retry_async(
-        self, from_: str | Sequence[str] = (), *, plan: bool = False
+        self,
+        from_: str | Sequence[str] = (),
+        *,
+        args: Mapping[str, object] | None = None,
+        plan: bool = False,
     ) -> RetryPlan:
         """Runs the jobs of the group again that did not succeed; answers which (`reopened`).
 
-        With `from_`, it runs these jobs and all that depend on them, whatever became of them. With
-        `plan` it only answers what it would do. Raises `WrongState` if that cannot be done now.
+        With `from_`, it runs these jobs and all that depend on them, whatever became of them; a key
+        that ends in `/` means all below it. What a job added leaves the group when the job runs
+        again (`retired`). With `args`, the one job in `from_` gets these arguments. With `plan` it
+        only answers what it would do. Raises `WrongState` if that cannot be done now.
         """
         keys = [from_] if isinstance(from_, str) else list(from_)
         if not all(isinstance(key, str) for key in keys):
             raise InvalidInput(f"from_ is {from_!r}; give the keys of jobs, like ['fetch']")
-        made = await self._access.connection().retry_group(self.id, keys, dry_run=plan)
+        packed = None if args is None else pack(dict(args), f"the arguments of '{from_}'")
+        connection = self._access.connection()
+        made = await connection.retry_group(self.id, keys, dry_run=plan, args=packed)
         if made.refused:
             raise WrongState(f"{self._called} cannot be retried: {made.refused}")
         if not plan:
@@ -162,6 +195,29 @@ class GroupHandle:
         return made
 
     retry = blocking(retry_async)
+
+
+def check_opened(group: str, key: str, verdict: GateVerdict) -> None:
+    """Raises unless the gate is open with the given value."""
+    match verdict:
+        case GateVerdict.OPENED | GateVerdict.ALREADY_OPEN:
+            return
+        case GateVerdict.NOT_FOUND:
+            raise NotFound(f"{group} has no gate '{key}', or there is no such group (any more)")
+        case GateVerdict.NOT_A_GATE:
+            raise WrongState(f"'{key}' of {group} is not a gate; only a gate can be opened")
+        case GateVerdict.NOT_REACHED:
+            raise WrongState(
+                f"gate '{key}' of {group} cannot be opened yet: what it depends on has not ended, "
+                "or the group is paused"
+            )
+        case GateVerdict.ALREADY_ENDED:
+            raise WrongState(
+                f"gate '{key}' of {group} has ended already: it was opened with another value, "
+                "failed at its timeout, or was cancelled"
+            )
+        case _:
+            assert_never(verdict)
 
 
 def in_states(group: Group) -> str:

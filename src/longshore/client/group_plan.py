@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -12,12 +11,30 @@ from msgspec import structs
 
 from longshore.client.connection import Connection, wire_size
 from longshore.core.graph import places, start_order
-from longshore.core.group_limits import check_condition, check_head, check_key, check_start, naming
+from longshore.core.group_limits import (
+    check_condition,
+    check_head,
+    check_key,
+    check_start,
+    condition_of,
+    naming,
+)
+from longshore.core.keys import Keys, below, prefixes
 from longshore.errors import InvalidInput, LongshoreError, Unavailable
-from longshore.model.group import Condition, GroupHead, GroupPart, GroupSubmitted, Node
+from longshore.model.group import (
+    MAP,
+    SCOPE,
+    Condition,
+    GroupHead,
+    GroupPart,
+    GroupSubmitted,
+    Node,
+)
 from longshore.model.ids import derive_id
 from longshore.model.job import Submission
-from longshore.payload.references import references
+from longshore.payload.group_references import check_dependencies, referred
+from longshore.payload.maps import read_map
+from longshore.payload.values import pack
 from longshore.wire.portions import MESSAGE_BYTES, portions
 
 MAX_PART_JOBS: Final = 2_000
@@ -27,12 +44,17 @@ _ANY_NUMBER: Final = 2**63
 
 
 class PlannedJob(NamedTuple):
-    """A job of a group, and the keys of those it depends on."""
+    """A job of a group, and the keys of those it depends on.
+
+    `named` has keys as the user wrote them: they may be relative to the sub-group it is `within`.
+    """
 
     key: str
     job: Submission
     after: tuple[str, ...]
     on: Condition
+    named: tuple[str, ...] = ()
+    within: str = ""
 
 
 class GroupPlan:
@@ -45,8 +67,7 @@ class GroupPlan:
         with naming(self.head):
             check_head(self.head, _ANY_NUMBER)
         self.jobs: list[PlannedJob] = []
-        self._keys: Counter[str] = Counter()
-        self._numbers: Counter[str] = Counter()
+        self._keys = Keys()
 
     def add(
         self,
@@ -54,50 +75,92 @@ class GroupPlan:
         after: Iterable[str] = (),
         on: str = Condition.SUCCEEDED,
         key: str | None = None,
+        *,
+        within: str = "",
+        named: Iterable[str] = (),
     ) -> str:
         """Adds a job; answers its key, which is its kind, or its kind and a number, by default.
 
-        It depends on the jobs whose results its arguments refer to, too.
+        Its key lies below that of the sub-group it is `within`, and the keys in `named` may be
+        relative to that. It depends on the jobs whose results its arguments refer to, too.
         """
-        key = self._next_key(job.kind) if key is None else key
+        key = self._keys.next_of(_named_after(job), within) if key is None else below(within, key)
         with naming(self.head, key):
             check_key(key)
-            before, condition = _before(job, after), _condition(on)
-            check_condition(condition, bool(before))
+            before, condition, texts = _before(job, after), condition_of(on), tuple(named)
+            check_condition(condition, bool(before or texts))
             check_start(job)
-        self._keys[key] += 1
-        self.jobs.append(PlannedJob(key, job, before, condition))
+        self._keys.take(key)
+        self.jobs.append(PlannedJob(key, job, before, condition, texts, within))
         return key
-
-    def _next_key(self, kind: str) -> str:
-        """The kind, or the kind and the first number that makes a key of its own."""
-        stem = kind.replace("/", ".")
-        while True:
-            self._numbers[stem] += 1
-            count = self._numbers[stem]
-            key = stem if count == 1 else f"{stem}-{count}"
-            if key not in self._keys:
-                return key
 
     def in_order(self) -> tuple[GroupHead, list[Node]]:
         """The group in the order in which its jobs are numbered; raises if it cannot run."""
-        with naming(self.head):
-            for key, count in self._keys.items():
-                if count > 1:
-                    raise InvalidInput(f"{count} jobs have the key '{key}'; give each another key")
-            edges = {one.key: one.after for one in self.jobs}
-            order = start_order(edges)
         jobs = {one.key: one for one in self.jobs}
+        with naming(self.head):
+            self._keys.check()
+            edges, scopes = _edges(jobs)
+            members = members_of(scopes, [*jobs, *scopes])
+            # A sub-group depends on nothing, but who depends on it comes after its jobs.
+            order = start_order({**edges, **members})
+        at = {key: place for place, key in enumerate(order)}
+        inside = {key: at[scope] for scope, keys in members.items() for key in keys}
+        after = places(order, {**edges, **dict.fromkeys(scopes, ())})
         nodes = [
-            self._node(jobs[key], place, after)
-            for place, (key, after) in enumerate(zip(order, places(order, edges), strict=True))
+            self._node(jobs.get(key) or _scope(key), place, after[place], inside.get(key))
+            for place, key in enumerate(order)
         ]
-        return structs.replace(self.head, jobs=len(nodes)), nodes
+        head = structs.replace(self.head, jobs=len(nodes))
+        check_dependencies(GroupPart(head, 0, tuple(nodes)))
+        return head, nodes
 
-    def _node(self, one: PlannedJob, place: int, after: tuple[int, ...]) -> Node:
+    def _node(self, one: PlannedJob, place: int, after: tuple[int, ...], scope: int | None) -> Node:
         """A node of the group. Its job's id follows from its place, so a repeat is the same job."""
         job = structs.replace(one.job, id=derive_id(self.head.id, place))
-        return Node(one.key, job, after, one.on)
+        return Node(one.key, job, after, one.on, scope)
+
+
+def _named_after(job: Submission) -> str:
+    """The kind by which a job is called that was not given a key."""
+    return read_map(job.args)[1].job.kind if job.kind == MAP else job.kind
+
+
+def _edges(jobs: Mapping[str, PlannedJob]) -> tuple[dict[str, tuple[str, ...]], list[str]]:
+    """What each job depends on, by key, and the sub-groups among that."""
+    subgroups = {prefix for key in jobs for prefix in prefixes(key)}
+    edges, scopes = {}, dict[str, None]()
+    for key, one in jobs.items():
+        named = [_known(other, one.within, jobs, subgroups) for other in one.named]
+        edges[key] = (*one.after, *named)
+        scopes.update((other, None) for other in edges[key] if other in subgroups)
+    return edges, list(scopes)
+
+
+def _known(key: str, within: str, *known: Container[str]) -> str:
+    """A key as the group has it: one of the same sub-group, or of one around it."""
+    for prefix in (within, *prefixes(within)) if within else ():
+        if any(below(prefix, key) in some for some in known):
+            return below(prefix, key)
+    return key
+
+
+def members_of(scopes: Iterable[str], keys: Iterable[str]) -> dict[str, list[str]]:
+    """What is directly in each of these sub-groups: jobs, and sub-groups that count by themselves.
+
+    A key belongs to the innermost of these in which it lies.
+    """
+    found: dict[str, list[str]] = {scope: [] for scope in scopes}
+    for key in keys:
+        inner = next((prefix for prefix in prefixes(key) if prefix in found), None)
+        if inner is not None:
+            found[inner].append(key)
+    return found
+
+
+def _scope(key: str) -> PlannedJob:
+    """The node that stands for a sub-group."""
+    job = Submission(UUID(int=0), SCOPE, pack({}, "a sub-group"))
+    return PlannedJob(key, job, (), Condition.SUCCEEDED)
 
 
 async def submit_group(
@@ -125,13 +188,4 @@ def _node_bytes(node: Node) -> int:
 
 
 def _before(job: Submission, after: Iterable[str]) -> tuple[str, ...]:
-    referred = [one.job for one in references(job.args)] if job.options.references else []
-    return tuple(dict.fromkeys([*after, *referred]))
-
-
-def _condition(on: str) -> Condition:
-    try:
-        return Condition(on)
-    except ValueError:
-        words = ", ".join(f"'{one.value}'" for one in Condition)
-        raise InvalidInput(f"on is {on!r}; it must be one of {words}") from None
+    return tuple(dict.fromkeys([*after, *(one.job for one in referred(job))]))

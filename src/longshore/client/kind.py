@@ -6,6 +6,7 @@ import functools
 from collections.abc import AsyncIterable, Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from difflib import get_close_matches
+from types import GenericAlias
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack
 from uuid import UUID
 
@@ -14,12 +15,15 @@ from msgspec import UNSET, Struct, structs
 from longshore.client.clients import Clients, blocking
 from longshore.client.handle import Handle
 from longshore.client.handler import FunctionHandler
-from longshore.client.results import ResultReference
+from longshore.client.results import to_builtin_arguments
 from longshore.core.limits import check_submission
 from longshore.errors import AppError, InvalidInput, NotSerialisable, from_code
+from longshore.model.group import MAP
 from longshore.model.job import ANY_TARGET, DEFAULT_QUEUE, Options, RetryPolicy, Submission
 from longshore.model.worker import KindInfo, KindTerms
-from longshore.payload.references import refuse_outside_a_group
+from longshore.payload.maps import MapPattern, check_map, pack_map
+from longshore.payload.references import escaped, refuse_outside_a_group
+from longshore.payload.result_reference import ResultReference
 from longshore.wire.messages import SubmitAnswer
 
 P = ParamSpec("P")
@@ -192,6 +196,10 @@ class Call(Generic[R]):
         """The id of the job; `ctx.submit` replaces an id that you did not give."""
         return self.submission.id
 
+    def unpacked(self, data: bytes | None) -> R:
+        """What the job returned, from the bytes of its result."""
+        return self._unpack(data)
+
     def take_id(self, id: UUID) -> Submission:
         """Gives the job this id, unless the user gave one or it was submitted before."""
         if not self._keeps_id:
@@ -304,6 +312,34 @@ class Kind(Generic[P, R, Q, C]):
             results=results,
         )
 
+    def map_call(
+        self, over: object, constants: Mapping[str, object], parameter: str | None = None
+    ) -> Call[list[R]]:
+        """Describes a map for a group: one job of this kind for each element of a list.
+
+        `over` is a list, or stands for the result of another job. Each element goes to the first
+        parameter that `constants` do not give, or to `parameter`.
+        """
+        signature = self.handler.signature
+        own, packed, shared = signature.pack_pattern(constants, parameter)
+        whole, results = _over(self.kind, over)
+        if isinstance(over, ResultReference):
+            signature.check_elements(own, over)
+        for element in whole if isinstance(whole, list) and not results else ():
+            signature.check_element(own, element)
+        if self._terms.id is not None:
+            raise InvalidInput(f"job '{self.kind}': a map cannot have an id, as it is many jobs")
+        job = self._terms.submission(self._new_id(), self.kind, packed, references=bool(shared))
+        args = pack_map(escaped(whole), MapPattern(own, job))
+        options = Options(references=bool(results))
+        submission = Submission(self._new_id(), MAP, args, options=options)
+        check_map(submission)
+        own_type = signature.returns
+        returned: Any = list if own_type is Any else GenericAlias(list, (own_type,))
+        return Call(
+            self._access, submission, _nothing, returns=returned, results=[*results, *shared]
+        )
+
     async def submit_async(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """Submits a job; when this returns, it is durable."""
         return await self.call(*args, **kwargs).submit_async()
@@ -316,6 +352,21 @@ class Kind(Generic[P, R, Q, C]):
         """This kind with other options (`SubmitOptions`); those not given stay."""
         terms = self._terms.for_submit(given)
         return Kind(self._access, self.handler, self.__wrapped__, terms, self._new_id)
+
+
+def _over(kind: str, over: object) -> tuple[object, list[ResultReference]]:
+    """What a map goes over as builtins, with a `Reference` for each result in it."""
+    if not isinstance(over, ResultReference | list | tuple):
+        raise InvalidInput(
+            f"job '{kind}': a map goes over a list, or over the result of a job, and this is "
+            f"{type(over).__name__}: give over=[…], or over=job.result"
+        )
+    whole, found = to_builtin_arguments({"over": over}, kind)
+    return whole["over"], found
+
+
+def _nothing(_: bytes | None) -> Any:
+    """The result of a map itself; those of its elements are with these."""
 
 
 AnyKind = Kind[..., Any, ..., Any]

@@ -8,20 +8,22 @@ run, where they also become the annotated types (a dataclass, an enum, a UUID) a
 from __future__ import annotations
 
 import inspect
+import types
 import typing
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NoReturn
 
 import msgspec
 
-from longshore.client.results import ResultReference, to_builtin_arguments
-from longshore.errors import AppError, InvalidArguments, InvalidInput
+from longshore.client.results import to_builtin_arguments
+from longshore.errors import AppError, InvalidArguments, InvalidInput, NotSerialisable
 from longshore.executors.host.context import Context
 from longshore.model.worker import Parameter
 from longshore.payload import values
 from longshore.payload.annotation_schema import schema_of
 from longshore.payload.pydantic_values import from_builtins, is_model
 from longshore.payload.references import escaped, references_in
+from longshore.payload.result_reference import ResultReference
 from longshore.payload.schemas import explain, nearest
 
 CONTEXT_PARAMETER: Final = "ctx"
@@ -107,7 +109,11 @@ class Signature:
 
         What such a result will be is not known: only the other arguments are checked.
         """
-        given = self._bind(args, kwargs)
+        return self._packed_with_results(self._bind(args, kwargs))
+
+    def _packed_with_results(
+        self, given: Mapping[str, object]
+    ) -> tuple[bytes, list[ResultReference]]:
         whole, found = to_builtin_arguments(given, self.kind)
         written = {name: escaped(value) for name, value in whole.items()}
         known = {name for name, value in written.items() if not any(references_in(value))}
@@ -119,13 +125,53 @@ class Signature:
 
     def _check_returned(self, name: str, result: ResultReference) -> None:
         """Raises if a result can never be what the parameter wants."""
-        wanted, returned = self._types.get(name, _UNCHECKED), result.returns
-        if not all(isinstance(one, type) and one in _PLAIN for one in (wanted, returned)):
-            return
-        if wanted is not returned and {wanted, returned} != {int, float}:
+        wanted = self._types.get(name, _UNCHECKED)
+        if not _may_be(wanted, result.returns):
             raise InvalidArguments(
-                f"job '{self.kind}': argument '{name}' must be {wanted.__name__}, but "
-                f"'{result.reference.job}' returns {returned.__name__}"
+                f"job '{self.kind}': argument '{name}' must be {_shown(wanted)}, but "
+                f"'{result.reference.job}' returns {_shown(result.returns)}"
+            )
+
+    # where it is mapped
+
+    def pack_pattern(
+        self, constants: Mapping[str, object], parameter: str | None
+    ) -> tuple[str, bytes, list[ResultReference]]:
+        """The parameter that an element goes to, and the arguments that all elements share."""
+        own = self._element_parameter(constants) if parameter is None else parameter
+        if own in constants:
+            raise InvalidArguments(
+                f"job '{self.kind}': '{own}' gets the elements of the map; do not give it too"
+            )
+        given = self._bind((), {**constants, own: None})
+        shared = {name: value for name, value in given.items() if name != own}
+        try:
+            packed = values.pack_arguments(shared, self.kind)
+        except NotSerialisable:  # as results of other jobs are; anything else is refused again
+            return own, *self._packed_with_results(shared)
+        self._convert_all(values.unpack(packed))
+        return own, packed, []
+
+    def _element_parameter(self, constants: Mapping[str, object]) -> str:
+        left = next((name for name in self._named if name not in constants), None)
+        if left is None:
+            raise InvalidArguments(
+                f"job '{self.kind}': no parameter is left for the elements; {self._usage()}"
+            )
+        return left
+
+    def check_element(self, parameter: str, value: object) -> None:
+        """Raises `InvalidArguments` if an element cannot be the argument that it is given as."""
+        self._convert_all({parameter: value})
+
+    def check_elements(self, parameter: str, over: ResultReference) -> None:
+        """Raises `InvalidArguments` if a result can never be a list of such arguments."""
+        wanted = self._types.get(parameter, _UNCHECKED)
+        whole: Any = list if wanted is _UNCHECKED else types.GenericAlias(list, (wanted,))
+        if not _may_be(whole, over.returns):
+            raise InvalidArguments(
+                f"job '{self.kind}': a map of it goes over {_shown(whole)}, but "
+                f"'{over.reference.job}' returns {_shown(over.returns)}"
             )
 
     def _bind(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
@@ -298,6 +344,17 @@ def _shown(annotation: Any) -> str:
     if annotation is None:
         return ""
     return annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+
+
+def _may_be(wanted: Any, returned: Any) -> bool:
+    """Whether a value of one annotated type may be one of another."""
+    plain = [typing.get_origin(one) or one for one in (wanted, returned)]
+    if not all(isinstance(one, type) and one in _PLAIN for one in plain):
+        return True
+    if plain[0] is not plain[1]:
+        return {*plain} == {int, float}
+    inner = [typing.get_args(one) for one in (wanted, returned)]
+    return plain[0] is not list or not all(inner) or _may_be(inner[0][0], inner[1][0])
 
 
 def _convert(value: object, wanted: Any) -> Any:

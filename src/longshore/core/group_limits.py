@@ -149,12 +149,28 @@ def check_growth(nodes: Sequence[OutboxNode]) -> None:
 
 
 def _check_added(node: OutboxNode, place: int) -> None:
-    check_key(node.key)
+    check_added_key(node.key)
     check_not_run(node.job)
     check_condition(node.on, bool(node.after))
     check_start(node.job)
     if any(not 0 <= at < place for at in node.after):
         raise InvalidInput(f"the job '{node.key}' that it adds depends on one that it adds later")
+
+
+def check_added_key(key: object) -> None:
+    """Raises `InvalidInput` unless a job that another adds can have this key below that one's."""
+    check_key(key)
+    if "/" in str(key):
+        raise InvalidInput(f"the key '{key}' of a job that another adds cannot have a '/'")
+
+
+def condition_of(on: str) -> Condition:
+    """The condition of this name; raises `InvalidInput` if there is none."""
+    try:
+        return Condition(on)
+    except ValueError:
+        words = ", ".join(f"'{one.value}'" for one in Condition)
+        raise InvalidInput(f"on is {on!r}; it must be one of {words}") from None
 
 
 def check_condition(on: Condition, has_after: bool) -> None:

@@ -10,6 +10,7 @@ from typing import Final
 
 from longshore.core.limits import check_length, check_name, check_priority, check_retry
 from longshore.errors import InvalidInput
+from longshore.model.group import NOT_RUN
 from longshore.model.worker import KindInfo, WorkerInfo
 
 MAX_TEXT_CHARS: Final = 300
@@ -37,6 +38,8 @@ def check_worker(info: WorkerInfo) -> None:
     _check_count("kinds", len(info.kinds), MAX_KINDS)
     for kind, about in info.kinds.items():
         check_name("kind", kind)
+        if kind in NOT_RUN:
+            raise InvalidInput(f"it serves kind '{kind}', which no worker runs; leave it out")
         _check_kind(kind, about)
         if about.pool not in info.pools:
             raise InvalidInput(f"kind '{kind}' is of pool '{about.pool}', which is not in pools")

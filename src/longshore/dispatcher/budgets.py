@@ -61,8 +61,12 @@ def check_request(request: m.Request) -> None:
         case m.RetryGroup():
             _check_count(request, "jobs", len(request.keys), MAX_REQUEST_JOBS)
             for key in request.keys:
-                check_length("RETRYGROUP: a key", key, MAX_KEY_CHARS)
-        case m.ShowGroup() | m.CancelGroup() | m.PauseGroup():
+                check_length("RETRYGROUP: a key", key, MAX_KEY_CHARS + 1)
+        case m.CancelGroup():
+            check_length("CANCELGROUP: the prefix", request.prefix, MAX_KEY_CHARS + 1)
+        case m.OpenGate():
+            check_length("OPENGATE: the key", request.key, MAX_KEY_CHARS)
+        case m.ShowGroup() | m.PauseGroup():
             pass
         case _:
             assert_never(request)

@@ -88,6 +88,7 @@ class Commits:
         self._dispatcher, self._store, settings, _, self._random = environment
         self._max_batch = settings.max_batch
         self._max_bytes = settings.max_batch_bytes
+        self._max_group_jobs = settings.max_group_jobs
         self._overlap_from = settings.overlap_from
         self._slot_wait_s = settings.slot_wait_s
         self._max_queued_submits = settings.max_queued_submits
@@ -236,7 +237,9 @@ class Commits:
         finishes = self._take_finishes()
         submits = [job for request, start, end in requests for job in request.jobs[start:end]]
         claims, slots = self._scheduler.plan(submits) if may_claim else NO_PLAN
-        batch = Batch([finish for finish, _ in finishes], submits, claims, slots, self._max_bytes)
+        ends = [finish for finish, _ in finishes]
+        most = (self._max_bytes, self._max_group_jobs)
+        batch = Batch(ends, submits, claims, slots, *most)
         if not (batch.finishes or batch.submits or batch.claims):
             return True
         self._queued(submits, -1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from random import Random
 from typing import assert_never
 from uuid import UUID
@@ -12,6 +12,8 @@ from msgspec import structs
 
 from longshore.config import DispatcherSettings
 from longshore.core.effects import refused_item
+from longshore.core.group_limits import check_growth
+from longshore.core.growth import added, refused
 from longshore.core.limits import MAX_DURATION_S, MAX_NAME_CHARS, check_submission
 from longshore.core.timing import (
     settle_crash,
@@ -35,19 +37,24 @@ from longshore.model.ends import (
     Snoozed,
     Succeeded,
 )
-from longshore.model.job import Finished, JobError, JobState, Reason, Verdict
+from longshore.model.group import GATE, MAP
+from longshore.model.job import Finished, JobError, JobState, Reason, Submission, Verdict
 from longshore.model.reports import (
     CancelReport,
     CrashReport,
     FailureReport,
     NotBegunReport,
     OutboxItem,
+    OutboxJob,
+    OutboxNode,
     ReleaseReport,
     Report,
     SkipReport,
     SnoozeReport,
     SuccessReport,
 )
+from longshore.payload.group_references import check_added
+from longshore.payload.maps import check_map, read_map
 from longshore.payload.values import within
 from longshore.wire.dispatcher_side import Session
 from longshore.wire.messages import Ack, AttemptKey
@@ -66,6 +73,7 @@ Acknowledge = Callable[[Session, Ack], None]
 MAX_ERROR_CHARS = 64 * 1024
 MAX_NOTES = 10
 _ASKED = "longshore.Retry"
+_MAY_BE_ADDED = frozenset({MAP, GATE})
 
 
 class Decisions:
@@ -117,19 +125,41 @@ class Decisions:
             error = JobError(Reason.INVALID_RESULT, f"{message} ({limit:,})")
             return Failed(*which, error, by=by, info=message, worker=worker, ran_s=_ran_s(report))
         outbox, info = self._sound(report.outbox) if report.outbox else ((), "")
-        return Succeeded(
+        end = Succeeded(
             *which, report.result, outbox, by=by, info=info, worker=worker, ran_s=_ran_s(report)
         )
+        why = self._wrong_growth(added(end))
+        return refused(end, why) if why else end
+
+    def _wrong_growth(self, nodes: Sequence[OutboxNode]) -> str:
+        """What is wrong with the jobs that an attempt adds to its group; empty if nothing is."""
+        try:
+            if nodes:
+                check_growth(nodes)
+                check_added(nodes)
+            for node in nodes:
+                self._check_sent(node.job, _MAY_BE_ADDED)
+                if node.job.kind == MAP:
+                    check_map(node.job)
+                    check_submission(read_map(node.job.args)[1].job)
+        except LongshoreError as error:
+            return f"it adds jobs that cannot be: {error}"
+        return ""
+
+    def _check_sent(self, job: Submission, built_in: Collection[str] = ()) -> None:
+        check_submission(job, built_in)
+        within(job.args, f"the arguments of job '{job.kind}'", self._settings.max_value_bytes)
 
     def _sound(self, outbox: tuple[OutboxItem, ...]) -> tuple[tuple[OutboxItem, ...], str]:
-        """The jobs of an outbox that are valid, and what is wrong with the others."""
+        """The jobs of an outbox that are valid, and what is wrong with the others.
+
+        Those that it adds to its group are checked together.
+        """
         sound, notes = [], []
         for index, item in enumerate(outbox):
-            job = item.job
             try:
-                check_submission(job)
-                what = f"the arguments of job '{job.kind}'"
-                within(job.args, what, self._settings.max_value_bytes)
+                if isinstance(item, OutboxJob):
+                    self._check_sent(item.job)
                 sound.append(item)
             except LongshoreError as error:
                 notes.append(refused_item(index, str(error)))

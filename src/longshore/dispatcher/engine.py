@@ -92,7 +92,12 @@ class Dispatcher:
             on_outage=lease.saw_outage,
         )
         self._groups = GroupUpkeep(
-            here, self._scheduler, self._commits, self._alarms, self._waiters.tell
+            here,
+            self._scheduler,
+            self._commits,
+            self._alarms,
+            self._waiters.tell,
+            learn_lanes=lambda: self._lanes.look(),
         )
         self._link = WorkerLink()
         self._ends = Ends(here, self._commits, self._alarms.due, self._link.acknowledge)

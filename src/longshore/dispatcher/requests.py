@@ -137,6 +137,8 @@ async def perform(service: Service, request: m.Request, caller: Caller) -> objec
             return await service.pause_group(request)
         case m.RetryGroup():
             return await service.retry_group(request)
+        case m.OpenGate():
+            return await service.open_gate(request)
         case m.ListWorkers():
             return await service.workers()
         case m.Drain():

@@ -64,6 +64,10 @@ class DispatcherRuntime:
             self.jobs_appeared()
             self._alarms.due.set_in(0)
 
+    def gate_opened(self) -> None:
+        self.groups_changed()
+        self._alarms.outcomes.set_in(0)
+
     async def wait(self, waiter: Waiter, wait_s: float) -> None:
         with suppress(TimeoutError):
             await asyncio.wait_for(waiter.done.wait(), wait_s)

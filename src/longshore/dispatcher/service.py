@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from math import isnan
-from typing import NewType, Protocol
+from typing import Final, NewType, Protocol
 from uuid import UUID
 
 from msgspec import structs
@@ -21,7 +21,9 @@ from msgspec import structs
 from longshore import _version
 from longshore.config import DispatcherSettings
 from longshore.core.capacity import capacity
-from longshore.core.group_limits import MAX_PLACE, check_part, naming
+from longshore.core.group_limits import MAX_NODES_LISTED, MAX_PLACE, check_part, naming
+from longshore.core.keys import within_key
+from longshore.core.lifecycle import TERMINAL
 from longshore.core.limits import check_submission
 from longshore.core.logs import MOST_ENTRIES, page
 from longshore.core.naming import workers_named
@@ -31,10 +33,14 @@ from longshore.dispatcher.pruner import configured
 from longshore.dispatcher.waiters import Waiter, Waiters
 from longshore.errors import InvalidInput, LongshoreError, NotFound, UnknownKind, from_code
 from longshore.model.group import (
+    MAP,
+    NOT_RUN,
+    GateVerdict,
     Group,
     GroupPart,
     GroupSubmitted,
     GroupVerdict,
+    Node,
     NodeView,
     RetryPlan,
 )
@@ -43,6 +49,7 @@ from longshore.model.job import (
     Ended,
     Job,
     JobPage,
+    Options,
     Refused,
     Submission,
     Submitted,
@@ -57,9 +64,11 @@ from longshore.model.worker import (
     QueueView,
     WorkerView,
 )
-from longshore.payload.references import check_dependencies, refuse_outside_a_group
+from longshore.payload.group_references import check_dependencies
+from longshore.payload.maps import check_map, samples
+from longshore.payload.references import escaped_arguments, refuse_outside_a_group
 from longshore.payload.schemas import check_arguments, nearest
-from longshore.payload.values import within
+from longshore.payload.values import check_packed, within
 from longshore.ports import Store
 from longshore.wire import messages as m
 
@@ -67,6 +76,10 @@ Caller = NewType("Caller", bytes)
 """The client that asks. Limits for one client count by it."""
 
 Answer = Submitted | Refused
+
+MAX_SAMPLES: Final = 1_000
+"""How many elements of a map are checked when it is submitted; workers check all."""
+_CANCELS: Final = (CancelVerdict.CANCELLED, CancelVerdict.CANCELLING)
 
 
 class Runtime(Protocol):
@@ -92,6 +105,9 @@ class Runtime(Protocol):
 
     def groups_changed(self, groups: Collection[UUID] = ()) -> None:
         """These groups have something to do; without any, some group may have."""
+
+    def gate_opened(self) -> None:
+        """A client opened a gate: others may depend on it, and clients wait for it."""
 
     async def wait(self, waiter: Waiter, wait_s: float) -> None:
         """Returns when the waiter has what it waits for, or after `wait_s`."""
@@ -177,7 +193,7 @@ class Service:
     ) -> None:
         """Raises if this job cannot be accepted."""
         check_submission(job)
-        within(job.args, f"the arguments of job '{job.kind}'", self._settings.max_value_bytes)
+        self._check_size(job)
         self._runtime.check_lane(job, caller)
         if job.kind in kinds:
             check_arguments(job, kinds[job.kind])
@@ -187,6 +203,9 @@ class Service:
                 "start one, or leave out strict (--strict) and it waits for one"
             )
 
+    def _check_size(self, job: Submission) -> None:
+        within(job.args, f"the arguments of job '{job.kind}'", self._settings.max_value_bytes)
+
     async def submit_group(self, request: m.SubmitGroup, caller: Caller) -> GroupSubmitted:
         """Accepts some jobs of a group, all or none. With the last of them the group runs."""
         part, settings = request.part, self._settings
@@ -194,10 +213,13 @@ class Service:
         self._runtime.check_room(len(jobs), sum(len(job.args) for job in jobs))
         check_part(part, request.edges, settings.max_group_jobs, settings.max_group_edges)
         check_dependencies(part)
-        kinds = await self._kinds(jobs, request.strict)
-        for node in part.nodes:
+        run = [_run_by(part, node) for node in part.nodes]
+        kinds = await self._kinds([job for some in run for job in some], request.strict)
+        for node, some in zip(part.nodes, run, strict=True):
             with naming(part.head, node.key):
-                self._check(node.job, caller, request.strict, kinds)
+                self._check_size(node.job)
+                for job in some:
+                    self._check(job, caller, request.strict, kinds)
         with self._runtime.storing(jobs):
             answer = await self._store.submit_group(part)
         if isinstance(answer, Refused):
@@ -356,10 +378,48 @@ class Service:
         return [m.RetryAnswer(ref, *one) for ref, one in zip(request.jobs, verdicts, strict=True)]
 
     async def cancel_group(self, request: m.CancelGroup) -> GroupVerdict:
-        """Cancels what has not ended of a group. A repeat changes nothing."""
+        """Cancels what has not ended of a group, or of a part. A repeat changes nothing."""
+        if request.prefix:
+            return await self._cancel_below(request.group, request.prefix)
         verdict = await self._store.cancel_group(request.group, by="a client")
         if verdict is GroupVerdict.CANCELLING:
             self._runtime.groups_changed()
+        return verdict
+
+    async def _cancel_below(self, ref: UUID | int, prefix: str) -> GroupVerdict:
+        """Cancels the jobs of a group with this key, or below it.
+
+        What these add meanwhile comes behind all others, so that this meets it too.
+        """
+        group = await self._store.group(ref)
+        if group is None:
+            return GroupVerdict.NOT_FOUND
+        seen, met, cancelled = 0, False, False
+        while nodes := await self._store.nodes(group.id, seen - 1, MAX_NODES_LISTED):
+            seen += len(nodes)
+            named = [node for node in nodes if within_key(prefix, node.key)]
+            live = [node.job for node in named if node.state not in TERMINAL]
+            met = met or bool(named)
+            if live:
+                cancelled = await self._cancel(live) or cancelled
+        if not met:
+            raise NotFound(f"group {ref} has no job '{prefix}', and none below it")
+        return GroupVerdict.CANCELLING if cancelled else GroupVerdict.ALREADY_ENDED
+
+    async def _cancel(self, jobs: Sequence[UUID | int]) -> bool:
+        """Cancels jobs; whether that changed any."""
+        answers = await self.cancel(m.Cancel(0, UUID(int=0), tuple(jobs)))
+        return any(one.verdict in _CANCELS for one in answers)
+
+    async def open_gate(self, request: m.OpenGate) -> GateVerdict:
+        """Opens a gate of a group with a value. A repeat with the same value changes nothing."""
+        value = request.value
+        if value is not None:
+            within(value, f"the value for gate '{request.key}'", self._settings.max_value_bytes)
+            check_packed(value, f"the value for gate '{request.key}'")
+        verdict = await self._store.open_gate(request.group, request.key, value, by="a client")
+        if verdict in (GateVerdict.OPENED, GateVerdict.ALREADY_OPEN):
+            self._runtime.gate_opened()
         return verdict
 
     async def pause_group(self, request: m.PauseGroup) -> GroupVerdict:
@@ -373,14 +433,45 @@ class Service:
 
         A repeated request gets the answer of the first, and opens no second round.
         """
+        args = None if request.args is None else await self._new_arguments(request, request.args)
         plan = await self._store.retry_group(
-            request.group, "a client", request.id, keys=request.keys, dry_run=request.dry_run
+            request.group,
+            "a client",
+            request.id,
+            keys=request.keys,
+            args=args,
+            dry_run=request.dry_run,
         )
         if plan is None:
             raise _no_group(request.group)
         if not request.dry_run:
             self._runtime.groups_changed()
         return plan
+
+    async def _new_arguments(self, request: m.RetryGroup, args: bytes) -> bytes:
+        """The arguments with which a job of a group is run again, as they are stored."""
+        if len(request.keys) != 1 or request.keys[0].endswith("/"):
+            raise InvalidInput("other arguments are for one job: give its key, and no other")
+        [key] = request.keys
+        job = await self._job_of(await self.group(request.group), key)
+        if job.kind in NOT_RUN:
+            raise InvalidInput(f"no worker runs '{key}' ({job.kind}): it takes no arguments")
+        given = Submission(job.id, job.kind, args, options=job.options)
+        self._check_size(given)
+        if job.kind in (kinds := self._runtime.kinds()):
+            check_arguments(
+                structs.replace(given, options=Options(raw=job.options.raw)), kinds[job.kind]
+            )
+        return escaped_arguments(given) if job.options.references else args
+
+    async def _job_of(self, group: Group, key: str) -> Job:
+        seen = 0
+        while nodes := await self._store.nodes(group.id, seen - 1, MAX_NODES_LISTED):
+            seen += len(nodes)
+            for node in nodes:
+                if node.key == key:
+                    return await self.job(node.job)
+        raise NotFound(f"group {group.number} has no job '{key}'")
 
     async def drain(self, request: m.Drain) -> list[m.DrainAnswer]:
         """Has workers finish what they run and leave; answers in the order given."""
@@ -419,6 +510,16 @@ class Service:
             return step
         gone = await self._store.prune_groups(kept, dry_run=dry_run)
         return structs.replace(step, done=gone.done, groups=gone.groups, group_jobs=gone.jobs)
+
+
+def _run_by(part: GroupPart, node: Node) -> list[Submission]:
+    """The jobs that workers run because of a node; raises if it is none that can be."""
+    with naming(part.head, node.key):
+        check_submission(node.job, built_in=NOT_RUN)
+        if node.job.kind != MAP:
+            return [node.job] if node.job.kind not in NOT_RUN else []
+        check_map(node.job)
+        return samples(node.job, MAX_SAMPLES)
 
 
 def _no_group(ref: UUID | int) -> NotFound:

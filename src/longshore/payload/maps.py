@@ -12,14 +12,21 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct, structs
 
-from longshore.errors import InvalidArguments
+from longshore.errors import InvalidArguments, InvalidInput
 from longshore.model.ids import derive_id
 from longshore.model.job import Submission
-from longshore.payload.references import Results, escaped, filled_value
+from longshore.payload.references import (
+    Reference,
+    Results,
+    escaped,
+    filled_value,
+    references_in,
+)
 from longshore.payload.values import pack, unpack
 
 _PER_ROUND: Final = 2**32
 """No job adds so many others."""
+_SOME_RESULT: Final = Reference("element")
 
 
 class MapPattern(Struct, frozen=True):
@@ -49,6 +56,37 @@ def pack_map(over: object, pattern: MapPattern) -> bytes:
     return pack({"over": over, "pattern": inner}, f"the map of job '{pattern.job.kind}'")
 
 
+def read_map(args: bytes) -> tuple[object, MapPattern]:
+    """What a map goes over, maybe a reference to a result, and its pattern."""
+    found = _converted(_unpacked(args))
+    return found.over, found.pattern
+
+
+def check_map(job: Submission) -> None:
+    """Raises `InvalidInput` if a map is malformed, or its pattern cannot be of many jobs."""
+    over, pattern = read_map(job.args)
+    own = pattern.job
+    if own.options.raw or not isinstance(_unpacked(own.args), dict):
+        raise InvalidArguments(f"the elements of a map of '{own.kind}' take arguments by name")
+    for name, value in (("unique_key", own.unique_key), ("run_at", own.run_at)):
+        if value is not None:
+            raise InvalidInput(f"{name} cannot be given to a map: all of its jobs would have it")
+    if not isinstance(over, list) and not any(references_in(over)):
+        raise InvalidArguments(_no_list(over))
+
+
+def samples(job: Submission, most: int) -> list[Submission]:
+    """Jobs by which the first elements of a map can be checked before it has any."""
+    over, pattern = read_map(job.args)
+    if isinstance(over, list) and not any(references_in(over)):
+        return [one.job for one in elements(job.args, {}, job.id, 1, 0, most).jobs]
+    own = pattern.job
+    given = {**unpack(own.args), pattern.parameter: _SOME_RESULT.as_value()}
+    options = structs.replace(own.options, references=True)
+    packed = pack(given, f"the arguments of job '{own.kind}'")
+    return [structs.replace(own, args=packed, options=options)]
+
+
 def elements(
     args: bytes, results: Results, map_id: UUID, round: int, first: int, most: int
 ) -> Elements:
@@ -76,15 +114,29 @@ def grown_id(adder: UUID, round: int, index: int) -> UUID:
 
 
 def _read(args: bytes, results: Results) -> tuple[list[object], MapPattern]:
-    whole = filled_value(args, results)
+    found = _converted(filled_value(args, results))
+    if not isinstance(found.over, list):
+        raise InvalidArguments(_no_list(found.over))
+    return found.over, found.pattern
+
+
+def _unpacked(args: bytes) -> object:
     try:
-        found = msgspec.convert(whole, _Map)
+        return unpack(args)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidArguments(f"the map cannot be read: {error}") from None
+
+
+def _converted(whole: object) -> _Map:
+    try:
+        return msgspec.convert(whole, _Map)
     except msgspec.ValidationError as error:
         raise InvalidArguments(f"the map cannot be read: {error}") from None
-    if not isinstance(found.over, list):
-        kind = "nothing (null)" if found.over is None else type(found.over).__name__
-        raise InvalidArguments(f"a map goes over a list, and this is {kind}")
-    return found.over, found.pattern
+
+
+def _no_list(over: object) -> str:
+    kind = "nothing (null)" if over is None else type(over).__name__
+    return f"a map goes over a list, and this is {kind}"
 
 
 class _Map(Struct, frozen=True):

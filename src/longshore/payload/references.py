@@ -16,9 +16,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from longshore.core.group_limits import naming
 from longshore.errors import InvalidArguments, InvalidInput
-from longshore.model.group import GroupPart, Node
 from longshore.model.job import JobState, Submission
 from longshore.payload.values import pack, unpack
 
@@ -214,6 +212,11 @@ def _shape(value: object) -> str:
     return "nothing (null)" if value is None else type(value).__name__
 
 
+def escaped_arguments(job: Submission) -> bytes:
+    """The arguments of a job that has no references, as a job that may have some stores them."""
+    return pack(escaped(_unpacked(job.args, "the arguments are")), f"the arguments of '{job.kind}'")
+
+
 # where jobs are submitted
 
 
@@ -224,31 +227,3 @@ def refuse_outside_a_group(job: Submission) -> None:
             f"job '{job.kind}' refers to the result of another job, and only a job of a group can; "
             "add it to the group of that job: group.add(…)"
         )
-
-
-def check_dependencies(part: GroupPart) -> None:
-    """Raises, naming the group and the key, if a job refers to one that it does not depend on.
-
-    Of jobs in other parts only their number is known here. A wrong key among them is told when the
-    job is to run.
-    """
-    places = {node.key: place for place, node in enumerate(part.nodes, part.first)}
-    for node in part.nodes:
-        if node.job.options.references:
-            with naming(part.head, node.key):
-                _check_node(node, places, part.first)
-
-
-def _check_node(node: Node, places: Mapping[str, int], first: int) -> None:
-    if node.job.options.raw:
-        raise InvalidInput("it is a raw job, whose bytes cannot refer to results")
-    after = set(node.after)
-    elsewhere = sum(place < first for place in after)
-    for key in dict.fromkeys(one.job for one in references(node.job.args)):
-        if key not in places:
-            elsewhere -= 1
-        if elsewhere < 0 or (key in places and places[key] not in after):
-            raise InvalidInput(
-                f"its arguments refer to the result of '{key}', on which it does not depend; add "
-                f"'{key}' to its `after`"
-            )

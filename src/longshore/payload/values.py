@@ -74,6 +74,14 @@ def within(data: bytes, what: str, limit: int = MAX_VALUE_BYTES) -> bytes:
     return data
 
 
+def check_packed(data: bytes, what: str) -> None:
+    """Raises `NotSerialisable` unless these are the bytes of a value."""
+    try:
+        _decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise NotSerialisable(f"{what} is not msgpack: {error}") from None
+
+
 def unpack(data: bytes) -> Any:
     """The builtins a value was stored as."""
     return _decoder.decode(data)

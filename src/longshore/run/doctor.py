@@ -11,7 +11,7 @@ from longshore.core.examining import EXAMINED
 from longshore.core.lanes import serves
 from longshore.core.lifecycle import OWNED
 from longshore.model.finding import Finding, Trouble
-from longshore.model.group import Group, GroupFilter
+from longshore.model.group import NOT_RUN, Group, GroupFilter
 from longshore.model.job import Job, JobFilter, JobState
 from longshore.model.worker import Lane
 from longshore.ports import Store
@@ -68,7 +68,11 @@ async def _without_owner(store: Store) -> list[Finding]:
 
 async def _unserved(store: Store) -> list[Finding]:
     alive = [worker.info for worker in await store.workers() if worker.alive]
-    lanes = [lane for lane in await store.lanes() if not any(serves(one, lane) for one in alive)]
+    lanes = [
+        lane
+        for lane in await store.lanes()
+        if lane.kind not in NOT_RUN and not any(serves(one, lane) for one in alive)
+    ]
     found = [(lane, await _first_ready(store, lane)) for lane in lanes]
     return [
         Finding(

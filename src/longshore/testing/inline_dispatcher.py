@@ -27,7 +27,7 @@ from longshore.dispatcher.waiters import Waiter, Waiters
 from longshore.errors import LongshoreError, NotFinished, WrongState
 from longshore.model.attempt import Attempt
 from longshore.model.ends import End
-from longshore.model.group import GroupPart, GroupSubmitted
+from longshore.model.group import GroupPart, GroupState, GroupSubmitted
 from longshore.model.job import ANY_TARGET, Job, JobState, LogEntry, Submission
 from longshore.model.reports import Report
 from longshore.model.worker import (
@@ -140,7 +140,13 @@ class InlineDispatcher:
         return nullcontext()
 
     def group_stored(self, part: GroupPart, answer: GroupSubmitted) -> None:
-        """Nothing: the next drain finds its jobs."""
+        """Expands what is ready of it at once. The next drain finds its jobs."""
+        if answer.state is not GroupState.STAGING:
+            self.groups_changed()
+
+    def gate_opened(self) -> None:
+        """What depends on it can go on."""
+        self.groups_changed()
 
     def groups_changed(self, groups: Collection[UUID] = ()) -> None:
         """Does all that groups have to do, and stops what runs of those that are cancelled."""

@@ -35,6 +35,7 @@ from msgspec import Meta, Raw, Struct
 from longshore.model.attempt import Assignment as Assignment
 from longshore.model.attempt import AttemptKey as AttemptKey
 from longshore.model.group import (
+    GateVerdict,
     Group,
     GroupFilter,
     GroupPart,
@@ -294,10 +295,14 @@ class ListNodes(Numbered, frozen=True):
 
 
 class CancelGroup(Numbered, frozen=True):
-    """Cancel what has not ended of a group."""
+    """Cancel what has not ended of a group; with a `prefix`, of the key that it is and all below.
+
+    If the prefix ends in `/`, only what is below.
+    """
 
     id: UUID
     group: UUID | int
+    prefix: str = ""
 
 
 class PauseGroup(Numbered, frozen=True):
@@ -311,13 +316,27 @@ class PauseGroup(Numbered, frozen=True):
 class RetryGroup(Numbered, frozen=True):
     """Run again what did not succeed of a group, or these keys and all below them.
 
-    Once for one `id`. A dry run only answers what would run.
+    Once for one `id`. A key that ends in `/` means all below it. With `args`, the one job in `keys`
+    gets these arguments. A dry run only answers what would run.
     """
 
     id: UUID
     group: UUID | int
     keys: tuple[str, ...] = ()
     dry_run: bool = False
+    args: bytes | None = None
+
+
+class OpenGate(Numbered, frozen=True):
+    """Open a gate of a group: it succeeds with this value. A repeat with the same changes nothing.
+
+    `value` is msgpack.
+    """
+
+    id: UUID
+    group: UUID | int
+    key: str
+    value: bytes | None = None
 
 
 class ListWorkers(Numbered, frozen=True):
@@ -483,6 +502,7 @@ Request = (
     | CancelGroup
     | PauseGroup
     | RetryGroup
+    | OpenGate
     | ListWorkers
     | Drain
     | ListDispatchers
@@ -511,6 +531,7 @@ ANSWERS: Final[dict[type, Any]] = {
     CancelGroup: GroupVerdict,
     PauseGroup: GroupVerdict,
     RetryGroup: RetryPlan,
+    OpenGate: GateVerdict,
     ListWorkers: tuple[WorkerView, ...],
     Drain: tuple[DrainAnswer, ...],
     ListDispatchers: tuple[DispatcherAnswer, ...],

@@ -240,3 +240,52 @@ def waiting_bytes() -> int:
 async def load(manifest: str, weight: int) -> int:
     """Adds the number in a file, which must be there."""
     return int(Path(manifest).read_text()) + weight
+
+
+@app.job
+async def crates(count: int) -> list[int]:
+    """As many crates, by number."""
+    return list(range(count))
+
+
+@app.job
+async def lift(ran: str, crate: int, factor: int = 1) -> int:
+    """Notes the crate that it lifts."""
+    note(ran, str(crate))
+    await asyncio.sleep(0.01)
+    return crate * factor
+
+
+@app.job
+def total(numbers: list[int]) -> int:
+    """Adds up, in a child process."""
+    return sum(numbers)
+
+
+@app.job
+async def unload(ran: str, depth: int, ctx: longshore.Context) -> str:
+    """Adds two of itself to its group, and these two more, down to depth 0."""
+    note(ran, f"unload {depth}")
+    if depth:
+        for side in ("port", "starboard"):
+            ctx.group.add(unload.call(ran, depth - 1), key=side)
+    return "unloaded"
+
+
+@app.job
+def split(ran: str, count: int) -> int:
+    """Adds a map and the sum of it, from a child process."""
+    group = longshore.current().group
+    lifted = group.map(lift, over=list(range(count)), parameter="crate", ran=ran, key="lifts")
+    group.add(total.call(lifted.results))
+    return count
+
+
+@app.job(isolation="thread")
+def chain(numbers: list[int]) -> int:
+    """Adds a job for each number, each after the one before, from a thread."""
+    group = longshore.current().group
+    before = group.add(add.call(0, 0), key="start")
+    for number in numbers:
+        before = group.add(add.call(before.result, number), key=f"plus-{number}")
+    return len(numbers)

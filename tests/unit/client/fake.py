@@ -14,6 +14,7 @@ import zmq
 from longshore.errors import LongshoreError
 from longshore.links.zeromq import Router
 from longshore.model.group import (
+    GateVerdict,
     Group,
     GroupHead,
     GroupState,
@@ -187,6 +188,8 @@ class FakeDispatcher:
                 return GroupVerdict.PAUSED if request.paused else GroupVerdict.RUNNING
             case messages.RetryGroup():
                 return RetryPlan(UUID(int=0), request.keys or ("fetch",))
+            case messages.OpenGate():
+                return GateVerdict.OPENED
 
     def _submit(self, request: messages.Submit) -> list[messages.SubmitAnswer]:
         for job in request.jobs:

@@ -150,7 +150,7 @@ def test_what_is_wrong_with_one_job_is_said_where_it_is_added(
     for bad, said in (
         (lambda: group.add(call), r"job 'fetch': its call is in the group already"),
         (lambda: group.add(later), "run_at cannot be kept in a group"),
-        (lambda: group.add(kinds.fetch.call("u"), key="a/b"), "'/' is kept for sub-groups"),
+        (lambda: group.add(kinds.fetch.call("u"), key="a/"), "'/' between the names of"),
         (lambda: group.add(kinds.fetch.call("u"), key="k" * 201), "201 characters"),
         (lambda: group.add(kinds.fetch.call("u"), on="ended"), "depends on nothing"),
         (lambda: group.add(kinds.fetch.call("u"), after="a", on="done"), "on is 'done'; it must"),

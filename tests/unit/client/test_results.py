@@ -126,10 +126,12 @@ def test_a_result_that_can_never_fit_is_told(app: App, kinds: Kinds) -> None:
         kinds.fetch.call(number.result)  # type: ignore[arg-type]
     with pytest.raises(InvalidArguments, match="must be float, but 'store' returns str"):
         kinds.halve.call(text.result)
+    with pytest.raises(InvalidArguments, match=r"must be list\[str\], but 'fetch' returns dict"):
+        kinds.count.call(group.add(kinds.fetch.call("u")).result)  # type: ignore[arg-type]
     for fits in (
         kinds.halve.call(number.result),
         kinds.fetch.call(text.result),
-        kinds.count.call(group.add(kinds.fetch.call("u")).result),  # type: ignore[arg-type]
+        kinds.count.call(group.add(kinds.fetch.call("u")).result["pages"]),
     ):
         assert fits.results
 

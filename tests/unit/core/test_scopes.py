@@ -85,6 +85,21 @@ def test_a_retry_of_the_adder_retires_what_it_added_however_deep() -> None:
     assert found.counters[1] == (1, Marks.NOTHING)
 
 
+def test_detached_jobs_leave_with_their_adder_and_those_of_others_stay() -> None:
+    nodes = [
+        NodeState("a", S.SUCCEEDED, ()),
+        NodeState("a/own", S.SUCCEEDED, ()),
+        NodeState("a/x", S.SUCCEEDED, (), scope=0, is_added=True),
+        NodeState("a/y", S.SUCCEEDED, (2,), is_added=True),
+        NodeState("a/y/z", S.FAILED, (), is_added=True),
+        NodeState("b", S.SUCCEEDED, ()),
+        NodeState("b/y", S.SUCCEEDED, (), is_added=True),
+    ]
+    found = reopening(nodes, ["a"])
+    assert (found.reopened, found.retired) == ([0], [2, 3, 4])
+    assert reopening(nodes).retired == []
+
+
 def test_what_depends_on_the_adder_runs_again_after_an_added_job() -> None:
     nodes = adder_and_dependent(S.SUCCEEDED, S.SUCCEEDED, dependent=S.SUCCEEDED)
     assert reopening(nodes, ["a/1"]).reopened == [1, 3]

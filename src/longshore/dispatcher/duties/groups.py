@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from typing import Final
 from uuid import UUID
 
@@ -35,12 +35,14 @@ class GroupUpkeep:
         commits: Commits,
         alarms: Alarms,
         tell: Callable[[Ended], None],
+        learn_lanes: Callable[[], Awaitable[None]],
     ) -> None:
         _, self._store, self._settings, self._clock, _ = environment
         self._scheduler = scheduler
         self._commits = commits
         self._alarms = alarms
         self._tell = tell
+        self._learn_lanes = learn_lanes
         self._told: set[UUID] = set()
         self._look_at_all = float("-inf")
         """When to look at every group again."""
@@ -55,13 +57,17 @@ class GroupUpkeep:
     async def settle(self) -> None:
         """Settles until nothing is left to do, or another dispatcher does it."""
         now, poll_s = self._clock.now(), self._settings.group_poll_s
+        most_jobs = self._settings.max_group_jobs
         groups, self._told = frozenset(self._told), set()
         if not groups or now >= self._look_at_all:
             groups, self._look_at_all = frozenset(), now + poll_s
         try:
             while True:
-                settled = await self._store.settle(groups)
+                settled = await self._store.settle(groups, max_group_jobs=most_jobs)
                 self._deliver(settled)
+                if len(self._scheduler.lanes.known(settled.ready)) < len(settled.ready):
+                    # The elements of a map may be the first jobs of their lane.
+                    await self._learn_lanes()
                 if not settled.groups:
                     return
                 if settled.groups == groups and not _did_anything(settled):

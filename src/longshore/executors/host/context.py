@@ -16,6 +16,7 @@ import msgspec
 from longshore.core.limits import MAX_SNOOZE_S
 from longshore.errors import Conflict, InvalidInput, NotSerialisable, TooLarge, WrongState
 from longshore.executors import scratch
+from longshore.executors.host.growth import OwnGroup
 from longshore.executors.output.attempt_log import AttemptLog
 from longshore.executors.output.logger import JobLogger
 from longshore.executors.text import bounded
@@ -131,6 +132,7 @@ class Context:
     __slots__ = (
         "_assignment",
         "_cancelled",
+        "_group",
         "_limits",
         "_log",
         "_outbox",
@@ -151,6 +153,7 @@ class Context:
         self._limits = limits
         self._log: JobLogger | None = None
         self._voice: AttemptLog | None = None
+        self._group: OwnGroup | None = None
         self._outbox: dict[UUID, Submission] = {}
         self._outbox_bytes = 0
         self._cancelled = False
@@ -229,14 +232,26 @@ class Context:
         refuse_outside_a_group(own)
         if own.id in self._outbox:
             return self._again(own)
-        self._outbox_bytes += _size(own)
-        if self._outbox_bytes > MAX_OUTBOX_BYTES:
+        self._count(own)
+        self._outbox[own.id] = own
+        return own.id
+
+    @property
+    def group(self) -> OwnGroup:
+        """The group that this job is in, to add jobs to it: they are recorded with its success."""
+        if self._group is None:
+            self._group = OwnGroup(self._count)
+        return self._group
+
+    def _count(self, job: Submission) -> None:
+        """Raises `TooLarge` if the jobs of this attempt take too much with this one."""
+        size = self._outbox_bytes + _size(job)
+        if size > MAX_OUTBOX_BYTES:
             raise TooLarge(
                 f"the jobs that job {self.number} submits take more than {MAX_OUTBOX_BYTES:,} "
                 "bytes; keep large data in a file or an object store and pass its name"
             )
-        self._outbox[own.id] = own
-        return own.id
+        self._outbox_bytes = size
 
     def _under_its_id(self, job: Submission | Describes) -> Submission:
         if isinstance(job, Submission):
@@ -273,8 +288,9 @@ class RunningContext(Context):
         self._cancelled = True
 
     def outbox(self) -> tuple[OutboxItem, ...]:
-        """What to commit with the attempt's success: the jobs submitted so far."""
-        return tuple(map(OutboxJob, self._outbox.values()))
+        """What to commit with the attempt's success: the jobs submitted and added so far."""
+        added = self._group.nodes if self._group is not None else ()
+        return (*map(OutboxJob, self._outbox.values()), *added)
 
     def unsaid(self) -> list[LogEntry]:
         """What the attempt said and the agent was not told yet; for the attempt's end."""

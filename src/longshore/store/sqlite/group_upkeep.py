@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Any, Final
 from uuid import UUID
 
-import msgspec
 from msgspec import structs
 
 from longshore.core.dependencies import Marks, Waiting
@@ -28,11 +27,11 @@ from longshore.core.reopening import NodeState
 from longshore.core.retention import group_bounds
 from longshore.model.finding import Finding
 from longshore.model.group import Condition, GroupState
-from longshore.model.job import JobState
 from longshore.model.retention import GroupsPruned, Retention
 from longshore.store.rows import ABANDONED, LARGEST_INT
 from longshore.store.sqlite.prune import DROP_JOBS, DROP_LOGS
-from longshore.store.sqlite.settling import COUNT_DOWN
+from longshore.store.sqlite.reopening import COUNT_SCOPES, node_rows
+from longshore.store.sqlite.settling import COUNT_DOWN, UNSETTLED
 from longshore.store.sqlite.sql import Bulk, Row
 from longshore.store.sqlite.transaction import Snapshot, Transaction
 
@@ -54,15 +53,11 @@ _DROP_EDGES: Final = """
         SELECT parent, child FROM edge WHERE group_id = ?1 AND parent <= ?2 LIMIT ?3)"""
 _DROP_UNSETTLED: Final = Bulk("DELETE FROM unsettled WHERE job IN (SELECT column1 FROM {rows})", 1)
 _DROP_NODES: Final = Bulk("DELETE FROM node WHERE job IN (SELECT column1 FROM {rows})", 1)
-_places = msgspec.json.Decoder(list[int])
 _RECORD: Final = """SELECT number, state, sweep_from IS NOT NULL, ended, failed, cancelled
     FROM job_group WHERE id = ? AND is_gone = 0"""
-_NODES: Final = """
-    SELECT job.id, node.key, job.state, (
-        SELECT json_group_array(edge.parent) FROM edge INDEXED BY edge_child
-        WHERE edge.group_id = node.group_id AND edge.child = node.place),
-    node.condition, node.unmet, node.marks,
-    EXISTS (SELECT 1 FROM unsettled WHERE unsettled.job = node.job)
+_RECORDS: Final = """
+    SELECT job.id, node.condition, node.unmet, node.marks, node.open, node.scope_marks,
+        EXISTS (SELECT 1 FROM unsettled WHERE unsettled.job = node.job)
     FROM node CROSS JOIN job ON job.number = node.job
     WHERE node.group_id = ? ORDER BY node.place"""
 _ABANDONED: Final = """SELECT number, id FROM job_group INDEXED BY job_group_staging
@@ -164,34 +159,40 @@ def cancel_abandoned(tx: Transaction, older_than_s: float, most: int) -> list[UU
 # examining
 
 
-def examine(tx: Snapshot, group: UUID) -> tuple[int, Examined]:
-    """The number of a group, and what is wrong with it."""
+def examine(tx: Snapshot, group: UUID) -> Examined:
+    """What is wrong with a group."""
     found = tx.execute(_RECORD, (group.bytes,)).fetchone()
     if found is None or found[1] not in EXAMINED:
-        return 0, Examined([], {}, EndCounts(0, 0, 0))
+        return Examined([], {}, EndCounts(0, 0, 0), {}, [])
     number, state, is_swept, *counts = found
-    rows = tx.connection.execute(_NODES, (number,)).fetchall()
-    nodes = [_record(row) for row in rows]
-    record = GroupRecord(group, GroupState(state), bool(is_swept), EndCounts(*counts), nodes)
-    return number, examined(record)
+    rows = tx.connection.execute(_RECORDS, (number,)).fetchall()
+    states = node_rows(tx, number).states
+    nodes = [_record(row, node) for row, node in zip(rows, states, strict=True)]
+    return examined(
+        GroupRecord(group, GroupState(state), bool(is_swept), EndCounts(*counts), nodes)
+    )
 
 
-def _record(row: Sequence[Any]) -> NodeRecord:
-    id, key, state, after, condition, unmet, marks, is_unsettled = row
+def _record(row: Sequence[Any], node: NodeState) -> NodeRecord:
+    id, condition, unmet, marks, left, scope_marks, is_unsettled = row
     waiting = Waiting(Condition(condition), unmet, Marks(marks))
-    node = NodeState(key, JobState(state), _places.decode(after))
-    return NodeRecord(UUID(bytes=id), node, waiting, bool(is_unsettled))
+    of_scope = (left, Marks(scope_marks))
+    return NodeRecord(UUID(bytes=id), node, waiting, bool(is_unsettled), *of_scope)
 
 
 def repair(tx: Transaction, group: UUID) -> list[Finding]:
     """Counts a group anew, and has it swept."""
-    number, found = examine(tx, group)
+    found = examine(tx, group)
     if not found.findings:
         return []
-    rows: list[Row] = [
-        (number, place, unmet, int(marks)) for place, (unmet, marks) in found.counters.items()
-    ]
-    COUNT_DOWN.run(tx.connection, rows)
+    [number] = tx.execute("SELECT number FROM job_group WHERE id = ?", (group.bytes,)).fetchone()
+    places, jobs, _ = node_rows(tx, number)
+    for bulk, counters in ((COUNT_DOWN, found.counters), (COUNT_SCOPES, found.scopes)):
+        rows: list[Row] = [
+            (number, places[at], left, int(marks)) for at, (left, marks) in counters.items()
+        ]
+        bulk.run(tx.connection, rows)
+    UNSETTLED.run(tx.connection, [(jobs[at], -1, 0) for at in found.closed])
     tx.execute(
         """UPDATE job_group SET sweep_from = 0, ended = ?, failed = ?, cancelled = ?
         WHERE number = ?""",

@@ -1,54 +1,40 @@
-"""The groups of the SQLite store: submitted, swept, closed and shown, each within a transaction."""
+"""The groups of the SQLite store: submitted, settled, swept and closed, each in a transaction."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Sequence
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 import msgspec
-from msgspec import structs
 
 from longshore.core import effects
-from longshore.core.dependencies import becomes, group_end
+from longshore.core.dependencies import group_end
 from longshore.core.effects import Effect
-from longshore.core.lanes import lane_of
-from longshore.core.reopening import NodeState, Reopening, retry_plan
-from longshore.core.why import Facts
+from longshore.model.batch import MAX_GROUP_JOBS
 from longshore.model.group import (
-    MOST_SHOWN,
-    Condition,
-    Group,
-    GroupFilter,
+    SCOPE,
     GroupHead,
     GroupPart,
     GroupState,
     GroupSubmitted,
     GroupVerdict,
-    NodeFacts,
-    NodeView,
-    RetryPlan,
 )
-from longshore.model.job import Ended, Job, JobState, Refused
+from longshore.model.job import Ended, JobState, Refused
 from longshore.ports import Settled
 from longshore.store.rows import (
-    LARGEST_INT,
     NodeItem,
     clean,
-    due_at,
     group_conflict,
-    history_entry,
     key_taken,
-    moment,
     node_items,
-    pack_options,
-    unique_key_taken,
+    wrong_scopes,
 )
-from longshore.store.sqlite import reads
-from longshore.store.sqlite.settling import COUNT_DOWN, NODES_FROM, Settling, WaitingNode, Wake
-from longshore.store.sqlite.sql import HOLDERS, KNOWN, Bulk, Held, Row
-from longshore.store.sqlite.states import LIVE_LIST
+from longshore.store.sqlite.group_reads import group
+from longshore.store.sqlite.growth import IS_TO_EXPAND, expand, to_expand, wake_waiting
+from longshore.store.sqlite.nodes import add_nodes, first_taken
+from longshore.store.sqlite.settling import NODES_FROM, Settling, WaitingNode
+from longshore.store.sqlite.sql import Bulk
 from longshore.store.sqlite.transaction import Snapshot, Transaction
 
 MOST_AT_ONCE: Final = 1000
@@ -56,57 +42,20 @@ MOST_AT_ONCE: Final = 1000
 _MOST_CLOSED: Final = 100
 
 _waiting = msgspec.json.Decoder(list[WaitingNode])
-_words = msgspec.json.Decoder(tuple[str, ...])
 _LIVE_GROUPS: Final = "('running', 'paused', 'cancelling')"
-
-_ADD_JOBS: Final = Bulk(
-    """INSERT INTO job (number, id, body_hash, args, history, lane, state, priority, created_at,
-        run_at, timeout_s, kind, queue, target, unique_key, options, group_id)
-    SELECT * FROM {rows} WHERE column1 IS NOT NULL""",
-    17,
+_MEMBERS: Final = """SELECT scope, min(key) FROM node INDEXED BY node_scope
+    WHERE group_id = ? AND scope IS NOT NULL GROUP BY scope"""
+_SUBGROUPS: Final = """
+    SELECT node.place, node.scope FROM json_each(?2) AS named
+    CROSS JOIN node ON node.group_id = ?1 AND node.place = named.value
+    CROSS JOIN job ON job.number = node.job WHERE job.kind = ?3"""
+_INSIDE: Final = """SELECT ?1, scope, count(*) FROM node INDEXED BY node_scope
+    WHERE group_id = ?1 AND scope IS NOT NULL GROUP BY scope"""
+_OPEN: Final = Bulk(
+    """UPDATE node SET open = v.column3
+    FROM {rows} AS v WHERE node.group_id = v.column1 AND node.place = v.column2""",
+    3,
 )
-_ADD_NODES: Final = Bulk(
-    """INSERT INTO node (group_id, place, job, body_hash, unmet, condition, delay_s, expires_s,
-        key)
-    SELECT * FROM {rows} WHERE column1 IS NOT NULL""",
-    9,
-)
-_ADD_EDGES: Final = Bulk(
-    "INSERT INTO edge (group_id, parent, child) SELECT * FROM {rows} WHERE column1 IS NOT NULL", 3
-)
-_places = msgspec.json.Decoder(list[int])
-_NODE_STATES: Final = """
-    SELECT node.job, node.key, job.state, (
-        SELECT json_group_array(edge.parent) FROM edge INDEXED BY edge_child
-        WHERE edge.group_id = node.group_id AND edge.child = node.place)
-    FROM node CROSS JOIN job ON job.number = node.job
-    WHERE node.group_id = ? ORDER BY node.place"""
-_SHOWN: Final = """SELECT number, id, state, jobs, fail_fast, created_at, ended_at, name, labels,
-    cancelled_by FROM job_group"""
-_NODES: Final = """
-    SELECT node.key, job.id, job.number, job.kind, job.state, node.condition, node.unmet, (
-        SELECT json_group_array(other.key) FROM (
-            SELECT other.key FROM edge INDEXED BY edge_child
-            CROSS JOIN node AS other
-            ON other.group_id = edge.group_id AND other.place = edge.parent
-            WHERE edge.group_id = node.group_id AND edge.child = node.place
-            ORDER BY edge.parent) AS other)
-    FROM job_group AS g CROSS JOIN node ON node.group_id = g.number
-    CROSS JOIN job ON job.number = node.job
-    WHERE g.id = ?1 AND g.is_gone = 0 AND node.place > ?2 ORDER BY node.place LIMIT ?3"""
-
-
-_NODE_FACTS: Final = """
-    SELECT key, condition, unmet, (
-        SELECT count(*) FROM edge INDEXED BY edge_child
-        WHERE edge.group_id = node.group_id AND edge.child = node.place)
-    FROM node WHERE job = ?"""
-_WAITS_FOR: Final = f"""
-    SELECT other.key, job.state FROM node CROSS JOIN edge INDEXED BY edge_child
-    ON edge.group_id = node.group_id AND edge.child = node.place
-    CROSS JOIN node AS other ON other.group_id = edge.group_id AND other.place = edge.parent
-    CROSS JOIN job ON job.number = other.job
-    WHERE node.job = ? AND job.state IN {LIVE_LIST} ORDER BY other.place LIMIT ?"""
 
 
 # submitting
@@ -130,11 +79,13 @@ def submit_group(tx: Transaction, part: GroupPart) -> GroupSubmitted | Refused:
     new = _unknown(tx, number, part, items)
     if isinstance(new, Refused):
         return new
-    if (taken := _taken(tx, head.id, new)) is not None:
-        return taken
-    number = number or _add_group(tx, head)
-    _add_nodes(tx, number, new)
+    if (taken := first_taken(tx, new)) is not None:
+        return key_taken(head.id, taken.key, taken.job)
     staged += len(new)
+    if staged == head.jobs and (wrong := _wrong_scopes(tx, number, head.id, new)) is not None:
+        return wrong
+    number = number or _add_group(tx, head)
+    add_nodes(tx, number, new)
     state = _begin(tx, number, head, staged)
     return GroupSubmitted(head.id, number, state, staged)
 
@@ -156,23 +107,20 @@ def _unknown(
     return [item for item in items if item.place not in stored]
 
 
-def _taken(tx: Transaction, group: UUID, items: Sequence[NodeItem]) -> Refused | None:
-    """The refusal of a group of which a job's id or unique key is taken."""
-    ids: list[Row] = [(place, item.node.job.id.bytes) for place, item in enumerate(items)]
-    taken = {place for place, *_ in KNOWN.find(tx.connection, ids)}
-    keys = {
-        place: (item.node.job.kind, item.node.job.unique_key)
-        for place, item in enumerate(items)
-        if item.node.job.unique_key is not None
-    }
-    wanted: list[Row] = [(place, *key) for place, key in keys.items()]
-    taken |= {place for place, *_ in HOLDERS.find(tx.connection, wanted)}
-    first: dict[tuple[str, str | None], int] = {}
-    taken |= {place for place, key in keys.items() if first.setdefault(key, place) != place}
-    if not taken:
+def _wrong_scopes(
+    tx: Transaction, number: int, group: UUID, items: Sequence[NodeItem]
+) -> Refused | None:
+    """The refusal of a group that would be whole with these nodes, because of a scope."""
+    members: dict[int, str] = dict(tx.connection.execute(_MEMBERS, (number,)).fetchall())
+    for item in items:
+        if item.node.scope is not None:
+            members.setdefault(item.node.scope, item.node.key)
+    if not members:
         return None
-    item = items[min(taken)]
-    return key_taken(group, item.node.key, item.node.job)
+    named = msgspec.json.encode(list(members)).decode()
+    subgroups = dict(tx.connection.execute(_SUBGROUPS, (number, named, SCOPE)).fetchall())
+    subgroups |= {item.place: item.node.scope for item in items if item.node.job.kind == SCOPE}
+    return wrong_scopes(group, members, subgroups)
 
 
 def _add_group(tx: Transaction, head: GroupHead) -> int:
@@ -183,45 +131,6 @@ def _add_group(tx: Transaction, head: GroupHead) -> int:
         (number, head.id.bytes, tx.now, *_fields(head)),
     )
     return number
-
-
-def _add_nodes(tx: Transaction, group: int, items: Sequence[NodeItem]) -> None:
-    jobs: list[Row] = []
-    nodes: list[Row] = []
-    entry = f"[{history_entry(JobState.WAITING, tx.now)}]"
-    for item in items:
-        job, number = item.node.job, tx.next_number()
-        lane = lane_of(job.queue, job.kind, job.target)
-        run_at = None if job.delay_s is not None else due_at(job, tx.now)
-        jobs.append(
-            (
-                number,
-                job.id.bytes,
-                item.job_body,
-                job.args,
-                entry,
-                lane.hash,
-                JobState.WAITING,
-                job.priority,
-                tx.now,
-                run_at,
-                job.options.timeout_s,
-                job.kind,
-                job.queue,
-                job.target,
-                job.unique_key,
-                pack_options(job.options),
-                group,
-            )
-        )
-        own = (group, item.place, number, item.body, len(item.parents), item.node.on)
-        nodes.append((*own, job.delay_s, job.options.expires_s, item.node.key))
-        tx.add_lane(lane)
-        tx.count(lane.hash, None, JobState.WAITING)
-    _ADD_JOBS.run(tx.connection, jobs)
-    _ADD_NODES.run(tx.connection, nodes)
-    edges: list[Row] = [(group, parent, item.place) for item in items for parent in item.parents]
-    _ADD_EDGES.run(tx.connection, edges)
 
 
 def _begin(tx: Transaction, group: int, head: GroupHead, staged: int) -> GroupState:
@@ -237,25 +146,16 @@ def _begin(tx: Transaction, group: int, head: GroupHead, staged: int) -> GroupSt
         WHERE number = ?""",
         (staged, tx.now, state, sweep_from, ended_at, group),
     )
+    if state is GroupState.RUNNING:
+        _OPEN.run(tx.connection, tx.connection.execute(_INSIDE, (group,)).fetchall())
     if state is GroupState.RUNNING and sweep_from is None:
-        _wake(tx, Settling(tx), _nodes_from(tx, group, 0, MOST_AT_ONCE))
+        wake_waiting(Settling(tx), _nodes_from(tx, group, 0, MOST_AT_ONCE))
     return state
 
 
 def _nodes_from(tx: Transaction, group: int, place: int, most: int) -> list[WaitingNode]:
     row = tx.execute(NODES_FROM, (group, place, most, tx.now)).fetchone()
     return sorted(_waiting.decode(row[0]), key=lambda node: node.place)
-
-
-def _wake(tx: Transaction, settling: Settling, nodes: Sequence[WaitingNode]) -> None:
-    """Makes the jobs ready that wait for nothing."""
-    settling.wake(
-        [
-            Wake(node.group, node.job, change)
-            for node in nodes
-            if node.state is JobState.WAITING and (change := becomes(node.waiting)) is not None
-        ]
-    )
 
 
 # upkeep
@@ -269,28 +169,49 @@ def has_work(tx: Snapshot, groups: Collection[UUID]) -> bool:
         OR EXISTS (SELECT 1 FROM job_group WHERE sweep_from IS NOT NULL)
         OR EXISTS (SELECT 1 FROM job_group INDEXED BY job_group_live
             WHERE ended_at IS NULL AND state IN {_LIVE_GROUPS}
-                AND (ended >= staged OR (fail_fast AND failed > 0)))"""
+                AND (ended >= staged OR (fail_fast AND failed > 0)))
+        OR {IS_TO_EXPAND}"""
     return bool(tx.execute(query).fetchone()[0])
 
 
-def settle(tx: Transaction, groups: Collection[UUID] = (), most: int = 1000) -> Settled:
+def settle(
+    tx: Transaction,
+    groups: Collection[UUID] = (),
+    most: int = 1000,
+    max_group_jobs: int = MAX_GROUP_JOBS,
+) -> Settled:
     """Does some of what groups have to do, of at most so many jobs."""
     settling = Settling(tx)
-    query = "SELECT job, after_child FROM unsettled ORDER BY job LIMIT ?"
-    noted = tx.connection.execute(query, (most,)).fetchall()
-    tx.connection.executemany("DELETE FROM unsettled WHERE job = ?", [(job,) for job, _ in noted])
-    if noted:
-        settling.deliver(noted)
+    left = most
+    while left > 0:
+        # A scope that ended by the last delivery may close by this one: it must be noted once.
+        tx.note_group_ends()
+        done = _deliver(tx, settling, left) or expand(tx, settling, left, max_group_jobs)
+        if not done:
+            break
+        left -= done
     _sweep(tx, settling, most)
+    if left > 0:
+        expand(tx, settling, left, max_group_jobs)
     tx.note_group_ends()
     closed, again = _close(tx)
-    left = tx.execute(
+    noted = tx.execute(
         """SELECT DISTINCT g.id FROM unsettled CROSS JOIN job ON job.number = unsettled.job
         CROSS JOIN job_group AS g ON g.number = job.group_id"""
     )
-    again |= {UUID(bytes=id) for (id,) in left}
+    again |= {UUID(bytes=id) for (id,) in noted} | to_expand(tx)
     ended = (*settling.ended, *closed)
     return Settled(settling.ready, settling.delayed, ended, frozenset(again))
+
+
+def _deliver(tx: Transaction, settling: Settling, most: int) -> int:
+    """Delivers some of the ends that were noted; answers how many."""
+    query = "SELECT job, after_child, is_early FROM unsettled ORDER BY job LIMIT ?"
+    noted = tx.connection.execute(query, (most,)).fetchall()
+    tx.connection.executemany("DELETE FROM unsettled WHERE job = ?", [row[:1] for row in noted])
+    if noted:
+        settling.deliver(noted)
+    return len(noted)
 
 
 def _sweep(tx: Transaction, settling: Settling, most: int) -> None:
@@ -309,7 +230,7 @@ def _sweep(tx: Transaction, settling: Settling, most: int) -> None:
         case GroupState.PAUSED:
             _change(tx, settling, nodes, effects.HOLD)
         case _:
-            _wake(tx, settling, nodes)
+            wake_waiting(settling, nodes)
     next_place = nodes[-1].place + 1 if len(nodes) == most else None
     tx.execute("UPDATE job_group SET sweep_from = ? WHERE number = ?", (next_place, group))
 
@@ -388,187 +309,3 @@ def pause_group(tx: Transaction, ref: UUID | int, paused: bool) -> GroupVerdict:
         "UPDATE job_group SET state = ?, sweep_from = 0 WHERE number = ?", (state, found.number)
     )
     return GroupVerdict(state.value)
-
-
-# retrying
-
-
-def retry_group(
-    tx: Transaction,
-    ref: UUID | int,
-    by: str = "",
-    request: UUID | None = None,
-    *,
-    keys: Sequence[str] = (),
-    dry_run: bool = False,
-) -> RetryPlan | None:
-    """Opens a new round of what did not succeed, or of some jobs and all below them."""
-    found = group(tx, ref)
-    if found is None:
-        return None
-    if request is not None:
-        query = "SELECT reopened FROM group_retry WHERE request = ?"
-        for (reopened,) in tx.execute(query, (request.bytes,)).fetchall():
-            return RetryPlan(found.id, _words.decode(reopened))
-    rows = tx.connection.execute(_NODE_STATES, (found.number,)).fetchall()
-    nodes = [
-        NodeState(key, JobState(state), _places.decode(after)) for _, key, state, after in rows
-    ]
-    plan, changes = retry_plan(found.id, found.state, nodes, keys)
-    if plan.refused or dry_run:
-        return plan
-    held = tx.held([job for job, *_ in rows])
-    taken = _key_held(tx, [held[at] for at in changes.reopened])
-    if taken is not None:
-        return RetryPlan(found.id, refused=unique_key_taken(taken))
-    _reopen(tx, found, held, changes, by, request)
-    if request is not None:
-        values = (request.bytes, found.number, msgspec.json.encode(plan.reopened).decode())
-        tx.execute("INSERT INTO group_retry VALUES (?, ?, ?)", values)
-    return plan
-
-
-def _key_held(tx: Transaction, rows: Sequence[Held | None]) -> str | None:
-    """A unique key of these jobs that a live job has; None if there is none."""
-    numbers = msgspec.json.encode([row.number for row in rows if row is not None]).decode()
-    keys = tx.execute(
-        """SELECT number, kind, unique_key FROM job
-        WHERE number IN (SELECT value FROM json_each(?)) AND unique_key IS NOT NULL""",
-        (numbers,),
-    ).fetchall()
-    for place, *_ in HOLDERS.find(tx.connection, _numbered(keys)):
-        key: str = keys[place][2]
-        return key
-    return None
-
-
-def _numbered(keys: Sequence[tuple[int, str, str]]) -> list[Row]:
-    """The parameters of `HOLDERS` for these kinds and unique keys."""
-    return [(place, kind, key) for place, (_, kind, key) in enumerate(keys)]
-
-
-def _reopen(
-    tx: Transaction,
-    group: Group,
-    held: Sequence[Held | None],
-    changes: Reopening,
-    by: str,
-    request: UUID | None,
-) -> None:
-    ended = Counter[JobState]()
-    for at in changes.reopened:
-        row = held[at]
-        assert row is not None
-        ended[row.state] += 1
-        tx.apply(row, effects.of_group_retry(row.round, by, request)[row.state], by=by)
-    for at in changes.held:
-        row = held[at]
-        assert row is not None
-        tx.apply(row, effects.HOLD[row.state])
-    tx.flush()
-    counters: list[Row] = [
-        (group.number, at, unmet, int(marks)) for at, (unmet, marks) in changes.counters.items()
-    ]
-    COUNT_DOWN.run(tx.connection, counters)
-    tx.execute(
-        "DELETE FROM unsettled WHERE job IN (SELECT job FROM node WHERE group_id = ?)",
-        (group.number,),
-    )
-    state = GroupState.PAUSED if group.state is GroupState.PAUSED else GroupState.RUNNING
-    failed = ended[JobState.FAILED] + ended[JobState.DEPENDENCY_FAILED]
-    tx.execute(
-        """UPDATE job_group SET state = ?, ended_at = NULL, cancelled_by = '', sweep_from = 0,
-            ended = ended - ?, failed = failed - ?, cancelled = cancelled - ? WHERE number = ?""",
-        (state, ended.total(), failed, ended[JobState.CANCELLED], group.number),
-    )
-
-
-# showing
-
-
-def group(tx: Snapshot, ref: UUID | int) -> Group | None:
-    """One group, by its id or number."""
-    by_id = isinstance(ref, UUID)
-    key: bytes | int = ref.bytes if isinstance(ref, UUID) else ref
-    if not by_id and not 0 < ref <= LARGEST_INT:  # type: ignore[operator]
-        return None
-    row = tx.execute(
-        f"{_SHOWN} WHERE is_gone = 0 AND {'id' if by_id else 'number'} = ?", (key,)
-    ).fetchone()
-    if row is None:
-        return None
-    counts = tx.connection.execute(
-        """SELECT job.state, count(*) FROM node CROSS JOIN job ON job.number = node.job
-        WHERE node.group_id = ? GROUP BY job.state""",
-        (row[0],),
-    ).fetchall()
-    return _shown(row, dict(counts))
-
-
-def groups(tx: Snapshot, wanted: GroupFilter) -> list[Group]:
-    """Groups, newest first, without counts."""
-    also, values = "", list[Any]()
-    if wanted.states:
-        also += f" AND state IN ({', '.join('?' * len(wanted.states))})"
-        values += wanted.states
-    if wanted.name is not None:
-        also += " AND name = ?"
-        values.append(clean(wanted.name))
-    before = LARGEST_INT if wanted.before is None else max(0, min(wanted.before, LARGEST_INT))
-    query = f"{_SHOWN} WHERE is_gone = 0 AND number < ?{also} ORDER BY number DESC LIMIT ?"
-    rows = tx.connection.execute(query, (before, *values, wanted.limit)).fetchall()
-    return [_shown(row, {}) for row in rows]
-
-
-def _shown(row: tuple[Any, ...], counts: dict[str, int]) -> Group:
-    number, id, state, jobs, fail_fast, created_at, ended_at, name, labels, by = row
-    return Group(
-        id=UUID(bytes=id),
-        number=number,
-        name=name,
-        state=GroupState(state),
-        jobs=jobs,
-        fail_fast=bool(fail_fast),
-        labels=_words.decode(labels),
-        created_at=moment(created_at),
-        ended_at=None if ended_at is None else moment(ended_at),
-        cancelled_by=by,
-        counts=counts,
-    )
-
-
-def explain(tx: Snapshot, job: Job) -> Facts:
-    """What keeps a job where it is; of a job of a group, also what it waits for."""
-    facts = reads.explain(tx, job)
-    found = group(tx, job.group) if job.group is not None else None
-    if found is None:
-        return facts
-    key, on, unmet, after = tx.execute(_NODE_FACTS, (job.number,)).fetchone()
-    others = tx.connection.execute(_WAITS_FOR, (job.number, MOST_SHOWN)).fetchall()
-    node = NodeFacts(
-        key=key,
-        group=structs.replace(found, counts={}),
-        on=Condition(on),
-        after=after,
-        unmet=unmet,
-        waits_for=tuple((other, JobState(state)) for other, state in others),
-    )
-    return structs.replace(facts, node=node)
-
-
-def nodes(tx: Snapshot, group: UUID, after: int = -1, most: int = 1000) -> list[NodeView]:
-    """The nodes of a group in its order, after a place in it."""
-    rows = tx.connection.execute(_NODES, (group.bytes, after, most)).fetchall()
-    return [
-        NodeView(
-            key=key,
-            job=UUID(bytes=id),
-            number=number,
-            kind=kind,
-            state=JobState(state),
-            after=_words.decode(others),
-            on=Condition(on),
-            unmet=unmet,
-        )
-        for key, id, number, kind, state, on, unmet, others in rows
-    ]

@@ -11,6 +11,7 @@ from longshore.core import effects
 from longshore.core.leases import ANOTHERS, is_anothers
 from longshore.core.lookahead import held_ahead
 from longshore.errors import InvalidInput
+from longshore.model.group import GATE
 from longshore.model.job import CancelVerdict, Ended, JobState, LogEntry, RetryVerdict
 from longshore.model.worker import Attended, Gone, Late, Stats, WorkerInfo
 from longshore.ports import Harvested, Promoted
@@ -23,6 +24,7 @@ from longshore.store.rows import (
     unpack_info,
     unpack_options,
 )
+from longshore.store.sqlite.nodes import GATE_LANE
 from longshore.store.sqlite.reads import claimed_by, next_due_s
 from longshore.store.sqlite.results import with_results
 from longshore.store.sqlite.sql import (
@@ -227,7 +229,8 @@ def expire(tx: Transaction, most: int = 1000) -> list[Ended]:
     """Fails ready jobs that did not begin before their deadline; answers their outcomes."""
     ended = []
     for row in tx.held_where(HELD_PAST_DEADLINE, (tx.now, most)):
-        change = effects.of_expiry(_expires_s(tx, row))[row.state]
+        kind = GATE if row.lane == GATE_LANE else ""
+        change = effects.of_expiry(_expires_s(tx, row), kind)[row.state]
         tx.apply(row, change)
         ended.append(effects.outcome(row.uuid, change))
     return ended

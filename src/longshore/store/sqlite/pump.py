@@ -13,11 +13,13 @@ from itertools import islice
 from uuid import UUID
 
 from longshore.core import effects
+from longshore.core.growth import sent as sent_by
 from longshore.model.ends import End, Succeeded
 from longshore.model.job import Ended, Finished, JobState, Refused, Verdict
 from longshore.ports import Batch, BatchResult
 from longshore.store.rows import LARGEST_INT, clean, earlier, history_entry
 from longshore.store.sqlite.claim import claim, usable_slots
+from longshore.store.sqlite.growth import Growth
 from longshore.store.sqlite.results import with_results
 from longshore.store.sqlite.settling import Settling
 from longshore.store.sqlite.sql import NOTE, RUNNING, SUCCEED, Held, Row
@@ -27,9 +29,11 @@ from longshore.store.sqlite.transaction import Transaction
 
 def pump(tx: Transaction, dispatcher: UUID, batch: Batch, expiry_margin_s: float) -> BatchResult:
     """Finishes first, then submits, then claims."""
-    finishes = _Finishes(tx)
+    growth = Growth(tx, batch.max_group_jobs)
+    finishes = _Finishes(tx, growth)
     finished = finishes.record(batch.finishes) if batch.finishes else []
     settling = Settling(tx)
+    growth.begin(settling)
     if ended := tx.take_ended():
         settling.deliver(ended)
     by_ends = finishes.ready + settling.ready
@@ -67,10 +71,11 @@ def _take(tx: Transaction, dispatcher: UUID, batch: Batch, expiry_margin_s: floa
 class _Finishes:
     """The finishes of one transaction: what became ready by them, and what ended."""
 
-    def __init__(self, tx: Transaction) -> None:
+    def __init__(self, tx: Transaction, growth: Growth) -> None:
         self.ready: Counter[int] = Counter()
         self.ended: list[Ended] = []
         self._tx = tx
+        self._growth = growth
 
     def record(self, ends: Sequence[End]) -> list[Finished]:
         """Ends the attempts that still own their jobs, and commits their outboxes with them."""
@@ -123,9 +128,10 @@ class _Finishes:
                 continue
             verdict = effects.judge(row.state, row.token, row.owner, end)
             if verdict is Verdict.RECORDED:
-                self._apply(row, end)
-                if isinstance(end, Succeeded) and end.outbox:
-                    sent.append((row, end))
+                recorded = self._growth.add(row, end)
+                self._apply(row, recorded)
+                if isinstance(recorded, Succeeded) and sent_by(recorded):
+                    sent.append((row, recorded))
             state = None if verdict is Verdict.STALE else row.state
             answers.append(Finished(end.job, end.token, verdict, state))
         self._tx.flush()
@@ -145,13 +151,14 @@ class _Finishes:
 
     def _send(self, sent: Sequence[tuple[Held, Succeeded]]) -> None:
         """Submits what successful attempts caused; what is not accepted is noted on its cause."""
-        answers, ready, _ = accept(self._tx, [item.job for _, end in sent for item in end.outbox])
+        jobs = [item.job for _, end in sent for item in sent_by(end)]
+        answers, ready, _ = accept(self._tx, jobs)
         self.ready += ready
         left = iter(answers)
         for row, end in sent:
             notes = [
                 effects.refused_item(index, answer.message)
-                for index, answer in enumerate(islice(left, len(end.outbox)))
+                for index, answer in enumerate(islice(left, len(sent_by(end))))
                 if isinstance(answer, Refused)
             ]
             if notes:

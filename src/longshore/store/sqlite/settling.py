@@ -3,6 +3,9 @@
 The pump calls `deliver` for the jobs that it ends: their direct dependents are decided in the same
 transaction. Whatever else ends a job of a group notes it in `unsettled` (see `Transaction`), and
 `groups.settle` takes these notes up. So a transaction is bounded, however far an end reaches.
+
+A node that is in a scope also tells the node whose scope it is. If that one closes by it, this is
+noted like an end, and so is what must be told early.
 """
 
 from __future__ import annotations
@@ -15,12 +18,21 @@ from uuid import UUID
 from msgspec import Struct
 
 from longshore.core import effects
-from longshore.core.dependencies import Marks, Parent, Waiting, deliver, may_wake, told
+from longshore.core.dependencies import (
+    Marks,
+    Parent,
+    Scope,
+    Waiting,
+    deliver,
+    may_wake,
+    tell_scope,
+)
 from longshore.core.effects import Change
 from longshore.core.lifecycle import TERMINAL
 from longshore.model.group import Condition, GroupState
-from longshore.model.job import Ended, JobState
-from longshore.store.rows import unpack_error
+from longshore.model.job import Ended, JobError, JobState
+from longshore.store.rows import pack_error, unpack_error
+from longshore.store.sqlite.nodes import GATE_LANE, NOT_RUN_LANES
 from longshore.store.sqlite.sql import Bulk, Lookup, Row
 from longshore.store.sqlite.transaction import Transaction
 
@@ -32,7 +44,7 @@ Node = tuple[int, int]
 
 
 class EndedNode(Struct, array_like=True):
-    """An ended job of a group, and the place after which the delivery of its end goes on."""
+    """A node of which others are to hear, and the place after which its delivery goes on."""
 
     job: int
     id: str
@@ -43,13 +55,41 @@ class EndedNode(Struct, array_like=True):
     state: JobState
     error: str
     after_child: int
+    scope: int | None
+    marks: int
+    cause: str
+    is_early: int
 
     @property
     def parent(self) -> Parent:
-        """As its dependents hear of it."""
-        error = unpack_error(bytes.fromhex(self.error) or None)
+        """As its dependents and its scope hear of it."""
         id, group = UUID(hex=self.id), UUID(hex=self.group_id)
-        return Parent(id, group, self.key, self.job, self.state, error)
+        own = (id, group, self.key, self.job, self.state, _error(self.error))
+        if not self.marks:
+            return Parent(*own, is_early=bool(self.is_early))
+        return Parent(*own, Marks(self.marks), _error(self.cause), bool(self.is_early))
+
+
+def _error(hexed: str) -> JobError | None:
+    return unpack_error(bytes.fromhex(hexed) or None)
+
+
+class ScopeNode(Struct, array_like=True):
+    """A node whose scope an ended node is in."""
+
+    group: int
+    place: int
+    job: int
+    group_id: str
+    open: int
+    marks: int
+    cause: str
+    has_ended: int
+
+    @property
+    def scope(self) -> Scope:
+        """What an end in its scope must know of it."""
+        return Scope(self.open, Marks(self.marks), _error(self.cause), bool(self.has_ended))
 
 
 class WaitingNode(Struct, array_like=True):
@@ -73,14 +113,31 @@ class WaitingNode(Struct, array_like=True):
         return Waiting(self.condition, self.unmet, marks, delay_s, self.expires_s)
 
 
+# A node that is not closed can only tell what is told early.
 ENDED_NODES: Final = Lookup(
     """SELECT json_group_array(json_array(job.number, hex(job.id), job.group_id, hex(g.id),
-        node.place, node.key, job.state, coalesce(hex(job.error), ''), v.column2))
+        node.place, node.key, job.state, coalesce(hex(job.error), ''), v.column2,
+        node.scope, node.scope_marks, coalesce(hex(node.cause), ''),
+        v.column3 OR node.open > 0 OR job.ended_at IS NULL))
     FROM {rows} AS v CROSS JOIN job ON job.number = v.column1
     CROSS JOIN node ON node.job = job.number CROSS JOIN job_group AS g ON g.number = job.group_id
-    WHERE job.ended_at IS NOT NULL""",
-    2,
+    """,
+    3,
     EndedNode,
+)
+SCOPES: Final = Lookup(
+    """SELECT json_group_array(json_array(node.group_id, node.place, node.job, hex(g.id),
+        node.open, node.scope_marks, coalesce(hex(node.cause), ''), job.ended_at IS NOT NULL))
+    FROM {rows} AS v CROSS JOIN node ON node.group_id = v.column1 AND node.place = v.column2
+    CROSS JOIN job ON job.number = node.job CROSS JOIN job_group AS g ON g.number = node.group_id
+    """,
+    2,
+    ScopeNode,
+)
+TELL_SCOPES: Final = Bulk(
+    """UPDATE node SET open = v.column3, scope_marks = v.column4, cause = v.column5
+    FROM {rows} AS v WHERE node.group_id = v.column1 AND node.place = v.column2""",
+    5,
 )
 # Dependents of nodes, after a place in their group, at most `MOST_REACHED` of each node.
 DEPENDENTS: Final = Lookup(
@@ -114,10 +171,12 @@ COUNT_DOWN: Final = Bulk(
     FROM {rows} AS v WHERE node.group_id = v.column1 AND node.place = v.column2""",
     4,
 )
+# What a node tells for the last time is more than what it tells early.
 UNSETTLED: Final = Bulk(
-    """INSERT INTO unsettled (job, after_child) SELECT * FROM {rows}
-    WHERE column1 IS NOT NULL ON CONFLICT DO NOTHING""",
-    2,
+    """INSERT INTO unsettled (job, after_child, is_early) SELECT * FROM {rows}
+    WHERE column1 IS NOT NULL ON CONFLICT DO UPDATE
+    SET after_child = excluded.after_child, is_early = excluded.is_early WHERE is_early = 1""",
+    3,
 )
 
 
@@ -133,33 +192,65 @@ class Settling:
         self._tx = tx
 
     def deliver(self, jobs: Sequence[Row]) -> None:
-        """The ends of these jobs reach the nodes that depend on them, after a place."""
+        """These jobs' nodes tell those that depend on them, after a place, and their scopes."""
         tx = self._tx
         tx.flush()
-        ended = ENDED_NODES.find(tx.connection, jobs)
-        parents = {(one.group, one.place): one for one in ended}
-        wanted = [(one.group, one.place, one.after_child) for one in ended]
+        found = {(one.group, one.place): one for one in ENDED_NODES.find(tx.connection, jobs)}
+        heard = {node: one.parent for node, one in found.items()}
+        nodes = {node: one for node, one in found.items() if not one.is_early or heard[node].told}
+        wanted = [(one.group, one.place, one.after_child) for one in nodes.values()]
         edges = DEPENDENTS.find(tx.connection, wanted)
-        self._go_on_later(parents, edges)
+        self._go_on_later(nodes, edges)
         reached: defaultdict[Node, list[Parent]] = defaultdict(list)
         for group, parent, child in edges:
-            reached[group, child].append(parents[group, parent].parent)
+            reached[group, child].append(heard[group, parent])
         live = self._tell(reached)
         with_live = {(group, parent) for group, parent, child in edges if (group, child) in live}
-        for node, one in parents.items():
-            if node not in with_live or told(one.state) & Marks.FAILED:
+        with_live |= self._tell_scopes(nodes, heard)
+        for node, one in nodes.items():
+            if not one.is_early and (node not in with_live or heard[node].told & Marks.FAILED):
                 self.groups.add(UUID(hex=one.group_id))
 
     def _go_on_later(
-        self, parents: Mapping[Node, EndedNode], edges: Iterable[tuple[int, int, int]]
+        self, nodes: Mapping[Node, EndedNode], edges: Iterable[tuple[int, int, int]]
     ) -> None:
-        """Notes the ended jobs that have more dependents than were reached."""
+        """Notes the nodes that have more dependents than were reached."""
         children: defaultdict[Node, list[int]] = defaultdict(list)
         for group, parent, child in edges:
             children[group, parent].append(child)
-        more = [(node, some) for node, some in children.items() if len(some) >= MOST_REACHED]
-        UNSETTLED.run(self._tx.connection, [(parents[node].job, max(some)) for node, some in more])
-        self.groups.update(UUID(hex=parents[node].group_id) for node, _ in more)
+        more = [(nodes[at], some) for at, some in children.items() if len(some) >= MOST_REACHED]
+        rows: list[Row] = [(one.job, max(some), one.is_early) for one, some in more]
+        UNSETTLED.run(self._tx.connection, rows)
+        self.groups.update(UUID(hex=one.group_id) for one, _ in more)
+
+    def _tell_scopes(
+        self, nodes: Mapping[Node, EndedNode], heard: Mapping[Node, Parent]
+    ) -> set[Node]:
+        """Counts the scopes down that these nodes are in; answers the nodes in those still open.
+
+        A scope hears of a node once, however often the delivery to its dependents goes on.
+        """
+        inside: defaultdict[Node, list[Node]] = defaultdict(list)
+        for node, one in nodes.items():
+            if one.scope is not None and one.after_child < 0:
+                inside[one.group, one.scope].append(node)
+        scopes: list[Row] = list(inside)
+        rows: list[Row] = []
+        notes: list[Row] = []
+        still_open: set[Node] = set()
+        for scope in SCOPES.find(self._tx.connection, scopes):
+            members = inside[scope.group, scope.place]
+            told = tell_scope(scope.scope, [heard[node] for node in members])
+            cause = pack_error(told.cause)
+            rows.append((scope.group, scope.place, told.open, int(told.marks), cause))
+            if not told.is_closed:
+                still_open.update(members)
+            if told.is_closed or told.is_news:
+                notes.append((scope.job, -1, int(told.is_news)))
+                self.groups.add(UUID(hex=scope.group_id))
+        TELL_SCOPES.run(self._tx.connection, rows)
+        UNSETTLED.run(self._tx.connection, notes)
+        return still_open
 
     def _tell(self, reached: Mapping[Node, Sequence[Parent]]) -> set[Node]:
         """Counts the nodes down and wakes their jobs; answers those whose jobs had not ended."""
@@ -190,10 +281,12 @@ class Settling:
             if one.change.ends:
                 self.ended.append(effects.outcome(row.uuid, one.change))
                 self.groups.add(id)
-            elif one.change.state is JobState.READY:
-                self.ready[row.lane] += 1
-            else:
+            elif one.change.state is not JobState.READY:
                 self.delayed = True
+            elif row.lane not in NOT_RUN_LANES:
+                self.ready[row.lane] += 1
+            elif row.lane != GATE_LANE:
+                self.groups.add(id)
         self._tx.flush()
 
     def _group(self, number: int) -> tuple[UUID, GroupState]:

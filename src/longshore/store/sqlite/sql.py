@@ -125,12 +125,12 @@ def _appended(entry: str) -> str:
     return f"json_insert({kept}, '$[#]', json({entry}))"
 
 
-_HELD: Final = """json_array({place}, job.number, hex(job.id), job.lane, job.state,
+HELD: Final = """json_array({place}, job.number, hex(job.id), job.lane, job.state,
     job.token, hex(job.worker), job.failures, job.crashes, job.round, job.group_id)"""
 
 
 def _held_by(key: str) -> Lookup[Held]:
-    query = f"""SELECT json_group_array({_HELD.format(place="v.column1")})
+    query = f"""SELECT json_group_array({HELD.format(place="v.column1")})
     FROM {{rows}} AS v CROSS JOIN job ON {key} = v.column2"""
     return Lookup(query, 2, Held)
 
@@ -138,12 +138,12 @@ def _held_by(key: str) -> Lookup[Held]:
 HELD_BY_ID: Final = _held_by("job.id")
 HELD_BY_NUMBER: Final = _held_by("job.number")
 HELD_BY_WORKER: Final = f"""
-    SELECT json_group_array({_HELD.format(place="0")}) FROM job INDEXED BY job_owned
+    SELECT json_group_array({HELD.format(place="0")}) FROM job INDEXED BY job_owned
     WHERE state IN {OWNED_LIST} AND worker = ?"""
 OWNED_KINDS: Final = f"""
     SELECT token, kind FROM job INDEXED BY job_owned WHERE state IN {OWNED_LIST} AND worker = ?"""
 HELD_AND_DUE: Final = f"""
-    SELECT json_group_array({_HELD.format(place="0")}) FROM (
+    SELECT json_group_array({HELD.format(place="0")}) FROM (
         SELECT number FROM job INDEXED BY job_due
         WHERE state = 'delayed' AND run_at <= ? AND (group_id IS NULL OR (
             SELECT g.state <> 'paused' FROM job_group AS g WHERE g.number = group_id))
@@ -153,7 +153,7 @@ PAST_DEADLINE: Final = """
     job INDEXED BY job_deadline
     WHERE state = 'ready' AND deadline_at IS NOT NULL AND deadline_at <= ?"""
 HELD_PAST_DEADLINE: Final = f"""
-    SELECT json_group_array({_HELD.format(place="0")}) FROM (
+    SELECT json_group_array({HELD.format(place="0")}) FROM (
         SELECT number FROM {PAST_DEADLINE} ORDER BY deadline_at, number LIMIT ?) AS past
     CROSS JOIN job ON job.number = past.number"""
 ORPHANED: Final = f"""
@@ -308,9 +308,10 @@ COUNT_ENDS: Final = Bulk(
     4,
 )
 HOLD_AGAIN: Final = "UPDATE job_group SET sweep_from = 0 WHERE number = ? AND state = 'paused'"
+# What was to be told early of a job is told with its end.
 NOTE_ENDS: Final = Bulk(
-    """INSERT INTO unsettled (job) SELECT column1 FROM {rows}
-    WHERE column1 IS NOT NULL ON CONFLICT DO NOTHING""",
+    """INSERT INTO unsettled (job) SELECT column1 FROM {rows} WHERE column1 IS NOT NULL
+    ON CONFLICT DO UPDATE SET after_child = -1, is_early = 0 WHERE is_early = 1""",
     1,
 )
 LOG: Final = Bulk(

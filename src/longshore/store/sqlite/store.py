@@ -5,8 +5,8 @@ takes the file's write lock at its start. Another thread and connection do the r
 everything that was committed before it began. The clock and the runner are parameters, because a
 simulation has neither real time nor threads.
 
-What each verb does is a function in `keeper`, `reads`, `prune` or `pump`. `_reads` and `_writes`
-make methods of these functions.
+What each verb does is a function of a module beside this one. `_reads` and `_writes` make methods
+of these functions.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ from uuid import UUID
 
 from longshore.errors import StoreUnavailable
 from longshore.model.attempt import Attempt
+from longshore.model.batch import MAX_GROUP_JOBS
 from longshore.model.finding import Finding
 from longshore.model.job import Ended
 from longshore.model.retention import GroupsPruned, Pruned, Retention
 from longshore.model.worker import SessionKey, Stats
 from longshore.ports import Batch, BatchResult, Harvested, Hint, Promoted, Settled
 from longshore.store.rows import micros, utc_now
-from longshore.store.sqlite import group_upkeep, keeper, reads
+from longshore.store.sqlite import group_reads, group_upkeep, growth, keeper, reads, reopening
 from longshore.store.sqlite import groups as group_verbs
 from longshore.store.sqlite import prune as pruning
 from longshore.store.sqlite.file import DatabaseFile
@@ -197,21 +198,27 @@ class SqliteStore:
     submit_group = _writes(group_verbs.submit_group)
     cancel_group = _writes(group_verbs.cancel_group)
     pause_group = _writes(group_verbs.pause_group)
-    retry_group = _writes(group_verbs.retry_group)
-    group = _reads(group_verbs.group)
-    groups = _reads(group_verbs.groups)
-    nodes = _reads(group_verbs.nodes)
+    open_gate = _writes(growth.open_gate)
+    retry_group = _writes(reopening.retry_group)
+    group = _reads(group_reads.group)
+    groups = _reads(group_reads.groups)
+    nodes = _reads(group_reads.nodes)
 
-    async def settle(self, groups: Collection[UUID] = (), most: int = 1000) -> Settled:
+    async def settle(
+        self,
+        groups: Collection[UUID] = (),
+        most: int = 1000,
+        max_group_jobs: int = MAX_GROUP_JOBS,
+    ) -> Settled:
         """Does some of what groups have to do, of at most so many jobs."""
-        return await self._run(Turn.KEEPER, lambda: self._settle(groups, most))
+        return await self._run(Turn.KEEPER, lambda: self._settle(groups, most, max_group_jobs))
 
-    def _settle(self, groups: Collection[UUID], most: int) -> Settled:
+    def _settle(self, groups: Collection[UUID], most: int, max_group_jobs: int) -> Settled:
         """Mostly there is nothing to do: that is seen without taking the write lock."""
         with self._file.used():
             if not group_verbs.has_work(self._glance(), groups):
                 return Settled()
-        return self._transact(lambda tx: group_verbs.settle(tx, groups, most))
+        return self._transact(lambda tx: group_verbs.settle(tx, groups, most, max_group_jobs))
 
     async def expire(self, most: int = 1000) -> list[Ended]:
         """Fails ready jobs that did not begin before their deadline; answers their outcomes."""
@@ -271,7 +278,7 @@ class SqliteStore:
         """What is wrong with a group that runs; with `repair`, its counts are made right."""
         if repair:
             return await self._write(lambda tx: group_upkeep.repair(tx, group))
-        return await self._read(lambda tx: group_upkeep.examine(tx, group)[1].findings)
+        return await self._read(lambda tx: group_upkeep.examine(tx, group).findings)
 
     # reading
 
@@ -283,7 +290,7 @@ class SqliteStore:
     queues = _reads(reads.queues)
     workers = _reads(reads.workers)
     dispatchers = _reads(reads.dispatchers)
-    explain = _reads(group_verbs.explain)
+    explain = _reads(group_reads.explain)
 
     async def watch(self) -> AsyncIterator[Hint]:
         """Hints that another process changed the file since this one opened it.

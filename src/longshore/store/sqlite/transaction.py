@@ -210,7 +210,7 @@ class Transaction(Snapshot):
 
     def take_ended(self) -> list[Row]:
         """The jobs of groups that ended, for the caller to settle at once."""
-        taken: list[Row] = [(job, -1) for _, job, _ in self._ended]
+        taken: list[Row] = [(job, -1, 0) for _, job, _ in self._ended]
         self._count_ends()
         return taken
 

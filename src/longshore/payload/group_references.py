@@ -1,0 +1,103 @@
+"""Which jobs of a group refer to results of which, and whether each depends on those."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from longshore.core.group_limits import naming
+from longshore.errors import InvalidInput
+from longshore.model.group import MAP, SCOPE, GroupPart, Node
+from longshore.model.job import Submission
+from longshore.model.reports import OutboxNode
+from longshore.payload.maps import read_map
+from longshore.payload.references import BESIDE, Reference, references
+
+
+class _Place(NamedTuple):
+    place: int
+    kind: str
+
+
+def referred(job: Submission) -> list[Reference]:
+    """The results that a job refers to; of a map, also those that its elements refer to."""
+    found = references(job.args) if job.options.references else []
+    return [*found, *_of_elements(job)] if job.kind == MAP else found
+
+
+def _of_elements(job: Submission) -> list[Reference]:
+    pattern = read_map(job.args)[1].job
+    return references(pattern.args) if pattern.options.references else []
+
+
+def check_dependencies(part: GroupPart) -> None:
+    """Raises, naming the group and the key, if a job refers to one that it does not depend on.
+
+    Of jobs in other parts only their number is known here. A wrong key among them is told when the
+    job is to run.
+    """
+    places = {
+        node.key: _Place(place, node.job.kind) for place, node in enumerate(part.nodes, part.first)
+    }
+    for node in part.nodes:
+        if node.job.options.references or node.job.kind == MAP:
+            with naming(part.head, node.key):
+                _check_node(node, places, part.first)
+
+
+def _check_node(node: Node, places: Mapping[str, _Place], first: int) -> None:
+    if node.job.options.raw:
+        raise InvalidInput("it is a raw job, whose bytes cannot refer to results")
+    after, seen = set(node.after), set[str]()
+    elsewhere = sum(place < first for place in after)
+    for one in dict.fromkeys(referred(node.job)):
+        found = places.get(one.job)
+        if found is not None and found.place in after:
+            _check_kind(one, found.kind)
+        elif found is not None or len(seen := seen | {one.job}) > elsewhere:
+            raise InvalidInput(
+                f"its arguments refer to the result of '{one.job}', on which it does not depend; "
+                f"add '{one.job}' to its `after`"
+            )
+
+
+def _check_kind(wanted: Reference, kind: str) -> None:
+    """Raises if what a reference names has no such result."""
+    if kind == SCOPE:
+        raise InvalidInput(
+            f"'{wanted.job}' is a sub-group, which has no result; refer to one of its jobs"
+        )
+    if kind == MAP and not wanted.is_map:
+        raise InvalidInput(
+            f"'{wanted.job}' is a map, which has no result of its own; take its `results`, which "
+            'are {"$results": {"map": KEY}}'
+        )
+    if wanted.is_map and kind != MAP:
+        raise InvalidInput(f"'{wanted.job}' is not a map; take its `result`")
+
+
+def check_added(nodes: Sequence[OutboxNode]) -> None:
+    """Raises if a job that an attempt adds refers to one added with it and not depended on."""
+    places = {f"{BESIDE}{one.key}": _Place(at, one.job.kind) for at, one in enumerate(nodes)}
+    for node in nodes:
+        check_added_map(node)
+        for one in referred(node.job):
+            if not one.job.startswith(BESIDE):
+                continue
+            found = places.get(one.job)
+            if found is None or found.place not in node.after:
+                raise InvalidInput(
+                    f"the arguments of the job '{node.key}' that it adds refer to the result of "
+                    f"'{one.job}', on which that job does not depend"
+                )
+            _check_kind(one, found.kind)
+
+
+def check_added_map(node: OutboxNode) -> None:
+    """Raises if a map that an attempt adds gives its elements results of others added with it."""
+    # The elements have other keys beside them than their map has.
+    if node.job.kind == MAP and any(one.job.startswith(BESIDE) for one in _of_elements(node.job)):
+        raise InvalidInput(
+            f"the map '{node.key}' that it adds has a result among the arguments of all elements; "
+            "only what a map goes over can be one there"
+        )

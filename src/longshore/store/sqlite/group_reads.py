@@ -1,0 +1,161 @@
+"""How groups are shown on SQLite: as a whole, by their nodes, and what a job of one waits for."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+from msgspec import structs
+
+from longshore.core.why import Facts
+from longshore.model.group import (
+    MOST_SHOWN,
+    Condition,
+    Group,
+    GroupFilter,
+    GroupState,
+    NodeFacts,
+    NodeView,
+)
+from longshore.model.job import Job, JobState
+from longshore.store.rows import LARGEST_INT, clean, moment
+from longshore.store.sqlite import reads
+from longshore.store.sqlite.states import LIVE_LIST
+from longshore.store.sqlite.transaction import Snapshot
+
+_words = msgspec.json.Decoder(tuple[str, ...])
+_SHOWN: Final = """SELECT number, id, state, max(jobs, staged), fail_fast, created_at, ended_at,
+    name, labels, cancelled_by FROM job_group"""
+_NODES: Final = """
+    SELECT node.key, job.id, job.number, job.kind, job.state, node.condition, node.unmet, (
+        SELECT json_group_array(other.key) FROM (
+            SELECT other.key FROM edge INDEXED BY edge_child
+            CROSS JOIN node AS other
+            ON other.group_id = edge.group_id AND other.place = edge.parent
+            WHERE edge.group_id = node.group_id AND edge.child = node.place
+            ORDER BY edge.parent) AS other), (
+        SELECT around.key FROM node AS around
+        WHERE around.group_id = node.group_id AND around.place = node.scope), node.open
+    FROM node CROSS JOIN job ON job.number = node.job
+    WHERE node.group_id = ? AND node.place > ? ORDER BY node.place LIMIT ?"""
+_NODE_FACTS: Final = """
+    SELECT key, condition, unmet, (
+        SELECT count(*) FROM edge INDEXED BY edge_child
+        WHERE edge.group_id = node.group_id AND edge.child = node.place)
+    FROM node WHERE job = ?"""
+_WAITS_FOR: Final = f"""
+    SELECT other.key, job.state FROM node CROSS JOIN edge INDEXED BY edge_child
+    ON edge.group_id = node.group_id AND edge.child = node.place
+    CROSS JOIN node AS other ON other.group_id = edge.group_id AND other.place = edge.parent
+    CROSS JOIN job ON job.number = other.job
+    WHERE node.job = ? AND (other.open > 0 OR job.state IN {LIVE_LIST})
+    ORDER BY other.place LIMIT ?"""
+
+
+def group(tx: Snapshot, ref: UUID | int) -> Group | None:
+    """One group, by its id or number."""
+    by_id = isinstance(ref, UUID)
+    key: bytes | int = ref.bytes if isinstance(ref, UUID) else ref
+    if not by_id and not 0 < ref <= LARGEST_INT:  # type: ignore[operator]
+        return None
+    row = tx.execute(
+        f"{_SHOWN} WHERE is_gone = 0 AND {'id' if by_id else 'number'} = ?", (key,)
+    ).fetchone()
+    if row is None:
+        return None
+    counts = tx.connection.execute(
+        """SELECT job.state, count(*) FROM node CROSS JOIN job ON job.number = node.job
+        WHERE node.group_id = ? GROUP BY job.state""",
+        (row[0],),
+    ).fetchall()
+    return _shown(row, dict(counts))
+
+
+def groups(tx: Snapshot, wanted: GroupFilter) -> list[Group]:
+    """Groups, newest first, without counts."""
+    also, values = "", list[Any]()
+    if wanted.states:
+        also += f" AND state IN ({', '.join('?' * len(wanted.states))})"
+        values += wanted.states
+    if wanted.name is not None:
+        also += " AND name = ?"
+        values.append(clean(wanted.name))
+    before = LARGEST_INT if wanted.before is None else max(0, min(wanted.before, LARGEST_INT))
+    query = f"{_SHOWN} WHERE is_gone = 0 AND number < ?{also} ORDER BY number DESC LIMIT ?"
+    rows = tx.connection.execute(query, (before, *values, wanted.limit)).fetchall()
+    return [_shown(row, {}) for row in rows]
+
+
+def _shown(row: tuple[Any, ...], counts: dict[str, int]) -> Group:
+    number, id, state, jobs, fail_fast, created_at, ended_at, name, labels, by = row
+    return Group(
+        id=UUID(bytes=id),
+        number=number,
+        name=name,
+        state=GroupState(state),
+        jobs=jobs,
+        fail_fast=bool(fail_fast),
+        labels=_words.decode(labels),
+        created_at=moment(created_at),
+        ended_at=None if ended_at is None else moment(ended_at),
+        cancelled_by=by,
+        counts=counts,
+    )
+
+
+def explain(tx: Snapshot, job: Job) -> Facts:
+    """What keeps a job where it is; of a job of a group, also what it waits for."""
+    facts = reads.explain(tx, job)
+    found = group(tx, job.group) if job.group is not None else None
+    if found is None:
+        return facts
+    key, on, unmet, after = tx.execute(_NODE_FACTS, (job.number,)).fetchone()
+    others = tx.connection.execute(_WAITS_FOR, (job.number, MOST_SHOWN)).fetchall()
+    node = NodeFacts(
+        key=key,
+        group=structs.replace(found, counts={}),
+        on=Condition(on),
+        after=after,
+        unmet=unmet,
+        waits_for=tuple((other, JobState(state)) for other, state in others),
+    )
+    return structs.replace(facts, node=node)
+
+
+def nodes(tx: Snapshot, group: UUID, after: int = -1, most: int = 1000) -> list[NodeView]:
+    """The nodes of a group in its order, after the one with this index."""
+    query = "SELECT number, staged FROM job_group WHERE id = ? AND is_gone = 0"
+    found = tx.execute(query, (group.bytes,)).fetchone()
+    if found is None:
+        return []
+    number, staged = found
+    place = _place_of(tx, number, staged, after)
+    rows = tx.connection.execute(_NODES, (number, place, most)).fetchall()
+    return [_node_view(row) for row in rows]
+
+
+def _place_of(tx: Snapshot, group: int, staged: int, index: int) -> int:
+    """The place of a group's node with this index. It is higher, if nodes before it are gone."""
+    [last] = tx.execute("SELECT max(place) FROM node WHERE group_id = ?", (group,)).fetchone()
+    if last is None or last + 1 == staged or index < 0:
+        return index
+    query = "SELECT place FROM node WHERE group_id = ? ORDER BY place LIMIT 1 OFFSET ?"
+    found = tx.execute(query, (group, index)).fetchone()
+    return last if found is None else int(found[0])
+
+
+def _node_view(row: tuple[Any, ...]) -> NodeView:
+    key, id, number, kind, state, on, unmet, others, scope, left = row
+    return NodeView(
+        key=key,
+        job=UUID(bytes=id),
+        number=number,
+        kind=kind,
+        state=JobState(state),
+        after=_words.decode(others),
+        on=Condition(on),
+        unmet=unmet,
+        scope=scope,
+        open=left,
+    )
