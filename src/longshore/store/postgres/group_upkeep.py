@@ -127,8 +127,8 @@ RETURNING id
 
 
 _EXAMINED: Final = """
-SELECT g.state AS group_state, g.jobs, g.sweep_from IS NOT NULL AS is_swept, c.*, n.job, n.place, n.key,
-    n.condition, n.unmet, n.marks, n.scope, n.open, n.scope_marks, l.state, l.kind,
+SELECT g.state AS group_state, g.jobs, g.sweep_from IS NOT NULL AS is_swept, c.*, n.job, n.place,
+    n.key, n.condition, n.unmet, n.marks, n.scope, n.open, n.scope_marks, l.state, l.kind,
     EXISTS (SELECT FROM longshore.unsettled AS u WHERE u.job = n.job) AS is_unsettled, ARRAY(
         SELECT p.place FROM longshore.edge AS e JOIN longshore.node AS p ON p.job = e.parent
         WHERE e.child = n.job ORDER BY p.place
