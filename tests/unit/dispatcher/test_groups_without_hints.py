@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 from msgspec import structs
 
+from longshore.model.batch import MAX_GROUP_JOBS
 from longshore.model.group import Condition
 from longshore.model.job import Ended, JobState
 from longshore.model.reports import FailureReport, SuccessReport
@@ -133,11 +134,16 @@ class Held(Mute):
     calls = 0
     busy: UUID
 
-    async def settle(self, groups: Collection[UUID] = (), most: int = 1000) -> Settled:
+    async def settle(
+        self,
+        groups: Collection[UUID] = (),
+        most: int = 1000,
+        max_group_jobs: int = MAX_GROUP_JOBS,
+    ) -> Settled:
         self.calls += 1
         if self.calls < 6:
             return Settled(groups=frozenset({self.busy}))
-        return await super().settle(groups, most)
+        return await super().settle(groups, most, max_group_jobs)
 
 
 def test_groups_that_another_dispatcher_holds_are_asked_for_again_with_pauses() -> None:
