@@ -13,7 +13,7 @@ from uuid import UUID
 from longshore.client.clients import Clients, LoopClient
 from longshore.client.connection import Connection, Ref
 from longshore.errors import WrongState
-from longshore.model.group import GroupPart, GroupSubmitted
+from longshore.model.group import GateVerdict, GroupPart, GroupSubmitted
 from longshore.model.job import Submission
 from longshore.ports import OnMessages
 from longshore.testing.inline_dispatcher import InlineDispatcher
@@ -111,6 +111,12 @@ class _InlineConnection(Connection):
         answer = await super().submit_group(part, edges, strict)
         await self._catch_up([node.job.id for node in part.nodes])
         return answer
+
+    async def open_gate(self, ref: Ref, key: str, value: bytes | None = None) -> GateVerdict:
+        """As always; an eager kit then runs what waited for it."""
+        verdict = await super().open_gate(ref, key, value)
+        await self._catch_up([])
+        return verdict
 
     async def _catch_up(self, jobs: Sequence[UUID]) -> None:
         if not self._access.is_calling:

@@ -17,6 +17,7 @@ from uuid import UUID, uuid4
 
 from msgspec import structs
 
+from longshore.client.group_handle import check_opened
 from longshore.config import DispatcherSettings
 from longshore.core.group_words import in_states
 from longshore.core.why import Facts
@@ -39,6 +40,7 @@ from longshore.model.worker import (
     WorkerInfo,
     WorkerView,
 )
+from longshore.payload.values import pack
 from longshore.ports import Batch, BatchResult, Handlers
 from longshore.testing.memory import MemoryStore
 from longshore.wire import codec
@@ -205,6 +207,14 @@ class InlineDispatcher:
         """One job, whole."""
         return _at_once(self._service.job(ref))
 
+    def open_gate(self, group: UUID, key: str, value: object) -> None:
+        """Opens a gate of a group with a value; raises if it cannot be opened."""
+        packed = pack(value, f"the value for gate '{key}'")
+        request = m.OpenGate(0, uuid4(), group, key, packed)
+        with self._lock:
+            verdict = _at_once(self._service.open_gate(request))
+        check_opened(f"group {group}", key, verdict)
+
     def submissions(self) -> list[Submission]:
         """What was submitted, by clients and by jobs, in the order of the jobs' numbers."""
         return [row.submission for row in self.store._jobs.values()]
@@ -212,7 +222,8 @@ class InlineDispatcher:
     def claim(self, queue: str | None) -> Attempt | None:
         """The next attempt, best first; None if nothing is ready."""
         with self._lock:
-            _at_once(self.store.promote())
+            if _at_once(self.store.promote()).count or _at_once(self.store.expire()):
+                self.groups_changed()
             slot = self._slot()
             handlers = self._handlers()
             lanes = tuple(

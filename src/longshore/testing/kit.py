@@ -23,6 +23,8 @@ from uuid import UUID
 from msgspec import Struct, structs
 
 from longshore.client.app import App
+from longshore.client.group import GroupBuilder
+from longshore.client.group_handle import GroupHandle
 from longshore.client.handle import unsuccessful
 from longshore.client.kind import AnyKind, Call
 from longshore.core.limits import MAX_DURATION_S
@@ -116,6 +118,17 @@ class Kit:
             return handler.bind(job.args)
         arguments: dict[str, Any] = values.unpack(job.args)
         return arguments
+
+    # gates
+
+    def open_gate(
+        self, group: GroupBuilder | GroupHandle | UUID, key: str, value: object = None
+    ) -> None:
+        """Opens a gate of a group, as a user would; the next drain runs what waited for it."""
+        handle = group.handle if isinstance(group, GroupBuilder) else group
+        self.dispatcher.open_gate(handle if isinstance(handle, UUID) else handle.id, key, value)
+        if not _is_in_loop():
+            self.catch_up()
 
     # time
 

@@ -263,7 +263,7 @@ def total(numbers: list[int]) -> int:
 
 
 @app.job
-async def unload(ran: str, depth: int, ctx: longshore.Context) -> str:
+async def unload(ctx: longshore.Context, ran: str, depth: int) -> str:
     """Adds two of itself to its group, and these two more, down to depth 0."""
     note(ran, f"unload {depth}")
     if depth:

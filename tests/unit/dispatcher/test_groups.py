@@ -402,7 +402,7 @@ BAD = {
     "an after that is negative": (changed(after=(-1,)), "does not lie before its own"),
     "an after named twice": (changed(after=(0, 0)), "names a job twice"),
     "a key used twice": (changed(key="a"), "job 'a': another job of the group has this key"),
-    "a key with a slash": (changed(key="x/b"), "'/' is kept for sub-groups"),
+    "a key that ends in a slash": (changed(key="b/"), "'/' between the names of sub-groups"),
     "an empty key": (changed(key=""), "must be text, and not empty"),
     "a long key": (changed(key="k" * 201), "has 201 characters; 200 are allowed"),
     "a condition on nothing": (changed(after=(), on=Condition.ENDED), "depends on nothing"),
