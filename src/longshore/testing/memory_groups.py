@@ -165,6 +165,7 @@ class MemoryGroups(MemoryReads, ABC):
         self._apply(row, change)
         if change.state is JobState.READY:
             settled[row.lane.hash] += 1
+            self._woken.append(row)
         if change.ends:
             groups.add(row.node.group)
 

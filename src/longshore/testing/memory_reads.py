@@ -48,6 +48,8 @@ class MemoryReads:
         self._watchers: list[_Watcher] = []
         self._groups: dict[UUID, GroupRow] = {}
         self._unsettled: list[UUID] = []
+        self._woken: list[JobRow] = []
+        """The jobs of groups that became ready since the pump last began."""
         """The jobs of groups whose ends have not reached those that depend on them."""
 
     def _find(self, ref: UUID | int) -> JobRow | None:

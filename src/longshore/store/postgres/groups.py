@@ -27,6 +27,7 @@ from longshore.core.why import Facts
 from longshore.errors import StoreUnavailable
 from longshore.model.attempt import Attempt
 from longshore.model.group import (
+    MOST_AT_ONCE,
     MOST_SHOWN,
     Group,
     GroupFilter,
@@ -73,8 +74,6 @@ from longshore.store.rows import (
     unique_key_taken,
 )
 
-MOST_AT_ONCE: Final = 1000
-"""A group with no more nodes begins in the transaction that stores it."""
 MOST_CLOSED: Final = 100
 
 

@@ -17,6 +17,7 @@ from longshore.core.lanes import lane_of
 from longshore.core.reopening import NodeState, Reopening, retry_plan
 from longshore.core.why import Facts
 from longshore.model.group import (
+    MOST_AT_ONCE,
     MOST_SHOWN,
     Condition,
     Group,
@@ -51,8 +52,6 @@ from longshore.store.sqlite.sql import HOLDERS, KNOWN, Bulk, Held, Row
 from longshore.store.sqlite.states import LIVE_LIST
 from longshore.store.sqlite.transaction import Snapshot, Transaction
 
-MOST_AT_ONCE: Final = 1000
-"""A group with no more nodes begins in the transaction that stores it."""
 _MOST_CLOSED: Final = 100
 
 _waiting = msgspec.json.Decoder(list[WaitingNode])
