@@ -10,6 +10,11 @@
 {"do": "flow", "outstanding": N}            or keeps so many short naps under way …
 {"do": "stop"}                              until now
 {"do": "queue", "jobs": N}                  submits jobs that nobody serves
+{"do": "describe", "layers": L, "width": W} describes a group of jobs that do nothing
+{"do": "run_group", "all": N}               submits it, until so many jobs were recorded
+{"do": "chain", "jobs": N}                  runs a chain of jobs
+{"do": "submit", "layers": L, "width": W,
+ "as_group": B}                             submits jobs that nobody serves, as a group or not
 """
 
 from __future__ import annotations
@@ -22,9 +27,11 @@ from typing import Any
 
 import uvloop
 
+from bench import graphs
 from bench.helper import questions, reply
 from bench.noop_app import app, begun, nap, noop, unserved
 from bench.plain_app import block, burn, noop_process, noop_thread, sleep
+from longshore.client.group import GroupBuilder
 from longshore.client.kind import AnyKind, Call
 from longshore.model.job import JobState
 
@@ -43,6 +50,7 @@ class Client:
 
     def __init__(self) -> None:
         self._calls: Iterable[Call[Any]] = []
+        self._group: GroupBuilder | None = None
         self._background: asyncio.Task[None] | None = None
         self._submitted = 0
         self._recorded = 0
@@ -71,18 +79,35 @@ class Client:
                 return await self._stop()
             case {"do": "queue", "jobs": jobs}:
                 await queue(jobs)
+            case {"do": "describe", "layers": layers, "width": width}:
+                self._group = graphs.described(layers, width)
+                self._recorded = await recorded()
+            case {"do": "run_group", "all": all}:
+                return await self._run_group(all)
+            case {"do": "chain", "jobs": jobs}:
+                return await graphs.chain(jobs)
+            case {"do": "submit", "layers": layers, "width": width, "as_group": as_group}:
+                return await graphs.seconds_to_submit(layers, width, as_group=as_group)
             case _:
                 raise ValueError(f"no such question: {question}")
         return None
 
     async def _run(self, jobs: int) -> tuple[float, float]:
         calls, self._calls = self._calls, []
-        goal = self._recorded + jobs
         began = time.monotonic()
         await app.submit_many_async(calls)
+        return began, await self._recorded_at(self._recorded + jobs)
+
+    async def _run_group(self, jobs: int) -> tuple[float, float]:
+        assert self._group is not None
+        began = time.monotonic()
+        await graphs.submit(self._group)
+        return began, await self._recorded_at(self._recorded + jobs)
+
+    async def _recorded_at(self, goal: int) -> float:
         while await recorded() < goal:  # noqa: ASYNC110
             await asyncio.sleep(POLL_S)
-        return began, time.monotonic()
+        return time.monotonic()
 
     async def _collect(self) -> tuple[float, float]:
         calls, self._calls = self._calls, []

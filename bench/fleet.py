@@ -74,6 +74,23 @@ class Fleet:
         """Jobs per second, from the first submit until each client has all its outcomes."""
         return self._rate(jobs // len(self.clients), "noop", True, do="collect")
 
+    def run_group(self, layers: int, width: int) -> float:
+        """Jobs per second of a group in layers, from its submit until all are recorded.
+
+        The first client submits it.
+        """
+        client, jobs = self.clients[0], layers * width
+        client.ask(do="describe", layers=layers, width=width)
+        began, ended = client.ask(do="run_group", all=jobs)
+        return jobs / float(ended - began)
+
+    def run_alone(self, jobs: int) -> float:
+        """`run`, with all jobs from the first client, as `run_group` submits them."""
+        client = self.clients[0]
+        client.ask(do="prepare", jobs=jobs, kind="noop", described=True)
+        began, ended = client.ask(do="run", all=jobs)
+        return jobs / float(ended - began)
+
     def work(self, kind: str, each: Sequence[float]) -> float:
         """Seconds for jobs of these arguments.
 

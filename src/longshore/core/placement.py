@@ -10,22 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence, Set
 from heapq import heapify, heapreplace
-from typing import TypeVar
-
-from msgspec import Struct
+from typing import NamedTuple, TypeVar
 
 from longshore.core.lanes import serves
-from longshore.model.worker import Claim, Lane, SessionKey, WorkerInfo
+from longshore.model.worker import (
+    Claim,
+    FreeWorker,
+    Lane,
+    OpenSlots,
+    SessionKey,
+    WorkerInfo,
+)
 
 T = TypeVar("T")
-
-
-class FreeWorker(Struct, frozen=True):
-    """A session with free slots. `given` counts the attempts it ever got."""
-
-    slot: SessionKey
-    free: int
-    given: int
 
 
 class Profile:
@@ -76,6 +73,33 @@ def slots_in_order(free: Sequence[FreeWorker], most: int) -> list[SessionKey]:
         slots.append(free[index].slot)
         heapreplace(heap, (left + 1, given + 1, index))
     return slots
+
+
+class Woken(NamedTuple):
+    """A job that becomes ready: its place in the order of claims, and its arguments' bytes."""
+
+    order: tuple[int, ...]
+    lane: int
+    size: int
+
+
+def slots_for(
+    jobs: Sequence[Woken], offered: Sequence[OpenSlots], room: int
+) -> dict[int, SessionKey]:
+    """Slots for jobs that become ready, by the places of these jobs, best job first.
+
+    It stops with the job that uses up `room` bytes.
+    """
+    places = sorted(range(len(jobs)), key=lambda place: jobs[place].order) if offered else []
+    found: dict[int, SessionKey] = {}
+    for some in offered:
+        served = [at for at in places if at not in found and jobs[at].lane in some.lanes]
+        for at, slot in zip(served, slots_in_order(some.workers, len(served)), strict=False):
+            if room <= 0:
+                return found
+            found[at] = slot
+            room -= jobs[at].size
+    return found
 
 
 def first_bytes(items: Sequence[T], size: Callable[[T], int], room: int) -> Sequence[T]:

@@ -11,6 +11,8 @@ no clock, store or socket, and may lose all that it knows: the store knows the t
   plan claims as many jobs as there are free slots, at most as many as the lanes seem to hold.
 - A submit starts in the statement that stores it, if a slot is free that no ready job waits for.
   `admission` says how long submits wait for such a slot.
+- A job of a group starts in the transaction that records the last end it waited for, if a slot is
+  left over that no ready job waits for: the plan names such slots.
 - Free slots are filled first. Only then does a plan *look ahead*: it gives sessions attempts that
   their workers hold until a slot comes free (see `lookahead`). So no worker is idle while another
   one holds attempts ahead. Such a claim names all lanes of the pool, and stops before the first job
@@ -28,11 +30,19 @@ from typing import Final, NamedTuple, Protocol
 
 from longshore.core.admission import Admission, FreeSlots, Patience
 from longshore.core.lanes import lane_of
-from longshore.core.placement import FreeWorker, Profile, slots_in_order
+from longshore.core.placement import Profile, slots_in_order
 from longshore.model.batch import Batch, BatchResult
 from longshore.model.ends import Succeeded
 from longshore.model.job import Submission, Verdict
-from longshore.model.worker import Ahead, Claim, Lane, SessionKey, WorkerInfo
+from longshore.model.worker import (
+    Ahead,
+    Claim,
+    FreeWorker,
+    Lane,
+    OpenSlots,
+    SessionKey,
+    WorkerInfo,
+)
 
 ANY_NUMBER: Final = float("inf")
 
@@ -61,10 +71,14 @@ class SessionSlots(Protocol):
 
 
 class Plan(NamedTuple):
-    """What to claim, and for each submit the slot on which it can start at once, if any."""
+    """What to claim, and for each submit the slot on which it can start at once, if any.
+
+    `for_dependents` are slots that neither needs, for jobs that the ends of others make ready.
+    """
 
     claims: list[Claim]
     slots: Sequence[SessionKey | None]
+    for_dependents: Sequence[OpenSlots] = ()
 
 
 class _Offer(NamedTuple):
@@ -187,7 +201,8 @@ class Scheduler:
             self.lanes.add_ready(Counter(left))
         if submits:
             self._admission.took(any_started=bool(starters))
-        return Plan(self._claims(starters), slots)
+        claims, unused = self._claims(starters)
+        return Plan(claims, slots, unused)
 
     def answered(self, batch: Batch, result: BatchResult) -> float | None:
         """The store answered a transaction.
@@ -231,8 +246,8 @@ class Scheduler:
                     del waiting[lane]
         return starters
 
-    def _claims(self, starters: Collection[_Taker]) -> list[Claim]:
-        """What to claim now, for sessions that can take more and are not uncertain.
+    def _claims(self, starters: Collection[_Taker]) -> tuple[list[Claim], list[OpenSlots]]:
+        """What to claim now, for sessions that can take more and are not uncertain; what is left.
 
         The profiles take turns to be first, so that none is left out for good. Those whose slots
         went to submits must wait for the next plan.
@@ -240,19 +255,27 @@ class Scheduler:
         self.lanes.claim_sent()
         self._turn += 1
         found: list[Claim] = []
+        left: list[OpenSlots] = []
         most = self._max_batch
         for offer in self._offers():
+            if offer.taker in starters:
+                continue
             lanes = self.lanes.ready(offer.lanes)
-            if most <= 0 or not lanes or offer.taker in starters or self._is_barred(offer):
+            if not lanes and not offer.is_ahead:
+                left.append(OpenSlots(offer.lanes, offer.free))
+            if most <= 0 or not lanes or self._is_barred(offer):
                 continue
             # What earlier claims of this plan take from these lanes is not there any more.
             before = sum(len(one.slots) for one in found if not lanes.keys().isdisjoint(one.lanes))
-            some = int(min(most, sum(lanes.values()) - before))
+            wanted = sum(lanes.values()) - before
+            some = int(min(most, wanted))
             claim = self._claim(offer, lanes.keys(), some) if some > 0 else None
             if claim is not None:
                 most -= len(claim.slots)
                 found.append(claim)
-        return found
+                if len(claim.slots) >= wanted and not offer.is_ahead:
+                    left.append(OpenSlots(offer.lanes, _left(offer.free, claim)))
+        return found, left
 
     def _is_barred(self, offer: _Offer) -> bool:
         return offer.is_ahead and not self._barred.isdisjoint(offer.profile.lanes[offer.pool])
@@ -407,6 +430,17 @@ class LaneEstimates:
         """Whether any of these lanes may hold ready jobs."""
         # In this order it takes time for the smaller set only.
         return not self._ready.keys().isdisjoint(lanes)
+
+
+def _left(free: Sequence[FreeWorker], claim: Claim) -> list[FreeWorker]:
+    """What a claim leaves of the slots that it could have had."""
+    # By identity: to hash a UUID takes long, and there may be a thousand slots.
+    taken = Counter(map(id, claim.slots))
+    return [
+        FreeWorker(one.slot, left, one.given)
+        for one in free
+        if (left := one.free - taken[id(one.slot)]) > 0
+    ]
 
 
 def _key_of(one: SessionSlots) -> SessionKey:

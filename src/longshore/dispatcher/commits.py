@@ -236,10 +236,11 @@ class Commits:
         requests = self._take_submits(room)
         finishes = self._take_finishes()
         submits = [job for request, start, end in requests for job in request.jobs[start:end]]
-        claims, slots = self._scheduler.plan(submits) if may_claim else NO_PLAN
+        claims, slots, unused = self._scheduler.plan(submits) if may_claim else NO_PLAN
         ends = [finish for finish, _ in finishes]
+        left = unused if ends else ()
         most = (self._max_bytes, self._max_group_jobs)
-        batch = Batch(ends, submits, claims, slots, *most)
+        batch = Batch(ends, submits, claims, slots, *most, left)
         if not (batch.finishes or batch.submits or batch.claims):
             return True
         self._queued(submits, -1)
@@ -256,6 +257,7 @@ class Commits:
                 self._submits.extendleft(reversed(requests))
                 self._uncertain.update(requests)
                 wanted = [slot for claim in claims for slot in claim.slots]
+                wanted += [one.slot for some in left for one in some.workers]
                 self._scheduler.mark_uncertain([*wanted, *filter(None, slots)])
             self._on_outage(error)
             return False
@@ -272,7 +274,8 @@ class Commits:
         requests: list[Part],
         finishes: list[tuple[End, OnFinished]],
     ) -> None:
-        for slot, attempts in by_session([*result.started, *result.claimed]).items():
+        begun = [*result.started, *result.dependents, *result.claimed]
+        for slot, attempts in by_session(begun).items():
             self._give(slot, attempts)
         for ended in result.ended:
             self._tell(ended)

@@ -11,7 +11,7 @@ from msgspec import Struct
 from longshore.model.attempt import Attempt
 from longshore.model.ends import End
 from longshore.model.job import Ended, Finished, Refused, Submission, Submitted
-from longshore.model.worker import Claim, SessionKey
+from longshore.model.worker import Claim, OpenSlots, SessionKey
 
 BATCH_BYTES: Final = 16 * 1024 * 1024
 """How many bytes of arguments and results one transaction takes. Its last item may exceed it."""
@@ -25,7 +25,8 @@ class Batch(Struct, frozen=True):
     `slots`, if there are any, has one for each submit. A new job that can run now starts on its
     slot, if that worker may have it; otherwise it is ready for any worker. Claims stop with the job
     whose arguments bring them to `max_bytes`. A finish that would bring its group past
-    `max_group_jobs` is recorded as failed.
+    `max_group_jobs` is recorded as failed. Jobs of groups whose dependencies the finishes meet
+    start on slots of `for_dependents`; without one they are ready.
     """
 
     finishes: Sequence[End] = ()
@@ -34,6 +35,7 @@ class Batch(Struct, frozen=True):
     slots: Sequence[SessionKey | None] = ()
     max_bytes: int = BATCH_BYTES
     max_group_jobs: int = MAX_GROUP_JOBS
+    for_dependents: Sequence[OpenSlots] = ()
 
 
 class BatchResult(Struct, frozen=True):
@@ -47,7 +49,8 @@ class BatchResult(Struct, frozen=True):
     - `contested`: lanes that may hold more than was claimed, because another dispatcher claimed
       there at the same moment, or the batch had no room for more bytes;
     - `barred`: lanes of claims ahead that met a job which may not be held ahead;
-    - `groups`: groups that need a `settle`: they may be over, or ends have more to reach.
+    - `groups`: groups that need a `settle`: they may be over, or ends have more to reach;
+    - `dependents`: the jobs of groups that started on slots of `for_dependents`.
     """
 
     finished: list[Finished] = []
@@ -61,3 +64,4 @@ class BatchResult(Struct, frozen=True):
     contested: frozenset[int] = frozenset()
     barred: frozenset[int] = frozenset()
     groups: frozenset[UUID] = frozenset()
+    dependents: list[Attempt] = []

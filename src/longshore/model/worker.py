@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence, Set
 from datetime import datetime
 from enum import StrEnum
 from typing import Final, Literal
@@ -264,6 +265,21 @@ class SessionKey(Struct, frozen=True, gc=False):
 
     worker: UUID
     session: int
+
+
+class FreeWorker(Struct, frozen=True):
+    """A session with free slots. `given` counts the attempts it ever got."""
+
+    slot: SessionKey
+    free: int
+    given: int
+
+
+class OpenSlots(Struct, frozen=True):
+    """Free slots of workers that serve these lanes, for jobs that only now become ready."""
+
+    lanes: Set[int]
+    workers: Sequence[FreeWorker]
 
 
 class Claim(Struct, frozen=True):

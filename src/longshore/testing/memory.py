@@ -20,7 +20,7 @@ from longshore.core import effects
 from longshore.core.leases import ANOTHERS, is_anothers
 from longshore.core.lifecycle import OWNED
 from longshore.core.lookahead import before_barred, held_ahead
-from longshore.core.placement import first_bytes
+from longshore.core.placement import Woken, first_bytes, slots_for
 from longshore.core.retention import Seen, Walk
 from longshore.core.run_times import KEPT_S, merged
 from longshore.model.attempt import Attempt
@@ -85,13 +85,16 @@ class MemoryStore(MemoryGroups):
             if (answer.verdict, answer.state) == (Verdict.RECORDED, JobState.SUCCEEDED):
                 self._send(end, ready)
         ending, self._unsettled = self._unsettled, []
+        self._woken = []
         groups = self._deliver(ending, ready) | self._to_expand()
+        dependents = self._filled(self._start_dependents(dispatcher, batch, ready))
         by_ends = Counter(ready)
         started, submitted = list[Attempt](), []
         for job, slot in zip_longest(batch.submits, batch.slots):
             free = slot if slot and self._is_free_for(slot, dispatcher) else None
             submitted.append(self._submit(job, ready, free, started))
-        claimed, left, barred = self._claim_all(dispatcher, batch)
+        room = batch.max_bytes - sum(len(one.args) for one in dependents)
+        claimed, left, barred = self._claim_all(dispatcher, batch, room)
         claimed = self._filled(claimed)
         self._hint(*[Hint.WORK] * bool(ready), *[Hint.ENDED] * bool(ended))
         taken = Counter(self._jobs[one.id].lane.hash for one in claimed)
@@ -107,7 +110,21 @@ class MemoryStore(MemoryGroups):
             left,
             barred,
             frozenset(groups),
+            dependents,
         )
+
+    def _start_dependents(
+        self, dispatcher: UUID, batch: Batch, ready: Counter[int]
+    ) -> list[Attempt]:
+        """Starts jobs that the batch's ends made ready, on slots that are left over for them."""
+        rows = [row for row in self._woken if not self._held_back(row)]
+        jobs = [Woken(row.order, row.lane.hash, len(row.job.args)) for row in rows]
+        started = []
+        for place, slot in slots_for(jobs, batch.for_dependents, batch.max_bytes).items():
+            if self._is_free_for(slot, dispatcher):
+                started.append(self._start(rows[place], slot))
+        ready.subtract(self._jobs[one.id].lane.hash for one in started)
+        return started
 
     def _finish(self, end: End, ready: Counter[int], ended: list[Ended]) -> Finished:
         row, verdict = self._jobs.get(end.job), Verdict.STALE
@@ -176,7 +193,7 @@ class MemoryStore(MemoryGroups):
         return next((one for one in alike if one.job.unique_key == row.job.unique_key), None)
 
     def _claim_all(
-        self, dispatcher: UUID, batch: Batch
+        self, dispatcher: UUID, batch: Batch, most_bytes: int
     ) -> tuple[list[Attempt], frozenset[int], frozenset[int]]:
         """Serves the claims. Answers also the lanes that it left because they have many bytes, and
         those of claims that met a job which may not be held ahead.
@@ -184,12 +201,12 @@ class MemoryStore(MemoryGroups):
         claimed = list[Attempt]()
         left, barred = frozenset[int](), frozenset[int]()
         for claim in batch.claims:
-            room = batch.max_bytes - sum(len(one.args) for one in claimed)
+            room = most_bytes - sum(len(one.args) for one in claimed)
             some, is_barred = self._claim(dispatcher, claim, room)
             claimed += some
             if is_barred:
                 barred |= {*claim.lanes}
-            if batch.max_bytes <= sum(len(one.args) for one in claimed):
+            if most_bytes <= sum(len(one.args) for one in claimed):
                 left |= {*claim.lanes}
         return claimed, left, barred
 

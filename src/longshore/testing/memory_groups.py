@@ -166,6 +166,7 @@ class MemoryGroups(MemoryGrowth):
         self._apply(row, change)
         if change.state is JobState.READY and row.job.kind not in NOT_RUN:
             settled[row.lane.hash] += 1
+            self._woken.append(row)
         if change.ends:
             groups.add(row.node.group)
 

@@ -54,6 +54,8 @@ class MemoryReads:
         self._max_group_jobs = MAX_GROUP_JOBS
         self._unsettled: list[Note] = []
         """Nodes of which those that depend on them have not heard."""
+        self._woken: list[JobRow] = []
+        """The jobs of groups that became ready since the pump last began."""
 
     def _find(self, ref: UUID | int) -> JobRow | None:
         if isinstance(ref, UUID):

@@ -3,9 +3,9 @@
 from uuid import UUID
 
 from longshore.core.lanes import body_hash, lane_of, serves
-from longshore.core.placement import FreeWorker, Profile, slots_in_order
+from longshore.core.placement import Profile, slots_in_order
 from longshore.model.job import Submission
-from longshore.model.worker import KindInfo, Pool, SessionKey, WorkerInfo
+from longshore.model.worker import FreeWorker, KindInfo, Pool, SessionKey, WorkerInfo
 
 A, B, C = UUID(int=1), UUID(int=2), UUID(int=3)
 

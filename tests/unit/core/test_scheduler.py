@@ -363,3 +363,35 @@ def test_submits_start_ahead_too_if_no_job_is_ready() -> None:
     plan = scheduler.plan(some("fetch", 8))
     assert [slot is not None for slot in plan.slots] == [True] * 6 + [False] * 2
     assert plan.claims == []
+
+
+def left_over(scheduler: Scheduler, submits: Sequence[Submission] = ()) -> list[int]:
+    """How many slots each offer for dependents has."""
+    plan = scheduler.plan(submits)
+    return [sum(one.free for one in some.workers) for some in plan.for_dependents]
+
+
+def test_slots_that_no_ready_job_waits_for_are_left_for_dependents() -> None:
+    scheduler = a_scheduler(FETCH, RESIZE, slots=10)
+    assert left_over(scheduler) == [10]
+    [offered] = scheduler.plan([]).for_dependents
+    assert {FETCH.hash, RESIZE.hash} <= offered.lanes
+
+
+def test_ready_jobs_come_before_dependents() -> None:
+    scheduler = a_scheduler(FETCH, RESIZE, slots=10)
+    scheduler.lanes.add_ready({FETCH.hash: 4})
+    assert left_over(scheduler) == [6]
+    scheduler.lanes.add_ready({FETCH.hash: 20})
+    assert left_over(scheduler) == []
+
+
+def test_while_nobody_knows_how_many_jobs_are_ready_dependents_get_no_slots() -> None:
+    scheduler = a_scheduler(FETCH, slots=10)
+    scheduler.lanes.mark_all()
+    assert left_over(scheduler) == []
+
+
+def test_slots_that_submits_take_are_not_left_for_dependents() -> None:
+    scheduler = a_scheduler(FETCH, slots=10)
+    assert left_over(scheduler, [a_job(kind="fetch")]) == []

@@ -27,6 +27,7 @@ from longshore.errors import StoreUnavailable
 from longshore.model.attempt import Attempt
 from longshore.model.batch import MAX_GROUP_JOBS
 from longshore.model.group import (
+    MOST_AT_ONCE,
     MOST_SHOWN,
     SCOPE,
     GateVerdict,
@@ -78,8 +79,6 @@ from longshore.store.rows import (
     wrong_scopes,
 )
 
-MOST_AT_ONCE: Final = 1000
-"""A group with no more nodes begins in the transaction that stores it."""
 MOST_CLOSED: Final = 100
 
 

@@ -16,8 +16,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from longshore.store.postgres.sql import NEW_NODE_ENTRY
-from longshore.store.postgres.states import ENDED, WAITING
+from longshore.model.group import GroupState
+from longshore.store.postgres.sql import (
+    LEFT_S,
+    MAY_TAKE,
+    MOST_ENTRIES,
+    NEW_NODE_ENTRY,
+    started_or_ready,
+)
+from longshore.store.postgres.start_rules import may_start
+from longshore.store.postgres.states import ENDED, GROUP_CODES, WAITING
 
 ADD_GROUP: Final = """
 INSERT INTO longshore.job_group (id, jobs, state, fail_fast, name, labels)
@@ -81,7 +89,9 @@ WHERE id = $1
 REACHED: Final = f"""
 SELECT c.child, c.parents, c.inside, c.is_own, n.condition, n.unmet, n.marks, n.group_id,
     coalesce(extract(epoch FROM j.run_at - statement_timestamp())::float8, n.delay_s) AS delay_s,
-    n.expires_s, j.state < {ENDED} AS is_live, n.open, n.scope_marks, n.cause, n.has_ended
+    n.expires_s, j.state < {ENDED} AS is_live, n.open, n.scope_marks, n.cause, n.has_ended,
+    j.lane, j.queue, j.kind, ~j.priority AS urgency, j.rank, j.number,
+    octet_length(j.args) AS size
 FROM (
     SELECT e.child,
         coalesce(array_agg(e.place) FILTER (WHERE e.role = 0), '{{}}') AS parents,
@@ -107,7 +117,8 @@ FROM (
     ORDER BY e.child
 ) AS c
 CROSS JOIN LATERAL (
-    SELECT run_at, state FROM longshore.job WHERE id = c.child OFFSET 0
+    SELECT run_at, state, lane, queue, kind, priority, rank, number, args
+    FROM longshore.job WHERE id = c.child OFFSET 0
 ) AS j
 CROSS JOIN LATERAL (
     SELECT condition, unmet, marks, group_id, delay_s, expires_s, open, scope_marks, cause,
@@ -132,6 +143,48 @@ SET open = i.open, scope_marks = i.marks, cause = i.cause, has_ended = i.has_end
 FROM unnest($1::uuid[], $2::integer[], $3::smallint[], $4::bytea[], $5::boolean[])
     AS i (job, open, marks, cause, has_ended)
 WHERE n.job = i.job
+"""
+WAKE: Final = f"""
+WITH counted AS (
+    {COUNT_DOWN.strip()}
+),
+may AS MATERIALIZED (
+    SELECT {MAY_TAKE.format(workers="$8", sessions="$9", dispatcher="$10")} AS slots, ARRAY(
+        SELECT {may_start("i.queue")}
+        FROM unnest($11::text[]) WITH ORDINALITY AS i (queue, place)
+        ORDER BY i.place
+    ) AS queues
+),
+held AS MATERIALIZED (
+    SELECT l.*, CASE
+        WHEN (SELECT slots FROM may)[i.slot] AND (SELECT queues FROM may)[i.queue]
+            AND l.history_length < {MOST_ENTRIES - 1}
+        THEN i.slot END AS slot, i.deadline_s
+    FROM unnest($4::uuid[], $5::integer[], $6::integer[], $7::float8[])
+        AS i (id, slot, queue, deadline_s)
+    CROSS JOIN LATERAL (
+        SELECT j.id, j.group_id, j.history_length, (
+            SELECT g.state FROM longshore.job_group AS g WHERE g.id = j.group_id
+        ) AS group_state
+        FROM longshore.job AS j WHERE j.id = i.id AND j.state = {WAITING} FOR UPDATE
+    ) AS l
+),
+woken AS (
+    UPDATE longshore.job AS j
+    SET {started_or_ready("h.slot", "h.deadline_s", "$8", "$9", "$12")}
+    FROM held AS h
+    WHERE j.id = h.id AND j.state = {WAITING}
+        AND h.group_state = {GROUP_CODES[GroupState.RUNNING]}
+    RETURNING h.slot, j.lane, ~j.priority AS urgency, j.rank, j.id, j.number, j.token, j.kind,
+        CASE WHEN h.slot IS NOT NULL THEN j.args END AS args, j.options, j.attempt, j.failures,
+        j.crashes, {LEFT_S}
+)
+SELECT h.group_id, w.* FROM held AS h LEFT JOIN woken AS w ON w.id = h.id
+"""
+"""Counts nodes down, and makes the jobs that wait for nothing more ready, or starts them.
+
+A job starts that has a slot, if its worker and its queue allow that. Of a job whose group lets
+nothing begin it answers only the group. `REACHED` has locked the nodes before.
 """
 ASK_SWEEP: Final = """
 UPDATE longshore.job_group SET sweep_from = 0, sweep_again = true

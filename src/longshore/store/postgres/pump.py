@@ -19,7 +19,7 @@ from operator import itemgetter
 from typing import NamedTuple
 from uuid import UUID
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from longshore.model.attempt import Attempt
 from longshore.model.ends import End, Succeeded
@@ -31,7 +31,7 @@ from longshore.store.postgres.connections import ConnectionPool, Transaction
 from longshore.store.postgres.cursors import ClaimCursors, Place, Reached, ScanPlan
 from longshore.store.postgres.finish import FinishBatch, finish_columns, made_ready, outcomes
 from longshore.store.postgres.growth import Growth, Refusals
-from longshore.store.postgres.settling import Cursor, Settling
+from longshore.store.postgres.settling import Cursor, Settling, Starts
 from longshore.store.postgres.sql import CLAIM, FINISH_ALONE, SUBMIT_ALONE, SUBMIT_ONE
 from longshore.store.postgres.states import READY, RUNNING, STATES
 from longshore.store.postgres.submit import StartColumns, SubmitBatch
@@ -73,6 +73,8 @@ class Pump:
         self._lanes: set[int] = set()
         self._expiry_margin_s = expiry_margin_s
         self._clock = clock
+        self._ends_groups = False
+        """Whether the last batch of ends had some of groups: then a single statement is no use."""
 
     async def run(
         self, tx: Transaction, dispatcher: UUID, batch: Batch, refusals: Refusals | None = None
@@ -85,13 +87,16 @@ class Pump:
         growth = Growth(tx, batch.max_group_jobs, {} if refusals is None else refusals)
         ends = await growth.checked(batch.finishes)
         finished = await records.record(ends) if ends else []
-        settling, new_lanes = await self._settle(tx, ends, finished, records, growth)
+        room = batch.max_bytes
+        starts = Starts(dispatcher, batch.for_dependents, self._expiry_margin_s, room)
+        settling = Settling(tx, starts)
+        new_lanes = await self._settle(settling, ends, finished, records, growth)
+        room -= sum(len(one.args) for one in settling.started)
         intake = SubmitBatch(tx, self._lanes, self._start_columns(dispatcher, batch))
         intake.new_lanes |= new_lanes
         submitted = await _accept(records, intake, batch)
         scans: list[ClaimScan] = []
         left: set[int] = set()
-        room = batch.max_bytes
         for claim in batch.claims:
             if room <= 0:
                 left.update(claim.lanes)
@@ -114,34 +119,35 @@ class Pump:
             frozenset(left).union(*(scan.contested for scan in scans)),
             frozenset[int]().union(*(scan.barred for scan in scans)),
             frozenset(settling.groups),
+            settling.started,
         )
+        self._ends_groups = bool(records.parents)
         return PumpResult(pumped, bool(ready - taken), intake.new_lanes, scans, tx.tallied)
 
     async def _settle(
         self,
-        tx: Transaction,
+        settling: Settling,
         ends: Sequence[End],
         finished: Sequence[Finished],
         records: FinishBatch,
         growth: Growth,
-    ) -> tuple[Settling, set[int]]:
-        """Stores what the ends add, and tells the nodes that they reach; answers new lanes too."""
-        settling = Settling(tx)
+    ) -> set[int]:
+        """Stores what the ends add, and tells the nodes that they reach; answers new lanes."""
         await growth.add(ends, finished)
         closed = [Cursor(one) for one in records.parents if one.job not in growth.unclosed]
         if closed or growth.unclosed or growth.woken:
             await settling.deliver(closed, growth.unclosed, growth.woken)
             self._put_back(settling)
-        return settling, await growth.complete(settling, self._lanes)
+        return await growth.complete(settling, self._lanes)
 
     async def alone(
         self, lines: ConnectionPool, dispatcher: UUID, batch: Batch
     ) -> PumpResult | None:
         """Runs a batch of only ends or only submits as one statement; None if it takes more."""
-        if batch.claims or (batch.finishes and batch.submits):
+        if batch.claims or (batch.finishes and (batch.submits or self._ends_groups)):
             return None
         if batch.finishes:
-            return await self._end_alone(lines, dispatcher, batch.finishes)
+            return await self._end_alone(lines, dispatcher, batch)
         items = SoundItems(batch.submits).items
         if len(items) < len(batch.submits) or len(runs(items)) > 1:
             return None
@@ -173,8 +179,9 @@ class Pump:
         return PumpResult(pumped, bool(ready), set(), [], tallied)
 
     async def _end_alone(
-        self, lines: ConnectionPool, dispatcher: UUID, ends: Sequence[End]
+        self, lines: ConnectionPool, dispatcher: UUID, batch: Batch
     ) -> PumpResult | None:
+        ends = batch.finishes
         if any(end.token not in INT64 or _has_outbox(end) for end in ends):
             return None
         rows = await lines.alone(FINISH_ALONE, *finish_columns(ends, isolate_bad_items=False))
@@ -189,16 +196,23 @@ class Pump:
             answers[place - 1] = Finished(end.job, end.token, Verdict.RECORDED, state)
         ready, tallied = made_ready(rows, self.cursors), 2 * len(rows)
         left = [place for place in range(len(ends)) if place not in answers]
-        groups = frozenset[UUID]()
+        groups, dependents = frozenset[UUID](), list[Attempt]()
         if left:
-            again = Batch([ends[place] for place in left])
+            again = structs.replace(batch, finishes=[ends[place] for place in left])
             rest = await lines.run(lambda tx: self.run(tx, dispatcher, again))
             answers.update(zip(left, rest.pumped.finished, strict=True))
             ended, ready = ended + rest.pumped.ended, ready + Counter(rest.pumped.ready)
             tallied += rest.tallied
-            groups = rest.pumped.groups
+            groups, dependents = rest.pumped.groups, rest.pumped.dependents
         finished = [answers[place] for place in range(len(ends))]
-        pumped = BatchResult(finished, ready=ready, ready_by_ends=ready, ended=ended, groups=groups)
+        pumped = BatchResult(
+            finished,
+            ready=ready,
+            ready_by_ends=ready,
+            ended=ended,
+            groups=groups,
+            dependents=dependents,
+        )
         return PumpResult(pumped, bool(ready), set(), [], tallied)
 
     def _put_back(self, settling: Settling) -> None:

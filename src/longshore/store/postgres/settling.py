@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -35,14 +36,24 @@ from longshore.core.dependencies import (
 )
 from longshore.core.effects import Change
 from longshore.core.lifecycle import TERMINAL
+from longshore.core.placement import Woken, slots_for
+from longshore.model.attempt import Attempt
 from longshore.model.group import MAP, NOT_RUN, SCOPE
 from longshore.model.job import Ended, JobState
+from longshore.model.worker import OpenSlots, SessionKey
 from longshore.store.postgres import groups_sql as sql
 from longshore.store.postgres.changes import apply, locked
 from longshore.store.postgres.connections import Transaction
 from longshore.store.postgres.keeper_sql import LOCK_WAITING
-from longshore.store.postgres.states import CONDITION_OF, GROUP_STATES, STATES
-from longshore.store.rows import pack_error, unpack_error
+from longshore.store.postgres.states import (
+    CONDITION_OF,
+    GROUP_STATES,
+    READY,
+    RUNNING,
+    STATES,
+    WAITING,
+)
+from longshore.store.rows import pack_error, unpack_error, unpack_options
 
 MOST_REACHED: Final = 1000
 """To how many dependents an end is delivered in one transaction."""
@@ -60,10 +71,23 @@ class Cursor(NamedTuple):
     after_child: UUID | None = None
 
 
+class Starts(NamedTuple):
+    """Slots on which jobs may start as soon as they are ready, and who gives them.
+
+    An attempt expires `expiry_margin_s` after its timeout.
+    """
+
+    dispatcher: UUID
+    offered: Sequence[OpenSlots]
+    expiry_margin_s: float
+    max_bytes: int
+
+
 class Settling:
     """What the ends of one transaction did to jobs of groups."""
 
-    def __init__(self, tx: Transaction) -> None:
+    def __init__(self, tx: Transaction, starts: Starts | None = None) -> None:
+        self.started: list[Attempt] = []
         self.ready: Counter[int] = Counter()
         self.places: list[tuple[int, int, tuple[int, int]]] = []
         """The lanes, urgencies and places of the jobs that became ready, for the cursors."""
@@ -73,6 +97,7 @@ class Settling:
         self.groups: set[UUID] = set()
         """The groups that may be over, or have more to settle."""
         self._tx = tx
+        self._starts = starts
 
     async def deliver(
         self,
@@ -100,11 +125,15 @@ class Settling:
             for row in rows
             if row["parents"]
         ]
-        if told_nodes:
-            columns = [(row["child"], one.unmet, int(one.marks)) for row, one in told_nodes]
+        columns = [(row["child"], one.unmet, int(one.marks)) for row, one in told_nodes]
+        changes = [(row, one.change) for row, one in told_nodes if one.change is not None]
+        woken = {row["child"]: change for row, change in changes}
+        if changes and self._starts and all(_may_start(*one) for one in changes):
+            await self._start([*zip(*columns, strict=True)], changes, self._starts)
+            woken = {}
+        elif columns:
             await self._tx.fetch(sql.COUNT_DOWN, *zip(*columns, strict=True))
-        changes = {row["child"]: one.change for row, one in told_nodes if one.change is not None}
-        await self.wake({**changes, **also})
+        await self.wake({**woken, **also})
 
     async def _tell_scopes(
         self,
@@ -141,6 +170,58 @@ class Settling:
         self._tx.note(job, is_early=is_early)
         self.groups.add(group)
 
+    async def _start(
+        self, counters: list[tuple[object, ...]], changes: Sequence[Decided], starts: Starts
+    ) -> None:
+        """Counts nodes down and starts the jobs that they let run, or makes them ready."""
+        jobs = [
+            Woken((row["urgency"], row["rank"], row["number"]), row["lane"], row["size"])
+            for row, _ in changes
+        ]
+        slots = slots_for(jobs, starts.offered, starts.max_bytes)
+        known: dict[SessionKey, int] = {}
+        places = {at: known.setdefault(slot, len(known) + 1) for at, slot in slots.items()}
+        queues: dict[str, int] = {}
+        columns = [
+            (row["child"], places.get(at), _place(queues, row["queue"]), change.deadline_s)
+            for at, (row, change) in enumerate(changes)
+        ]
+        rows = await self._tx.fetch(
+            sql.WAKE,
+            *counters,
+            *zip(*sorted(columns, key=_first), strict=True),
+            [slot.worker for slot in known],
+            [slot.session for slot in known],
+            starts.dispatcher,
+            list(queues),
+            starts.expiry_margin_s,
+        )
+        await self._ask_sweep({row["group_id"] for row in rows if row["id"] is None})
+        woken = sorted((row for row in rows if row["id"] is not None), key=_order)
+        self._note_started(woken, list(known))
+
+    def _note_started(self, rows: Sequence[asyncpg.Record], sessions: Sequence[SessionKey]) -> None:
+        for row in rows:
+            _, place, lane, urgency, rank, id, number, token, kind, args, options, *tries = row
+            if place is None:
+                self._tx.count(lane, WAITING, READY)
+                self.ready[lane] += 1
+                self.places.append((lane, urgency, (rank, number)))
+                continue
+            self._tx.count(lane, WAITING, RUNNING)
+            slot = sessions[place - 1]
+            of_job = id, number, token, kind, args, unpack_options(options)
+            begun, failures, crashes, left_s = tries
+            tried = begun, failures, crashes, False, ~urgency, left_s
+            self.started.append(Attempt(*of_job, slot.worker, slot.session, *tried))
+
+    async def _ask_sweep(self, held: set[UUID]) -> None:
+        """These groups let nothing begin now. Once they do, a sweep finds their jobs."""
+        if held:
+            # A group's state may be changing at this moment: then the sweep finds these jobs.
+            await self._tx.fetch(sql.ASK_SWEEP, sorted(held))
+            self.groups |= held
+
     async def _named(self, parents: Sequence[Parent]) -> list[Parent]:
         """The nodes with their keys, if an error must name one."""
         bad = [one.job for one in parents if one.told & (Marks.FAILED | Marks.CANCELLED)]
@@ -174,10 +255,7 @@ class Settling:
                 made.append((row, change))
             else:
                 held.add(group)
-        if held:
-            # The group's state may be changing at this moment: then the sweep finds these jobs.
-            await self._tx.fetch(sql.ASK_SWEEP, sorted(held))
-            self.groups |= held
+        await self._ask_sweep(held)
         await apply(self._tx, made)
         self._note(made)
 
@@ -194,6 +272,19 @@ class Settling:
                 self.places.append((row["lane"], row["urgency"], (row["rank"], row["number"])))
             else:
                 self.delayed = True
+
+
+_first = itemgetter(0)
+_order = itemgetter("urgency", "rank", "number")
+
+
+def _may_start(row: asyncpg.Record, change: Change) -> bool:
+    """Whether a job may run at once. Nobody runs a map or a gate."""
+    return change.state is JobState.READY and row["kind"] not in NOT_RUN
+
+
+def _place(places: dict[str, int], name: str) -> int:
+    return places.setdefault(name, len(places) + 1)
 
 
 def waiting(row: asyncpg.Record) -> Waiting:

@@ -62,7 +62,7 @@ STEADY: Final = {
 """Settings under which each hot statement has exactly one plan."""
 
 _AT: Final = "(SELECT (extract(epoch FROM statement_timestamp()) * 1000000)::bigint::text)"
-_MOST: Final = HISTORY_FIRST + HISTORY_LAST
+MOST_ENTRIES: Final = HISTORY_FIRST + HISTORY_LAST
 
 MARK: Final = "SELECT pg_logical_emit_message(true, 'longshore', '')"
 """A few bytes in the write-ahead log and nothing else, so that the commit is one that wrote."""
@@ -95,9 +95,11 @@ def appended(head: str, by: str, info: str, row: str = "j", undo: str = "false")
     entry = f"""{head} || {_AT} || ',' || {by} || ',' || {info} || ']'"""
     whole = _without(f"{row}.history || {entry}", HISTORY_FIRST)
     return f"""history = CASE WHEN {undo} THEN {_without(f"{row}.history", -1)}
-        WHEN {row}.history_length < {_MOST} THEN {row}.history || {entry}
+        WHEN {row}.history_length < {MOST_ENTRIES} THEN {row}.history || {entry}
         ELSE {whole} END,
-    history_length = least({row}.history_length + CASE WHEN {undo} THEN -1 ELSE 1 END, {_MOST})"""
+    history_length = least(
+        {row}.history_length + CASE WHEN {undo} THEN -1 ELSE 1 END, {MOST_ENTRIES}
+    )"""
 
 
 def _without(history: str, place: int) -> str:
@@ -160,6 +162,29 @@ def changed(first: int, *, new_round: bool = False, began_at: str = "j.started_a
     {appended(of["head"], by, of["info"], undo=undo)}"""
 
 
+def started_or_ready(slot: str, deadline_s: str, workers: str, sessions: str, margin_s: str) -> str:
+    """SQL that starts row j, which waited for other jobs, on a slot; without one it is ready.
+
+    All that it is given is SQL too. The history has room for two more entries.
+    """
+    ready = f"""'{head(S.READY)}' || {_AT} || ',"",""]'"""
+    worker = f"({workers}::uuid[])[{slot}]"
+    running = f"""'{head(S.RUNNING)}' || {_AT} || ',"' || {worker} || '",""]'"""
+    has_slot = f"CASE WHEN {slot} IS NOT NULL"
+    whole = _without(f"j.history || {ready}", HISTORY_FIRST)
+    return f"""state = {has_slot} THEN {RUNNING} ELSE {READY} END,
+    token = {has_slot} THEN nextval('longshore.token') ELSE j.token END,
+    worker = {worker}, session = ({sessions}::bigint[])[{slot}],
+    attempt = j.attempt + {has_slot} THEN 1 ELSE 0 END,
+    started_at = {has_slot} THEN statement_timestamp() ELSE j.started_at END,
+    expires_at = {has_slot}
+        THEN statement_timestamp() + (j.timeout_s + {margin_s}) * interval '1 s' END,
+    deadline_at = statement_timestamp() + {deadline_s} * interval '1 s',
+    history = {has_slot} THEN j.history || {ready} || {running}
+        WHEN j.history_length < {MOST_ENTRIES} THEN j.history || {ready} ELSE {whole} END,
+    history_length = least(j.history_length + {has_slot} THEN 2 ELSE 1 END, {MOST_ENTRIES})"""
+
+
 _CLAIMED: Final = appended(
     f"'{head(S.RUNNING)}'",
     by="""'"' || ($1::uuid[])[(SELECT places FROM slot)[l.turn]] || '"'""",
@@ -170,7 +195,7 @@ _CAN_TAKE: Final = """w.id = {worker} AND CASE
             WHEN w.alive AND NOT w.draining
                 THEN w.session = {session} AND w.dispatcher = {dispatcher}
         END"""
-_MAY_TAKE: Final = f"""ARRAY(
+MAY_TAKE: Final = f"""ARRAY(
     SELECT l.id IS NOT NULL
     FROM unnest({{workers}}::uuid[], {{sessions}}::bigint[])
         WITH ORDINALITY AS i (worker, session, place)
@@ -182,7 +207,7 @@ _MAY_TAKE: Final = f"""ARRAY(
     ORDER BY i.place
 )"""
 _MAY_ALL: Final = f"""may AS MATERIALIZED (
-    SELECT {_MAY_TAKE.format(workers="$17", sessions="$18", dispatcher="$19")} AS slots, ARRAY(
+    SELECT {MAY_TAKE.format(workers="$17", sessions="$18", dispatcher="$19")} AS slots, ARRAY(
         SELECT {may_start("i.queue")}
         FROM unnest($11::text[]) WITH ORDINALITY AS i (queue, place)
         ORDER BY i.place
@@ -466,7 +491,7 @@ WITH slot AS MATERIALIZED (
     SELECT ARRAY(
         SELECT wish.place
         FROM unnest($3::integer[]) WITH ORDINALITY AS wish (place, turn)
-        WHERE ({_MAY_TAKE.format(workers="$1", sessions="$2", dispatcher="$4")})[wish.place]
+        WHERE ({MAY_TAKE.format(workers="$1", sessions="$2", dispatcher="$4")})[wish.place]
         ORDER BY wish.turn
     ) AS places
 ),

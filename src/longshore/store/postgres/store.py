@@ -144,9 +144,11 @@ class PostgresStore(
         return await self._with_results(drawn.pumped)
 
     async def _with_results(self, pumped: BatchResult) -> BatchResult:
-        if not any(one.options.references for one in pumped.claimed):
-            return pumped
-        return structs.replace(pumped, claimed=await self._filled(pumped.claimed))
+        for name in ("claimed", "dependents"):
+            attempts: list[Attempt] = getattr(pumped, name)
+            if any(one.options.references for one in attempts):
+                pumped = structs.replace(pumped, **{name: await self._filled(attempts)})
+        return pumped
 
     async def attend(
         self,

@@ -69,10 +69,10 @@ def claim(
     expiry_margin_s: float,
 ) -> Claims:
     """Places the best ready jobs on slots that may have them, one by one."""
-    attending = _attending(tx, dispatcher, [slot for one in claims for slot in one.slots])
+    sessions = attending(tx, dispatcher, [slot for one in claims for slot in one.slots])
     done = Claims([], Counter(), set(), set())
     for one in claims:
-        slots = [slot for slot in one.slots if attending.get(slot.worker.int) == slot.session]
+        slots = [slot for slot in one.slots if sessions.get(slot.worker.int) == slot.session]
         best = _best(tx, one.lanes, len(slots)) if slots else []
         free = before_barred(best, one.ahead, _lane_and_crashes)
         if len(free) < len(best):
@@ -94,16 +94,16 @@ def usable_slots(
 ) -> list[SessionKey | None]:
     """The slots that these jobs may have, each in its place; None for the others."""
     may = may_start(tx, jobs)
-    attending = _attending(tx, dispatcher, [slot for slot in slots if slot is not None])
+    sessions = attending(tx, dispatcher, [slot for slot in slots if slot is not None])
     return [
         slot
-        if is_open and slot is not None and attending.get(slot.worker.int) == slot.session
+        if is_open and slot is not None and sessions.get(slot.worker.int) == slot.session
         else None
         for is_open, slot in zip(may, slots, strict=True)
     ]
 
 
-def _attending(tx: Transaction, dispatcher: UUID, slots: Sequence[SessionKey]) -> dict[int, int]:
+def attending(tx: Transaction, dispatcher: UUID, slots: Sequence[SessionKey]) -> dict[int, int]:
     """The sessions of the workers that this dispatcher attends and may give jobs to."""
     # UUIDs as integers: their own hash is slow, and there may be thousands of slots.
     workers = {slot.worker.int for slot in slots}
@@ -137,10 +137,10 @@ def _place(
     tx: Transaction, jobs: Sequence[Candidate], slots: Sequence[SessionKey], expiry_margin_s: float
 ) -> list[Attempt]:
     """Gives the i-th job to the i-th slot, under a new token."""
-    payloads = _payloads(tx, jobs)
+    found = payloads(tx, jobs)
     claimed = []
     for job, slot in zip(jobs, slots[: len(jobs)], strict=True):
-        id, options, args = payloads[job.number]
+        id, options, args = found[job.number]
         token, owner = tx.next_token(), (slot.worker, slot.session)
         tries = job.attempt + 1, job.failures, job.crashes
         of_job = id, job.number, token, job.kind, args, options
@@ -164,7 +164,7 @@ def _store(tx: Transaction, claimed: Sequence[Attempt], expiry_margin_s: float) 
     CLAIM.run(tx.connection, rows)
 
 
-def _payloads(tx: Transaction, jobs: Sequence[Candidate]) -> dict[int, Payload]:
+def payloads(tx: Transaction, jobs: Sequence[Candidate]) -> dict[int, Payload]:
     """The ids, options and arguments of these jobs, by number."""
     found: dict[int, Payload] = {}
     for numbers in _packs(jobs):

@@ -13,6 +13,7 @@ from longshore.core.dependencies import group_end
 from longshore.core.effects import Effect
 from longshore.model.batch import MAX_GROUP_JOBS
 from longshore.model.group import (
+    MOST_AT_ONCE,
     SCOPE,
     GroupHead,
     GroupPart,
@@ -37,8 +38,6 @@ from longshore.store.sqlite.settling import NODES_FROM, Settling, WaitingNode
 from longshore.store.sqlite.sql import Bulk
 from longshore.store.sqlite.transaction import Snapshot, Transaction
 
-MOST_AT_ONCE: Final = 1000
-"""A group with no more nodes begins in the transaction that stores it."""
 _MOST_CLOSED: Final = 100
 
 _waiting = msgspec.json.Decoder(list[WaitingNode])

@@ -14,11 +14,13 @@ from uuid import UUID
 
 from longshore.core import effects
 from longshore.core.growth import sent as sent_by
+from longshore.model.attempt import Attempt
 from longshore.model.ends import End, Succeeded
 from longshore.model.job import Ended, Finished, JobState, Refused, Verdict
 from longshore.ports import Batch, BatchResult
 from longshore.store.rows import LARGEST_INT, clean, earlier, history_entry
 from longshore.store.sqlite.claim import claim, usable_slots
+from longshore.store.sqlite.dependents import Starts
 from longshore.store.sqlite.growth import Growth
 from longshore.store.sqlite.results import with_results
 from longshore.store.sqlite.settling import Settling
@@ -32,7 +34,8 @@ def pump(tx: Transaction, dispatcher: UUID, batch: Batch, expiry_margin_s: float
     growth = Growth(tx, batch.max_group_jobs)
     finishes = _Finishes(tx, growth)
     finished = finishes.record(batch.finishes) if batch.finishes else []
-    settling = Settling(tx)
+    starts = Starts(dispatcher, batch.for_dependents, expiry_margin_s, batch.max_bytes)
+    settling = Settling(tx, starts)
     growth.begin(settling)
     if ended := tx.take_ended():
         settling.deliver(ended)
@@ -40,10 +43,9 @@ def pump(tx: Transaction, dispatcher: UUID, batch: Batch, expiry_margin_s: float
     submitted, ready, started = _take(tx, dispatcher, batch, expiry_margin_s)
     # A claim must know the lanes of jobs that were submitted with it: their queue may be paused.
     tx.flush()
-    claims = claim(tx, dispatcher, batch.claims, batch.max_bytes, expiry_margin_s)
-    claimed = claims.claimed
-    if any(one.options.references for one in claimed):
-        claimed = with_results(tx, claimed)
+    room = batch.max_bytes - sum(len(one.args) for one in settling.started)
+    claims = claim(tx, dispatcher, batch.claims, room, expiry_margin_s)
+    claimed = _filled(tx, claims.claimed)
     return BatchResult(
         finished,
         submitted,
@@ -56,7 +58,14 @@ def pump(tx: Transaction, dispatcher: UUID, batch: Batch, expiry_margin_s: float
         frozenset(claims.left),
         frozenset(claims.barred),
         frozenset(settling.groups),
+        _filled(tx, settling.started),
     )
+
+
+def _filled(tx: Transaction, attempts: list[Attempt]) -> list[Attempt]:
+    """The attempts with the results that their arguments refer to."""
+    wanted = any(one.options.references for one in attempts)
+    return with_results(tx, attempts) if wanted else attempts
 
 
 def _take(tx: Transaction, dispatcher: UUID, batch: Batch, expiry_margin_s: float) -> Accepted:

@@ -29,9 +29,11 @@ from longshore.core.dependencies import (
 )
 from longshore.core.effects import Change
 from longshore.core.lifecycle import TERMINAL
+from longshore.model.attempt import Attempt
 from longshore.model.group import Condition, GroupState
 from longshore.model.job import Ended, JobError, JobState
 from longshore.store.rows import pack_error, unpack_error
+from longshore.store.sqlite.dependents import Starts, start
 from longshore.store.sqlite.nodes import GATE_LANE, NOT_RUN_LANES
 from longshore.store.sqlite.sql import Bulk, Lookup, Row
 from longshore.store.sqlite.transaction import Transaction
@@ -183,13 +185,15 @@ UNSETTLED: Final = Bulk(
 class Settling:
     """What the ends of one transaction did to jobs of groups."""
 
-    def __init__(self, tx: Transaction) -> None:
+    def __init__(self, tx: Transaction, starts: Starts | None = None) -> None:
+        self.started: list[Attempt] = []
         self.ready: Counter[int] = Counter()
         self.delayed = False
         self.ended: list[Ended] = []
         self.groups: set[UUID] = set()
         """The groups that may be over, or have more to settle."""
         self._tx = tx
+        self._starts = starts
 
     def deliver(self, jobs: Sequence[Row]) -> None:
         """These jobs' nodes tell those that depend on them, after a place, and their scopes."""
@@ -264,8 +268,22 @@ class Settling:
             if change is not None and node.state is JobState.WAITING:
                 changes.append(Wake(node.group, node.job, change))
         COUNT_DOWN.run(self._tx.connection, rows)
-        self.wake(changes)
+        self.wake(self._start(changes))
         return {(node.group, node.place) for node in nodes if node.state not in TERMINAL}
+
+    def _start(self, changes: Sequence[Wake]) -> Sequence[Wake]:
+        """Starts the jobs that have slots; answers the changes that are left to be made."""
+        if not changes or self._starts is None or not self._starts.offered:
+            return changes
+        groups = {group: self._group(group)[1] for group in {one.group for one in changes}}
+        met = {
+            one.job: one.change.deadline_s
+            for one in changes
+            if one.change.state is JobState.READY and may_wake(groups[one.group])
+        }
+        self.started = start(self._tx, self._starts, met) if met else []
+        begun = {one.number for one in self.started}
+        return [one for one in changes if one.job not in begun]
 
     def wake(self, changes: Sequence[Wake]) -> None:
         """Makes these changes to jobs that wait, as far as their groups allow."""

@@ -118,10 +118,10 @@ class Candidate(Struct, array_like=True, order=True):
     deadline_at: int | None
 
 
-def _appended(entry: str) -> str:
-    """The history with one more entry; when it is full, the oldest of the late ones goes."""
-    full = f"json_array_length(history) >= {HISTORY_FIRST + HISTORY_LAST}"
-    kept = f"CASE WHEN {full} THEN json_remove(history, '$[{HISTORY_FIRST}]') ELSE history END"
+def appended(entry: str, history: str = "history") -> str:
+    """A history with one more entry; when it is full, the oldest of the late ones goes."""
+    full = f"json_array_length({history}) >= {HISTORY_FIRST + HISTORY_LAST}"
+    kept = f"CASE WHEN {full} THEN json_remove({history}, '$[{HISTORY_FIRST}]') ELSE {history} END"
     return f"json_insert({kept}, '$[#]', json({entry}))"
 
 
@@ -183,7 +183,7 @@ CHANGE: Final = Bulk(
         result = v.column9,
         error = CASE WHEN v.column10 THEN error ELSE v.column11 END,
         history = CASE WHEN v.column13 THEN json_remove(history, '$[#-1]')
-            ELSE {_appended("v.column12")} END,
+            ELSE {appended("v.column12")} END,
         attempt = attempt - v.column13,
         started_at = CASE WHEN NOT v.column13 THEN {_STARTED.format(began_at="v.column14")} END,
         deadline_at = CASE WHEN v.column15 THEN deadline_at ELSE v.column16 END
@@ -207,7 +207,7 @@ SUCCEED: Final = Bulk(
         deadline_at = NULL,
         result = v.column2,
         error = NULL,
-        history = {_appended("v.column3")},
+        history = {appended("v.column3")},
         started_at = {_STARTED.format(began_at="v.column4")}
     FROM {{rows}} AS v WHERE job.number = v.column1""",
     4,
@@ -280,7 +280,7 @@ CLAIM: Final = Bulk(
         attempt = attempt + 1,
         started_at = v.column5,
         expires_at = v.column6,
-        history = {_appended("v.column7")}
+        history = {appended("v.column7")}
     FROM {{rows}} AS v WHERE job.number = v.column1""",
     7,
 )

@@ -34,8 +34,8 @@ _names = msgspec.json.Decoder(set[str])
 
 def may_start(tx: Snapshot, jobs: Sequence[Submission]) -> list[bool]:
     """Whether each of these new jobs may start."""
-    paused = _paused(tx, {job.queue for job in jobs})
-    return [job.queue not in paused for job in jobs]
+    closed = paused(tx, {job.queue for job in jobs})
+    return [job.queue not in closed for job in jobs]
 
 
 def open_lanes(tx: Snapshot, lanes: Iterable[int]) -> list[int]:
@@ -46,9 +46,10 @@ def open_lanes(tx: Snapshot, lanes: Iterable[int]) -> list[int]:
 
 def held_back(tx: Snapshot, job: Job) -> HeldBack | None:
     """What holds a job back; None if nothing does."""
-    return HeldBack.PAUSED_QUEUE if _paused(tx, {job.queue}) else None
+    return HeldBack.PAUSED_QUEUE if paused(tx, {job.queue}) else None
 
 
-def _paused(tx: Snapshot, queues: set[str]) -> set[str]:
+def paused(tx: Snapshot, queues: set[str]) -> set[str]:
+    """Those of these queues from which nothing starts."""
     names = msgspec.json.encode(queues).decode()
     return _names.decode(tx.execute(_PAUSED, (names,)).fetchone()[0])

@@ -94,6 +94,8 @@ class Transaction(Snapshot):
         self._owners: dict[int, tuple[bytes, str]] = {}
         self._ended: list[tuple[int, int, JobState]] = []
         """The jobs of groups that ended, with their groups."""
+        self._woken: set[int] = set()
+        """The groups of which jobs are to run."""
 
     def next_number(self) -> int:
         """A number that no job had before."""
@@ -174,8 +176,7 @@ class Transaction(Snapshot):
             if change.ends:
                 self.ended(row.group, row.number, state)
             elif state in (JobState.READY, JobState.DELAYED):
-                # The job of a paused group must be held again.
-                self.execute(HOLD_AGAIN, (row.group,))
+                self._woken.add(row.group)
         if change.new_token:
             row.token = self.next_token()
         if change.new_round:
@@ -249,6 +250,9 @@ class Transaction(Snapshot):
         """Writes the rest, before the commit."""
         self.flush()
         self.note_group_ends()
+        for group in self._woken:
+            # The job of a paused group must be held again.
+            self.execute(HOLD_AGAIN, (group,))
         changed = [(lane, state, n) for (lane, state), n in self._tally.items() if n]
         TALLY.run(self.connection, changed)
         if (self.last_number, self._token) != self._sequences:

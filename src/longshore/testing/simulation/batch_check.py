@@ -43,7 +43,7 @@ class BatchCheck:
         self._pumped = pumped
         self._known = known
         self._bodies = bodies
-        self._begun = [*pumped.started, *pumped.claimed]
+        self._begun = [*pumped.started, *pumped.dependents, *pumped.claimed]
         self._claimed = {one.id: one for one in self._begun}
         self._recorded: dict[UUID, End] = {}
 
