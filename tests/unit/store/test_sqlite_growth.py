@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from tests.unit.store.test_sqlite_claim import InlineDispatcher
 
 from longshore.model.ends import End, Failed, Succeeded
 from longshore.model.group import GroupPart, GroupSubmitted
@@ -14,7 +15,6 @@ from longshore.ports import Batch, Settled
 from longshore.store.sqlite import groups
 from longshore.store.sqlite.file import DatabaseFile
 from longshore.testing.builders import a_group, a_map, done
-from tests.unit.store.test_sqlite_claim import InlineDispatcher
 
 MOST = 10_000
 
