@@ -105,21 +105,15 @@ class SameGrowth(SameGroups):
     @initialize(nodes=st.lists(shapes, min_size=2, max_size=7))
     def begin(self, nodes: list[Shape]) -> None:
         self.arrive()
-        self.submit(nodes, False, 8, 1000)
+        self.submit(nodes, 8, 1000)
 
     @precondition(lambda self: len(self.parts) < MOST_GROUPS)
-    @rule(
-        nodes=st.lists(shapes, min_size=1, max_size=7),
-        fail_fast=st.booleans(),
-        step=st.integers(1, 8),
-        most=steps,
-    )
-    def submit(self, nodes: list[Shape], fail_fast: bool, step: int, most: int) -> None:
+    @rule(nodes=st.lists(shapes, min_size=1, max_size=7), step=st.integers(1, 8), most=steps)
+    def submit(self, nodes: list[Shape], step: int, most: int) -> None:
+        """No group fails fast: how many of its sub-groups end before that is not said."""
         self.settle(most)
-        part = a_part(UUID(int=7000 + len(self.parts)), nodes, fail_fast)
+        part = a_part(UUID(int=7000 + len(self.parts)), nodes)
         self.parts.append(part)
-        if fail_fast:
-            self.blurred.add(part.head.id)
         for first in range(0, len(nodes), step):
             self.submit_part(GroupPart(part.head, first, part.nodes[first : first + step]))
 
@@ -289,16 +283,16 @@ def check_counts(views: Sequence[NodeView]) -> None:
             assert view.on is Condition.SUCCEEDED
 
 
-def a_part(group: UUID, shapes: Sequence[Shape], fail_fast: bool) -> GroupPart:
+def a_part(group: UUID, shapes: Sequence[Shape]) -> GroupPart:
     nodes: list[Node] = []
     for place, shape in enumerate(shapes):
         after = tuple(sorted({place - back for back in shape.before if back <= place}))
-        on = shape.on if after and not (fail_fast and shape.on is Condition.FAILED) else None
+        on = shape.on if after else Condition.SUCCEEDED
         job = structs.replace(a_work(shape, f"n{after[0]}" if after else ""), id=UUID(int=0))
-        node = Node(f"n{place}", job, after, on or Condition.SUCCEEDED)
+        node = Node(f"n{place}", job, after, on)
         node = structs.replace(node, scope=a_scope(nodes, node, shape.inside))
         nodes.append(structs.replace(node, job=structs.replace(job, id=derive_id(group, place))))
-    return GroupPart(GroupHead(group, "g", len(nodes), fail_fast), 0, tuple(nodes))
+    return GroupPart(GroupHead(group, "g", len(nodes)), 0, tuple(nodes))
 
 
 def a_scope(nodes: Sequence[Node], node: Node, inside: int) -> int | None:

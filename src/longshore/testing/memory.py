@@ -76,9 +76,9 @@ class MemoryStore(MemoryGroups):
     # the pump
 
     async def pump(self, dispatcher: UUID, batch: Batch) -> BatchResult:
-        self._now = self._utc()
+        self._now, self._max_group_jobs = self._utc(), batch.max_group_jobs
         ready, ended = Counter[int](), list[Ended]()
-        finished = [self._finish(end, ready, ended, batch.max_group_jobs) for end in batch.finishes]
+        finished = [self._finish(end, ready, ended) for end in batch.finishes]
         for end, answer in zip(batch.finishes, finished, strict=True):
             if (answer.verdict, answer.state) == (Verdict.RECORDED, JobState.SUCCEEDED):
                 self._send(end, ready)
@@ -107,16 +107,14 @@ class MemoryStore(MemoryGroups):
             frozenset(groups),
         )
 
-    def _finish(
-        self, end: End, ready: Counter[int], ended: list[Ended], max_group_jobs: int
-    ) -> Finished:
+    def _finish(self, end: End, ready: Counter[int], ended: list[Ended]) -> Finished:
         row, verdict = self._jobs.get(end.job), Verdict.STALE
         if row is not None:
             verdict = effects.judge(row.state, row.job.token, row.job.worker, end)
         if row is None or verdict is Verdict.STALE:
             return Finished(end.job, end.token, verdict)
         if verdict is Verdict.RECORDED:
-            end, added = self._growth(row, end, max_group_jobs)
+            end, added = self._growth(row, end)
             change, was_cancelling = effects.of_end(end)[row.state], row.is_cancelling
             self._count_added(row, added)
             self._apply(row, change, end.by or str(row.job.worker), end.ran_s)

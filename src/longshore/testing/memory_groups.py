@@ -191,14 +191,14 @@ class MemoryGroups(MemoryGrowth):
         most: int = 1000,
         max_group_jobs: int = MAX_GROUP_JOBS,
     ) -> Settled:
-        self._now = self._utc()
+        self._now, self._max_group_jobs = self._utc(), max_group_jobs
         ready, before = Counter[int](), self._ended_ids()
         notes, self._unsettled = self._unsettled[:most], self._unsettled[most:]
         more = self._deliver(notes, ready)
         for group in self._groups.values():
             if group.must_sweep:
                 more |= self._sweep_group(group, ready)
-        self._expand(most, max_group_jobs, ready)
+        self._expand(most, ready)
         more |= self._to_expand()
         looked_at = [self._groups[id] for id in groups or [*self._groups] if id in self._groups]
         closed = [group for group in looked_at if self._ends(group)]

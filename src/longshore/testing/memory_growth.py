@@ -50,20 +50,22 @@ class MemoryGrowth(MemoryReads, ABC):
 
     # what a job adds
 
-    def _growth(self, row: JobRow, end: End, max_group_jobs: int) -> tuple[End, Sequence[NodeItem]]:
+    def _growth(self, row: JobRow, end: End) -> tuple[End, Sequence[NodeItem]]:
         """What an attempt adds to its group; a failure instead of its end if it may not."""
         nodes = growth.added(end)
         if not nodes:
             return end, ()
-        items = self._items(row, nodes, max_group_jobs)
+        items = self._items(row, nodes)
         return (growth.refused(end, items), ()) if isinstance(items, str) else (end, items)
 
     def _items(
-        self, adder: JobRow, nodes: Sequence[OutboxNode], max_group_jobs: int, index: int = 0
+        self, adder: JobRow, nodes: Sequence[OutboxNode], index: int = 0
     ) -> list[NodeItem] | str:
         """These as nodes of the adder's group; or why they cannot be."""
         key, jobs = (adder.node.key, self._members_of(adder)) if adder.node else (None, {})
-        if (why := growth.why_not(key, nodes, len(jobs), max_group_jobs)) or adder.node is None:
+        if (
+            why := growth.why_not(key, nodes, len(jobs), self._max_group_jobs)
+        ) or adder.node is None:
             return why
         who = Adder(adder.job.id, adder.job.round, adder.node.key, adder.node.place)
         items = grown_items(who, nodes, max(jobs) + 1, index)
@@ -166,17 +168,15 @@ class MemoryGrowth(MemoryReads, ABC):
         ready = self._where(_is_to_expand)
         return {self._node(row.job.id).group for row in ready}
 
-    def _expand(self, most: int, max_group_jobs: int, settled: Counter[int]) -> None:
+    def _expand(self, most: int, settled: Counter[int]) -> None:
         """Sub-groups that are ready end, and maps become jobs, at most so many."""
         for row in self._where(_is_to_expand):
             if row.job.kind == SCOPE:
                 self._apply(row, effects.EXPANDED[row.state])
             elif most > 0:
-                most -= self._expand_map(row, most, max_group_jobs, settled)
+                most -= self._expand_map(row, most, settled)
 
-    def _expand_map(
-        self, row: JobRow, most: int, max_group_jobs: int, settled: Counter[int]
-    ) -> int:
+    def _expand_map(self, row: JobRow, most: int, settled: Counter[int]) -> int:
         """The next elements of a map become jobs; answers how many."""
         node = self._node(row.job.id)
         found = self._elements(row, most)
@@ -185,9 +185,9 @@ class MemoryGrowth(MemoryReads, ABC):
             return 0
         nodes = [OutboxNode(one.key, one.job) for one in found.jobs]
         left, jobs = found.total - node.expanded, len(self._members_of(row))
-        items: list[NodeItem] | str = growth.too_many(left, jobs, max_group_jobs)
-        if jobs + left <= max_group_jobs:
-            items = self._items(row, nodes, max_group_jobs, node.expanded)
+        items: list[NodeItem] | str = growth.too_many(left, jobs, self._max_group_jobs)
+        if jobs + left <= self._max_group_jobs:
+            items = self._items(row, nodes, node.expanded)
         if isinstance(items, str):
             self._apply(row, effects.of_no_expansion(items)[row.state])
             return 0

@@ -14,6 +14,7 @@ from msgspec import structs
 from longshore.core.dependencies import Waiting
 from longshore.core.lifecycle import OWNED, TERMINAL
 from longshore.core.why import Facts, HeldBack
+from longshore.model.batch import MAX_GROUP_JOBS
 from longshore.model.group import ENDED_GROUPS
 from longshore.model.job import Ended, Job, JobFilter, JobPage, JobState, LogKind
 from longshore.model.log import KeptEntry
@@ -48,6 +49,7 @@ class MemoryReads:
         self._tokens = count(1)
         self._watchers: list[_Watcher] = []
         self._groups: dict[UUID, GroupRow] = {}
+        self._max_group_jobs = MAX_GROUP_JOBS
         self._unsettled: list[Note] = []
         """Nodes of which those that depend on them have not heard."""
 
