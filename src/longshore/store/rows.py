@@ -260,8 +260,10 @@ def grown_items(
         id = grown_id(adder.job, adder.round, index + place - first)
         job = structs.replace(added.job, id=id)
         body = body_or_why(job, now)
+        if clean(added.key) != added.key or any(not 0 <= at < place - first for at in added.after):
+            body = "its key or what it depends on is not valid"
         if isinstance(body, str):
-            return f"it adds the job '{added.key}', and {body}"
+            return f"it adds the job '{clean(added.key)}', and {body}"
         parents = tuple(sorted({first + at for at in added.after}))
         scope = None if added.detached else adder.place
         node = Node(f"{adder.key}/{added.key}", job, parents, added.on, scope)

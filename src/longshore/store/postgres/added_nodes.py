@@ -19,7 +19,7 @@ from longshore.store.postgres.columns import columns, lane_of_item
 from longshore.store.postgres.connections import Again, Transaction
 from longshore.store.postgres.sql import ADD_LANES, HOLDERS
 from longshore.store.postgres.states import CONDITIONS, WAITING
-from longshore.store.rows import NodeItem, due_at, micros, utc_now
+from longshore.store.rows import NodeItem, clean, due_at, micros, utc_now
 
 UniqueKey = tuple[str, str]
 """A kind, and a unique key, which at most one live job of that kind has."""
@@ -71,10 +71,14 @@ def unique_key(job: Submission) -> UniqueKey | None:
 async def find_taken(
     tx: Transaction, wanted: Sequence[Wanted], jobs: Sequence[Submission]
 ) -> Taken:
-    """What other jobs have, of that which these would have."""
-    rows = await tx.fetch(sql.TAKEN, *zip(*wanted, strict=True)) if wanted else []
+    """What other jobs have, of that which these would have.
+
+    It asks for no text that the database does not take: whether it takes all comes out later.
+    """
+    asked = [(one.group, clean(one.key), one.id) for one in wanted]
+    rows = await tx.fetch(sql.TAKEN, *zip(*asked, strict=True)) if asked else []
     ids = {row["id"] for row in rows}
-    keys = {key for job in jobs if (key := unique_key(job))}
+    keys = {(clean(key[0]), clean(key[1])) for job in jobs if (key := unique_key(job))}
     rows = await tx.fetch(HOLDERS, *zip(*keys, strict=True)) if keys else []
     return Taken(ids, {(row["kind"], row["unique_key"]): row["id"] for row in rows})
 

@@ -33,10 +33,11 @@ from longshore.store.rows import unique_key_taken
 Rows = Sequence[asyncpg.Record]
 
 
-def node_states(rows: Rows) -> list[NodeState]:
-    """The nodes of a group, by place. What they depend on is named by index among them.
+def node_states(rows: Rows, submitted: int) -> list[NodeState]:
+    """The nodes of a group, by place; those after the `submitted` ones were added.
 
-    Places and indexes differ once nodes have left the group.
+    What they depend on is named by index among them. Places and indexes differ once nodes have left
+    the group.
     """
     by_job = {row["job"]: index for index, row in enumerate(rows)}
     by_place = {row["place"]: index for index, row in enumerate(rows)}
@@ -47,6 +48,7 @@ def node_states(rows: Rows) -> list[NodeState]:
             [by_place[place] for place in row["after"]],
             by_job.get(row["scope"]),
             row["kind"] != SCOPE,
+            row["place"] >= submitted,
         )
         for row in rows
     ]
@@ -72,18 +74,18 @@ class GroupRetry(NamedTuple):
             return RetryPlan(self.group, tuple(row["reopened"]), retired=tuple(row["retired"]))
         await tx.fetch(sql.HOLD_NODES, self.group)
         rows = await tx.fetch(sql.NODE_STATES, self.group)
-        state = GROUP_STATES[found[0]["state"]]
+        state, jobs = GROUP_STATES[found[0]["state"]], found[0]["jobs"]
         # Python's own work: a large group would stop the event loop for a second.
         plan, changes = await asyncio.to_thread(
-            lambda: retry_plan(self.group, state, node_states(rows), self.keys)
+            lambda: retry_plan(self.group, state, node_states(rows, jobs), self.keys)
         )
         if plan.refused or self.dry_run:
             return plan
-        jobs = [row["job"] for row in rows]
-        if (taken := await self._open(tx, jobs, changes)) is not None:
+        ids = [row["job"] for row in rows]
+        if (taken := await self._open(tx, ids, changes)) is not None:
             return RetryPlan(self.group, refused=unique_key_taken(taken))
         await self._count_anew(tx, rows, changes)
-        await self._retire(tx, [jobs[at] for at in changes.retired])
+        await self._retire(tx, [ids[at] for at in changes.retired])
         await self._give_args(tx, rows)
         state = GroupState.PAUSED if state is GroupState.PAUSED else GroupState.RUNNING
         await tx.fetch(sql.RUN_AGAIN, self.group, GROUP_CODES[state])

@@ -127,8 +127,8 @@ RETURNING id
 
 
 _EXAMINED: Final = """
-SELECT g.state AS group_state, g.sweep_from IS NOT NULL AS is_swept, c.*, n.job, n.place, n.key,
-    n.condition, n.unmet, n.marks, n.scope, n.open, n.scope_marks, l.state, l.kind,
+SELECT g.state AS group_state, g.jobs, g.sweep_from IS NOT NULL AS is_swept, c.*, n.job, n.place,
+    n.key, n.condition, n.unmet, n.marks, n.scope, n.open, n.scope_marks, l.state, l.kind,
     EXISTS (SELECT FROM longshore.unsettled AS u WHERE u.job = n.job) AS is_unsettled, ARRAY(
         SELECT p.place FROM longshore.edge AS e JOIN longshore.node AS p ON p.job = e.parent
         WHERE e.child = n.job ORDER BY p.place
@@ -248,7 +248,8 @@ async def _examine(
         return [], EndCounts(0, 0, 0), Examined([], {}, EndCounts(0, 0, 0), {}, [])
     counts = EndCounts(rows[0]["ended"], rows[0]["failed"], rows[0]["cancelled"])
     state, is_swept = GROUP_STATES[rows[0]["group_state"]], rows[0]["is_swept"]
-    nodes = [_record(row, node) for row, node in zip(rows, node_states(rows), strict=True)]
+    states = node_states(rows, rows[0]["jobs"])
+    nodes = [_record(row, node) for row, node in zip(rows, states, strict=True)]
     record = GroupRecord(group, state, is_swept, counts, nodes)
     return rows, counts, await asyncio.to_thread(examined, record)
 
