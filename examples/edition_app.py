@@ -37,6 +37,19 @@ async def press(copies: int) -> int:
 
 
 @app.job
+async def districts() -> list[str]:
+    """Finds out who wants the paper."""
+    return ["north", "harbour", "south", "old town"]
+
+
+@app.job
+async def deliver(district: str, copies: int) -> str:
+    """Brings the paper to one district."""
+    await asyncio.sleep(0.2)
+    return f"{copies} copies for {district}"
+
+
+@app.job
 async def tell(text: str) -> str:
     """Tells the office."""
     return text

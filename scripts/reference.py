@@ -26,7 +26,8 @@ from longshore import errors
 from longshore.cli.main import cli
 from longshore.client.decorator import Decorator
 from longshore.core.lifecycle import MEANINGS, MOVES, TERMINAL, diagram
-from longshore.model.group import Condition, Group, GroupVerdict, NodeView
+from longshore.executors.host.growth import AddedJob, AddedMap, OwnGroup
+from longshore.model.group import Condition, GateVerdict, Group, GroupVerdict, NodeView, RetryPlan
 from longshore.model.job import (
     CancelVerdict,
     HistoryEntry,
@@ -49,6 +50,9 @@ INTERNAL = {
     "Call.accepted",
     "Call.keep_id",
     "Call.take_id",
+    "Call.unpacked",
+    "Kind.map_call",
+    "OwnGroup.nodes",
     "Handle.remember",
     "Kind.handler",
     "Kit.begin",
@@ -62,6 +66,7 @@ INTERNAL = {
 INTERNAL_PARAMETERS = {"App": {"connection", "new_id"}}
 MADE_BY_OTHERS = {
     *("Call", "Context", "GroupBuilder", "GroupHandle", "GroupJob", "Handle", "Kind", "Kit"),
+    *("AddedJob", "AddedMap", "GroupMap", "OwnGroup", "SubGroup"),
     *("StartKit", "SubmittedJob"),
 }
 """Classes that nobody makes by calling them."""
@@ -98,6 +103,11 @@ def sdk() -> str:
         _entry(Group, "Group", "What `group_handle.group()` answers."),
         _entry(NodeView, "NodeView", "What `group_handle.jobs()` answers a list of."),
         _entry(Condition, "Condition"),
+        _entry(OwnGroup, "OwnGroup", "What `ctx.group` is."),
+        _entry(AddedJob, "AddedJob", "What `ctx.group.add()` answers."),
+        _entry(AddedMap, "AddedMap", "What `ctx.group.map()` answers."),
+        _entry(RetryPlan, "RetryPlan", "What `group_handle.retry()` answers."),
+        _entry(GateVerdict, "GateVerdict", "What `group_handle.open()` answers."),
         _entry(GroupVerdict, "GroupVerdict", "What `group_handle.cancel()` answers."),
         "## In tests: `longshore.testing`\n",
         "The fixture `longshore_kit` is a `StartKit`; pytest finds it by itself.\n",

@@ -3,7 +3,7 @@
 from longshore import errors
 from longshore._version import __version__
 from longshore.client.app import App
-from longshore.client.group import GroupBuilder, GroupJob
+from longshore.client.group import GroupBuilder, GroupJob, GroupMap, SubGroup
 from longshore.client.group_handle import GroupHandle
 from longshore.client.handle import Handle
 from longshore.client.kind import Call, Kind
@@ -30,6 +30,7 @@ __all__ = [
     "GroupBuilder",
     "GroupHandle",
     "GroupJob",
+    "GroupMap",
     "GroupState",
     "Handle",
     "JobState",
@@ -38,6 +39,7 @@ __all__ = [
     "RetryPolicy",
     "Skip",
     "Snooze",
+    "SubGroup",
     "__version__",
     "current",
     "errors",

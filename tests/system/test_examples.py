@@ -18,4 +18,5 @@ def test_the_example_of_a_group_runs_in_one_command() -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "6 succeeded, 1 skipped" in done.stdout
+    assert "13 succeeded, 1 skipped" in done.stdout
+    assert "vans/3" in done.stdout

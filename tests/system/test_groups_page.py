@@ -13,10 +13,13 @@ from tests.system.pages import blocks, succeed
 
 def test_every_block_of_the_groups_page_does_what_it_says(tmp_path: Path) -> None:
     app, *scripts = blocks("groups.md", "python")
-    [flow] = blocks("groups.md", "yaml")
-    console, graph = blocks("groups.md", "console")
+    flow, rounds = blocks("groups.md", "yaml")
+    console, planned, graph = blocks("groups.md", "console")
+    [excerpt] = blocks("groups.md", "py")
+    assert excerpt.text in app.text
     (tmp_path / "paper.py").write_text(app.text)
     (tmp_path / "edition.yaml").write_text(flow.text)
+    (tmp_path / "rounds.yaml").write_text(rounds.text)
     words = ["--app", "paper:app", "--backend", ANY, "--frontend", ANY, *settings(**QUICK)]
     with Process("up", *words, cwd=tmp_path, log=tmp_path / "up.log") as up:
         env = {"LONGSHORE_CONNECT": up.ready().facts["frontend"]}
@@ -27,6 +30,8 @@ def test_every_block_of_the_groups_page_does_what_it_says(tmp_path: Path) -> Non
             assert done.returncode == 0, done.stderr
             assert done.stdout.startswith(shown)
             assert "edition of 2026-11-16" in done.stdout
+        for command, shown in planned.commands():
+            assert run(*command.split()[1:], env=env, cwd=tmp_path).stdout == shown
         [edition] = json.loads(run("groups", "--limit", "1", "--json", env=env).stdout)
         for command, shown in graph.commands():
             words = command.replace("42", str(edition["number"])).split()[1:]
@@ -34,4 +39,4 @@ def test_every_block_of_the_groups_page_does_what_it_says(tmp_path: Path) -> Non
             assert done.returncode == 0, done.stderr
             assert done.stdout == shown.replace("42", str(edition["number"]))
         assert "edition of 2026-11-16" in (tmp_path / "edition.svg").read_text()
-    assert len(scripts) == 7
+    assert len(scripts) == 11

@@ -173,7 +173,8 @@ Before = GroupNode | SubGroup | str
 class GroupBuilder(SubGroup):
     """A group that is being described. At the end of its `with` block it is submitted.
 
-    If an exception leaves the block, nothing is. Made by `App.group`.
+    If an exception leaves the block, nothing is. It has `add`, `map`, `gate` and `sub`, as a
+    `SubGroup` has. Made by `App.group`.
     """
 
     def __init__(

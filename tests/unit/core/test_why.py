@@ -8,7 +8,7 @@ from msgspec import structs
 
 from longshore.core.timing import span
 from longshore.core.why import Facts, HeldBack, ordinal, why
-from longshore.model.group import Condition, Group, GroupState, NodeFacts
+from longshore.model.group import GATE, MAP, SCOPE, Condition, Group, GroupState, NodeFacts
 from longshore.model.job import HistoryEntry, Job, JobError, JobState, Options, Reason
 from longshore.model.worker import KindInfo, Pool, WorkerInfo, WorkerView
 
@@ -314,6 +314,10 @@ TWO = (("left", JobState.RUNNING), ("right", JobState.READY))
             "waiting for a failure, and 2 of 3 have not ended: 'left' (running), 'right' (ready)",
         ),
         (
+            node(1, 1, Condition.SUCCEEDED, GroupState.RUNNING, ("plan", JobState.SUCCEEDED)),
+            "waiting for 1 of 1: 'plan' (succeeded, but jobs below it have not ended)",
+        ),
+        (
             node(0, 3),
             "what it depends on has ended; a dispatcher is about to decide what becomes of it",
         ),
@@ -331,6 +335,28 @@ def test_a_job_that_waits_names_what_for(known: NodeFacts, words: str) -> None:
     """G4."""
     about = structs.replace(facts(), node=known)
     assert why(job(state=JobState.WAITING), about) == words
+
+
+def test_a_gate_says_how_it_is_opened_and_when_it_is_too_late() -> None:
+    about = structs.replace(facts(), node=node(0, 0))
+    late = job(kind=GATE, deadline_at=NOW + timedelta(seconds=30))
+    assert why(late, about) == (
+        "waiting until somebody opens this gate: `longshore group open 3 b`, with --value JSON if "
+        "the jobs after it want one; expires in 30 s if nobody opens it"
+    )
+    assert why(job(kind=GATE), facts()) == "waiting until somebody opens this gate"
+
+
+def test_maps_and_subgroups_wait_for_no_worker() -> None:
+    assert why(job(kind=MAP), facts()) == (
+        "about to become one job for each element of its list, by a dispatcher"
+    )
+    assert why(job(kind=SCOPE), facts()) == "about to be counted, by a dispatcher"
+
+
+def test_growth_that_was_refused_is_the_reason_of_the_failure() -> None:
+    error = JobError(Reason.INVALID_GROWTH, "it adds jobs to its group, but it is in no group")
+    assert why(job(state=JobState.FAILED, error=error), facts()).endswith("it is in no group")
 
 
 def test_a_job_that_cannot_run_names_the_root_of_it() -> None:

@@ -12,7 +12,6 @@ from longshore import App, GroupState, JobState
 from longshore.errors import InvalidInput, WrongState
 from longshore.testing import run_inline
 
-
 Value = int | str | list[int] | dict[str, Any]
 
 
