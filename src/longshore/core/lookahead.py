@@ -175,6 +175,11 @@ class Lookahead:
         long = sum(age_s > self.long_after_s(kind) for kind, age_s in running)
         return self.per_slot(short) * max(0, slots - long)
 
+    def usual_s(self, kinds: Iterable[str]) -> float:
+        """How long a run of the quickest of these kinds usually takes; 0 if none is known."""
+        known = (self._kinds[kind].usual_s or 0.0 for kind in self.short(kinds))
+        return min(known, default=0.0)
+
     def per_slot(self, short: Iterable[str]) -> int:
         """How many runs of these kinds begin on one slot within `lookahead_s`."""
         usual_s = max(self._kinds[kind].usual_s or 0.0 for kind in short)

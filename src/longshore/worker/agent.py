@@ -40,7 +40,10 @@ Executors = Mapping[str, Executor]
 """By pool. The first also gets jobs of kinds that no executor knows: it reports them as failed."""
 LEAVE_S = 2.0
 REPORT_EVERY_S: Final = 0.002
-"""While a pool has something to go on with, its ends are gathered for so long and sent together."""
+"""While a pool has something to go on with, its ends are gathered, so long at least, and sent
+together: what a transaction costs, they share."""
+REPORT_WITHIN_S: Final = 0.025
+"""No end waits longer for others."""
 NOTHING_AHEAD: Final = Ahead()
 
 
@@ -303,10 +306,17 @@ class Worker:
             self._flushing = True
             asyncio.get_running_loop().call_soon(self._flush)
 
-    def _report_later(self) -> None:
+    def _report_later(self, pool: str) -> None:
         if not self._flushing and self._report_timer is None:
             loop = asyncio.get_running_loop()
-            self._report_timer = loop.call_later(REPORT_EVERY_S, self._flush)
+            self._report_timer = loop.call_later(self._gather_s(pool), self._flush)
+
+    def _gather_s(self, pool: str) -> float:
+        """A third of the time that the pool's line lasts, so that more comes before it is empty."""
+        line, executor = self._lines[pool], self._executors[pool]
+        held = (len(line) + len(line.given)) / executor.slots
+        lasts_s = held * self._lookahead.usual_s(executor.kinds)
+        return min(max(REPORT_EVERY_S, lasts_s / 3), REPORT_WITHIN_S)
 
     def _apply(self, events: Sequence[w.Event]) -> None:
         for event in events:
@@ -544,7 +554,7 @@ class Worker:
         if line:
             self._feed_soon(pool)
         if pool in AHEAD_POOLS and (line or line.given):
-            self._report_later()
+            self._report_later(pool)
         else:
             self._flush_soon()
 
