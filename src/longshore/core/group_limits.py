@@ -104,8 +104,11 @@ def _check_edges(part: GroupPart, edges: int, max_edges: int) -> None:
 def _check_node(node: Node, place: int) -> None:
     check_key(node.key)
     check_not_run(node.job)
-    if node.scope is not None and not 0 <= node.scope <= MAX_PLACE:
-        raise InvalidInput(f"its scope is {node.scope}; give the place of a job of the group")
+    if node.scope is not None and not place < node.scope <= MAX_PLACE:
+        raise InvalidInput(
+            f"its scope is {node.scope:,}, which does not lie behind its own place, {place:,}; "
+            "send the node of a sub-group after what is in it"
+        )
     check_condition(node.on, bool(node.after))
     check_start(node.job)
     if len(set(node.after)) < len(node.after):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from functools import lru_cache
 from hashlib import blake2b
+from typing import Final
 
 from msgspec import msgpack
 
-from longshore.model.group import Node
-from longshore.model.job import ANY_TARGET, Submission
+from longshore.model.group import GATE, MAP, SCOPE, Node
+from longshore.model.job import ANY_TARGET, DEFAULT_QUEUE, Submission
 from longshore.model.worker import Lane, WorkerInfo
 
 _canonical = msgpack.Encoder(uuid_format="bytes", order="deterministic")
@@ -27,6 +28,13 @@ def _signed64(data: bytes) -> int:
 def lane_of(queue: str, kind: str, target: str) -> Lane:
     """The lane of a job. Every process computes the same number."""
     return Lane(_signed64("\0".join((queue, kind, target)).encode()), queue, kind, target)
+
+
+MAP_LANE: Final = lane_of(DEFAULT_QUEUE, MAP, ANY_TARGET).hash
+SCOPE_LANE: Final = lane_of(DEFAULT_QUEUE, SCOPE, ANY_TARGET).hash
+GATE_LANE: Final = lane_of(DEFAULT_QUEUE, GATE, ANY_TARGET).hash
+NOT_RUN_LANES: Final = frozenset({MAP_LANE, SCOPE_LANE, GATE_LANE})
+"""The lanes of maps, sub-groups and gates, which no worker serves."""
 
 
 def body_hash(job: Submission) -> int:

@@ -78,6 +78,9 @@ def reopening(nodes: Sequence[NodeState], keys: Sequence[str] = ()) -> Reopening
         waits_again = any(before[at] != found[at] for at in node.after)
         if node.state in (JobState.READY, JobState.DELAYED) and waits_again:
             held.append(place)
+            if node.adds and place in members:
+                # A map that is half expanded: it may not begin anew with another list.
+                running.append(place)
         if place in opened or node.state is JobState.WAITING or waits_again:
             counters[place] = counted(found, node.after)
     scopes = {place: (found[place].open, found[place].marks) for place in members}

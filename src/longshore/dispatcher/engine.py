@@ -131,7 +131,7 @@ class Dispatcher:
         roster, commits, scheduler = self._roster, self._commits, self._scheduler
         cancels = partial(heed_cancels, here, roster, self._link, self._ends)
         drains = partial(heed_drains, here, roster, commits, self._link)
-        promoting = partial(promote, store, scheduler, commits, alarms.due)
+        promoting = partial(promote, store, scheduler, commits, alarms.due, alarms.groups)
         outcomes = partial(find_outcomes, store, self._waiters)
         hints = partial(follow_hints, store, self._look_around, alarms, self._own_lease)
         return [

@@ -19,7 +19,7 @@ from longshore.dispatcher.lane_limits import LaneLimits
 from longshore.dispatcher.service import Answer
 from longshore.dispatcher.sessions.roster import Roster
 from longshore.dispatcher.waiters import Waiter, Waiters
-from longshore.model.group import MOST_AT_ONCE, GroupPart, GroupState, GroupSubmitted
+from longshore.model.group import MOST_AT_ONCE, NOT_RUN, GroupPart, GroupState, GroupSubmitted
 from longshore.model.job import Job, JobState, Submission
 
 
@@ -63,7 +63,8 @@ class DispatcherRuntime:
             # Jobs of parts that other dispatchers took are ready now, too.
             self.jobs_appeared()
             self._alarms.due.set_in(0)
-            if answer.staged > MOST_AT_ONCE:
+            is_whole = len(jobs) == answer.staged <= MOST_AT_ONCE
+            if not is_whole or any(job.kind in NOT_RUN for job in jobs):
                 self.groups_changed([answer.id])
 
     def gate_opened(self) -> None:

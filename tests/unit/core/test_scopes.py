@@ -134,6 +134,15 @@ def test_a_job_about_to_run_is_not_held_by_a_retry_elsewhere() -> None:
     assert reopening(nodes, ["a"]).held == [2]
 
 
+def test_a_map_that_is_half_expanded_refuses_a_retry_of_what_it_waited_for() -> None:
+    nodes = [
+        NodeState("list", S.SUCCEEDED, ()),
+        NodeState("map", S.READY, (0,)),
+        NodeState("map/0", S.SUCCEEDED, (), scope=1),
+    ]
+    assert reopening(nodes, ["list"]).running == [1]
+
+
 def test_a_chain_of_ten_thousand_adders_is_counted() -> None:
     nodes = [NodeState("0", S.SUCCEEDED, ())]
     nodes += [NodeState(str(n), S.SUCCEEDED, (), scope=n - 1) for n in range(1, 10_000)]

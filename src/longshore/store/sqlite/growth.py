@@ -13,6 +13,7 @@ from uuid import UUID
 from longshore.core import effects, growth
 from longshore.core.dependencies import becomes
 from longshore.core.effects import Effect
+from longshore.core.lanes import MAP_LANE, SCOPE_LANE
 from longshore.errors import LongshoreError
 from longshore.model.ends import End
 from longshore.model.group import GATE, GateVerdict, GroupState
@@ -22,7 +23,7 @@ from longshore.payload.maps import Elements, elements
 from longshore.store.filling import too_large
 from longshore.store.rows import Adder, NodeItem, clean, grown_items, grown_taken
 from longshore.store.sqlite.group_reads import group
-from longshore.store.sqlite.nodes import MAP_LANE, SCOPE_LANE, add_nodes, first_taken
+from longshore.store.sqlite.nodes import add_nodes, first_taken
 from longshore.store.sqlite.results import referenced
 from longshore.store.sqlite.settling import NODES, Settling, WaitingNode, Wake
 from longshore.store.sqlite.sql import HELD, Bulk, Held, Row

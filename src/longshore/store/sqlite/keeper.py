@@ -8,6 +8,7 @@ from typing import Final
 from uuid import UUID
 
 from longshore.core import effects
+from longshore.core.lanes import GATE_LANE
 from longshore.core.leases import ANOTHERS, is_anothers
 from longshore.core.lookahead import held_ahead
 from longshore.errors import InvalidInput
@@ -24,7 +25,6 @@ from longshore.store.rows import (
     unpack_info,
     unpack_options,
 )
-from longshore.store.sqlite.nodes import GATE_LANE
 from longshore.store.sqlite.reads import claimed_by, next_due_s
 from longshore.store.sqlite.results import with_results
 from longshore.store.sqlite.sql import (

@@ -6,17 +6,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from longshore.core.lanes import lane_of
-from longshore.model.group import GATE, MAP, NOT_RUN, SCOPE, Node
-from longshore.model.job import ANY_TARGET, DEFAULT_QUEUE, JobState
+from longshore.model.group import Node
+from longshore.model.job import JobState
 from longshore.store.rows import NodeItem, due_at, history_entry, pack_options
 from longshore.store.sqlite.sql import HOLDERS, KNOWN, Bulk, Row
 from longshore.store.sqlite.transaction import Transaction
-
-MAP_LANE: Final = lane_of(DEFAULT_QUEUE, MAP, ANY_TARGET).hash
-SCOPE_LANE: Final = lane_of(DEFAULT_QUEUE, SCOPE, ANY_TARGET).hash
-GATE_LANE: Final = lane_of(DEFAULT_QUEUE, GATE, ANY_TARGET).hash
-NOT_RUN_LANES: Final = frozenset(lane_of(DEFAULT_QUEUE, kind, ANY_TARGET).hash for kind in NOT_RUN)
-"""The lanes of jobs that no worker claims."""
 
 _ADD_JOBS: Final = Bulk(
     """INSERT INTO job (number, id, body_hash, args, history, lane, state, priority, created_at,

@@ -28,13 +28,13 @@ from longshore.core.dependencies import (
     tell_scope,
 )
 from longshore.core.effects import Change
+from longshore.core.lanes import GATE_LANE, NOT_RUN_LANES
 from longshore.core.lifecycle import TERMINAL
 from longshore.model.attempt import Attempt
 from longshore.model.group import Condition, GroupState
 from longshore.model.job import Ended, JobError, JobState
 from longshore.store.rows import pack_error, unpack_error
 from longshore.store.sqlite.dependents import Starts, start
-from longshore.store.sqlite.nodes import GATE_LANE, NOT_RUN_LANES
 from longshore.store.sqlite.sql import Bulk, Lookup, Row
 from longshore.store.sqlite.transaction import Transaction
 
