@@ -46,6 +46,9 @@ from longshore.store.rows import Adder, NodeItem, clean, grown_items, grown_take
 
 _LANES: Final = [lane_of(DEFAULT_QUEUE, kind, ANY_TARGET).hash for kind in (SCOPE, MAP)]
 
+MOST_MAPS: Final = 50
+"""How many maps one `settle` expands: each in a transaction of its own, and ends must not wait."""
+
 
 class ReadyMap(NamedTuple):
     """A map that is to become jobs, and its group."""
@@ -55,12 +58,13 @@ class ReadyMap(NamedTuple):
 
 
 async def expand_ready(tx: Transaction, most: int, settling: Settling) -> list[ReadyMap]:
-    """Ends the sub-groups that are ready; answers the maps that are."""
+    """Ends the sub-groups that are ready; answers some of the maps that are."""
     rows = await tx.fetch(sql.EXPANDABLE, _LANES, most)
     settling.groups.update(row["group_id"] for row in rows)
     held = await locked(tx, [row["id"] for row in rows if row["kind"] == SCOPE], LOCK_FREE)
     await _end(tx, held, effects.EXPANDED, settling)
-    return [ReadyMap(row["id"], row["group_id"]) for row in rows if row["kind"] == MAP]
+    maps = [ReadyMap(row["id"], row["group_id"]) for row in rows if row["kind"] == MAP]
+    return maps[:MOST_MAPS]
 
 
 async def expand_map(
