@@ -326,8 +326,8 @@ WHERE n.group_id = $1
 ORDER BY n.place
 """
 FORGET_UNSETTLED: Final = """
-DELETE FROM longshore.unsettled AS u USING longshore.node AS n
-WHERE n.job = u.job AND n.group_id = $1
+DELETE FROM longshore.unsettled AS u
+WHERE EXISTS (SELECT FROM longshore.node WHERE job = u.job AND group_id = $1 OFFSET 0)
 """
 UNCOUNT: Final = """
 INSERT INTO longshore.group_count (group_id, ended, failed, cancelled) VALUES ($1, $2, $3, $4)
