@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import IntFlag
+from functools import lru_cache
 from typing import Final, NamedTuple, assert_never
 from uuid import UUID
 
@@ -72,6 +73,12 @@ def decide(on: Condition, unmet: int, marks: Marks) -> Event | None:
     return Event.CONDITION_LOST if lost else Event.DEPENDENCIES_MET
 
 
+@lru_cache
+def _decided(on: Condition, is_unmet: bool, marks: Marks) -> Event | None:
+    """`decide`, remembered: operations on flags take long, and there are few cases."""
+    return decide(on, int(is_unmet), marks)
+
+
 class Parent(NamedTuple):
     """A job of a group that ended, for the nodes that depend on it."""
 
@@ -111,13 +118,15 @@ def deliver(node: Waiting, ended: Sequence[Parent]) -> Delivered:
     unmet = max(0, node.unmet - len(ended))
     marks = node.marks
     for parent in ended:
-        marks |= told(parent.state)
-    return Delivered(unmet, marks, becomes(node._replace(unmet=unmet, marks=marks), ended))
+        # Most tell nothing, and to join flags takes long.
+        marks = marks | mark if (mark := _TOLD[parent.state]) else marks
+    on, _, _, *rest = node
+    return Delivered(unmet, marks, becomes(Waiting(on, unmet, marks, *rest), ended))
 
 
 def becomes(node: Waiting, ended: Sequence[Parent] = ()) -> Change | None:
     """What becomes of the job of a node that waits, after the ends of these; None if it waits."""
-    event = decide(node.on, node.unmet, node.marks)
+    event = _decided(node.on, node.unmet > 0, node.marks)
     if event is None:
         return None
     if event is Event.DEPENDENCY_FAILED:
@@ -125,8 +134,13 @@ def becomes(node: Waiting, ended: Sequence[Parent] = ()) -> Change | None:
     if event is Event.CONDITION_LOST:
         return effects.of_dependency(event)
     if node.delay_s:
-        event = Event.DELAY_BEGAN
-    return effects.of_dependency(event, delay_s=node.delay_s, expires_s=node.expires_s)
+        return effects.of_dependency(Event.DELAY_BEGAN, None, node.delay_s, node.expires_s)
+    return _met(node.expires_s)
+
+
+@lru_cache
+def _met(expires_s: float | None) -> Change:
+    return effects.of_dependency(Event.DEPENDENCIES_MET, expires_s=expires_s)
 
 
 def _cause(ended: Sequence[Parent]) -> JobError:

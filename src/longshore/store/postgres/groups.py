@@ -14,12 +14,13 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from typing import Final, NamedTuple
 from uuid import UUID
+from weakref import WeakValueDictionary
 
 import asyncpg
 from msgspec import structs
 
 from longshore.core import effects
-from longshore.core.dependencies import becomes, group_end
+from longshore.core.dependencies import becomes, group_end, may_wake
 from longshore.core.effects import Effect
 from longshore.core.lifecycle import TERMINAL
 from longshore.core.reopening import NodeState, Reopening, retry_plan
@@ -85,6 +86,10 @@ class PostgresGroups(PostgresReads):
     _sender: Sender
     _clock: Callable[[], float]
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._staging: WeakValueDictionary[UUID, asyncio.Lock] = WeakValueDictionary()
+
     async def submit_group(self, part: GroupPart) -> GroupSubmitted | Refused:
         """Stores some nodes of a group. With the last of them it runs, all or nothing."""
         items = node_items(part)
@@ -99,7 +104,9 @@ class PostgresGroups(PostgresReads):
             except _NotAccepted as error:
                 return error.answer, Settling(tx)
 
-        answer, settling = await self._keeping.run(work)
+        # Parts of one group would wait for each other on connections that leases need.
+        async with self._staging.setdefault(part.head.id, asyncio.Lock()):
+            answer, settling = await self._keeping.run(work)
         self._tell(settling)
         return answer
 
@@ -273,13 +280,9 @@ async def _stage(
         staged += len(new)
         if staged == head.jobs:
             state = GroupState.RUNNING if head.jobs else GroupState.SUCCEEDED
-        at_once = state is GroupState.RUNNING and head.jobs <= MOST_AT_ONCE
-        sweep_from = 0 if state is GroupState.RUNNING and not at_once else None
-        await tx.fetch(sql.NOW_STAGED, head.id, len(new), GROUP_CODES[state], sweep_from)
-        if at_once:
+        await tx.fetch(sql.NOW_STAGED, head.id, len(new), GROUP_CODES[state])
+        if state is GroupState.RUNNING:
             await _begin(tx, head.id, settling)
-        elif sweep_from is not None:
-            settling.groups.add(head.id)
     return GroupSubmitted(head.id, group["number"], state, staged)
 
 
@@ -317,7 +320,10 @@ async def _add(tx: Transaction, group: UUID, items: Sequence[NodeItem]) -> None:
     )
     if sum(row["n"] for row in rows) < len(items):
         raise _NotAccepted(await _taken(tx, group, items))
-    edges = [(derive_id(group, at), item.node.job.id) for item in items for at in item.parents]
+    ids = {item.place: item.node.job.id for item in items}
+    for at in {at for item in items for at in item.parents}.difference(ids):
+        ids[at] = derive_id(group, at)
+    edges = [(ids[at], item.node.job.id) for item in items for at in item.parents]
     if edges:
         await tx.fetch(sql.ADD_EDGES, *zip(*edges, strict=True))
     lanes = {lane.hash: lane for lane in map(lane_of_item, jobs)}
@@ -342,9 +348,12 @@ async def _taken(tx: Transaction, group: UUID, items: Sequence[NodeItem]) -> Ref
 
 
 async def _begin(tx: Transaction, group: UUID, settling: Settling) -> None:
-    """Makes the jobs ready that depend on nothing."""
-    rows = await tx.fetch(sql.SWEPT_NODES, group, 0, MOST_AT_ONCE)
+    """Makes the jobs ready that depend on nothing; if they are many, a sweep does the rest."""
+    rows = await tx.fetch(sql.SWEPT_NODES, group, 0, MOST_AT_ONCE, False)
     await settling.wake({row["job"]: change for row in rows if (change := becomes(waiting(row)))})
+    if len(rows) == MOST_AT_ONCE:
+        await tx.fetch(sql.SWEEP_ON, group, rows[-1]["place"] + 1, False)
+        settling.groups.add(group)
 
 
 # upkeep
@@ -357,10 +366,12 @@ async def _sweep(tx: Transaction, most: int) -> Settling:
     # Also the group after this one: whoever settles then goes on with it at once.
     settling.groups.update(group["id"] for group in found)
     for group in found[:1]:
-        rows = await tx.fetch(sql.SWEPT_NODES, group["id"], group["sweep_from"], most)
+        state, first = GROUP_STATES[group["state"]], group["sweep_from"]
+        every = not may_wake(state)
+        rows = await tx.fetch(sql.SWEPT_NODES, group["id"], first, most, every)
         live = [row for row in rows if STATES[row["state"]] not in TERMINAL]
         free = [row for row in live if row["condition"] is not None]
-        missed = await _bring(tx, GROUP_STATES[group["state"]], free, group, settling)
+        missed = await _bring(tx, state, free, group, settling)
         again = len(free) < len(live) or missed > 0
         if len(rows) < most:
             again = again or group["sweep_again"]
