@@ -191,6 +191,54 @@ def _plain_work(plain: Plain) -> Iterator[Sequence[str]]:
     yield name, f"{ratio.one:.1f} jobs/s", f"{ratio.other:.1f} jobs/s", shown(ratio)
 
 
+def _groups(results: Results) -> Iterator[str]:
+    groups = results.groups
+    if groups is None:
+        return
+    yield from ["", "## Groups: jobs that depend on each other"]
+    rows: list[Sequence[object]] = [
+        (
+            one.store,
+            f"{one.jobs:,} jobs in layers, jobs/s, beside the same without dependencies",
+            f"{one.of_plain.one:,.0f}",
+            f"{one.of_plain.other:,.0f}",
+            shown(one.of_plain),
+        )
+        for one in groups.graphs
+    ]
+    two = groups.two_of_one
+    words = "two dispatchers beside one, jobs/s"
+    rows.append(("postgres", words, f"{two.one:,.0f}", f"{two.other:,.0f}", shown(two)))
+    rows += [
+        (
+            one.store,
+            "chain, ms from start to start, beside one commit and two hops",
+            f"{one.ratio.one:.2f}",
+            f"{one.ratio.other:.2f}",
+            shown(one.ratio),
+        )
+        for one in groups.chains
+    ]
+    rows += [
+        (
+            one.store,
+            f"submit of {one.jobs:,} jobs, s, beside submit_many",
+            f"{one.ratio.one:.2f}",
+            f"{one.ratio.other:.2f}",
+            shown(one.ratio),
+        )
+        for one in groups.submits
+    ]
+    for peer in groups.peers:
+        name = f"the small graph, nodes/s, beside {peer.name} {peer.version}"
+        if peer.ratio is None:
+            rows.append(("postgres", name, "", f"failed: {_first(peer.failure)}", ""))
+        else:
+            sides = f"{peer.ratio.one:,.0f}", f"{peer.ratio.other:,.0f}"
+            rows.append(("postgres", name, *sides, shown(peer.ratio)))
+    yield from table(["store", "what", "measured", "beside", "ratio"], rows)
+
+
 def _first(text: str) -> str:
     return (text.splitlines() or [""])[0].replace("|", "/")
 
@@ -292,4 +340,15 @@ def _cost(results: Results) -> Iterator[str]:
     yield f"has {queued.memory_mb:.0f} MB in memory, and had {queued.peak_mb:.0f} at most."
 
 
-_PARTS = (_limit, _throughput, _peers, _plain, _latency, _flatness, _scale, _recovery, _cost)
+_PARTS = (
+    _limit,
+    _throughput,
+    _peers,
+    _plain,
+    _groups,
+    _latency,
+    _flatness,
+    _scale,
+    _recovery,
+    _cost,
+)

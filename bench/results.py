@@ -9,6 +9,7 @@ from msgspec import Struct
 from bench.beside import Beside
 from bench.cost import Cost
 from bench.flatness import Flatness
+from bench.groups import Groups
 from bench.latency import Latency
 from bench.limit import Limit
 from bench.machine import Machine
@@ -26,6 +27,7 @@ class Results(Struct):
         "throughput",
         "peers",
         "plain",
+        "groups",
         "latency",
         "flatness",
         "scale",
@@ -40,6 +42,7 @@ class Results(Struct):
     throughput: Throughput | None = None
     peers: Beside | None = None
     plain: Plain | None = None
+    groups: Groups | None = None
     latency: Latency | None = None
     flatness: Flatness | None = None
     scale: Scale | None = None

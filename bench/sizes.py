@@ -23,6 +23,10 @@ class Sizes(Struct, frozen=True, kw_only=True):
     blocking_jobs: int = 1_000
     computing_jobs: int = 200
     mixed_jobs: int = 320
+    graph: tuple[int, int] = (50, 100)
+    """Layers, and the jobs of each."""
+    large_graph: tuple[int, int] = (100, 1_000)
+    chain_jobs: int = 500
     samples: int = 500
     pause_s: float = 0.005
     """Between two samples of a latency, so that the machine is idle when each begins."""
@@ -74,6 +78,9 @@ QUICK = Sizes(
     blocking_jobs=128,
     computing_jobs=40,
     mixed_jobs=20,
+    graph=(5, 20),
+    large_graph=(5, 400),
+    chain_jobs=40,
     samples=50,
     unserved=20_000,
     ended=20_000,

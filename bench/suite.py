@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from bench import beside, cost, flatness, latency, limit, plain, recovery, scale, throughput
+from bench import beside, cost, flatness, groups, latency, limit, plain, recovery, scale, throughput
 from bench.machine import this_machine
 from bench.report import write_docs, write_report
 from bench.results import Results
@@ -41,6 +41,7 @@ def workloads(stage: Stage, results: Results, peers: list[str]) -> dict[str, Cal
         "throughput": do("throughput", lambda: throughput.measure(stage, ceilings())),
         "peers": do("peers", lambda: beside.measure(stage, peers)),
         "plain": do("plain", lambda: plain.measure(stage, peers)),
+        "groups": do("groups", lambda: groups.measure(stage, peers)),
         "latency": do("latency", lambda: latency.measure(stage)),
         "flatness": do("flatness", lambda: flatness.measure(stage)),
         "scale": do("scale", lambda: scale.measure(stage)),

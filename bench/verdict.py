@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from bench.fleet import THREADS
+from bench.groups import Groups
 from bench.pairs import Ratio
 from bench.plain import BLOCK_S, BURN_S, CORES, MIXED_PROCESSES, WORKERS, Rates
 from bench.results import Results
@@ -38,7 +39,7 @@ class Verdict(Struct, frozen=True):
 
 def verdicts(results: Results) -> list[Verdict]:
     """Every level that this run can say something of."""
-    parts = (_peers, _limit, _sqlite, _plain, _latency, _flatness, _memory, _idle)
+    parts = (_peers, _limit, _sqlite, _plain, _groups, _latency, _flatness, _memory, _idle)
     return [verdict for part in parts for verdict in part(results)]
 
 
@@ -130,6 +131,39 @@ def _plain_rate(case: Rates) -> Verdict:
         all(ratio.median > 1 for ratio in ratios.values()),
         case.jobs_per_s >= 10_000,
     )
+
+
+def _groups(results: Results) -> Iterator[Verdict]:
+    groups = results.groups
+    if groups is None:
+        return
+    for graph in groups.graphs:
+        name = f"groups: {graph.jobs:,} jobs in layers, {STORE_NAMES[graph.store]}"
+        yield _at_least(f"{name}, of those without dependencies", 0.6, graph.of_plain)
+    yield _at_least("groups: two dispatchers on one group, of one", 0.95, groups.two_of_one)
+    yield from _group_times(groups)
+    for peer in groups.peers:
+        if peer.ratio:
+            yield _at_least(f"groups: nodes/s on PostgreSQL, in {peer.name}'s", 5, peer.ratio)
+
+
+def _group_times(groups: Groups) -> Iterator[Verdict]:
+    for chain in groups.chains:
+        name = f"groups: chain, start to start, p50, {STORE_NAMES[chain.store]}"
+        yield _at_most(f"{name}, in (one commit + two hops)", 2.5, chain.ratio)
+    for submit in groups.submits:
+        name = f"groups: submit of {submit.jobs:,} jobs, {STORE_NAMES[submit.store]}"
+        yield _at_most(f"{name}, in that of submit_many", 1.5, submit.ratio)
+
+
+def _at_least(level: str, least: float, ratio: Ratio) -> Verdict:
+    shown = f"{ratio.median:.2f}{_spread(ratio)}"
+    return Verdict(level, f"{least:g}", "", shown, ratio.median >= least)
+
+
+def _at_most(level: str, most: float, ratio: Ratio) -> Verdict:
+    shown = f"{ratio.median:.2f} times{_spread(ratio)}"
+    return Verdict(level, f"at most {most:g} times", "", shown, ratio.median <= most)
 
 
 def _latency(results: Results) -> Iterator[Verdict]:

@@ -8,7 +8,8 @@ with nothing of Longshore. All have one command line:
     NAME.py measure URL N    submits N no-op jobs with a 100-byte argument while workers run them;
                              prints the seconds until all were done
 
-Python runs them with -P, or `import celery` in celery.py would find the script itself.
+Ray and Dask run graphs only: see `bench.groups`. Python runs all of them with -P, or
+`import celery` in celery.py would find the script itself.
 """
 
 from __future__ import annotations
@@ -53,16 +54,16 @@ class Peer(Struct, frozen=True, kw_only=True):
     note: str
 
 
-def _pinned(name: str) -> str:
-    """The version of a package that its environment is pinned to."""
+def pinned(name: str, package: str = "") -> str:
+    """The version of a package that the environment of a peer is pinned to."""
     pins = (PINS / f"{name}.txt").read_text().splitlines()
-    return next(pin.partition("==")[2] for pin in pins if pin.startswith(f"{name}=="))
+    return next(pin.partition("==")[2] for pin in pins if pin.startswith(f"{package or name}=="))
 
 
 PEERS: tuple[Peer, ...] = (
     Peer(
         name="pgqueuer",
-        version=_pinned("pgqueuer"),
+        version=pinned("pgqueuer"),
         store="postgresql",
         survives=True,
         keeps_results=False,
@@ -71,7 +72,7 @@ PEERS: tuple[Peer, ...] = (
     ),
     Peer(
         name="chancy",
-        version=_pinned("chancy"),
+        version=pinned("chancy"),
         store="postgresql",
         survives=True,
         keeps_results=False,
@@ -80,7 +81,7 @@ PEERS: tuple[Peer, ...] = (
     ),
     Peer(
         name="dbos",
-        version=_pinned("dbos"),
+        version=pinned("dbos"),
         store="postgresql",
         survives=True,
         keeps_results=True,
@@ -89,7 +90,7 @@ PEERS: tuple[Peer, ...] = (
     ),
     Peer(
         name="procrastinate",
-        version=_pinned("procrastinate"),
+        version=pinned("procrastinate"),
         store="postgresql",
         survives=True,
         keeps_results=False,
@@ -98,7 +99,7 @@ PEERS: tuple[Peer, ...] = (
     ),
     Peer(
         name="dramatiq",
-        version=_pinned("dramatiq"),
+        version=pinned("dramatiq"),
         store="redis",
         survives=False,
         keeps_results=False,
@@ -108,7 +109,7 @@ PEERS: tuple[Peer, ...] = (
     ),
     Peer(
         name="huey",
-        version=_pinned("huey"),
+        version=pinned("huey"),
         store="redis",
         survives=False,
         keeps_results=True,
@@ -118,7 +119,7 @@ PEERS: tuple[Peer, ...] = (
     ),
     Peer(
         name="taskiq",
-        version=_pinned("taskiq"),
+        version=pinned("taskiq"),
         store="redis",
         survives=False,
         keeps_results=True,
@@ -127,7 +128,7 @@ PEERS: tuple[Peer, ...] = (
     ),
     Peer(
         name="saq",
-        version=_pinned("saq"),
+        version=pinned("saq"),
         store="redis",
         survives=False,
         keeps_results=True,
@@ -136,7 +137,7 @@ PEERS: tuple[Peer, ...] = (
     ),
     Peer(
         name="arq",
-        version=_pinned("arq"),
+        version=pinned("arq"),
         store="redis",
         survives=False,
         keeps_results=True,
@@ -145,7 +146,7 @@ PEERS: tuple[Peer, ...] = (
     ),
     Peer(
         name="celery",
-        version=_pinned("celery"),
+        version=pinned("celery"),
         store="redis",
         survives=False,
         keeps_results=True,
@@ -163,9 +164,9 @@ def measure(peer: Peer, url: str, jobs: int) -> float:
     Call it from the main thread. A peer that fails or hangs becomes a ChildFailed.
     """
     number = min(jobs, peer.most_jobs)
-    with Child([*_command(peer), "install", url]) as installing:
+    with Child([*peer_command(peer.name), "install", url]) as installing:
         installing.await_end(INSTALL_S)
-    command = [*_command(peer), "measure", url, str(number)]
+    command = [*peer_command(peer.name), "measure", url, str(number)]
     with _workers(peer, url) as workers, Child(command) as measuring:
         return number / _seconds(measuring.await_end(MEASURE_S, beside=workers), peer)
 
@@ -174,7 +175,7 @@ def measure(peer: Peer, url: str, jobs: int) -> float:
 def _workers(peer: Peer, url: str) -> Iterator[list[Child]]:
     """The peer's workers run, and all take jobs."""
     with ExitStack() as stack:
-        command = [*_command(peer), "worker", url]
+        command = [*peer_command(peer.name), "worker", url]
         workers = [stack.enter_context(Child(command)) for _ in range(peer.workers)]
         for worker in workers:
             if (said := worker.await_line(READY_S)) != "ready":
@@ -182,11 +183,12 @@ def _workers(peer: Peer, url: str) -> Iterator[list[Child]]:
         yield workers
 
 
-def _command(peer: Peer) -> list[str | Path]:
-    python = VENVS / peer.name / "bin" / "python"
+def peer_command(name: str) -> list[str | Path]:
+    """The command line of a peer's script, without its words."""
+    python = VENVS / name / "bin" / "python"
     if not python.exists():
-        raise ChildFailed(f"{peer.name} is not installed: run `scripts/setup bench`")
-    return [python, "-P", HERE / f"{peer.name}.py"]
+        raise ChildFailed(f"{name} is not installed: run `scripts/setup bench`")
+    return [python, "-P", HERE / f"{name}.py"]
 
 
 def _seconds(output: str, peer: Peer) -> float:

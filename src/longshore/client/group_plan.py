@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
@@ -41,6 +42,8 @@ from longshore.wire.portions import MESSAGE_BYTES, portions
 
 MAX_PART_JOBS: Final = 2_000
 """How many jobs of a group go in one message."""
+PARTS_IN_FLIGHT: Final = 3
+"""How many parts are under way at once: the dispatcher reads one while the store takes another."""
 _ANY_NUMBER: Final = 2**63
 """Only the dispatcher knows how many jobs a group may have."""
 
@@ -197,18 +200,33 @@ async def submit_group(
 ) -> GroupSubmitted:
     """Submits a group in as many parts as it takes. If one is refused, nothing of it runs."""
     edges = sum(len(node.after) for node in nodes)
-    *firsts, last = list(portions(nodes, _node_bytes, MESSAGE_BYTES, MAX_PART_JOBS)) or [()]
-    sent = 0
-    try:
-        for part in firsts:
-            await connection.submit_group(GroupPart(head, sent, part), edges, strict)
-            sent += len(part)
-        return await connection.submit_group(GroupPart(head, sent, last), edges, strict)
-    except LongshoreError as error:
-        if sent and not isinstance(error, Unavailable):
-            with suppress(LongshoreError):
-                await connection.cancel_group(head.id)
-        raise
+    room = asyncio.Semaphore(PARTS_IN_FLIGHT)
+    errors: list[LongshoreError] = []
+
+    async def send(part: GroupPart) -> GroupSubmitted | None:
+        async with room:
+            try:
+                return None if errors else await connection.submit_group(part, edges, strict)
+            except LongshoreError as error:
+                errors.append(error)
+                return None
+
+    parts = _parts(head, nodes)
+    answers = [one for one in await asyncio.gather(*map(send, parts)) if one is not None]
+    if not errors:
+        return max(answers, key=lambda answer: answer.staged)
+    if answers and not isinstance(errors[0], Unavailable):
+        with suppress(LongshoreError):
+            await connection.cancel_group(head.id)
+    raise errors[0]
+
+
+def _parts(head: GroupHead, nodes: Sequence[Node]) -> list[GroupPart]:
+    parts, first = [], 0
+    for some in list(portions(nodes, _node_bytes, MESSAGE_BYTES, MAX_PART_JOBS)) or [()]:
+        parts.append(GroupPart(head, first, some))
+        first += len(some)
+    return parts
 
 
 def _node_bytes(node: Node) -> int:

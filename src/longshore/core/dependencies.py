@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import IntFlag
+from functools import lru_cache
 from typing import Final, NamedTuple, assert_never
 from uuid import UUID
 
@@ -87,6 +88,12 @@ def decide(on: Condition, unmet: int, marks: Marks) -> Event | None:
     return Event.CONDITION_LOST if lost else Event.DEPENDENCIES_MET
 
 
+@lru_cache
+def _decided(on: Condition, is_unmet: bool, marks: Marks) -> Event | None:
+    """`decide`, remembered: operations on flags take long, and there are few cases."""
+    return decide(on, int(is_unmet), marks)
+
+
 class Parent(NamedTuple):
     """A node that closed, for the nodes that depend on it and for the scope that it is in.
 
@@ -108,7 +115,10 @@ class Parent(NamedTuple):
     @property
     def told(self) -> Marks:
         """What it tells the nodes that depend on it."""
-        return early(self.marks) if self.is_early else told(self.state) | self.marks
+        if self.is_early:
+            return early(self.marks)
+        # Most scopes are empty, and to join flags takes long.
+        return told(self.state) | self.marks if self.marks else told(self.state)
 
 
 class Waiting(NamedTuple):
@@ -139,13 +149,14 @@ def deliver(node: Waiting, ended: Sequence[Parent]) -> Delivered:
     unmet = max(0, node.unmet - sum(not parent.is_early for parent in ended))
     marks = node.marks
     for parent in ended:
-        marks |= parent.told
-    return Delivered(unmet, marks, becomes(node._replace(unmet=unmet, marks=marks), ended))
+        marks = marks | mark if (mark := parent.told) else marks
+    on, _, _, *rest = node
+    return Delivered(unmet, marks, becomes(Waiting(on, unmet, marks, *rest), ended))
 
 
 def becomes(node: Waiting, ended: Sequence[Parent] = ()) -> Change | None:
     """What becomes of the job of a node that waits, after the ends of these; None if it waits."""
-    event = decide(node.on, node.unmet, node.marks)
+    event = _decided(node.on, node.unmet > 0, node.marks)
     if event is None:
         return None
     if event is Event.DEPENDENCY_FAILED:
@@ -153,8 +164,13 @@ def becomes(node: Waiting, ended: Sequence[Parent] = ()) -> Change | None:
     if event is Event.CONDITION_LOST:
         return effects.of_dependency(event)
     if node.delay_s:
-        event = Event.DELAY_BEGAN
-    return effects.of_dependency(event, delay_s=node.delay_s, expires_s=node.expires_s)
+        return effects.of_dependency(Event.DELAY_BEGAN, None, node.delay_s, node.expires_s)
+    return _met(node.expires_s)
+
+
+@lru_cache
+def _met(expires_s: float | None) -> Change:
+    return effects.of_dependency(Event.DEPENDENCIES_MET, expires_s=expires_s)
 
 
 def _cause(ended: Sequence[Parent]) -> JobError:

@@ -104,6 +104,7 @@ class Commits:
         self._is_claiming = False
         self._is_overlapping = False
         self._missed = False
+        self._starts_dependents = False
         self._outages = 0
         self._uncertain: set[Part] = set()
         self._admission_timer: asyncio.TimerHandle | None = None
@@ -185,7 +186,8 @@ class Commits:
 
     def _has_much(self) -> bool:
         """Whether an overlapping transaction is worth it."""
-        if self._store.is_serial:
+        # An overlapping transaction has no slots for jobs of groups that its ends would start.
+        if self._store.is_serial or self._starts_dependents:
             return False
         much, most = len(self._finishes), len(self._finishes) + self.queued_submits
         if much < self._overlap_from <= most and self._is_claiming and self._submits:
@@ -274,6 +276,8 @@ class Commits:
         requests: list[Part],
         finishes: list[tuple[End, OnFinished]],
     ) -> None:
+        if batch.finishes:
+            self._starts_dependents = bool(result.dependents)
         begun = [*result.started, *result.dependents, *result.claimed]
         for slot, attempts in by_session(begun).items():
             self._give(slot, attempts)

@@ -16,7 +16,7 @@ from msgspec import Struct
 from longshore.model.job import JobState, Submission
 
 MOST_AT_ONCE: Final = 1000
-"""A group with no more nodes begins in the transaction that stores the last of them."""
+"""So many jobs of a group may begin in the transaction that stores the last of its nodes."""
 MOST_SHOWN: Final = 5
 """Of how many jobs that a job waits for `why` tells."""
 

@@ -9,17 +9,19 @@ are read first without any lock, then again under the lock of the group's row.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Final
 from uuid import UUID
+from weakref import WeakValueDictionary
 
 import asyncpg
 from msgspec import structs
 
 from longshore.core import effects
-from longshore.core.dependencies import becomes, group_end
+from longshore.core.dependencies import becomes, group_end, may_wake
 from longshore.core.effects import Effect
 from longshore.core.lifecycle import TERMINAL
 from longshore.core.why import Facts
@@ -90,6 +92,10 @@ class PostgresGroups(PostgresReads):
     _sender: Sender
     _clock: Callable[[], float]
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._staging: WeakValueDictionary[UUID, asyncio.Lock] = WeakValueDictionary()
+
     async def submit_group(self, part: GroupPart) -> GroupSubmitted | Refused:
         """Stores some nodes of a group. With the last of them it runs, all or nothing."""
         items = node_items(part)
@@ -104,7 +110,9 @@ class PostgresGroups(PostgresReads):
             except _NotAccepted as error:
                 return error.answer, Settling(tx)
 
-        answer, settling = await self._keeping.run(work)
+        # Parts of one group would wait for each other on connections that leases need.
+        async with self._staging.setdefault(part.head.id, asyncio.Lock()):
+            answer, settling = await self._keeping.run(work)
         self._tell(settling)
         return answer
 
@@ -307,13 +315,9 @@ async def _stage(
         if staged == head.jobs:
             await _count_scopes(tx, part)
             state = GroupState.RUNNING if head.jobs else GroupState.SUCCEEDED
-        at_once = state is GroupState.RUNNING and head.jobs <= MOST_AT_ONCE
-        sweep_from = 0 if state is GroupState.RUNNING and not at_once else None
-        await tx.fetch(sql.NOW_STAGED, head.id, len(new), GROUP_CODES[state], sweep_from)
-        if at_once:
+        await tx.fetch(sql.NOW_STAGED, head.id, len(new), GROUP_CODES[state])
+        if state is GroupState.RUNNING:
             await _begin(tx, head.id, settling)
-        elif sweep_from is not None:
-            settling.groups.add(head.id)
     return GroupSubmitted(head.id, group["number"], state, staged)
 
 
@@ -335,8 +339,10 @@ async def _unknown(
 
 
 async def _add(tx: Transaction, group: UUID, items: Sequence[NodeItem]) -> None:
+    ids = {item.place: item.node.job.id for item in items}
     named = {at for item in items for at in (*item.parents, item.node.scope) if at is not None}
-    if not await store_nodes(tx, group, items, {at: derive_id(group, at) for at in named}):
+    ids.update((at, derive_id(group, at)) for at in named.difference(ids))
+    if not await store_nodes(tx, group, items, ids):
         raise _NotAccepted(await _taken(tx, group, items))
     await store_lanes(tx, lanes_of(items))
 
@@ -377,9 +383,12 @@ async def _taken(tx: Transaction, group: UUID, items: Sequence[NodeItem]) -> Ref
 
 
 async def _begin(tx: Transaction, group: UUID, settling: Settling) -> None:
-    """Makes the jobs ready that depend on nothing."""
-    rows = await tx.fetch(sql.SWEPT_NODES, group, 0, MOST_AT_ONCE)
+    """Makes the jobs ready that depend on nothing; if they are many, a sweep does the rest."""
+    rows = await tx.fetch(sql.SWEPT_NODES, group, 0, MOST_AT_ONCE, False)
     await settling.wake({row["job"]: change for row in rows if (change := becomes(waiting(row)))})
+    if len(rows) == MOST_AT_ONCE:
+        await tx.fetch(sql.SWEEP_ON, group, rows[-1]["place"] + 1, False)
+        settling.groups.add(group)
 
 
 # upkeep
@@ -398,10 +407,12 @@ async def _sweep(tx: Transaction, most: int) -> Settling:
     # Also the group after this one: whoever settles then goes on with it at once.
     settling.groups.update(group["id"] for group in found)
     for group in found[:1]:
-        rows = await tx.fetch(sql.SWEPT_NODES, group["id"], group["sweep_from"], most)
+        state, first = GROUP_STATES[group["state"]], group["sweep_from"]
+        every = not may_wake(state)
+        rows = await tx.fetch(sql.SWEPT_NODES, group["id"], first, most, every)
         live = [row for row in rows if STATES[row["state"]] not in TERMINAL]
         free = [row for row in live if row["condition"] is not None]
-        missed = await _bring(tx, GROUP_STATES[group["state"]], free, group, settling)
+        missed = await _bring(tx, state, free, group, settling)
         again = len(free) < len(live) or missed > 0
         if len(rows) < most:
             again = again or group["sweep_again"]

@@ -81,7 +81,7 @@ SELECT * FROM unnest($1::uuid[], $2::uuid[])
 NOW_STAGED: Final = f"""
 UPDATE longshore.job_group
 SET staged = staged + $2, staged_at = statement_timestamp(), state = $3::smallint,
-    sweep_from = $4, ended_at = CASE
+    ended_at = CASE
     WHEN $3::smallint >= {ENDED} THEN statement_timestamp() END
 WHERE id = $1
 """
@@ -175,16 +175,19 @@ woken AS (
     FROM held AS h
     WHERE j.id = h.id AND j.state = {WAITING}
         AND h.group_state = {GROUP_CODES[GroupState.RUNNING]}
-    RETURNING h.slot, j.lane, ~j.priority AS urgency, j.rank, j.id, j.number, j.token, j.kind,
-        CASE WHEN h.slot IS NOT NULL THEN j.args END AS args, j.options, j.attempt, j.failures,
-        j.crashes, {LEFT_S}
+    RETURNING j.group_id, h.slot, j.lane, ~j.priority AS urgency, j.rank, j.id, j.number, j.token,
+        j.kind, CASE WHEN h.slot IS NOT NULL THEN j.args END AS args, j.options, j.attempt,
+        j.failures, j.crashes, {LEFT_S}
 )
-SELECT h.group_id, w.* FROM held AS h LEFT JOIN woken AS w ON w.id = h.id
+SELECT * FROM woken
+UNION ALL
+SELECT h.group_id, {", ".join(["NULL"] * 14)} FROM held AS h
+WHERE h.group_state <> {GROUP_CODES[GroupState.RUNNING]}
 """
 """Counts nodes down, and makes the jobs that wait for nothing more ready, or starts them.
 
-A job starts that has a slot, if its worker and its queue allow that. Of a job whose group lets
-nothing begin it answers only the group. `REACHED` has locked the nodes before.
+A job starts that has a slot, if its worker and its queue allow that. Groups that let nothing begin
+it answers without a job. `REACHED` has locked the nodes before.
 """
 ASK_SWEEP: Final = """
 UPDATE longshore.job_group SET sweep_from = 0, sweep_again = true
@@ -230,7 +233,8 @@ SELECT i.job, i.place, n.condition, n.unmet, n.marks, n.expires_s, l.state, coal
 ) AS delay_s
 FROM (
     SELECT job, place FROM longshore.node
-    WHERE group_id = $1 AND place >= $2 ORDER BY place LIMIT $3
+    WHERE group_id = $1 AND place >= $2 AND ($4::boolean OR unmet = 0 OR marks <> 0)
+    ORDER BY place LIMIT $3
 ) AS i
 CROSS JOIN LATERAL (
     SELECT state, run_at FROM longshore.job WHERE id = i.job OFFSET 0
@@ -243,7 +247,8 @@ ORDER BY i.place
 """
 """Nodes from a place on, those of live jobs locked. A node without a condition is held by another.
 
-An ended job needs nothing.
+An ended job needs nothing. Without $4 it passes over nodes that wait for others and have heard of
+nothing bad: no wake can concern these. Who counts one down meanwhile wakes it, or asks for a sweep.
 """
 SWEEP_ON: Final = """
 UPDATE longshore.job_group SET sweep_from = $2, sweep_again = $3 WHERE id = $1

@@ -274,6 +274,7 @@ class Settling:
                 self.delayed = True
 
 
+_MARKS: Final = [Marks(number) for number in range(8)]
 _first = itemgetter(0)
 _order = itemgetter("urgency", "rank", "number")
 
@@ -291,7 +292,7 @@ def waiting(row: asyncpg.Record) -> Waiting:
     """What an end must know of a node."""
     late_s = row["delay_s"]
     delay_s = late_s if late_s is not None and late_s > 0 else None
-    marks = Marks(row["marks"])
+    marks = _MARKS[row["marks"]]
     condition = CONDITION_OF[row["condition"]]
     return Waiting(condition, row["unmet"], marks, delay_s, row["expires_s"])
 

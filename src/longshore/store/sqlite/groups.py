@@ -9,7 +9,7 @@ from uuid import UUID
 import msgspec
 
 from longshore.core import effects
-from longshore.core.dependencies import group_end
+from longshore.core.dependencies import group_end, may_wake
 from longshore.core.effects import Effect
 from longshore.model.batch import MAX_GROUP_JOBS
 from longshore.model.group import (
@@ -133,27 +133,29 @@ def _add_group(tx: Transaction, head: GroupHead) -> int:
 
 
 def _begin(tx: Transaction, group: int, head: GroupHead, staged: int) -> GroupState:
-    """Lets the group run once it is whole; a small one begins at once."""
-    state = GroupState.STAGING
-    sweep_from = ended_at = None
+    """Lets the group run once it is whole, and makes the jobs ready that depend on nothing."""
+    state, ended_at = GroupState.STAGING, None
     if staged == head.jobs:
         state = GroupState.RUNNING if head.jobs else GroupState.SUCCEEDED
         ended_at = None if head.jobs else tx.now
-        sweep_from = 0 if head.jobs > MOST_AT_ONCE else None
     tx.execute(
-        """UPDATE job_group SET staged = ?, staged_at = ?, state = ?, sweep_from = ?, ended_at = ?
-        WHERE number = ?""",
-        (staged, tx.now, state, sweep_from, ended_at, group),
+        "UPDATE job_group SET staged = ?, staged_at = ?, state = ?, ended_at = ? WHERE number = ?",
+        (staged, tx.now, state, ended_at, group),
     )
     if state is GroupState.RUNNING:
         _OPEN.run(tx.connection, tx.connection.execute(_INSIDE, (group,)).fetchall())
-    if state is GroupState.RUNNING and sweep_from is None:
-        wake_waiting(Settling(tx), _nodes_from(tx, group, 0, MOST_AT_ONCE))
+        nodes = _nodes_from(tx, group, 0, MOST_AT_ONCE)
+        wake_waiting(Settling(tx), nodes)
+        if len(nodes) == MOST_AT_ONCE:
+            _sweep_on(tx, group, nodes[-1].place + 1)
     return state
 
 
-def _nodes_from(tx: Transaction, group: int, place: int, most: int) -> list[WaitingNode]:
-    row = tx.execute(NODES_FROM, (group, place, most, tx.now)).fetchone()
+def _nodes_from(
+    tx: Transaction, group: int, place: int, most: int, *, every: bool = False
+) -> list[WaitingNode]:
+    """Nodes from a place on; unless it is `every` one, those that a wake may concern."""
+    row = tx.execute(NODES_FROM, (group, place, most, tx.now, every)).fetchone()
     return sorted(_waiting.decode(row[0]), key=lambda node: node.place)
 
 
@@ -222,7 +224,7 @@ def _sweep(tx: Transaction, settling: Settling, most: int) -> None:
     if found is None:
         return
     group, state, place, by = found
-    nodes = _nodes_from(tx, group, place, most)
+    nodes = _nodes_from(tx, group, place, most, every=not may_wake(GroupState(state)))
     match state:
         case GroupState.CANCELLING:
             _change(tx, settling, nodes, effects.CANCEL, by)
@@ -230,8 +232,12 @@ def _sweep(tx: Transaction, settling: Settling, most: int) -> None:
             _change(tx, settling, nodes, effects.HOLD)
         case _:
             wake_waiting(settling, nodes)
-    next_place = nodes[-1].place + 1 if len(nodes) == most else None
-    tx.execute("UPDATE job_group SET sweep_from = ? WHERE number = ?", (next_place, group))
+    _sweep_on(tx, group, nodes[-1].place + 1 if len(nodes) == most else None)
+
+
+def _sweep_on(tx: Transaction, group: int, place: int | None) -> None:
+    """A sweep goes on from this place, or is over."""
+    tx.execute("UPDATE job_group SET sweep_from = ? WHERE number = ?", (place, group))
 
 
 def _change(

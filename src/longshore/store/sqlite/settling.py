@@ -45,6 +45,9 @@ Node = tuple[int, int]
 """The number of a group, and a place in it."""
 
 
+_MARKS: Final = [Marks(number) for number in range(8)]
+
+
 class EndedNode(Struct, array_like=True):
     """A node of which others are to hear, and the place after which its delivery goes on."""
 
@@ -111,7 +114,7 @@ class WaitingNode(Struct, array_like=True):
     def waiting(self) -> Waiting:
         """What an end must know of it."""
         delay_s = self.delay_s if self.delay_s is not None and self.delay_s > 0 else None
-        marks = Marks(self.marks)
+        marks = _MARKS[self.marks]
         return Waiting(self.condition, self.unmet, marks, delay_s, self.expires_s)
 
 
@@ -164,9 +167,11 @@ NODES: Final = Lookup(
     3,
     WaitingNode,
 )
+# Without ?5 only nodes that a wake may concern.
 NODES_FROM: Final = f"""
     SELECT json_group_array({_WAITING_NODE.format(now="?4")}) FROM (
-        SELECT * FROM node WHERE group_id = ?1 AND place >= ?2 ORDER BY place LIMIT ?3) AS node
+        SELECT * FROM node WHERE group_id = ?1 AND place >= ?2
+            AND (?5 OR unmet = 0 OR marks <> 0) ORDER BY place LIMIT ?3) AS node
     CROSS JOIN job ON job.number = node.job"""
 COUNT_DOWN: Final = Bulk(
     """UPDATE node SET unmet = v.column3, marks = v.column4
