@@ -1,0 +1,96 @@
+"""One side of a duel: its jobs and its client, by nothing but what every version has.
+
+The checkout's own interpreter runs it: its workers as `--app duel_side:app`, its client as a script
+that answers lines of JSON. Both sides of a duel are therefore measured by the same code.
+
+{"do": "burst", "jobs": N, "goal": G}    submits so many, until G have ever been recorded
+{"do": "recorded"}                       how many have ever been recorded
+{"do": "compute", "jobs": N, "rounds"}   plain functions that compute, until all outcomes are here
+{"do": "single"}                         one job: milliseconds to its start, and to its result
+"""
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import uvloop
+
+import longshore
+
+app = longshore.App("duel")
+DATA = "x" * 100
+POLL_S = 0.01
+IDLE_S = 0.005
+
+
+@app.job
+async def noop(data: str) -> None:
+    """Does nothing."""
+
+
+@app.job
+async def begun(data: str) -> int:
+    """When it began, on the clock that all processes of a machine share."""
+    return time.monotonic_ns()
+
+
+@app.job
+def burn(rounds: int) -> int:
+    """Computes for so many rounds."""
+    total = 0
+    for number in range(rounds):
+        total += number * number & 7
+    return total
+
+
+async def recorded() -> int:
+    """How many jobs ever succeeded."""
+    queues = await app._access.connection().queues()
+    return sum(queue.counts.get(longshore.JobState.SUCCEEDED, 0) for queue in queues)
+
+
+async def burst(jobs: int, goal: int) -> list[float]:
+    """When the first `call(…)` was made, and when the last outcome was recorded."""
+    began = time.monotonic()
+    await app.submit_many_async(noop.call(DATA) for _ in range(jobs))
+    while await recorded() < goal:  # noqa: ASYNC110
+        await asyncio.sleep(POLL_S)
+    return [began, time.monotonic()]
+
+
+async def compute(jobs: int, rounds: int) -> list[float]:
+    """When the first `call(…)` was made, and when the last outcome was here."""
+    began = time.monotonic()
+    await app.wait_all_async(await app.submit_many_async(burn.call(rounds) for _ in range(jobs)))
+    return [began, time.monotonic()]
+
+
+async def single() -> list[float]:
+    """Milliseconds from a submit until the job's start, and until its result is here."""
+    await asyncio.sleep(IDLE_S)
+    call = begun.call(DATA)
+    submitted = time.monotonic_ns()
+    started = await (await call.submit_async()).result_async()
+    return [(started - submitted) / 1e6, (time.monotonic_ns() - submitted) / 1e6]
+
+
+async def answer(question: dict[str, Any]) -> Any:
+    """What is asked, done."""
+    words = {name: value for name, value in question.items() if name != "do"}
+    verbs: dict[str, Callable[..., Awaitable[Any]]]
+    verbs = {"burst": burst, "recorded": recorded, "compute": compute, "single": single}
+    return await verbs[question["do"]](**words)
+
+
+async def main() -> None:
+    """Answers until nobody asks."""
+    while line := await asyncio.to_thread(sys.stdin.readline):
+        print(json.dumps(await answer(json.loads(line))), flush=True)
+    await app.close_async()
+
+
+if __name__ == "__main__":
+    uvloop.run(main())
