@@ -11,6 +11,7 @@ from longshore.core.lookahead import ENOUGH_RUNS, MOST_BYTES
 from longshore.model.reports import CancelReport, NotBegunReport, ReleaseReport, SuccessReport
 from longshore.model.worker import Ahead, Pool
 from longshore.wire import messages as m
+from longshore.worker.agent import REPORT_EVERY_S, REPORT_WITHIN_S
 
 from .bench import LEASE_S, Bench, PlayedExecutor, at_bench, job
 
@@ -259,3 +260,23 @@ def test_a_worker_that_stops_itself_hands_back_what_it_holds_ahead_as_not_begun(
         assert ends == {101: ReleaseReport, 102: ReleaseReport, 103: NotBegunReport}
 
     at_bench(story, settings=WorkerSettings(drain_s=10.0, lookahead_s=60.0))
+
+
+def test_ends_are_gathered_while_enough_is_held_ahead() -> None:
+    """Two slots with ten runs of 2.4 ms each before them: ends wait for each other for 8 ms."""
+
+    async def story(bench: Bench) -> None:
+        await bench.attend()
+        await short_runs(bench)
+        first = ENOUGH_RUNS + 1
+        await give(bench, *[job(token, "grind") for token in range(first, first + 22)])
+        said = len(bench.said(m.Done))
+        for token in (first, first + 1):
+            processes(bench).succeed(token)
+            await bench.pass_time(REPORT_EVERY_S)
+        assert len(bench.said(m.Done)) == said
+        await bench.pass_time(REPORT_WITHIN_S)
+        [done] = bench.said(m.Done)[said:]
+        assert [report.token for report in done.reports] == [first, first + 1]
+
+    at_bench(story)
