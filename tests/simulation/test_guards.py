@@ -195,7 +195,7 @@ def test_a_dispatchers_lease_that_counts_from_the_answer_lets_workers_run_too_lo
 def test_a_worker_that_forgets_what_it_had_runs_an_attempt_twice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """G2."""
+    """G2; or G3, if it hands the second run back as not begun."""
     new = WorkerSession._new
 
     def forgetful(self: WorkerSession, jobs: Iterable[m.Assignment]) -> list[m.Assignment]:
@@ -203,7 +203,8 @@ def test_a_worker_that_forgets_what_it_had_runs_an_attempt_twice(
         return new(self, jobs)
 
     monkeypatch.setattr(WorkerSession, "_new", forgetful)
-    assert hunt(60, theme=Theme.CHOKING).promise is Promise.ONE_OWNER
+    broken = hunt(60, theme=Theme.CHOKING).promise
+    assert broken in (Promise.ONE_OWNER, Promise.ONE_OUTCOME)
 
 
 def test_a_worker_that_moves_too_late_loses_its_jobs_to_a_dispatchers_death(
