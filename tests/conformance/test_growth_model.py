@@ -42,6 +42,7 @@ from longshore.payload.values import pack
 from longshore.ports import Batch, BatchResult, Store
 from longshore.testing.backends import Backend
 from longshore.testing.builders import ENDS, a_claim, a_job, a_map, done, needs
+from longshore.testing.simulation.group_plans import may_be_within
 
 from .test_group_model import DISPATCHER, LONG_S, SameGroups, choice, group_of, node_of, pick, steps
 
@@ -300,18 +301,8 @@ def a_scope(nodes: Sequence[Node], node: Node, inside: int) -> int | None:
     scopes = [place for place, other in enumerate(nodes) if other.job.kind == SCOPE]
     if not inside or not scopes:
         return None
-    reached, left = set[int](), list(node.after)
-    while left:
-        place = left.pop()
-        if place not in reached:
-            reached.add(place)
-            left += nodes[place].after
-            left += [at for at, other in enumerate(nodes) if other.scope == place]
-    scope: int | None = pick(scopes, inside)
-    around = scope
-    while around is not None and around not in reached:
-        around = nodes[around].scope
-    return scope if around is None else None
+    scope = pick(scopes, inside)
+    return scope if may_be_within(nodes, node, scope) else None
 
 
 def a_work(shape: Shape, parent: str) -> Submission:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from random import Random
-from typing import Protocol
+from typing import Final, Protocol
 from uuid import UUID
 
 from msgspec import Struct, msgpack
 
 from longshore.model.attempt import Assignment, AttemptKey
+from longshore.model.group import Condition
 from longshore.model.ids import derive_id
 from longshore.model.job import (
     JobError,
@@ -25,6 +26,7 @@ from longshore.model.reports import (
     CrashReport,
     FailureReport,
     OutboxJob,
+    OutboxNode,
     ReleaseReport,
     Report,
     SkipReport,
@@ -33,6 +35,9 @@ from longshore.model.reports import (
 from longshore.model.worker import KindInfo
 from longshore.ports import OnLog, OnReport
 from longshore.testing.simulation.loop import Process, current_process
+
+NO_ID: Final = UUID(int=0)
+"""The store gives added jobs ids of their own."""
 
 
 class Behaviour(Struct, frozen=True, kw_only=True):
@@ -51,6 +56,40 @@ class Behaviour(Struct, frozen=True, kw_only=True):
     """Ends as skipped where another one would succeed."""
     logs: int = 0
     children: int = 0
+    adds: tuple[Added, ...] = ()
+    """What it adds to its group when it succeeds."""
+
+    @property
+    def work_s(self) -> float:
+        """How long it takes, with all that it adds."""
+        return self.takes_s + sum(one.behaviour.work_s for one in self.adds)
+
+
+class Added(Struct, frozen=True):
+    """A job that another adds to its group; `after` has places among those of the same adder."""
+
+    key: str
+    after: tuple[int, ...]
+    on: Condition
+    detached: bool
+    behaviour: Behaviour
+
+    @property
+    def node(self) -> OutboxNode:
+        """It, as its adder reports it. Its arguments say how it behaves."""
+        options = Options(retry=RetryPolicy(attempts=2, backoff_s=0.1))
+        args = msgpack.encode(_Args(self.behaviour))
+        job = Submission(NO_ID, "work", args, options=options)
+        return OutboxNode(self.key, job, self.after, self.on, self.detached)
+
+
+class _Args(Struct, frozen=True):
+    behaviour: Behaviour = Behaviour()
+
+
+def behaviour_in(args: bytes) -> Behaviour:
+    """What the arguments of an added job say."""
+    return msgpack.decode(args, type=_Args).behaviour
 
 
 class Witness(Protocol):
@@ -75,9 +114,10 @@ class Script:
         self.die = die
         self._runs: dict[UUID, int] = {}
 
-    def behaviour(self, job: UUID) -> Behaviour:
-        """How a job behaves; one that a job caused just ends well."""
-        return self.behaviours.get(job, Behaviour())
+    def behaviour(self, job: UUID, args: bytes = b"\x80") -> Behaviour:
+        """How a job behaves; one that a job caused as its arguments say, or it just ends well."""
+        known = self.behaviours.get(job)
+        return behaviour_in(args) if known is None else known
 
     def next_run(self, job: UUID) -> int:
         """How often a job's body has begun, this time included."""
@@ -125,7 +165,7 @@ class SimulatedExecutor:
 
     def start(self, assignment: Assignment) -> None:
         """Begins an attempt."""
-        behaviour = self._script.behaviour(assignment.job)
+        behaviour = self._script.behaviour(assignment.job, assignment.args)
         self._witness.started(self._process, assignment, behaviour.stubborn)
         assert len(self._bodies) + self._unreported < self.slots, "started past its slots"
         body = self._bodies[assignment.key] = _Body(assignment, behaviour)
@@ -157,7 +197,7 @@ class SimulatedExecutor:
             report = SkipReport(*body.assignment.key, note="by script")
             self._stop(body, report, "skips itself")
         else:
-            self._stop(body, _success(body.assignment, behaviour.children), "succeeds")
+            self._stop(body, _success(body.assignment, behaviour), "succeeds")
 
     def _time_out(self, body: _Body) -> None:
         error = JobError(Reason.TIMED_OUT, f"took too long, token {body.assignment.token}")
@@ -223,10 +263,11 @@ def child_of(job: UUID, index: int) -> Submission:
     return Submission(derive_id(job, index), "work", b"\x80", options=options)
 
 
-def _success(assignment: Assignment, children: int) -> Report:
-    outbox = tuple(OutboxJob(child_of(assignment.job, index)) for index in range(children))
+def _success(assignment: Assignment, behaviour: Behaviour) -> Report:
+    sent = [OutboxJob(child_of(assignment.job, at)) for at in range(behaviour.children)]
+    added = [one.node for one in behaviour.adds]
     result = result_of(assignment.token)
-    return SuccessReport(*assignment.key, result=result, outbox=outbox)
+    return SuccessReport(*assignment.key, result=result, outbox=(*sent, *added))
 
 
 def _failure(assignment: Assignment) -> Report:

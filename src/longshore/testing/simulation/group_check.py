@@ -1,7 +1,9 @@
 """G5, order: no job of a group runs before its condition holds, and every group ends once.
 
-It knows the graphs as the clients submitted them, and the jobs' states as the ledger saw them. What
-conditions mean is written here a second time, from the docs: the check is not to trust the core.
+It knows the graphs as the clients submitted them and as jobs that ended made them grow, and the
+jobs' states as the ledger saw them. What conditions mean is written here a second time, from the
+docs: the check is not to trust the core. A job is as all that is in its scope: whoever depends on
+it depends on each of them.
 """
 
 from __future__ import annotations
@@ -11,10 +13,11 @@ from typing import Final
 from uuid import UUID
 
 from longshore.core.lifecycle import TERMINAL
-from longshore.model.group import ENDED_GROUPS, Condition, GroupState
-from longshore.model.job import Ended, JobState
-from longshore.ports import Settled
+from longshore.model.group import ENDED_GROUPS, Condition, GroupState, RetryPlan
+from longshore.model.job import Ended, JobState, Verdict
+from longshore.ports import Batch, BatchResult, Settled
 from longshore.testing.simulation.database import Committed
+from longshore.testing.simulation.group_nodes import GroupNode, added_nodes, planned_nodes
 from longshore.testing.simulation.group_plans import GroupPlan
 from longshore.testing.simulation.promises import BrokenPromise, Promise
 from longshore.testing.simulation.snapshots import NOWHERE, Change, Snapshot
@@ -24,7 +27,8 @@ Shots = Mapping[UUID, Snapshot]
 
 FAILURES: Final = frozenset({S.FAILED, S.DEPENDENCY_FAILED})
 _NOT_BEGUN: Final = frozenset({S.READY, S.DELAYED})
-_AWAKE: Final = _NOT_BEGUN | {S.RUNNING}
+_AWAKE: Final = _NOT_BEGUN | {S.RUNNING, S.SUCCEEDED}
+"""What a job that waited may be after one call. A sub-group may end as soon as it is reached."""
 _MOVES: Final[Mapping[str, Mapping[GroupState | None, Set[GroupState]]]] = {
     "submit_group": {None: {G.STAGING, G.RUNNING}, G.STAGING: {G.RUNNING}},
     "settle": {
@@ -45,10 +49,10 @@ class GroupCheck:
     def __init__(self, plans: Iterable[GroupPlan]) -> None:
         self._plans = {plan.id: plan for plan in plans}
         self._nodes = {
-            node.job.id: (plan, place)
-            for plan in self._plans.values()
-            for place, node in enumerate(plan.nodes)
+            node.job: node for plan in self._plans.values() for node in planned_nodes(plan)
         }
+        self._ever_left: set[UUID] = set()
+        """Groups that jobs left, because their adders ran again."""
         self._states: dict[UUID, GroupState] = {}
         self._outcomes: dict[UUID, list[JobState]] = {}
         self._by_user: set[UUID] = set()
@@ -71,6 +75,40 @@ class GroupCheck:
             text = f"a client was told that its group {ended.state}, which was never recorded"
             raise BrokenPromise(Promise.ORDER, text, ended.id)
         return True
+
+    # how groups grow
+
+    def note_added(self, commit: Committed, fresh: Sequence[UUID], shots: Shots) -> set[UUID]:
+        """The jobs that one call added to groups, as it had to. They are nodes from now on."""
+        new: list[GroupNode] = []
+        if isinstance(commit.about, Batch) and isinstance(commit.answer, BatchResult):
+            for end, answer in zip(commit.about.finishes, commit.answer.finished, strict=True):
+                adder = self._nodes.get(end.job)
+                if answer.verdict is Verdict.RECORDED and adder is not None:
+                    new += added_nodes(adder, end, shots[end.job].round)
+        elif commit.verb == "settle" and fresh:
+            maps = [node for node in self._nodes.values() if node.elements and node.job in shots]
+            elements = [one for node in maps for one in node.of_map(shots[node.job].round)]
+            new += [one for one in elements if one.job in fresh]
+        for node in new:
+            if node.job not in shots:
+                self._broke(node.adder or node.job, f"it added '{node.key}', which is not there")
+            self._nodes[node.job] = node
+        return {node.job for node in new}
+
+    def _note_retired(self, group: UUID, plan: RetryPlan) -> None:
+        """Jobs leave a group. No job runs again while what it added before stays."""
+        keys = {node.key: node.job for node in self._of(group)}
+        for key in plan.retired:
+            del self._nodes[keys[key]]
+            self._ever_left.add(group)
+        reopened = {keys[key] for key in plan.reopened}
+        for node in self._of(group):
+            if node.adder in reopened:
+                self._broke(node.job, "its adder runs again, and it is still in the group")
+
+    def _of(self, group: UUID) -> list[GroupNode]:
+        return [node for node in self._nodes.values() if node.group == group]
 
     # what the store did
 
@@ -101,18 +139,20 @@ class GroupCheck:
             self._by_user.add(commit.about)
         if commit.verb == "retry_group" and changes:
             self._by_user.discard(commit.about)
+            if isinstance(commit.answer, RetryPlan):
+                self._note_retired(commit.about, commit.answer)
 
     def _check_job(
         self, verb: str, change: Change, before: Mapping[UUID, GroupState], shots: Shots
     ) -> None:
         job, was, now = change.job, change.before.state, change.after.state
-        plan, place = self._nodes[job]
-        on, parents = plan.nodes[place].on, self._parents(plan, place, shots)
-        group = before.get(plan.id)
+        node = self._nodes[job]
+        on, parents = node.on, self._parents(node, shots)
+        group = before.get(node.group)
         if was is S.WAITING and now in _AWAKE:
             if may_be(on, parents) is not None:
                 self._broke(job, f"{verb} woke it, but it is {on} of {_words(parents)}")
-            if G.RUNNING not in (group, self._states[plan.id]):
+            if G.RUNNING not in (group, self._states[node.group]):
                 self._broke(job, f"{verb} woke it, though its group was {group}")
         elif was is S.WAITING and now in (S.DEPENDENCY_FAILED, S.SKIPPED):
             if may_be(on, parents) is not now:
@@ -121,9 +161,25 @@ class GroupCheck:
             self._broke(job, f"it was cancelled, though its group was {group}")
         elif verb == "settle" and now is S.WAITING and group is not G.PAUSED:
             self._broke(job, f"it was held, though its group was {group}")
+        elif verb == "retry_group" and now is S.CANCELLED:
+            self._broke(job, "a retry cancelled it, and it is still in its group")
+        if verb == "settle" and now is S.SUCCEEDED and not node.is_expanded:
+            self._broke(job, "nobody ran it, but it succeeded")
+        if node.elements and now is S.SUCCEEDED and len(self._inside(job)) < node.elements:
+            self._broke(job, f"of {node.elements} elements {len(self._inside(job))} became jobs")
 
-    def _parents(self, plan: GroupPlan, place: int, shots: Shots) -> set[JobState]:
-        return {shots[parent].state for parent in plan.parents(place)}
+    def _parents(self, node: GroupNode, shots: Shots) -> set[JobState]:
+        """The states of all that a node waits for."""
+        states, left = set[JobState](), list(node.parents)
+        while left:
+            job = left.pop()
+            states.add(shots[job].state if job in shots else S.WAITING)
+            left += self._inside(job)
+        return states
+
+    def _inside(self, job: UUID) -> list[UUID]:
+        """What is in the scope of a job."""
+        return [node.job for node in self._nodes.values() if node.scope == job]
 
     def _check_group(self, verb: str, group: UUID, was: GroupState | None, shots: Shots) -> None:
         now = self._states[group]
@@ -134,7 +190,7 @@ class GroupCheck:
         if now not in ENDED_GROUPS:
             return
         self._outcomes.setdefault(group, []).append(S(now.value))
-        states = {shots[node.job.id].state for node in self._plans[group].nodes}
+        states = {shots[node.job].state for node in self._of(group)}
         if not states <= TERMINAL:
             self._broke(group, f"the group is {now}, but its jobs are {_words(states)}")
         if now is not self._right_end(group, states):
@@ -151,10 +207,10 @@ class GroupCheck:
         """Once a paused group is swept, none of its jobs is about to start."""
         if group in settled.groups:
             return
-        for node in self._plans[group].nodes:
-            state = shots[node.job.id].state
+        for node in self._of(group):
+            state = shots[node.job].state
             if state in _NOT_BEGUN:
-                self._broke(node.job.id, f"it is {state}, though its paused group was swept")
+                self._broke(node.job, f"it is {state}, though its paused group was swept")
 
     # the end
 
@@ -168,21 +224,21 @@ class GroupCheck:
     def check_end(self, shots: Shots) -> None:
         """When all is over: each job of a group that was never retried ended as it had to."""
         for group in self._states:
-            plan = self._plans[group]
-            if all(shots[node.job.id].round == 1 for node in plan.nodes):
-                for place in range(len(plan.nodes)):
-                    self._check_outcome(plan, place, shots)
+            nodes = self._of(group)
+            if group not in self._ever_left and all(shots[one.job].round == 1 for one in nodes):
+                for node in nodes:
+                    self._check_outcome(node, shots)
 
-    def _check_outcome(self, plan: GroupPlan, place: int, shots: Shots) -> None:
-        node, parents = plan.nodes[place], self._parents(plan, place, shots)
-        state, doomed = shots[node.job.id].state, may_be(node.on, parents)
+    def _check_outcome(self, node: GroupNode, shots: Shots) -> None:
+        parents, state = self._parents(node, shots), shots[node.job].state
+        doomed = may_be(node.on, parents)
         right = {S.SUCCEEDED, S.FAILED} if doomed is None else {doomed}
-        if doomed is None and plan.behaviours[place].skips:
+        if doomed is None and node.skips:
             right.add(S.SKIPPED)
-        if plan.id in self._ever_cancelling:
+        if node.group in self._ever_cancelling:
             right.add(S.CANCELLED)
         if state not in right:
-            self._broke(node.job.id, f"it is {state}: {node.on} of {_words(parents)}")
+            self._broke(node.job, f"it is {state}: {node.on} of {_words(parents)}")
 
     def _broke(self, what: UUID, text: str) -> None:
         raise BrokenPromise(Promise.ORDER, text, what)

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from random import Random
 from typing import Final
 from uuid import UUID
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from longshore.model.group import Condition, GroupHead, GroupPart, Node
+from longshore.model.group import MAP, SCOPE, Condition, GroupHead, GroupPart, Node
 from longshore.model.ids import derive_id
 from longshore.model.job import Options, RetryPolicy, Submission
-from longshore.testing.simulation.bodies import Behaviour
+from longshore.payload.maps import MapPattern, pack_map
+from longshore.testing.simulation.bodies import NO_ID, Added, Behaviour
 
 MOST_NODES: Final = 14
 MOST_PARENTS: Final = 3
+MOST_ADDED: Final = 3
+MOST_ELEMENTS: Final = 5
+DEEPEST: Final = 2
+"""So deep do added jobs add others."""
 _ON: Final = (*[Condition.SUCCEEDED] * 4, Condition.ENDED, Condition.ENDED, Condition.FAILED)
 
 
@@ -41,6 +47,8 @@ class GroupPlan(Struct, frozen=True):
     """Each comes so many seconds after the one before."""
     retries: int
     """How often its submitter retries it when it did not succeed."""
+    elements: tuple[int, ...] = ()
+    """For each node how many elements it has, if it is a map."""
 
     @property
     def id(self) -> UUID:
@@ -60,6 +68,11 @@ class GroupPlan(Struct, frozen=True):
             GroupPart(self.head, first, self.nodes[first : first + step])
             for first in range(0, len(self.nodes), step)
         ]
+
+    @property
+    def work_s(self) -> float:
+        """How long it would take one slot to run every job once."""
+        return sum(self.elements) + sum(one.work_s for one in self.behaviours)
 
     def parents(self, place: int) -> list[UUID]:
         """The jobs on which the node at a place depends."""
@@ -116,3 +129,77 @@ def _acts(random: Random) -> tuple[tuple[float, Act], ...]:
     if Act.PAUSE in chosen:
         chosen.append(Act.RESUME)
     return tuple((random.choice((0.0, random.uniform(0.0, 12.0))), act) for act in chosen)
+
+
+# growth
+
+
+def growing(random: Random, plan: GroupPlan) -> GroupPlan:
+    """The group, of which jobs add others, some nodes are maps, and some are sub-groups."""
+    nodes: list[Node] = []
+    elements = []
+    for node in plan.nodes:
+        what = random.choice((*["job"] * 6, "map", "scope"))
+        elements.append(random.randrange(MOST_ELEMENTS) if what == "map" else 0)
+        if what == "map":
+            node = structs.replace(node, job=_map(node.job, elements[-1]))
+        elif what == "scope":
+            node = structs.replace(node, job=_plain(node.job, SCOPE, b"\x80"))
+        nodes.append(structs.replace(node, scope=_scope(random, nodes, node)))
+    return structs.replace(
+        plan,
+        nodes=tuple(nodes),
+        behaviours=tuple(_adding(random, one, DEEPEST, 0.4) for one in plan.behaviours),
+        elements=tuple(elements),
+    )
+
+
+def _plain(job: Submission, kind: str, args: bytes) -> Submission:
+    """The job of a node that no worker runs."""
+    return Submission(job.id, kind, args, delay_s=job.delay_s)
+
+
+def _map(job: Submission, elements: int) -> Submission:
+    pattern = MapPattern("x", Submission(NO_ID, "work", b"\x80", options=job.options))
+    return _plain(job, MAP, pack_map(list(range(elements)), pattern))
+
+
+def _scope(random: Random, nodes: list[Node], node: Node) -> int | None:
+    """One of the sub-groups before a new node, if it may be in that one."""
+    scopes = [place for place, other in enumerate(nodes) if other.job.kind == SCOPE]
+    if not scopes or random.random() < 0.4:
+        return None
+    scope = random.choice(scopes)
+    return scope if may_be_within(nodes, node, scope) else None
+
+
+def may_be_within(nodes: Sequence[Node], node: Node, scope: int) -> bool:
+    """Whether a new node may be in a sub-group: it must not wait for it, nor for one around it."""
+    reached, left = set[int](), list(node.after)
+    while left:
+        place = left.pop()
+        if place not in reached:
+            reached.add(place)
+            left += nodes[place].after
+            left += [at for at, other in enumerate(nodes) if other.scope == place]
+    around: int | None = scope
+    while around is not None and around not in reached:
+        around = nodes[around].scope
+    return around is None
+
+
+def _adding(random: Random, behaviour: Behaviour, deep: int, often: float) -> Behaviour:
+    """The behaviour, of which a job adds some others to its group."""
+    if random.random() >= often:
+        return behaviour
+    adds = tuple(_added(random, place, deep) for place in range(random.randint(1, MOST_ADDED)))
+    return structs.replace(behaviour, adds=adds)
+
+
+def _added(random: Random, place: int, deep: int) -> Added:
+    parents = tuple(sorted(random.sample(range(place), random.randint(0, min(place, 2)))))
+    behaviour = structs.replace(_behaviour(random), takes_s=random.uniform(0.0, 0.5))
+    if deep > 1:
+        behaviour = _adding(random, behaviour, deep - 1, 0.3)
+    on = random.choice(_ON) if parents else Condition.SUCCEEDED
+    return Added(f"k{place}", parents, on, random.random() < 0.2, behaviour)

@@ -39,8 +39,8 @@ _EVENTS: Final[dict[str, frozenset[Event]]] = {
     "cancel": frozenset({Event.CANCEL_ASKED}),
     "retry": frozenset({Event.REOPENED}),
     "submit_group": frozenset({Event.DEPENDENCIES_MET, Event.DELAY_BEGAN}),
-    "settle": WOKEN | {Event.HELD, Event.CANCEL_ASKED},
-    "retry_group": frozenset({Event.REOPENED_TO_WAIT, Event.HELD}),
+    "settle": WOKEN | {Event.HELD, Event.CANCEL_ASKED, Event.EXPANDED},
+    "retry_group": frozenset({Event.REOPENED_TO_WAIT, Event.HELD, Event.CANCEL_ASKED}),
 }
 _REVOKING: Final = frozenset({"harvest", "sweep"})
 _REOPENING: Final = frozenset({"retry", "retry_group"})
@@ -96,18 +96,19 @@ class Ledger:
         for job in fresh:
             self._note(commit, Change(job, NOWHERE, self._shots[job]))
         self._check_tokens(changes)
+        added = self._groups.note_added(commit, fresh, self._shots)
         if isinstance(commit.about, Batch) and isinstance(commit.answer, BatchResult):
             self._note_refusals(commit.process.name, commit.about, commit.answer)
             known = {**self._shots, **{change.job: change.before for change in changes}}
             for job in fresh:
                 del known[job]
             check = BatchCheck(commit.about, commit.answer, known, self._bodies, self._groups.has)
-            check.check(changes, fresh)
+            check.check(changes, [job for job in fresh if job not in added])
         else:
-            self._check_changes(commit, changes, fresh)
+            self._check_changes(commit, changes, [job for job in fresh if job not in added])
             self._check_blame(commit.verb, changes)
         self._deadlines.check(commit.verb, changes, fresh)
-        for change in changes:
+        for change in [*changes, *(Change(job, NOWHERE, self._shots[job]) for job in fresh)]:
             self._record(commit.verb, change)
         self._groups.check(commit, changes, fresh, self._shots, self._stores.groups())
         self._check_keys([*fresh, *(change.job for change in changes)])
@@ -278,6 +279,8 @@ def _check_move(verb: str, change: Change) -> None:
     job, before, after = change
     moves = MOVES[before.state]
     follow = {moves[event] for event in _EVENTS.get(verb, ()) if event in moves}
+    if verb == "settle" and JobState.READY in follow:
+        follow.add(JobState.SUCCEEDED)  # reached and expanded at once; `GroupCheck` knows which may
     reopened = before.state in TERMINAL
     rounds = before.round + reopened
     if after.state not in follow or after.round != rounds:

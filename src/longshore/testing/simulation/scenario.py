@@ -14,7 +14,7 @@ from longshore.model.job import Options, RetryPolicy, Submission
 from longshore.model.worker import KindInfo, Pool
 from longshore.testing.simulation.bodies import Behaviour
 from longshore.testing.simulation.faults import Fate, Fault, Nodes, Theme
-from longshore.testing.simulation.group_plans import GroupPlan, random_group
+from longshore.testing.simulation.group_plans import GroupPlan, growing, random_group
 from longshore.wire.plain import KIND
 
 LONG: Final = "slog"
@@ -80,7 +80,7 @@ class Scenario(Struct, frozen=True):
     @property
     def work_s(self) -> float:
         """How long it would take one slot to run every job once."""
-        of_groups = sum(one.takes_s for plan in self.groups for one in plan.behaviours)
+        of_groups = sum(plan.work_s for plan in self.groups)
         return of_groups + sum(plan.behaviour.takes_s for plan in self.jobs)
 
     @property
@@ -177,6 +177,14 @@ def make_groups(seed: int, theme: Theme | None = None) -> Scenario:
         group = job_id(random, 1_000_000 + number, at)
         groups.append(random_group(random, group, random.choice(scenario.clients), at))
     return structs.replace(scenario, jobs=scenario.jobs[:FEW_JOBS], groups=tuple(groups))
+
+
+def make_growth(seed: int, theme: Theme | None = None) -> Scenario:
+    """The groups of a seed, which grow: jobs add others, and there are maps and sub-groups."""
+    scenario = make_groups(seed, theme)
+    random = Random(f"{seed}/growth")
+    groups = tuple(growing(random, plan) for plan in scenario.groups)
+    return structs.replace(scenario, groups=groups)
 
 
 def _hurried(random: Random, plan: JobPlan) -> Submission:
