@@ -46,6 +46,9 @@ from longshore.store.rows import Adder, NodeItem, clean, grown_items, grown_take
 
 _LANES: Final = [lane_of(DEFAULT_QUEUE, kind, ANY_TARGET).hash for kind in (SCOPE, MAP)]
 
+MOST_MAPS: Final = 50
+"""How many maps one `settle` expands: each in a transaction of its own, and ends must not wait."""
+
 
 class ReadyMap(NamedTuple):
     """A map that is to become jobs, and its group."""
@@ -55,13 +58,13 @@ class ReadyMap(NamedTuple):
 
 
 async def expand_ready(tx: Transaction, most: int, settling: Settling) -> list[ReadyMap]:
-    """Ends the sub-groups that are ready; answers the maps that are."""
+    """Ends the sub-groups that are ready; answers some of the maps that are."""
     rows = await tx.fetch(sql.EXPANDABLE, _LANES, most)
     settling.groups.update(row["group_id"] for row in rows)
     held = await locked(tx, [row["id"] for row in rows if row["kind"] == SCOPE], LOCK_FREE)
-    for row in held:
-        await _end(tx, row, effects.EXPANDED, settling)
-    return [ReadyMap(row["id"], row["group_id"]) for row in rows if row["kind"] == MAP]
+    await _end(tx, held, effects.EXPANDED, settling)
+    maps = [ReadyMap(row["id"], row["group_id"]) for row in rows if row["kind"] == MAP]
+    return maps[:MOST_MAPS]
 
 
 async def expand_map(
@@ -101,7 +104,7 @@ class _Step(NamedTuple):
         if not await self._store(items):
             return 0
         if self.first + len(items) >= found.total:
-            await _end(self.tx, self.map, effects.EXPANDED, self.settling)
+            await _end(self.tx, [self.map], effects.EXPANDED, self.settling)
         return len(items)
 
     async def _elements(self, most: int) -> Elements | str:
@@ -173,15 +176,18 @@ class _Step(NamedTuple):
         return True
 
     async def _fail(self, why: str) -> None:
-        await _end(self.tx, self.map, effects.of_no_expansion(why), self.settling)
+        await _end(self.tx, [self.map], effects.of_no_expansion(why), self.settling)
 
 
-async def _end(tx: Transaction, row: asyncpg.Record, effect: Effect, settling: Settling) -> None:
-    """Ends a node that no worker runs, if it is still ready."""
-    change = effect.get(STATES[row["state"]])
-    if change is not None:
-        await apply(tx, [(row, change)])
-        settling.ended.append(effects.outcome(row["id"], change))
+async def _end(
+    tx: Transaction, rows: Sequence[asyncpg.Record], effect: Effect, settling: Settling
+) -> None:
+    """Ends nodes that no worker runs, those that are still ready."""
+    changes = [
+        (row, effect[STATES[row["state"]]]) for row in rows if STATES[row["state"]] in effect
+    ]
+    await apply(tx, changes)
+    settling.ended += [effects.outcome(row["id"], change) for row, change in changes]
 
 
 def found_results(rows: Iterable[asyncpg.Record]) -> Found:

@@ -72,6 +72,7 @@ class GroupRetry(NamedTuple):
         for row in await tx.fetch(sql.RETRIED, self.request) if self.request else ():
             tx.rest_on_found()
             return RetryPlan(self.group, tuple(row["reopened"]), retired=tuple(row["retired"]))
+        await tx.fetch(sql.HOLD_UNSETTLED, self.group)
         await tx.fetch(sql.HOLD_NODES, self.group)
         rows = await tx.fetch(sql.NODE_STATES, self.group)
         state, jobs = GROUP_STATES[found[0]["state"]], found[0]["jobs"]

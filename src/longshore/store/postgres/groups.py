@@ -257,7 +257,7 @@ class PostgresGroups(PostgresReads):
         return [_shown(row, {}) for row in rows]
 
     async def nodes(self, group: UUID, after: int = -1, most: int = 1000) -> list[NodeView]:
-        """The nodes of a group in its order, after a place in it."""
+        """The nodes of a group in its order, after the one with this index."""
         rows = await self._reading.fetch(sql.NODES, group, after, most)
         return [
             NodeView(

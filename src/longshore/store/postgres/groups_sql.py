@@ -246,6 +246,16 @@ RETRIED: Final = "SELECT reopened, retired FROM longshore.group_retry WHERE requ
 NOTE_RETRY: Final = """
 INSERT INTO longshore.group_retry (request, group_id, reopened, retired) VALUES ($1, $2, $3, $4)
 """
+HOLD_UNSETTLED: Final = """
+SELECT count(*) FROM (
+    SELECT FROM longshore.unsettled AS u
+    CROSS JOIN LATERAL (
+        SELECT FROM longshore.node WHERE job = u.job AND group_id = $1 OFFSET 0
+    ) AS n
+    ORDER BY u.number FOR UPDATE OF u
+) AS held
+"""
+"""Waits for those who are delivering these notes: they hold a note before they hold nodes."""
 HOLD_NODES: Final = """
 SELECT count(*) FROM (
     SELECT FROM longshore.node WHERE group_id = $1 ORDER BY job FOR UPDATE
@@ -263,8 +273,8 @@ WHERE n.group_id = $1
 ORDER BY n.place
 """
 FORGET_UNSETTLED: Final = """
-DELETE FROM longshore.unsettled AS u USING longshore.node AS n
-WHERE n.job = u.job AND n.group_id = $1
+DELETE FROM longshore.unsettled AS u
+WHERE EXISTS (SELECT FROM longshore.node WHERE job = u.job AND group_id = $1 OFFSET 0)
 """
 UNCOUNT: Final = """
 INSERT INTO longshore.group_count (group_id, ended, failed, cancelled) VALUES ($1, $2, $3, $4)
@@ -316,10 +326,20 @@ SELECT n.key, n.job, l.number, l.kind, l.state, n.condition, n.unmet, n.open, (
 ) AS after
 FROM longshore.node AS n
 CROSS JOIN LATERAL (SELECT number, kind, state FROM longshore.job WHERE id = n.job OFFSET 0) AS l
-WHERE n.group_id = $1 AND n.place > $2
-    AND EXISTS (SELECT FROM longshore.job_group WHERE id = $1 AND NOT is_gone)
+WHERE n.group_id = $1 AND n.place >= (
+    SELECT CASE
+        WHEN g.staged > (
+            SELECT place FROM longshore.node WHERE group_id = $1 ORDER BY place DESC LIMIT 1
+        ) THEN $2::integer + 1
+        ELSE (
+            SELECT place FROM longshore.node
+            WHERE group_id = $1 ORDER BY place OFFSET $2::integer + 1 LIMIT 1
+        ) END
+    FROM longshore.job_group AS g WHERE g.id = $1 AND NOT g.is_gone
+)
 ORDER BY n.place LIMIT $3
 """
+"""The nodes after the first $2 + 1. Their places have gaps once some have left the group."""
 RESULTS: Final = """
 SELECT i.job, i.key, j.state, j.size, CASE
     WHEN sum(j.size) OVER (PARTITION BY i.job) <= $3 THEN (
