@@ -6,7 +6,7 @@ import pytest
 
 from longshore.model.ends import Failed
 from longshore.model.finding import Trouble
-from longshore.model.group import GroupState
+from longshore.model.group import GATE, GroupState
 from longshore.model.job import JobState
 from longshore.run.doctor import examine
 from longshore.testing.backends import Backend
@@ -95,6 +95,13 @@ async def test_a_group_that_did_not_end_with_its_jobs_is_found(
 
 async def test_no_group_has_nothing_wrong(scene: Scene) -> None:
     assert await scene.store.examine_group(new_id()) == []
+
+
+async def test_the_doctor_does_not_miss_workers_for_gates(scene: Scene) -> None:
+    gate = a_job(kind=GATE, args=b"\x80")
+    group = await scene.submit_group(a_group({"g": ""}, jobs={"g": gate}))
+    assert await group.state("g") is JobState.READY
+    assert await examine(scene.store) == []
 
 
 async def test_the_doctor_tells_of_dead_owners_and_of_jobs_that_nobody_serves(

@@ -65,6 +65,18 @@ def check_groups() -> None:
     assert_type(group.handle.wait(), GroupState)
 
 
+def check_growth(ctx: Context) -> None:
+    """Only read by the type checker."""
+    with app.group("g") as group:
+        mapped = group.sub("s").map(add.options(retries=2), over=[1, 2], b=1)
+        gate = group.gate("approve", after=[mapped, group.sub("t")])
+        group.map(fetch, over=mapped.results, after=gate)
+    assert_type(mapped.results, list[int])
+    added = ctx.group.add(fetch.call("a"))
+    assert_type(added.result, str)
+    assert_type(ctx.group.map(add, over=[1], b=2, after=added).results, list[int])
+
+
 async def check_async_results(handle: Handle[str]) -> None:
     """Only read by the type checker."""
     assert_type(await add.submit_async(1, 2), Handle[int])

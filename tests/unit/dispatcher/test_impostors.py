@@ -262,6 +262,7 @@ BAD: list[tuple[dict[str, object], str]] = [
     ({"pools": {"gpu": MAX_SLOTS + 1}}, "pool 'gpu' has 10,001 slots; it may have 0 to 10,000"),
     ({"pools": {f"p{n}": MAX_SLOTS for n in range(3)}}, "30,000 slots are more than the 20,000"),
     ({"pools": {"a b": 1}}, "pool 'a b' has a character"),
+    ({"kinds": {"longshore.gate": KindInfo()}}, "kind 'longshore.gate', which no worker runs"),
     ({"pools": {"gpu": 1}}, "kind 'else' is of pool 'coroutine', which is not in pools"),
     ({"held": ((UUID(int=1), 1),) * (MAX_HELD + 1)}, "20,001 attempts are more"),
     ({"v": 99}, "this dispatcher speaks protocol 2, not 99"),
