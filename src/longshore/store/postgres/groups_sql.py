@@ -166,15 +166,15 @@ held AS MATERIALIZED (
         SELECT j.id, j.group_id, j.history_length, (
             SELECT g.state FROM longshore.job_group AS g WHERE g.id = j.group_id
         ) AS group_state
-        FROM longshore.job AS j WHERE j.id = i.id AND j.state = {WAITING} FOR UPDATE
+        FROM longshore.job AS j
+        WHERE j.id = i.id AND CASE WHEN j.state = {WAITING} THEN true END FOR UPDATE
     ) AS l
 ),
 woken AS (
     UPDATE longshore.job AS j
     SET {started_or_ready("h.slot", "h.deadline_s", "$8", "$9", "$12")}
     FROM held AS h
-    WHERE j.id = h.id AND j.state = {WAITING}
-        AND h.group_state = {GROUP_CODES[GroupState.RUNNING]}
+    WHERE j.id = h.id AND h.group_state = {GROUP_CODES[GroupState.RUNNING]}
     RETURNING j.group_id, h.slot, j.lane, ~j.priority AS urgency, j.rank, j.id, j.number, j.token,
         j.kind, CASE WHEN h.slot IS NOT NULL THEN j.args END AS args, j.options, j.attempt,
         j.failures, j.crashes, {LEFT_S}
