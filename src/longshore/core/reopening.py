@@ -13,6 +13,7 @@ from difflib import get_close_matches
 from typing import NamedTuple
 from uuid import UUID
 
+from longshore.core import effects
 from longshore.core.dependencies import Marks, early, told
 from longshore.core.lifecycle import OWNED, TERMINAL
 from longshore.model.group import GroupState, RetryPlan
@@ -76,7 +77,7 @@ def reopening(nodes: Sequence[NodeState], keys: Sequence[str] = ()) -> Reopening
         if place in retired:
             continue
         waits_again = any(before[at] != found[at] for at in node.after)
-        if node.state in (JobState.READY, JobState.DELAYED) and waits_again:
+        if node.state in effects.HOLD and waits_again:
             held.append(place)
             if node.adds and place in members:
                 # A map that is half expanded: it may not begin anew with another list.
