@@ -42,7 +42,6 @@ from longshore.payload.values import pack
 from longshore.ports import Batch, BatchResult, Store
 from longshore.testing.backends import Backend
 from longshore.testing.builders import ENDS, a_claim, a_job, a_map, done, needs
-from longshore.testing.simulation.group_plans import may_be_within
 
 from .test_group_model import DISPATCHER, LONG_S, SameGroups, choice, group_of, node_of, pick, steps
 
@@ -303,6 +302,21 @@ def a_scope(nodes: Sequence[Node], node: Node, inside: int) -> int | None:
         return None
     scope = pick(scopes, inside)
     return scope if may_be_within(nodes, node, scope) else None
+
+
+def may_be_within(nodes: Sequence[Node], node: Node, scope: int) -> bool:
+    """Whether a new node may be in a sub-group: it must not wait for it, nor for one around it."""
+    reached, left = set[int](), list(node.after)
+    while left:
+        place = left.pop()
+        if place not in reached:
+            reached.add(place)
+            left += nodes[place].after
+            left += [at for at, other in enumerate(nodes) if other.scope == place]
+    around: int | None = scope
+    while around is not None and around not in reached:
+        around = nodes[around].scope
+    return around is None
 
 
 def a_work(shape: Shape, parent: str) -> Submission:

@@ -55,7 +55,7 @@ def test_the_watchdog_takes_no_group_in_a_storm_for_one_that_stands_still() -> N
 
 def test_a_watchdog_that_does_not_look_closely_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stalled_groups, "works", lambda group: False)
-    monkeypatch.setattr(examining, "_is_examined", lambda group, record: True)
+    monkeypatch.setattr(examining, "_is_examined", lambda record, on_the_way: True)
     storms = (simulate(make_groups(seed), NeverRepaired, WATCHFUL) for seed in range(33, 41))
     assert any(storm.broken is not None for storm in storms)
 

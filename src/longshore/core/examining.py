@@ -81,8 +81,7 @@ def examined(group: GroupRecord) -> Examined:
     told = closures(states)
     on_the_way = _on_the_way(group)
     for place, record in enumerate(group.nodes):
-        is_waiting = record.node.state is JobState.WAITING
-        if not is_waiting or not on_the_way.isdisjoint(record.node.after):
+        if not _is_examined(record, on_the_way):
             continue
         right = counted(told, record.node.after)
         if right != (record.waiting.unmet, record.waiting.marks):
@@ -96,6 +95,12 @@ def examined(group: GroupRecord) -> Examined:
     closed = [place for place in scopes if told[place].is_closed]
     counts = end_counts([node.state for node in states])
     return Examined([*found, *_closing(group, counts)], counters, counts, scopes, closed)
+
+
+def _is_examined(record: NodeRecord, on_the_way: Collection[int]) -> bool:
+    """Whether a job waits, and no end is on its way to it."""
+    is_waiting = record.node.state is JobState.WAITING
+    return is_waiting and not any(place in on_the_way for place in record.node.after)
 
 
 def _on_the_way(group: GroupRecord) -> set[int]:

@@ -138,14 +138,14 @@ def growing(random: Random, plan: GroupPlan) -> GroupPlan:
     """The group, of which jobs add others, some nodes are maps, and some are sub-groups."""
     nodes: list[Node] = []
     elements = []
-    for node in plan.nodes:
-        what = random.choice((*["job"] * 6, "map", "scope"))
+    kinds = [random.choice((*["job"] * 6, "map", "scope")) for _ in plan.nodes]
+    for place, (node, what) in enumerate(zip(plan.nodes, kinds, strict=True)):
         elements.append(random.randrange(MOST_ELEMENTS) if what == "map" else 0)
         if what == "map":
             node = structs.replace(node, job=_map(node.job, elements[-1]))
         elif what == "scope":
             node = structs.replace(node, job=_plain(node.job, SCOPE, b"\x80"))
-        nodes.append(structs.replace(node, scope=_scope(random, nodes, node)))
+        nodes.append(structs.replace(node, scope=_scope(random, kinds, place)))
     return structs.replace(
         plan,
         nodes=tuple(nodes),
@@ -164,28 +164,10 @@ def _map(job: Submission, elements: int) -> Submission:
     return _plain(job, MAP, pack_map(list(range(elements)), pattern))
 
 
-def _scope(random: Random, nodes: list[Node], node: Node) -> int | None:
-    """One of the sub-groups before a new node, if it may be in that one."""
-    scopes = [place for place, other in enumerate(nodes) if other.job.kind == SCOPE]
-    if not scopes or random.random() < 0.4:
-        return None
-    scope = random.choice(scopes)
-    return scope if may_be_within(nodes, node, scope) else None
-
-
-def may_be_within(nodes: Sequence[Node], node: Node, scope: int) -> bool:
-    """Whether a new node may be in a sub-group: it must not wait for it, nor for one around it."""
-    reached, left = set[int](), list(node.after)
-    while left:
-        place = left.pop()
-        if place not in reached:
-            reached.add(place)
-            left += nodes[place].after
-            left += [at for at, other in enumerate(nodes) if other.scope == place]
-    around: int | None = scope
-    while around is not None and around not in reached:
-        around = nodes[around].scope
-    return around is None
+def _scope(random: Random, kinds: Sequence[str], place: int) -> int | None:
+    """One of the sub-groups behind a node, or none. So no node can wait for the one it is in."""
+    scopes = [at for at in range(place + 1, len(kinds)) if kinds[at] == "scope"]
+    return random.choice(scopes) if scopes and random.random() >= 0.4 else None
 
 
 def _adding(random: Random, behaviour: Behaviour, deep: int, often: float) -> Behaviour:
