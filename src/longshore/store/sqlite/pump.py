@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import islice
 from uuid import UUID
 
@@ -114,14 +115,14 @@ class _Finishes:
             return set()
         now, state = tx.now, JobState.SUCCEEDED
         rows: list[Row] = []
-        for place, number, _, group in running:
+        for place, number, _, group, worker in running:
             end = plain[place]
             if group is not None:
                 tx.ended(group, number, state)
-            entry = history_entry(state, now, end.by, end.info)
+            entry = history_entry(state, now, end.by or _name(worker), end.info)
             rows.append((number, end.result, entry, earlier(now, end.ran_s)))
         SUCCEED.run(tx.connection, rows, (now,))
-        for lane, count in Counter(lane for _, _, lane, _ in running).items():
+        for lane, count in Counter(lane for _, _, lane, *_ in running).items():
             tx.count(lane, JobState.RUNNING, state, count)
         self.ended += [Ended(end.job, state, end.result) for end in plain]
         return {end.token for end in plain}
@@ -155,7 +156,7 @@ class _Finishes:
             self.ended.append(outcome)
         elif change.state is JobState.READY:
             self.ready[row.lane] += 1
-        by = end.by or str(UUID(hex=row.worker))
+        by = end.by or _name(row.worker)
         self._tx.apply(row, change, by=by, result=outcome.result, ran_s=end.ran_s)
 
     def _send(self, sent: Sequence[tuple[Held, Succeeded]]) -> None:
@@ -176,5 +177,11 @@ class _Finishes:
 
 
 def _is_plain(end: Succeeded) -> bool:
-    """Whether nothing of the job's row must be known to record this success."""
-    return bool(end.by) and 0 < end.token <= LARGEST_INT and not (end.outbox or end.worker)
+    """Whether a success is recorded like most others: it sends nothing, and its owner sent it."""
+    return 0 < end.token <= LARGEST_INT and not (end.outbox or end.worker)
+
+
+@lru_cache(maxsize=1024)
+def _name(worker: str) -> str:
+    """Who ended an attempt that its owner ended."""
+    return str(UUID(hex=worker))

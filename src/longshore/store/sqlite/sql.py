@@ -192,11 +192,12 @@ CHANGE: Final = Bulk(
 )
 # Those jobs that still run under these tokens: their keys' places, numbers, lanes and groups.
 RUNNING: Final = Lookup(
-    """SELECT json_group_array(json_array(v.column1, job.number, job.lane, job.group_id))
+    """SELECT json_group_array(json_array(
+        v.column1, job.number, job.lane, job.group_id, hex(job.worker)))
     FROM {rows} AS v CROSS JOIN job ON job.id = v.column2
     WHERE job.token = v.column3 AND job.state = 'running'""",
     3,
-    tuple[int, int, int, int | None],
+    tuple[int, int, int, int | None, str],
 )
 # What a success does to a job that runs, as `CHANGE` would, told in fewer columns.
 SUCCEED: Final = Bulk(
