@@ -73,6 +73,15 @@ async def test_a_gate_is_opened_by_the_number_of_its_group_and_without_a_value(
     assert unpack(group.running["d"].args) == {"a0": None}
 
 
+async def test_the_same_value_may_be_written_in_another_order(scene: Scene) -> None:
+    group = await reached(scene)
+    await scene.store.open_gate(group.id, "gate", pack({"a": 1, "b": 2}, "a value"))
+    again = pack({"b": 2, "a": 1}, "a value")
+    assert await scene.store.open_gate(group.id, "gate", again) is V.ALREADY_OPEN
+    other = pack({"a": 1, "b": True}, "a value")
+    assert await scene.store.open_gate(group.id, "gate", other) is V.ALREADY_ENDED
+
+
 async def test_a_gate_opened_again_stays_as_it_is(scene: Scene) -> None:
     group = await reached(scene)
     await scene.store.open_gate(group.id, "gate", YES)

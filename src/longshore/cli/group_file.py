@@ -151,7 +151,7 @@ class _Parameters:
         whole = _PARAMETER.fullmatch(text)
         if whole and whole[2] is not None:
             given = self._text(whole[2], line)
-            return Entry(value_of(whole[2], given), line, given)
+            return _located(value_of(whole[2], given), line)._replace(given=given)
         return Entry(_PARAMETER.sub(lambda one: one[1] or self._text(one[2], line), text), line)
 
     def _text(self, name: str, line: int) -> str:
@@ -175,6 +175,15 @@ class _Parameters:
             raise InvalidInput(
                 f"-p {unused[0]}: {self._file} has no ${{{unused[0]}}}; its parameters: {has}"
             )
+
+
+def _located(value: object, line: int) -> Entry:
+    """A value from the command line as an entry of the file."""
+    if isinstance(value, dict):
+        return Entry({name: _located(one, line) for name, one in value.items()}, line)
+    if isinstance(value, list):
+        return Entry([_located(one, line) for one in value], line)
+    return Entry(value, line)
 
 
 def _has(value: object) -> bool:
@@ -247,6 +256,10 @@ class _Reader:
             refers = _refers(values)
             if refers:
                 references(packed)  # which raises if one is malformed
+        elements = self._map(fields["map"]) if "map" in fields else None
+        if elements is not None and elements.parameter in values:
+            words = f"the map gives each element to '{elements.parameter}'; leave it out of args"
+            raise at(self._file, fields["map"].line, words)
         return FileJob(
             kind,
             packed,
@@ -256,7 +269,7 @@ class _Reader:
             options,
             entry.line,
             refers,
-            self._map(fields["map"]) if "map" in fields else None,
+            elements,
         )
 
     def _fields(self, entry: Entry, what: str, known: Sequence[str]) -> dict[str, Entry]:
@@ -294,7 +307,8 @@ class _Reader:
         """The texts of a list, or one text alone."""
         if entry is None:
             return
-        is_one = isinstance(entry.value, str) or entry.given is not None
+        is_given = entry.given is not None and not isinstance(entry.value, list)
+        is_one = isinstance(entry.value, str) or is_given
         found = [entry] if is_one else self._list(entry, what)
         for one in found:
             yield self._as_text(one, f"an entry of {what}")

@@ -14,7 +14,7 @@ from longshore.client.ids import fresh_id
 from longshore.client.kind import Call, Kind, check_call
 from longshore.core.group_limits import check_key, naming
 from longshore.core.keys import below
-from longshore.core.limits import check_submission
+from longshore.core.limits import check_submission, check_timeout
 from longshore.errors import InvalidInput, WrongState
 from longshore.model.group import GATE, Condition
 from longshore.model.job import Job, Options, Submission
@@ -152,6 +152,11 @@ class SubGroup:
         `GroupHandle.open` and `longshore group open` do that. It fails if nobody opened it
         `timeout_s` after it could be.
         """
+        with naming(self._group._plan.head, key):
+            check_key(key)
+            check_timeout("timeout_s", timeout_s)
+            if timeout_s is not None and timeout_s <= 0:
+                raise InvalidInput(f"timeout_s is {timeout_s!r}; give seconds, more than 0")
         options = Options(expires_s=timeout_s)
         job = Submission(fresh_id(), GATE, pack({}, "a gate"), options=options)
         check_submission(job, built_in={GATE})

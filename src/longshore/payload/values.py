@@ -106,6 +106,17 @@ def unpack(data: bytes) -> Any:
     return _decoder.decode(data)
 
 
+def are_same(one: bytes | None, other: bytes | None) -> bool:
+    """Whether two stored values are the same, in whatever order their maps are written."""
+    if one == other or one is None or other is None:
+        return one == other
+    return _in_order(one) == _in_order(other)
+
+
+def _in_order(data: bytes) -> bytes:
+    return msgspec.msgpack.encode(unpack(data), order="deterministic")
+
+
 def check(value: Any, where: str, depth: int = 0) -> None:
     """Raises if a value holds anything that msgpack takes but other languages would not."""
     if depth > MAX_DEPTH:

@@ -21,6 +21,7 @@ from longshore.model.job import JobState, Refused
 from longshore.model.reports import OutboxNode
 from longshore.payload.maps import Elements, elements
 from longshore.payload.references import BESIDE, EVERY, NodeResult, references
+from longshore.payload.values import are_same
 from longshore.ports import Hint
 from longshore.store.filling import by_job, fill, too_large, wanted_results
 from longshore.store.rows import (
@@ -225,7 +226,7 @@ class MemoryGrowth(MemoryReads, ABC):
             row.job = structs.replace(row.job, result=value)
             self._hint(Hint.ENDED)
             return GateVerdict.OPENED
-        if row.state is JobState.SUCCEEDED and row.job.result == value:
+        if row.state is JobState.SUCCEEDED and are_same(row.job.result, value):
             return GateVerdict.ALREADY_OPEN
         is_over = row.state in TERMINAL
         return GateVerdict.ALREADY_ENDED if is_over else GateVerdict.NOT_REACHED

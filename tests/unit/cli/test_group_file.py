@@ -69,6 +69,30 @@ jobs:
     assert unpack(pack.job.args) == {"pages": [reference]}
 
 
+def test_a_parameter_may_be_a_list_or_a_map_anywhere() -> None:
+    text = """\
+jobs:
+  - {kind: a, args: {x: "${p}"}}
+  - {kind: b, args: "${q}"}
+  - {kind: c, after: "${r}", labels: "${r}"}
+  - {kind: d, map: {over: "${p}", parameter: x}}
+name: n
+"""
+    _, nodes = group(text, 'p=[1, {"y": 2}]', 'q={"z": 3}', 'r=["a", "b"]')
+    jobs = {node.key: node for node in nodes}
+    assert unpack(jobs["a"].job.args) == {"x": [1, {"y": 2}]}
+    assert unpack(jobs["b"].job.args) == {"z": 3}
+    assert {nodes[at].key for at in jobs["c"].after} == {"a", "b"}
+    assert jobs["c"].job.options.labels == ("a", "b")
+    assert unpack(jobs["d"].job.args)["over"] == [1, {"y": 2}]
+
+
+def test_a_map_and_args_cannot_both_give_a_parameter() -> None:
+    text = "name: n\njobs:\n  - {kind: a, args: {x: 1}, map: {over: [5], parameter: x}}\n"
+    with pytest.raises(InvalidInput, match="line 3: the map gives each element to 'x'; leave it"):
+        group(text)
+
+
 def test_what_an_app_declares_holds_where_the_file_says_nothing() -> None:
     described = read_group("flow.yaml", FLOW.encode(), ["day=x", "pages=1"])
     assert described.kinds == ["fetch", "pack"]

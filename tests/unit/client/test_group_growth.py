@@ -166,6 +166,23 @@ def test_what_cannot_be_mapped_is_refused_where_it_is_described(app: App, kinds:
 # gates
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"key": None}, "the key is None"),
+        ({"key": "q", "timeout_s": -1}, "'q': timeout_s is -1; give seconds, more than 0"),
+        ({"key": "q", "timeout_s": 0}, "'q': timeout_s is 0"),
+        ({"key": "q", "timeout_s": "x"}, "'q': timeout_s is 'x'"),
+    ],
+)
+def test_a_gate_that_cannot_be_is_refused_by_its_name(
+    app: App, given: dict[str, Any], said: str
+) -> None:
+    group = app.group("g")
+    with pytest.raises(InvalidInput, match=said):
+        group.gate(**given)
+
+
 def test_a_gate_is_a_node_whose_result_others_take(
     app: App, fake: FakeDispatcher, kinds: Kinds
 ) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 import longshore
 from longshore.core.group_limits import MAX_ADDED_JOBS
-from longshore.errors import InvalidInput, TooLarge
+from longshore.errors import InvalidInput, TooLarge, WrongState
 from longshore.executors.host import context as contexts
 from longshore.executors.host import growth
 from longshore.model.group import MAP, Condition
@@ -120,3 +120,14 @@ def test_what_one_attempt_adds_is_bounded(monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(TooLarge, match="take more than 300 bytes"):
         heavy.group.add(fetch.call("u" * 200))
     assert not added(heavy)
+
+
+def test_what_is_added_after_the_job_returned_is_an_error_not_lost() -> None:
+    context = a_context([])
+    group = context.group
+    group.add(fetch.call("u"))
+    assert len(context.outbox()) == 1
+    with pytest.raises(WrongState, match="has ended, so it can submit or add no more jobs"):
+        group.add(fetch.call("v"))
+    with pytest.raises(WrongState, match="has ended"):
+        context.submit(fetch.call("w"))

@@ -133,6 +133,7 @@ class Context:
         "_assignment",
         "_cancelled",
         "_group",
+        "_is_over",
         "_limits",
         "_log",
         "_outbox",
@@ -157,6 +158,7 @@ class Context:
         self._outbox: dict[UUID, Submission] = {}
         self._outbox_bytes = 0
         self._cancelled = False
+        self._is_over = False
         self._scratch: Path | None = None
 
     @property
@@ -244,7 +246,12 @@ class Context:
         return self._group
 
     def _count(self, job: Submission) -> None:
-        """Raises `TooLarge` if the jobs of this attempt take too much with this one."""
+        """Raises if the jobs of this attempt take too much with this one, or if it has ended."""
+        if self._is_over:
+            raise WrongState(
+                f"job {self.number} has ended, so it can submit or add no more jobs; wait for its "
+                "threads and tasks before it returns"
+            )
         size = self._outbox_bytes + _size(job)
         if size > MAX_OUTBOX_BYTES:
             raise TooLarge(
@@ -288,7 +295,11 @@ class RunningContext(Context):
         self._cancelled = True
 
     def outbox(self) -> tuple[OutboxItem, ...]:
-        """What to commit with the attempt's success: the jobs submitted and added so far."""
+        """What to commit with the attempt's success: all that was submitted and added.
+
+        Nothing can be from then on.
+        """
+        self._is_over = True
         added = self._group.nodes if self._group is not None else ()
         return (*map(OutboxJob, self._outbox.values()), *added)
 

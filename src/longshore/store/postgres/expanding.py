@@ -26,6 +26,7 @@ from longshore.model.job import ANY_TARGET, DEFAULT_QUEUE, JobState
 from longshore.model.reports import OutboxNode
 from longshore.payload.maps import Elements, elements
 from longshore.payload.references import MAX_REFERENCED_BYTES, NodeResult, Results, references
+from longshore.payload.values import are_same
 from longshore.store.filling import Found, by_job, too_large
 from longshore.store.postgres import groups_sql
 from longshore.store.postgres import growth_sql as sql
@@ -216,5 +217,5 @@ async def open_gate(
         return GateVerdict.OPENED
     if state in (JobState.WAITING, JobState.DELAYED):
         return GateVerdict.NOT_REACHED
-    is_open = state is JobState.SUCCEEDED and row["result"] == value
+    is_open = state is JobState.SUCCEEDED and are_same(row["result"], value)
     return GateVerdict.ALREADY_OPEN if is_open else GateVerdict.ALREADY_ENDED

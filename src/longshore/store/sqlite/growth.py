@@ -20,6 +20,7 @@ from longshore.model.group import GATE, GateVerdict, GroupState
 from longshore.model.job import JobState
 from longshore.model.reports import OutboxNode
 from longshore.payload.maps import Elements, elements
+from longshore.payload.values import are_same
 from longshore.store.filling import too_large
 from longshore.store.rows import Adder, NodeItem, clean, grown_items, grown_taken
 from longshore.store.sqlite.group_reads import group
@@ -256,5 +257,5 @@ def open_gate(
         return GateVerdict.OPENED
     if row.state in (JobState.WAITING, JobState.DELAYED):
         return GateVerdict.NOT_REACHED
-    is_same = row.state is JobState.SUCCEEDED and result == value
+    is_same = row.state is JobState.SUCCEEDED and are_same(result, value)
     return GateVerdict.ALREADY_OPEN if is_same else GateVerdict.ALREADY_ENDED
