@@ -31,6 +31,8 @@ HERE = Path(__file__).parent
 ANY = "127.0.0.1:0"
 WARM_UP = 3
 ROUNDS = 400_000
+WIDTH = 100
+WHAT = ["burst", "single", "compute", "group", "chain"]
 Turn = Callable[["Side"], list[float]]
 
 
@@ -76,11 +78,11 @@ class Side:
 
     def ask(self, **question: object) -> list[Any]:
         """What each client answers, all of them asked at once."""
-        for client in self.clients:
-            assert client.stdin is not None
-            client.stdin.write(json.dumps(question) + "\n")
-            client.stdin.flush()
-        return [json.loads(client.stdout.readline()) for client in self.clients if client.stdout]
+        return _asked(self.clients, question)
+
+    def ask_first(self, **question: object) -> Any:
+        """What the first client answers."""
+        return _asked(self.clients[:1], question)[0]
 
     @property
     def cpu_s(self) -> float:
@@ -100,6 +102,14 @@ class Side:
         self._log.close()
 
 
+def _asked(clients: Sequence[subprocess.Popen[str]], question: dict[str, object]) -> list[Any]:
+    for client in clients:
+        assert client.stdin is not None
+        client.stdin.write(json.dumps(question) + "\n")
+        client.stdin.flush()
+    return [json.loads(client.stdout.readline()) for client in clients if client.stdout]
+
+
 def burst(jobs: int) -> Turn:
     """Jobs a second, and microseconds of CPU that a job costs."""
 
@@ -109,6 +119,29 @@ def burst(jobs: int) -> Turn:
         return _rated(side, jobs, {"do": "burst", "jobs": share, "goal": goal})
 
     return turn
+
+
+def group(jobs: int) -> Turn:
+    """The same of jobs in layers of 100 as one group, and seconds until it is submitted.
+
+    The first client submits it.
+    """
+
+    def turn(side: Side) -> list[float]:
+        goal = side.ask(do="recorded")[0] + jobs
+        used = side.cpu_s
+        layers = jobs // WIDTH
+        times = side.ask_first(do="group", layers=layers, width=WIDTH, goal=goal)
+        began, ended, submitted = times
+        cpu_us = (side.cpu_s - used) / jobs * 1e6
+        return [jobs / (ended - began), cpu_us, submitted - began, ended - submitted]
+
+    return turn
+
+
+def chain(jobs: int) -> Turn:
+    """Milliseconds from the start of a job to that of the next, which depends on it."""
+    return lambda side: [side.ask_first(do="chain", jobs=jobs)]
 
 
 def compute(jobs: int) -> Turn:
@@ -164,7 +197,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("one", type=Path)
     parser.add_argument("other", type=Path)
-    parser.add_argument("--what", choices=["burst", "single", "compute"], default="burst")
+    parser.add_argument("--what", choices=WHAT, default="burst")
     parser.add_argument("--store", choices=["postgres", "sqlite"], default="postgres")
     for name, default in [("dispatchers", 1), ("workers", 2), ("processes", 1), ("pairs", 30)]:
         parser.add_argument(f"--{name}", type=int, default=default)
@@ -175,6 +208,11 @@ def main() -> None:
         match options.what:
             case "burst":
                 duel(sides, burst(options.jobs), options.pairs, rates)
+            case "group":
+                names = (*rates, "s to submit", "s to run")
+                duel(sides, group(options.jobs), options.pairs, names)
+            case "chain":
+                duel(sides, chain(options.jobs), options.pairs, ("ms a step",))
             case "compute":
                 duel(sides, compute(options.jobs), options.pairs, rates)
             case _:

@@ -7,10 +7,14 @@ that answers lines of JSON. Both sides of a duel are therefore measured by the s
 {"do": "recorded"}                       how many have ever been recorded
 {"do": "compute", "jobs": N, "rounds"}   plain functions that compute, until all outcomes are here
 {"do": "single"}                         one job: milliseconds to its start, and to its result
+{"do": "group", "layers", "width", "goal"} jobs in layers, each after two of the layer before
+{"do": "chain", "jobs": N}               jobs one after the other: milliseconds from start to start
 """
 
 import asyncio
+import itertools
 import json
+import statistics
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -77,11 +81,41 @@ async def single() -> list[float]:
     return [(started - submitted) / 1e6, (time.monotonic_ns() - submitted) / 1e6]
 
 
+async def group(layers: int, width: int, goal: int) -> list[float]:
+    """When a group that was described before was submitted, and when its last job was recorded."""
+    layered = app.group("layered")
+    above = [layered.add(noop.call(DATA)) for _ in range(width)]
+    for _ in range(layers - 1):
+        pairs = [(above[place], above[(place + 1) % width]) for place in range(width)]
+        above = [layered.add(noop.call(DATA), after=list(pair)) for pair in pairs]
+    began = time.monotonic()
+    async with layered:
+        pass
+    submitted = time.monotonic()
+    while await recorded() < goal:  # noqa: ASYNC110
+        await asyncio.sleep(POLL_S)
+    return [began, time.monotonic(), submitted]
+
+
+async def chain(jobs: int) -> float:
+    """Milliseconds from the start of a job to that of the one after it: the median."""
+    steps = app.group("chain")
+    added = [steps.add(begun.call(DATA))]
+    for _ in range(jobs - 1):
+        added.append(steps.add(begun.call(DATA), after=added[-1]))
+    async with steps:
+        pass
+    await steps.handle.wait_async()
+    starts = await asyncio.gather(*(job.handle.result_async() for job in added))
+    return statistics.median(b - a for a, b in itertools.pairwise(starts)) / 1e6
+
+
 async def answer(question: dict[str, Any]) -> Any:
     """What is asked, done."""
     words = {name: value for name, value in question.items() if name != "do"}
     verbs: dict[str, Callable[..., Awaitable[Any]]]
     verbs = {"burst": burst, "recorded": recorded, "compute": compute, "single": single}
+    verbs |= {"group": group, "chain": chain}
     return await verbs[question["do"]](**words)
 
 

@@ -27,7 +27,15 @@ from longshore.cli.main import cli
 from longshore.client.decorator import Decorator
 from longshore.core.lifecycle import MEANINGS, MOVES, TERMINAL, diagram
 from longshore.executors.host.growth import AddedJob, AddedMap, OwnGroup
-from longshore.model.group import Condition, GateVerdict, Group, GroupVerdict, NodeView, RetryPlan
+from longshore.model.group import (
+    Condition,
+    GateVerdict,
+    Group,
+    GroupVerdict,
+    NodeView,
+    RetryPlan,
+    RunPlan,
+)
 from longshore.model.job import (
     CancelVerdict,
     HistoryEntry,
@@ -107,6 +115,7 @@ def sdk() -> str:
         _entry(AddedJob, "AddedJob", "What `ctx.group.add()` answers."),
         _entry(AddedMap, "AddedMap", "What `ctx.group.map()` answers."),
         _entry(RetryPlan, "RetryPlan", "What `group_handle.retry()` answers."),
+        _entry(RunPlan, "RunPlan", "What `group_handle.rerun_plan()` answers."),
         _entry(GateVerdict, "GateVerdict", "What `group_handle.open()` answers."),
         _entry(GroupVerdict, "GroupVerdict", "What `group_handle.cancel()` answers."),
         "## In tests: `longshore.testing`\n",

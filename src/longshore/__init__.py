@@ -2,6 +2,9 @@
 
 from longshore import errors
 from longshore._version import __version__
+from longshore.client.actor import ActorRef, ActorType
+from longshore.client.actor_class import when
+from longshore.client.actor_context import ActorContext, Answer, Undelivered
 from longshore.client.app import App
 from longshore.client.group import GroupBuilder, GroupJob, GroupMap, SubGroup
 from longshore.client.group_handle import GroupHandle
@@ -17,11 +20,17 @@ from longshore.executors.host.context import (
     Snooze,
     current,
 )
+from longshore.model.actor import ActorStatus
 from longshore.model.group import GroupState
 from longshore.model.job import JobState, RetryPolicy
 
 __all__ = [
     "GIVEN",
+    "ActorContext",
+    "ActorRef",
+    "ActorStatus",
+    "ActorType",
+    "Answer",
     "App",
     "Call",
     "Cancelled",
@@ -40,7 +49,9 @@ __all__ = [
     "Skip",
     "Snooze",
     "SubGroup",
+    "Undelivered",
     "__version__",
     "current",
     "errors",
+    "when",
 ]

@@ -10,8 +10,8 @@
     │   └── UnknownKind         strict submit of a kind that no worker serves
     ├── WouldBlock              a blocking call inside an event loop
     ├── Conflict                the same id, with another body
-    ├── NotFound                no such job or worker
-    ├── WrongState              the job is not in a state that allows this
+    ├── NotFound                no such job, worker or actor
+    ├── WrongState              the job or the actor is not in a state that allows this
     ├── Unavailable             try again: nothing is wrong with the request
     │   ├── StoreUnavailable    the database does not answer
     │   │   └── StoreLost       it never will again: its file is gone, damaged or read-only
@@ -20,6 +20,7 @@
     ├── AddressInUse            a port is taken
     ├── ProtocolError           a peer sent a message that the protocol does not allow
     ├── NotFinished             waiting for an outcome took too long
+    ├── AskFailed               an actor answered an ask with an error
     └── JobUnsuccessful         the job ended without success
         ├── JobFailed
         └── JobCancelled
@@ -114,9 +115,9 @@ class WouldBlock(LongshoreError, RuntimeError):
 
 
 class Conflict(LongshoreError):
-    """Another job has this id already.
+    """Another job has this id, or another actor this key, already.
 
-    Use another id; to repeat a submit, submit the same call again.
+    Use another id; to repeat a submit, submit the same call again. For an actor: `get_or_start`.
     """
 
     code = "conflict"
@@ -124,9 +125,9 @@ class Conflict(LongshoreError):
 
 
 class NotFound(LongshoreError, LookupError):
-    """There is no such job or worker.
+    """There is no such job, worker or actor.
 
-    Look at `longshore jobs` or `workers`; ended jobs are removed after a while.
+    Look at `longshore jobs`, `workers` or `actors`; ended jobs are removed after a while.
     """
 
     code = "not_found"
@@ -134,9 +135,9 @@ class NotFound(LongshoreError, LookupError):
 
 
 class WrongState(LongshoreError):
-    """The job is not in a state that allows this.
+    """The job or the actor is not in a state that allows this.
 
-    The message says which it is in; `longshore why JOB` says why.
+    The message says which it is in; `longshore why JOB` or `longshore actor why` says why.
     """
 
     code = "wrong_state"
@@ -217,6 +218,15 @@ class NotFinished(LongshoreError, TimeoutError):
 
     code = "not_finished"
     exit_code = 5
+
+
+class AskFailed(LongshoreError):
+    """An actor answered an ask with an error, or was stopped before it could answer.
+
+    The message says which. Correct what was asked, or start the actor again.
+    """
+
+    code = "ask_failed"
 
 
 class JobUnsuccessful(LongshoreError):

@@ -14,15 +14,25 @@ from enum import StrEnum
 from typing import Protocol, runtime_checkable
 from uuid import UUID
 
-from msgspec import Struct
-
 from longshore.core.why import Facts
+from longshore.model.actor import (
+    Actor,
+    ActorFilter,
+    ActorVerdict,
+    MailAction,
+    MailView,
+    NewActor,
+    Reply,
+    Started,
+    TurnView,
+)
 from longshore.model.attempt import Assignment, Attempt
 from longshore.model.batch import MAX_GROUP_JOBS
 from longshore.model.batch import Batch as Batch  # stores and dispatchers take them from here
 from longshore.model.batch import BatchResult as BatchResult
 from longshore.model.finding import Finding
 from longshore.model.group import (
+    MOST_COPIED,
     GateVerdict,
     Group,
     GroupFilter,
@@ -32,6 +42,7 @@ from longshore.model.group import (
     GroupVerdict,
     NodeView,
     RetryPlan,
+    RunPlan,
 )
 from longshore.model.job import (
     CancelVerdict,
@@ -47,6 +58,10 @@ from longshore.model.log import KeptEntry
 from longshore.model.reports import Report
 from longshore.model.retention import GroupsPruned, Pruned, Retention
 from longshore.model.run_time import RunTime
+from longshore.model.upkeep import Harvested as Harvested
+from longshore.model.upkeep import Promoted as Promoted
+from longshore.model.upkeep import Settled as Settled
+from longshore.model.upkeep import Tended as Tended
 from longshore.model.worker import (
     Attended,
     DispatcherView,
@@ -62,38 +77,6 @@ from longshore.model.worker import (
     WorkerInfo,
     WorkerView,
 )
-
-
-class Settled(Struct, frozen=True):
-    """What the upkeep of groups did.
-
-    - `ready`: how many jobs became ready, by lane;
-    - `delayed`: whether a job's delay began;
-    - `ended`: jobs and groups that ended, the groups under their own ids;
-    - `groups`: groups that need another `settle`.
-    """
-
-    ready: Mapping[int, int] = {}
-    delayed: bool = False
-    ended: tuple[Ended, ...] = ()
-    groups: frozenset[UUID] = frozenset()
-
-
-class Promoted(Struct, frozen=True):
-    """Delayed jobs that became ready: their lanes, and how long until the next ones are due."""
-
-    count: int
-    lanes: frozenset[int]
-    next_s: float | None
-
-
-class Harvested(Struct, frozen=True):
-    """What a lost worker left: how many jobs are ready again, in which lanes, and which ended."""
-
-    lost: bool
-    requeued: int = 0
-    lanes: frozenset[int] = frozenset()
-    ended: tuple[Ended, ...] = ()
 
 
 class Hint(StrEnum):
@@ -272,6 +255,24 @@ class Store(Protocol):
         nothing. None if there is no such group.
         """
 
+    async def rerun_group(
+        self,
+        ref: UUID | int,
+        run: UUID,
+        *,
+        keys: Sequence[str] = (),
+        dry_run: bool = False,
+        most: int = MOST_COPIED,
+    ) -> RunPlan | None:
+        """Takes a step towards a new run of a group that has ended: a new group with this id.
+
+        A step copies at most so many jobs. Call it again until the new group is not staging any
+        more; by then a repeat only answers what the run did. What succeeded, and depends on nothing
+        that runs anew, is there as succeeded with its result. The jobs with these `keys` run anew
+        in any case. A dry run changes nothing. None if there is no such group. Raises `Conflict` if
+        another group has the id.
+        """
+
     async def cancel_abandoned(self, older_than_s: float, most: int = 100) -> list[UUID]:
         """Cancels groups that are not complete and got no part for so long; answers which."""
 
@@ -295,6 +296,66 @@ class Store(Protocol):
 
     async def nodes(self, group: UUID, after: int = -1, most: int = 1000) -> list[NodeView]:
         """The nodes of a group in its order, after the one with this index, beginning with 0."""
+
+    # actors: `pump` takes their turns and the messages to them
+    async def start_actors(
+        self, actors: Sequence[NewActor], *, reuse: bool = False
+    ) -> list[Started | Refused]:
+        """Starts actors, each with its first turn; answers item by item.
+
+        A key that an actor of that type has is refused, or with `reuse` answered with that actor.
+        A repeat of an id changes nothing.
+        """
+
+    async def replies(self, ids: Sequence[UUID]) -> list[Reply]:
+        """The replies to these asks from outside, as far as there are any; kept for an hour."""
+
+    async def pause_actor(self, type: str, key: str, paused: bool) -> ActorVerdict:
+        """Pauses an actor after the turn that runs, or resumes it; a failed one too."""
+
+    async def stop_actor(self, type: str, key: str, by: str = "") -> ActorVerdict:
+        """Removes an actor with its mailbox and timers; who asked it something hears of that.
+
+        A turn that runs is stopped first: then `tend_actors` removes the actor after it.
+        """
+
+    async def edit_actor(
+        self,
+        type: str,
+        key: str,
+        state: bytes,
+        version: int,
+        *,
+        turn: int | None = None,
+        restart: bool = False,
+    ) -> ActorVerdict:
+        """Replaces the state of an actor between two turns, as a turn of its own.
+
+        With `turn`, only if that is its last one. With `restart`, the timers go too, and the actor
+        gets the event of its start again. An actor whose turn failed goes on with the new state.
+        """
+
+    async def sort_mail(self, type: str, key: str, number: int, action: MailAction) -> ActorVerdict:
+        """Parks a message, so that it is passed over, puts it back or drops it.
+
+        Not while a turn runs, which may have read it. A message that is put back is due at once,
+        as a delayed one is.
+        """
+
+    async def tend_actors(self, most: int = 1000) -> Tended:
+        """Removes actors that were stopped while a turn ran, and forgets old ids of messages."""
+
+    async def actor(self, type: str, key: str) -> Actor | None:
+        """One actor, as its last turn left it. Takes no lock."""
+
+    async def actors(self, wanted: ActorFilter) -> list[Actor]:
+        """Actors by type and key, without their states."""
+
+    async def turns(self, type: str, key: str) -> list[TurnView]:
+        """The last turns of an actor, the newest first."""
+
+    async def mail(self, type: str, key: str, most: int = 100) -> list[MailView]:
+        """The first messages that an actor has not read, parked ones too."""
 
     # how long kinds run
     async def note_runs(self, times: Sequence[RunTime]) -> None:

@@ -158,6 +158,17 @@ async def test_retry_opens_a_new_round(scene: Scene, backend: Backend, state: Jo
     assert (attempt.id, attempt.failures) == (job, 0)
 
 
+async def test_an_attempt_says_its_round(scene: Scene) -> None:
+    """The ids of the jobs that it submits follow from it."""
+    slot = await scene.attend()
+    first = await scene.running(slot=slot)
+    await scene.finish(done(first, Failed))
+    await scene.store.retry([first.id])
+    [again] = await scene.claim(slot)
+    [placed] = await scene.store.placed([slot])
+    assert (first.round, again.round, placed.round) == (1, 2, 2)
+
+
 async def test_retry_of_what_has_not_ended_changes_nothing(scene: Scene, backend: Backend) -> None:
     for state in (S.CANCELLING, S.RUNNING, S.WAITING, S.DELAYED, S.READY):
         job = await in_state(scene, backend, state)

@@ -19,6 +19,7 @@ from longshore.testing.builders import (
     a_job,
     done,
     lane,
+    new_id,
 )
 
 S = JobState
@@ -69,6 +70,18 @@ async def test_dependents_start_on_free_slots_in_the_batch_of_the_end(scene: Sce
     assert [one.state for one in finished] == [S.SUCCEEDED, S.SUCCEEDED]
     await group.settle()
     assert await group.group_state() == "succeeded"
+
+
+async def test_a_dependent_that_starts_so_says_its_round(scene: Scene) -> None:
+    group, slot = await a_fan(scene, {"a": "", "b": "a"})
+    [first] = (await end(scene, group, "a", offered=open_slots(slot, 1))).dependents
+    await scene.finish(done(first))
+    await group.settle()
+    await scene.store.retry_group(group.id, "me", new_id(), keys=["a"])
+    await group.settle()
+    await group.claim()
+    [again] = (await end(scene, group, "a", offered=open_slots(slot, 1))).dependents
+    assert (first.id, first.round, again.round) == (again.id, 1, 2)
 
 
 async def test_of_more_dependents_than_slots_the_first_in_order_start(scene: Scene) -> None:

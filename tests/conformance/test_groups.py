@@ -364,6 +364,19 @@ async def test_a_cancelled_group_ends_whole_and_nothing_of_it_wakes_up(scene: Sc
     assert await scene.store.cancel_group(new_id()) is GroupVerdict.NOT_FOUND
 
 
+@pytest.mark.parametrize("most", [1, 2, 1000])
+async def test_jobs_of_a_cancelled_group_that_never_began_are_cancelled(
+    scene: Scene, most: int
+) -> None:
+    """However small the steps: what a cancelled job tells its dependents comes after the sweep."""
+    chain = {"a": "", **{f"b{n}": "a" if n == 0 else f"b{n - 1}" for n in range(6)}}
+    group = await scene.submit_group(a_group(chain))
+    await scene.store.cancel_group(group.id)
+    await scene.settle(most)
+    assert set((await group.states()).values()) == {S.CANCELLED}
+    assert await group.group_state() is G.CANCELLED
+
+
 async def test_what_runs_in_a_cancelled_group_is_aborted_and_then_it_ends(scene: Scene) -> None:
     group = await scene.submit_group(a_group({"a": "", "b": "a"}))
     await group.claim()

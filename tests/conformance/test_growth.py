@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from longshore.core.group_limits import MAX_KEY_CHARS
+from longshore.core.group_limits import MAX_KEY_CHARS, MAX_MAP_KEY_CHARS
 from longshore.model.ends import Cancelled, End, Failed, Retried, Skipped, Succeeded
 from longshore.model.group import Condition, GroupState
 from longshore.model.job import JobFilter, JobState, Reason, Verdict
@@ -21,6 +21,7 @@ from longshore.testing.builders import (
     Scene,
     a_group,
     a_job,
+    a_map,
     additions,
     done,
     needs,
@@ -294,6 +295,10 @@ async def test_a_key_that_the_group_has_refuses_the_growth(scene: Scene) -> None
 async def test_a_key_that_is_too_long_refuses_the_growth(scene: Scene) -> None:
     long = "k" * MAX_KEY_CHARS
     assert f"{MAX_KEY_CHARS} characters" in await refused(scene, additions({"x": "", long: ""}))
+    mapped = additions({long[:-5]: ""}, jobs={long[:-5]: a_map([1])})
+    assert f"a map whose key below 'a' has more than {MAX_MAP_KEY_CHARS} characters" in (
+        await refused(scene, mapped)
+    )
 
 
 async def test_a_job_that_no_store_can_hold_refuses_the_growth(scene: Scene) -> None:

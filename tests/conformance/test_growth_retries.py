@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from longshore.model.ends import Failed, Succeeded
+from longshore.model.ends import Cancelled, End, Failed, Succeeded
 from longshore.model.group import Condition, GroupState, RetryPlan
 from longshore.model.job import CancelVerdict, JobState, RetryVerdict
 from longshore.model.retention import GroupsPruned
@@ -15,7 +15,7 @@ from longshore.testing.builders import GroupScene, Scene, a_group, a_job, additi
 
 from .test_examined_groups import troubles
 from .test_groups import run_to_the_end
-from .test_growth import ONE, PAIR, TWO, grown
+from .test_growth import ONE, PAIR, TWO, error_of, grown
 from .test_prune import AT_ONCE, counts, prune
 from .test_prune_groups import prune_groups
 
@@ -71,6 +71,37 @@ async def test_an_added_job_is_retried_while_others_in_its_scope_run(scene: Scen
     assert await group.state("d") is S.WAITING
     assert await run_to_the_end(group) == [{"a/x"}, {"d"}]
     assert await group.group_state() is G.SUCCEEDED
+
+
+@pytest.mark.parametrize("how", [Failed, Cancelled])
+async def test_what_cannot_run_after_a_retry_names_what_failed_before(
+    scene: Scene, how: type[End]
+) -> None:
+    """`a` is not retried: `d` ends by what it heard of it in the round before."""
+    group = await scene.submit_group(a_group({"a": "", "b": "", "d": "a b"}))
+    await group.claim()
+    await group.end("a", how=how)
+    await group.end("b")
+    await group.settle()
+    before = await error_of(scene, group, "d")
+    assert "'a' " in before[1]
+    plan = await retried(scene, group, "b")
+    assert set(plan.reopened) == {"b", "d"}
+    assert await error_of(scene, group, "d") == before
+
+
+async def test_what_cannot_run_after_a_retry_names_what_failed_in_a_scope(scene: Scene) -> None:
+    group = await scene.submit_group(a_group({"a": "", "b": "", "d": "a b"}))
+    await group.claim()
+    await group.end("a", adds=TWO)
+    await group.claim()
+    await group.end("a/x", how=Failed)
+    await group.end("b")
+    await group.settle()
+    before = await error_of(scene, group, "d")
+    assert "'a/x' failed" in before[1]
+    await retried(scene, group, "b")
+    assert await error_of(scene, group, "d") == before
 
 
 async def test_a_second_failure_after_a_retry_is_told_again(scene: Scene) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from longshore.model.ends import Cancelled, Failed, Skipped
 from longshore.model.group import Condition, GroupState
-from longshore.model.job import JobState, Options, Reason, Submission
+from longshore.model.job import JobFilter, JobState, Options, Reason, Submission
 from longshore.payload.maps import grown_id
 from longshore.payload.references import MAX_REFERENCED_BYTES, Reference
 from longshore.payload.values import pack, unpack
@@ -74,6 +74,23 @@ async def test_a_map_becomes_one_job_for_each_element(scene: Scene) -> None:
     ids = [grown_id(group.jobs["m"], 1, index) for index in range(3)]
     assert [views[f"m/{n}"].job for n in range(3)] == ids
     assert (views["m"].open, await size_of(scene, group)) == (3, 5)
+
+
+async def test_a_map_is_open_until_its_jobs_have_ended(scene: Scene) -> None:
+    """Its own job ends when the list became jobs; `open` says that these have not ended."""
+    group = await mapped(scene, ["p", "q"])
+
+    async def told() -> tuple[dict[str, int], int, int, int]:
+        shown, job = await scene.store.group(group.id), await scene.job(group.jobs["m"])
+        page = await scene.store.jobs(JobFilter(group=group.id))
+        assert shown is not None
+        return shown.counts, shown.open, job.open, max(one.open for one in page.jobs)
+
+    assert await group.state("m") is S.SUCCEEDED
+    assert await told() == ({"succeeded": 1, "ready": 2, "waiting": 1}, 1, 2, 2)
+    await group.claim()
+    await end_with(group, {"m/0": 1, "m/1": 2})
+    assert await told() == ({"succeeded": 3, "ready": 1}, 0, 0, 0)
 
 
 async def test_what_depends_on_a_map_gets_all_results_in_order(scene: Scene) -> None:

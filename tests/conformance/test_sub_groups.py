@@ -286,16 +286,41 @@ async def test_a_sub_group_is_retried_by_its_prefix(scene: Scene) -> None:
     assert await run_to_the_end(group) == [{"s/t/x"}, {"d", "e"}]
 
 
-async def test_the_node_of_a_sub_group_that_is_retried_keeps_its_members(scene: Scene) -> None:
+async def test_the_key_of_a_sub_group_names_all_of_it(scene: Scene) -> None:
+    """Its own node has nothing to do, so to open that one alone would be of no use."""
     group = await scene.submit_group(a_sub_group())
     await group.settle()
     await run_to_the_end(group)
     plan = await scene.store.retry_group(group.id, "me", new_id(), keys=["s"])
     assert plan is not None
-    assert (set(plan.reopened), plan.retired) == ({"s", "d"}, ())
+    assert (set(plan.reopened), plan.retired) == ({"s/x", "s/y", "d"}, ())
     await group.settle()
-    assert await run_to_the_end(group) == [{"d"}]
+    assert await run_to_the_end(group) == [{"s/x"}, {"s/y"}, {"d"}]
     assert await group.group_state() is G.SUCCEEDED
+
+
+async def test_a_sub_group_on_which_nothing_depends_is_retried_too(scene: Scene) -> None:
+    group = await scene.submit_group(a_group({"s/x": "", "s/y": "s/x", "d": ""}))
+    await run_to_the_end(group)
+    plan = await scene.store.retry_group(group.id, "me", new_id(), keys=["s"])
+    assert plan is not None
+    assert (set(plan.reopened), plan.refused) == ({"s/x", "s/y"}, "")
+
+
+@pytest.mark.parametrize("key", ["s", "s/"])
+async def test_a_sub_group_that_was_cancelled_whole_runs_again(scene: Scene, key: str) -> None:
+    """Its own node was never reached: it opens with its members, and `d` need not fail."""
+    group = await scene.submit_group(a_sub_group())
+    await scene.store.pause_group(group.id, True)
+    await group.settle()
+    await scene.store.cancel_group(group.id)
+    await group.settle()
+    assert await group.state("s") is S.CANCELLED
+    plan = await scene.store.retry_group(group.id, "me", new_id(), keys=[key])
+    assert plan is not None
+    assert set(plan.reopened) == {"s", "s/x", "s/y", "d"}
+    await group.settle()
+    assert await run_to_the_end(group) == [{"s/x"}, {"s/y"}, {"d"}]
 
 
 async def test_nothing_is_wrong_with_sub_groups_while_they_run(

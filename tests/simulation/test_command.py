@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 
 from longshore.cli.main import execute
+from longshore.testing import memory_groups
+from longshore.testing.simulation.run import is_for_sqlite
+from longshore.testing.simulation.scenario import SCENARIOS, scenario_of
 from longshore.wire import messages as m
 from longshore.wire.worker_side import Event, WorkerSession
 
@@ -51,4 +54,35 @@ def test_a_broken_promise_comes_with_the_story_of_its_job(
     story = "\n".join(lines[5:])
     assert "submits it" in story
     assert "starts it, token" in story
-    assert lines[-1] == "to see it again: longshore simulate --seed 2 --store model"
+    hint = lines[-1].removeprefix("to see it again: longshore ")
+    assert hint == "simulate --seed 2 --scenario jobs --store model"
+
+
+def test_the_seeds_take_turns_with_all_that_can_be_simulated(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    names = [scenario_of(seed) for seed in range(0, 4 * len(SCENARIOS), 4)]
+    assert sorted(names) == sorted(SCENARIOS)
+    assert {scenario_of(seed) for seed in range(8 * len(SCENARIOS)) if is_for_sqlite(seed)} == set(
+        SCENARIOS
+    )
+    assert execute(["simulate", "--seed", "13", "--json"]) == 0
+    assert '"scenario":"groups"' in capsys.readouterr().out
+    assert execute(["simulate", "--scenario", "group"]) == 2
+    assert (
+        "give one of jobs, rush, expiry, groups, growth, gates, actors" in capsys.readouterr().err
+    )
+
+
+def test_the_hint_brings_a_broken_group_back(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of whatever scenario it was, and by whichever options."""
+    monkeypatch.setattr(memory_groups, "may_become", lambda group, change: True)
+    assert execute(["simulate", "--scenario", "groups", "--store", "model"]) == 1
+    *_, hint = first = capsys.readouterr().out.splitlines()
+    again = hint.removeprefix("to see it again: longshore ")
+    assert "--scenario groups --store model" in again
+    assert execute(again.split()) == 1
+    seen = capsys.readouterr().out.splitlines()
+    assert seen == first[-len(seen) :]

@@ -96,7 +96,8 @@ def test_without_the_check_of_the_group_a_cancelled_one_wakes_its_jobs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """G5."""
-    monkeypatch.setattr(memory_groups, "may_wake", lambda group: group is not GroupState.STAGING)
+    staging = GroupState.STAGING
+    monkeypatch.setattr(memory_groups, "may_become", lambda group, change: group is not staging)
     assert hunt(40, make=make_groups).promise is Promise.ORDER
 
 

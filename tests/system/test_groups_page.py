@@ -39,4 +39,4 @@ def test_every_block_of_the_groups_page_does_what_it_says(tmp_path: Path) -> Non
             assert done.returncode == 0, done.stderr
             assert done.stdout == shown.replace("42", str(edition["number"]))
         assert "edition of 2026-11-16" in (tmp_path / "edition.svg").read_text()
-    assert len(scripts) == 11
+    assert len(scripts) == 12

@@ -18,6 +18,7 @@ import click
 from longshore._version import __version__
 from longshore.cli import completing, starting
 from longshore.cli.commands import (
+    actors,
     doctor,
     groups,
     jobs,
@@ -101,6 +102,8 @@ for _command in (
     jobs.why,
     groups.list_groups,
     groups.group,
+    actors.list_actors,
+    actors.actor,
     logs.logs,
     workers.list_workers,
     workers.list_dispatchers,

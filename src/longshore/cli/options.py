@@ -129,9 +129,9 @@ Exit codes of every command:
   0    done; with submit --wait, the job succeeded
   1    the job did not succeed, doctor found something, or an unexpected error
   2    what you gave cannot be accepted: arguments, settings, state, port
-  3    there is no such job or worker
+  3    there is no such job, worker or actor
   4    no dispatcher, or no store, answers: try again
-  5    the job did not end within --within
+  5    the job did not end, or the actor did not reply, within --within
   130  interrupted (Ctrl-C)
   141  the output was closed: nothing reads it any more"""
 

@@ -34,6 +34,8 @@ class Neighbours(NamedTuple):
     after: Sequence[NodeView]
     dependents: Sequence[NodeView]
     on: Condition
+    taken_from: int | None = None
+    """The number of the job of an earlier run whose result it took over."""
 
 
 async def with_outlook(connection: Connection, shown: ShownGroup) -> ShownGroup:
@@ -101,4 +103,5 @@ async def neighbours(connection: Connection, group: Group, job: UUID) -> Neighbo
         [node for node in nodes if node.key in wanted],
         [node for node in nodes if own.key in node.after],
         own.on,
+        own.taken_from,
     )

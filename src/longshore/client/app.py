@@ -16,6 +16,10 @@ from typing import Any, Self, TypeVar, Unpack
 from uuid import UUID
 
 from longshore import config
+from longshore.client.actor import ActorRef, ActorType
+from longshore.client.actor_class import ActorClass
+from longshore.client.actor_decorator import ActorDecorator, actor_terms
+from longshore.client.actor_handler import ActorHandler
 from longshore.client.adapters import Dialler, enqueue_in, enqueue_in_async
 from longshore.client.clients import Clients, blocking
 from longshore.client.connection import Connection, Ref
@@ -29,8 +33,11 @@ from longshore.client.handles import Handles, awaited_of
 from longshore.client.hooks import Hooks, hook, without_brackets
 from longshore.client.ids import fresh_id
 from longshore.client.kind import AnyKind, Call, Kind, SubmitOptions, Terms, calls_of
+from longshore.client.retry_rule import RetryRule
 from longshore.client.submitting import submit_all, submit_all_async
+from longshore.core.actor_limits import check_actor_type
 from longshore.core.limits import check_name
+from longshore.core.turns import turn_kind
 from longshore.errors import AppError, InvalidArguments, InvalidInput, from_code
 from longshore.model.ids import parse_ref
 from longshore.model.job import Job, JobState, Refused, Submitted
@@ -63,6 +70,9 @@ class App:
         self._access = Clients(connection or self._connection)
         self._new_id = new_id
         self._kinds: dict[str, AnyKind] = {}
+        self._actors: dict[str, ActorType[Any]] = {}
+        self._turns: dict[str, ActorHandler] = {}
+        """Their handlers, by kind."""
         self._hooks = Hooks(name)
 
     def __repr__(self) -> str:
@@ -93,7 +103,7 @@ class App:
         kind = kind or _name_of(function)
         _refuse_odd(kind, function)
         terms.submission(UUID(int=0), kind, b"")
-        if kind in self._kinds:
+        if kind in self._kinds or kind in self._turns:
             raise AppError(
                 f"the app '{self.name}' already has a job '{kind}'; rename one of the two, or "
                 "give one a kind=…"
@@ -103,11 +113,52 @@ class App:
         self._kinds[kind] = declared
         return declared
 
+    @property
+    def actor(self) -> ActorDecorator:
+        """Makes a class a type of actors: `@app.actor`, or `@app.actor(version=2, …)`."""
+        return ActorDecorator(self._declare_actor)
+
+    def _declare_actor(
+        self,
+        of: Any,
+        type: str | None,
+        version: int,
+        isolation: Isolation | None,
+        terms: Terms,
+        retry_rule: RetryRule,
+    ) -> ActorType[Any]:
+        type = str(type or getattr(of, "__name__", repr(of)))
+        check_actor_type(type)
+        terms.submission(UUID(int=0), turn_kind(type, version), b"")
+        if type in self._actors:
+            raise AppError(
+                f"the app '{self.name}' already has an actor '{type}'; rename one of the two, or "
+                "give one a type=…"
+            )
+        actor = ActorClass(type, of, version, isolation)
+        declared = ActorType(self._access, actor, actor_terms(terms), self._new_id)
+        for one in range(1, version + 1):
+            handler = ActorHandler(
+                actor, one, self._hooks, declared.ref, terms.advertised(), retry_rule
+            )
+            self._turns[handler.kind] = handler
+        self._actors[type] = declared
+        return declared
+
+    def actor_ref(self, type: str, key: str) -> ActorRef[Any]:
+        """An actor by the name of its type, whose class may be elsewhere."""
+        known = self._actors.get(type)
+        if known is not None:
+            return known.ref(key)
+        return ActorRef(self._access, type, key, self._new_id)
+
     def handlers(self) -> Mapping[str, Handler]:
         """The handlers that workers run, by kind."""
         for name, kind in self._kinds.items():
             self._hooks.check(name, kind.handler.signature.given)
-        return {name: kind.handler for name, kind in self._kinds.items()}
+        for name, turns in self._turns.items():
+            self._hooks.check(name, turns.given)
+        return {name: kind.handler for name, kind in self._kinds.items()} | self._turns
 
     # around jobs
 
@@ -149,8 +200,10 @@ class App:
     def lifespan(self, pool: Pool) -> AbstractAsyncContextManager[None] | None:
         """What a worker process does around all its jobs; None if nothing."""
         handlers = [k.handler for k in self._kinds.values() if k.handler.info.pool == pool]
+        turns = [turns for turns in self._turns.values() if turns.info.pool == pool]
         names = {name for handler in handlers for name in handler.signature.given}
-        return self._hooks.lifespan(names) if handlers else None
+        names.update(name for one in turns for name in one.given)
+        return self._hooks.lifespan(names) if handlers or turns else None
 
     # submitting
 
@@ -299,7 +352,9 @@ class App:
         if isinstance(known, UUID):
             return Handle.of_id(self._access, known, self._unpacker)
         job = await self._access.connection().job(known)
-        return Handle(self._access, job.id, job.number, job.kind, self._unpacker(job))
+        in_group = job.group is not None
+        unpack = self._unpacker(job)
+        return Handle(self._access, job.id, job.number, job.kind, unpack, in_group=in_group)
 
     def handle(self, ref: Ref | str) -> Handle[Any]:
         """The handle of a job submitted elsewhere; see `handle_async`.

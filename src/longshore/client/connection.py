@@ -14,9 +14,11 @@ import asyncio
 import itertools
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
+from functools import partial
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 from uuid import UUID
 
+from longshore.client.actor_requests import ActorRequests
 from longshore.client.adapters import Dialler
 from longshore.client.ids import fresh_id
 from longshore.client.run_times import KnownRunTimes
@@ -35,10 +37,12 @@ from longshore.model.group import (
     Group,
     GroupFilter,
     GroupPart,
+    GroupState,
     GroupSubmitted,
     GroupVerdict,
     NodeView,
     RetryPlan,
+    RunPlan,
 )
 from longshore.model.job import Ended, Job, JobFilter, JobPage, JobState, Submission
 from longshore.model.log import LogPage
@@ -69,6 +73,8 @@ MAX_CHUNK_JOBS = 500
 MAX_CHUNK_BYTES = 16 * 1024 * 1024
 CHUNKS_IN_FLIGHT = 8
 LOOK_AGAIN_S = 0.5
+DECISION_S = 10.0
+"""For so long a dispatcher may look at a large group before it begins to run it anew."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -313,6 +319,26 @@ class Connection:
             messages.RetryGroup, self._new_id(), ref, tuple(keys), dry_run, args
         )
         return answer
+
+    async def rerun_group(
+        self, ref: Ref, keys: Sequence[str] = (), *, dry_run: bool = False
+    ) -> RunPlan:
+        """Runs a group anew that has ended; what succeeded is taken over into the new group.
+
+        The dispatcher copies a large group in steps, so this asks until all of it is there.
+        """
+        run = self._new_id()
+        while True:
+            request = messages.RerunGroup(next(self._rids), run, ref, tuple(keys), dry_run)
+            plan: RunPlan = await self._exchange(request, within_s=DECISION_S)
+            if plan.run is None or plan.run.state is not GroupState.STAGING:
+                return plan
+
+    @property
+    def actors(self) -> ActorRequests:
+        """The requests about actors."""
+        next_rid = partial(next, self._rids)
+        return ActorRequests(self._exchange, next_rid, self._new_id, self._wait_slice_s)
 
     async def workers(self) -> tuple[WorkerView, ...]:
         """The workers, and those that ended lately."""

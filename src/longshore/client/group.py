@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, Generic, Self, TypeVar, cast
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypeVar, cast
 from uuid import UUID
 
 from longshore.client.clients import Clients
@@ -12,12 +12,14 @@ from longshore.client.group_plan import GroupPlan, run_times, submit_group
 from longshore.client.handle import Handle
 from longshore.client.ids import fresh_id
 from longshore.client.kind import Call, Kind, check_call
+from longshore.client.map_handle import MapHandle
+from longshore.core.attributes import RESULT_OF_A_MAP, RESULTS_OF_A_JOB, no_attribute
 from longshore.core.group_limits import check_key, naming
 from longshore.core.keys import below
 from longshore.core.limits import check_submission, check_timeout
 from longshore.errors import InvalidInput, WrongState
 from longshore.model.group import GATE, Condition
-from longshore.model.job import Job, Options, Submission
+from longshore.model.job import Ended, Job, Options, Submission
 from longshore.payload.references import Reference
 from longshore.payload.result_reference import ResultReference
 from longshore.payload.values import pack, unpack
@@ -25,9 +27,16 @@ from longshore.payload.values import pack, unpack
 R = TypeVar("R")
 N = TypeVar("N", bound="GroupNode")
 
+_OF_HANDLE: Final = {
+    name: f"once the group is submitted, `.handle.{name}` is there"
+    for name in ("wait", "status", "job", "why", "logs", "cancel", "retry")
+}
+
 
 class GroupNode:
     """Something of a group that has a key. Others name it in their `after`."""
+
+    _advice: ClassVar[Mapping[str, str]] = {}
 
     def __init__(self, group: GroupBuilder, key: str, call: Call[Any]) -> None:
         self.key = key
@@ -38,15 +47,36 @@ class GroupNode:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.key}>"
 
+    if not TYPE_CHECKING:  # a type checker must still refuse unknown names
+
+        def __getattr__(self, name: str) -> object:
+            """Says what to write instead of a name that there is not."""
+            raise no_attribute(self, name, {**_OF_HANDLE, **self._advice})
+
     def _handle(self) -> Handle[Any]:
-        group, call = self._group.handle, self._call
-        called = f"'{self.key}' of group {group.number} ({group.name})"
-        access = self._group._access
-        return Handle(access, self._id, 0, call.submission.kind, call._unpack, called=called)
+        """The handle of its job, once its group is submitted."""
+        group, call = self._group, self._call
+        return Handle(
+            group._access,
+            self._id,
+            0,
+            call.submission.kind,
+            call._unpack,
+            called=self._called,
+            known=group._outcomes,
+            in_group=True,
+        )
+
+    @property
+    def _called(self) -> str:
+        group = self._group.handle
+        return f"'{self.key}' of group {group.number} ({group.name})"
 
 
 class GroupJob(GroupNode, Generic[R]):
     """A job that was added to a group. Others name it in their `after`, or take its result."""
+
+    _advice = RESULTS_OF_A_JOB
 
     @property
     def result(self) -> R:
@@ -70,6 +100,8 @@ class GroupMap(GroupNode, Generic[R]):
     Who names it in `after` waits for all of these jobs. Their keys are `key/0`, `key/1` and so on.
     """
 
+    _advice = RESULT_OF_A_MAP
+
     @property
     def results(self) -> list[R]:
         """Stands for what the jobs of the map will return, in order, in the arguments of another.
@@ -80,9 +112,13 @@ class GroupMap(GroupNode, Generic[R]):
         return cast("list[R]", ResultReference(self._group, reference, self._call.returns))
 
     @property
-    def handle(self) -> Handle[None]:
-        """The handle of the map, once its group is submitted. It ends when its list became jobs."""
+    def handle(self) -> MapHandle[R]:
+        """The handle of the map, once its group is submitted."""
         return self._handle()
+
+    def _handle(self) -> MapHandle[R]:
+        group = self._group
+        return MapHandle(group._access, self._id, group._unpacker, self._called, group._outcomes)
 
 
 class SubGroup:
@@ -91,6 +127,11 @@ class SubGroup:
     Who names it in `after` waits for all of it. Made by `sub` of a group or of a sub-group.
     """
 
+    _advice: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("result", "results"), "take that of a job or a map that was added to it"),
+        "handle": "only the group and its jobs have one",
+    }
+
     def __init__(self, group: GroupBuilder, key: str) -> None:
         self.key = key
         self._group = group
@@ -98,6 +139,12 @@ class SubGroup:
 
     def __repr__(self) -> str:
         return f"<SubGroup {self.key}>"
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            """Says what to write instead of a name that there is not."""
+            raise no_attribute(self, name, self._advice)
 
     def add(
         self,
@@ -182,6 +229,16 @@ class GroupBuilder(SubGroup):
     `SubGroup` has. Made by `App.group`.
     """
 
+    _advice: ClassVar[Mapping[str, str]] = {
+        **{
+            name: f"once the block has ended, `.handle.{name}` is there"
+            for name in ("wait", "status", "jobs", "job", "cancel", "pause", "resume", "retry")
+        },
+        **dict.fromkeys(
+            ("result", "results"), "once the block has ended, take `.handle.result(KEY)`"
+        ),
+    }
+
     def __init__(
         self,
         access: Clients,
@@ -196,6 +253,7 @@ class GroupBuilder(SubGroup):
         self._unpacker = unpacker
         self._strict = strict
         self._jobs: dict[UUID, GroupNode] = {}
+        self._outcomes: dict[UUID, Ended] = {}
         self._handle: GroupHandle | None = None
 
     def __repr__(self) -> str:
@@ -276,6 +334,7 @@ class GroupBuilder(SubGroup):
             head.name,
             self._unpacker,
             lambda key: known[key]._handle() if key in known else None,
+            self._outcomes,
         )
 
     def __enter__(self) -> Self:

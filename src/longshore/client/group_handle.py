@@ -8,18 +8,21 @@ from uuid import UUID
 
 from longshore.client.clients import Clients, blocking
 from longshore.client.handle import Handle, Unpack
+from longshore.client.map_handle import MapHandle
 from longshore.core.group_words import in_states
 from longshore.core.limits import check_timeout
 from longshore.errors import InvalidInput, NotFinished, NotFound, WrongState
 from longshore.model.group import (
+    MAP,
     GateVerdict,
     Group,
     GroupState,
     GroupVerdict,
     NodeView,
     RetryPlan,
+    RunPlan,
 )
-from longshore.model.job import Job
+from longshore.model.job import Ended, Job
 from longshore.payload.values import pack
 
 
@@ -37,6 +40,7 @@ class GroupHandle:
         name: str,
         unpacker: Callable[[Job], Unpack[Any]],
         known: Callable[[str], Handle[Any] | None] = lambda key: None,
+        outcomes: dict[UUID, Ended] | None = None,
     ) -> None:
         self.id = id
         self.number = number
@@ -44,7 +48,8 @@ class GroupHandle:
         self._access = access.acting()
         self._unpacker = unpacker
         self._known = known
-        self._ended: GroupState | None = None
+        # The handles of its jobs share the outcomes that they are told; a retry forgets them.
+        self._outcomes = {} if outcomes is None else outcomes
 
     def __repr__(self) -> str:
         return f"<GroupHandle of {self._called}{f' {self.id}' if self.number else ''}>"
@@ -92,13 +97,22 @@ class GroupHandle:
             return known
         async for node in self._nodes():
             if node.key == key:
-                return Handle.of_id(self._access, node.job, self._unpacker)
+                return self._handle(node)
         raise NotFound(f"{self._called} has no job '{key}'; its jobs() lists those it has")
 
     job = blocking(job_async)
 
+    def _handle(self, node: NodeView) -> Handle[Any]:
+        if node.kind == MAP:
+            called = f"'{node.key}' of {self._called}"
+            return MapHandle(self._access, node.job, self._unpacker, called, self._outcomes)
+        return Handle.of_id(self._access, node.job, self._unpacker, self._outcomes)
+
     async def result_async(self, key: str, timeout_s: float | None = None) -> Any:
-        """Waits for what the job with this key returns; raises as a job's own handle does."""
+        """Waits for what the job with this key returns; raises as a job's own handle does.
+
+        Of a map it is the list of what its jobs return, in order.
+        """
         return await (await self.job_async(key)).result_async(timeout_s)
 
     result = blocking(result_async)
@@ -113,17 +127,16 @@ class GroupHandle:
         check_timeout("timeout_s", timeout_s)
         if not self.number:
             await self.group_async()
-        if self._ended is None:
-            # Not looked for as a job: there is none with this id.
-            ended = await self._access.outcomes().ended(self.id, timeout_s, stored=False)
-            if ended is None:
-                counts = in_states(await self.group_async())
-                raise NotFinished(
-                    f"{self._called} has not ended within {timeout_s:g} s: {counts}; it goes on, "
-                    "and can be waited for again"
-                )
-            self._ended = GroupState(ended.state.value)
-        return self._ended
+        # It asks each time, as a retry may have opened the group again. It is not looked for as a
+        # job: there is none with this id.
+        ended = await self._access.outcomes().ended(self.id, timeout_s, stored=False)
+        if ended is None:
+            counts = in_states(await self.group_async())
+            raise NotFinished(
+                f"{self._called} has not ended within {timeout_s:g} s: {counts}; it goes on, "
+                "and can be waited for again"
+            )
+        return GroupState(ended.state.value)
 
     wait = blocking(wait_async)
 
@@ -178,24 +191,57 @@ class GroupHandle:
     ) -> RetryPlan:
         """Runs the jobs of the group again that did not succeed; answers which (`reopened`).
 
-        With `from_`, it runs these jobs and all that depend on them, whatever became of them; a key
-        that ends in `/` means all below it. What a job added leaves the group when the job runs
-        again (`retired`). With `args`, the one job in `from_` gets these arguments. With `plan` it
-        only answers what it would do. Raises `WrongState` if that cannot be done now.
+        With `from_`, it runs these jobs and all that depend on them, whatever became of them; the
+        key of a sub-group, or one that ends in `/`, means all below it. What a job added leaves the
+        group when the job runs again (`retired`). With `args`, the one job in `from_` gets these
+        arguments. With `plan` it only answers what it would do. Raises `WrongState` if that cannot
+        be done now.
         """
-        keys = [from_] if isinstance(from_, str) else list(from_)
-        if not all(isinstance(key, str) for key in keys):
-            raise InvalidInput(f"from_ is {from_!r}; give the keys of jobs, like ['fetch']")
+        keys = _keys(from_)
         packed = None if args is None else pack(dict(args), f"the arguments of '{from_}'")
         connection = self._access.connection()
         made = await connection.retry_group(self.id, keys, dry_run=plan, args=packed)
         if made.refused:
             raise WrongState(f"{self._called} cannot be retried: {made.refused}")
         if not plan:
-            self._ended = None
+            self._outcomes.clear()
         return made
 
     retry = blocking(retry_async)
+
+    async def rerun_async(self, from_: str | Sequence[str] = ()) -> GroupHandle:
+        """Runs the group anew, as a new group; answers the handle of that. This one stays as it is.
+
+        Jobs that succeeded are taken over, with their results, unless they depend on one that runs
+        anew. What a job added comes along if that job is taken over. The jobs in `from_` run anew
+        whatever became of them; a key that ends in `/` means all below it. `rerun_plan` answers
+        first what would run. Raises `WrongState` if the group has not ended, or nothing would run.
+        """
+        run = (await self._rerun(from_, dry_run=False)).run
+        assert run is not None
+        return GroupHandle(self._access, run.id, run.number, self.name, self._unpacker)
+
+    rerun = blocking(rerun_async)
+
+    async def rerun_plan_async(self, from_: str | Sequence[str] = ()) -> RunPlan:
+        """Answers what `rerun` would do, and changes nothing; raises as `rerun` does."""
+        return await self._rerun(from_, dry_run=True)
+
+    rerun_plan = blocking(rerun_plan_async)
+
+    async def _rerun(self, from_: str | Sequence[str], *, dry_run: bool) -> RunPlan:
+        keys = _keys(from_)
+        plan = await self._access.connection().rerun_group(self.id, keys, dry_run=dry_run)
+        if plan.refused:
+            raise WrongState(f"{self._called} cannot be run anew: {plan.refused}")
+        return plan
+
+
+def _keys(from_: str | Sequence[str]) -> list[str]:
+    keys = [from_] if isinstance(from_, str) else list(from_)
+    if not all(isinstance(key, str) for key in keys):
+        raise InvalidInput(f"from_ is {from_!r}; give the keys of jobs, like ['fetch']")
+    return keys
 
 
 def check_opened(group: str, key: str, verdict: GateVerdict) -> None:

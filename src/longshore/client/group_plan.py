@@ -91,7 +91,7 @@ class GroupPlan:
         """
         key = self._keys.next_of(_named_after(job), within) if key is None else below(within, key)
         with naming(self.head, key):
-            check_key(key)
+            check_key(key, job.kind)
             before, condition, texts = _before(job, after), condition_of(on), tuple(named)
             check_condition(condition, bool(before or texts))
             check_start(job)

@@ -16,6 +16,7 @@ from longshore.client.clients import Clients, blocking
 from longshore.client.connection import all_of, in_parts
 from longshore.client.logs import read_logs
 from longshore.client.outcomes import MAX_IDS, REQUESTS_IN_FLIGHT, look_for, pruned
+from longshore.core.group_words import shown_state
 from longshore.core.limits import check_timeout
 from longshore.errors import (
     InvalidInput,
@@ -57,6 +58,7 @@ class Handle(Generic[R]):
         stored: bool = True,
         known: dict[UUID, Ended] | None = None,
         called: str = "",
+        in_group: bool = False,
     ) -> None:
         self.id = id
         self.number = number
@@ -68,13 +70,20 @@ class Handle(Generic[R]):
         self._unpacker: Callable[[Job], Unpack[R]] | None = None
         # Handles that are made on demand share the outcomes that one of them has learnt.
         self._known = {} if known is None else known
+        self._in_group = in_group
         # An enqueued job may be missing until its transaction is committed.
         self._stored = stored
 
     @classmethod
-    def of_id(cls, access: Clients, id: UUID, unpacker: Callable[[Job], Unpack[R]]) -> Handle[R]:
+    def of_id(
+        cls,
+        access: Clients,
+        id: UUID,
+        unpacker: Callable[[Job], Unpack[R]],
+        known: dict[UUID, Ended] | None = None,
+    ) -> Handle[R]:
         """The handle of a job known only by its id."""
-        handle = cls(access, id, 0, "", _not_looked_at)
+        handle = cls(access, id, 0, "", _not_looked_at, known=known)
         handle._unpacker = unpacker
         return handle
 
@@ -109,6 +118,7 @@ class Handle(Generic[R]):
     async def job_async(self) -> Job:
         """Everything that the store knows of the job."""
         job = await self._access.connection().job(self.id)
+        self._in_group = job.group is not None
         if self._unpacker is not None:
             self.number, self.kind, self._unpack = job.number, job.kind, self._unpacker(job)
             self._unpacker = None
@@ -117,8 +127,8 @@ class Handle(Generic[R]):
     job = blocking(job_async)
 
     async def status_async(self) -> JobState:
-        """The state of the job."""
-        return (await self.job_async()).state
+        """The state of the job; a map or a sub-group is running until all of it has ended."""
+        return shown_state(await self.job_async())
 
     status = blocking(status_async)
 
@@ -159,13 +169,15 @@ class Handle(Generic[R]):
         check_timeout("timeout_s", timeout_s)
         if self._unpacker is not None:
             await self.job_async()
-        if self._ended is None:
-            self._ended = await self._access.outcomes().ended(
-                self.id, timeout_s, stored=self._stored
-            )
-        if self._ended is None:
+        if self._ended is not None:
+            return self._ended
+        ended = await self._access.outcomes().ended(self.id, timeout_s, stored=self._stored)
+        if ended is None:
             raise await self._not_finished(timeout_s)
-        return self._ended
+        if not self._in_group:
+            # Of a job of a group it asks again: a retry of the group may open a new round.
+            self._ended = ended
+        return ended
 
     async def _not_finished(self, timeout_s: float | None) -> LongshoreError:
         """The error for a job that has not ended in time; it says why, if that is known quickly."""

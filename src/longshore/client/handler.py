@@ -32,7 +32,7 @@ class FunctionHandler:
         self.retry_rule = RetryRule()
         self.signature = Signature(kind, function)
         self.is_async = _is_async(function)
-        pool = _pool(kind, isolation, self.is_async)
+        pool = pool_for(f"job '{kind}'", isolation, self.is_async)
         self.info = KindInfo(pool, self.signature.parameters(), terms or KindTerms())
         self._hooks = hooks or Hooks(kind)
         self._function = function
@@ -79,24 +79,24 @@ def _is_async(function: Callable[..., object]) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 
 
-def _pool(kind: str, isolation: Isolation | None, is_async: bool) -> Pool:
+def pool_for(what: str, isolation: Isolation | None, is_async: bool) -> Pool:
     """Where the jobs run: as declared, or else as the function is, async or not."""
     if isolation is None:
         return Pool.COROUTINE if is_async else Pool.PROCESS
     if isolation not in tuple(POOLS):
         *most, last = (f"'{one}'" for one in POOLS)
         there = f"{', '.join(most)} and {last}"
-        raise AppError(f"job '{kind}': isolation {isolation!r} is unknown; there are {there}")
+        raise AppError(f"{what}: isolation {isolation!r} is unknown; there are {there}")
     facts = POOLS[isolation]
     if not is_async and not facts.takes_plain:
         raise AppError(
-            f"job '{kind}': isolation '{isolation}' is for an async def; a plain def would hold up "
+            f"{what}: isolation '{isolation}' is for an async def; a plain def would hold up "
             "every other job of its process. Make it async def, give it isolation 'thread', or "
             "leave isolation out"
         )
     if is_async and not facts.takes_async:
         raise AppError(
-            f"job '{kind}': isolation '{isolation}' is for a plain def; an async def runs beside "
+            f"{what}: isolation '{isolation}' is for a plain def; an async def runs beside "
             f"others without a {facts.slot}. Make it a plain def, or leave isolation out"
         )
     return Pool(isolation)

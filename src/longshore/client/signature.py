@@ -52,15 +52,22 @@ GIVEN: Final[Any] = _Given()
 
 
 class Signature:
-    """The parameters and the result of one job's function."""
+    """The parameters and the result of one job's function.
 
-    def __init__(self, kind: str, function: Callable[..., object]) -> None:
+    The first `skip` parameters are the caller's own business: a method's `self`, say.
+    """
+
+    def __init__(
+        self, kind: str, function: Callable[..., object], *, what: str = "", skip: int = 0
+    ) -> None:
         self.kind = kind
+        self.what = what or f"job '{kind}'"
+        """What it is called in errors."""
         hints = _hints(function)
         self.takes_context = False
         self.given: tuple[str, ...] = ()
         kept: list[inspect.Parameter] = []
-        for parameter in _parameters(kind, function):
+        for parameter in _parameters(self.what, function)[skip:]:
             if _is_context(hints.get(parameter.name)):
                 self._accept_context(parameter)
             elif parameter.default is GIVEN:
@@ -82,7 +89,7 @@ class Signature:
     def _accept_context(self, parameter: inspect.Parameter) -> None:
         if parameter.name != CONTEXT_PARAMETER:
             raise AppError(
-                f"job '{self.kind}': the parameter '{parameter.name}' is a longshore.Context; "
+                f"{self.what}: the parameter '{parameter.name}' is a longshore.Context; "
                 f"name it {CONTEXT_PARAMETER}, so that it is given one"
             )
         self.takes_context = True
@@ -137,7 +144,7 @@ class Signature:
         wanted = self._types.get(name, _UNCHECKED)
         if not _may_be(wanted, result.returns):
             raise InvalidArguments(
-                f"job '{self.kind}': argument '{name}' must be {_shown(wanted)}, but "
+                f"{self.what}: argument '{name}' must be {_shown(wanted)}, but "
                 f"'{result.reference.job}' returns {_shown(result.returns)}"
             )
 
@@ -150,7 +157,7 @@ class Signature:
         own = self._element_parameter(constants) if parameter is None else parameter
         if own in constants:
             raise InvalidArguments(
-                f"job '{self.kind}': '{own}' gets the elements of the map; do not give it too"
+                f"{self.what}: '{own}' gets the elements of the map; do not give it too"
             )
         given = self._bind((), {**constants, own: None})
         shared = {name: value for name, value in given.items() if name != own}
@@ -165,7 +172,7 @@ class Signature:
         left = next((name for name in self._named if name not in constants), None)
         if left is None:
             raise InvalidArguments(
-                f"job '{self.kind}': no parameter is left for the elements; {self._usage()}"
+                f"{self.what}: no parameter is left for the elements; {self._usage()}"
             )
         return left
 
@@ -179,7 +186,7 @@ class Signature:
         whole: Any = list if wanted is _UNCHECKED else types.GenericAlias(list, (wanted,))
         if not _may_be(whole, over.returns):
             raise InvalidArguments(
-                f"job '{self.kind}': a map of it goes over {_shown(whole)}, but "
+                f"{self.what}: a map of it goes over {_shown(whole)}, but "
                 f"'{over.reference.job}' returns {_shown(over.returns)}"
             )
 
@@ -196,14 +203,12 @@ class Signature:
             bound = self._signature.bind(*args, **kwargs).arguments
         except TypeError as error:
             raise InvalidArguments(
-                f"job '{self.kind}': {self._unexpected(kwargs) or error}; {self._usage()}"
+                f"{self.what}: {self._unexpected(kwargs) or error}; {self._usage()}"
             ) from None
         if self._rest is not None:
             bound.update(bound.pop(self._rest, {}))
         for name in self._reserved & bound.keys():
-            raise InvalidArguments(
-                f"job '{self.kind}': '{name}' is given by the worker; leave it out"
-            )
+            raise InvalidArguments(f"{self.what}: '{name}' is given by the worker; leave it out")
         return bound
 
     def unpack_result(self, data: bytes | None) -> Any:
@@ -213,7 +218,7 @@ class Signature:
             return _convert(value, self.returns)
         except msgspec.ValidationError as error:
             raise InvalidInput(
-                f"job '{self.kind}' succeeded, but its result is not what its annotation says: "
+                f"{self.what} succeeded, but its result is not what its annotation says: "
                 f"{explain(error)}; msgspec.msgpack.decode(handle.job().result) gives it as stored"
             ) from None
 
@@ -224,12 +229,10 @@ class Signature:
         try:
             given = values.unpack(args)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise InvalidArguments(
-                f"job '{self.kind}': its arguments are not msgpack: {error}"
-            ) from None
+            raise InvalidArguments(f"{self.what}: its arguments are not msgpack: {error}") from None
         if not isinstance(given, dict):
             raise InvalidArguments(
-                f"job '{self.kind}': its arguments are a {type(given).__name__}, not a map by name"
+                f"{self.what}: its arguments are a {type(given).__name__}, not a map by name"
             )
         if given.keys() == self._named.keys() and self._has_scalars(given):
             return given
@@ -240,13 +243,13 @@ class Signature:
         for name in self._named:
             if name in self._needed and name not in given:
                 raise InvalidArguments(
-                    f"job '{self.kind}': missing a required argument: '{name}'; {self._usage()}"
+                    f"{self.what}: missing a required argument: '{name}'; {self._usage()}"
                 )
         for name in given:
             is_known = name in self._named or (self._rest is not None and isinstance(name, str))
             if not is_known or name in self._reserved:
                 raise InvalidArguments(
-                    f"job '{self.kind}': got an unexpected argument '{name}'; {self._usage()}"
+                    f"{self.what}: got an unexpected argument '{name}'; {self._usage()}"
                 )
 
     def _convert_all(self, given: Mapping[str, object]) -> dict[str, object]:
@@ -260,9 +263,7 @@ class Signature:
         try:
             return _convert(value, wanted)
         except msgspec.ValidationError as error:
-            raise InvalidArguments(
-                f"job '{self.kind}': argument '{name}' {explain(error)}"
-            ) from None
+            raise InvalidArguments(f"{self.what}: argument '{name}' {explain(error)}") from None
 
     def _unexpected(self, kwargs: Mapping[str, object]) -> str:
         """The error for the first unknown name, with the parameter it was probably meant for.
@@ -285,20 +286,20 @@ class Signature:
         return f". To be given the job's context, annotate {CONTEXT_PARAMETER}: longshore.Context"
 
 
-def _parameters(kind: str, function: Callable[..., object]) -> list[inspect.Parameter]:
+def _parameters(what: str, function: Callable[..., object]) -> list[inspect.Parameter]:
     """The parameters of a function, if each can be given by its name."""
     try:
         found = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
-        raise AppError(f"job '{kind}': its function has no signature to read") from None
+        raise AppError(f"{what}: its function has no signature to read") from None
     for parameter in found:
         if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
             raise AppError(
-                f"job '{kind}': '*{parameter.name}' cannot be given by name; take a list instead"
+                f"{what}: '*{parameter.name}' cannot be given by name; take a list instead"
             )
         if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
             raise AppError(
-                f"job '{kind}': '{parameter.name}' is positional-only, but a job's arguments are "
+                f"{what}: '{parameter.name}' is positional-only, but a job's arguments are "
                 "given by name; leave the '/' out"
             )
     return found

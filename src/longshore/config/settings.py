@@ -171,6 +171,9 @@ class DispatcherSettings(Struct, frozen=True, kw_only=True):
     max_group_jobs: int = 100_000
     """How many jobs a group may have."""
 
+    max_mailbox: int = 10_000
+    """How many messages an actor may have not read before senders from outside are refused."""
+
     max_group_edges: int = 1_000_000
     """How many dependencies the jobs of a group may have in all."""
 

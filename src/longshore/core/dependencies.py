@@ -55,7 +55,8 @@ _TOLD: Final = {
 }
 
 
-_BAD: Final = Marks.FAILED | Marks.CANCELLED
+BAD: Final = Marks.FAILED | Marks.CANCELLED
+"""What is told early, and is the cause of what cannot run."""
 
 
 def told(ended: JobState) -> Marks:
@@ -65,7 +66,7 @@ def told(ended: JobState) -> Marks:
 
 def early(marks: Marks) -> Marks:
     """What is told of a scope before it is closed: a skip is not, since a failure weighs more."""
-    return marks & _BAD
+    return marks & BAD
 
 
 def decide(on: Condition, unmet: int, marks: Marks) -> Event | None:
@@ -178,11 +179,11 @@ def _cause(ended: Sequence[Parent]) -> JobError:
 
     It names the root. What failed because of another failure passes that one's error on.
     """
-    told_badly = [one for one in ended if one.told & _BAD]
+    told_badly = [one for one in ended if one.told & BAD]
     if not told_badly:
         return JobError(Reason.DEPENDENCY_FAILED, "a job it depends on failed")
     first = min(told_badly, key=lambda one: one.number)
-    if first.is_early or not told(first.state) & _BAD:
+    if first.is_early or not told(first.state) & BAD:
         return first.cause or JobError(Reason.DEPENDENCY_FAILED, f"a job of '{first.key}' failed")
     if first.state is JobState.DEPENDENCY_FAILED and first.error is not None:
         return first.error
@@ -220,16 +221,25 @@ def tell_scope(scope: Scope, ended: Sequence[Parent]) -> ScopeTold:
     marks, cause = scope.marks, scope.cause
     for one in ended:
         marks |= one.told
-    if cause is None and marks & _BAD:
+    if cause is None and marks & BAD:
         cause = _cause(ended)
     is_closed = scope.open > 0 and left == 0 and scope.has_ended
-    is_news = not is_closed and bool(marks & _BAD & ~scope.marks)
+    is_news = not is_closed and bool(marks & BAD & ~scope.marks)
     return ScopeTold(left, marks, cause, is_closed, is_news)
 
 
 def may_wake(group: GroupState) -> bool:
     """Whether a job of a group in this state may become ready or delayed."""
     return group is GroupState.RUNNING
+
+
+def may_become(group: GroupState, change: Change) -> bool:
+    """Whether a job that waits in a group in this state may change so, by what it depends on.
+
+    While the group is being cancelled it ends by that: the sweep has not come to it yet. Otherwise
+    it would depend on the size of the steps whether it is cancelled or cannot run.
+    """
+    return group is not GroupState.CANCELLING if change.ends else may_wake(group)
 
 
 def group_end(failed: int, cancelled: int, *, by_user: bool) -> GroupState:

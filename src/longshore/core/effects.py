@@ -36,11 +36,13 @@ from longshore.model.ends import (
     End,
     Failed,
     NotBegun,
+    PutAside,
     Released,
     Retried,
     Skipped,
     Snoozed,
     Succeeded,
+    TurnTaken,
 )
 from longshore.model.group import GATE
 from longshore.model.job import (
@@ -56,6 +58,7 @@ from longshore.model.job import (
 FARTHEST_S: Final = 2.5e11
 """A longer delay would lead past what a calendar can show."""
 
+_UNDOES_CLAIM: Final = frozenset({Event.NOT_BEGUN, Event.PUT_ASIDE})
 _REOPENS: Final = frozenset({Event.REOPENED, Event.REOPENED_TO_WAIT})
 _MOVES_BY_EVENT: Final = {
     event: [(before, moves[event]) for before, moves in MOVES.items() if event in moves]
@@ -125,7 +128,7 @@ def _effect(
             error=None if aborted else error,
             delay_s=delay_s if state is JobState.DELAYED else None,
             info=info,
-            undoes_claim=event is Event.NOT_BEGUN and state is JobState.READY,
+            undoes_claim=event in _UNDOES_CLAIM and state not in TERMINAL,
             keeps_deadline=rule.keeps_deadline and state not in TERMINAL,
             deadline_s=deadline_s,
             new_round=event in _REOPENS,
@@ -149,7 +152,7 @@ def judge(state: JobState, token: int, worker: UUID | None, end: End) -> Verdict
 def of_end(end: End) -> Effect:
     """What the end of an attempt does, if the store records it."""
     match end:
-        case Succeeded(info=info):
+        case Succeeded(info=info) | TurnTaken(info=info):
             return _effect(Event.SUCCEEDED, info=info)
         case Failed(info=info, error=error, forced=forced):
             return _effect(Event.FAILED, info=info, error=error, forced=forced)
@@ -164,6 +167,8 @@ def of_end(end: End) -> Effect:
             return _effect(Event.RELEASED, info=info)
         case NotBegun(info=info):
             return _effect(Event.NOT_BEGUN, info=info)
+        case PutAside(info=info):
+            return _effect(Event.PUT_ASIDE, info=info)
         case Cancelled(info=info, forced=forced):
             return _effect(Event.ABORTED, info=info, forced=forced)
         case Crashed(info=info, error=error, crashes=crashes, limit=limit):

@@ -10,13 +10,15 @@ from msgspec import structs
 
 from longshore.core.limits import MAX_NAME_CHARS, check_labels, check_length, check_text
 from longshore.errors import InvalidInput, LongshoreError, TooLarge, from_code
-from longshore.model.group import GATE, NOT_RUN, Condition, GroupHead, GroupPart, Node
+from longshore.model.group import GATE, MAP, NOT_RUN, Condition, GroupHead, GroupPart, Node
 from longshore.model.job import Options, Submission
 from longshore.model.reports import OutboxNode
 
 MAX_PART_NODES: Final = 5_000
 """How many jobs of a group one request may bring. A larger group comes in several parts."""
 MAX_KEY_CHARS: Final = 200
+MAX_MAP_KEY_CHARS: Final = MAX_KEY_CHARS - len("/999999999")
+"""The jobs of a map have its key, a `/` and a number."""
 MAX_NODES_LISTED: Final = 1_000
 """How many jobs of a group one request may list."""
 
@@ -29,11 +31,16 @@ MAX_ADDED_JOBS: Final = 5_000
 _KEY: Final = re.compile(r"[\w.:@+-]+(/[\w.:@+-]+)*")
 
 
-def check_key(key: object) -> None:
-    """Raises `InvalidInput` unless this can be the key of a job in a group."""
+def check_key(key: object, kind: str = "") -> None:
+    """Raises `InvalidInput` unless this can be the key of a job of this kind in a group."""
     if not isinstance(key, str) or not key:
         raise InvalidInput(f"the key is {key!r}; it must be text, and not empty")
     check_length("the key", key, MAX_KEY_CHARS)
+    if kind == MAP and len(key) > MAX_MAP_KEY_CHARS:
+        raise InvalidInput(
+            f"the key has {len(key):,} characters; a map may have {MAX_MAP_KEY_CHARS:,}, because "
+            f"its jobs are called KEY/0 and so on, in {MAX_KEY_CHARS:,} at most"
+        )
     if not _KEY.fullmatch(key):
         raise InvalidInput(
             f"the key {key!r} has a character that keys may not have; letters, digits and "
@@ -101,7 +108,7 @@ def _check_edges(part: GroupPart, edges: int, max_edges: int) -> None:
 
 
 def _check_node(node: Node, place: int) -> None:
-    check_key(node.key)
+    check_key(node.key, node.job.kind)
     check_not_run(node.job)
     if node.scope is not None and not place < node.scope <= MAX_PLACE:
         raise InvalidInput(

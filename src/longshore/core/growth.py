@@ -8,22 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from longshore.core.group_limits import MAX_KEY_CHARS
-from longshore.model.ends import End, Failed, Succeeded
+from longshore.core.group_limits import MAX_KEY_CHARS, MAX_MAP_KEY_CHARS
+from longshore.model.ends import End, Failed, Succeeded, TurnTaken
+from longshore.model.group import MAP
 from longshore.model.job import JobError, Reason
 from longshore.model.reports import OutboxJob, OutboxNode
 
 
 def added(end: End) -> tuple[OutboxNode, ...]:
     """The jobs that an attempt adds to its group."""
-    if not isinstance(end, Succeeded) or not end.outbox:
+    if not isinstance(end, Succeeded | TurnTaken) or not end.outbox:
         return ()
     return tuple(item for item in end.outbox if isinstance(item, OutboxNode))
 
 
 def sent(end: End) -> tuple[OutboxJob, ...]:
     """The jobs that an attempt submits, outside any group."""
-    if not isinstance(end, Succeeded) or not end.outbox:
+    if not isinstance(end, Succeeded | TurnTaken) or not end.outbox:
         return ()
     return tuple(item for item in end.outbox if isinstance(item, OutboxJob))
 
@@ -37,9 +38,11 @@ def why_not(
     """
     if key is None:
         return "it adds jobs to its group, but it is in no group; use submit instead"
-    longest = max((len(node.key) for node in nodes), default=0)
-    if len(key) + 1 + longest > MAX_KEY_CHARS:
-        return f"it adds a job whose key below '{key}' has more than {MAX_KEY_CHARS} characters"
+    for node in nodes:
+        most = MAX_MAP_KEY_CHARS if node.job.kind == MAP else MAX_KEY_CHARS
+        if len(key) + 1 + len(node.key) > most:
+            what = "a map" if node.job.kind == MAP else "a job"
+            return f"it adds {what} whose key below '{key}' has more than {most} characters"
     if group_jobs + len(nodes) > max_group_jobs:
         return too_many(len(nodes), group_jobs, max_group_jobs)
     return ""

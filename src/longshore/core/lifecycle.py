@@ -18,7 +18,7 @@ from longshore.model.job import JobState
 S = JobState
 
 MEANINGS: Final = {
-    S.WAITING: "waits for jobs that it depends on, or for its paused group",
+    S.WAITING: "waits for jobs that it depends on, or for its paused group or actor",
     S.DELAYED: "waits for a time: it was submitted with a delay, or is to run again later",
     S.READY: "could run, and waits for a worker that serves it",
     S.RUNNING: "an attempt is with a worker",
@@ -53,6 +53,7 @@ class Event(StrEnum):
     SNOOZED = "it asked to be run later"
     RELEASED = "its attempt was handed back"
     NOT_BEGUN = "its attempt was handed back before it began"
+    PUT_ASIDE = "its actor is paused"
     ABORTED = "its attempt was aborted"
     LOST = "its worker was lost"
     POISONED = "it crashed too many workers"
@@ -89,6 +90,7 @@ RULES: Final = {
     Event.SNOOZED: Rule(keeps_error=True),
     Event.RELEASED: Rule(revokes=True, keeps_error=True),
     Event.NOT_BEGUN: Rule(revokes=True, keeps_error=True, keeps_deadline=True),
+    Event.PUT_ASIDE: Rule(revokes=True, keeps_error=True, keeps_deadline=True),
     Event.ABORTED: Rule(),
     Event.LOST: Rule(revokes=True, keeps_error=True),
     Event.POISONED: Rule(revokes=True),
@@ -128,6 +130,7 @@ _MOVES: Final[dict[JobState, dict[Event, JobState]]] = {
         Event.SNOOZED: S.DELAYED,
         Event.RELEASED: S.READY,
         Event.NOT_BEGUN: S.READY,
+        Event.PUT_ASIDE: S.WAITING,
         Event.ABORTED: S.CANCELLED,
         Event.LOST: S.READY,
         Event.POISONED: S.FAILED,
@@ -141,6 +144,7 @@ _MOVES: Final[dict[JobState, dict[Event, JobState]]] = {
         Event.SNOOZED: S.CANCELLED,
         Event.RELEASED: S.CANCELLED,
         Event.NOT_BEGUN: S.CANCELLED,
+        Event.PUT_ASIDE: S.CANCELLED,
         Event.ABORTED: S.CANCELLED,
         Event.LOST: S.CANCELLED,
         Event.POISONED: S.CANCELLED,

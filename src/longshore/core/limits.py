@@ -87,6 +87,8 @@ def check_options(options: Options) -> None:
     _check_limit("expires_s", options.expires_s)
     if options.raw and options.references:
         raise InvalidInput("a raw job takes bytes as they are: it cannot refer to results")
+    if options.turn:
+        raise InvalidInput("turn is set; only the store makes turns of actors: start an actor")
     if options.labels:
         check_labels(options.labels)
     if options.retry != _DEFAULT_RETRY:

@@ -8,7 +8,7 @@ again: the new round adds its own.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from difflib import get_close_matches
 from typing import NamedTuple
 from uuid import UUID
@@ -64,10 +64,10 @@ class Reopening(NamedTuple):
 
 def reopening(nodes: Sequence[NodeState], keys: Sequence[str] = ()) -> Reopening:
     """What a retry does: to all that did not succeed, or to these keys and all below them."""
-    wanted = _below(nodes, keys) if keys else _not_succeeded(nodes)
+    wanted = below(nodes, named(nodes, keys)) if keys else not_succeeded(nodes)
     members = _members(nodes)
     opened = {place for place in wanted if nodes[place].state in TERMINAL}
-    retired = _added_by(nodes, members, opened)
+    retired = added_by(nodes, opened)
     opened -= retired
     wanted |= retired
     running = [place for place in sorted(wanted) if nodes[place].state in OWNED]
@@ -90,7 +90,8 @@ def reopening(nodes: Sequence[NodeState], keys: Sequence[str] = ()) -> Reopening
     return Reopening(sorted(opened), held, running, counters, sorted(retired), scopes)
 
 
-def _not_succeeded(nodes: Sequence[NodeState]) -> set[int]:
+def not_succeeded(nodes: Sequence[NodeState]) -> set[int]:
+    """The nodes whose jobs ended otherwise."""
     bad = TERMINAL - {JobState.SUCCEEDED}
     return {place for place, node in enumerate(nodes) if node.state in bad}
 
@@ -104,8 +105,13 @@ def _members(nodes: Sequence[NodeState]) -> dict[int, list[int]]:
     return found
 
 
-def _below(nodes: Sequence[NodeState], keys: Sequence[str]) -> set[int]:
-    """The nodes that these keys or prefixes name, and all that depend on them.
+def named(nodes: Sequence[NodeState], keys: Sequence[str]) -> set[int]:
+    """The nodes that these keys or prefixes name."""
+    return {place for place, node in enumerate(nodes) if any(names(key, node.key) for key in keys)}
+
+
+def below(nodes: Sequence[NodeState], first: Collection[int]) -> set[int]:
+    """These nodes, and all that depend on them.
 
     Whoever depends on a node also depends on what is in its scope.
     """
@@ -113,18 +119,29 @@ def _below(nodes: Sequence[NodeState], keys: Sequence[str]) -> set[int]:
     for place, node in enumerate(nodes):
         for at in node.after:
             dependents.setdefault(at, []).append(place)
-    named = [place for place, node in enumerate(nodes) if any(names(key, node.key) for key in keys)]
-    found, reached, left = set(named), set(named), named
+    found, reached, left = set(first), set(first), list(first)
     while left:
         place = left.pop()
-        below = dependents.get(place, [])
-        found.update(below)
+        others = dependents.get(place, [])
+        found.update(others)
         scope = nodes[place].scope
-        for other in below if scope is None else [*below, scope]:
+        for other in others if scope is None else [*others, scope]:
             if other not in reached:
                 reached.add(other)
                 left.append(other)
     return found
+
+
+def _whole(nodes: Sequence[NodeState], key: str) -> list[str]:
+    """The keys that a user means by one: the key of a sub-group names all of it.
+
+    Its own node opens only if it has to: it has nothing to do.
+    """
+    stem, below = key.removesuffix("/"), f"{key.removesuffix('/')}/"
+    own = [node for node in nodes if node.key == stem]
+    if any(node.adds for node in own) or not any(node.key.startswith(below) for node in nodes):
+        return [key]
+    return [below, *(node.key for node in own if node.state is not JobState.SUCCEEDED)]
 
 
 def names(key: str, other: str) -> bool:
@@ -132,12 +149,10 @@ def names(key: str, other: str) -> bool:
     return other.startswith(key) if key.endswith("/") else other == key
 
 
-def _added_by(
-    nodes: Sequence[NodeState], members: Mapping[int, Sequence[int]], opened: Collection[int]
-) -> set[int]:
+def added_by(nodes: Sequence[NodeState], adders: Collection[int]) -> set[int]:
     """All that these jobs added, and what that added, and so on."""
-    left = [place for place in opened if nodes[place].adds]
-    detached = _detached(nodes)
+    left = [place for place in adders if nodes[place].adds]
+    members, detached = _members(nodes), _detached(nodes)
     found: set[int] = set()
     while left:
         place = left.pop()
@@ -208,6 +223,7 @@ def retry_plan(
     group: UUID, state: GroupState, nodes: Sequence[NodeState], keys: Sequence[str]
 ) -> tuple[RetryPlan, Reopening]:
     """The answer to a retry, and what it changes if it is not refused."""
+    keys = [one for key in keys for one in _whole(nodes, key)]
     found = reopening(nodes, keys)
     reopened = tuple(nodes[place].key for place in found.reopened)
     running = tuple(nodes[place].key for place in found.running)
@@ -218,6 +234,17 @@ def retry_plan(
     return RetryPlan(group, reopened, running, retired=retired), found
 
 
+def unknown_key(nodes: Sequence[NodeState], keys: Sequence[str]) -> str:
+    """Says which of these keys and prefixes names no node; empty if each names one."""
+    known = [node.key for node in nodes]
+    for key in keys:
+        if not any(names(key, one) for one in known):
+            near = get_close_matches(key, known, n=1)
+            hint = f" (nearest: '{near[0]}')" if near else ""
+            return f"the group has no job '{key}'{hint}"
+    return ""
+
+
 def _refusal(
     state: GroupState,
     nodes: Sequence[NodeState],
@@ -225,12 +252,8 @@ def _refusal(
     reopened: Sequence[str],
     running: Sequence[str],
 ) -> str:
-    known = [node.key for node in nodes]
-    for key in keys:
-        if not any(names(key, one) for one in known):
-            near = get_close_matches(key, known, n=1)
-            hint = f" (nearest: '{near[0]}')" if near else ""
-            return f"the group has no job '{key}'{hint}"
+    if why := unknown_key(nodes, keys):
+        return why
     if state in (GroupState.STAGING, GroupState.CANCELLING):
         return f"the group is {state}; retry it when it has ended"
     if running:

@@ -32,8 +32,9 @@ from longshore.core.admission import Admission, FreeSlots, Patience
 from longshore.core.lanes import lane_of
 from longshore.core.placement import Profile, slots_in_order
 from longshore.model.batch import Batch, BatchResult
-from longshore.model.ends import Succeeded
+from longshore.model.ends import Succeeded, TurnTaken
 from longshore.model.job import Submission, Verdict
+from longshore.model.reports import OutboxJob, OutboxNode
 from longshore.model.worker import (
     Ahead,
     Claim,
@@ -190,8 +191,11 @@ class Scheduler:
         """How many submits to take now; 0 to wait for a slot. The oldest came at `oldest_at`."""
         return self._admission.room(self.free_slots(), now, oldest_at)
 
-    def plan(self, submits: Sequence[Submission]) -> Plan:
-        """Finds slots for submits that can start at once, and claims for the other free slots."""
+    def plan(self, submits: Sequence[Submission], *, has_ends: bool = False) -> Plan:
+        """Finds slots for submits that can start at once, and claims for the other free slots.
+
+        If the transaction has ends, what is left of the slots is for jobs that wait for them.
+        """
         lanes = [lane_of(job.queue, job.kind, job.target) for job in submits]
         self.add_lanes(dict.fromkeys(lanes))
         slots: list[SessionKey | None] = [None] * len(submits)
@@ -201,8 +205,12 @@ class Scheduler:
             self.lanes.add_ready(Counter(left))
         if submits:
             self._admission.took(any_started=bool(starters))
+        self.lanes.claim_sent()
+        self._turn += 1
+        if not (has_ends or self.lanes.are_any_ready):
+            return Plan([], slots)
         claims, unused = self._claims(starters)
-        return Plan(claims, slots, unused)
+        return Plan(claims, slots, unused if has_ends else ())
 
     def answered(self, batch: Batch, result: BatchResult) -> float | None:
         """The store answered a transaction.
@@ -216,6 +224,8 @@ class Scheduler:
         self._barred.update(result.barred)
         ready = result.ready_by_ends
         self.lanes.add_ready({lane: ready[lane] for lane in self.lanes.known(ready)})
+        if batch.sends:
+            self.lanes.mark_ready(self.lanes.known(result.ready))
         waiting = _not_started(batch, result)
         if waiting:
             self.submitted(waiting)
@@ -231,6 +241,8 @@ class Scheduler:
         starters: set[_Taker] = set()
         waiting = _by_lane(jobs, lanes)
         for offer in self._offers() if waiting else ():
+            if not waiting:
+                break
             served = offer.lanes & waiting.keys()
             if not served or self.lanes.is_any_ready(offer.profile.lanes[offer.pool]):
                 continue
@@ -252,8 +264,6 @@ class Scheduler:
         The profiles take turns to be first, so that none is left out for good. Those whose slots
         went to submits must wait for the next plan.
         """
-        self.lanes.claim_sent()
-        self._turn += 1
         found: list[Claim] = []
         left: list[OpenSlots] = []
         most = self._max_batch
@@ -426,6 +436,11 @@ class LaneEstimates:
         """Which of these lanes may hold ready jobs, and how many."""
         return {lane: self._ready[lane] for lane in lanes & self._ready.keys()}
 
+    @property
+    def are_any_ready(self) -> bool:
+        """Whether any lane may hold ready jobs."""
+        return bool(self._ready)
+
     def is_any_ready(self, lanes: set[int]) -> bool:
         """Whether any of these lanes may hold ready jobs."""
         # In this order it takes time for the smaller set only.
@@ -472,8 +487,10 @@ def _sent_lanes(batch: Batch, result: BatchResult) -> set[Lane]:
     return {
         lane_of(item.job.queue, item.job.kind, item.job.target)
         for end, finished in zip(batch.finishes, result.finished, strict=True)
-        if isinstance(end, Succeeded) and end.outbox and finished.verdict is not Verdict.STALE
+        if isinstance(end, Succeeded | TurnTaken) and end.outbox
+        if finished.verdict is not Verdict.STALE
         for item in end.outbox
+        if isinstance(item, OutboxJob | OutboxNode)
     }
 
 

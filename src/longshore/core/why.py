@@ -46,11 +46,14 @@ _OWN_POOLS = {Pool.COROUTINE, Pool.PROCESS}
 """Each of Longshore's own workers has these; other workers have pools as they like."""
 
 
+_PAUSED_TURN = "its actor is paused; resume the actor to let it go on"
+
+
 def why(job: Job, facts: Facts) -> str:
     """One or two sentences that say why a job is in its state, and what would change that."""
     match job.state:
         case JobState.WAITING:
-            return _waiting(facts.node)
+            return _PAUSED_TURN if job.options.turn else _waiting(facts.node)
         case JobState.DELAYED:
             return _delayed(job, facts) + _expiry(job, facts)
         case JobState.READY:
@@ -60,7 +63,7 @@ def why(job: Job, facts: Facts) -> str:
         case JobState.CANCELLING:
             return f"being cancelled; {_place(job, facts)} was told to stop it"
         case JobState.SUCCEEDED:
-            return f"succeeded{_ended(job)}"
+            return f"succeeded{_ended(job)}{_taken_over(facts.node)}"
         case JobState.FAILED:
             return f"failed{_ended(job)}: {_error(job)}"
         case JobState.CANCELLED:
@@ -79,6 +82,13 @@ def _skipped(job: Job) -> str:
     if info:
         return f"{info}{_end_time(job)}"
     return f"not run, because the condition it waited for can no longer hold{_end_time(job)}"
+
+
+def _taken_over(node: NodeFacts | None) -> str:
+    if node is None or node.taken_from is None:
+        return ""
+    run = "" if node.group.run_of is None else f" of group {node.group.run_of}"
+    return f": taken over from job {node.taken_from}{run}, which this group is a new run of"
 
 
 def _waiting(node: NodeFacts | None) -> str:

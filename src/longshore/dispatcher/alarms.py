@@ -48,10 +48,12 @@ class Alarm:
 
 
 class Alarms:
-    """Alarms for due jobs, cancels and drains, outcomes that clients wait for, and groups."""
+    """Alarms for due jobs, cancels and drains, what clients wait for, groups, actors, lanes."""
 
     def __init__(self, clock: Clock) -> None:
         self.due = Alarm(clock)
         self.cancels = Alarm(clock)
         self.outcomes = Alarm(clock)
         self.groups = Alarm(clock)
+        self.actors = Alarm(clock)
+        self.lanes = Alarm(clock)

@@ -10,6 +10,7 @@ from collections import Counter
 from typing import Final, assert_never
 
 from longshore.config import DispatcherSettings
+from longshore.core.actor_limits import MAX_ASKS, check_actor_name
 from longshore.core.group_limits import MAX_KEY_CHARS, MAX_NODES_LISTED, MAX_PART_NODES
 from longshore.core.limits import (
     MAX_DRAINED,
@@ -25,6 +26,7 @@ from longshore.core.worker_limits import MAX_TEXT_CHARS
 from longshore.errors import TooLarge, Unavailable
 from longshore.model.group import GroupFilter, GroupState
 from longshore.model.job import JobFilter, JobState
+from longshore.wire import actor_messages as a
 from longshore.wire import messages as m
 
 LEAST_WAIT: Final = 100
@@ -62,16 +64,33 @@ def check_request(request: m.Request) -> None:
             pass
         case m.ListWorkers() | m.ListDispatchers() | m.ListQueues():
             pass
-        case m.RetryGroup():
+        case m.RetryGroup() | m.RerunGroup():
             _check_count(request, "jobs", len(request.keys), MAX_REQUEST_JOBS)
+            verb = type(request).__name__.upper()
             for key in request.keys:
-                check_length("RETRYGROUP: a key", key, MAX_KEY_CHARS + 1)
+                check_length(f"{verb}: a key", key, MAX_KEY_CHARS + 1)
         case m.CancelGroup():
             check_length("CANCELGROUP: the prefix", request.prefix, MAX_KEY_CHARS + 1)
         case m.OpenGate():
             check_length("OPENGATE: the key", request.key, MAX_KEY_CHARS)
         case m.ShowGroup() | m.PauseGroup():
             pass
+        case a.StartActors():
+            _check_count(request, "actors", len(request.actors), MAX_REQUEST_JOBS)
+        case a.Send():
+            _check_count(request, "messages", len(request.messages), MAX_REQUEST_JOBS)
+        case a.AwaitReplies():
+            _check_count(request, "asks", len(request.asks), MAX_ASKS)
+        case a.ListActors():
+            _check_count(request, "actors", request.wanted.limit, MAX_LISTED)
+            check_length("LISTACTORS: the type", request.wanted.type or "", MAX_NAME_CHARS)
+        case a.ListMail():
+            _check_count(request, "messages", request.most, MAX_REQUEST_JOBS)
+            check_actor_name(request.type, request.key)
+        case a.ShowActor() | a.ListTurns() | a.PauseActor() | a.StopActor():
+            check_actor_name(request.type, request.key)
+        case a.EditActor() | a.SortMail():
+            check_actor_name(request.type, request.key)
         case _:
             assert_never(request)
 
@@ -126,6 +145,8 @@ class RequestBudgets:
     def _of(self, request: m.Request) -> tuple[_Budget, int]:
         if isinstance(request, m.Wait):
             return self._waits, max(len(request.jobs), LEAST_WAIT)
+        if isinstance(request, a.AwaitReplies):
+            return self._waits, max(len(request.asks), LEAST_WAIT)
         return self._requests, 1
 
 

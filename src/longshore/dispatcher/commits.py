@@ -1,7 +1,8 @@
 """The commit loop: sends ends, submits and claims to the store, one transaction after the other.
 
-Theory. Ends and submits queue here. Each batch takes those that came during the transaction before
-it. So a busy store gets few large transactions, and an idle store gets a single job at once.
+Theory. Ends, submits and messages to actors queue here. Each batch takes those that came during the
+transaction before it. So a busy store gets few large transactions, and an idle store gets a single
+job at once.
 
 Only one batch at a time gives jobs to workers, by claiming them or by starting them as they are
 submitted (see `core.scheduler`): two would fill the same slots. But if much has piled up behind
@@ -10,9 +11,9 @@ So the store and this process do not wait for each other. A store that commits o
 time would gain nothing from it.
 
 When the answer to a batch gets lost, the dispatcher does not know whether the store committed. It
-sends the batch again: the store knows submits by their id and finishes by their token, and does
-nothing twice. But it may have given jobs to workers. So their sessions are *uncertain*, and
-`duties/read_back.py` reads what the store has placed on them. That must wait until the repeated
+sends the batch again: the store knows submits and messages by their id and finishes by their token,
+and does nothing twice. But it may have given jobs to workers. So their sessions are *uncertain*,
+and `duties/read_back.py` reads what the store has placed on them. That must wait until the repeated
 submits are answered. Until then the first transaction may still be running, and start them; later
 it cannot, because it finds their ids taken.
 """
@@ -23,52 +24,64 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, Generic, TypeVar
 from uuid import UUID
 
+from longshore.core.gathering import Gathering
 from longshore.core.placement import first_bytes
 from longshore.core.scheduler import Plan, Scheduler
 from longshore.dispatcher.environment import Environment
 from longshore.errors import StoreLost, StoreUnavailable, Unavailable
+from longshore.model.actor import Message, Reply, Sent
 from longshore.model.attempt import Attempt
-from longshore.model.ends import End, Succeeded
+from longshore.model.ends import End, Succeeded, TurnTaken
 from longshore.model.job import Ended, Finished, Refused, Submission, Submitted
+from longshore.model.reports import OutboxMessage, OutboxReply
 from longshore.model.worker import SessionKey
 from longshore.ports import Batch, BatchResult, Harvested
+from longshore.wire.reports import outbox_bytes, turn_bytes
 
 OnFinished = Callable[[End, Finished], None]
 Give = Callable[[SessionKey, Sequence[Attempt]], None]
 Answer = Submitted | Refused
+SendAnswer = Sent | Refused
+
+Item = TypeVar("Item", bound=Submission | Message)
+A = TypeVar("A")
 
 
-class SubmitRequest:
-    """The jobs of one submit request, and a future for the answers."""
+class QueuedRequest(Generic[Item, A]):
+    """The jobs, or the messages, of one request, and a future for the answers."""
 
-    def __init__(self, jobs: Sequence[Submission]) -> None:
-        self.jobs = jobs
-        self._answers: dict[int, Answer] = {}
+    def __init__(self, items: Sequence[Item]) -> None:
+        self.items = items
+        self._answers: dict[int, A] = {}
         loop = asyncio.get_running_loop()
         self.at = loop.time()
-        self.done: asyncio.Future[list[Answer]] = loop.create_future()
+        self.done: asyncio.Future[list[A]] = loop.create_future()
 
-    def take(self, start: int, answers: Sequence[Answer]) -> None:
-        """The store answered some of the jobs, from index `start` on."""
+    def take(self, start: int, answers: Sequence[A]) -> None:
+        """The store answered some of the items, from index `start` on."""
         self._answers.update(enumerate(answers, start))
-        if len(self._answers) == len(self.jobs) and not self.done.done():
-            self.done.set_result([self._answers[place] for place in range(len(self.jobs))])
+        if len(self._answers) == len(self.items) and not self.done.done():
+            self.done.set_result([self._answers[place] for place in range(len(self.items))])
 
     def fail(self, error: StoreLost) -> None:
-        """The store is lost: the jobs without an answer never get one."""
+        """The store is lost: the items without an answer never get one."""
         if not self.done.done():
             self.done.set_exception(error)
 
     def lacks(self, start: int, end: int) -> bool:
-        """Whether some of these jobs have no answer yet."""
+        """Whether some of these items have no answer yet."""
         return not all(place in self._answers for place in range(start, end))
 
 
+SubmitRequest = QueuedRequest[Submission, Answer]
+SendRequest = QueuedRequest[Message, SendAnswer]
 Part = tuple[SubmitRequest, int, int]
 """Some jobs of a request: from one index up to another."""
+SendPart = tuple[SendRequest, int, int]
+"""Some messages of a request, likewise."""
 
 NO_PLAN: Final = Plan([], ())
 
@@ -84,11 +97,17 @@ class Commits:
         tell: Callable[[Ended], None],
         groups_changed: Callable[[Collection[UUID]], None],
         on_outage: Callable[[StoreUnavailable], None],
+        tell_reply: Callable[[Reply], None],
+        learn_lanes: Callable[[], None],
     ) -> None:
+        self._tell_reply = tell_reply
+        self._learn_lanes = learn_lanes
         self._dispatcher, self._store, settings, _, self._random = environment
         self._max_batch = settings.max_batch
         self._max_bytes = settings.max_batch_bytes
         self._max_group_jobs = settings.max_group_jobs
+        self._overlaps = not self._store.is_serial
+        self._max_mailbox = settings.max_mailbox
         self._overlap_from = settings.overlap_from
         self._slot_wait_s = settings.slot_wait_s
         self._max_queued_submits = settings.max_queued_submits
@@ -99,12 +118,16 @@ class Commits:
         self._groups_changed = groups_changed
         self._on_outage = on_outage
         self._submits: deque[Part] = deque()
+        self._sends: deque[SendPart] = deque()
         self._finishes: deque[tuple[End, OnFinished]] = deque()
-        self._wake = asyncio.Event()
+        self._may_claim = asyncio.Event()
+        """There is something to commit, or perhaps to claim."""
+        self._may_overlap = asyncio.Event()
+        """The same, for the loop that looks whether another transaction is worth it."""
         self._is_claiming = False
-        self._is_overlapping = False
-        self._missed = False
         self._starts_dependents = False
+        self._gathering = Gathering()
+        self._gathering_timer: asyncio.TimerHandle | None = None
         self._outages = 0
         self._uncertain: set[Part] = set()
         self._admission_timer: asyncio.TimerHandle | None = None
@@ -130,10 +153,18 @@ class Commits:
         for start in range(0, len(jobs), self._max_batch):
             self._submits.append((request, start, min(start + self._max_batch, len(jobs))))
         self._queued(jobs)
-        self._wake.set()
+        self.wake()
         return request.done
 
-    def _queued(self, jobs: Sequence[Submission], sign: int = 1) -> None:
+    def send(self, messages: Sequence[Message]) -> asyncio.Future[list[SendAnswer]]:
+        """Queues messages to actors; the future has the answers once they are committed."""
+        request = SendRequest(messages)
+        self._sends.append((request, 0, len(messages)))
+        self._queued(messages)
+        self.wake()
+        return request.done
+
+    def _queued(self, jobs: Sequence[Submission | Message], sign: int = 1) -> None:
         self.queued_submits += sign * len(jobs)
         self.queued_bytes += sign * _bytes_of(jobs)
 
@@ -149,7 +180,9 @@ class Commits:
     def finish(self, finish: End, on_finished: OnFinished) -> None:
         """Queues the end of an attempt; the callback comes once it is committed."""
         self._finishes.append((finish, on_finished))
-        self._wake.set()
+        if self._gathering.awaits(finish.token):
+            self._gathering.came(finish.token, asyncio.get_running_loop().time())
+        self.wake()
 
     def ended_elsewhere(self, ended: Sequence[Ended]) -> None:
         """Jobs ended outside of a batch: tells the waiters, and what depends on them in groups."""
@@ -163,31 +196,24 @@ class Commits:
         self.ended_elsewhere(answer.ended)
         if answer.lanes:
             self._scheduler.lanes.mark_ready(answer.lanes)
-            self._wake.set()
+            self.wake()
 
     def wake(self) -> None:
         """There may be something to claim."""
-        self._wake.set()
+        self._may_claim.set()
+        if self._overlaps and len(self._finishes) + self.queued_submits >= self._overlap_from:
+            self._may_overlap.set()
 
     async def run(self) -> None:
         """Commits batches until it is cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            while True:
-                await self._wake.wait()
-                self._wake.clear()
-                if not self._is_overlapping and self._has_much():
-                    self._is_overlapping = True
-                    tasks.create_task(self._overlapping_commit())
-                if not self._is_claiming:
-                    self._is_claiming = True
-                    tasks.create_task(self._claim_loop())
-                else:
-                    self._missed = True
+            tasks.create_task(self._claim_loop())
+            tasks.create_task(self._overlap_loop())
 
     def _has_much(self) -> bool:
         """Whether an overlapping transaction is worth it."""
         # An overlapping transaction has no slots for jobs of groups that its ends would start.
-        if self._store.is_serial or self._starts_dependents:
+        if self._starts_dependents:
             return False
         much, most = len(self._finishes), len(self._finishes) + self.queued_submits
         if much < self._overlap_from <= most and self._is_claiming and self._submits:
@@ -196,31 +222,49 @@ class Commits:
 
     async def _claim_loop(self) -> None:
         while True:
-            self._missed = False
+            await self._may_claim.wait()
+            self._may_claim.clear()
+            if self._waits_for_more():
+                continue
+            self._is_claiming = True
             await self._commit_with_backoff(may_claim=True)
-            if not self._has_more():
-                break
-        self._is_claiming = False
+            self._is_claiming = False
 
-    async def _overlapping_commit(self) -> None:
-        await self._commit_with_backoff(may_claim=False)
-        self._is_overlapping = False
-        if self._has_more():
-            self._wake.set()
+    def _waits_for_more(self) -> bool:
+        """Whether ends wait for those of other jobs that started with theirs; a timer asks again.
+
+        Nothing else waits with them.
+        """
+        loop = asyncio.get_running_loop()
+        wait_s = self._gathering.wait_s(loop.time())
+        if not wait_s or self._submits or self._sends or not self._finishes:
+            return False
+        if self._gathering_timer is None:
+            self._gathering_timer = loop.call_later(wait_s, self._gathered)
+        return True
+
+    def _gathered(self) -> None:
+        self._gathering_timer = None
+        self.wake()
+
+    async def _overlap_loop(self) -> None:
+        while True:
+            await self._may_overlap.wait()
+            self._may_overlap.clear()
+            if self._has_much():
+                await self._commit_with_backoff(may_claim=False)
 
     async def _commit_with_backoff(self, *, may_claim: bool) -> None:
         if await self._commit_batch(may_claim, self._room(may_claim)):
             self._outages = 0
+            waits = self._submits and self._admission_timer is None
+            if self._finishes or self._sends or waits:
+                self.wake()
             return
         self._outages += 1
         longest_s = min(0.05 * 2**self._outages, 1.0)
         await asyncio.sleep(longest_s * self._random.uniform(0.5, 1.0))
-        self._missed = True
-
-    def _has_more(self) -> bool:
-        return bool(
-            self._missed or self._finishes or (self._submits and self._admission_timer is None)
-        )
+        self.wake()
 
     @property
     def is_certain(self) -> bool:
@@ -229,7 +273,7 @@ class Commits:
 
     async def drain(self) -> None:
         """Commits what is queued, without claiming anything more."""
-        while self._submits or self._finishes:
+        while self._submits or self._finishes or self._sends:
             if not await self._commit_batch(may_claim=False, room=self._max_batch):
                 return
 
@@ -237,15 +281,18 @@ class Commits:
         """One transaction with so many submits; False if the store was away."""
         requests = self._take_submits(room)
         finishes = self._take_finishes()
-        submits = [job for request, start, end in requests for job in request.jobs[start:end]]
-        claims, slots, unused = self._scheduler.plan(submits) if may_claim else NO_PLAN
+        sends = _take(self._sends, self._max_batch, self._max_bytes)
+        submits = _items(requests)
+        messages = _items(sends)
         ends = [finish for finish, _ in finishes]
-        left = unused if ends else ()
+        plan = self._scheduler.plan(submits, has_ends=bool(ends)) if may_claim else NO_PLAN
+        claims, slots, left = plan
         most = (self._max_bytes, self._max_group_jobs)
-        batch = Batch(ends, submits, claims, slots, *most, left)
-        if not (batch.finishes or batch.submits or batch.claims):
+        batch = Batch(ends, submits, claims, slots, *most, left, messages, self._max_mailbox)
+        if not (ends or submits or claims or messages):
             return True
         self._queued(submits, -1)
+        self._queued(messages, -1)
         try:
             result = await self._store.pump(self._dispatcher, batch)
         except StoreUnavailable as error:
@@ -254,19 +301,23 @@ class Commits:
                 # The store does not come back: the submitters hear of it.
                 for request, _, _ in requests:
                     request.fail(error)
+                for sent, _, _ in sends:
+                    sent.fail(error)
             else:
                 self._queued(submits)
+                self._queued(messages)
                 self._submits.extendleft(reversed(requests))
+                self._sends.extendleft(reversed(sends))
                 self._uncertain.update(requests)
                 wanted = [slot for claim in claims for slot in claim.slots]
                 wanted += [one.slot for some in left for one in some.workers]
                 self._scheduler.mark_uncertain([*wanted, *filter(None, slots)])
             self._on_outage(error)
             return False
-        self._deliver(batch, result, requests, finishes)
+        self._deliver(batch, result, requests, finishes, sends)
         if submits and not may_claim:
             self._scheduler.submitted(submits)
-            self._wake.set()
+            self.wake()
         return True
 
     def _deliver(
@@ -275,21 +326,26 @@ class Commits:
         result: BatchResult,
         requests: list[Part],
         finishes: list[tuple[End, OnFinished]],
+        sends: list[SendPart],
     ) -> None:
         if batch.finishes:
             self._starts_dependents = bool(result.dependents)
+            self._gathering.recorded(any_started=self._starts_dependents)
+        if result.dependents:
+            now = asyncio.get_running_loop().time()
+            self._gathering.started([one.token for one in result.dependents], now)
         begun = [*result.started, *result.dependents, *result.claimed]
         for slot, attempts in by_session(begun).items():
             self._give(slot, attempts)
         for ended in result.ended:
             self._tell(ended)
+        for reply in result.replies:
+            self._tell_reply(reply)
         if result.groups:
             self._groups_changed(result.groups)
         self._plan_again(batch, result)
-        answered = 0
-        for request, start, end in requests:
-            request.take(start, result.submitted[answered : answered + end - start])
-            answered += end - start
+        _answer(requests, result.submitted)
+        _answer(sends, result.sent)
         if self._uncertain:
             self._uncertain = {one for one in self._uncertain if one[0].lacks(*one[1:])}
         for (finish, on_finished), finished in zip(finishes, result.finished, strict=True):
@@ -297,10 +353,15 @@ class Commits:
 
     def _plan_again(self, batch: Batch, result: BatchResult) -> None:
         again_s = self._scheduler.answered(batch, result)
+        if _may_wake_actors(batch) and result.ready:
+            # Their lanes may be new to this dispatcher: others have started these actors.
+            known = self._scheduler.lanes.known(result.ready)
+            if len(known) < len(result.ready):
+                self._learn_lanes()
         if again_s:
-            asyncio.get_running_loop().call_later(again_s, self._wake.set)
+            asyncio.get_running_loop().call_later(again_s, self.wake)
         elif again_s is not None:
-            self._wake.set()
+            self.wake()
 
     def _room(self, may_claim: bool) -> int:
         """How many submits to take. If they wait for slots, that is 0, and a timer asks again."""
@@ -314,46 +375,79 @@ class Commits:
 
     def _ask_again(self) -> None:
         self._admission_timer = None
-        self._wake.set()
+        self.wake()
 
     def _take_submits(self, room: int) -> list[Part]:
-        taken: list[Part] = []
-        room_bytes = self._max_bytes
-        while self._submits and room > 0 and room_bytes > 0:
-            request, start, end = self._submits.popleft()
-            jobs = request.jobs[start : min(end, start + room)]
-            if (size := _bytes_of(jobs)) > room_bytes:
-                jobs = first_bytes(jobs, _job_bytes, room_bytes)
-            middle = start + len(jobs)
-            taken.append((request, start, middle))
-            room -= len(jobs)
-            room_bytes -= size
-            if middle < end:
-                self._submits.appendleft((request, middle, end))
-        return taken
+        return _take(self._submits, room, self._max_bytes)
 
     def _take_finishes(self) -> list[tuple[End, OnFinished]]:
         taken: list[tuple[End, OnFinished]] = []
         room_bytes = self._max_bytes
+        self._gathering.taken()
         while self._finishes and len(taken) < self._max_batch and room_bytes > 0:
             taken.append(self._finishes.popleft())
             room_bytes -= _finish_bytes(taken[-1][0])
         return taken
 
 
-def _job_bytes(job: Submission) -> int:
-    return len(job.args)
+def _take(
+    queue: deque[tuple[QueuedRequest[Item, A], int, int]], room: int, room_bytes: int
+) -> list[tuple[QueuedRequest[Item, A], int, int]]:
+    """Takes so many items from a queue, of so many bytes; the last may exceed these."""
+    taken: list[tuple[QueuedRequest[Item, A], int, int]] = []
+    while queue and room > 0 and room_bytes > 0:
+        request, start, end = queue.popleft()
+        items = request.items[start : min(end, start + room)]
+        if (size := _bytes_of(items)) > room_bytes:
+            items = first_bytes(items, _item_bytes, room_bytes)
+        middle = start + len(items)
+        taken.append((request, start, middle))
+        room -= len(items)
+        room_bytes -= size
+        if middle < end:
+            queue.appendleft((request, middle, end))
+    return taken
 
 
-def _bytes_of(jobs: Sequence[Submission]) -> int:
-    return sum([len(job.args) for job in jobs])
+def _items(parts: Sequence[tuple[QueuedRequest[Item, A], int, int]]) -> list[Item]:
+    return [item for request, start, end in parts for item in request.items[start:end]]
+
+
+def _answer(parts: Sequence[tuple[QueuedRequest[Item, A], int, int]], answers: Sequence[A]) -> None:
+    answered = 0
+    for request, start, end in parts:
+        request.take(start, answers[answered : answered + end - start])
+        answered += end - start
+
+
+def _may_wake_actors(batch: Batch) -> bool:
+    """Whether a batch has messages to actors, those in outboxes too."""
+    if batch.sends:
+        return True
+    kinds = OutboxMessage | OutboxReply
+    return any(
+        isinstance(item, kinds)
+        for end in batch.finishes
+        if isinstance(end, Succeeded | TurnTaken) and end.outbox
+        for item in end.outbox
+    )
+
+
+def _item_bytes(item: Submission | Message) -> int:
+    return len(item.args)
+
+
+def _bytes_of(items: Sequence[Submission | Message]) -> int:
+    return sum([len(item.args) for item in items])
 
 
 def _finish_bytes(finish: End) -> int:
+    if isinstance(finish, TurnTaken):
+        return turn_bytes(finish.turn) + outbox_bytes(finish.outbox)
     if not isinstance(finish, Succeeded):
         return 0
     size = 0 if finish.result is None else len(finish.result)
-    return size + sum([len(item.job.args) for item in finish.outbox]) if finish.outbox else size
+    return size + outbox_bytes(finish.outbox) if finish.outbox else size
 
 
 def by_session(claimed: Sequence[Attempt]) -> dict[SessionKey, list[Attempt]]:

@@ -8,9 +8,11 @@ from random import Random
 from typing import assert_never
 from uuid import UUID
 
-from msgspec import structs
+from msgspec import DecodeError, Struct, structs
+from msgspec.msgpack import Decoder
 
 from longshore.config import DispatcherSettings
+from longshore.core.actor_limits import check_message
 from longshore.core.effects import refused_item
 from longshore.core.group_limits import check_growth
 from longshore.core.growth import added, refused
@@ -22,10 +24,11 @@ from longshore.core.timing import (
     settle_skip,
     settle_snooze,
 )
-from longshore.dispatcher.alarms import Alarm
+from longshore.core.turns import MAX_OUTBOX, check_turn
+from longshore.dispatcher.alarms import Alarms
 from longshore.dispatcher.commits import Commits
 from longshore.dispatcher.environment import Environment
-from longshore.errors import LongshoreError
+from longshore.errors import InvalidInput, LongshoreError
 from longshore.model.attempt import Attempt
 from longshore.model.ends import (
     Cancelled,
@@ -36,6 +39,7 @@ from longshore.model.ends import (
     Retried,
     Snoozed,
     Succeeded,
+    TurnTaken,
 )
 from longshore.model.group import GATE, MAP
 from longshore.model.job import Finished, JobError, JobState, Reason, Submission, Verdict
@@ -46,12 +50,15 @@ from longshore.model.reports import (
     NotBegunReport,
     OutboxItem,
     OutboxJob,
+    OutboxMessage,
     OutboxNode,
+    OutboxReply,
     ReleaseReport,
     Report,
     SkipReport,
     SnoozeReport,
     SuccessReport,
+    TurnReport,
 )
 from longshore.payload.group_references import check_added
 from longshore.payload.maps import check_map, read_map
@@ -74,6 +81,22 @@ MAX_ERROR_CHARS = 64 * 1024
 MAX_NOTES = 10
 _ASKED = "longshore.Retry"
 _MAY_BE_ADDED = frozenset({MAP, GATE})
+_NOT_OF_TURNS = (SuccessReport, SnoozeReport, SkipReport)
+_NO_TURN = JobError(
+    Reason.INVALID_RESULT,
+    "it is a turn of an actor, but did not end like one: a handler sets a timer instead of a "
+    "snooze, and has nothing to skip",
+)
+
+
+class _OfTurn(Struct, gc=False):
+    """Whose turn it is: the beginning of a `TurnInput`."""
+
+    actor: UUID
+    turn: int
+
+
+_of_turn = Decoder(_OfTurn)
 
 
 class Decisions:
@@ -90,10 +113,65 @@ class Decisions:
 
         An attempt that is not placed here has no `claimed`: it is late, or another worker's.
         """
-        if isinstance(report, SuccessReport):
+        if isinstance(report, TurnReport):
+            end = self._taken(report, claimed)
+        elif claimed is not None and claimed.options.turn and isinstance(report, _NOT_OF_TURNS):
+            end = Failed(report.job, report.token, _NO_TURN, info=_NO_TURN.message)
+        elif isinstance(report, SuccessReport):
             return self._succeeded(report, by, worker)
-        end = self._unsuccessful(report, claimed)
+        else:
+            end = self._unsuccessful(report, claimed)
         return structs.replace(end, by=by, worker=worker, ran_s=_ran_s(report))
+
+    def _taken(self, report: TurnReport, claimed: Attempt | None) -> End:
+        """What a turn's report means. One that does not fit to its job fails the job."""
+        if claimed is None:
+            # Nobody here knows whose turn it is. If it is still its worker's, it runs again.
+            return Released(report.job, report.token, info="its dispatcher does not know the turn")
+        if not claimed.options.turn:
+            error = JobError(Reason.INVALID_RESULT, "it is no turn of an actor, but ended like one")
+            return Failed(report.job, report.token, error, info=error.message)
+        try:
+            of = _of_turn.decode(claimed.args)
+            self._check_turn(report)
+        except (LongshoreError, DecodeError) as wrong:
+            error = JobError(Reason.INVALID_RESULT, f"the turn leaves what cannot be: {wrong}")
+            return Failed(report.job, report.token, error, info=error.message)
+        return TurnTaken(
+            report.job,
+            report.token,
+            actor=of.actor,
+            number=of.turn,
+            turn=report.turn,
+            outbox=report.outbox,
+        )
+
+    def _check_turn(self, report: TurnReport) -> None:
+        most_bytes = self._settings.max_value_bytes
+        check_turn(report.turn, most_bytes, MAX_DURATION_S)
+        if len(report.outbox) > MAX_OUTBOX:
+            raise InvalidInput(
+                f"it sends {len(report.outbox):,} things; {MAX_OUTBOX:,} are allowed"
+            )
+        for item in report.outbox:
+            self._check_item(item)
+            if isinstance(item, OutboxNode):
+                raise InvalidInput("it adds a job to its group, but an actor is in none")
+
+    def _check_item(self, item: OutboxItem) -> None:
+        """Raises if something in an outbox cannot be; what a job adds is checked elsewhere."""
+        most_bytes = self._settings.max_value_bytes
+        match item:
+            case OutboxJob(job=job):
+                self._check_sent(job)
+            case OutboxMessage(message=message):
+                check_message(message, most_bytes)
+            case OutboxReply(reply=reply):
+                within(reply.result or b"", "a reply", most_bytes)
+            case OutboxNode():
+                pass
+            case _:
+                assert_never(item)
 
     def _unsuccessful(self, report: Unsuccessful, claimed: Attempt | None) -> End:
         match report:
@@ -124,7 +202,9 @@ class Decisions:
             message = f"the result takes {len(report.result):,} bytes, more than max_value_bytes"
             error = JobError(Reason.INVALID_RESULT, f"{message} ({limit:,})")
             return Failed(*which, error, by=by, info=message, worker=worker, ran_s=_ran_s(report))
-        outbox, info = self._sound(report.outbox) if report.outbox else ((), "")
+        if not report.outbox:
+            return Succeeded(*which, report.result, by=by, worker=worker, ran_s=_ran_s(report))
+        outbox, info = self._sound(report.outbox)
         end = Succeeded(
             *which, report.result, outbox, by=by, info=info, worker=worker, ran_s=_ran_s(report)
         )
@@ -158,8 +238,9 @@ class Decisions:
         sound, notes = [], []
         for index, item in enumerate(outbox):
             try:
-                if isinstance(item, OutboxJob):
-                    self._check_sent(item.job)
+                self._check_item(item)
+                if isinstance(item, OutboxReply):
+                    raise InvalidInput("only a turn of an actor replies")
                 sound.append(item)
             except LongshoreError as error:
                 notes.append(refused_item(index, str(error)))
@@ -207,14 +288,14 @@ class Ends:
         self,
         environment: Environment,
         commits: Commits,
-        due: Alarm,
+        alarms: Alarms,
         acknowledge: Acknowledge,
         ran: Callable[[str, float], None],
     ) -> None:
         self._ran = ran
         self._decisions = Decisions(environment.settings, environment.random)
         self._commits = commits
-        self._due = due
+        self._due, self._actors = alarms.due, alarms.actors
         self._acknowledge = acknowledge
         self._acks: dict[Session, tuple[list[AttemptKey], list[AttemptKey]]] = {}
 
@@ -232,9 +313,18 @@ class Ends:
             session.ended(sent)
             # The worker owns the job: the store knows its name.
             end = self._decisions.decide(report, sent.claimed)
-            if isinstance(end, Succeeded):
+            if isinstance(end, Succeeded | TurnTaken):
                 self._note_run(session, sent, end.ran_s)
+            if sent.claimed.options.turn:
+                self._commits.finish(end, lambda end, done: self._turn_ended(end, done, session))
+                return
         self._commits.finish(end, lambda end, done: self._recorded(end, done, session))
+
+    def _turn_ended(self, end: End, done: Finished, session: Session) -> None:
+        self._recorded(end, done, session)
+        if done.state is JobState.CANCELLED:
+            # Its actor may be one that is to be removed after it.
+            self._actors.set_in(0)
 
     def _note_run(self, session: Session, sent: Sent, ran_s: float | None) -> None:
         """Notes how long a success ran. Without a word of the worker that is since it got it."""
@@ -260,11 +350,23 @@ class Ends:
 
     def _mind_times(self, end: End, state: JobState | None) -> None:
         """Sets the alarm for jobs that this end delayed or submitted."""
-        if isinstance(end, Succeeded):
+        if isinstance(end, Succeeded | TurnTaken):
             if end.outbox:
-                self._due.set_for(item.job for item in end.outbox)
+                self._mind_outbox(end.outbox)
+            if isinstance(end, TurnTaken):
+                for timer in end.turn.timers:
+                    after_s = timer.every_s if timer.after_s is None else timer.after_s
+                    if after_s is not None:
+                        self._due.set_in(after_s)
         elif isinstance(end, Retried | Snoozed) and state is JobState.DELAYED:
             self._due.set_in(end.delay_s)
+
+    def _mind_outbox(self, outbox: Sequence[OutboxItem]) -> None:
+        jobs = [item.job for item in outbox if isinstance(item, OutboxJob | OutboxNode)]
+        self._due.set_for(jobs)
+        for item in outbox:
+            if isinstance(item, OutboxMessage) and item.message.delay_s is not None:
+                self._due.set_in(item.message.delay_s)
 
     def _ack_later(self, session: Session, attempt: AttemptKey, verdict: Verdict) -> None:
         if not self._acks:

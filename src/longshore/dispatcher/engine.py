@@ -20,6 +20,7 @@ from longshore.core.admission import Patience
 from longshore.core.scheduler import Scheduler
 from longshore.dispatcher.alarms import Alarms
 from longshore.dispatcher.commits import Commits
+from longshore.dispatcher.duties.actors import tend_actors
 from longshore.dispatcher.duties.cancels import heed_cancels
 from longshore.dispatcher.duties.drains import heed_drains
 from longshore.dispatcher.duties.expiry import expire
@@ -28,7 +29,7 @@ from longshore.dispatcher.duties.heartbeats import Heartbeats
 from longshore.dispatcher.duties.hints import follow_hints
 from longshore.dispatcher.duties.lane_upkeep import LaneUpkeep
 from longshore.dispatcher.duties.lost_workers import find_lost
-from longshore.dispatcher.duties.outcomes import find_outcomes
+from longshore.dispatcher.duties.outcomes import find_outcomes, find_replies
 from longshore.dispatcher.duties.promotion import promote
 from longshore.dispatcher.duties.read_back import ReadBack
 from longshore.dispatcher.duties.renewal import renew
@@ -54,6 +55,8 @@ from longshore.dispatcher.sessions.plain import PlainSessions
 from longshore.dispatcher.sessions.roster import Roster
 from longshore.dispatcher.waiters import Waiters
 from longshore.errors import StoreLost, StoreUnavailable
+from longshore.model.actor import Reply
+from longshore.model.job import Ended
 from longshore.ports import Clock, HasEnded, Link, OnLost, Store
 
 log = logging.getLogger("longshore.dispatcher")
@@ -84,7 +87,9 @@ class Dispatcher:
         self._scheduler = Scheduler(settings.max_batch, patience)
         self._roster = Roster(self._scheduler)
         self._own_lease = lease = OwnLease(settings, clock, self._lose_store)
-        self._waiters, self._alarms = Waiters(), Alarms(clock)
+        self._waiters: Waiters[Ended] = Waiters()
+        self._replies: Waiters[Reply] = Waiters()
+        self._alarms = Alarms(clock)
         self._commits = Commits(
             here,
             self._scheduler,
@@ -92,6 +97,8 @@ class Dispatcher:
             tell=self._waiters.tell,
             groups_changed=lambda groups: self._groups.ring(groups),
             on_outage=lease.saw_outage,
+            tell_reply=self._replies.tell,
+            learn_lanes=lambda: self._alarms.lanes.set_in(0),
         )
         self._groups = GroupUpkeep(
             here,
@@ -103,9 +110,8 @@ class Dispatcher:
         )
         self._link = WorkerLink()
         self._run_times = RunTimes(store)
-        self._ends = Ends(
-            here, self._commits, self._alarms.due, self._link.acknowledge, self._run_times.ran
-        )
+        told = (self._link.acknowledge, self._run_times.ran)
+        self._ends = Ends(here, self._commits, self._alarms, *told)
         self._losses = Losses(here, lease, self._roster, self._commits, on_lost)
         parts = (here, lease, self._link, self._commits, self._ends, self._losses)
         self._plain = PlainSessions(*parts)
@@ -115,7 +121,8 @@ class Dispatcher:
         memory = (self._roster, self._commits, self._waiters, self._takeover, limits, self._alarms)
         self._runtime = DispatcherRuntime(*memory, self._groups)
         self._plain_clients = PlainClients(here, self._commits, self._waiters)
-        service = Service(store, settings, id, clock.utc, self._runtime, self._waiters)
+        waiting = (self._waiters, self._replies)
+        service = Service(store, settings, id, clock.utc, self._runtime, *waiting)
         self._requests = Requests(here, lease, service, self._plain_clients)
         self._duty_runner = DutyRunner(random, lease)
         self._renew = partial(renew, here, name, lease, self._roster, self._plain)
@@ -133,13 +140,15 @@ class Dispatcher:
         drains = partial(heed_drains, here, roster, commits, self._link)
         promoting = partial(promote, store, scheduler, commits, alarms.due, alarms.groups)
         outcomes = partial(find_outcomes, store, self._waiters)
+        replies = partial(find_replies, store, self._replies)
+        tending = partial(tend_actors, store, alarms, self._replies.tell)
         hints = partial(follow_hints, store, self._look_around, alarms, self._own_lease)
         return [
             Every(settings.renew_s, self._renew),
             Every(settings.lease_s / 10, partial(find_lost, here, self._losses, has_ended)),
             Every(settings.renew_s, self._losses.tell_again),
             Every(self._plain.look_s, self._plain.look_after),
-            Every(settings.poll_s, self._look_around),
+            WhenRung(alarms.lanes, settings.poll_s, self._look_around),
             Every(settings.promote_s, partial(expire, store, commits)),
             Every(settings.expire_s, partial(end_overdue, here, roster, self._link, self._ends)),
             Every(settings.sweep_s, partial(sweep, store, settings.crash_limit, commits)),
@@ -152,8 +161,9 @@ class Dispatcher:
             Every(settings.heartbeat_s, Heartbeats(here, roster).write),
             WhenRung(alarms.due, settings.promote_s, promoting),
             WhenRung(alarms.cancels, settings.cancel_poll_s, in_turn(cancels, drains)),
-            WhenRung(alarms.outcomes, settings.poll_s, outcomes),
+            WhenRung(alarms.outcomes, settings.poll_s, in_turn(outcomes, replies)),
             WhenRung(alarms.groups, settings.group_poll_s, self._groups.settle),
+            WhenRung(alarms.actors, settings.sweep_s, tending),
             Always(hints),
         ]
 

@@ -12,7 +12,7 @@ from longshore.dispatcher.environment import Environment
 from longshore.dispatcher.tasks import Tasks
 from longshore.dispatcher.waiters import Waiter, Waiters
 from longshore.errors import InvalidInput, LongshoreError, StoreLost, Unavailable
-from longshore.model.job import Options, Refused, Submission
+from longshore.model.job import Ended, Options, Refused, Submission
 from longshore.payload.values import within
 from longshore.ports import Link
 from longshore.wire import plain
@@ -25,7 +25,7 @@ Answers = asyncio.Future[list[Answer]]
 class PlainClients:
     """Submits what plain clients send, and answers each once with the outcome of its job."""
 
-    def __init__(self, environment: Environment, commits: Commits, waiters: Waiters) -> None:
+    def __init__(self, environment: Environment, commits: Commits, waiters: Waiters[Ended]) -> None:
         self._settings = environment.settings
         self._new_id = environment.new_id
         self._commits = commits
@@ -47,7 +47,7 @@ class PlainClients:
 
     def _accept(self, link: Link, peer: bytes, job: bytes) -> None:
         id = self._new_id()
-        waiter = Waiter([id], every=True)
+        waiter: Waiter[Ended] = Waiter([id], every=True)
         self._waiters.add(waiter)
         submission = Submission(id, plain.KIND, job, options=Options(raw=True))
         # The task may wait for days, so it must not hold the job's bytes.
@@ -66,7 +66,7 @@ class PlainClients:
             raise InvalidInput("a worker would take a job that reads PONG for a PONG; change it")
 
     async def _answer(
-        self, link: Link, peer: bytes, id: UUID, waiter: Waiter, submitted: Answers
+        self, link: Link, peer: bytes, id: UUID, waiter: Waiter[Ended], submitted: Answers
     ) -> None:
         try:
             (answer,) = await submitted

@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
+from longshore.dispatcher.actor_service import Caller, perform_for_actors
 from longshore.dispatcher.budgets import RequestBudgets
 from longshore.dispatcher.dropped import DroppedMessages
 from longshore.dispatcher.environment import Environment
 from longshore.dispatcher.own_lease import OwnLease
 from longshore.dispatcher.plain_clients import PlainClients
-from longshore.dispatcher.service import Caller, Service
+from longshore.dispatcher.service import Service
 from longshore.dispatcher.sessions.link import Listen
 from longshore.dispatcher.tasks import Tasks
 from longshore.errors import LongshoreError, ProtocolError, StoreUnavailable, TooLarge
@@ -137,6 +138,8 @@ async def perform(service: Service, request: m.Request, caller: Caller) -> objec
             return await service.pause_group(request)
         case m.RetryGroup():
             return await service.retry_group(request)
+        case m.RerunGroup():
+            return await service.rerun_group(request)
         case m.OpenGate():
             return await service.open_gate(request)
         case m.ListWorkers():
@@ -160,6 +163,8 @@ async def perform(service: Service, request: m.Request, caller: Caller) -> objec
             return await service.prune(request)
         case m.Hello():
             return await service.hello()
+        case _:
+            return await perform_for_actors(service.actors, request, caller)
 
 
 def failed(rid: int, error: LongshoreError) -> list[bytes]:

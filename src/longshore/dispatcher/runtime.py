@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Final
 from uuid import UUID
 
 from msgspec import structs
 
 from longshore.core.lanes import lane_of
+from longshore.core.turns import turn_job
 from longshore.core.why import Facts
 from longshore.dispatcher.alarms import Alarms
 from longshore.dispatcher.commits import Commits
@@ -19,8 +21,12 @@ from longshore.dispatcher.lane_limits import LaneLimits
 from longshore.dispatcher.service import Answer
 from longshore.dispatcher.sessions.roster import Roster
 from longshore.dispatcher.waiters import Waiter, Waiters
+from longshore.model.actor import Message, NewActor, Reply, Sent
 from longshore.model.group import MOST_AT_ONCE, NOT_RUN, GroupPart, GroupState, GroupSubmitted
-from longshore.model.job import Job, JobState, Submission
+from longshore.model.job import Ended, Job, JobState, Refused, Submission
+
+MOST_LOOKED_THROUGH: Final = 64
+"""Among so many attempts a job is found faster than in the store."""
 
 
 class DispatcherRuntime:
@@ -30,7 +36,7 @@ class DispatcherRuntime:
         self,
         roster: Roster,
         commits: Commits,
-        waiters: Waiters,
+        waiters: Waiters[Ended],
         takeover: Takeover,
         lane_limits: LaneLimits,
         alarms: Alarms,
@@ -56,6 +62,35 @@ class DispatcherRuntime:
         self._alarms.due.set_for(jobs)
         return answers
 
+    async def send(self, messages: Sequence[Message]) -> list[Sent | Refused]:
+        answers = await self._commits.send(messages)
+        for message in messages:
+            if message.delay_s is not None:
+                self._alarms.due.set_in(message.delay_s)
+        return answers
+
+    def actors_started(self, actors: Sequence[NewActor]) -> None:
+        turns = [turn_job(one.id, one.type, one.terms, one.version, 1) for one in actors]
+        lanes = {lane_of(job.queue, job.kind, job.target) for job in turns}
+        self._scheduler.add_lanes(lanes)
+        known = self._scheduler.lanes.known(lane.hash for lane in lanes)
+        self._scheduler.lanes.mark_ready(known)
+        self._commits.wake()
+
+    def actor_changed(self) -> None:
+        # Its next turn may be of a version, and so of a lane, that is new here.
+        self._alarms.lanes.set_in(0)
+        self._alarms.due.set_in(0)
+
+    def actor_stopped(self) -> None:
+        self._alarms.cancels.set_in(0)
+        self._alarms.actors.set_in(0)
+        self._alarms.outcomes.set_in(0)
+
+    async def wait_reply(self, waiter: Waiter[Reply], wait_s: float) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(waiter.done.wait(), wait_s)
+
     def group_stored(self, part: GroupPart, answer: GroupSubmitted) -> None:
         jobs = [node.job for node in part.nodes]
         self._scheduler.add_lanes({lane_of(job.queue, job.kind, job.target) for job in jobs})
@@ -71,7 +106,15 @@ class DispatcherRuntime:
         self.groups_changed()
         self._alarms.outcomes.set_in(0)
 
-    async def wait(self, waiter: Waiter, wait_s: float) -> None:
+    def runs_here(self, job: UUID) -> bool:
+        if len(self._roster) > MOST_LOOKED_THROUGH:
+            return False
+        placed = [session.placed for session in self._roster]
+        if sum(map(len, placed)) > MOST_LOOKED_THROUGH:
+            return False
+        return any(sent.claimed.id.int == job.int for some in placed for sent in some.values())
+
+    async def wait(self, waiter: Waiter[Ended], wait_s: float) -> None:
         with suppress(TimeoutError):
             await asyncio.wait_for(waiter.done.wait(), wait_s)
 

@@ -8,13 +8,15 @@ knows.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from math import isnan
-from typing import Final, NewType, Protocol
+from typing import Final, Protocol
 from uuid import UUID
+from weakref import WeakValueDictionary
 
 from msgspec import structs
 
@@ -29,20 +31,24 @@ from longshore.core.logs import MOST_ENTRIES, page
 from longshore.core.naming import workers_named
 from longshore.core.retention import continued, requested
 from longshore.core.why import Facts, why
+from longshore.dispatcher.actor_service import ActorRuntime, ActorService, Caller
 from longshore.dispatcher.pruner import configured
 from longshore.dispatcher.waiters import Waiter, Waiters
 from longshore.errors import InvalidInput, LongshoreError, NotFound, UnknownKind, from_code
+from longshore.model.actor import Reply
 from longshore.model.group import (
     MAP,
     NOT_RUN,
     GateVerdict,
     Group,
     GroupPart,
+    GroupState,
     GroupSubmitted,
     GroupVerdict,
     Node,
     NodeView,
     RetryPlan,
+    RunPlan,
 )
 from longshore.model.job import (
     CancelVerdict,
@@ -73,9 +79,6 @@ from longshore.payload.values import check_packed, within
 from longshore.ports import Store
 from longshore.wire import messages as m
 
-Caller = NewType("Caller", bytes)
-"""The client that asks. Limits for one client count by it."""
-
 Answer = Submitted | Refused
 
 MAX_SAMPLES: Final = 1_000
@@ -83,14 +86,8 @@ MAX_SAMPLES: Final = 1_000
 _CANCELS: Final = (CancelVerdict.CANCELLED, CancelVerdict.CANCELLING)
 
 
-class Runtime(Protocol):
+class Runtime(ActorRuntime, Protocol):
     """What the service needs of the dispatcher around it. All of it is in memory."""
-
-    def check_room(self, jobs: int, size: int) -> None:
-        """Raises `Unavailable` if the queue has no room for so many submits, of so many bytes."""
-
-    def check_lane(self, job: Submission, caller: Caller) -> None:
-        """Raises `TooLarge` if this caller's job would need a lane past a limit."""
 
     def kinds(self) -> Mapping[str, KindInfo]:
         """The kinds that this dispatcher's workers serve."""
@@ -110,7 +107,10 @@ class Runtime(Protocol):
     def gate_opened(self) -> None:
         """A client opened a gate: others may depend on it, and clients wait for it."""
 
-    async def wait(self, waiter: Waiter, wait_s: float) -> None:
+    def runs_here(self, job: UUID) -> bool:
+        """Whether a worker of this dispatcher has the job; False if that takes long to tell."""
+
+    async def wait(self, waiter: Waiter[Ended], wait_s: float) -> None:
         """Returns when the waiter has what it waits for, or after `wait_s`."""
 
     def cancels_made(self, cancelled: Sequence[UUID], cancelling: Sequence[UUID]) -> None:
@@ -145,14 +145,18 @@ class Service:
         dispatcher: UUID,
         utc: Callable[[], datetime],
         runtime: Runtime,
-        waiters: Waiters,
+        waiters: Waiters[Ended],
+        replies: Waiters[Reply],
     ) -> None:
+        self.actors = ActorService(store, settings, runtime, replies)
+        """What clients ask about actors."""
         self._store = store
         self._settings = settings
         self._dispatcher = dispatcher
         self._utc = utc
         self._runtime = runtime
         self._waiters = waiters
+        self._new_runs: WeakValueDictionary[UUID, asyncio.Lock] = WeakValueDictionary()
 
     # submitting
 
@@ -243,11 +247,13 @@ class Service:
             found = await self._store.ended(jobs)
             if len(found) == len(jobs):
                 return found
-        waiter = Waiter(jobs, request.all)
+        waiter: Waiter[Ended] = Waiter(jobs, request.all)
         self._waiters.add(waiter)
         try:
-            for ended in await self._store.ended(jobs):
-                self._waiters.tell(ended)
+            # The waiter hears of the end of a job that runs here: no need to ask the store.
+            if len(jobs) != 1 or not self._runtime.runs_here(jobs[0]):
+                for ended in await self._store.ended(jobs):
+                    self._waiters.tell(ended)
             if waiter.missing and not waiter.done.is_set():
                 await self._runtime.wait(waiter, min(max(wait_s, 0.0), self._settings.max_wait_s))
         finally:
@@ -454,6 +460,22 @@ class Service:
             raise _no_group(request.group)
         if not request.dry_run:
             self._runtime.groups_changed()
+        return plan
+
+    async def rerun_group(self, request: m.RerunGroup) -> RunPlan:
+        """Takes a step towards a new run of a group. With the last step the new group runs.
+
+        The new group has the id of the request, so that repeats make one group.
+        """
+        # A client that waits asks again, and the first look at a large group takes seconds.
+        async with self._new_runs.setdefault(request.id, asyncio.Lock()):
+            plan = await self._store.rerun_group(
+                request.group, request.id, keys=request.keys, dry_run=request.dry_run
+            )
+        if plan is None:
+            raise _no_group(request.group)
+        if plan.run is not None and plan.run.state is not GroupState.STAGING:
+            self._runtime.groups_changed([plan.run.id])
         return plan
 
     async def _new_arguments(self, request: m.RetryGroup, args: bytes) -> bytes:

@@ -1,24 +1,32 @@
-"""The requests that wait for jobs to end."""
+"""The requests that wait: for jobs to end, or for actors to reply."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from typing import Generic, Protocol, TypeVar
 from uuid import UUID
 
-from longshore.model.job import Ended
+
+class _HasId(Protocol):
+    @property
+    def id(self) -> UUID:
+        """What it is about."""
 
 
-class Waiter:
-    """A request that waits for any of some jobs, or for every one."""
+T = TypeVar("T", bound=_HasId)
+
+
+class Waiter(Generic[T]):
+    """A request that waits for any of some jobs (or replies), or for every one."""
 
     def __init__(self, jobs: Sequence[UUID], every: bool) -> None:
         self.missing = set(jobs)
-        self.ended: dict[UUID, Ended] = {}
+        self.ended: dict[UUID, T] = {}
         self.done = asyncio.Event()
         self._every = every
 
-    def tell(self, ended: Ended) -> None:
+    def tell(self, ended: T) -> None:
         """One of the jobs has ended."""
         if ended.id in self.missing:
             self.missing.discard(ended.id)
@@ -27,18 +35,18 @@ class Waiter:
                 self.done.set()
 
 
-class Waiters:
+class Waiters(Generic[T]):
     """All waiting requests of one dispatcher, by job, the oldest first."""
 
     def __init__(self) -> None:
-        self._by_job: dict[UUID, dict[Waiter, None]] = {}
+        self._by_job: dict[UUID, dict[Waiter[T], None]] = {}
 
-    def add(self, waiter: Waiter) -> None:
+    def add(self, waiter: Waiter[T]) -> None:
         """A request waits from now on."""
         for job in waiter.missing:
             self._by_job.setdefault(job, {})[waiter] = None
 
-    def remove(self, waiter: Waiter, jobs: Iterable[UUID]) -> None:
+    def remove(self, waiter: Waiter[T], jobs: Iterable[UUID]) -> None:
         """A request waits no longer."""
         for job in jobs:
             waiting = self._by_job.get(job)
@@ -47,7 +55,7 @@ class Waiters:
                 if not waiting:
                     del self._by_job[job]
 
-    def tell(self, ended: Ended) -> None:
+    def tell(self, ended: T) -> None:
         """A job has ended: tells the requests that wait for it."""
         for waiter in self._by_job.pop(ended.id, ()):
             waiter.tell(ended)

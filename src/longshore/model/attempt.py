@@ -30,8 +30,11 @@ class Attempt(Struct, frozen=True, gc=False):
     priority: int = 0
     begin_within_s: float | None = None
     """How long it had, when it was read, to begin; None if it may begin at any time."""
+    round: int = 1
     problem: str = ""
     """Why its arguments cannot be built; then it must not run."""
+    paused: bool = False
+    """It is a turn of a paused actor. If its worker does not have it yet, it is put aside."""
 
     @property
     def key(self) -> AttemptKey:
@@ -52,6 +55,10 @@ class Assignment(Struct, frozen=True, omit_defaults=True, gc=False):
     raw: bool = False
     priority: int = 0
     begin_within_s: float | None = None
+    round: int = 1
+    """The ids of the jobs that it submits follow from it. An older dispatcher does not send it."""
+    worker: UUID | None = None
+    """Who gets it, if it is a turn of an actor: so its code sees that the actor has moved."""
 
     @property
     def key(self) -> AttemptKey:

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
+from longshore.model.actor import Message, Reply, Sent
 from longshore.model.attempt import Attempt
 from longshore.model.ends import End
 from longshore.model.job import Ended, Finished, Refused, Submission, Submitted
@@ -15,6 +16,8 @@ from longshore.model.worker import Claim, OpenSlots, SessionKey
 
 BATCH_BYTES: Final = 16 * 1024 * 1024
 """How many bytes of arguments and results one transaction takes. Its last item may exceed it."""
+MAX_MAILBOX: Final = 10_000
+"""How many unread messages an actor may have before senders from outside are refused."""
 MAX_GROUP_JOBS: Final = 100_000
 """How many jobs a group may have, unless the dispatcher's settings say otherwise."""
 
@@ -36,6 +39,9 @@ class Batch(Struct, frozen=True):
     max_bytes: int = BATCH_BYTES
     max_group_jobs: int = MAX_GROUP_JOBS
     for_dependents: Sequence[OpenSlots] = ()
+    sends: Sequence[Message] = ()
+    """Messages to actors from outside, which come after those that the finishes send."""
+    max_mailbox: int = MAX_MAILBOX
 
 
 class BatchResult(Struct, frozen=True):
@@ -50,7 +56,9 @@ class BatchResult(Struct, frozen=True):
       there at the same moment, or the batch had no room for more bytes;
     - `barred`: lanes of claims ahead that met a job which may not be held ahead;
     - `groups`: groups that need a `settle`: they may be over, or ends have more to reach;
-    - `dependents`: the jobs of groups that started on slots of `for_dependents`.
+    - `dependents`: the jobs of groups that started on slots of `for_dependents`;
+    - `sent`: the answers to `sends`, item by item; what became ready of them is in `ready`;
+    - `replies`: the replies to asks from outside.
     """
 
     finished: list[Finished] = []
@@ -65,3 +73,5 @@ class BatchResult(Struct, frozen=True):
     barred: frozenset[int] = frozenset()
     groups: frozenset[UUID] = frozenset()
     dependents: list[Attempt] = []
+    sent: list[Sent | Refused] = []
+    replies: list[Reply] = []

@@ -15,6 +15,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
+from longshore.model.actor import Turn
 from longshore.model.job import JobError
 from longshore.model.reports import OutboxItem
 
@@ -35,6 +36,16 @@ class Succeeded(_End, frozen=True, gc=False):
     """The body returned. The store commits its outbox with it."""
 
     result: bytes | None = None
+    outbox: tuple[OutboxItem, ...] = ()
+
+
+class TurnTaken(_End, frozen=True, gc=False):
+    """A turn of an actor was taken. The store commits what it leaves, and removes its job."""
+
+    actor: UUID
+    number: int
+    """Which turn of the actor it is."""
+    turn: Turn
     outbox: tuple[OutboxItem, ...] = ()
 
 
@@ -85,4 +96,20 @@ class Crashed(_End, frozen=True, gc=False):
     limit: int
 
 
-End = Succeeded | Failed | Retried | Snoozed | Skipped | Released | NotBegun | Cancelled | Crashed
+class PutAside(_End, frozen=True, gc=False):
+    """Its actor is paused, so nobody ran the turn: it waits until the actor is resumed."""
+
+
+End = (
+    Succeeded
+    | TurnTaken
+    | Failed
+    | Retried
+    | Snoozed
+    | Skipped
+    | Released
+    | NotBegun
+    | PutAside
+    | Cancelled
+    | Crashed
+)

@@ -19,6 +19,10 @@ MOST_AT_ONCE: Final = 1000
 """So many jobs of a group may begin in the transaction that stores the last of its nodes."""
 MOST_SHOWN: Final = 5
 """Of how many jobs that a job waits for `why` tells."""
+MOST_NAMED: Final = 1000
+"""How many of the jobs that a new run of a group runs anew are named."""
+MOST_COPIED: Final = 2000
+"""How many jobs one step towards a new run of a group copies."""
 
 MAP: Final = "longshore.map"
 """The kind of a node that becomes one job for each element of a list."""
@@ -102,7 +106,11 @@ class GroupSubmitted(Struct, frozen=True):
 
 
 class Group(Struct, frozen=True, kw_only=True):
-    """A group as it is shown; `counts` has its jobs by state."""
+    """A group as it is shown; `counts` has its jobs by state.
+
+    Of those that succeeded, `open` are maps and sub-groups in whose scope are jobs that have not
+    ended: views tell that they run.
+    """
 
     id: UUID
     number: int
@@ -115,6 +123,11 @@ class Group(Struct, frozen=True, kw_only=True):
     ended_at: datetime | None = None
     cancelled_by: str = ""
     counts: dict[str, int] = {}
+    open: int = 0
+    run_of: int | None = None
+    """The number of the group that this one is a new run of."""
+    taken_over: int = 0
+    """How many of its jobs were taken over from that run. A list does not count them."""
 
 
 class GroupFilter(Struct, frozen=True, omit_defaults=True):
@@ -151,6 +164,8 @@ class NodeView(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The key of the node in whose scope it is."""
     open: int = 0
     """How many nodes in its scope are not closed."""
+    taken_from: int | None = None
+    """The number of the job of an earlier run whose result it took over."""
 
 
 class NodeFacts(Struct, frozen=True, kw_only=True):
@@ -165,6 +180,8 @@ class NodeFacts(Struct, frozen=True, kw_only=True):
     """How many of these are not closed."""
     waits_for: tuple[tuple[str, JobState], ...] = ()
     """A job that has ended is among them while jobs in its scope have not."""
+    taken_from: int | None = None
+    """The number of the job of an earlier run whose result it took over."""
 
 
 class GroupVerdict(StrEnum):
@@ -190,6 +207,24 @@ class RetryPlan(Struct, frozen=True):
     running: tuple[str, ...] = ()
     refused: str = ""
     retired: tuple[str, ...] = ()
+
+
+class RunPlan(Struct, frozen=True):
+    """What a new run of a group does: some jobs run anew, the results of the others are taken over.
+
+    `group` is the group that it is a run of, `run` the new group; a plan alone has none.
+    """
+
+    group: UUID
+    anew: int = 0
+    taken_over: int = 0
+    left_out: int = 0
+    """How many jobs are not in the new run, because the jobs that added them run anew."""
+    keys: tuple[str, ...] = ()
+    """The keys of those that run anew: the first thousand, in the order of the group."""
+    refused: str = ""
+    """Why there is no new run."""
+    run: GroupSubmitted | None = None
 
 
 class GateVerdict(StrEnum):

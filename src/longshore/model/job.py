@@ -81,6 +81,8 @@ class Options(Struct, frozen=True, omit_defaults=True, gc=False):
     """Whether arguments stand for results of other jobs of the group (`payload.references`)."""
     expires_s: float | None = None
     """It fails unless it begins within this time of its submit, or of when it is due."""
+    turn: bool = False
+    """Whether it is a turn of an actor. The store makes those, no submitter does."""
 
 
 class Submission(Struct, frozen=True, omit_defaults=True, gc=False):
@@ -181,6 +183,8 @@ class Job(Struct, frozen=True, kw_only=True):
     group: UUID | None = None
     held_behind: int | None = None
     """Set while its worker holds it ahead of its slots: how many running jobs it waits for."""
+    open: int = 0
+    """Of a map or a sub-group: how many jobs in its scope are not closed."""
 
 
 class Ended(Struct, frozen=True, gc=False):

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
+from longshore.model.actor import Message, Reply, ReplyTo, Turn
 from longshore.model.attempt import AttemptKey
 from longshore.model.group import Condition
 from longshore.model.job import JobError, Reason, Submission
@@ -38,7 +39,20 @@ class OutboxNode(Struct, frozen=True, omit_defaults=True, gc=False, tag_field="i
     detached: bool = False
 
 
-OutboxItem = OutboxJob | OutboxNode
+class OutboxMessage(Struct, frozen=True, gc=False, tag_field="item", tag="message"):
+    """A message to an actor."""
+
+    message: Message
+
+
+class OutboxReply(Struct, frozen=True, gc=False, tag_field="item", tag="reply"):
+    """The reply to a message that a turn has read, and where it goes."""
+
+    reply: Reply
+    to: ReplyTo
+
+
+OutboxItem = OutboxJob | OutboxNode | OutboxMessage | OutboxReply
 """What an outbox may hold. On the wire, `item` says which variant it is."""
 
 
@@ -61,6 +75,13 @@ class SuccessReport(_Ran, frozen=True, gc=False, tag="succeeded"):
     """The body returned `result`. The store commits the outbox with this end."""
 
     result: bytes | None = None
+    outbox: tuple[OutboxItem, ...] = ()
+
+
+class TurnReport(_Ran, frozen=True, gc=False, tag="turn"):
+    """The handlers of a turn returned. The store commits what it leaves, and the outbox."""
+
+    turn: Turn
     outbox: tuple[OutboxItem, ...] = ()
 
 
@@ -105,6 +126,7 @@ class NotBegunReport(_Report, frozen=True, gc=False, tag="not_begun"):
 
 Report = (
     SuccessReport
+    | TurnReport
     | FailureReport
     | CrashReport
     | CancelReport

@@ -17,7 +17,7 @@ from msgspec import Struct, structs
 
 from longshore.core.lanes import body_hash, node_hash
 from longshore.errors import Conflict, InvalidInput
-from longshore.model.group import GroupPart, Node
+from longshore.model.group import NOT_RUN, GroupPart, Node
 from longshore.model.ids import derive_id
 from longshore.model.job import (
     HistoryEntry,
@@ -38,6 +38,9 @@ ABANDONED: Final = "its submitter did not send the rest"
 """Who cancels a group that is not complete, for people."""
 INT64: Final = range(-LARGEST_INT - 1, LARGEST_INT + 1)
 """The whole numbers that a database holds."""
+
+NOT_RUN_LIST: Final = ", ".join(f"'{kind}'" for kind in sorted(NOT_RUN))
+"""SQL for the kinds that no worker runs: maps, sub-groups and gates."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -207,9 +210,9 @@ def node_items(part: GroupPart) -> list[NodeItem] | Refused:
             return node_not_accepted(group, node.key, body)
         if node.job.id != derive_id(group, place):
             return node_not_accepted(group, node.key, "its id does not follow from its place")
-        if "\0" in node.key or any(not 0 <= at < place for at in node.after):
-            return node_not_accepted(group, node.key, "its key or what it depends on is not valid")
         parents = tuple(sorted(set(node.after)))
+        if "\0" in node.key or (parents and not 0 <= parents[0] <= parents[-1] < place):
+            return node_not_accepted(group, node.key, "its key or what it depends on is not valid")
         items.append(NodeItem(node, place, parents, node_hash(node, body), body))
     return items
 

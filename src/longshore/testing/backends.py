@@ -15,16 +15,25 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import ClassVar
 from uuid import UUID
+from weakref import WeakSet
 
 import asyncpg
 from msgspec import structs
 
 from longshore.model.job import JobState
 from longshore.ports import Store
+from longshore.store.actor_rows import NEVER, pack_timers, unpack_timers
+from longshore.store.postgres.due_cursor import DueCursor
 from longshore.store.postgres.states import CODES
 from longshore.store.postgres.store import PostgresStore
 from longshore.store.sqlite.store import SqliteStore
 from longshore.testing.memory import MemoryStore
+
+
+def timers_earlier(packed: bytes, micros: int) -> bytes:
+    """Stored timers that are so much nearer."""
+    timers = unpack_timers(packed)
+    return pack_timers([structs.replace(one, at=(one.at or 0) - micros) for one in timers])
 
 
 async def migrate(store: Store) -> None:
@@ -176,6 +185,19 @@ class SqliteBackend(SqlBackend):
             round(seconds * 1_000_000),
         )
         await self.execute("UPDATE worker SET ended_at = ended_at - ?", round(seconds * 1_000_000))
+        self._pass_time_of_actors(round(seconds * 1_000_000))
+
+    def _pass_time_of_actors(self, micros: int) -> None:
+        with closing(sqlite3.connect(self.path)) as connection, connection:
+            connection.execute(
+                "UPDATE message SET at = at - ?1, due_at = CASE WHEN due_at = ?2 THEN due_at"
+                " ELSE due_at - ?1 END",
+                (micros, NEVER),
+            )
+            connection.execute("UPDATE receipt SET at = at - ?", (micros,))
+            rows = connection.execute("SELECT rowid, timers FROM turn").fetchall()
+            moved = [(timers_earlier(timers, micros), row) for row, timers in rows]
+            connection.executemany("UPDATE turn SET timers = ? WHERE rowid = ?", moved)
 
     async def half_harvest(self, worker: UUID) -> None:
         await self.execute("UPDATE worker SET alive = 0, ended_at = 0 WHERE id = ?", worker.bytes)
@@ -211,6 +233,8 @@ class PostgresBackend(SqlBackend):
     """A database of a PostgreSQL server; stores may reach it through a pgbouncer."""
 
     schema = "longshore."
+    _stores: ClassVar[WeakSet[PostgresStore]] = WeakSet()
+    """The stores of this process. A backend itself can be sent to another one."""
 
     def __init__(self, url: str, *, pooled_url: str | None = None) -> None:
         self.url = url
@@ -219,8 +243,11 @@ class PostgresBackend(SqlBackend):
 
     def connect(self) -> Store:
         if self._pooled_url is not None:
-            return PostgresStore(self._pooled_url, prepared=False, listen_url=self.url)
-        return PostgresStore(self.url)
+            store = PostgresStore(self._pooled_url, prepared=False, listen_url=self.url)
+        else:
+            store = PostgresStore(self.url)
+        self._stores.add(store)
+        return store
 
     async def clear(self) -> None:
         if not self._migrated:
@@ -229,6 +256,9 @@ class PostgresBackend(SqlBackend):
         await self.execute(_EMPTY_ALL)
 
     async def pass_time(self, seconds: float) -> None:
+        # Here the times come nearer, not the clock: so must the mark up to which all was due.
+        for store in self._stores:
+            store._due = DueCursor()
         await self.execute(
             "UPDATE longshore.job SET run_at = run_at - $1::interval,"
             " expires_at = expires_at - $1::interval, deadline_at = deadline_at - $1::interval,"
@@ -244,6 +274,27 @@ class PostgresBackend(SqlBackend):
             "UPDATE longshore.worker SET ended_at = ended_at - $1::interval",
             timedelta(seconds=seconds),
         )
+        for table, columns in (
+            ("message", ("at", "due_at")),
+            ("receipt", ("at",)),
+            ("turn", ("at",)),
+        ):
+            moved = ", ".join(f"{column} = {column} - $1::interval" for column in columns)
+            await self.execute(f"UPDATE longshore.{table} SET {moved}", timedelta(seconds=seconds))
+        await self._bring_timers_closer(seconds)
+
+    async def _bring_timers_closer(self, seconds: float) -> None:
+        """Timers are packed, so no statement can move them."""
+        connection = await asyncpg.connect(self.url)
+        try:
+            rows = await connection.fetch("SELECT actor, n, timers FROM longshore.turn")
+            micros = round(seconds * 1e6)
+            moved = [(*which, timers_earlier(timers, micros)) for *which, timers in rows]
+            await connection.executemany(
+                "UPDATE longshore.turn SET timers = $3 WHERE actor = $1 AND n = $2", moved
+            )
+        finally:
+            await connection.close()
 
     async def half_harvest(self, worker: UUID) -> None:
         await self.execute(
@@ -282,7 +333,8 @@ class PostgresBackend(SqlBackend):
             await connection.close()
 
 
-_OF_GROUPS = ("job_group", "node", "edge", "unsettled", "group_retry")
+_OF_GROUPS = ("job_group", "node", "edge", "unsettled", "group_retry", "group_run")
+_OF_ACTORS = ("actor", "turn", "message", "receipt")
 
 # Quicker than TRUNCATE, which makes new files, as long as there is little to delete.
 _EMPTY_ALL = "; ".join(
@@ -291,6 +343,7 @@ _EMPTY_ALL = "; ".join(
         "job",
         "job_number",
         *_OF_GROUPS,
+        *_OF_ACTORS,
         "group_count",
         "log",
         "lane",

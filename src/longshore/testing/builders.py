@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from copy import copy
 from datetime import datetime
 from itertools import count
 from typing import Final, get_args
@@ -29,11 +30,13 @@ from longshore.model.ends import (
     End,
     Failed,
     NotBegun,
+    PutAside,
     Released,
     Retried,
     Skipped,
     Snoozed,
     Succeeded,
+    TurnTaken,
 )
 from longshore.model.group import (
     MAP,
@@ -139,8 +142,10 @@ def a_claim(slots: Sequence[SessionKey], *lanes: int) -> Claim:
     return Claim(lanes or (lane(),), tuple(slots))
 
 
-ENDS: Final[tuple[type[End], ...]] = get_args(End)
-"""Every way in which an attempt can end."""
+ENDS: Final[tuple[type[End], ...]] = tuple(
+    one for one in get_args(End) if one not in (TurnTaken, PutAside)
+)
+"""Every way in which an attempt can end that is no turn of an actor."""
 
 
 def done(
@@ -265,6 +270,13 @@ class GroupScene:
         served = [node.job for node in part.nodes if node.job.kind not in NOT_RUN]
         self._lanes = lanes_of(served or [a_job()])
         self.running: dict[str, Attempt] = {}
+
+    async def of_run(self, id: UUID) -> GroupScene:
+        """A new run of this group, with the same worker."""
+        other = copy(self)
+        other.id, other.running = id, {}
+        await other.look()
+        return other
 
     async def claim(self, most: int | None = None) -> set[str]:
         """Claims all that is ready, or so many; answers the keys."""

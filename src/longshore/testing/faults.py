@@ -17,10 +17,22 @@ from uuid import UUID
 
 from longshore.core.why import Facts
 from longshore.errors import StoreUnavailable
+from longshore.model.actor import (
+    Actor,
+    ActorFilter,
+    ActorVerdict,
+    MailAction,
+    MailView,
+    NewActor,
+    Reply,
+    Started,
+    TurnView,
+)
 from longshore.model.attempt import Attempt
 from longshore.model.batch import MAX_GROUP_JOBS
 from longshore.model.finding import Finding
 from longshore.model.group import (
+    MOST_COPIED,
     GateVerdict,
     Group,
     GroupFilter,
@@ -30,6 +42,7 @@ from longshore.model.group import (
     GroupVerdict,
     NodeView,
     RetryPlan,
+    RunPlan,
 )
 from longshore.model.job import (
     CancelVerdict,
@@ -56,7 +69,7 @@ from longshore.model.worker import (
     WorkerInfo,
     WorkerView,
 )
-from longshore.ports import Batch, BatchResult, Harvested, Hint, Promoted, Settled, Store
+from longshore.ports import Batch, BatchResult, Harvested, Hint, Promoted, Settled, Store, Tended
 
 Answer = TypeVar("Answer")
 
@@ -258,6 +271,20 @@ class FaultyStore:
             lambda: self.store.retry_group(ref, by, request, keys=keys, args=args, dry_run=dry_run),
         )
 
+    async def rerun_group(
+        self,
+        ref: UUID | int,
+        run: UUID,
+        *,
+        keys: Sequence[str] = (),
+        dry_run: bool = False,
+        most: int = MOST_COPIED,
+    ) -> RunPlan | None:
+        return await self._call(
+            "rerun_group",
+            lambda: self.store.rerun_group(ref, run, keys=keys, dry_run=dry_run, most=most),
+        )
+
     async def cancel_abandoned(self, older_than_s: float, most: int = 100) -> list[UUID]:
         return await self._call(
             "cancel_abandoned", lambda: self.store.cancel_abandoned(older_than_s, most)
@@ -279,6 +306,57 @@ class FaultyStore:
 
     async def nodes(self, group: UUID, after: int = -1, most: int = 1000) -> list[NodeView]:
         return await self._call("nodes", lambda: self.store.nodes(group, after, most))
+
+    async def start_actors(
+        self, actors: Sequence[NewActor], *, reuse: bool = False
+    ) -> list[Started | Refused]:
+        return await self._call(
+            "start_actors", lambda: self.store.start_actors(actors, reuse=reuse)
+        )
+
+    async def replies(self, ids: Sequence[UUID]) -> list[Reply]:
+        return await self._call("replies", lambda: self.store.replies(ids))
+
+    async def pause_actor(self, type: str, key: str, paused: bool) -> ActorVerdict:
+        return await self._call("pause_actor", lambda: self.store.pause_actor(type, key, paused))
+
+    async def stop_actor(self, type: str, key: str, by: str = "") -> ActorVerdict:
+        return await self._call("stop_actor", lambda: self.store.stop_actor(type, key, by))
+
+    async def edit_actor(
+        self,
+        type: str,
+        key: str,
+        state: bytes,
+        version: int,
+        *,
+        turn: int | None = None,
+        restart: bool = False,
+    ) -> ActorVerdict:
+        return await self._call(
+            "edit_actor",
+            lambda: self.store.edit_actor(type, key, state, version, turn=turn, restart=restart),
+        )
+
+    async def sort_mail(self, type: str, key: str, number: int, action: MailAction) -> ActorVerdict:
+        return await self._call(
+            "sort_mail", lambda: self.store.sort_mail(type, key, number, action)
+        )
+
+    async def tend_actors(self, most: int = 1000) -> Tended:
+        return await self._call("tend_actors", lambda: self.store.tend_actors(most))
+
+    async def actor(self, type: str, key: str) -> Actor | None:
+        return await self._call("actor", lambda: self.store.actor(type, key))
+
+    async def actors(self, wanted: ActorFilter) -> list[Actor]:
+        return await self._call("actors", lambda: self.store.actors(wanted))
+
+    async def turns(self, type: str, key: str) -> list[TurnView]:
+        return await self._call("turns", lambda: self.store.turns(type, key))
+
+    async def mail(self, type: str, key: str, most: int = 100) -> list[MailView]:
+        return await self._call("mail", lambda: self.store.mail(type, key, most))
 
     async def note_runs(self, times: Sequence[RunTime]) -> None:
         return await self._call("note_runs", lambda: self.store.note_runs(times))

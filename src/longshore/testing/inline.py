@@ -6,17 +6,21 @@ import asyncio
 import concurrent.futures
 import contextvars
 import threading
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
+from longshore.client.actor_requests import ActorRequests
 from longshore.client.clients import Clients, LoopClient
 from longshore.client.connection import Connection, Ref
 from longshore.errors import WrongState
+from longshore.model.actor import ActorVerdict, Message, NewActor, Reply
 from longshore.model.group import GateVerdict, GroupPart, GroupSubmitted
 from longshore.model.job import Submission
 from longshore.ports import OnMessages
 from longshore.testing.inline_dispatcher import InlineDispatcher
+from longshore.wire.actor_messages import ActorRequest, SendAnswer, StartAnswer
 from longshore.wire.messages import RetryAnswer, SubmitAnswer
 
 if TYPE_CHECKING:
@@ -118,9 +122,49 @@ class _InlineConnection(Connection):
         await self._catch_up([])
         return verdict
 
+    @property
+    def actors(self) -> ActorRequests:
+        """As always; an eager kit then takes the turns that are due."""
+        next_rid = partial(next, self._rids)
+        return _InlineActors(
+            self._kit, self._catch_up, self._exchange, next_rid, self._new_id, self._wait_slice_s
+        )
+
     async def _catch_up(self, jobs: Sequence[UUID]) -> None:
         if not self._access.is_calling:
             await self._kit.catch_up_async(jobs)
+
+
+class _InlineActors(ActorRequests):
+    """The requests about actors. Who waits for a reply has the turns taken that are due."""
+
+    def __init__(
+        self, kit: Kit, catch_up: Callable[[Sequence[UUID]], Awaitable[None]], *parts: Any
+    ) -> None:
+        super().__init__(*parts)
+        self._kit = kit
+        self._catch_up = catch_up
+
+    async def start(
+        self, actors: Sequence[NewActor], *, reuse: bool = False
+    ) -> tuple[StartAnswer, ...]:
+        answers = await super().start(actors, reuse=reuse)
+        await self._catch_up([])
+        return answers
+
+    async def send(self, messages: Sequence[Message]) -> tuple[SendAnswer, ...]:
+        answers = await super().send(messages)
+        await self._catch_up([])
+        return answers
+
+    async def reply(self, ask: UUID, wait_s: float) -> Reply | None:
+        await self._kit.drain_async()
+        return await super().reply(ask, wait_s)
+
+    async def _change(self, request: ActorRequest) -> ActorVerdict:
+        verdict = await super()._change(request)
+        await self._catch_up([])
+        return verdict
 
 
 class _Line:

@@ -21,15 +21,17 @@ from longshore.client.group_handle import check_opened
 from longshore.config import DispatcherSettings
 from longshore.core.group_words import in_states
 from longshore.core.why import Facts
+from longshore.dispatcher.actor_service import Caller
 from longshore.dispatcher.ends import Decisions
 from longshore.dispatcher.requests import failed, perform
-from longshore.dispatcher.service import Answer, Caller, Service
+from longshore.dispatcher.service import Answer, Service
 from longshore.dispatcher.waiters import Waiter, Waiters
 from longshore.errors import LongshoreError, NotFinished, WrongState
+from longshore.model.actor import Message, NewActor, Reply, Sent
 from longshore.model.attempt import Attempt
-from longshore.model.ends import End
+from longshore.model.ends import End, PutAside
 from longshore.model.group import GroupPart, GroupState, GroupSubmitted
-from longshore.model.job import ANY_TARGET, Job, JobState, LogEntry, Submission
+from longshore.model.job import ANY_TARGET, Ended, Job, JobState, LogEntry, Refused, Submission
 from longshore.model.reports import Report
 from longshore.model.worker import (
     Attended,
@@ -99,7 +101,7 @@ class InlineDispatcher:
         self._decisions = Decisions(self._settings, _NoLuck())
         self._id, self._worker = uuid4(), uuid4()
         self._service = InlineService(
-            self.store, self._settings, self._id, self.clock.utc, self, Waiters()
+            self.store, self._settings, self._id, self.clock.utc, self, Waiters(), Waiters()
         )
         self._attended: tuple[frozenset[str], SessionKey] | None = None
         self._lock = RLock()
@@ -137,6 +139,30 @@ class InlineDispatcher:
             self.clock.catch_up()
         return (await self.store.pump(self._id, Batch(submits=jobs))).submitted
 
+    async def send(self, messages: Sequence[Message]) -> list[Sent | Refused]:
+        """Has messages put into their mailboxes at once."""
+        return (await self.store.pump(self._id, Batch(sends=messages))).sent
+
+    def actors_started(self, actors: Sequence[NewActor]) -> None:
+        """Nothing: the next drain takes their first turns."""
+
+    def actor_changed(self) -> None:
+        """Nothing: the next drain finds its turn."""
+
+    def actor_stopped(self) -> None:
+        """A turn that runs is stopped; then the actor goes."""
+        for attempt in _at_once(self.store.cancelling(self._id)):
+            self._on_cancel(attempt.id)
+        _at_once(self.store.tend_actors())
+
+    async def wait_reply(self, waiter: Waiter[Reply], wait_s: float) -> None:
+        """Waiting would be for ever: what is ready has run."""
+        if wait_s > 0:
+            raise NotFinished(
+                "the actor has not replied: its turn failed, or it is paused, or it waits for a "
+                "time. In a test kit time passes only in kit.advance(seconds)"
+            )
+
     def storing(self, jobs: Sequence[Submission]) -> AbstractContextManager[None]:
         """There is always room."""
         return nullcontext()
@@ -157,7 +183,11 @@ class InlineDispatcher:
         for attempt in _at_once(self.store.cancelling(self._id)):
             self._on_cancel(attempt.id)
 
-    async def wait(self, waiter: Waiter, wait_s: float) -> None:
+    def runs_here(self, job: UUID) -> bool:
+        """The store in memory answers at once."""
+        return False
+
+    async def wait(self, waiter: Waiter[Ended], wait_s: float) -> None:
         """Waiting would be for ever, so it says why the job has not ended."""
         if wait_s > 0:
             raise NotFinished(
@@ -217,7 +247,8 @@ class InlineDispatcher:
 
     def submissions(self) -> list[Submission]:
         """What was submitted, by clients and by jobs, in the order of the jobs' numbers."""
-        return [row.submission for row in self.store._jobs.values()]
+        found = [row.submission for row in self.store._jobs.values()]
+        return [job for job in found if not job.options.turn]
 
     def claim(self, queue: str | None) -> Attempt | None:
         """The next attempt, best first; None if nothing is ready."""
@@ -231,17 +262,25 @@ class InlineDispatcher:
                 for lane in _at_once(self.store.lanes())
                 if lane.kind in handlers and queue in (None, lane.queue)
             )
-            claimed = self._pump(claims=[Claim(lanes, (slot,))]).claimed
-            return claimed[0] if claimed else None
+            while claimed := self._pump(claims=[Claim(lanes, (slot,))]).claimed:
+                if not claimed[0].paused:
+                    return claimed[0]
+                self._pump(finishes=[PutAside(*claimed[0].key)])
+            return None
 
-    def end(self, report: Report, claimed: Attempt, said: Sequence[LogEntry]) -> Job:
-        """Records how an attempt ended, as a dispatcher would; answers the job after it."""
+    def end(self, report: Report, claimed: Attempt, said: Sequence[LogEntry]) -> Job | None:
+        """Records how an attempt ended, as a dispatcher would; answers the job after it.
+
+        None if it was a turn of an actor, which leaves no job.
+        """
         with self._lock:
             _at_once(self.store.log(said))
             finish = self._decisions.decide(report, claimed, WORKER)
             if self._pump(finishes=[finish]).groups:
                 self.groups_changed()
-            return self.job(claimed.id)
+            if claimed.options.turn:
+                _at_once(self.store.tend_actors())
+            return _at_once(self.store.job(claimed.id))
 
     def next_retry_at(self, queue: str | None) -> datetime | None:
         """When the next job that was begun already, and failed or snoozed, is tried again."""

@@ -231,7 +231,7 @@ class Kit:
         if (left := attempt.context.leftover()) is not None:
             scratch.remove(left)
         job = self.dispatcher.end(report, attempt.claimed, attempt.context.unsaid())
-        if raise_failures and job.state is JobState.FAILED:
+        if raise_failures and job is not None and job.state is JobState.FAILED:
             ended = Ended(job.id, job.state, error=job.error)
             raise unsuccessful(f"job {job.number} ({job.kind})", ended) from attempt.error
 

@@ -24,7 +24,7 @@ from longshore.core.placement import Woken, first_bytes, slots_for
 from longshore.core.retention import Seen, Walk
 from longshore.core.run_times import KEPT_S, merged
 from longshore.model.attempt import Attempt
-from longshore.model.ends import End, Succeeded
+from longshore.model.ends import End, TurnTaken
 from longshore.model.group import GroupState
 from longshore.model.job import (
     CancelVerdict,
@@ -40,7 +40,6 @@ from longshore.model.job import (
     Verdict,
 )
 from longshore.model.log import KeptEntry
-from longshore.model.reports import OutboxJob
 from longshore.model.retention import Pruned, Retention
 from longshore.model.run_time import RunTime
 from longshore.model.worker import (
@@ -56,13 +55,14 @@ from longshore.model.worker import (
 )
 from longshore.ports import Batch, BatchResult, Harvested, Hint, Promoted
 from longshore.store.rows import body_or_why, clean, in_conflict, micros, not_accepted
-from longshore.testing.memory_groups import MemoryGroups
+from longshore.testing.memory_actors import MemoryActors
 from longshore.testing.memory_rows import JobRow, new_row
+from longshore.testing.memory_runs import MemoryNewRuns
 
 MAX_SWEPT = 1000
 
 
-class MemoryStore(MemoryGroups):
+class MemoryStore(MemoryActors, MemoryNewRuns):
     """The whole `Store` port, over one dictionary of jobs. A verb happens at one moment, `_now`."""
 
     is_serial = False
@@ -81,14 +81,13 @@ class MemoryStore(MemoryGroups):
         self._now, self._max_group_jobs = self._utc(), batch.max_group_jobs
         ready, ended = Counter[int](), list[Ended]()
         finished = [self._finish(end, ready, ended) for end in batch.finishes]
-        for end, answer in zip(batch.finishes, finished, strict=True):
-            if (answer.verdict, answer.state) == (Verdict.RECORDED, JobState.SUCCEEDED):
-                self._send(end, ready)
+        sent, replies, by_sends = self._post(batch, finished, ready)
         ending, self._unsettled = self._unsettled, []
         self._woken = []
         groups = self._deliver(ending, ready) | self._to_expand()
         dependents = self._filled(self._start_dependents(dispatcher, batch, ready))
         by_ends = Counter(ready)
+        ready += by_sends
         started, submitted = list[Attempt](), []
         for job, slot in zip_longest(batch.submits, batch.slots):
             free = slot if slot and self._is_free_for(slot, dispatcher) else None
@@ -111,6 +110,8 @@ class MemoryStore(MemoryGroups):
             barred,
             frozenset(groups),
             dependents,
+            sent,
+            replies,
         )
 
     def _start_dependents(
@@ -130,6 +131,8 @@ class MemoryStore(MemoryGroups):
         row, verdict = self._jobs.get(end.job), Verdict.STALE
         if row is not None:
             verdict = effects.judge(row.state, row.job.token, row.job.worker, end)
+        if row is not None and isinstance(end, TurnTaken) and not self._is_next_turn(row, end):
+            verdict = Verdict.STALE
         if row is None or verdict is Verdict.STALE:
             return Finished(end.job, end.token, verdict)
         if verdict is Verdict.RECORDED:
@@ -142,6 +145,8 @@ class MemoryStore(MemoryGroups):
                 ended.append(effects.outcome(end.job, change, end))
                 row.job = structs.replace(row.job, result=ended[-1].result)
             ready.update([row.lane.hash] * (row.state is JobState.READY))
+            if isinstance(end, TurnTaken):
+                self._take_turn(row, end)
         return Finished(end.job, end.token, verdict, row.state)
 
     def _apply(
@@ -155,16 +160,6 @@ class MemoryStore(MemoryGroups):
             elif change.state in (JobState.READY, JobState.DELAYED):
                 group = self._groups[row.node.group]
                 group.must_sweep |= group.state is GroupState.PAUSED
-
-    def _send(self, end: End, ready: Counter[int]) -> None:
-        """Submits what an attempt caused; what is not accepted is noted with its end."""
-        outbox = end.outbox if isinstance(end, Succeeded) else ()
-        for index, item in enumerate(outbox):
-            if not isinstance(item, OutboxJob):
-                continue
-            answer = self._submit(item.job, ready, None, [])
-            if isinstance(answer, Refused):
-                self._jobs[end.job].note(effects.refused_item(index, answer.message))
 
     def _submit(
         self, job: Submission, ready: Counter[int], slot: SessionKey | None, started: list[Attempt]
@@ -451,7 +446,7 @@ class MemoryStore(MemoryGroups):
     ) -> Pruned:
         now = self._utc()
         walk = Walk(kept, Counter(row.state for row in self._jobs.values()), after)
-        later = self._where(lambda row: row.job.number > after and row.node is None)
+        later = self._where(lambda row: _is_alone(row) and row.job.number > after)
         looked_at = [] if walk.over else later[:most]
         places = walk.through([_seen(row.job, now) for row in looked_at])
         gone = [looked_at[place] for place in places]
@@ -476,6 +471,11 @@ class MemoryStore(MemoryGroups):
         for hash in gone:
             del self._emptied[hash]
         return len(gone)
+
+
+def _is_alone(row: JobRow) -> bool:
+    """Whether it is no part of a group or an actor, with which it would go."""
+    return row.node is None and row.actor is None
 
 
 def _seen(job: Job, now: datetime) -> Seen:

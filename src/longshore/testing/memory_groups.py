@@ -10,9 +10,10 @@ from uuid import UUID
 from msgspec import structs
 
 from longshore.core import effects
-from longshore.core.dependencies import Marks, Parent, becomes, deliver, group_end, may_wake
+from longshore.core.dependencies import Marks, Parent, becomes, deliver, group_end, may_become
 from longshore.core.effects import Change
 from longshore.core.examining import EXAMINED, GroupRecord, NodeRecord, end_counts, examined
+from longshore.core.group_words import shown_state
 from longshore.core.lifecycle import TERMINAL
 from longshore.core.reopening import NodeState, Reopening, retry_plan
 from longshore.core.retention import group_bounds
@@ -63,7 +64,7 @@ class MemoryGroups(MemoryGrowth):
         self._now = self._utc()
         head = part.head
         known = self._groups.get(head.id)
-        if known is not None and known.head != head:
+        if known is not None and (known.head != head or known.run):
             return group_conflict(head.id)
         group = known or GroupRow(head, self._last_number + 1, self._now)
         is_open = group.state is GroupState.STAGING
@@ -147,6 +148,16 @@ class MemoryGroups(MemoryGrowth):
                     found[group.jobs[place]].append(id)
         return found
 
+    def _parents(self, row: JobRow) -> list[Parent]:
+        """What a job depends on, as it would hear of it now."""
+        node = self._node(row.job.id)
+        jobs = self._groups[node.group].jobs
+        found = []
+        for place in set(node.node.after) & jobs.keys():
+            one, own = self._jobs[jobs[place]], self._node(jobs[place])
+            found.append(_parent(one, own, bool(own.open) or one.state not in TERMINAL))
+        return found
+
     def _tell_node(
         self, row: JobRow, parents: list[Parent], settled: Counter[int], groups: set[UUID]
     ) -> None:
@@ -161,7 +172,7 @@ class MemoryGroups(MemoryGrowth):
         assert row.node is not None
         if change is None or row.state is not JobState.WAITING:
             return
-        if not change.ends and not may_wake(self._groups[row.node.group].state):
+        if not may_become(self._groups[row.node.group].state, change):
             return
         self._apply(row, change)
         if change.state is JobState.READY and row.job.kind not in NOT_RUN:
@@ -183,7 +194,8 @@ class MemoryGroups(MemoryGrowth):
                 if row.state in effects.HOLD:
                     self._apply(row, effects.HOLD[row.state])
             else:
-                self._wake(row, becomes(self._waiting(row)), settled, groups)
+                change = becomes(self._waiting(row), self._parents(row))
+                self._wake(row, change, settled, groups)
         group.must_sweep = False
         return groups
 
@@ -306,7 +318,7 @@ class MemoryGroups(MemoryGrowth):
         for place in found.reopened:
             row = rows[place]
             self._apply(row, effects.of_group_retry(row.job.round, by, request)[row.state], by)
-            self._node(row.job.id).expanded = 0
+            self._node(row.job.id).expanded, self._node(row.job.id).taken_from = 0, None
         for place in found.held:
             self._apply(rows[place], effects.HOLD[rows[place].state])
         self._count_anew(rows, found.counters, found.scopes)
@@ -433,7 +445,15 @@ class MemoryGroups(MemoryGrowth):
         if group is None:
             return None
         counts = {state.value: count for state, count in self._counts(group).items()}
-        return structs.replace(_shown(group), counts=counts)
+        shown = [self._jobs[id].shown for id in group.jobs.values()]
+        is_open = [one.state is not shown_state(one) for one in shown]
+        taken = [self._node(id).taken_from for id in group.jobs.values()]
+        return structs.replace(
+            _shown(group),
+            counts=counts,
+            open=sum(is_open),
+            taken_over=len(taken) - taken.count(None),
+        )
 
     async def groups(self, wanted: GroupFilter) -> list[Group]:
         found = [_shown(one) for one in self._groups.values() if _matches(one, wanted)]
@@ -458,6 +478,7 @@ class MemoryGroups(MemoryGrowth):
             unmet=node.unmet,
             scope=next(iter(self._keys(group, () if scope is None else (scope,))), None),
             open=node.open,
+            taken_from=node.taken_from,
         )
 
     def _keys(self, group: GroupRow, places: Iterable[int]) -> list[str]:
@@ -484,6 +505,7 @@ class MemoryGroups(MemoryGrowth):
             after=len(node.after),
             unmet=row.node.unmet,
             waits_for=tuple((one.node.node.key, one.state) for one in live if one.node),
+            taken_from=row.node.taken_from,
         )
 
 
@@ -510,6 +532,7 @@ def _shown(group: GroupRow) -> Group:
         created_at=group.created_at,
         ended_at=group.ended_at,
         cancelled_by=group.cancelled_by,
+        run_of=None if group.run is None else group.run.source,
     )
 
 

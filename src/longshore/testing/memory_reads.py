@@ -23,7 +23,7 @@ from longshore.model.worker import DispatcherView, Lane, QueueView, WorkerView
 from longshore.ports import Hint
 from longshore.store.listing import most_looked_at, must_walk, page
 from longshore.store.rows import unpack_progress, unpack_step, utc_now
-from longshore.testing.memory_rows import GroupRow, JobRow, NodeRow, Note
+from longshore.testing.memory_rows import ActorRow, GroupRow, JobRow, NodeRow, Note, Receipt
 
 MAX_AHEAD = 1000
 SHOWN_ENDED_WORKERS = 20
@@ -51,6 +51,12 @@ class MemoryReads:
         self._watchers: list[_Watcher] = []
         self._run_times: dict[str, tuple[RunTime, datetime]] = {}
         self._groups: dict[UUID, GroupRow] = {}
+        self._actors: dict[tuple[str, str], ActorRow] = {}
+        self._receipts: dict[UUID, Receipt] = {}
+        self._touched: set[tuple[str, str]] = set()
+        """The actors whose next turn is to be looked at."""
+        self._stopped: set[tuple[str, str]] = set()
+        """Those of them that stopped themselves."""
         self._max_group_jobs = MAX_GROUP_JOBS
         self._unsettled: list[Note] = []
         """Nodes of which those that depend on them have not heard."""
@@ -95,11 +101,11 @@ class MemoryReads:
         """With the newest progress and step of its last attempt."""
         progress = unpack_progress(self._said(row, LogKind.PROGRESS))
         step = unpack_step(self._said(row, LogKind.STEP))
-        return structs.replace(row.job, progress=progress, step=step)
+        return structs.replace(row.shown, progress=progress, step=step)
 
     def _listed(self, row: JobRow) -> Job:
         """Without what may be large, and without words unless it runs."""
-        job = self._shown(row) if row.state in OWNED else row.job
+        job = self._shown(row) if row.state in OWNED else row.shown
         return structs.replace(job, args=b"", result=None, history=())
 
     def _said(self, row: JobRow, kind: LogKind) -> bytes | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
@@ -13,10 +14,23 @@ from longshore.core.dependencies import Marks, Waiting
 from longshore.core.effects import Change
 from longshore.core.lanes import lane_of
 from longshore.core.lifecycle import HISTORY_FIRST, HISTORY_LAST, TERMINAL
+from longshore.core.turns import next_wake
+from longshore.model.actor import (
+    TURNS_KEPT,
+    ActorTerms,
+    Event,
+    EventKind,
+    MailView,
+    Reply,
+    ReplyTo,
+    Timer,
+    TurnView,
+)
 from longshore.model.attempt import Attempt
-from longshore.model.group import GroupHead, GroupState, Node, RetryPlan
+from longshore.model.group import NOT_RUN, GroupHead, GroupState, Node, RetryPlan, RunPlan
 from longshore.model.job import HistoryEntry, Job, JobError, JobState, Submission
 from longshore.model.worker import Lane, SessionKey
+from longshore.store.actor_rows import NEVER
 from longshore.store.rows import (
     clean,
     deadline_at,
@@ -27,6 +41,7 @@ from longshore.store.rows import (
     pack_error,
     unpack_error,
 )
+from longshore.store.run_steps import PlannedCopy
 
 _NEW: Final = {
     **dict.fromkeys(("started_at", "ended_at", "worker", "result", "error")),
@@ -57,6 +72,8 @@ class NodeRow:
     cause: JobError | None = None
     expanded: int = 0
     """How many elements of a map are jobs already."""
+    taken_from: int | None = None
+    """The number of the job of an earlier run whose result it took over."""
 
     @property
     def key(self) -> str:
@@ -69,6 +86,15 @@ class NodeRow:
         delay_s = late_s if late_s is not None and late_s > 0 else None
         expires_s = self.node.job.options.expires_s
         return Waiting(self.node.on, self.unmet, self.marks, delay_s, expires_s)
+
+
+class Run(NamedTuple):
+    """What was decided about a group that is a new run of another, in a state of that one."""
+
+    plan: RunPlan
+    source: int
+    ended_at: datetime | None
+    copies: Sequence[PlannedCopy]
 
 
 @dataclass
@@ -86,6 +112,7 @@ class GroupRow:
     staged_at: datetime = datetime.min
     retries: dict[UUID, RetryPlan] = field(default_factory=dict)
     jobs: dict[int, UUID] = field(default_factory=dict)
+    run: Run | None = None
 
 
 @dataclass
@@ -100,6 +127,8 @@ class JobRow:
     expires_at: datetime | None = None
     opened_by: set[UUID | None] = field(default_factory=set)
     node: NodeRow | None = None
+    actor: tuple[str, str] | None = None
+    """The actor that it is a turn of."""
 
     @property
     def state(self) -> JobState:
@@ -193,6 +222,13 @@ class JobRow:
         history = (*earlier, structs.replace(last, info=info))
         self.job = structs.replace(self.job, history=history)
 
+    @property
+    def shown(self) -> Job:
+        """The job, with how much is open in its scope."""
+        if self.node is None or self.job.kind not in NOT_RUN:
+            return self.job
+        return structs.replace(self.job, open=self.node.open)
+
     def claimed(self, now: datetime) -> Attempt:
         """The attempt under way."""
         job, deadline = self.job, self.job.deadline_at
@@ -201,7 +237,122 @@ class JobRow:
         which = job.id, job.number, job.token, job.kind, job.args, job.options
         tries = job.attempt, job.failures, job.crashes
         limits = self.is_cancelling, job.priority, left_s
-        return Attempt(*which, job.worker, self.session, *tries, *limits)
+        return Attempt(*which, job.worker, self.session, *tries, *limits, round=job.round)
+
+
+@dataclass
+class TurnRow:
+    """What a turn left."""
+
+    n: int
+    at: datetime
+    worker: UUID | None
+    read: int
+    version: int
+    timers: tuple[Timer, ...]
+    state: bytes = b""
+    starts: bool = False
+
+    def view(self) -> TurnView:
+        """As it is shown."""
+        ran = self.n, self.at, self.worker, self.read
+        return TurnView(*ran, self.version, self.state, self.timers)
+
+
+@dataclass
+class MailRow:
+    """A message in a mailbox."""
+
+    number: int
+    id: UUID
+    name: str
+    args: bytes
+    at: int
+    due_at: int | None
+    reply_to: ReplyTo | None = None
+
+    @property
+    def is_parked(self) -> bool:
+        """Whether turns pass it over."""
+        return self.due_at == NEVER
+
+    def event(self) -> Event:
+        """As a turn gets it."""
+        is_delayed = self.due_at is not None
+        at = self.at if self.due_at is None else self.due_at
+        what = self.name, self.args, at, self.number, self.id, is_delayed
+        return Event(EventKind.MESSAGE, *what, self.reply_to)
+
+    def view(self) -> MailView:
+        """As it is shown."""
+        due = None if self.due_at is None or self.is_parked else moment(self.due_at)
+        what = self.number, self.name, self.args, moment(self.at)
+        return MailView(*what, due, self.is_parked)
+
+
+@dataclass
+class Receipt:
+    """What is kept of a message from outside."""
+
+    at: datetime
+    actor: UUID
+    is_ask: bool
+    reply: Reply | None = None
+
+
+@dataclass
+class ActorRow:
+    """An actor, its last turns and its mailbox."""
+
+    id: UUID
+    type: str
+    key: str
+    terms: ActorTerms
+    created_at: datetime
+    paused: bool = False
+    stopping: bool = False
+    turns: list[TurnRow] = field(default_factory=list)
+    mail: dict[int, MailRow] = field(default_factory=dict)
+
+    @property
+    def name(self) -> tuple[str, str]:
+        """Its type and key."""
+        return self.type, self.key
+
+    @property
+    def last(self) -> TurnRow:
+        """What its last turn left."""
+        return self.turns[-1]
+
+    @property
+    def last_number(self) -> int:
+        """The highest number of its messages; no turn has read a higher one."""
+        return max(self.last.read, *self.mail, 0)
+
+    def unread(self) -> list[MailRow]:
+        """The messages that are not delayed, by number."""
+        return [one for _, one in sorted(self.mail.items()) if one.due_at is None]
+
+    def delayed(self) -> list[MailRow]:
+        """The delayed ones by when they are due, without those that are parked."""
+        found = [one for one in self.mail.values() if one.due_at is not None and not one.is_parked]
+        return sorted(found, key=lambda one: (one.due_at or 0, one.number))
+
+    def take(self, turn: TurnRow, read_delayed: Collection[int] = ()) -> None:
+        """It takes a turn, which has read these."""
+        self.turns = [*self.turns, turn][-TURNS_KEPT:]
+        read = {one.number for one in self.unread() if one.number <= turn.read}
+        read |= {one.number for one in self.delayed() if one.number in read_delayed}
+        self.mail = {number: one for number, one in self.mail.items() if number not in read}
+
+    def wake(self) -> int | None:
+        """When its next turn is due."""
+        return next_wake(
+            starts=self.last.starts,
+            has_mail=bool(self.unread()),
+            timers=self.last.timers,
+            delayed_at=next((one.due_at for one in self.delayed()), None),
+        )
 
 
 def new_row(

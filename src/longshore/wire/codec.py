@@ -13,12 +13,22 @@ from typing import Any, Generic, TypeVar, get_args
 import msgspec
 
 from longshore.errors import ProtocolError
-from longshore.wire import messages
+from longshore.wire import actor_messages, messages
 from longshore.wire.portions import MESSAGE_BYTES
 
 M = TypeVar("M", bound=msgspec.Struct)
 
-_LARGE = frozenset({messages.Done, messages.Logs, messages.Submit, messages.SubmitGroup})
+_LARGE = frozenset(
+    {
+        messages.Done,
+        messages.Logs,
+        messages.Submit,
+        messages.SubmitGroup,
+        actor_messages.StartActors,
+        actor_messages.Send,
+        actor_messages.EditActor,
+    }
+)
 
 _encoder = msgspec.msgpack.Encoder(uuid_format="bytes")
 

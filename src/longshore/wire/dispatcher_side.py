@@ -68,6 +68,8 @@ class Sent(Struct, gc=False):
     """When it began to run, as far as PINGs tell."""
     stop_at: float | None = None
     """When the worker was first told to stop it."""
+    withheld: bool = False
+    """Whether the worker was not told of it, because it must not run."""
 
 
 def assignment(claimed: Attempt) -> Assignment:
@@ -83,6 +85,8 @@ def assignment(claimed: Attempt) -> Assignment:
         claimed.options.raw,
         claimed.priority,
         claimed.begin_within_s,
+        claimed.round,
+        claimed.worker if claimed.options.turn else None,
     )
 
 
@@ -328,14 +332,15 @@ class FullSession(Session):
             for one in part:
                 sent = self._place(one, self._seq)
                 sent.seq, sent.undeliverable = self._seq, False
-            sound = tuple(assignment(one) for one in part if not one.problem)
+                sent.withheld = one.paused or bool(one.problem)
+            sound = tuple(assignment(one) for one in part if not (one.paused or one.problem))
             messages.append(m.Jobs(self.worker, self._seq, sound))
         return messages
 
     def broken(self) -> list[Attempt]:
         """The attempts that are placed here and cannot run; the worker never hears of them."""
         sent = (one for one in self.placed.values() if not one.reported)
-        return [one.claimed for one in sent if one.claimed.problem]
+        return [one.claimed for one in sent if one.claimed.problem or one.withheld]
 
     def abort(self, attempts: Sequence[AttemptKey], reason: str) -> list[m.DispatcherMessage]:
         """An ABORT that names the attempts."""

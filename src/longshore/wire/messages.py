@@ -30,7 +30,7 @@ from datetime import datetime
 from typing import Annotated, Any, Final
 from uuid import UUID
 
-from msgspec import Meta, Raw, Struct
+from msgspec import Meta, Raw, Struct, field
 
 from longshore.model.attempt import Assignment as Assignment
 from longshore.model.attempt import AttemptKey as AttemptKey
@@ -43,6 +43,7 @@ from longshore.model.group import (
     GroupVerdict,
     NodeView,
     RetryPlan,
+    RunPlan,
 )
 from longshore.model.job import (
     CancelVerdict,
@@ -69,6 +70,8 @@ from longshore.model.worker import (
     WorkerView,
 )
 from longshore.model.worker import Stats as Stats
+from longshore.wire.actor_messages import ACTOR_ANSWERS, ActorRequest
+from longshore.wire.actor_messages import Numbered as Numbered
 
 PROTOCOL_VERSION = 2
 
@@ -78,12 +81,6 @@ LogPlace = tuple[int, int]
 
 class _OfWorker(Struct, frozen=True):
     worker: UUID
-
-
-class Numbered(Struct, frozen=True):
-    """What requests and their answers have in common: a number of the client's choice."""
-
-    rid: int
 
 
 # worker to dispatcher
@@ -328,6 +325,20 @@ class RetryGroup(Numbered, frozen=True):
     args: bytes | None = None
 
 
+class RerunGroup(Numbered, frozen=True):
+    """Take a step towards a new run of a group that has ended. The new group has this `id`.
+
+    Repeat it until the new group is not staging any more. What succeeded is taken over, unless it
+    depends on what runs anew; the jobs with these `keys` run anew in any case. A dry run only
+    answers what would run.
+    """
+
+    id: UUID
+    group: UUID | int
+    keys: tuple[str, ...] = ()
+    dry_run: bool = False
+
+
 class OpenGate(Numbered, frozen=True):
     """Open a gate of a group: it succeeds with this value. A repeat with the same changes nothing.
 
@@ -396,7 +407,7 @@ class Prune(Numbered, frozen=True):
     keep: int | None = None
     after: int = 0
     dry_run: bool = False
-    counted: dict[JobState, int] = {}
+    counted: dict[JobState, int] = field(default_factory=dict)
 
 
 class Hello(Numbered, frozen=True):
@@ -509,6 +520,7 @@ Request = (
     | CancelGroup
     | PauseGroup
     | RetryGroup
+    | RerunGroup
     | OpenGate
     | ListWorkers
     | Drain
@@ -520,6 +532,7 @@ Request = (
     | Pause
     | Prune
     | Hello
+    | ActorRequest
 )
 Answer = Ok | Err
 
@@ -539,6 +552,7 @@ ANSWERS: Final[dict[type, Any]] = {
     CancelGroup: GroupVerdict,
     PauseGroup: GroupVerdict,
     RetryGroup: RetryPlan,
+    RerunGroup: RunPlan,
     OpenGate: GateVerdict,
     ListWorkers: tuple[WorkerView, ...],
     Drain: tuple[DrainAnswer, ...],
@@ -550,5 +564,6 @@ ANSWERS: Final[dict[type, Any]] = {
     Pause: None,
     Prune: Pruned,
     Hello: HelloAnswer,
+    **ACTOR_ANSWERS,
 }
 """What OK carries in answer to each request."""

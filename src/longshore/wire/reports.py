@@ -9,12 +9,24 @@ queue behind a hundred megabytes, or a slow network would cost the worker its le
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Sequence
+from typing import Final, assert_never
 
+from longshore.model.actor import Turn
 from longshore.model.attempt import AttemptKey
 from longshore.model.job import JobError
-from longshore.model.reports import CrashReport, FailureReport, Report, SuccessReport
+from longshore.model.reports import (
+    CrashReport,
+    FailureReport,
+    OutboxItem,
+    OutboxJob,
+    OutboxMessage,
+    OutboxNode,
+    OutboxReply,
+    Report,
+    SuccessReport,
+    TurnReport,
+)
 from longshore.wire.portions import MESSAGE_BYTES, portions
 
 WINDOW_BYTES: Final = 16 * 1024 * 1024
@@ -30,13 +42,40 @@ def report_bytes(report: Report) -> int:
     """Roughly how many bytes a report takes in a message."""
     size = _FIELDS_BYTES
     if isinstance(report, SuccessReport):
-        if report.result is not None:
-            size += len(report.result)
-        for item in report.outbox:
-            size += _FIELDS_BYTES + len(item.job.args)
+        size += len(report.result or b"") + _sent_bytes(report.outbox)
+    elif isinstance(report, TurnReport):
+        size += turn_bytes(report.turn) + _sent_bytes(report.outbox)
     elif isinstance(report, FailureReport | CrashReport):
         size += error_bytes(report.error)
     return size
+
+
+def outbox_bytes(outbox: Sequence[OutboxItem]) -> int:
+    """How many bytes of users' values an outbox has."""
+    return sum(map(_item_bytes, outbox)) if outbox else 0
+
+
+def _sent_bytes(outbox: Sequence[OutboxItem]) -> int:
+    return len(outbox) * _FIELDS_BYTES + outbox_bytes(outbox)
+
+
+def _item_bytes(item: OutboxItem) -> int:
+    match item:
+        case OutboxJob(job=job) | OutboxNode(job=job):
+            return len(job.args)
+        case OutboxMessage(message=message):
+            return len(message.args) + len(message.reply_to.about if message.reply_to else b"")
+        case OutboxReply(reply=reply, to=to):
+            error = 0 if reply.error is None else error_bytes(reply.error)
+            return len(reply.result or b"") + len(to.about) + error
+        case _:
+            assert_never(item)
+
+
+def turn_bytes(turn: Turn) -> int:
+    """Roughly how many bytes it takes what a turn leaves."""
+    timers = sum(100 + len(timer.args) for timer in turn.timers)
+    return len(turn.state) + timers + 9 * len(turn.read_delayed)
 
 
 def error_bytes(error: JobError) -> int:

@@ -567,7 +567,9 @@ class Worker:
         if pool not in AHEAD_POOLS or isinstance(report, NotBegunReport):
             return report
         ran_s = self._clock.now() - begun.at if took_s is None else took_s
-        self._lookahead.ran(begun.assignment.kind, None if was_stopping else ran_s)
+        # Of a turn nothing is learnt: a worker never holds one ahead.
+        tells = not was_stopping and begun.assignment.worker is None
+        self._lookahead.ran(begun.assignment.kind, ran_s if tells else None)
         return replace(report, ran_s=ran_s)
 
     def _said(self, entry: LogEntry) -> None:

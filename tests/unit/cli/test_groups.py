@@ -557,7 +557,9 @@ def test_a_retry_that_is_refused_says_why(dispatcher: ScriptedDispatcher, capsys
     assert dispatcher.run("group", "retry", "7") == 3
     capsys.readouterr()
     assert dispatcher.run("group", "pause", "7", "--plan") == 2
-    assert "--from, --plan and --args are for `group retry`" in capsys.readouterr().err
+    assert "--from and --plan are for `group retry` and `rerun`" in capsys.readouterr().err
+    assert dispatcher.run("group", "rerun", "7", "--args", "{}") == 2
+    assert "--args is for `group retry`" in capsys.readouterr().err
 
 
 def test_a_ref_that_is_no_group_is_refused(

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 from tests.unit.cli.conftest import ScriptedDispatcher
+from tests.unit.cli.test_commands import job
 from tests.unit.cli.test_groups import ID, Captured, group
 
 from longshore.model.group import (
@@ -19,7 +20,7 @@ from longshore.model.group import (
     NodeView,
     RetryPlan,
 )
-from longshore.model.job import JobState
+from longshore.model.job import JobPage, JobState
 from longshore.payload.values import unpack
 from longshore.wire import messages as m
 
@@ -98,7 +99,7 @@ def test_a_gate_is_opened_with_a_value(dispatcher: ScriptedDispatcher, capsys: C
         (["open", "7"], None, 2, "needs the KEY of the gate"),
         (["show", "7", "a"], None, 2, "`group show` takes no KEY"),
         (["cancel", "7", "--value", "1"], None, 2, "--value is for `group open`"),
-        (["pause", "7", "--args", "{}"], None, 2, "are for `group retry`"),
+        (["pause", "7", "--args", "{}"], None, 2, "is for `group retry`"),
         (["retry", "7", "--from", "a", "--args", "[1]"], None, 2, "is not a map by name"),
     ],
 )
@@ -141,7 +142,9 @@ def test_a_retry_tells_what_leaves_the_group(
     assert (asked.keys, unpack(asked.args)) == (("a",), {"n": 1})
 
 
-def node(key: str, kind: str, state: str, *after: str, scope: str | None = None) -> NodeView:
+def node(
+    key: str, kind: str, state: str, *after: str, scope: str | None = None, open: int = 0
+) -> NodeView:
     return NodeView(
         key=key,
         job=UUID(int=1),
@@ -150,6 +153,7 @@ def node(key: str, kind: str, state: str, *after: str, scope: str | None = None)
         state=JobState(state),
         after=after,
         scope=scope,
+        open=open,
     )
 
 
@@ -157,7 +161,7 @@ NODES = [
     node("in/a", "fetch", "succeeded", scope="in"),
     node("in", SCOPE, "succeeded"),
     node("approve", GATE, "ready", "in"),
-    node("resize", MAP, "succeeded", "in"),
+    node("resize", MAP, "succeeded", "in", open=30),
     node("pack", "pack", "waiting", "resize", "approve"),
     *(node(f"resize/{n}", "resize", "running", scope="resize") for n in range(30)),
 ]
@@ -188,3 +192,36 @@ def test_a_graph_has_one_row_for_the_elements_of_a_map(
     rows = [line.split() for line in capsys.readouterr().out.splitlines()[2:]]
     assert ["4", "resize", "×30", "running", "resize"] in rows
     assert rows[-1][:3] == ["5", "pack", "waiting"]
+
+
+@pytest.mark.parametrize(("open", "state"), [(30, "running"), (0, "succeeded")])
+def test_a_map_runs_until_its_elements_have_ended(
+    dispatcher: ScriptedDispatcher, capsys: Captured, open: int, state: str
+) -> None:
+    """In every view, for people and for programs."""
+    resize = node("resize", MAP, "succeeded", open=open)
+    shown = job(kind=MAP, state=JobState.SUCCEEDED, group=ID, open=open)
+    dispatcher.answers |= {
+        m.ShowGroup: group(),
+        m.ListNodes: [resize, node("pack", "pack", "waiting", "resize")],
+        m.ListJobs: JobPage((shown,)),
+        m.Show: shown,
+        m.Why: m.WhyAnswer(UUID(int=1), 1, "succeeded", "", key="resize"),
+        m.ListWorkers: (),
+    }
+    dispatcher.answers[m.ShowGroup] = group(
+        counts={"succeeded": 1, "waiting": 1}, jobs=2, open=int(open > 0)
+    )
+    assert dispatcher.run("group", "show", "7") == 0
+    assert f"jobs           1 waiting, 1 {state}" in capsys.readouterr().out
+    assert dispatcher.run("group", "show", "7", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["counts"][state] == 1
+    for command in ("group graph 7", "jobs --group 7", "job 1"):
+        assert dispatcher.run(*command.split()) == 0
+        assert state in capsys.readouterr().out
+    for command in ("jobs --group 7", "job 1"):
+        assert dispatcher.run(*command.split(), "--json") == 0
+        found = json.loads(capsys.readouterr().out)
+        assert (found[0] if isinstance(found, list) else found)["state"] == state
+    assert dispatcher.run("group", "graph", "7", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["nodes"][0]["state"] == state

@@ -11,8 +11,9 @@ from uuid import UUID
 
 import zmq
 
-from longshore.errors import LongshoreError
+from longshore.errors import LongshoreError, NotFound
 from longshore.links.zeromq import Router
+from longshore.model.actor import ActorVerdict
 from longshore.model.group import (
     GateVerdict,
     Group,
@@ -23,6 +24,7 @@ from longshore.model.group import (
     Node,
     NodeView,
     RetryPlan,
+    RunPlan,
 )
 from longshore.model.job import (
     CancelVerdict,
@@ -37,6 +39,7 @@ from longshore.model.job import (
 from longshore.model.log import LogPage
 from longshore.model.retention import Pruned
 from longshore.model.worker import Capacity
+from longshore.wire import actor_messages as a
 from longshore.wire import codec, messages
 
 SILENT = object()
@@ -188,8 +191,32 @@ class FakeDispatcher:
                 return GroupVerdict.PAUSED if request.paused else GroupVerdict.RUNNING
             case messages.RetryGroup():
                 return RetryPlan(UUID(int=0), request.keys or ("fetch",))
+            case messages.RerunGroup():
+                return self._rerun_group(request)
             case messages.OpenGate():
                 return GateVerdict.OPENED
+            case _:
+                return self._answer_about_actors(request)
+
+    def _answer_about_actors(self, request: a.ActorRequest) -> object:
+        match request:
+            case a.StartActors():
+                return [a.StartAnswer(actor.id) for actor in request.actors]
+            case a.Send():
+                return [a.SendAnswer(message.id) for message in request.messages]
+            case a.AwaitReplies() | a.ListActors() | a.ListTurns() | a.ListMail():
+                return ()
+            case a.ShowActor():
+                return NotFound("there is no actor here")
+            case a.PauseActor() | a.StopActor() | a.EditActor() | a.SortMail():
+                return ActorVerdict.DONE
+
+    def _rerun_group(self, request: messages.RerunGroup) -> RunPlan:
+        """Says what it would do, or takes two steps."""
+        steps = [one for one in self.of(messages.RerunGroup) if one.id == request.id]
+        state = GroupState.STAGING if len(steps) == 1 else GroupState.RUNNING
+        run = None if request.dry_run else GroupSubmitted(request.id, 99, state, len(steps))
+        return RunPlan(UUID(int=0), 1, 2, keys=request.keys or ("fetch",), run=run)
 
     def _submit(self, request: messages.Submit) -> list[messages.SubmitAnswer]:
         for job in request.jobs:

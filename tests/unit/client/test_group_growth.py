@@ -9,7 +9,9 @@ import pytest
 
 from longshore import App
 from longshore.client.group import GroupBuilder
+from longshore.core.group_limits import MAX_MAP_KEY_CHARS
 from longshore.errors import InvalidArguments, InvalidInput, NotFound, WrongState
+from longshore.executors.host.growth import OwnGroup
 from longshore.model.group import GATE, MAP, SCOPE, Condition, GateVerdict, GroupVerdict, Node
 from longshore.payload.maps import elements, read_map
 from longshore.payload.values import pack, unpack
@@ -348,3 +350,48 @@ def test_a_subgroup_of_another_group_is_refused(app: App, kinds: Kinds) -> None:
         other.add(kinds.fetch.call("a"), after=one.sub("s"))
     with pytest.raises(InvalidInput, match="has a character that keys may not have"):
         one.sub("a b")
+
+
+# mistakes
+
+
+def test_a_name_that_there_is_not_says_what_to_write(app: App, kinds: Kinds) -> None:
+    group = app.group("g")
+    job, gate = group.add(kinds.fetch.call("u")), group.gate("approve")
+    mapped, sub = group.map(kinds.resize, over=["p"], width=1), group.sub("s")
+    wrong = [
+        (mapped, "result", "`.results` stands for the list of them"),
+        (job, "results", "it is one job: `.result` stands for what it returns"),
+        (gate, "results", "<GroupJob approve> has no 'results': it is one job"),
+        (sub, "result", "take that of a job or a map that was added to it"),
+        (sub, "handle", "only the group and its jobs have one"),
+        (job, "wait", "once the group is submitted, `.handle.wait` is there"),
+        (group, "wait", "once the block has ended, `.handle.wait` is there"),
+        (group, "result", r"once the block has ended, take `.handle.result\(KEY\)`"),
+        (job, "colour", "<GroupJob fetch> has no 'colour'$"),
+    ]
+    for who, name, said in wrong:
+        assert not hasattr(who, name)
+        with pytest.raises(AttributeError, match=said):
+            getattr(who, name)
+
+
+def test_a_job_says_what_to_write_for_what_it_adds(kinds: Kinds) -> None:
+    own = OwnGroup(lambda job: None)
+    job, mapped = own.add(kinds.fetch.call("u")), own.map(kinds.resize, over=["p"], width=1)
+    wrong = [
+        (mapped, "result", "`.results` stands for the list of them"),
+        (job, "results", "it is one job: `.result` stands for what it returns"),
+        (job, "handle", "only once the job that adds it has succeeded"),
+    ]
+    for who, name, said in wrong:
+        with pytest.raises(AttributeError, match=said):
+            getattr(who, name)
+
+
+def test_a_map_needs_room_for_the_keys_of_its_jobs(app: App, kinds: Kinds) -> None:
+    group = app.group("g")
+    group.map(kinds.resize, over=["p"], width=1, key="m" * MAX_MAP_KEY_CHARS)
+    said = "the key has 191 characters; a map may have 190, because its jobs are called KEY/0"
+    with pytest.raises(InvalidInput, match=said):
+        group.map(kinds.resize, over=["p"], width=1, key="m" * (MAX_MAP_KEY_CHARS + 1))

@@ -22,7 +22,7 @@ from longshore.errors import (
     WouldBlock,
     WrongState,
 )
-from longshore.model.group import Condition, GroupVerdict, RetryPlan
+from longshore.model.group import Condition, GroupVerdict, RetryPlan, RunPlan
 from longshore.model.job import Ended
 from longshore.model.run_time import RunTime
 from longshore.payload.values import pack
@@ -303,6 +303,25 @@ def test_a_handle_tells_of_its_group(app: App, fake: FakeDispatcher, kinds: Kind
         handle.cancel()
 
 
+def test_a_handle_runs_its_group_anew(app: App, fake: FakeDispatcher, kinds: Kinds) -> None:
+    """The dispatcher copies in steps: the client asks until all of it is there."""
+    with app.group("x") as group:
+        group.add(kinds.fetch.call("u"))
+    handle = group.handle
+    plan = handle.rerun_plan(from_="a/")
+    assert (plan.keys, plan.anew, plan.taken_over, plan.run) == (("a/",), 1, 2, None)
+    again = handle.rerun(["a"])
+    assert (again.number, again.name) == (99, "x")
+    looked, *steps = fake.of(messages.RerunGroup)
+    assert (looked.keys, looked.dry_run) == (("a/",), True)
+    assert [(one.id, one.keys, one.dry_run) for one in steps] == [(again.id, ("a",), False)] * 2
+    refused = RunPlan(handle.id, refused="it is running")
+    fake.replies[messages.RerunGroup] = lambda request: refused
+    for ask in (handle.rerun, handle.rerun_plan):
+        with pytest.raises(WrongState, match=r"group 100 \(x\) cannot be run anew: it is running"):
+            ask()
+
+
 def test_a_handle_pauses_and_retries_its_group(
     app: App, fake: FakeDispatcher, kinds: Kinds
 ) -> None:
@@ -315,7 +334,7 @@ def test_a_handle_pauses_and_retries_its_group(
     assert handle.wait(30) is GroupState.FAILED
     assert handle.retry(plan=True).reopened == ("fetch",)
     fake.conclude(Ended(handle.id, JobState.SUCCEEDED))
-    assert handle.wait(30) is GroupState.FAILED, "known by now"
+    assert handle.wait(30) is GroupState.SUCCEEDED, "it asks each time: others may retry it"
     assert handle.retry(["a", "b"]).reopened == ("a", "b")
     assert handle.wait(30) is GroupState.SUCCEEDED, "asked for anew"
     assert handle.retry(from_="c").reopened == ("c",)

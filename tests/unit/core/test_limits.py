@@ -47,6 +47,7 @@ def test_what_is_within_the_limits_is_accepted(fields: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
+        ({"options": Options(turn=True)}, "only the store makes turns"),
         ({"kind": ""}, "kind is empty"),
         ({"kind": "k" * 201}, "kind has 201 characters; 200 are allowed"),
         ({"kind": "two words"}, "kind 'two words' has a character"),

@@ -367,15 +367,22 @@ def test_submits_start_ahead_too_if_no_job_is_ready() -> None:
 
 def left_over(scheduler: Scheduler, submits: Sequence[Submission] = ()) -> list[int]:
     """How many slots each offer for dependents has."""
-    plan = scheduler.plan(submits)
+    plan = scheduler.plan(submits, has_ends=True)
     return [sum(one.free for one in some.workers) for some in plan.for_dependents]
 
 
 def test_slots_that_no_ready_job_waits_for_are_left_for_dependents() -> None:
     scheduler = a_scheduler(FETCH, RESIZE, slots=10)
     assert left_over(scheduler) == [10]
-    [offered] = scheduler.plan([]).for_dependents
+    [offered] = scheduler.plan([], has_ends=True).for_dependents
     assert {FETCH.hash, RESIZE.hash} <= offered.lanes
+
+
+def test_without_ends_there_are_no_dependents_to_leave_slots_for() -> None:
+    scheduler = a_scheduler(FETCH, slots=10)
+    assert scheduler.plan([]).for_dependents == ()
+    scheduler.lanes.add_ready({FETCH.hash: 4})
+    assert scheduler.plan([]).for_dependents == ()
 
 
 def test_ready_jobs_come_before_dependents() -> None:

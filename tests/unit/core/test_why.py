@@ -337,6 +337,18 @@ def test_a_job_that_waits_names_what_for(known: NodeFacts, words: str) -> None:
     assert why(job(state=JobState.WAITING), about) == words
 
 
+def test_a_turn_that_waits_says_that_its_actor_is_paused() -> None:
+    turn = structs.replace(job(state=JobState.WAITING), options=Options(turn=True))
+    assert why(turn, facts()) == "its actor is paused; resume the actor to let it go on"
+
+
+def test_a_job_that_was_taken_over_says_from_which() -> None:
+    known = node(0, 0)
+    known = structs.replace(known, taken_from=17, group=structs.replace(known.group, run_of=2))
+    words = why(job(state=JobState.SUCCEEDED), structs.replace(facts(), node=known))
+    assert words.endswith(": taken over from job 17 of group 2, which this group is a new run of")
+
+
 def test_a_gate_says_how_it_is_opened_and_when_it_is_too_late() -> None:
     about = structs.replace(facts(), node=node(0, 0))
     late = job(kind=GATE, deadline_at=NOW + timedelta(seconds=30))

@@ -41,6 +41,7 @@ LONG: list[tuple[m.Request, str, str]] = [
     (m.Prune(1, new_id(), STATES), TooLarge.code, f"PRUNE names {len(STATES)} states"),
     (m.RetryGroup(1, new_id(), 1, ("k",) * 1001), TooLarge.code, "names 1,001 jobs"),
     (m.RetryGroup(1, new_id(), 1, ("k" * 202,)), InvalidInput.code, "a key has 202 characters"),
+    (m.RerunGroup(1, new_id(), 1, ("k",) * 1001), TooLarge.code, "RERUNGROUP names 1,001 jobs"),
     (m.CancelGroup(1, new_id(), 1, "k" * 202), InvalidInput.code, "prefix has 202 characters"),
     (m.OpenGate(1, new_id(), 1, "k" * 201), InvalidInput.code, "the key has 201 characters"),
     (m.ShowKind(1, "k" * 201), InvalidInput.code, "SHOWKIND: the kind has 201 characters"),

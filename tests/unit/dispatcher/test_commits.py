@@ -75,7 +75,7 @@ class Scripted(Scheduler):
     def free_slots(self) -> FreeSlots:
         return self._scripted[0]()
 
-    def plan(self, submits: Sequence[Submission]) -> Plan:
+    def plan(self, submits: Sequence[Submission], *, has_ends: bool = False) -> Plan:
         made = self._scripted[1](submits)
         if submits:
             self._admission.took(any_started=any(made.slots))
@@ -110,6 +110,8 @@ async def pumping(
         tell=lambda _ended: None,
         groups_changed=lambda _groups: None,
         on_outage=lambda _error: None,
+        tell_reply=lambda _reply: None,
+        learn_lanes=lambda: None,
     )
     task = asyncio.create_task(pump.run())
     try:

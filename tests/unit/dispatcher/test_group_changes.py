@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from longshore.model.group import GroupVerdict, RetryPlan
+from uuid import UUID
+
+from msgspec import structs
+
+from longshore.model.group import GroupPart, GroupVerdict, RetryPlan, RunPlan
+from longshore.model.ids import derive_id
 from longshore.model.job import JobState
 from longshore.testing.builders import a_group, new_id
 from longshore.wire import messages as m
@@ -55,6 +60,51 @@ def test_a_retry_that_cannot_be_says_why() -> None:
         assert refused.running == ("a",)
         assert refused.refused.startswith("'a' still runs")
         missing = await client.ask(m.RetryGroup(2, new_id(), new_id()))
+        assert isinstance(missing, m.Err)
+        assert missing.code == "not_found"
+
+    tell(story)
+
+
+def run_of(part: GroupPart, id: UUID) -> GroupPart:
+    """The group that is a new run of this one, as if it had been submitted."""
+    nodes = tuple(
+        structs.replace(node, job=structs.replace(node.job, id=derive_id(id, place)))
+        for place, node in enumerate(part.nodes)
+    )
+    return structs.replace(part, head=structs.replace(part.head, id=id), nodes=nodes)
+
+
+def test_a_new_run_begins_at_once_and_a_repeat_answers_the_same() -> None:
+    """Nothing waits for a poll, and the new group has the id of the request."""
+
+    async def story(stage: Stage) -> None:
+        await stage.dispatcher(poll_s=1000.0, group_poll_s=1000.0)
+        worker, client = await stage.worker(), stage.client()
+        part = a_group({"a": "", "b": "a"})
+        answer = await submit(client, part)
+        early = await client.ask(m.RerunGroup(1, new_id(), part.head.id))
+        assert isinstance(early, RunPlan)
+        assert "it is running" in early.refused
+        await runs(stage, worker, part, "a")
+        worker.jobs.succeed()
+        await runs(stage, worker, part, "b")
+        worker.jobs.fail()
+        await wait(client, part)
+        request = m.RerunGroup(2, new_id(), answer.number)
+        first = await client.ask(request)
+        assert isinstance(first, RunPlan)
+        assert first.run is not None
+        assert (first.run.id, first.keys, first.taken_over) == (request.id, ("b",), 1)
+        again = run_of(part, request.id)
+        assert await runs(stage, worker, again, "b") < 1.0
+        worker.jobs.succeed()
+        assert [one.state for one in await wait(client, again)] == [JobState.SUCCEEDED]
+        repeat = await client.ask(request)
+        assert isinstance(repeat, RunPlan)
+        assert repeat.run is not None
+        assert (repeat.run.number, repeat.keys) == (first.run.number, first.keys)
+        missing = await client.ask(m.RerunGroup(3, new_id(), new_id()))
         assert isinstance(missing, m.Err)
         assert missing.code == "not_found"
 

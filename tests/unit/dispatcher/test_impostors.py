@@ -83,7 +83,13 @@ def test_a_worker_cannot_end_another_ones_job(report: type[Report]) -> None:
         await stage.until(lambda: bool(worker.jobs.running))
         [(id, token)] = worker.jobs.running
         stranger = await attended(stage)
-        wire = {"kind": report.__struct_config__.tag, "after_s": 0.0, "job": id, "token": token}
+        wire: dict[str, object] = {
+            "kind": report.__struct_config__.tag,
+            "after_s": 0.0,
+            "job": id,
+            "token": token,
+        }
+        wire["turn"] = {"state": b"", "version": 1, "read": 0}
         stranger.say(m.Done(stranger.worker, (convert(wire, report),)))
         assert await stranger.told(m.Ack) == m.Ack(stranger.worker, (), ((id, token),)), (
             "it may forget it"

@@ -140,8 +140,10 @@ def test_too_many_jobs_of_plain_clients_are_refused_until_some_have_ended() -> N
         worker.say(b"one")
         assert await client.answer() == [b"", b"one"]
         client.ask(b"4")
-        for times, job in ((2, b"2"), (3, b"4")):
-            assert await worker.given(times) == job
+        # The network may have brought them in another order.
+        for times, jobs in ((2, (b"2", b"3")), (3, (b"4",))):
+            job = await worker.given(times)
+            assert job in jobs
             worker.say(b"result of " + job)
             assert await client.answer() == [b"", b"result of " + job]
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from longshore.dispatcher.ends import MAX_ERROR_CHARS
 from longshore.dispatcher.requests import MAX_ANSWER_BYTES as MAX_BYTES
+from longshore.model.ends import Succeeded
 from longshore.model.job import JobError, JobState, Reason
 from longshore.model.reports import FailureReport
-from longshore.testing.builders import a_job, some_jobs
+from longshore.ports import Batch
+from longshore.testing.builders import a_job, new_id, some_jobs
 from longshore.testing.faults import Fault, scripted
 from longshore.wire import messages as m
 
@@ -74,5 +78,37 @@ def test_outcomes_that_are_too_large_for_one_message_for_their_errors_come_in_se
             assert sum(len(one.error.message.encode()) for one in some if one.error) <= MAX_BYTES
             for one in some:
                 del left[one.id]
+
+    tell(story)
+
+
+def test_a_wait_for_a_job_that_runs_here_does_not_ask_the_store() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.dispatcher()
+        worker, client, job = await stage.worker(), stage.client(), a_job()
+        await client.submit(job)
+        await stage.until(lambda: bool(worker.jobs.running))
+        stage.store.plan = scripted(("ended", Fault.BEFORE))
+        waiting = asyncio.create_task(client.ask(m.Wait(2, (job.id,), 1000.0)))
+        await asyncio.sleep(0)
+        worker.jobs.succeed()
+        answer = await waiting
+        assert isinstance(answer, tuple)
+        assert [one.state for one in answer] == [JobState.SUCCEEDED]
+
+    tell(story)
+
+
+def test_a_wait_for_a_job_that_ran_here_and_ended_elsewhere_hears_of_it() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.dispatcher()
+        worker, client, job = await stage.worker(), stage.client(), a_job()
+        await client.submit(job)
+        await stage.until(lambda: bool(worker.jobs.running))
+        [(id, token)] = worker.jobs.running
+        await stage.model.pump(new_id(), Batch(finishes=[Succeeded(id, token, b"\xc0")]))
+        answer = await client.ask(m.Wait(2, (job.id,), 1000.0))
+        assert isinstance(answer, tuple)
+        assert [one.state for one in answer] == [JobState.SUCCEEDED]
 
     tell(story)

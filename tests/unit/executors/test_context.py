@@ -16,8 +16,10 @@ from longshore.errors import Conflict, InvalidInput, NotSerialisable, WrongState
 from longshore.executors.host.context import Retry, RunningContext, current
 from longshore.executors.output.attempt_log import STEPS_KEPT, AttemptLog
 from longshore.executors.text import bounded, bounded_middle
-from longshore.model.ids import derive_id
+from longshore.model.ids import derive_id, submitted_id
 from longshore.model.job import LogKind, Options, Progress, Submission
+from longshore.model.reports import OutboxJob
+from longshore.payload.maps import grown_id
 from longshore.wire.messages import Assignment
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -82,14 +84,28 @@ def send(text: str) -> None:
     """Does nothing."""
 
 
+def job_ids(context: RunningContext) -> list[UUID]:
+    """The ids of the jobs that a context submits."""
+    return [item.job.id for item in context.outbox() if isinstance(item, OutboxJob)]
+
+
 def test_a_call_has_the_id_of_the_job_that_it_becomes() -> None:
     """Run again, the job submits the same jobs: their ids follow from its own."""
     first, second = (a_context([]) for _ in range(2))
     for context in (first, second):
         call = send.call("a")
         assert context.submit(call) == call.id == derive_id(JOB, 0)
-        assert [item.job.id for item in context.outbox()] == [call.id]
+        assert job_ids(context) == [call.id]
     assert first.outbox() == second.outbox()
+
+
+def test_in_a_new_round_a_job_submits_new_jobs() -> None:
+    """An id meets none of another round, and none of what the job adds to its group."""
+    ids = [submitted_id(JOB, round, index) for round in (1, 2, 3) for index in (0, 1)]
+    added = [grown_id(JOB, round, index) for round in (1, 2, 3) for index in (0, 1)]
+    assert len({*ids, *added}) == 12
+    again = RunningContext(Assignment(JOB, 9, 42, "fetch", b"", round=2), lambda attempt_log: None)
+    assert [again.submit(send.call("a")), again.submit(send.call("b"))] == ids[2:4]
 
 
 def test_an_id_that_was_given_is_kept() -> None:
@@ -99,7 +115,7 @@ def test_an_id_that_was_given_is_kept() -> None:
     assert context.submit(call) == call.id == given
     assert context.submit(plain) == plain.id
     assert context.submit(send.call("b")) == derive_id(JOB, 2)
-    assert [item.job.id for item in context.outbox()] == [given, plain.id, derive_id(JOB, 2)]
+    assert job_ids(context) == [given, plain.id, derive_id(JOB, 2)]
 
 
 def test_the_same_call_submitted_twice_is_one_job() -> None:

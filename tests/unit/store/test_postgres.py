@@ -13,7 +13,7 @@ from tests.unit.store.outside import until_waiting
 
 from longshore.errors import StoreUnavailable
 from longshore.model.attempt import Attempt
-from longshore.model.ends import Failed, Succeeded
+from longshore.model.ends import Failed, Retried, Succeeded
 from longshore.model.finding import Trouble
 from longshore.model.group import GroupState
 from longshore.model.job import JobFilter, JobPage, JobState, Refused, Submitted, Verdict
@@ -39,6 +39,17 @@ def scene(postgres_store: PostgresStore) -> Scene:
 
 
 ENDED = f"state = {CODES[S.SUCCEEDED]}"
+STALE = Verdict.STALE
+ALIKE = """state, result, error, worker, session, round, attempt, failures, crashes, history_length,
+    regexp_replace(history, '[0-9]{16}', 'when', 'g'), expires_at, deadline_at, run_at IS NULL,
+    ended_at IS NULL, ended_at - started_at = interval '0' AS is_instant"""
+"""SQL for what two jobs that went the same way have in common."""
+
+
+def plain(attempt: Attempt) -> Succeeded:
+    """A success that brings only a result, as most ends are."""
+    return Succeeded(attempt.id, attempt.token, b"\xc0", ran_s=0.0)
+
 
 # A row that changes while a statement waits for it.
 
@@ -78,6 +89,75 @@ async def test_finish_goes_by_the_row_as_it_is_when_its_turn_comes(
     assert {(answer.verdict, answer.state) for answer in (first, third)} == {
         (Verdict.RECORDED, S.FAILED)
     }
+
+
+@pytest.mark.parametrize("change", CHANGES)
+async def test_success_that_brings_only_a_result_goes_by_the_row_as_it_is(
+    scene: Scene, outside: Connection, change: str
+) -> None:
+    """G2: whatever statement records an end, what another transaction committed counts."""
+    slot = await scene.attend()
+    await scene.accepted(*some_jobs(3))
+    attempts = await scene.claim(slot, most=3)
+    async with outside.transaction():
+        await outside.execute(
+            f"UPDATE longshore.job SET {CHANGES[change]} WHERE id = $1", attempts[1].id
+        )
+        call = asyncio.create_task(scene.pump(finishes=[plain(one) for one in attempts]))
+        await until_waiting(outside, 1)
+    pumped = await call
+    first, second, third = pumped.finished
+    verdict = ANSWERS[change][0]
+    assert (second.verdict, second.state) == (verdict, None if verdict is STALE else S.SUCCEEDED)
+    assert {(one.verdict, one.state) for one in (first, third)} == {(Verdict.RECORDED, S.SUCCEEDED)}
+    recorded = [one for one in pumped.finished if one.verdict is Verdict.RECORDED]
+    assert {one.id for one in pumped.ended} == {one.job for one in recorded}
+
+
+async def test_a_success_is_stored_alike_by_every_statement(
+    scene: Scene, outside: Connection
+) -> None:
+    slot = await scene.attend()
+    jobs = [a_job(timeout_s=60, expires_s=60) for _ in range(4)]
+    await scene.accepted(*jobs)
+    for attempt in await scene.claim(slot, most=4):
+        await scene.finish(done(attempt, Retried))
+    await scene.store.promote()
+    alone, other, beside, with_more = await scene.claim(slot, most=4)
+    await scene.pump(finishes=[plain(alone)])
+    await scene.pump(finishes=[plain(beside), done(other, Failed)])
+    await scene.pump(finishes=[plain(with_more)], submits=[a_job()])
+    query = f"SELECT {ALIKE} FROM longshore.job WHERE id = $1"
+    stored = [await outside.fetch(query, one.id) for one in (alone, beside, with_more)]
+    assert stored[0] == stored[1] == stored[2]
+    [row] = stored[0]
+    assert (row["state"], row["result"], row["error"]) == (CODES[S.SUCCEEDED], b"\xc0", None)
+    [queue] = await scene.store.queues()
+    assert {state: n for state, n in queue.counts.items() if n} == {
+        S.SUCCEEDED: 3,
+        S.FAILED: 1,
+        S.READY: 1,
+    }
+
+
+async def test_a_success_that_is_told_twice_is_recorded_once(scene: Scene) -> None:
+    """G2: also by the statement for successes that bring only a result."""
+    ours, other = await scene.running(), await scene.being_cancelled()
+    [first] = await scene.finish(plain(ours))
+    before = await scene.job(ours.id)
+    again, cancelled = await scene.finish(plain(ours), plain(other))
+    assert [one.verdict for one in (first, again)] == [Verdict.RECORDED, Verdict.ALREADY_RECORDED]
+    assert await scene.job(ours.id) == before
+    assert (cancelled.verdict, cancelled.state) == (Verdict.RECORDED, S.SUCCEEDED)
+
+
+async def test_the_success_of_a_job_of_a_group_reaches_those_that_depend_on_it(
+    scene: Scene,
+) -> None:
+    group = await scene.submit_group(a_group({"one": "", "two": "one"}))
+    await group.claim()
+    await scene.finish(plain(group.running["one"]))
+    assert await group.states() == {"one": S.SUCCEEDED, "two": S.READY}
 
 
 async def test_a_job_whose_log_is_being_written_is_pruned_later_with_it(

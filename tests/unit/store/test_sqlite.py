@@ -153,6 +153,28 @@ async def test_worker_that_another_process_forgot_meanwhile_is_not_counted(path:
 # faults
 
 
+async def test_what_a_process_remembers_is_read_again_once_another_wrote(path: Path) -> None:
+    async with opened(SqliteStore(path)) as own, opened(SqliteStore(path)) as other:
+        slot = await own.attend()
+        await own.pump(submits=[a_job()], slots=[slot])
+        theirs = await other.running()
+        await other.store.set_paused("default", True)
+        held = await own.pump(submits=[a_job()], slots=[slot])
+        assert held.started == []
+        await other.store.set_paused("default", False)
+        [ours] = (await own.pump(submits=[a_job()], slots=[slot])).started
+        assert (ours.number, ours.token) == (theirs.number + 2, theirs.token + 1)
+
+
+async def test_a_process_remembers_what_it_paused_itself(path: Path) -> None:
+    async with opened(SqliteStore(path)) as scene:
+        slot = await scene.attend()
+        for paused in (False, True, False):
+            await scene.store.set_paused("default", paused)
+            pumped = await scene.pump(submits=[a_job()], slots=[slot])
+            assert len(pumped.started) == (0 if paused else 1)
+
+
 async def test_locked_file_is_an_error_that_passes(path: Path) -> None:
     async with opened(SqliteStore(path, busy_s=0.05)) as scene:
         with closing(sqlite3.connect(path, isolation_level=None)) as other:

@@ -169,6 +169,51 @@ def test_a_group_is_paused_and_retried_inline(app: App) -> None:
         assert group.handle.wait() is GroupState.SUCCEEDED
 
 
+def test_handles_see_the_round_that_a_retry_opens(app: App) -> None:
+    counter = iter(range(10))
+
+    @app.job
+    def press() -> int:
+        return next(counter)
+
+    with run_inline(app) as kit:
+        with app.group("g") as group:
+            pressed = group.add(press.call())
+        held, other = pressed.handle, app.group_handle(group.handle.number)
+        kit.drain()
+        by_number = app.handle(held.job().number)
+        [ended] = app.as_ended([held])
+        assert (held.result(), by_number.result(), other.wait()) == (0, 0, "succeeded")
+        group.handle.retry("press")
+        for handle in (held, by_number, ended):
+            with pytest.raises(NotFinished):
+                handle.result(timeout_s=0)
+        with pytest.raises(NotFinished):
+            other.wait(timeout_s=0)
+        kit.drain()
+        assert [handle.result() for handle in (held, by_number, ended)] == [1, 1, 1]
+
+
+def test_a_job_that_runs_again_by_hand_submits_anew(app: App) -> None:
+    told = list[str]()
+
+    @app.job
+    def tell(text: str) -> None:
+        told.append(text)
+
+    @app.job
+    def press(ctx: longshore.Context) -> None:
+        ctx.submit(tell.call("pressed"))
+
+    with run_inline(app) as kit:
+        with app.group("g") as group:
+            group.add(press.call())
+        kit.drain()
+        group.handle.retry("press")
+        kit.drain()
+        assert told == ["pressed", "pressed"]
+
+
 def test_a_job_cannot_submit_one_that_takes_results(app: App) -> None:
     @app.job
     def work(n: int) -> int:

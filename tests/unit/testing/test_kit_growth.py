@@ -9,7 +9,7 @@ import pytest
 
 import longshore
 from longshore import App, GroupState, JobState
-from longshore.errors import InvalidInput, WrongState
+from longshore.errors import InvalidInput, JobFailed, NotFinished, WrongState
 from longshore.testing import run_inline
 
 Value = int | str | list[int] | dict[str, Any]
@@ -179,3 +179,46 @@ def test_a_retry_gives_a_job_other_arguments(kinds: Kinds) -> None:
         ):
             with pytest.raises(InvalidInput, match=said):
                 handle.retry(keys, args=args)
+
+
+def test_the_result_of_a_map_is_the_list_of_its_jobs_results(kinds: Kinds) -> None:
+    app = kinds.app
+    with run_inline(app) as kit:
+        with app.group("g") as group:
+            scaled = group.map(kinds.scale, over=[3, 1, 2], factor=10)
+            none = group.map(kinds.scale, over=[], key="none")
+        with pytest.raises(WrongState, match="there is more to run"):
+            kit.drain(most=1)
+        assert scaled.handle.status() == "running"
+        with pytest.raises(NotFinished, match="2 jobs have not ended"):
+            scaled.handle.result(timeout_s=0)
+        kit.drain()
+        assert scaled.handle.status() == "succeeded"
+        assert scaled.handle.result() == group.handle.result("scale") == [30, 10, 20]
+        assert app.group_handle(group.handle.number).result("scale") == [30, 10, 20]
+        assert none.handle.result() == []
+
+
+def test_the_result_of_a_map_of_which_a_job_failed_names_it(kinds: Kinds) -> None:
+    app = kinds.app
+
+    @app.job
+    def half(number: int) -> int:
+        if number % 2:
+            raise ValueError(f"{number} is odd")
+        return number // 2
+
+    @app.job
+    def seven() -> Any:
+        return 7
+
+    with run_inline(app) as kit:
+        with app.group("g") as group:
+            group.map(half, over=[2, 3, 5])
+            group.map(half, over=group.add(seven.call()).result, key="bad")
+        kit.drain(raise_failures=False)
+        said = "2 of its 3 jobs did not succeed; 'half/1' failed: ValueError: 3 is odd"
+        with pytest.raises(JobFailed, match=said):
+            group.handle.result("half")
+        with pytest.raises(JobFailed, match=r"'bad' of group .* failed: a map goes over a list"):
+            group.handle.result("bad")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
+from msgspec import structs
 
 from longshore.cli.options import Decorated, ask
 from longshore.cli.view.graph import Drawing, graph_dot, graph_json, graph_view
@@ -14,6 +15,7 @@ from longshore.cli.view.show import as_text, json_document, print_text, print_vi
 from longshore.cli.view.svg import graph_svg
 from longshore.client.connection import Connection, Ref
 from longshore.core.folding import MAX_FOLDS
+from longshore.core.group_words import shown_state
 from longshore.core.layout import lay_out
 from longshore.core.text import visible
 from longshore.errors import InvalidInput, TooLarge
@@ -90,7 +92,8 @@ def _format(context: click.Context, file: str | None) -> str:
 
 async def _read(connection: Connection, ref: Ref) -> tuple[Group, list[NodeView]]:
     group = await connection.group(ref)
-    return group, [node async for node in connection.all_nodes(group.id)]
+    nodes = [node async for node in connection.all_nodes(group.id)]
+    return group, [structs.replace(node, state=shown_state(node)) for node in nodes]
 
 
 def _save(file: str, document: str) -> None:

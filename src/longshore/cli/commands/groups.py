@@ -20,6 +20,7 @@ from longshore.cli.view.groups import (
     group_view,
     groups_screen,
     groups_table,
+    rerun_words,
     retry_words,
     why_lines,
 )
@@ -52,6 +53,7 @@ _ACTIONS: Final = (
     "pause",
     "resume",
     "retry",
+    "rerun",
 )
 MOST_WHYS: Final = 5
 """Of how many jobs in each state `group why` tells."""
@@ -119,6 +121,8 @@ def list_groups(context: click.Context, /, **given: Any) -> None:
         "longshore group retry 42 --plan",
         "longshore group retry 42 --from fetch",
         "longshore group retry 42 --from press --args '{\"copies\": 500}'",
+        "longshore group rerun 42 --plan",
+        "longshore group rerun 42 --from press",
     ),
 )
 @click.argument(
@@ -133,7 +137,8 @@ def list_groups(context: click.Context, /, **given: Any) -> None:
     "keys",
     multiple=True,
     metavar="KEY",
-    help="With retry: run this job and all that depend on it; repeatable. PREFIX/: all below it.",
+    help="With retry and rerun: run this job and all that depend on it; repeatable. PREFIX/, or a "
+    "sub-group: all below it.",
 )
 @click.option(
     "--args",
@@ -142,7 +147,9 @@ def list_groups(context: click.Context, /, **given: Any) -> None:
     help="With retry: other arguments for the one job that --from names.",
 )
 @click.option("--value", metavar="JSON", help="With open: the result of the gate (null).")
-@click.option("--plan", is_flag=True, help="With retry: print what would run; change nothing.")
+@click.option(
+    "--plan", is_flag=True, help="With retry and rerun: print what would run; change nothing."
+)
 @every_option
 @graph_options
 @client_options
@@ -155,7 +162,8 @@ def group(context: click.Context, /, action: str, ref: Ref, key: str | None, **g
     does not start and what waits for what; `graph` draws which job depends on which, in layers;
     `cancel` cancels what has not ended, and workers stop what runs; with a KEY only this job and
     all below it; `open` opens the gate KEY; `pause` lets no more of its jobs begin, until `resume`;
-    `retry` runs again what did not succeed.
+    `retry` runs again what did not succeed; `rerun` runs a group that has ended anew, as a new
+    group that takes over what succeeded.
 
     Exits with 3 if there is no such group, with 2 if it is in a state in which that cannot be done.
     """
@@ -172,6 +180,8 @@ def group(context: click.Context, /, action: str, ref: Ref, key: str | None, **g
             open_gate(context, ref, key or "", given["value"])
         case "retry":
             _retry(context, ref, given["keys"], given["plan"], given["arguments"])
+        case "rerun":
+            _rerun(context, ref, given["keys"], given["plan"])
         case _:
             show(context, _shown(ref))
 
@@ -183,8 +193,10 @@ def _refuse_options(context: click.Context, action: str, key: str | None) -> Non
         raise click.UsageError("--every is for `group watch`", context)
     if action != "graph":
         refuse_graph_options(context)
-    if action != "retry" and (given["keys"] or given["plan"] or given["arguments"] is not None):
-        raise click.UsageError("--from, --plan and --args are for `group retry`", context)
+    if action not in ("retry", "rerun") and (given["keys"] or given["plan"]):
+        raise click.UsageError("--from and --plan are for `group retry` and `rerun`", context)
+    if action != "retry" and given["arguments"] is not None:
+        raise click.UsageError("--args is for `group retry`", context)
     if action != "open" and given["value"] is not None:
         raise click.UsageError("--value is for `group open`", context)
     if action == "open" and key is None:
@@ -289,6 +301,15 @@ def _retry(
         print_answer(as_json, jsonable.plain(made), retry_words(ref, made, plan))
     if made.refused:
         raise WrongState(f"group {ref} cannot be retried: {made.refused}")
+
+
+def _rerun(context: click.Context, ref: Ref, keys: Sequence[str], plan: bool) -> None:
+    as_json: bool = context.params["as_json"]
+    made = ask(context, lambda connection: connection.rerun_group(ref, keys, dry_run=plan))
+    if not made.refused or as_json:
+        print_answer(as_json, jsonable.plain(made), rerun_words(ref, made))
+    if made.refused:
+        raise WrongState(f"group {ref} cannot be run anew: {made.refused}")
 
 
 def _named_arguments(text: str) -> dict[str, Any]:

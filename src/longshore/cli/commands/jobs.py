@@ -26,6 +26,7 @@ from longshore.cli.view.show import (
 from longshore.cli.view.watching import Shown, show, watch_options
 from longshore.client.connection import Connection, Ref
 from longshore.config import parse_seconds
+from longshore.core.group_words import shown_state
 from longshore.core.lifecycle import TERMINAL
 from longshore.core.naming import workers_named
 from longshore.errors import InvalidInput, NotFound, WrongState
@@ -213,7 +214,7 @@ def show_job(context: click.Context, /, ref: Ref, **given: Any) -> None:
             lambda found: job_view(
                 found.job, found.names, found.group, neighbour_lines(found.neighbours)
             ),
-            lambda found: found.job.state in TERMINAL,
+            lambda found: shown_state(found.job) in TERMINAL,
         ),
     )
 

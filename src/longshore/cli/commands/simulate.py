@@ -32,39 +32,56 @@ BROKEN = 1
     type=click.Choice(["model", "sqlite"]),
     help="The store of the cluster: the model in memory, or SQLite (SQLite for every fourth seed).",
 )
+@click.option(
+    "--scenario",
+    "scenario_name",
+    metavar="NAME",
+    help="What each seed is: jobs, rush, expiry, groups, growth, gates or actors (four seeds "
+    "each, in turn).",
+)
 @click.option("--verbose", is_flag=True, help="Print every event.")
 @json_option
 def simulate(
-    seed: int | None, seeds: int, first: int, store: str | None, verbose: bool, as_json: bool
+    seed: int | None,
+    seeds: int,
+    first: int,
+    store: str | None,
+    scenario_name: str | None,
+    verbose: bool,
+    as_json: bool,
 ) -> int:
     """Run clusters in this process, on virtual time, through crashes, cuts and outages.
 
-    A seed is a scenario: dispatchers, workers, jobs, and what goes wrong when. A seed always gives
-    the same run, to the byte. The command stops at the first broken promise, and tells the story of
-    its job.
+    A seed is a scenario: dispatchers, workers, jobs or groups, and what goes wrong when. A seed
+    always gives the same run, to the byte. The command stops at the first broken promise, and tells
+    the story of its job.
     """
     # The simulation imports nearly all of Longshore: only this command pays for that.
     from longshore.testing.simulation import run
-    from longshore.testing.simulation.scenario import make_scenario
+    from longshore.testing.simulation.scenario import SCENARIOS, scenario_of
 
+    if scenario_name is not None and scenario_name not in SCENARIOS:
+        raise click.BadParameter(f"give one of {', '.join(SCENARIOS)}", param_hint="'--scenario'")
     for one in [seed] if seed is not None else range(first, first + seeds):
         on_sqlite = store == "sqlite" if store is not None else run.is_for_sqlite(one)
-        verdict = (run.simulate_on_sqlite if on_sqlite else run.simulate)(make_scenario(one))
+        what = scenario_name or scenario_of(one)
+        verdict = (run.simulate_on_sqlite if on_sqlite else run.simulate)(SCENARIOS[what](one))
         if verbose:
             for line in verdict.trace.lines():
                 print_text(line)
-        name = "sqlite" if on_sqlite else "model"
-        print_text(json_line(_facts(verdict, name)) if as_json else _summary(verdict, name))
+        named = what, "sqlite" if on_sqlite else "model"
+        print_text(json_line(_facts(verdict, *named)) if as_json else _summary(verdict, *named))
         if verdict.broken is not None:
             if not as_json:
-                _tell(verdict, name)
+                _tell(verdict, *named)
             return BROKEN
     return 0
 
 
-def _facts(verdict: Verdict, store: str) -> dict[str, object]:
+def _facts(verdict: Verdict, what: str, store: str) -> dict[str, object]:
     return {
         "seed": verdict.scenario.seed,
+        "scenario": what,
         "store": store,
         "broken": None if verdict.broken is None else str(verdict.broken),
         "simulated_s": verdict.seconds,
@@ -73,16 +90,15 @@ def _facts(verdict: Verdict, store: str) -> dict[str, object]:
     }
 
 
-def _summary(verdict: Verdict, store: str) -> str:
+def _summary(verdict: Verdict, what: str, store: str) -> str:
     scenario = verdict.scenario
     ending = "kept" if verdict.broken is None else "BROKEN"
-    return (
-        f"seed {scenario.seed}: {ending}  {scenario.words}, {verdict.seconds:,.0f} s on {store} in "
-        f"{verdict.steps:,} steps, trace {verdict.trace.digest()}"
-    )
+    took = f"{verdict.seconds:,.0f} s on {store} in {verdict.steps:,} steps"
+    trace = verdict.trace.digest()
+    return f"seed {scenario.seed}: {ending}  {what}: {scenario.words}, {took}, trace {trace}"
 
 
-def _tell(verdict: Verdict, store: str) -> None:
+def _tell(verdict: Verdict, what: str, store: str) -> None:
     broken = verdict.broken
     assert broken is not None
     print_text(f"\nbroken: {broken}")
@@ -90,4 +106,5 @@ def _tell(verdict: Verdict, store: str) -> None:
         story = "\n".join(verdict.trace.story(broken.job))
         print_text(f"\nthe story of {verdict.trace.name(broken.job)} ({broken.job}):\n\n{story}")
     seed = verdict.scenario.seed
-    print_text(f"\nto see it again: longshore simulate --seed {seed} --store {store}")
+    again = f"longshore simulate --seed {seed} --scenario {what} --store {store}"
+    print_text(f"\nto see it again: {again}")

@@ -13,7 +13,7 @@ from longshore.cli.view import jsonable
 from longshore.cli.view.lists import age, brief_error
 from longshore.cli.view.show import Table, View, duration, error_line, state_style, time
 from longshore.core.graph import layers
-from longshore.core.group_words import in_states
+from longshore.core.group_words import in_states, shown_counts, shown_state
 from longshore.core.lifecycle import TERMINAL
 from longshore.core.outlook import Cost, Forecast, about
 from longshore.core.text import visible
@@ -29,8 +29,9 @@ from longshore.model.group import (
     Node,
     NodeView,
     RetryPlan,
+    RunPlan,
 )
-from longshore.model.job import Job, JobState, Submission
+from longshore.model.job import Job, Submission
 from longshore.payload.maps import read_map
 from longshore.payload.values import unpack
 from longshore.wire.messages import WhyAnswer
@@ -85,7 +86,7 @@ def parts_of(nodes: Sequence[NodeView]) -> tuple[GroupSection, ...]:
         prefix, slash, _ = node.key.partition("/")
         if slash:
             jobs[prefix] += 1
-            ended[prefix] += node.state in TERMINAL
+            ended[prefix] += shown_state(node) in TERMINAL
     return tuple(GroupSection(key, ended[key], count) for key, count in jobs.items())
 
 
@@ -96,7 +97,8 @@ def called(group: Group) -> str:
 
 def ended_jobs(group: Group) -> int:
     """How many jobs of a group have ended."""
-    return sum(group.counts.get(state.value, 0) for state in TERMINAL)
+    counts = shown_counts(group)
+    return sum(counts[state.value] for state in TERMINAL)
 
 
 def short(label: str, most: int = MAX_LABEL_CHARS) -> str:
@@ -167,7 +169,6 @@ def _took(group: Group) -> str:
 def group_json(shown: ShownGroup) -> dict[str, Any]:
     """A group with the number of its jobs in every state there is, and what failed first."""
     group, failure, path, forecast, gates, parts = shown
-    counts = {state.value: group.counts.get(state.value, 0) for state in JobState}
     cost = failure and failure.cost
     first = failure and {
         "key": failure.key,
@@ -185,7 +186,7 @@ def group_json(shown: ShownGroup) -> dict[str, Any]:
         "gates": list(gates),
         "parts": [part._asdict() for part in parts],
     }
-    return {**jsonable.plain(group), "counts": counts, **found}
+    return {**jsonable.plain(group), "counts": shown_counts(group), **found}
 
 
 def group_view(shown: ShownGroup) -> View:
@@ -205,6 +206,7 @@ def _group_lines(shown: ShownGroup) -> list[tuple[str, str]]:
     took = f" (took {_took(group)})" if group.ended_at else ""
     return [
         ("id", str(group.id)),
+        ("run of", _run_words(group)),
         ("progress", progress_bar(group)),
         ("jobs", in_states(group)),
         ("missing", _missing(group)),
@@ -219,6 +221,13 @@ def _group_lines(shown: ShownGroup) -> list[tuple[str, str]]:
         ("created", time(group.created_at)),
         ("ended", f"{time(group.ended_at)}{took}"),
     ]
+
+
+def _run_words(group: Group) -> str:
+    """Which group it is a new run of, and how much it took over from that."""
+    if group.run_of is None:
+        return ""
+    return f"group {group.run_of}; {group.taken_over:,} of {_jobs(group.jobs)} taken over from it"
 
 
 def _parts_words(parts: Sequence[GroupSection]) -> str:
@@ -306,6 +315,23 @@ def retry_words(ref: object, made: RetryPlan, is_plan: bool) -> str:
             f"{len(made.retired):,} {would}leave the group, as the jobs that added them run again:"
         )
         words += "\n" + "\n  ".join([told, *made.retired])
+    return words
+
+
+def rerun_words(ref: object, made: RunPlan) -> str:
+    """What a new run of a group does, or would do."""
+    anew, taken = _jobs(made.anew), f"{made.taken_over:,}"
+    title = f"a new run of group {ref} would run {anew} anew and take over {taken}:"
+    if made.run is not None:
+        title = f"group {made.run.number} is a new run of group {ref}: it runs {anew} anew "
+        title += f"and takes over {taken}:"
+    lines = [title, *made.keys]
+    if more := made.anew - len(made.keys):
+        lines.append(f"and {more:,} more")
+    words = "\n  ".join(lines)
+    if made.left_out:
+        are = "are" if made.left_out > 1 else "is"
+        words += f"\n{_jobs(made.left_out)} {are} left out, because what adds such jobs runs anew"
     return words
 
 

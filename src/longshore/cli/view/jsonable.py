@@ -17,6 +17,7 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct, structs
 
+from longshore.core.group_words import shown_state
 from longshore.model.job import Ended, Job, JobState
 from longshore.model.worker import QueueView, WorkerView
 from longshore.payload.values import unpack
@@ -83,7 +84,7 @@ def brief(shown: Job) -> dict[str, Any]:
     """
     heavy = {"args", "result", "history", "options"}
     fields = {name: value for name, value in structs.asdict(shown).items() if name not in heavy}
-    return {**plain(fields), **plain(shown.options)}
+    return {**plain(fields), "state": shown_state(shown).value, **plain(shown.options)}
 
 
 def ended(answer: SubmitAnswer, outcome: Ended, *, raw: bool) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from longshore.cli.outlook import Neighbours
 from longshore.cli.view.groups import short
+from longshore.core.group_words import shown_state
 from longshore.model.group import Condition, NodeView
 
 MOST_SHOWN: Final = 8
@@ -18,11 +19,16 @@ def neighbour_lines(found: Neighbours | None) -> list[tuple[str, str]]:
         return []
     on = "" if found.on is Condition.SUCCEEDED else f", on {found.on.value}"
     after = _listed(found.after)
-    return [("depends on", after and f"{after}{on}"), ("needed by", _listed(found.dependents))]
+    taken = "" if found.taken_from is None else f"job {found.taken_from}"
+    return [
+        ("taken over from", taken),
+        ("depends on", after and f"{after}{on}"),
+        ("needed by", _listed(found.dependents)),
+    ]
 
 
 def _listed(nodes: Sequence[NodeView]) -> str:
-    shown = [f"'{short(node.key)}' ({node.state.value})" for node in nodes[:MOST_SHOWN]]
+    shown = [f"'{short(node.key)}' ({shown_state(node).value})" for node in nodes[:MOST_SHOWN]]
     more = len(nodes) - MOST_SHOWN
     return ", ".join(shown) + (f" and {more:,} more" if more > 0 else "")
 
@@ -30,11 +36,12 @@ def _listed(nodes: Sequence[NodeView]) -> str:
 def neighbours_json(found: Neighbours | None) -> dict[str, Any]:
     """The same for `--json`: null where nobody looked."""
     if found is None:
-        return {"after": None, "on": None, "dependents": None}
+        return {"after": None, "on": None, "dependents": None, "taken_from": None}
     return {
         "after": [_brief(node) for node in found.after],
         "on": found.on.value,
         "dependents": [_brief(node) for node in found.dependents],
+        "taken_from": found.taken_from,
     }
 
 
@@ -44,5 +51,5 @@ def _brief(node: NodeView) -> dict[str, Any]:
         "id": str(node.job),
         "number": node.number,
         "kind": node.kind,
-        "state": node.state.value,
+        "state": shown_state(node).value,
     }

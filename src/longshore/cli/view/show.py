@@ -24,6 +24,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from longshore.cli.view import jsonable
+from longshore.core.group_words import shown_state
 from longshore.core.text import visible, visible_json
 from longshore.model.job import Job, JobError, JobState, Progress
 from longshore.model.log import LOGGED, LogLine
@@ -306,7 +307,7 @@ def duration(seconds: float) -> str:
 
 def state_words(job: Job) -> str:
     """A job's state in a word or two: what a worker holds ahead does not run yet."""
-    return job.state.value if job.held_behind is None else "held ahead"
+    return shown_state(job).value if job.held_behind is None else "held ahead"
 
 
 def took(job: Job) -> str:
@@ -400,7 +401,9 @@ def job_view(
     `near` has lines about the jobs around it in its group.
     """
     worker = names.get(job.worker, str(job.worker)) if job.worker else ""
-    title = Text(f"job {job.number} ").append(state_words(job), style=_STYLES.get(job.state, ""))
+    title = Text(f"job {job.number} ").append(
+        state_words(job), style=_STYLES.get(shown_state(job), "")
+    )
     lines = [(name, text) for name, text in _job_lines(job, worker, group, near) if text]
     width = max(len(name) for name, _ in lines)
     parts: list[Text | Table] = [title]

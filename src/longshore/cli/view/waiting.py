@@ -18,6 +18,7 @@ from rich.text import Text
 from longshore.cli.view.show import Telling, console, progress, why_line
 from longshore.client.connection import Connection
 from longshore.client.logs import LogReader
+from longshore.core.group_words import shown_state
 from longshore.core.text import visible
 from longshore.model.job import Ended, Job, JobState
 from longshore.model.log import STEP
@@ -124,7 +125,7 @@ class _Lines:
     def show(self, job: Job) -> None:
         """Prints the state and the progress, if they are news."""
         now = asyncio.get_running_loop().time()
-        state = job.state.value
+        state = shown_state(job).value
         far = " · ".join(filter(None, (progress(job.progress), job.step)))
         if state != self._last or (far and now >= self._said_at + SAY_S):
             self._last, self._said_at = state, now

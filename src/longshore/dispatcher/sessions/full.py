@@ -29,7 +29,7 @@ from longshore.dispatcher.sessions.plain import PlainSessions
 from longshore.dispatcher.tasks import Tasks
 from longshore.errors import ProtocolError
 from longshore.model.attempt import Attempt
-from longshore.model.ends import Failed
+from longshore.model.ends import Failed, PutAside
 from longshore.model.job import JobError, Reason
 from longshore.model.reports import Report
 from longshore.model.worker import SessionKey
@@ -166,12 +166,15 @@ class FullSessions:
         elif isinstance(session, FullSession):
             if not self._link.tell(session, session.assign(claimed)):
                 session.undeliverable(claimed)
-            if any(one.problem for one in claimed):
+            if any(one.problem or one.paused for one in claimed):
                 self._end_broken(session)
 
     def _end_broken(self, session: FullSession) -> None:
-        """Ends the attempts whose arguments cannot be built."""
+        """Ends the attempts whose arguments cannot be built, or whose actors are paused."""
         for one in session.broken():
+            if one.paused:
+                self._ends.end(PutAside(*one.key, info="its actor is paused"), session)
+                continue
             error = JobError(Reason.INVALID_ARGUMENTS, one.problem)
             self._ends.end(Failed(*one.key, error, forced=True, info=one.problem), session)
 

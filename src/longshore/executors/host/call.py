@@ -8,11 +8,19 @@ from typing import NamedTuple
 from longshore.errors import InvalidInput, NotSerialisable
 from longshore.executors.host.context import RunningContext, Skip, Snooze
 from longshore.executors.host.failures import one_line, refused, skipped, snoozed
+from longshore.model.actor import Turn
 from longshore.model.attempt import Assignment
 from longshore.model.job import Reason
-from longshore.model.reports import Report, SuccessReport
+from longshore.model.reports import OutboxReply, Report, SuccessReport, TurnReport
 from longshore.payload.values import within
 from longshore.ports import Handler, Handlers
+
+
+class TakenTurn(NamedTuple):
+    """What the body of an actor's turn returns."""
+
+    turn: Turn
+    replies: tuple[OutboxReply, ...] = ()
 
 
 class Call(NamedTuple):
@@ -48,6 +56,9 @@ def succeeded(
         return snoozed(assignment, value)
     if isinstance(value, Skip):
         return skipped(assignment, value)
+    if isinstance(value, TakenTurn):
+        outbox = (*value.replies, *context.outbox())
+        return TurnReport(*assignment.key, value.turn, outbox)
     try:
         result = _raw(assignment, value) if assignment.raw else handler.pack_result(value)
     except InvalidInput as error:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from datetime import timedelta
 from logging import Logger
 from math import isfinite, nan
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 from uuid import UUID
 
 import msgspec
@@ -20,15 +20,20 @@ from longshore.executors.host.growth import OwnGroup
 from longshore.executors.output.attempt_log import AttemptLog
 from longshore.executors.output.logger import JobLogger
 from longshore.executors.text import bounded
+from longshore.model.actor import Message, ReplyTo
 from longshore.model.attempt import Assignment
-from longshore.model.ids import derive_id
+from longshore.model.ids import derive_id, submitted_id
 from longshore.model.job import LogEntry, Progress, Submission
 from longshore.model.log import LogLimits
-from longshore.model.reports import OutboxItem, OutboxJob
+from longshore.model.reports import OutboxItem, OutboxJob, OutboxMessage
 from longshore.payload.references import refuse_outside_a_group
 
 MAX_TEXT_BYTES = 4 * 1024
 MAX_OUTBOX_BYTES = 16 * 1024 * 1024
+MESSAGE_BYTES: Final = 200
+"""About what a message takes beside its arguments."""
+FIRST_MESSAGE: Final = 1 << 40
+"""From here on the numbers are for messages, below it for jobs (see `derive_id`)."""
 
 _encoder = msgspec.msgpack.Encoder(uuid_format="bytes")
 
@@ -43,6 +48,20 @@ class Describes(Protocol):
 
     def take_id(self, id: UUID) -> Submission:
         """The job under this id from now on, unless it has one already that must stay."""
+
+
+Given = tuple[tuple[object, ...], Mapping[str, object]]
+"""The arguments of a message: those by place, and those by name."""
+
+
+@runtime_checkable
+class Addresses(Protocol):
+    """Something that names an actor, as `Type.ref(key)` does."""
+
+    def message(
+        self, id: UUID, name: str, args: tuple[object, ...], kwargs: Mapping[str, object]
+    ) -> Message:
+        """A message to it, with its arguments checked."""
 
 
 class Retry(Exception):
@@ -133,9 +152,11 @@ class Context:
         "_assignment",
         "_cancelled",
         "_group",
+        "_handles",
         "_is_over",
         "_limits",
         "_log",
+        "_messages",
         "_outbox",
         "_outbox_bytes",
         "_scratch",
@@ -156,6 +177,8 @@ class Context:
         self._voice: AttemptLog | None = None
         self._group: OwnGroup | None = None
         self._outbox: dict[UUID, Submission] = {}
+        self._messages: list[OutboxMessage] = []
+        self._handles = ""
         self._outbox_bytes = 0
         self._cancelled = False
         self._is_over = False
@@ -226,9 +249,9 @@ class Context:
         """Submits a job with this one's success: both are recorded, or neither.
 
         Answers the new job's id, which the call has from then on too. It follows from this job's
-        id and the place in the order of submits: a job that is run again submits the same jobs
-        again, not new ones. An id that was given (`options(id=…)`) is kept; the same call
-        submitted twice is one job.
+        id, its round and the place in the order of submits: the next attempt submits the same jobs
+        again, not new ones, and a retry by hand submits new ones. An id that was given
+        (`options(id=…)`) is kept; the same call submitted twice is one job.
         """
         own = self._under_its_id(job)
         refuse_outside_a_group(own)
@@ -237,6 +260,24 @@ class Context:
         self._count(own)
         self._outbox[own.id] = own
         return own.id
+
+    def send(self, to: Addresses, name: str, /, *args: Any, **kwargs: Any) -> None:
+        """Sends a message to an actor with this job's success: both are recorded, or neither.
+
+        `to` is what `Type.ref(key)` makes.
+        """
+        if not isinstance(to, Addresses):
+            raise InvalidInput(f"{to!r} is no actor; give what Type.ref(key) makes")
+        self._send_message(to.message(self._next_message_id(), name, args, kwargs))
+
+    def _next_message_id(self) -> UUID:
+        """The id of the next message. Another run of this job makes the same ids again."""
+        first = FIRST_MESSAGE + (self._assignment.round << 20)
+        return derive_id(self.id, first + len(self._messages))
+
+    def _send_message(self, message: Message) -> None:
+        self._count_bytes(MESSAGE_BYTES + len(message.args), "messages")
+        self._messages.append(OutboxMessage(message))
 
     @property
     def group(self) -> OwnGroup:
@@ -247,15 +288,18 @@ class Context:
 
     def _count(self, job: Submission) -> None:
         """Raises if the jobs of this attempt take too much with this one, or if it has ended."""
+        self._count_bytes(_size(job), "jobs")
+
+    def _count_bytes(self, more: int, what: str) -> None:
         if self._is_over:
             raise WrongState(
-                f"job {self.number} has ended, so it can submit or add no more jobs; wait for its "
-                "threads and tasks before it returns"
+                f"job {self.number} has ended, so it can submit or add no more jobs, nor send "
+                "messages; wait for its threads and tasks before it returns"
             )
-        size = self._outbox_bytes + _size(job)
+        size = self._outbox_bytes + more
         if size > MAX_OUTBOX_BYTES:
             raise TooLarge(
-                f"the jobs that job {self.number} submits take more than {MAX_OUTBOX_BYTES:,} "
+                f"the {what} that job {self.number} submits take more than {MAX_OUTBOX_BYTES:,} "
                 "bytes; keep large data in a file or an object store and pass its name"
             )
         self._outbox_bytes = size
@@ -267,7 +311,7 @@ class Context:
             raise InvalidInput(f"{job!r} is not a call; give what job.call(…) makes")
         if job.submission.id in self._outbox:
             return job.submission
-        return job.take_id(derive_id(self.id, len(self._outbox)))
+        return job.take_id(submitted_id(self.id, self._assignment.round, len(self._outbox)))
 
     def _again(self, job: Submission) -> UUID:
         if self._outbox[job.id] != job:
@@ -290,6 +334,25 @@ class RunningContext(Context):
 
     __slots__ = ()
 
+    @property
+    def worker(self) -> UUID | None:
+        """The worker that runs it, if it is a turn of an actor."""
+        return self._assignment.worker
+
+    @property
+    def handles(self) -> str:
+        """Which event of an actor it handles now, for errors."""
+        return self._handles
+
+    @handles.setter
+    def handles(self, event: str) -> None:
+        self._handles = event
+
+    def ask_with(self, to: Addresses, name: str, given: Given, back: ReplyTo) -> None:
+        """Sends a message as `send` does, whose reply goes where `back` says."""
+        message = to.message(self._next_message_id(), name, *given)
+        self._send_message(msgspec.structs.replace(message, reply_to=back))
+
     def mark_cancelled(self) -> None:
         """Lets the job's code see that it must stop."""
         self._cancelled = True
@@ -301,7 +364,7 @@ class RunningContext(Context):
         """
         self._is_over = True
         added = self._group.nodes if self._group is not None else ()
-        return (*map(OutboxJob, self._outbox.values()), *added)
+        return (*map(OutboxJob, self._outbox.values()), *added, *self._messages)
 
     def unsaid(self) -> list[LogEntry]:
         """What the attempt said and the agent was not told yet; for the attempt's end."""

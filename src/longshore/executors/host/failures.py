@@ -7,7 +7,7 @@ import os
 import traceback
 
 from longshore import _version
-from longshore.executors.host.context import Fail, Retry, Skip, Snooze
+from longshore.executors.host.context import Fail, Retry, Skip, Snooze, running
 from longshore.executors.text import bounded, bounded_middle
 from longshore.model.attempt import Assignment
 from longshore.model.job import JobError, Reason
@@ -31,10 +31,16 @@ def raised(assignment: Assignment, error: BaseException, handler: Handler | None
         return skipped(assignment, error)
     return FailureReport(
         *assignment.key,
-        _described(Reason.RAISED, _message(error), error),
+        _described(Reason.RAISED, _where() + _message(error), error),
         final=_is_final(error, handler),
         retry_after_s=error.after_s if isinstance(error, Retry) else None,
     )
+
+
+def _where() -> str:
+    """What the attempt was at, if it said so: a turn names the event that it handles."""
+    context = running()
+    return f"{context.handles}: " if context is not None and context.handles else ""
 
 
 def _is_final(error: BaseException, handler: Handler | None) -> bool:

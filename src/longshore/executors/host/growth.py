@@ -4,9 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Generic, Protocol, TypeVar, cast, runtime_checkable
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Final,
+    Generic,
+    Protocol,
+    TypeVar,
+    cast,
+    runtime_checkable,
+)
 from uuid import UUID
 
+from longshore.core.attributes import RESULT_OF_A_MAP, RESULTS_OF_A_JOB, no_attribute
 from longshore.core.group_limits import (
     MAX_ADDED_JOBS,
     check_added_key,
@@ -27,6 +38,8 @@ from longshore.payload.result_reference import ResultReference
 R_co = TypeVar("R_co", covariant=True)
 R = TypeVar("R")
 N = TypeVar("N", bound="AddedNode")
+
+_HANDLE: Final = {"handle": "it is a job only once the job that adds it has succeeded"}
 
 
 @runtime_checkable
@@ -61,6 +74,8 @@ class Mapped(Protocol[R]):
 class AddedNode:
     """What a job adds to its group. `key` is its name below the key of that job."""
 
+    _advice: ClassVar[Mapping[str, str]] = {}
+
     def __init__(self, group: OwnGroup, key: str, place: int, returns: Any) -> None:
         self.key = key
         self._group = group
@@ -70,9 +85,17 @@ class AddedNode:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.key}>"
 
+    if not TYPE_CHECKING:  # a type checker must still refuse unknown names
+
+        def __getattr__(self, name: str) -> object:
+            """Says what to write instead of a name that there is not."""
+            raise no_attribute(self, name, {**_HANDLE, **self._advice})
+
 
 class AddedJob(AddedNode, Generic[R]):
     """A job that another adds to its group. Those added later name it, or take its result."""
+
+    _advice = RESULTS_OF_A_JOB
 
     @property
     def result(self) -> R:
@@ -83,6 +106,8 @@ class AddedJob(AddedNode, Generic[R]):
 
 class AddedMap(AddedNode, Generic[R]):
     """A map that a job adds to its group. Those added later name it, or take its results."""
+
+    _advice = RESULT_OF_A_MAP
 
     @property
     def results(self) -> list[R]:

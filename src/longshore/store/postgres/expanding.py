@@ -20,6 +20,7 @@ from longshore.core.dependencies import may_wake
 from longshore.core.effects import Effect
 from longshore.core.growth import too_many, why_not
 from longshore.core.lanes import lane_of
+from longshore.core.lifecycle import TERMINAL
 from longshore.errors import LongshoreError
 from longshore.model.group import GATE, MAP, SCOPE, GateVerdict
 from longshore.model.job import ANY_TARGET, DEFAULT_QUEUE, JobState
@@ -215,7 +216,7 @@ async def open_gate(
         await apply(tx, [(row, change)], by)
         await tx.fetch(sql.GIVE_RESULT, row["id"], value)
         return GateVerdict.OPENED
-    if state in (JobState.WAITING, JobState.DELAYED):
+    if state not in TERMINAL:
         return GateVerdict.NOT_REACHED
     is_open = state is JobState.SUCCEEDED and are_same(row["result"], value)
     return GateVerdict.ALREADY_OPEN if is_open else GateVerdict.ALREADY_ENDED

@@ -1,7 +1,8 @@
 """Finishes on the PostgreSQL store: one UPDATE for the batch, fenced by the tokens.
 
 What an end does to a running job and to one that is being cancelled (`core.effects`) travels with
-it; the database only picks one of the two by the state it finds.
+it; the database only picks one of the two by the state it finds. The job of an actor's turn that
+was taken is removed instead, fenced in the same way.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from operator import itemgetter
 from typing import Final
+from uuid import UUID
 
 import asyncpg
 import msgspec
@@ -20,23 +22,27 @@ from longshore.core.dependencies import Parent
 from longshore.core.effects import Change
 from longshore.core.lifecycle import TERMINAL
 from longshore.errors import StoreUnavailable
-from longshore.model.ends import End, Succeeded
+from longshore.model.ends import End, Succeeded, TurnTaken
+from longshore.model.ids import derive_id
 from longshore.model.job import Ended, Finished, JobState, Refused, Submission, Submitted, Verdict
 from longshore.model.reports import OutboxJob
+from longshore.store.postgres.actors_sql import HOLD_ENDING, TAKE
 from longshore.store.postgres.columns import unless_empty
 from longshore.store.postgres.connections import TURNS, Transaction
 from longshore.store.postgres.cursors import ClaimCursors
 from longshore.store.postgres.sql import FINISH, JUDGED, NOTE
 from longshore.store.postgres.states import CODES, READY, STATES, head
-from longshore.store.rows import INT64, clean, pack_error
+from longshore.store.rows import INT64, LARGEST_INT, clean, pack_error
 
 _FOUND_IN: Final = (JobState.RUNNING, JobState.CANCELLING)
 """The states whose changes `FINISH` takes, in this order."""
 
 _json = msgspec.json.Encoder()
 
-Sent = tuple[Succeeded, int, Submission]
+Sent = tuple[Succeeded | TurnTaken, int, Submission]
 """What was sent, the end whose outbox it was in, and its index there."""
+Taken = tuple[TurnTaken, UUID, int]
+"""A turn that was taken, the worker that did, and when that was recorded."""
 
 
 def quoted(text: str, *, ascii_only: bool = False) -> str:
@@ -58,6 +64,9 @@ class FinishBatch:
         self.sent: list[Sent] = []
         self.parents: list[Parent] = []
         """The jobs of groups that ended."""
+        self.taken: list[Taken] = []
+        self.refused: list[tuple[Succeeded, int, str]] = []
+        """Messages that jobs sent and nobody gets: the end, the index in its outbox, and why."""
         self._tx = tx
         self._marks = marks
 
@@ -67,9 +76,9 @@ class FinishBatch:
         left = [place for place, end in enumerate(ends) if end.token in INT64]
         for _ in range(TURNS):
             rows = await self._end([ends[place] for place in left])
-            for row in rows:
-                place = left[row["place"] - 1]
-                answers[place] = self._recorded(ends[place], row["was"], STATES[row["state"]])
+            for at, was, state, *_ in rows:
+                place = left[at - 1]
+                answers[place] = self._recorded(ends[place], was, STATES[state])
             if len(rows) == len(left):
                 break
             left = await self._judge(ends, left, answers)
@@ -84,12 +93,41 @@ class FinishBatch:
 
     def _recorded(self, end: End, was: int, state: JobState) -> Finished:
         self.ended += outcomes(end, was, state)
-        if isinstance(end, Succeeded) and end.outbox:
+        if isinstance(end, Succeeded | TurnTaken) and end.outbox:
             items = enumerate(end.outbox)
             self.sent += [(end, at, item.job) for at, item in items if isinstance(item, OutboxJob)]
         return Finished(end.job, end.token, Verdict.RECORDED, state)
 
-    async def _end(self, ends: Sequence[End]) -> list[asyncpg.Record]:
+    async def _end(self, ends: Sequence[End]) -> Sequence[asyncpg.Record | tuple[int, int, int]]:
+        """Ends attempts; answers of each that was: its place from 1 on, its state before and now.
+
+        Rows may have more columns than that.
+        """
+        turns = [place for place, end in enumerate(ends, 1) if isinstance(end, TurnTaken)]
+        if not turns:
+            return await self._end_jobs(ends)
+        others = [place for place, end in enumerate(ends, 1) if not isinstance(end, TurnTaken)]
+        if others:
+            # All in one statement, so that the locks are taken in the order of ids.
+            await self._tx.fetch(HOLD_ENDING, *_keys(ends))
+        rows = await self._end_jobs([ends[place - 1] for place in others])
+        ended = [(others[at - 1], was, state) for at, was, state, *_ in rows]
+        return ended + await self._take(ends, turns)
+
+    async def _take(self, ends: Sequence[End], turns: Sequence[int]) -> list[tuple[int, int, int]]:
+        """Removes the jobs of turns that were taken."""
+        sound = [(place, end) for place in turns if _is_of_its_actor(end := ends[place - 1])]
+        places, workers = [place for place, _ in sound], [end.worker for _, end in sound]
+        jobs, tokens = _keys([end for _, end in sound])
+        rows = await self._tx.fetch(TAKE, places, jobs, tokens, workers)
+        for row in rows:
+            self._tx.count(row["lane"], row["was"], None)
+            end = ends[row["place"] - 1]
+            assert isinstance(end, TurnTaken)
+            self.taken.append((end, row["worker"], row["now"]))
+        return [(row["place"], row["was"], row["state"]) for row in rows]
+
+    async def _end_jobs(self, ends: Sequence[End]) -> list[asyncpg.Record]:
         if not ends:
             return []
         rows = await self._tx.fetch(
@@ -126,7 +164,7 @@ class FinishBatch:
         again = []
         for place in unanswered:
             end = ends[place]
-            if end.job not in found:
+            if end.job not in found or (isinstance(end, TurnTaken) and not _is_of_its_actor(end)):
                 continue
             state, token, worker = found[end.job]
             verdict = effects.judge(state, token, worker, end)
@@ -136,15 +174,40 @@ class FinishBatch:
                 answers[place] = Finished(end.job, end.token, verdict, state)
         return again
 
+    def lost_of_turns(
+        self, taken: Sequence[Submitted | Refused]
+    ) -> list[tuple[TurnTaken, Submission, Refused]]:
+        """The jobs that turns sent and that cannot be stored."""
+        return [
+            (end, job, answer)
+            for (end, _, job), answer in zip(self.sent, taken, strict=True)
+            if isinstance(answer, Refused) and isinstance(end, TurnTaken)
+        ]
+
     async def note(self, taken: Sequence[Submitted | Refused]) -> None:
         """Outbox items that cannot be stored are named in the history of the job that sent them."""
         notes: dict[int, tuple[Succeeded, list[str]]] = {}
-        for (end, index, _), answer in zip(self.sent, taken, strict=True):
-            if isinstance(answer, Refused):
-                _, texts = notes.setdefault(id(end), (end, [end.info] if end.info else []))
-                texts.append(effects.refused_item(index, answer.message))
+        refused = self.refused + [
+            (end, index, answer.message)
+            for (end, index, _), answer in zip(self.sent, taken, strict=True)
+            if isinstance(answer, Refused) and isinstance(end, Succeeded)
+        ]
+        for end, index, why in sorted(refused, key=itemgetter(1)):
+            _, texts = notes.setdefault(id(end), (end, [end.info] if end.info else []))
+            texts.append(effects.refused_item(index, why))
         for end, texts in notes.values():
             await self._tx.fetch(NOTE, end.job, clean("; ".join(texts)))
+
+
+def _keys(ends: Sequence[End]) -> tuple[list[UUID], list[int]]:
+    return [end.job for end in ends], [end.token for end in ends]
+
+
+def _is_of_its_actor(end: End) -> bool:
+    """Whether the turn that was taken is the one that this job is."""
+    if not isinstance(end, TurnTaken) or not 0 < end.number <= LARGEST_INT:
+        return False
+    return end.job == derive_id(end.actor, end.number)
 
 
 def outcomes(end: End, was: int, state: JobState) -> list[Ended]:
@@ -207,14 +270,33 @@ def finish_columns(ends: Sequence[End], *, isolate_bad_items: bool) -> list[obje
                     )
                 )
         places.append(place)
+    results = [end.result if isinstance(end, Succeeded) else None for end in ends]
+    *own, ran_s = _own_columns(ends, results)
+    return [*own, places if len(shapes) > 1 else [], ran_s, *zip(*rows, strict=True)]
+
+
+def success_columns(ends: Sequence[Succeeded]) -> list[object]:
+    """What `SUCCEED_ALONE` takes."""
+    return _own_columns(ends, [end.result for end in ends])
+
+
+def _own_columns(ends: Sequence[End], results: list[bytes | None]) -> list[object]:
     return [
         [end.job for end in ends],
         [end.token for end in ends],
-        *_results([end.result if isinstance(end, Succeeded) else None for end in ends]),
-        places if len(shapes) > 1 else [],
+        *_results(results),
         unless_empty([end.ran_s for end in ends]),
-        *zip(*rows, strict=True),
     ]
+
+
+def only_results(ends: Sequence[End]) -> list[Succeeded] | None:
+    """The ends, if each is a success of which nothing but its result is to be stored."""
+    plain = [
+        end
+        for end in ends
+        if isinstance(end, Succeeded) and not (end.outbox or end.by or end.info or end.worker)
+    ]
+    return plain if len(plain) == len(ends) else None
 
 
 def _results(results: list[bytes | None]) -> tuple[list[bytes | None], int | None]:

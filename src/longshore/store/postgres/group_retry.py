@@ -19,7 +19,7 @@ from longshore.core.dependencies import Marks
 from longshore.core.lifecycle import TERMINAL
 from longshore.core.reopening import NodeState, Reopening, retry_plan
 from longshore.errors import StoreUnavailable
-from longshore.model.group import MAP, SCOPE, GroupState, RetryPlan
+from longshore.model.group import SCOPE, GroupState, RetryPlan
 from longshore.model.job import JobState
 from longshore.store.postgres import groups_sql as sql
 from longshore.store.postgres import growth_sql
@@ -139,9 +139,7 @@ class GroupRetry(NamedTuple):
         if counters:
             await tx.fetch(sql.COUNT_DOWN, *zip(*counters, strict=True))
         await write_scopes(tx, rows, found.scopes, set(found.reopened))
-        maps = [jobs[at] for at in found.reopened if rows[at]["kind"] == MAP]
-        if maps:
-            await tx.fetch(growth_sql.FROM_THE_START, maps)
+        await tx.fetch(growth_sql.FROM_THE_START, [jobs[at] for at in found.reopened])
         await tx.fetch(sql.FORGET_UNSETTLED, self.group)
         gone = [STATES[rows[at]["state"]] for at in (*found.reopened, *found.retired)]
         ended = Counter(state for state in gone if state in TERMINAL)

@@ -108,6 +108,9 @@ WITH dropped AS (
 ),
 retries AS (
     DELETE FROM longshore.group_retry AS r USING dropped WHERE r.group_id = dropped.id
+),
+runs AS (
+    DELETE FROM longshore.group_run AS r USING dropped WHERE r.group_id = dropped.id
 )
 SELECT id FROM dropped
 """

@@ -21,8 +21,8 @@ import asyncpg
 from msgspec import structs
 
 from longshore.core import effects
-from longshore.core.dependencies import becomes, group_end, may_wake
-from longshore.core.effects import Effect
+from longshore.core.dependencies import BAD, Marks, Parent, becomes, group_end, may_wake
+from longshore.core.effects import Change, Effect
 from longshore.core.lifecycle import TERMINAL
 from longshore.core.why import Facts
 from longshore.errors import StoreUnavailable
@@ -68,7 +68,13 @@ from longshore.store.postgres.pump import Pump
 from longshore.store.postgres.reads import PostgresReads
 from longshore.store.postgres.settling import Settling, deliver_noted, waiting
 from longshore.store.postgres.sql import HOLDERS
-from longshore.store.postgres.states import CONDITION_OF, GROUP_CODES, GROUP_STATES, STATES
+from longshore.store.postgres.states import (
+    BAD_CODES,
+    CONDITION_OF,
+    GROUP_CODES,
+    GROUP_STATES,
+    STATES,
+)
 from longshore.store.rows import (
     INT64,
     LARGEST_INT,
@@ -78,6 +84,7 @@ from longshore.store.rows import (
     key_taken,
     node_items,
     node_not_accepted,
+    unpack_error,
     wrong_scopes,
 )
 
@@ -242,6 +249,7 @@ class PostgresGroups(PostgresReads):
             after=row["after"],
             unmet=row["unmet"],
             waits_for=tuple((key, STATES[state]) for key, state in others),
+            taken_from=row["taken_from"],
         )
         return structs.replace(facts, node=node)
 
@@ -252,7 +260,9 @@ class PostgresGroups(PostgresReads):
         query = sql.GROUP_BY_NUMBER if isinstance(ref, int) else sql.GROUP_BY_ID
         for row in await self._reading.fetch(query, ref):
             counts = await self._reading.fetch(sql.GROUP_COUNTS, row["id"])
-            return _shown(row, {STATES[one["state"]].value: one["n"] for one in counts})
+            of_states = {STATES[one["state"]].value: one["n"] for one in counts}
+            shown = _shown(row, of_states, sum(one["open"] for one in counts))
+            return structs.replace(shown, taken_over=sum(one["taken"] for one in counts))
         return None
 
     async def groups(self, wanted: GroupFilter) -> list[Group]:
@@ -278,6 +288,7 @@ class PostgresGroups(PostgresReads):
                 unmet=row["unmet"],
                 scope=row["scope"],
                 open=row["open"],
+                taken_from=row["taken_from"],
             )
             for row in rows
         ]
@@ -323,7 +334,7 @@ async def _stage(
 
 def _is_same(row: asyncpg.Record, head: GroupHead) -> bool:
     stored = (row["name"], row["jobs"], row["fail_fast"], tuple(row["labels"]))
-    return stored == (head.name, head.jobs, head.fail_fast, head.labels)
+    return row["run_of"] is None and stored == (head.name, head.jobs, head.fail_fast, head.labels)
 
 
 async def _unknown(
@@ -405,7 +416,8 @@ async def _sweep(tx: Transaction, most: int) -> Settling:
     settling = Settling(tx)
     found = await tx.fetch(sql.NEXT_SWEEP)
     # Also the group after this one: whoever settles then goes on with it at once.
-    settling.groups.update(group["id"] for group in found)
+    named = found or await tx.fetch(sql.HELD_SWEEPS)
+    settling.groups.update(group["id"] for group in named)
     for group in found[:1]:
         state, first = GROUP_STATES[group["state"]], group["sweep_from"]
         every = not may_wake(state)
@@ -437,9 +449,37 @@ async def _bring(
         case GroupState.PAUSED:
             return await _change(tx, nodes, effects.HOLD, settling)
         case _:
-            wakes = {row["job"]: change for row in nodes if (change := becomes(waiting(row)))}
-            await settling.wake(wakes)
+            await settling.wake(await _wakes(tx, nodes))
             return 0
+
+
+async def _wakes(tx: Transaction, nodes: Sequence[asyncpg.Record]) -> dict[UUID, Change]:
+    """What becomes of the jobs of these nodes, if they do not wait on."""
+    wakes = {row["job"]: change for row in nodes if (change := becomes(waiting(row)))}
+    lost = [job for job, change in wakes.items() if change.state is JobState.DEPENDENCY_FAILED]
+    if lost:
+        # Their counters were made anew: who failed must be looked for.
+        rows = await tx.fetch(sql.FIRST_FAILED, lost, int(BAD), sorted(BAD_CODES))
+        failed = {row["child"]: _parent(row) for row in rows}
+        of_nodes = {row["job"]: waiting(row) for row in nodes if row["job"] in failed}
+        for job, node in of_nodes.items():
+            wakes[job] = becomes(node, [failed[job]]) or wakes[job]
+    return wakes
+
+
+def _parent(row: asyncpg.Record) -> Parent:
+    """A job on which others depend, as they would hear of it now."""
+    return Parent(
+        row["job"],
+        row["group_id"],
+        row["key"],
+        row["number"],
+        STATES[row["state"]],
+        unpack_error(row["error"]),
+        Marks(row["scope_marks"]),
+        unpack_error(row["cause"]),
+        row["is_early"],
+    )
 
 
 async def _change(
@@ -491,6 +531,6 @@ async def _close(tx: Transaction, named: list[UUID] | None) -> tuple[list[Ended]
     return [Ended(id, JobState(state.value)) for id, state in over.items()], failing | missed
 
 
-def _shown(row: asyncpg.Record, counts: dict[str, int]) -> Group:
+def _shown(row: asyncpg.Record, counts: dict[str, int], open: int = 0) -> Group:
     values = {**row, "state": GROUP_STATES[row["state"]], "labels": tuple(row["labels"])}
-    return Group(**values, counts=counts)
+    return Group(**values, counts=counts, open=open)

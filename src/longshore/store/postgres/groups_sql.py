@@ -4,7 +4,8 @@ Theory of the locks. A transaction that ends jobs takes its locks in this order,
 statement and by id: the jobs that workers own, then the rows of groups that grow, then nodes, then
 jobs that wait. Counters change by id in a statement after the one that locked their rows: an update
 that finds a row by itself may see an older version of it, and lose what another dispatcher counted.
-Edges are read in a statement after the ends.
+Edges are read in a statement after the ends. `plain_ends` does all of it in one statement, and says
+what else it needs for that.
 
 Whatever else touches groups (sweeps, cancels) passes over rows that are held, and comes back. So
 does a delivery that asks for a sweep. It holds the nodes of the jobs that it leaves alone: a sweep
@@ -17,6 +18,7 @@ from __future__ import annotations
 from typing import Final
 
 from longshore.model.group import GroupState
+from longshore.model.job import JobState
 from longshore.store.postgres.sql import (
     LEFT_S,
     MAY_TAKE,
@@ -25,7 +27,8 @@ from longshore.store.postgres.sql import (
     started_or_ready,
 )
 from longshore.store.postgres.start_rules import may_start
-from longshore.store.postgres.states import ENDED, GROUP_CODES, WAITING
+from longshore.store.postgres.states import CODES, ENDED, GROUP_CODES, WAITING
+from longshore.store.rows import NOT_RUN_LIST
 
 ADD_GROUP: Final = """
 INSERT INTO longshore.job_group (id, jobs, state, fail_fast, name, labels)
@@ -33,7 +36,7 @@ VALUES ($1, $2, $3, $4, $5, $6)
 ON CONFLICT DO NOTHING
 """
 LOCK_GROUP: Final = """
-SELECT id, number, jobs, staged, state, fail_fast, name, labels, is_gone
+SELECT id, number, jobs, staged, state, fail_fast, name, labels, is_gone, run_of
 FROM longshore.job_group WHERE id = $1 FOR UPDATE
 """
 STAGED: Final = """
@@ -177,11 +180,11 @@ woken AS (
     WHERE j.id = h.id AND h.group_state = {GROUP_CODES[GroupState.RUNNING]}
     RETURNING j.group_id, h.slot, j.lane, ~j.priority AS urgency, j.rank, j.id, j.number, j.token,
         j.kind, CASE WHEN h.slot IS NOT NULL THEN j.args END AS args, j.options, j.attempt,
-        j.failures, j.crashes, {LEFT_S}
+        j.failures, j.crashes, {LEFT_S}, j.round
 )
 SELECT * FROM woken
 UNION ALL
-SELECT h.group_id, {", ".join(["NULL"] * 14)} FROM held AS h
+SELECT h.group_id, {", ".join(["NULL"] * 15)} FROM held AS h
 WHERE h.group_state <> {GROUP_CODES[GroupState.RUNNING]}
 """
 """Counts nodes down, and makes the jobs that wait for nothing more ready, or starts them.
@@ -227,6 +230,10 @@ NEXT_SWEEP: Final = """
 SELECT id, state, sweep_from, sweep_again, cancelled_by FROM longshore.job_group
 WHERE sweep_from IS NOT NULL ORDER BY number LIMIT 2 FOR UPDATE SKIP LOCKED
 """
+HELD_SWEEPS: Final = """
+SELECT id FROM longshore.job_group WHERE sweep_from IS NOT NULL ORDER BY number LIMIT 2
+"""
+"""Groups to sweep, when others hold all of them: plain ends do for a moment, by a shared lock."""
 SWEPT_NODES: Final = f"""
 SELECT i.job, i.place, n.condition, n.unmet, n.marks, n.expires_s, l.state, coalesce(
     extract(epoch FROM l.run_at - statement_timestamp())::float8, n.delay_s
@@ -249,6 +256,18 @@ ORDER BY i.place
 
 An ended job needs nothing. Without $4 it passes over nodes that wait for others and have heard of
 nothing bad: no wake can concern these. Who counts one down meanwhile wakes it, or asks for a sweep.
+"""
+FIRST_FAILED: Final = f"""
+SELECT DISTINCT ON (i.child) i.child, n.job, n.group_id, n.key, j.number, j.state, j.error,
+    n.scope_marks, n.cause, n.open > 0 OR j.state < {ENDED} AS is_early
+FROM unnest($1::uuid[]) AS i (child)
+CROSS JOIN LATERAL (SELECT parent FROM longshore.edge WHERE child = i.child OFFSET 0) AS e
+JOIN longshore.node AS n ON n.job = e.parent
+JOIN longshore.job AS j ON j.id = e.parent
+WHERE n.scope_marks & $2 <> 0 OR (n.open = 0 AND j.state = ANY ($3))
+ORDER BY i.child, j.number
+"""
+"""For each job, the first among those it depends on that failed or was cancelled, or what is in it.
 """
 SWEEP_ON: Final = """
 UPDATE longshore.job_group SET sweep_from = $2, sweep_again = $3 WHERE id = $1
@@ -345,7 +364,7 @@ WHERE id = $1
 
 _SHOWN: Final = """
 SELECT id, number, name, state, greatest(jobs, staged) AS jobs, fail_fast, labels, created_at,
-    ended_at, cancelled_by
+    ended_at, cancelled_by, run_of
 FROM longshore.job_group
 """
 GROUP_BY_ID: Final = f"{_SHOWN} WHERE id = $1 AND NOT is_gone"
@@ -355,14 +374,17 @@ WHERE ($1::smallint[] IS NULL OR state = ANY ($1)) AND ($2::text IS NULL OR name
     AND number < $3 AND NOT is_gone
 ORDER BY number DESC LIMIT $4
 """
-GROUP_COUNTS: Final = """
-SELECT l.state, count(*) AS n
+GROUP_COUNTS: Final = f"""
+SELECT l.state, count(*) AS n, count(n.taken_from) AS taken, count(*) FILTER (
+    WHERE n.open > 0 AND l.state = {CODES[JobState.SUCCEEDED]} AND l.kind IN ({NOT_RUN_LIST})
+) AS open
 FROM longshore.node AS n
-CROSS JOIN LATERAL (SELECT state FROM longshore.job WHERE id = n.job OFFSET 0) AS l
+CROSS JOIN LATERAL (SELECT state, kind FROM longshore.job WHERE id = n.job OFFSET 0) AS l
 WHERE n.group_id = $1 GROUP BY l.state
 """
+"""How many jobs of a group are in each state, and maps and sub-groups that run on in theirs."""
 NODE_FACTS: Final = """
-SELECT n.key, n.group_id, n.condition, n.unmet, (
+SELECT n.key, n.group_id, n.condition, n.unmet, n.taken_from, (
     SELECT count(*) FROM longshore.edge AS e WHERE e.child = n.job
 ) AS after
 FROM longshore.node AS n WHERE n.job = $1
@@ -376,7 +398,7 @@ WHERE e.child = $1 AND (j.state < {ENDED} OR p.open > 0)
 ORDER BY p.place LIMIT $2
 """
 NODES: Final = """
-SELECT n.key, n.job, l.number, l.kind, l.state, n.condition, n.unmet, n.open, (
+SELECT n.key, n.job, l.number, l.kind, l.state, n.condition, n.unmet, n.open, n.taken_from, (
     SELECT s.key FROM longshore.node AS s WHERE s.job = n.scope
 ) AS scope, ARRAY(
     SELECT p.key FROM longshore.edge AS e JOIN longshore.node AS p ON p.job = e.parent

@@ -124,4 +124,8 @@ FROM unnest($1::uuid[], $2::integer[], $3::smallint[], $4::boolean[])
 WHERE n.job = i.job
 """
 """Gives nodes new counters of their scopes."""
-FROM_THE_START: Final = "UPDATE longshore.node SET expanded = 0 WHERE job = ANY ($1::uuid[])"
+FROM_THE_START: Final = """
+UPDATE longshore.node SET expanded = 0, taken_from = NULL
+WHERE job = ANY ($1::uuid[]) AND (expanded > 0 OR taken_from IS NOT NULL)
+"""
+"""Jobs run again: a map expands anew, and nothing is taken over from an earlier run."""

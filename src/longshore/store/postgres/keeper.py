@@ -24,10 +24,11 @@ from longshore.ports import Harvested, Hint, Promoted
 from longshore.store.postgres import keeper_sql as sql
 from longshore.store.postgres.changes import apply, locked
 from longshore.store.postgres.connections import ConnectionPool, Transaction
+from longshore.store.postgres.due_cursor import DueCursor
 from longshore.store.postgres.hints import Sender
 from longshore.store.postgres.pump import Pump
 from longshore.store.postgres.reads import NUMBERS, PostgresReads, claimed
-from longshore.store.postgres.sql import ADOPT_LANES, HOLDERS, KNOWN
+from longshore.store.postgres.sql import HOLDERS, KNOWN
 from longshore.store.postgres.states import DELAYED, OWNED_CODES, READY, STATES
 from longshore.store.rows import (
     INT64,
@@ -66,6 +67,7 @@ class PostgresKeeper(PostgresReads):
         self._folded_at = 0.0
         self._folded_up_to = 0
         self._adopts_at = 0.0
+        self._due = DueCursor()
 
     # lanes
 
@@ -77,9 +79,9 @@ class PostgresKeeper(PostgresReads):
         """
         began = self._clock()
         if began >= self._adopts_at:
-            await self._keeping.fetch(ADOPT_LANES, LARGEST_INT if most is None else most, None)
+            await self._keeping.fetch(sql.ADOPT_LANES, LARGEST_INT if most is None else most, None)
             if served and most is not None:
-                await self._keeping.fetch(ADOPT_LANES, LARGEST_INT, sorted(served))
+                await self._keeping.fetch(sql.ADOPT_LANES, LARGEST_INT, sorted(served))
             now = self._clock()
             rest_s = min(max((now - began) * ADOPT_SHARE, ADOPT_REST_S), ADOPT_LONGEST_REST_S)
             self._adopts_at = now + rest_s
@@ -229,14 +231,22 @@ class PostgresKeeper(PostgresReads):
     async def promote(self, most: int = 1000) -> Promoted:
         """Makes delayed jobs ready whose time has come."""
 
-        async def work(tx: Transaction) -> tuple[Rows, float | None]:
-            rows = await tx.fetch(sql.PROMOTE, most)
+        began = self._clock()
+        since = self._due.begin(began)
+
+        async def work(tx: Transaction) -> tuple[Rows, asyncpg.Record]:
+            rows = await tx.fetch(sql.PROMOTE, most, since)
             for row in rows:
                 tx.count(row["lane"], DELAYED, READY)
-            left = await tx.fetch(sql.NEXT_DUE)
-            return rows, max(0.0, left[0]["seconds"]) if left else None
+            [left] = await tx.fetch(sql.NEXT_DUE, since)
+            return rows, left
 
-        rows, next_s = await self._keeping.run(work)
+        rows, left = await self._keeping.run(work)
+        is_all = len(rows) < most
+        up_to = left["now"] if is_all else max(row["run_at"] for row in rows)
+        now = self._clock()
+        self._due.found(since, up_to, now - began, now)
+        next_s = None if left["seconds"] is None else max(0.0, left["seconds"])
         self._put_back(rows)
         if rows:
             self._sender.tell(Hint.WORK)

@@ -11,6 +11,8 @@ from longshore.store.postgres.states import (
     CANCELLING,
     DELAYED,
     GROUP_CODES,
+    LIVE,
+    LIVE_BY_INDEX,
     OWNED,
     READY,
     RUNNING,
@@ -97,18 +99,21 @@ SET state = {READY},
     {_PROMOTED}
 FROM (
     SELECT ctid AS tid FROM longshore.job
-    WHERE state = {DELAYED} AND run_at <= now() AND CASE WHEN group_id IS NULL THEN true ELSE
+    WHERE state = {DELAYED} AND run_at >= $2 AND run_at <= now()
+        AND CASE WHEN group_id IS NULL THEN true ELSE
         (SELECT g.state <> {PAUSED} FROM longshore.job_group AS g WHERE g.id = group_id) END
     ORDER BY run_at
     LIMIT $1
     FOR UPDATE SKIP LOCKED
 ) AS n
 WHERE j.ctid = n.tid
-RETURNING j.lane, ~j.priority AS urgency, j.rank, j.number
+RETURNING j.lane, ~j.priority AS urgency, j.rank, j.number, j.run_at
 """
 NEXT_DUE: Final = f"""
-SELECT extract(epoch FROM run_at - now())::float8 AS seconds FROM longshore.job
-WHERE state = {DELAYED} ORDER BY run_at LIMIT 1
+SELECT now() AS now, (
+    SELECT extract(epoch FROM run_at - now())::float8 FROM longshore.job
+    WHERE state = {DELAYED} AND run_at >= $1 ORDER BY run_at LIMIT 1
+) AS seconds
 """
 
 PAST_DEADLINE: Final = f"""
@@ -270,3 +275,32 @@ new AS (
 SELECT count(*) AS folded, coalesce(max(number), $1) AS up_to FROM old
 """
 """Replaces many changes by their sums. It starts after the dead rows that earlier folds left."""
+
+_ANY_JOB: Final = """(
+    SELECT queue, kind, target FROM longshore.job
+    WHERE state IN ({states}) AND lane = t.lane LIMIT 1
+)"""
+_ANY_LIVE_JOB: Final = " UNION ALL ".join(_ANY_JOB.format(states=some) for some in LIVE_BY_INDEX)
+
+ADOPT_LANES: Final = f"""
+INSERT INTO longshore.lane (hash, queue, kind, target)
+SELECT t.lane, j.queue, j.kind, j.target
+FROM (
+    SELECT lane FROM longshore.tally
+    WHERE state IN ({LIVE})
+    GROUP BY lane HAVING sum(delta) > 0
+    OFFSET 0
+) AS t
+CROSS JOIN LATERAL ({_ANY_LIVE_JOB} LIMIT 1) AS j
+WHERE NOT EXISTS (SELECT FROM longshore.lane AS l WHERE l.hash = t.lane)
+    AND ($2::bigint[] IS NULL OR t.lane = ANY ($2))
+ORDER BY t.lane
+LIMIT greatest($1::bigint - (SELECT count(*) FROM longshore.lane), 0)
+ON CONFLICT DO NOTHING
+"""
+"""Stores lanes that the tally tells of and that are not stored.
+
+Their jobs came by `ENQUEUE`, or the lane was forgotten at the moment when its job came. $2 names
+the lanes to look at; NULL means all. It stops when there are $1 lanes in all, so that an
+application that makes up kinds or queues fills neither the table nor the dispatchers' memory.
+"""

@@ -30,12 +30,13 @@ _ALONE: Final = f"SELECT pg_advisory_xact_lock({PRUNING_LOCK})"
 _COUNTS: Final = "SELECT state, sum(delta)::bigint AS n FROM longshore.tally GROUP BY state"
 
 _PASSED: Final = """
-SELECT j.id, j.number, j.token, j.state, j.group_id,
+SELECT j.id, j.number, j.token, j.state, j.group_id, j.actor_id,
     extract(epoch FROM now() - j.created_at)::float8 AS accepted_s,
     extract(epoch FROM now() - j.ended_at)::float8 AS ended_s
 FROM ({which} ORDER BY number LIMIT $2) AS n
 CROSS JOIN LATERAL (
-    SELECT id, number, token, state, created_at, ended_at, group_id FROM longshore.job
+    SELECT id, number, token, state, created_at, ended_at, group_id, actor_id
+    FROM longshore.job
     WHERE id = n.id OFFSET 0
 ) AS j
 ORDER BY j.number
@@ -131,8 +132,8 @@ async def _look(tx: Transaction, walk: Walk, query: str, most: int) -> tuple[Row
         size = min(left, STEP)
         rows = await tx.fetch(query, min(walk.up_to, LARGEST_INT), size)
         past = [rows[place] for place in walk.through([_seen(row) for row in rows])]
-        # A job of a group goes with its group.
-        gone += [row for row in past if row["group_id"] is None]
+        # A job of a group goes with its group, the turn of an actor with its actor.
+        gone += [row for row in past if row["group_id"] is None and row["actor_id"] is None]
         left -= size
         done = walk.over or len(rows) < size
     return gone, done

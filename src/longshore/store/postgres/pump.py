@@ -5,7 +5,11 @@ ended attempts sent. Then each claim takes one statement or two: `sql.CLAIM` cla
 says where it begins to read. If it finds less than was wanted, the lanes that it read only in part
 are read once more, from their start.
 
-A batch of nothing but submits needs no transaction: `alone` runs it as a single statement.
+What concerns actors (`turns`) comes between the ends and all else. A batch without it does nothing
+more for them.
+
+A batch of nothing but submits needs no transaction: `alone` runs it as a single statement. So it
+does a batch of nothing but ends, as far as these have no more to do (see `plain_ends`).
 
 A transaction may fail or be repeated. So the pump remembers what it learnt (which lanes are stored,
 how far claims came) only after the commit, in `committed`.
@@ -15,27 +19,46 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from operator import itemgetter
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from msgspec import Struct, structs
 
 from longshore.model.attempt import Attempt
-from longshore.model.ends import End, Succeeded
-from longshore.model.job import Ended, Finished, Refused, Submitted, Verdict
+from longshore.model.ends import End, PutAside, Succeeded, TurnTaken
+from longshore.model.job import Finished, Refused, Submitted
 from longshore.model.worker import Claim, SessionKey
 from longshore.ports import Batch, BatchResult
 from longshore.store.postgres.columns import SoundItems, columns, lane_of_item, runs
 from longshore.store.postgres.connections import ConnectionPool, Transaction
 from longshore.store.postgres.cursors import ClaimCursors, Place, Reached, ScanPlan
-from longshore.store.postgres.finish import FinishBatch, finish_columns, made_ready, outcomes
+from longshore.store.postgres.finish import (
+    FinishBatch,
+    finish_columns,
+    made_ready,
+    only_results,
+    success_columns,
+)
 from longshore.store.postgres.growth import Growth, Refusals
+from longshore.store.postgres.plain_ends import END_PLAIN, EndedAlone, PlainEnds, may_be_plain
 from longshore.store.postgres.settling import Cursor, Settling, Starts
-from longshore.store.postgres.sql import CLAIM, FINISH_ALONE, SUBMIT_ALONE, SUBMIT_ONE
+from longshore.store.postgres.sql import (
+    CLAIM,
+    FINISH_ALONE,
+    SUBMIT_ALONE,
+    SUBMIT_ONE,
+    SUCCEED_ALONE,
+)
 from longshore.store.postgres.states import READY, RUNNING, STATES
 from longshore.store.postgres.submit import StartColumns, SubmitBatch
+from longshore.store.postgres.turns import TurnBatch, concerns_actors
 from longshore.store.rows import INT64, unpack_options
+
+GENERAL_BATCHES: Final = 20
+FEWEST_PLAIN: Final = 0.75
+"""If fewer of a batch's ends are plain, so many batches of groups are not tried as plain ones."""
 
 
 class ClaimScan(NamedTuple):
@@ -74,7 +97,9 @@ class Pump:
         self._expiry_margin_s = expiry_margin_s
         self._clock = clock
         self._ends_groups = False
-        """Whether the last batch of ends had some of groups: then a single statement is no use."""
+        """Whether the last batch of ends had some of groups."""
+        self._general_batches = 0
+        """So many batches of ends of groups go the general way: the last was hardly plain."""
 
     async def run(
         self, tx: Transaction, dispatcher: UUID, batch: Batch, refusals: Refusals | None = None
@@ -83,18 +108,23 @@ class Pump:
 
         If the transaction is repeated, it gets the `refusals` of the earlier turns.
         """
+        turns = TurnBatch(tx, batch, self.cursors) if concerns_actors(batch) else None
+        if turns is not None:
+            await turns.hold()
         records = FinishBatch(tx, self.cursors)
         growth = Growth(tx, batch.max_group_jobs, {} if refusals is None else refusals)
         ends = await growth.checked(batch.finishes)
         finished = await records.record(ends) if ends else []
+        intake = SubmitBatch(tx, self._lanes, self._start_columns(dispatcher, batch))
+        if turns is not None:
+            await turns.commit(ends, finished, records, intake)
         room = batch.max_bytes
         starts = Starts(dispatcher, batch.for_dependents, self._expiry_margin_s, room)
         settling = Settling(tx, starts)
         new_lanes = await self._settle(settling, ends, finished, records, growth)
         room -= sum(len(one.args) for one in settling.started)
-        intake = SubmitBatch(tx, self._lanes, self._start_columns(dispatcher, batch))
         intake.new_lanes |= new_lanes
-        submitted = await _accept(records, intake, batch)
+        submitted = await _accept(records, intake, batch, turns)
         scans: list[ClaimScan] = []
         left: set[int] = set()
         for claim in batch.claims:
@@ -106,6 +136,9 @@ class Pump:
                 scans += found
         by_ends = records.ready + settling.ready
         ready = by_ends + intake.ready
+        if turns is not None:
+            by_ends += turns.ready_by_ends
+            ready += turns.ready_by_ends + turns.ready
         taken = sum((scan.counts for scan in scans), Counter[int]())
         pumped = BatchResult(
             finished,
@@ -120,8 +153,11 @@ class Pump:
             frozenset[int]().union(*(scan.barred for scan in scans)),
             frozenset(settling.groups),
             settling.started,
+            turns.sent if turns else [],
+            turns.replies if turns else [],
         )
-        self._ends_groups = bool(records.parents)
+        if ends:
+            self._ends_groups = bool(records.parents)
         return PumpResult(pumped, bool(ready - taken), intake.new_lanes, scans, tx.tallied)
 
     async def _settle(
@@ -144,8 +180,10 @@ class Pump:
         self, lines: ConnectionPool, dispatcher: UUID, batch: Batch
     ) -> PumpResult | None:
         """Runs a batch of only ends or only submits as one statement; None if it takes more."""
-        if batch.claims or (batch.finishes and (batch.submits or self._ends_groups)):
+        if batch.claims or batch.sends or (batch.finishes and batch.submits):
             return None
+        if batch.finishes and self._ends_groups:
+            return await self._end_plain(lines, dispatcher, batch)
         if batch.finishes:
             return await self._end_alone(lines, dispatcher, batch)
         items = SoundItems(batch.submits).items
@@ -182,36 +220,77 @@ class Pump:
         self, lines: ConnectionPool, dispatcher: UUID, batch: Batch
     ) -> PumpResult | None:
         ends = batch.finishes
-        if any(end.token not in INT64 or _has_outbox(end) for end in ends):
+        if any(end.token not in INT64 or _does_more(end) for end in ends):
             return None
+        if (plain := only_results(ends)) is not None:
+            return await self._succeed_alone(lines, dispatcher, batch, plain)
         rows = await lines.alone(FINISH_ALONE, *finish_columns(ends, isolate_bad_items=False))
-        # Often some ends are late or repeated: what happened to those takes a closer look.
         if rows is None:
             return None
-        answers: dict[int, Finished] = {}
-        ended: list[Ended] = []
+        done = EndedAlone()
         for place, was, code in map(itemgetter("place", "was", "state"), rows):
-            end, state = ends[place - 1], STATES[code]
-            ended += outcomes(end, was, state)
-            answers[place - 1] = Finished(end.job, end.token, Verdict.RECORDED, state)
-        ready, tallied = made_ready(rows, self.cursors), 2 * len(rows)
+            done.end(place - 1, ends[place - 1], was, STATES[code])
+        done.ready = made_ready(rows, self.cursors)
+        return await self._with_rest(lines, dispatcher, batch, done)
+
+    async def _succeed_alone(
+        self, lines: ConnectionPool, dispatcher: UUID, batch: Batch, ends: Sequence[Succeeded]
+    ) -> PumpResult | None:
+        rows = await lines.alone(SUCCEED_ALONE, *success_columns(ends))
+        if rows is None:
+            return None
+        done = EndedAlone()
+        for place in chain.from_iterable(map(itemgetter("places"), rows)):
+            done.succeed(place - 1, ends[place - 1])
+        return await self._with_rest(lines, dispatcher, batch, done)
+
+    async def _end_plain(
+        self, lines: ConnectionPool, dispatcher: UUID, batch: Batch
+    ) -> PumpResult | None:
+        """Ends jobs of groups and starts what depends on them, if there is no more to it."""
+        if self._general_batches:
+            self._general_batches -= 1
+            return None
+        if not may_be_plain(batch.finishes, batch.for_dependents):
+            return None
+        margin_s, most = self._expiry_margin_s, batch.max_bytes
+        plain = PlainEnds(batch.finishes, Starts(dispatcher, batch.for_dependents, margin_s, most))
+        rows = await lines.alone(END_PLAIN, *plain.columns())
+        if rows is None:
+            return None
+        done = plain.read(rows, self.cursors)
+        if len(done.answers) < len(batch.finishes) * FEWEST_PLAIN:
+            self._general_batches = GENERAL_BATCHES
+        self._ends_groups = plain.ended_groups
+        return await self._with_rest(lines, dispatcher, batch, done)
+
+    async def _with_rest(
+        self, lines: ConnectionPool, dispatcher: UUID, batch: Batch, done: EndedAlone
+    ) -> PumpResult:
+        """Takes the ends without an answer the general way.
+
+        Often some are late or repeated: what happened to those takes a closer look.
+        """
+        ends, answers, ready = batch.finishes, done.answers, done.ready
         left = [place for place in range(len(ends)) if place not in answers]
-        groups, dependents = frozenset[UUID](), list[Attempt]()
+        tallied = 2 * (len(answers) + len(done.dependents))
+        rest = BatchResult()
         if left:
             again = structs.replace(batch, finishes=[ends[place] for place in left])
-            rest = await lines.run(lambda tx: self.run(tx, dispatcher, again))
-            answers.update(zip(left, rest.pumped.finished, strict=True))
-            ended, ready = ended + rest.pumped.ended, ready + Counter(rest.pumped.ready)
-            tallied += rest.tallied
-            groups, dependents = rest.pumped.groups, rest.pumped.dependents
-        finished = [answers[place] for place in range(len(ends))]
+            if done.dependents:
+                # They have the slots that were offered.
+                again = structs.replace(again, for_dependents=())
+            more = await lines.run(lambda tx: self.run(tx, dispatcher, again))
+            rest, tallied = more.pumped, tallied + more.tallied
+            answers.update(zip(left, rest.finished, strict=True))
+            ready = ready + Counter(rest.ready)
         pumped = BatchResult(
-            finished,
+            [answers[place] for place in range(len(ends))],
             ready=ready,
             ready_by_ends=ready,
-            ended=ended,
-            groups=groups,
-            dependents=dependents,
+            ended=[*done.ended, *rest.ended],
+            groups=rest.groups | done.groups,
+            dependents=[*done.dependents, *rest.dependents],
         )
         return PumpResult(pumped, bool(ready), set(), [], tallied)
 
@@ -293,8 +372,8 @@ class Pump:
             options = unpack_options(options)
             slot = workers[place - 1], sessions[place - 1]
             of_job = id, number, token, kind, args, options
-            begun, failures, crashes, left_s = tries
-            tried = begun, failures, crashes, False, ~urgency, left_s
+            begun, failures, crashes, left_s, round = tries
+            tried = begun, failures, crashes, False, ~urgency, left_s, round
             claimed.append(Attempt(*of_job, *slot, *tried))
         took = [Reached(*level, place) for level, place in reached.items()]
         size = sum(len(attempt.args) for attempt in claimed)
@@ -306,16 +385,23 @@ class Pump:
 
 
 async def _accept(
-    records: FinishBatch, intake: SubmitBatch, batch: Batch
+    records: FinishBatch, intake: SubmitBatch, batch: Batch, turns: TurnBatch | None
 ) -> list[Submitted | Refused]:
-    """Takes in what finished jobs sent, then what was submitted; answers the latter."""
+    """Takes in what finished jobs sent, then what was submitted; answers the latter.
+
+    What cannot be stored is noted in the history of its sender; a turn hears of it.
+    """
     sent = [job for _, _, job in records.sent]
     if not sent and not batch.submits:
+        if records.refused:
+            await records.note([])
         return []
     intake.note_sent(sent)
     answers = await intake.accept([*sent, *batch.submits])
-    if sent:
+    if sent or records.refused:
         await records.note(answers[: len(sent)])
+    if turns is not None and (lost := records.lost_of_turns(answers[: len(sent)])):
+        await turns.bring_back(lost, intake)
     return answers[len(sent) :]
 
 
@@ -346,5 +432,8 @@ def _left(slots: Sequence[SessionKey], taken: Sequence[Attempt]) -> list[Session
     return left
 
 
-def _has_outbox(end: End) -> bool:
-    return isinstance(end, Succeeded) and bool(end.outbox)
+def _does_more(end: End) -> bool:
+    """Whether an end has more to do than to change the row of its job."""
+    if isinstance(end, Succeeded):
+        return bool(end.outbox)
+    return isinstance(end, TurnTaken | PutAside)

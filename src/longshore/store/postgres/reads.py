@@ -30,6 +30,7 @@ from longshore.store.postgres.states import (
 )
 from longshore.store.rows import (
     INT64,
+    NOT_RUN_LIST,
     log_bounds,
     queue_views,
     read_job,
@@ -43,7 +44,8 @@ SHOWN_ENDED_WORKERS: Final = 20
 
 CLAIMED_COLUMNS: Final = f"""
     j.id, j.number, j.token, j.kind, j.args, j.options, j.worker, j.session,
-    j.attempt, j.failures, j.crashes, j.state = {CANCELLING}, j.priority, {LEFT_S}
+    j.attempt, j.failures, j.crashes, j.state = {CANCELLING}, j.priority, {LEFT_S},
+    j.round
 """
 
 
@@ -57,14 +59,17 @@ def _newest(kind: LogKind) -> str:
 
 _PROGRESS: Final = _newest(LogKind.PROGRESS)
 _STEP: Final = _newest(LogKind.STEP)
+_OPEN: Final = f"""CASE WHEN j.kind IN ({NOT_RUN_LIST}) THEN
+    coalesce((SELECT n.open FROM longshore.node AS n WHERE n.job = j.id), 0) ELSE 0 END"""
 _WHOLE: Final = f"""
 SELECT {LISTED}, j.args, j.result, '[' || j.history || ']' AS history,
-    {_PROGRESS} AS progress, {_STEP} AS step
+    {_PROGRESS} AS progress, {_STEP} AS step, {_OPEN} AS open
 FROM longshore.job AS j
 """
 _WITH_WORDS: Final = f"""
 SELECT j.*, CASE WHEN j.state IN ({OWNED}) THEN {_PROGRESS} END AS progress,
-    CASE WHEN j.state IN ({OWNED}) THEN {_STEP} END AS step
+    CASE WHEN j.state IN ({OWNED}) THEN {_STEP} END AS step,
+    {_OPEN} AS open
 FROM ({{listed}}) AS j
 ORDER BY j.number DESC
 """

@@ -31,7 +31,7 @@ from longshore.core.dependencies import (
     ScopeTold,
     Waiting,
     deliver,
-    may_wake,
+    may_become,
     tell_scope,
 )
 from longshore.core.effects import Change
@@ -211,8 +211,8 @@ class Settling:
             self._tx.count(lane, WAITING, RUNNING)
             slot = sessions[place - 1]
             of_job = id, number, token, kind, args, unpack_options(options)
-            begun, failures, crashes, left_s = tries
-            tried = begun, failures, crashes, False, ~urgency, left_s
+            begun, failures, crashes, left_s, round = tries
+            tried = begun, failures, crashes, False, ~urgency, left_s, round
             self.started.append(Attempt(*of_job, slot.worker, slot.session, *tried))
 
     async def _ask_sweep(self, held: set[UUID]) -> None:
@@ -251,7 +251,7 @@ class Settling:
         held: set[UUID] = set()
         for row in rows:
             change, group = changes[row["id"]], row["group_id"]
-            if change.ends or may_wake(GROUP_STATES[row["group_state"]]):
+            if may_become(GROUP_STATES[row["group_state"]], change):
                 made.append((row, change))
             else:
                 held.add(group)

@@ -43,11 +43,10 @@ from longshore.store.postgres.start_rules import lane_may_start, may_start
 from longshore.store.postgres.states import (
     DELAYED,
     ENDED,
-    LIVE,
-    LIVE_BY_INDEX,
     OWNED,
     READY,
     RUNNING,
+    SUCCEEDED,
     S,
     head,
 )
@@ -72,6 +71,9 @@ LEFT_S: Final = "extract(epoch FROM j.deadline_at - statement_timestamp())::floa
 
 NOTHING: Final = """'""'"""
 """SQL for an empty text as JSON."""
+
+_BY_WORKER: Final = """'"' || j.worker || '"'"""
+"""SQL for the name of the worker that owns job j, as JSON."""
 
 
 _FIRST_ENTRIES: Final = {
@@ -138,7 +140,7 @@ def changed(first: int, *, new_round: bool = False, began_at: str = "j.started_a
         name: f"(${place}::{type}[])[n.change]"
         for place, (name, type) in enumerate(CHANGE_COLUMNS.items(), first)
     }
-    by = f"""coalesce({of["by"]}, '"' || j.worker || '"')"""
+    by = f"coalesce({of['by']}, {_BY_WORKER})"
     failures, crashes = ("0", "0") if new_round else ("j.failures", "j.crashes")
     undo = of["undoes_claim"]
     also = (
@@ -234,20 +236,25 @@ An empty array stands for a column without a value; a job without a shape has th
 """
 
 
-def _inserted(*, started: bool, one: bool = False) -> str:
+def _inserted(*, started: bool, one: bool = False, turns: bool = False) -> str:
     """SQL that inserts the jobs whose id and unique key are free.
 
     With `started`, a job runs from the start if its slot may take it. With `one`, the parameters
-    are those of a single job, not arrays, which cost more to take apart.
+    are those of a single job, not arrays, which cost more to take apart. With `turns`, the jobs are
+    turns of actors, whose numbers come last.
     """
     shared = "${}::{}".format if one else "(${}::{}[])[n.shape]".format
     own = ", ".join(f"${n}::{of}{'' if one else '[]'}" for n, of in enumerate(_OWN.values(), 1))
     names = ", ".join(_OWN)
     if started:
         own, names = f"{own}, $16::integer{'' if one else '[]'}", f"{names}, slot"
+    if turns:
+        own, names = f"{own}, $16::bigint[]", f"{names}, actor"
     rows = f"(VALUES ({own}))" if one else f"unnest({own})"
     may = (_MAY_ONE if one else _MAY_ALL) if started else ""
     also, values = _begun(one, shared(14, "float8")) if started else ("", _FIRST_ENTRY)
+    if turns:
+        also, values = f"{also}, actor_id", f"{values}, n.actor"
     return f"""
 WITH {may} new AS (
     INSERT INTO longshore.job (
@@ -329,6 +336,11 @@ SELECT id, number, state, lane, token FROM new
 """
 """Stores jobs."""
 
+SUBMIT_TURNS: Final = f"""{_inserted(started=False, turns=True)}
+SELECT id, number, state, lane, token FROM new
+"""
+"""Stores turns of actors."""
+
 SUBMIT_STARTED: Final = f"""{_STARTED}
 SELECT id, number, state, lane, token FROM new
 """
@@ -350,7 +362,7 @@ SELECT id, number FROM new
 """`SUBMIT` in the application's own transaction, and the tally: each statement may be a commit.
 
 It adds no lane. Another submitter of a job in the same new lane would wait for that row until this
-transaction ends, which may take hours: see `ADOPT_LANES`.
+transaction ends, which may take hours: see `keeper_sql.ADOPT_LANES`.
 """
 
 KNOWN: Final = """
@@ -375,35 +387,6 @@ INSERT INTO longshore.lane (hash, queue, kind, target)
 SELECT * FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[]) AS i (hash)
 ORDER BY i.hash
 ON CONFLICT DO NOTHING
-"""
-
-_ANY_JOB: Final = """(
-    SELECT queue, kind, target FROM longshore.job
-    WHERE state IN ({states}) AND lane = t.lane LIMIT 1
-)"""
-_ANY_LIVE_JOB: Final = " UNION ALL ".join(_ANY_JOB.format(states=some) for some in LIVE_BY_INDEX)
-
-ADOPT_LANES: Final = f"""
-INSERT INTO longshore.lane (hash, queue, kind, target)
-SELECT t.lane, j.queue, j.kind, j.target
-FROM (
-    SELECT lane FROM longshore.tally
-    WHERE state IN ({LIVE})
-    GROUP BY lane HAVING sum(delta) > 0
-    OFFSET 0
-) AS t
-CROSS JOIN LATERAL ({_ANY_LIVE_JOB} LIMIT 1) AS j
-WHERE NOT EXISTS (SELECT FROM longshore.lane AS l WHERE l.hash = t.lane)
-    AND ($2::bigint[] IS NULL OR t.lane = ANY ($2))
-ORDER BY t.lane
-LIMIT greatest($1::bigint - (SELECT count(*) FROM longshore.lane), 0)
-ON CONFLICT DO NOTHING
-"""
-"""Stores lanes that the tally tells of and that are not stored.
-
-Their jobs came by `ENQUEUE`, or the lane was forgotten at the moment when its job came. $2 names
-the lanes to look at; NULL means all. It stops when there are $1 lanes in all, so that an
-application that makes up kinds or queues fills neither the table nor the dispatchers' memory.
 """
 
 _BEGAN_AT: Final = """greatest(
@@ -444,23 +427,55 @@ job that is being cancelled. Without one it has the first. $4 is 1 if the first 
 all, otherwise NULL. An empty array stands for a column without a value.
 """
 
-_OF_TOKEN: Final = "WHERE id = i.job AND token = i.token"
-FINISH_ALONE: Final = f"""
-WITH ended AS ({FINISH.replace(_OF_TOKEN, f"{_OF_TOKEN} AND group_id IS NULL")}),
-tallied AS (
+OF_TOKEN: Final = "WHERE id = i.job AND token = i.token"
+_MOVED: Final = """tallied AS (
     INSERT INTO longshore.tally (lane, state, delta)
-    SELECT lane, state, sum(delta) FROM (
-        SELECT lane, was AS state, -1 AS delta FROM ended
-        UNION ALL
-        SELECT lane, state, 1 FROM ended
-    ) AS moved
-    GROUP BY lane, state
-)
+    SELECT m.lane, s.state, s.sign * m.jobs
+    FROM (
+        SELECT lane, was, state, count(*) AS jobs FROM ended GROUP BY lane, was, state
+    ) AS m
+    CROSS JOIN LATERAL (VALUES (m.was, -1), (m.state, 1)) AS s (state, sign)
+)"""
+FINISH_ALONE: Final = f"""
+WITH ended AS ({FINISH.replace(OF_TOKEN, f"{OF_TOKEN} AND group_id IS NULL")}), {_MOVED}
 SELECT * FROM ended
 """
 """`FINISH` as a transaction of its own, which needs neither BEGIN nor COMMIT.
 
 It leaves out jobs of groups: their ends have more to do.
+"""
+
+SUCCEED_ALONE: Final = f"""
+WITH ended AS (
+    UPDATE longshore.job AS j
+    SET state = {SUCCEEDED}, result = n.result, error = NULL, ended_at = statement_timestamp(),
+        started_at = {_BEGAN_AT}, expires_at = NULL, deadline_at = NULL,
+        {appended(f"'{head(S.SUCCEEDED)}'", by=_BY_WORKER, info=NOTHING)}
+    FROM (
+        SELECT i.*, l.tid, l.state AS was
+        FROM (
+            SELECT i.job, i.token, coalesce(i.own_result, ($3::bytea[])[$4]) AS result,
+                i.ran_s, i.place
+            FROM unnest($1::uuid[], $2::bigint[], $3::bytea[], $5::float8[])
+                WITH ORDINALITY AS i (job, token, own_result, ran_s, place)
+            ORDER BY i.job, i.place
+        ) AS i
+        CROSS JOIN LATERAL (
+            SELECT ctid AS tid, state FROM longshore.job
+            {OF_TOKEN} AND CASE WHEN state = {RUNNING} THEN group_id IS NULL END
+            OFFSET 0
+        ) AS l
+        OFFSET 0
+    ) AS n
+    WHERE j.ctid = n.tid AND j.token = n.token AND j.state = n.was
+    RETURNING n.place, n.was, j.state, j.lane
+), {_MOVED}
+SELECT lane, array_agg(place) AS places FROM ended GROUP BY lane
+"""
+"""`FINISH_ALONE` for successes that bring only a result, as nearly all ends are.
+
+What it does is written out instead of looked up in arrays for each row, and it answers by lane, not
+by row. It leaves out jobs that are being cancelled, too.
 """
 
 JUDGED: Final = """
@@ -547,7 +562,7 @@ taken AS (
     RETURNING
         l.turn, (SELECT places FROM slot)[l.turn] AS place, j.lane, ~j.priority AS urgency, j.rank,
         j.id, j.number, j.token, j.kind, j.args, j.options, j.attempt, j.failures, j.crashes,
-        {LEFT_S}
+        {LEFT_S}, j.round
 )
 SELECT b.seen, b.barred, t.*
 FROM (

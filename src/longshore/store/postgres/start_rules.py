@@ -1,7 +1,8 @@
 """Which ready jobs may start now: what holds jobs back although slots are free.
 
-A submit asks for the queue of each new job that has a slot, a claim for each lane that it reads,
-and `explain` for one job, to say why. All of them ask by SQL that stands within their own
+A submit asks for the queue of each new job that has a slot, an end for that of each job of a group
+that it lets start (`groups_sql.WAKE`), a claim for each lane that it reads, and `explain` for one
+job, to say why. All of them ask by SQL that stands within their own
 statements, so a rule costs no round trip. There is one rule so far: nothing starts from a paused
 queue.
 

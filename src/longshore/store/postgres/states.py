@@ -37,6 +37,7 @@ DELAYED: Final = CODES[S.DELAYED]
 READY: Final = CODES[S.READY]
 RUNNING: Final = CODES[S.RUNNING]
 CANCELLING: Final = CODES[S.CANCELLING]
+SUCCEEDED: Final = CODES[S.SUCCEEDED]
 
 LIVE: Final = ", ".join(str(code) for code in CODES.values() if code < ENDED)
 """SQL for the codes of the jobs that have not ended."""
@@ -74,6 +75,8 @@ LIVE_BY_INDEX: Final = _live_by_index()
 
 FAILED_CODES: Final = frozenset({CODES[S.FAILED], CODES[S.DEPENDENCY_FAILED]})
 CANCELLED: Final = CODES[S.CANCELLED]
+BAD_CODES: Final = FAILED_CODES | {CANCELLED}
+"""The codes of ends because of which others cannot run."""
 
 RUNS_SOON: Final = frozenset({S.READY, S.DELAYED})
 
@@ -87,6 +90,11 @@ GROUP_CODES: Final = {
     GroupState.CANCELLED: 120,
 }
 GROUP_STATES: Final = {code: state for state, code in GROUP_CODES.items()}
+
+ACTIVE: Final = 10
+PAUSED: Final = 20
+STOPPING: Final = 30
+"""What an actor's row says of it. The rest of its status follows from its turn's job."""
 
 CONDITIONS: Final = {Condition.SUCCEEDED: 0, Condition.ENDED: 1, Condition.FAILED: 2}
 CONDITION_OF: Final = {code: condition for condition, code in CONDITIONS.items()}

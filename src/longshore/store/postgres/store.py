@@ -19,16 +19,19 @@ from longshore.model.attempt import Attempt
 from longshore.model.worker import Attended, Gone, Late, SessionKey, WorkerInfo
 from longshore.ports import Batch, BatchResult, Hint
 from longshore.store.migrations import check, latest, refuse_newer, steps
+from longshore.store.postgres.actors import PostgresActors
 from longshore.store.postgres.connections import ConnectionPool, Transaction, parse_address
 from longshore.store.postgres.group_upkeep import PostgresGroupUpkeep
 from longshore.store.postgres.groups import PostgresGroups
 from longshore.store.postgres.growth import Refusals
 from longshore.store.postgres.hints import Listener, Sender
 from longshore.store.postgres.keeper import PostgresKeeper
+from longshore.store.postgres.new_run import PostgresNewRuns
 from longshore.store.postgres.prune import PostgresPruning
 from longshore.store.postgres.pump import Pump
 from longshore.store.postgres.run_times import PostgresRunTimes
 from longshore.store.postgres.sql import STEADY
+from longshore.store.postgres.turn_inputs import filled_turns
 
 PUMPING_LINES: Final = 2
 LOCK_SHARE: Final = 0.2
@@ -54,7 +57,13 @@ _VERSION: Final = "SELECT max(version) AS version FROM longshore.longshore_schem
 
 
 class PostgresStore(
-    PostgresPruning, PostgresRunTimes, PostgresGroupUpkeep, PostgresGroups, PostgresKeeper
+    PostgresPruning,
+    PostgresRunTimes,
+    PostgresActors,
+    PostgresGroupUpkeep,
+    PostgresNewRuns,
+    PostgresGroups,
+    PostgresKeeper,
 ):
     """The `Store` port on a PostgreSQL database, in its schema `longshore`."""
 
@@ -126,7 +135,7 @@ class PostgresStore(
 
     async def pump(self, dispatcher: UUID, batch: Batch) -> BatchResult:
         """Records finishes, accepts submits and claims jobs, all in one commit."""
-        if not (batch.finishes or batch.submits or batch.claims):
+        if not (batch.finishes or batch.submits or batch.claims or batch.sends):
             return BatchResult()
 
         drawn = await self._pump.alone(self._pumping, dispatcher, batch)
@@ -139,16 +148,20 @@ class PostgresStore(
         self._tallied += drawn.tallied
         if drawn.left_some:
             self._sender.tell(Hint.WORK)
-        if drawn.pumped.ended:
+        if drawn.pumped.ended or drawn.pumped.replies:
             self._sender.tell(Hint.ENDED)
         return await self._with_results(drawn.pumped)
 
     async def _with_results(self, pumped: BatchResult) -> BatchResult:
         for name in ("claimed", "dependents"):
             attempts: list[Attempt] = getattr(pumped, name)
-            if any(one.options.references for one in attempts):
+            if any(one.options.references or one.options.turn for one in attempts):
                 pumped = structs.replace(pumped, **{name: await self._filled(attempts)})
         return pumped
+
+    async def _filled(self, attempts: Sequence[Attempt]) -> list[Attempt]:
+        """The attempts as their workers get them: with results, and turns with their events."""
+        return await filled_turns(self._reading, await super()._filled(attempts))
 
     async def attend(
         self,

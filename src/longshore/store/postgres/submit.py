@@ -26,7 +26,14 @@ from longshore.store.postgres.columns import (
     unique_keys,
 )
 from longshore.store.postgres.connections import TURNS, Transaction, is_data_error, is_held
-from longshore.store.postgres.sql import ADD_LANES, HOLDERS, KNOWN, SUBMIT, SUBMIT_STARTED
+from longshore.store.postgres.sql import (
+    ADD_LANES,
+    HOLDERS,
+    KNOWN,
+    SUBMIT,
+    SUBMIT_STARTED,
+    SUBMIT_TURNS,
+)
 from longshore.store.postgres.states import READY, RUNNING
 from longshore.store.rows import not_accepted
 
@@ -167,6 +174,16 @@ class SubmitBatch:
         middle = len(items) // 2
         return [*await self._insert(items[:middle]), *await self._insert(items[middle:])]
 
+    async def insert_turns(
+        self, jobs: Sequence[Submission], actors: Sequence[int], *, by_ends: bool
+    ) -> None:
+        """Stores turns of these actors, which are locked: so none of the turns is there."""
+        items = SoundItems(jobs).items
+        rows = await self._tx.fetch(SUBMIT_TURNS, *columns(items, sparse=True), actors)
+        if by_ends:
+            self._sent.update(job.id.int for job in jobs)
+        await self._note(items, rows)
+
     async def _insert_all(self, items: list[Item]) -> list[asyncpg.Record]:
         if self._start_columns is None:
             rows = await self._tx.fetch(SUBMIT, *columns(items, sparse=True))
@@ -174,6 +191,11 @@ class SubmitBatch:
             slots = self._start_columns.columns(items)
             rows = await self._tx.fetch(SUBMIT_STARTED, *columns(items, sparse=True), *slots)
             self.started += self._start_columns.began(items, rows)
+        await self._note(items, rows)
+        return rows
+
+    async def _note(self, items: list[Item], rows: list[asyncpg.Record]) -> None:
+        """Counts new jobs, and stores their lanes."""
         counts = Counter((row["lane"], row["state"]) for row in rows)
         unknown = {lane for lane, _ in counts} - self._lanes - self.new_lanes
         if unknown:
@@ -187,7 +209,6 @@ class SubmitBatch:
             ready = (row for row in rows if row["state"] == READY)
             self.ready_sent.update(row["lane"] for row in ready if row["id"].int in self._sent)
         self.new_lanes |= unknown
-        return rows
 
 
 def _held(id: UUID) -> Refused:

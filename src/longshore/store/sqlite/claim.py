@@ -61,6 +61,9 @@ class Claims(NamedTuple):
     barred: set[int]
 
 
+NO_CLAIMS: Final = Claims([], Counter(), set(), set())
+
+
 def claim(
     tx: Transaction,
     dispatcher: UUID,
@@ -145,9 +148,7 @@ def _place(
         tries = job.attempt + 1, job.failures, job.crashes
         of_job = id, job.number, token, job.kind, args, options
         left_s = tx.seconds_to(job.deadline_at)
-        claimed.append(
-            Attempt(*of_job, *owner, *tries, priority=-job.urgency, begin_within_s=left_s)
-        )
+        claimed.append(Attempt(*of_job, *owner, *tries, False, -job.urgency, left_s, job.round))
     _store(tx, claimed, expiry_margin_s)
     for lane, number in Counter(job.lane for job in jobs).items():
         tx.count(lane, JobState.READY, JobState.RUNNING, number)

@@ -18,7 +18,7 @@ from longshore.model.worker import OpenSlots, SessionKey
 from longshore.store.rows import history_entry, later
 from longshore.store.sqlite.claim import attending, payloads
 from longshore.store.sqlite.sql import Bulk, Candidate, Lookup, Row, appended
-from longshore.store.sqlite.start_rules import paused
+from longshore.store.sqlite.start_rules import may_start
 from longshore.store.sqlite.transaction import Transaction
 
 
@@ -43,7 +43,7 @@ class Dependent(Candidate):
 DEPENDENTS: Final = Lookup(
     """SELECT json_group_array(json_array(-job.priority, job.rank, job.number, job.lane, job.kind,
         job.attempt, job.failures, job.crashes, length(job.options) + length(job.args),
-        job.deadline_at, job.queue))
+        job.deadline_at, job.round, job.queue))
     FROM {rows} AS v CROSS JOIN job ON job.number = v.column1 WHERE job.state = 'waiting'""",
     1,
     Dependent,
@@ -67,8 +67,7 @@ START: Final = Bulk(
 def start(tx: Transaction, starts: Starts, jobs: Mapping[int, float | None]) -> list[Attempt]:
     """Starts as many of these jobs as can; each has so many seconds to begin, or any number."""
     rows = DEPENDENTS.find(tx.connection, [(number,) for number in jobs])
-    closed = paused(tx, {row.queue for row in rows})
-    rows = [row for row in rows if row.queue not in closed]
+    rows = [row for row, may in zip(rows, may_start(tx, rows), strict=True) if may]
     order = [
         Woken((row.urgency, row.rank, row.number), row.lane, row.payload_bytes) for row in rows
     ]
@@ -97,9 +96,7 @@ def _started(
         of_job = id, job.number, token, job.kind, args, options
         tries = job.attempt + 1, job.failures, job.crashes
         owner = slot.worker, slot.session
-        attempts.append(
-            Attempt(*of_job, *owner, *tries, priority=-job.urgency, begin_within_s=left_s)
-        )
+        attempts.append(Attempt(*of_job, *owner, *tries, False, -job.urgency, left_s, job.round))
         worker, entry = tx.owner(slot.worker)
         expires_at = tx.expires_at(options.timeout_s, expiry_margin_s)
         deadline_at = None if left_s is None else later(tx.now, left_s)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final
 
@@ -36,6 +36,8 @@ class DatabaseFile:
         self._busy_s = busy_s
         self._wal = Path(f"{path}-wal")
         self._opened: _Identity | None = None
+        self._errors = _Translated(self._explained)
+        self._used = _Translated(self._explained_in_use)
 
     def __str__(self) -> str:
         return f"the SQLite file {self.path}"
@@ -82,29 +84,13 @@ class DatabaseFile:
                 "start the dispatcher again"
             )
 
-    @contextmanager
-    def used(self) -> Iterator[None]:
+    def used(self) -> AbstractContextManager[None]:
         """Translates as `errors` does, for a file that was sound when it was opened."""
-        try:
-            with self.errors():
-                yield
-        except ConfigError as error:
-            raise StoreLost(f"{error}; then start the dispatcher again") from error
+        return self._used
 
-    @contextmanager
-    def errors(self) -> Iterator[None]:
+    def errors(self) -> AbstractContextManager[None]:
         """Turns SQLite's errors into ones that name the file and say what to do."""
-        try:
-            yield
-        except sqlite3.Error as error:
-            explained = self._explained(error)
-            if explained is None:
-                raise
-            raise explained from error
-        except OverflowError as error:
-            raise InvalidInput(
-                f"{self} holds no number past 64 bits; give a smaller one"
-            ) from error
+        return self._errors
 
     def _remember(self, before: _Inode | None) -> None:
         """Notes which files were opened. A WAL is there since the first read."""
@@ -210,8 +196,18 @@ class DatabaseFile:
             "folder"
         )
 
-    def _explained(self, error: sqlite3.Error) -> LongshoreError | None:
+    def _explained_in_use(self, error: BaseException) -> LongshoreError | None:
+        explained = error if isinstance(error, ConfigError) else self._explained(error)
+        if isinstance(explained, ConfigError):
+            return StoreLost(f"{explained}; then start the dispatcher again")
+        return explained
+
+    def _explained(self, error: BaseException) -> LongshoreError | None:
         """The error in our words; None if neither the file nor the user caused it."""
+        if isinstance(error, OverflowError):
+            return InvalidInput(f"{self} holds no number past 64 bits; give a smaller one")
+        if not isinstance(error, sqlite3.Error):
+            return None
         match _code(error):
             case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
                 return StoreUnavailable(
@@ -239,6 +235,21 @@ class DatabaseFile:
                 )
             case _:
                 return None
+
+
+class _Translated:
+    """Raises errors as what explains them. Made once: a generator would be made at each use."""
+
+    def __init__(self, explained: Callable[[BaseException], LongshoreError | None]) -> None:
+        self._explained = explained
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        explained = None if error is None else self._explained(error)
+        if explained is not None:
+            raise explained from error
 
 
 _Inode = tuple[int, int]

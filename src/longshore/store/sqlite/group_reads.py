@@ -19,14 +19,14 @@ from longshore.model.group import (
     NodeView,
 )
 from longshore.model.job import Job, JobState
-from longshore.store.rows import LARGEST_INT, clean, moment
+from longshore.store.rows import LARGEST_INT, NOT_RUN_LIST, clean, moment
 from longshore.store.sqlite import reads
 from longshore.store.sqlite.states import LIVE_LIST
 from longshore.store.sqlite.transaction import Snapshot
 
 _words = msgspec.json.Decoder(tuple[str, ...])
 _SHOWN: Final = """SELECT number, id, state, max(jobs, staged), fail_fast, created_at, ended_at,
-    name, labels, cancelled_by FROM job_group"""
+    name, labels, cancelled_by, run_of FROM job_group"""
 _NODES: Final = """
     SELECT node.key, job.id, job.number, job.kind, job.state, node.condition, node.unmet, (
         SELECT json_group_array(other.key) FROM (
@@ -36,13 +36,14 @@ _NODES: Final = """
             WHERE edge.group_id = node.group_id AND edge.child = node.place
             ORDER BY edge.parent) AS other), (
         SELECT around.key FROM node AS around
-        WHERE around.group_id = node.group_id AND around.place = node.scope), node.open
+        WHERE around.group_id = node.group_id AND around.place = node.scope), node.open,
+    node.taken_from
     FROM node CROSS JOIN job ON job.number = node.job
     WHERE node.group_id = ? AND node.place > ? ORDER BY node.place LIMIT ?"""
 _NODE_FACTS: Final = """
     SELECT key, condition, unmet, (
         SELECT count(*) FROM edge INDEXED BY edge_child
-        WHERE edge.group_id = node.group_id AND edge.child = node.place)
+        WHERE edge.group_id = node.group_id AND edge.child = node.place), taken_from
     FROM node WHERE job = ?"""
 _WAITS_FOR: Final = f"""
     SELECT other.key, job.state FROM node CROSS JOIN edge INDEXED BY edge_child
@@ -65,11 +66,15 @@ def group(tx: Snapshot, ref: UUID | int) -> Group | None:
     if row is None:
         return None
     counts = tx.connection.execute(
-        """SELECT job.state, count(*) FROM node CROSS JOIN job ON job.number = node.job
+        f"""SELECT job.state, count(*), count(node.taken_from),
+            sum(node.open > 0 AND job.state = 'succeeded' AND job.kind IN ({NOT_RUN_LIST}))
+        FROM node CROSS JOIN job ON job.number = node.job
         WHERE node.group_id = ? GROUP BY job.state""",
         (row[0],),
     ).fetchall()
-    return _shown(row, dict(counts))
+    of_states = {state: count for state, count, *_ in counts}
+    shown = _shown(row, of_states, sum(open for *_, open in counts))
+    return structs.replace(shown, taken_over=sum(taken for _, _, taken, _ in counts))
 
 
 def groups(tx: Snapshot, wanted: GroupFilter) -> list[Group]:
@@ -87,8 +92,8 @@ def groups(tx: Snapshot, wanted: GroupFilter) -> list[Group]:
     return [_shown(row, {}) for row in rows]
 
 
-def _shown(row: tuple[Any, ...], counts: dict[str, int]) -> Group:
-    number, id, state, jobs, fail_fast, created_at, ended_at, name, labels, by = row
+def _shown(row: tuple[Any, ...], counts: dict[str, int], open: int = 0) -> Group:
+    number, id, state, jobs, fail_fast, created_at, ended_at, name, labels, by, run_of = row
     return Group(
         id=UUID(bytes=id),
         number=number,
@@ -101,6 +106,8 @@ def _shown(row: tuple[Any, ...], counts: dict[str, int]) -> Group:
         ended_at=None if ended_at is None else moment(ended_at),
         cancelled_by=by,
         counts=counts,
+        open=open,
+        run_of=run_of,
     )
 
 
@@ -110,7 +117,7 @@ def explain(tx: Snapshot, job: Job) -> Facts:
     found = group(tx, job.group) if job.group is not None else None
     if found is None:
         return facts
-    key, on, unmet, after = tx.execute(_NODE_FACTS, (job.number,)).fetchone()
+    key, on, unmet, after, taken_from = tx.execute(_NODE_FACTS, (job.number,)).fetchone()
     others = tx.connection.execute(_WAITS_FOR, (job.number, MOST_SHOWN)).fetchall()
     node = NodeFacts(
         key=key,
@@ -119,6 +126,7 @@ def explain(tx: Snapshot, job: Job) -> Facts:
         after=after,
         unmet=unmet,
         waits_for=tuple((other, JobState(state)) for other, state in others),
+        taken_from=taken_from,
     )
     return structs.replace(facts, node=node)
 
@@ -146,7 +154,7 @@ def _place_of(tx: Snapshot, group: int, staged: int, index: int) -> int:
 
 
 def _node_view(row: tuple[Any, ...]) -> NodeView:
-    key, id, number, kind, state, on, unmet, others, scope, left = row
+    key, id, number, kind, state, on, unmet, others, scope, left, taken_from = row
     return NodeView(
         key=key,
         job=UUID(bytes=id),
@@ -158,4 +166,5 @@ def _node_view(row: tuple[Any, ...]) -> NodeView:
         unmet=unmet,
         scope=scope,
         open=left,
+        taken_from=taken_from,
     )

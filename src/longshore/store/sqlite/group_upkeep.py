@@ -135,6 +135,7 @@ def _remove(tx: Transaction, group: int, most: int, most_edges: int) -> tuple[in
     over = len(ended) == len(rows) < most
     if over:
         tx.execute("DELETE FROM group_retry WHERE group_id = ?", (group,))
+        tx.execute("DELETE FROM group_run WHERE group_id = ?", (group,))
         tx.execute("DELETE FROM job_group WHERE number = ?", (group,))
     return len(ended), edges, bool(edges or ended or over)
 

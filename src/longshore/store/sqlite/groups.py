@@ -67,11 +67,12 @@ def submit_group(tx: Transaction, part: GroupPart) -> GroupSubmitted | Refused:
         return items
     head = part.head
     found = tx.execute(
-        "SELECT number, state, staged, jobs, name, fail_fast, labels FROM job_group WHERE id = ?",
+        """SELECT number, state, staged, jobs, name, fail_fast, labels, run_of
+        FROM job_group WHERE id = ?""",
         (head.id.bytes,),
     ).fetchone()
     number, state, staged = found[:3] if found else (0, GroupState.STAGING, 0)
-    if found and found[3:] != _fields(head):
+    if found and found[3:] != (*_fields(head), None):
         return group_conflict(head.id)
     if state != GroupState.STAGING:
         return GroupSubmitted(head.id, number, GroupState(state), staged)
@@ -145,7 +146,7 @@ def _begin(tx: Transaction, group: int, head: GroupHead, staged: int) -> GroupSt
     if state is GroupState.RUNNING:
         _OPEN.run(tx.connection, tx.connection.execute(_INSIDE, (group,)).fetchall())
         nodes = _nodes_from(tx, group, 0, MOST_AT_ONCE)
-        wake_waiting(Settling(tx), nodes)
+        wake_waiting(tx, Settling(tx), nodes)
         if len(nodes) == MOST_AT_ONCE:
             _sweep_on(tx, group, nodes[-1].place + 1)
     return state
@@ -231,7 +232,7 @@ def _sweep(tx: Transaction, settling: Settling, most: int) -> None:
         case GroupState.PAUSED:
             _change(tx, settling, nodes, effects.HOLD)
         case _:
-            wake_waiting(settling, nodes)
+            wake_waiting(tx, settling, nodes)
     _sweep_on(tx, group, nodes[-1].place + 1 if len(nodes) == most else None)
 
 

@@ -11,9 +11,10 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from longshore.core import effects, growth
-from longshore.core.dependencies import becomes
+from longshore.core.dependencies import Parent, becomes
 from longshore.core.effects import Effect
 from longshore.core.lanes import MAP_LANE, SCOPE_LANE
+from longshore.core.lifecycle import TERMINAL
 from longshore.errors import LongshoreError
 from longshore.model.ends import End
 from longshore.model.group import GATE, GateVerdict, GroupState
@@ -26,10 +27,13 @@ from longshore.store.rows import Adder, NodeItem, clean, grown_items, grown_take
 from longshore.store.sqlite.group_reads import group
 from longshore.store.sqlite.nodes import add_nodes, first_taken
 from longshore.store.sqlite.results import referenced
-from longshore.store.sqlite.settling import NODES, Settling, WaitingNode, Wake
+from longshore.store.sqlite.settling import ENDED_NODES, NODES, Settling, WaitingNode, Wake
 from longshore.store.sqlite.sql import HELD, Bulk, Held, Row
 from longshore.store.sqlite.transaction import Snapshot, Transaction
 
+_PARENTS: Final = """SELECT node.job, 0, 0 FROM edge INDEXED BY edge_child
+    CROSS JOIN node ON node.group_id = edge.group_id AND node.place = edge.parent
+    WHERE edge.group_id = ? AND edge.child = ?"""
 _TO_EXPAND: Final = f"""
     job INDEXED BY job_ready WHERE job.state = 'ready' AND job.lane IN ({MAP_LANE}, {SCOPE_LANE})
         AND (SELECT g.state FROM job_group AS g WHERE g.number = job.group_id) = 'running'"""
@@ -151,18 +155,26 @@ def _wake(tx: Transaction, settling: Settling, group: int, items: Sequence[NodeI
     """Wakes those of these new jobs that depend on nothing."""
     keys: list[Row] = [(group, item.place, tx.now) for item in items if not item.parents]
     nodes = sorted(NODES.find(tx.connection, keys), key=lambda node: node.place)
-    wake_waiting(settling, nodes)
+    wake_waiting(tx, settling, nodes)
 
 
-def wake_waiting(settling: Settling, nodes: Sequence[WaitingNode]) -> None:
-    """Makes the jobs ready that wait for nothing."""
-    settling.wake(
-        [
-            Wake(node.group, node.job, change)
-            for node in nodes
-            if node.state is JobState.WAITING and (change := becomes(node.waiting)) is not None
-        ]
-    )
+def wake_waiting(tx: Transaction, settling: Settling, nodes: Sequence[WaitingNode]) -> None:
+    """Makes the jobs ready that wait for nothing, and ends those that cannot run any more."""
+    wakes = []
+    for node in nodes:
+        change = becomes(node.waiting) if node.state is JobState.WAITING else None
+        if change is not None and change.state is JobState.DEPENDENCY_FAILED:
+            # Its counters were made anew: who failed must be looked for.
+            change = becomes(node.waiting, _parents(tx, node))
+        if change is not None:
+            wakes.append(Wake(node.group, node.job, change))
+    settling.wake(wakes)
+
+
+def _parents(tx: Transaction, node: WaitingNode) -> list[Parent]:
+    """What a node depends on, as it would hear of it now."""
+    rows: list[Row] = tx.execute(_PARENTS, (node.group, node.place)).fetchall()
+    return [one.parent for one in ENDED_NODES.find(tx.connection, rows)]
 
 
 def _change(tx: Transaction, settling: Settling, row: Held, effect: Effect) -> None:
@@ -255,7 +267,7 @@ def open_gate(
     if row.state in effect:
         tx.apply(row, effect[row.state], by=by, result=value)
         return GateVerdict.OPENED
-    if row.state in (JobState.WAITING, JobState.DELAYED):
+    if row.state not in TERMINAL:
         return GateVerdict.NOT_REACHED
     is_same = row.state is JobState.SUCCEEDED and are_same(result, value)
     return GateVerdict.ALREADY_OPEN if is_same else GateVerdict.ALREADY_ENDED

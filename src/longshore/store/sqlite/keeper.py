@@ -25,8 +25,8 @@ from longshore.store.rows import (
     unpack_info,
     unpack_options,
 )
+from longshore.store.sqlite.filling import filled
 from longshore.store.sqlite.reads import claimed_by, next_due_s
-from longshore.store.sqlite.results import with_results
 from longshore.store.sqlite.sql import (
     BEAT,
     HELD_AND_DUE,
@@ -107,7 +107,7 @@ def attend(
         WHERE worker = ? AND state IN {OWNED_LIST}""",
         (session, info.id.bytes),
     )
-    return Attended(session, tuple(with_results(tx, claimed_by(tx, info.id))))
+    return Attended(session, tuple(filled(tx, claimed_by(tx, info.id))))
 
 
 def _register(
@@ -322,3 +322,4 @@ def set_paused(tx: Transaction, queue: str, paused: bool) -> None:
         ON CONFLICT DO UPDATE SET paused = excluded.paused""",
         (queue, paused),
     )
+    tx.remembered.paused = None

@@ -32,7 +32,8 @@ class _Passed(Struct, array_like=True):
     state: JobState
     created_at: int
     ended_at: int | None
-    group: int | None
+    whole: int | None
+    """The number of the group or actor that it belongs to."""
 
     def seen(self, now: int) -> Seen:
         """As the walk wants it."""
@@ -44,9 +45,10 @@ _passed = msgspec.json.Decoder(list[_Passed])
 
 _ROWS: Final = """
     SELECT json_group_array(json_array(number, lane, state, created_at, ended_at,
-        group_id)) FROM (
+        whole)) FROM (
         {which} ORDER BY number LIMIT ?2)"""
-_COLUMNS: Final = "SELECT number, lane, state, created_at, ended_at, group_id FROM job"
+_COLUMNS: Final = """SELECT number, lane, state, created_at, ended_at,
+    coalesce(group_id, actor_id) AS whole FROM job"""
 _ALL: Final = _ROWS.format(which=f"{_COLUMNS} NOT INDEXED WHERE number > ?1")
 _IN_STATE: Final = f"""SELECT * FROM (
     {_COLUMNS} INDEXED BY job_ended_badly WHERE state = '{{state}}' AND number > ?1
@@ -93,8 +95,8 @@ def look(tx: Snapshot, kept: Retention, after: int, most: int) -> tuple[Pruned, 
         values = (min(walk.up_to, LARGEST_INT), size)
         rows = _passed.decode(tx.execute(query, values).fetchone()[0])
         past = [rows[place] for place in walk.through([row.seen(tx.now) for row in rows])]
-        # A job of a group goes with its group.
-        gone += [row for row in past if row.group is None]
+        # A job of a group goes with its group, and a turn with its actor.
+        gone += [row for row in past if row.whole is None]
         left -= size
         done = walk.over or len(rows) < size
     return Pruned(dict(Counter(row.state for row in gone)), walk.up_to, done), gone
@@ -118,7 +120,7 @@ def forget_lanes(tx: Transaction, most: int) -> int:
     found = empty_lanes(tx, most)
     tx.connection.executemany("DELETE FROM tally WHERE lane = ?", found)
     tx.connection.executemany("DELETE FROM lane WHERE hash = ?", found)
-    tx.known_lanes.difference_update(hash for (hash,) in found)
+    tx.remembered.lanes.difference_update(hash for (hash,) in found)
     return len(found)
 
 

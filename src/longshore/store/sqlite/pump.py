@@ -8,65 +8,93 @@ jobs.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from itertools import islice
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from longshore.core import effects
-from longshore.core.growth import sent as sent_by
+from longshore.core.growth import added, refused, why_not
 from longshore.model.attempt import Attempt
-from longshore.model.ends import End, Succeeded
-from longshore.model.job import Ended, Finished, JobState, Refused, Verdict
+from longshore.model.ends import End, PutAside, Succeeded, TurnTaken
+from longshore.model.job import Ended, Finished, JobState, Refused, Submission, Verdict
+from longshore.model.reports import OutboxJob
 from longshore.ports import Batch, BatchResult
+from longshore.store.actor_rows import undelivered_job
 from longshore.store.rows import LARGEST_INT, clean, earlier, history_entry
-from longshore.store.sqlite.claim import claim, usable_slots
+from longshore.store.sqlite.claim import NO_CLAIMS, claim, usable_slots
 from longshore.store.sqlite.dependents import Starts
+from longshore.store.sqlite.filling import filled
 from longshore.store.sqlite.growth import Growth
-from longshore.store.sqlite.results import with_results
 from longshore.store.sqlite.settling import Settling
 from longshore.store.sqlite.sql import NOTE, RUNNING, SUCCEED, Held, Row
 from longshore.store.sqlite.submit import Accepted, accept
 from longshore.store.sqlite.transaction import Transaction
+from longshore.store.sqlite.turns import NOTHING_POSTED, Posted, Sender, Turns, has_mail
 
 
 def pump(tx: Transaction, dispatcher: UUID, batch: Batch, expiry_margin_s: float) -> BatchResult:
     """Finishes first, then submits, then claims."""
+    has_ends = batch.finishes or batch.sends
+    ends = _finish(tx, dispatcher, batch, expiry_margin_s) if has_ends else _NO_ENDS
+    submitted, ready, started = _take(tx, dispatcher, batch, expiry_margin_s)
+    claims = NO_CLAIMS
+    if batch.claims:
+        # They must know the lanes of jobs that were submitted with them: a queue may be paused.
+        tx.flush()
+        room = batch.max_bytes - sum(len(one.args) for one in ends.dependents)
+        claims = claim(tx, dispatcher, batch.claims, room, expiry_margin_s)
+    return BatchResult(
+        ends.finished,
+        submitted,
+        started,
+        filled(tx, claims.claimed),
+        claims.taken,
+        ends.ready + ready + ends.posted.by_sends if has_ends else ready,
+        ends.ready,
+        ends.ended,
+        frozenset(claims.left),
+        frozenset(claims.barred),
+        ends.groups,
+        filled(tx, ends.dependents),
+        ends.posted.sent,
+        ends.posted.replies,
+    )
+
+
+class _Ends(NamedTuple):
+    """What the finishes and the sends of a batch did: see `BatchResult`."""
+
+    finished: list[Finished]
+    ready: Counter[int]
+    ended: list[Ended]
+    groups: frozenset[UUID]
+    dependents: list[Attempt]
+    posted: Posted
+
+
+_NO_ENDS: Final = _Ends([], Counter(), [], frozenset(), [], NOTHING_POSTED)
+
+
+def _finish(tx: Transaction, dispatcher: UUID, batch: Batch, expiry_margin_s: float) -> _Ends:
     growth = Growth(tx, batch.max_group_jobs)
     finishes = _Finishes(tx, growth)
     finished = finishes.record(batch.finishes) if batch.finishes else []
+    posted = finishes.post(batch)
     starts = Starts(dispatcher, batch.for_dependents, expiry_margin_s, batch.max_bytes)
     settling = Settling(tx, starts)
     growth.begin(settling)
     if ended := tx.take_ended():
         settling.deliver(ended)
-    by_ends = finishes.ready + settling.ready
-    submitted, ready, started = _take(tx, dispatcher, batch, expiry_margin_s)
-    # A claim must know the lanes of jobs that were submitted with it: their queue may be paused.
-    tx.flush()
-    room = batch.max_bytes - sum(len(one.args) for one in settling.started)
-    claims = claim(tx, dispatcher, batch.claims, room, expiry_margin_s)
-    claimed = _filled(tx, claims.claimed)
-    return BatchResult(
+    ready = finishes.ready + settling.ready + posted.by_ends
+    return _Ends(
         finished,
-        submitted,
-        started,
-        claimed,
-        claims.taken,
-        by_ends + ready,
-        by_ends,
+        ready,
         finishes.ended + settling.ended,
-        frozenset(claims.left),
-        frozenset(claims.barred),
         frozenset(settling.groups),
-        _filled(tx, settling.started),
+        settling.started,
+        posted,
     )
-
-
-def _filled(tx: Transaction, attempts: list[Attempt]) -> list[Attempt]:
-    """The attempts with the results that their arguments refer to."""
-    wanted = any(one.options.references for one in attempts)
-    return with_results(tx, attempts) if wanted else attempts
 
 
 def _take(tx: Transaction, dispatcher: UUID, batch: Batch, expiry_margin_s: float) -> Accepted:
@@ -86,6 +114,9 @@ class _Finishes:
         self.ended: list[Ended] = []
         self._tx = tx
         self._growth = growth
+        self._turns = Turns(tx)
+        self._senders: list[Sender] = []
+        self._put_aside: list[int] = []
 
     def record(self, ends: Sequence[End]) -> list[Finished]:
         """Ends the attempts that still own their jobs, and commits their outboxes with them."""
@@ -129,25 +160,41 @@ class _Finishes:
 
     def _record(self, ends: Sequence[End]) -> list[Finished]:
         """Judges ends one by one, and applies those that count."""
-        held = self._tx.held([end.job for end in ends])
+        ends = [_sound(end) for end in ends]
+        turns = [end for end in ends if isinstance(end, TurnTaken)]
+        took, turn_senders = self._turns.record(turns) if turns else ([], [])
+        self.ended += self._turns.ended
+        of_turns = iter(zip(took, turn_senders, strict=True))
+        of_jobs = iter(self._record_jobs([end for end in ends if not isinstance(end, TurnTaken)]))
         answers = []
-        sent: list[tuple[Held, Succeeded]] = []
+        for end in ends:
+            answer, sender = next(of_turns if isinstance(end, TurnTaken) else of_jobs)
+            answers.append(answer)
+            if sender is not None:
+                self._senders.append(sender)
+        self._tx.flush()
+        if self._put_aside:
+            self._turns.put_aside(self._put_aside)
+        return answers
+
+    def _record_jobs(self, ends: Sequence[End]) -> Iterator[tuple[Finished, Sender | None]]:
+        """Ends of jobs that are no turns, and of turns that were not taken."""
+        held = self._tx.held([end.job for end in ends])
         for end, row in zip(ends, held, strict=True):
+            sender = None
             if row is None:
-                answers.append(Finished(end.job, end.token, Verdict.STALE))
+                yield Finished(end.job, end.token, Verdict.STALE), None
                 continue
             verdict = effects.judge(row.state, row.token, row.owner, end)
             if verdict is Verdict.RECORDED:
                 recorded = self._growth.add(row, end)
                 self._apply(row, recorded)
-                if isinstance(recorded, Succeeded) and sent_by(recorded):
-                    sent.append((row, recorded))
+                if isinstance(recorded, Succeeded) and recorded.outbox:
+                    sender = Sender(recorded, row.number)
+                if isinstance(recorded, PutAside):
+                    self._put_aside.append(row.number)
             state = None if verdict is Verdict.STALE else row.state
-            answers.append(Finished(end.job, end.token, verdict, state))
-        self._tx.flush()
-        if sent:
-            self._send(sent)
-        return answers
+            yield Finished(end.job, end.token, verdict, state), sender
 
     def _apply(self, row: Held, end: End) -> None:
         change = effects.of_end(end)[row.state]
@@ -159,21 +206,57 @@ class _Finishes:
         by = end.by or _name(row.worker)
         self._tx.apply(row, change, by=by, result=outcome.result, ran_s=end.ran_s)
 
-    def _send(self, sent: Sequence[tuple[Held, Succeeded]]) -> None:
-        """Submits what successful attempts caused; what is not accepted is noted on its cause."""
-        jobs = [item.job for _, end in sent for item in sent_by(end)]
-        answers, ready, _ = accept(self._tx, jobs)
-        self.ready += ready
-        left = iter(answers)
-        for row, end in sent:
-            notes = [
-                effects.refused_item(index, answer.message)
-                for index, answer in enumerate(islice(left, len(sent_by(end))))
-                if isinstance(answer, Refused)
+    def post(self, batch: Batch) -> Posted:
+        """Submits and sends what the recorded ends caused, and takes in what comes from outside."""
+        dropped = self._submit()
+        mail = [sender for sender in self._senders if has_mail(sender.end)]
+        if not (mail or batch.sends or self._turns.has_work):
+            posted = NOTHING_POSTED
+        else:
+            lost = [
+                (sender, undelivered_job(job, why))
+                for sender, _, job, why in dropped
+                if sender.actor is not None
             ]
-            if notes:
-                info = "; ".join(filter(None, [end.info, *notes]))
-                self._tx.execute(NOTE, (row.number, clean(info)))
+            posted = self._turns.post(batch, mail, lost)
+        notes = [(sender, index, why) for sender, index, _, why in dropped]
+        self._note([*notes, *posted.notes])
+        return posted
+
+    def _submit(self) -> list[tuple[Sender, int, Submission, str]]:
+        """Submits the jobs of outboxes; answers which were not accepted, and why."""
+        jobs = [
+            (sender, index, item.job)
+            for sender in self._senders
+            for index, item in enumerate(sender.end.outbox)
+            if isinstance(item, OutboxJob)
+        ]
+        if not jobs:
+            return []
+        answers, ready, _ = accept(self._tx, [job for _, _, job in jobs])
+        self.ready += ready
+        return [
+            (*item, answer.message)
+            for item, answer in zip(jobs, answers, strict=True)
+            if isinstance(answer, Refused)
+        ]
+
+    def _note(self, notes: Sequence[tuple[Sender, int, str]]) -> None:
+        """Notes what was not accepted with the end of the job that sent it."""
+        by_job: dict[int, list[str]] = {}
+        for sender, index, why in sorted(notes, key=lambda note: note[1]):
+            if sender.actor is None:
+                info = by_job.setdefault(sender.job, [sender.end.info])
+                info.append(effects.refused_item(index, why))
+        for number, words in by_job.items():
+            self._tx.execute(NOTE, (number, clean("; ".join(filter(None, words)))))
+
+
+def _sound(end: End) -> End:
+    """The end, or the failure of a turn that adds jobs to a group: it is in none."""
+    if isinstance(end, TurnTaken) and (nodes := added(end)):
+        return refused(end, why_not(None, nodes, 0, 0))
+    return end
 
 
 def _is_plain(end: Succeeded) -> bool:

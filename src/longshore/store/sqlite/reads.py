@@ -28,6 +28,7 @@ from longshore.store.listing import (
 )
 from longshore.store.rows import (
     LARGEST_INT,
+    NOT_RUN_LIST,
     clean,
     log_bounds,
     micros,
@@ -48,7 +49,8 @@ _SHOWN_ENDED_WORKERS: Final = 20
 _IDS: Final = frozenset({"id", "worker", "dispatcher", "group"})
 
 _ATTEMPT: Final = """id, number, token, kind, args, options, worker, session, attempt, failures,
-    crashes, state = 'cancelling' AS cancelling, priority, deadline_at AS begin_by"""
+    crashes, state = 'cancelling' AS cancelling, priority, deadline_at AS begin_by,
+    round"""
 _SHOWN: Final = """id, number, kind, queue, target, priority, state, options, unique_key,
     created_at, run_at, started_at, ended_at, round, attempt, failures, crashes, token, worker,
     error, deadline_at,
@@ -64,11 +66,15 @@ def _newest(kind: LogKind) -> str:
 
 _PROGRESS: Final = _newest(LogKind.PROGRESS)
 _STEP: Final = _newest(LogKind.STEP)
-_WHOLE: Final = f"""SELECT {_SHOWN}, args, result, history, {_PROGRESS} AS progress, {_STEP} AS step
+_OPEN: Final = f"""CASE WHEN kind IN ({NOT_RUN_LIST}) THEN
+    coalesce((SELECT node.open FROM node WHERE node.job = job.number), 0) ELSE 0 END"""
+_WHOLE: Final = f"""SELECT {_SHOWN}, args, result, history, {_PROGRESS} AS progress,
+    {_STEP} AS step, {_OPEN} AS open
     FROM job WHERE {{named}}"""
 _LISTED: Final = f"""SELECT {_SHOWN},
     CASE WHEN state IN {OWNED_LIST} THEN {_PROGRESS} END AS progress,
-    CASE WHEN state IN {OWNED_LIST} THEN {_STEP} END AS step
+    CASE WHEN state IN {OWNED_LIST} THEN {_STEP} END AS step,
+    {_OPEN} AS open
     FROM job WHERE number IN (SELECT value FROM json_each(?)) ORDER BY number DESC"""
 _LOGS: Final = """SELECT token, seq, kind, at, data FROM log
     WHERE job = (SELECT number FROM job WHERE {named})

@@ -35,8 +35,8 @@ COUNT_SCOPES: Final = Bulk(
     4,
 )
 _START_ANEW: Final = Bulk(
-    """UPDATE node SET expanded = 0
-    FROM {rows} AS v WHERE node.job = v.column1 AND node.expanded > 0""",
+    """UPDATE node SET expanded = 0, taken_from = NULL FROM {rows} AS v
+    WHERE node.job = v.column1 AND (node.expanded > 0 OR node.taken_from IS NOT NULL)""",
     1,
 )
 _LEAVE: Final = Bulk(

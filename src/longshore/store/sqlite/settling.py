@@ -24,6 +24,7 @@ from longshore.core.dependencies import (
     Scope,
     Waiting,
     deliver,
+    may_become,
     may_wake,
     tell_scope,
 )
@@ -298,7 +299,7 @@ class Settling:
         held = self._tx.held([one.job for one in changes])
         for one, row in zip(changes, held, strict=True):
             id, state = groups[one.group]
-            if row is None or not (one.change.ends or may_wake(state)):
+            if row is None or not may_become(state, one.change):
                 continue
             self._tx.apply(row, one.change)
             if one.change.ends:

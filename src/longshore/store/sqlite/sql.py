@@ -9,6 +9,7 @@ faster than a statement for each row when no other thread wants the lock.
 from __future__ import annotations
 
 import sqlite3
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import chain, repeat
@@ -46,14 +47,16 @@ class Bulk:
 
     def run(self, connection: sqlite3.Connection, rows: Sequence[Row], same: Row = ()) -> int:
         """Executes it over all rows, a piece at a time; answers how many rows it changed."""
+        if not rows:
+            return 0
         pieces = self.pieces(rows, same)
-        return sum(connection.execute(text, values).rowcount for text, values in pieces)
+        return sum([connection.execute(text, values).rowcount for text, values in pieces])
 
     def pieces(self, rows: Sequence[Row], same: Row = ()) -> Iterator[tuple[str, list[Value]]]:
         """The statements and values to execute, so that all rows are done."""
         for start in range(0, len(rows), LARGEST):
             piece = rows[start : start + LARGEST]
-            size = next(size for size in _SIZES if size >= len(piece))
+            size = _SIZES[bisect_left(_SIZES, len(piece))]
             padding = repeat(None, (size - len(piece)) * self._width)
             yield self._sized(size), [*same, *chain.from_iterable(piece), *padding]
 
@@ -116,6 +119,7 @@ class Candidate(Struct, array_like=True, order=True):
     crashes: int
     payload_bytes: int
     deadline_at: int | None
+    round: int
 
 
 def appended(entry: str, history: str = "history") -> str:
@@ -265,10 +269,10 @@ ATTENDED_NOW: Final = Lookup(
 )
 LANE_TOP: Final = """
     SELECT json_group_array(json_array(-priority, rank, number, lane, kind, attempt, failures,
-        crashes, payload_bytes, deadline_at))
+        crashes, payload_bytes, deadline_at, round))
     FROM (
         SELECT priority, rank, number, lane, kind, attempt, failures, crashes,
-            length(options) + length(args) AS payload_bytes, deadline_at
+            length(options) + length(args) AS payload_bytes, deadline_at, round
         FROM job INDEXED BY job_ready
         WHERE state = 'ready' AND lane = ? AND (deadline_at IS NULL OR deadline_at > ?)
         ORDER BY priority DESC, rank, number LIMIT ? OFFSET ?)"""

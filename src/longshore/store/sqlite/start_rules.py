@@ -1,24 +1,23 @@
 """Which ready jobs may start now: what holds jobs back although slots are free.
 
-A submit asks for its new jobs, a claim for the lanes that it wants to read, and `explain` for one
-job, to say why. There is one rule so far: nothing starts from a paused queue. A rule must not cost
-a batch one more statement: see `sql`.
+A submit asks for its new jobs, an end for the jobs of groups that it lets start (`dependents`), a
+claim for the lanes that it wants to read, and `explain` for one job, to say why. There is one rule
+so far: nothing starts from a paused queue. A rule must not cost a batch one more statement: see
+`sql`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
 from longshore.core.why import HeldBack
-from longshore.model.job import Job, Submission
-from longshore.store.sqlite.transaction import Snapshot
+from longshore.model.job import Job
+from longshore.store.sqlite.transaction import Snapshot, Transaction
 
-_PAUSED: Final = """
-    SELECT json_group_array(queue.name) FROM json_each(?) AS named
-    CROSS JOIN queue ON queue.name = named.value WHERE queue.paused = 1"""
+_PAUSED: Final = "SELECT json_group_array(name) FROM queue WHERE paused = 1"
 _OPEN_LANES: Final = """
     SELECT json_group_array(wanted.value) FROM json_each(?) AS wanted
     WHERE NOT EXISTS (
@@ -29,12 +28,19 @@ _OPEN_LANES: Final = """
             WHERE job.state = 'ready' AND job.lane = wanted.value)"""
 
 _hashes = msgspec.json.Decoder(list[int])
-_names = msgspec.json.Decoder(set[str])
+_names = msgspec.json.Decoder(frozenset[str])
 
 
-def may_start(tx: Snapshot, jobs: Sequence[Submission]) -> list[bool]:
-    """Whether each of these new jobs may start."""
-    closed = paused(tx, {job.queue for job in jobs})
+class _Starting(Protocol):
+    """A job that could start: a new one, or one whose dependencies are met."""
+
+    @property
+    def queue(self) -> str: ...
+
+
+def may_start(tx: Transaction, jobs: Sequence[_Starting]) -> list[bool]:
+    """Whether each of these jobs may start."""
+    closed = _remembered(tx)
     return [job.queue not in closed for job in jobs]
 
 
@@ -46,10 +52,15 @@ def open_lanes(tx: Snapshot, lanes: Iterable[int]) -> list[int]:
 
 def held_back(tx: Snapshot, job: Job) -> HeldBack | None:
     """What holds a job back; None if nothing does."""
-    return HeldBack.PAUSED_QUEUE if paused(tx, {job.queue}) else None
+    return HeldBack.PAUSED_QUEUE if job.queue in _paused(tx) else None
 
 
-def paused(tx: Snapshot, queues: set[str]) -> set[str]:
-    """Those of these queues from which nothing starts."""
-    names = msgspec.json.encode(queues).decode()
-    return _names.decode(tx.execute(_PAUSED, (names,)).fetchone()[0])
+def _remembered(tx: Transaction) -> frozenset[str]:
+    """The queues from which nothing starts, as the last transaction left them."""
+    if tx.remembered.paused is None:
+        tx.remembered.paused = _paused(tx)
+    return tx.remembered.paused
+
+
+def _paused(tx: Snapshot) -> frozenset[str]:
+    return _names.decode(tx.execute(_PAUSED).fetchone()[0])

@@ -24,20 +24,31 @@ from longshore.errors import StoreUnavailable
 from longshore.model.attempt import Attempt
 from longshore.model.batch import MAX_GROUP_JOBS
 from longshore.model.finding import Finding
+from longshore.model.group import MOST_COPIED, RunPlan
 from longshore.model.job import Ended
 from longshore.model.retention import GroupsPruned, Pruned, Retention
 from longshore.model.worker import SessionKey, Stats
-from longshore.ports import Batch, BatchResult, Harvested, Hint, Promoted, Settled
+from longshore.ports import Batch, BatchResult, Harvested, Hint, Promoted, Settled, Tended
 from longshore.store.rows import micros, utc_now
-from longshore.store.sqlite import group_reads, group_upkeep, growth, keeper, reads, reopening
+from longshore.store.sqlite import (
+    actor_reads,
+    group_reads,
+    group_upkeep,
+    growth,
+    keeper,
+    new_run,
+    reads,
+    reopening,
+)
+from longshore.store.sqlite import actors as actor_verbs
 from longshore.store.sqlite import groups as group_verbs
 from longshore.store.sqlite import prune as pruning
 from longshore.store.sqlite import run_times as run_time_verbs
 from longshore.store.sqlite.file import DatabaseFile
+from longshore.store.sqlite.filling import filled
 from longshore.store.sqlite.pump import pump
-from longshore.store.sqlite.results import with_results
 from longshore.store.sqlite.runner import Runner, ThreadRunner, Turn
-from longshore.store.sqlite.transaction import Snapshot, Transaction
+from longshore.store.sqlite.transaction import Remembered, Snapshot, Transaction
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -69,7 +80,7 @@ def _writes(
 
 def _placed(tx: Snapshot, slots: Sequence[SessionKey]) -> list[Attempt]:
     """The attempts these sessions own, whether or not anybody told the workers."""
-    return with_results(tx, reads.placed(tx, slots))
+    return filled(tx, reads.placed(tx, slots))
 
 
 class SqliteStore:
@@ -99,15 +110,14 @@ class SqliteStore:
         self._writer: sqlite3.Connection | None = None
         self._reader: sqlite3.Connection | None = None
         self._opened_version = 0
-        self._written_version = 0
-        self._known_lanes: set[int] = set()
+        self._remembered = Remembered()
         self._closed = False
 
     async def open(self) -> None:
         """Connects; raises `SchemaMismatch` unless the schema is this version's."""
         if self._writer is None:
             self._writer = await self._run(Turn.KEEPER, self._file.open)
-            self._opened_version = await self._run(Turn.KEEPER, self._data_version)
+            self._opened_version = await self._run(Turn.KEEPER, self._changes_elsewhere)
         if self._reader is None:
             self._reader = await self._run(Turn.READ, self._file.open)
 
@@ -206,6 +216,21 @@ class SqliteStore:
     nodes = _reads(group_reads.nodes)
     group_progress = _reads(group_upkeep.group_progress)
 
+    async def rerun_group(
+        self,
+        ref: UUID | int,
+        run: UUID,
+        *,
+        keys: Sequence[str] = (),
+        dry_run: bool = False,
+        most: int = MOST_COPIED,
+    ) -> RunPlan | None:
+        """Takes a step towards a new run of an ended group, of at most so many jobs."""
+        decided = await self._read(lambda tx: new_run.decide(tx, ref, run, keys, dry_run=dry_run))
+        if dry_run:
+            return decided and decided.plan
+        return await self._write(lambda tx: new_run.take_step(tx, ref, run, decided, most))
+
     async def settle(
         self,
         groups: Collection[UUID] = (),
@@ -232,6 +257,25 @@ class SqliteStore:
             if not reads.has_expired(self._glance()):
                 return []
         return self._transact(lambda tx: keeper.expire(tx, most))
+
+    # actors
+
+    start_actors = _writes(actor_verbs.start_actors)
+    pause_actor = _writes(actor_verbs.pause_actor)
+    stop_actor = _writes(actor_verbs.stop_actor)
+    edit_actor = _writes(actor_verbs.edit_actor)
+    sort_mail = _writes(actor_verbs.sort_mail)
+    replies = _reads(actor_verbs.replies)
+    actor = _reads(actor_reads.actor)
+    actors = _reads(actor_reads.actors)
+    turns = _reads(actor_reads.turns)
+    mail = _reads(actor_reads.mail)
+
+    async def tend_actors(self, most: int = 1000) -> Tended:
+        """Removes actors that were stopped while a turn ran, and forgets old ids of messages."""
+        if not await self._read(actor_verbs.has_work):
+            return Tended()
+        return await self._write(lambda tx: actor_verbs.tend_actors(tx, most))
 
     # how long kinds run
 
@@ -306,7 +350,7 @@ class SqliteStore:
         """
         seen = self._opened_version
         while True:
-            version = await self._run(Turn.KEEPER, self._data_version)
+            version = await self._run(Turn.KEEPER, self._changes_elsewhere)
             if version != seen:
                 seen = version
                 for hint in Hint:
@@ -315,11 +359,9 @@ class SqliteStore:
 
     # running
 
-    def _data_version(self) -> int:
-        """A number that changes when another connection commits; this one's own do not count."""
+    def _changes_elsewhere(self) -> int:
         with self._file.used():
-            version: int = self._opened(self._writer).execute("PRAGMA data_version").fetchone()[0]
-            return version
+            return _data_version(self._opened(self._writer))
 
     async def _write(self, work: Callable[[Transaction], T], turn: Turn = Turn.KEEPER) -> T:
         return await self._run(turn, lambda: self._transact(work))
@@ -330,26 +372,20 @@ class SqliteStore:
         with self._file.used():
             connection.execute("BEGIN IMMEDIATE")
             try:
-                self._mind_other_processes()
-                tx = Transaction(connection, micros(self._utc()), self._known_lanes)
+                self._remembered.forget_if_changed(_data_version(connection))
+                tx = Transaction(connection, micros(self._utc()), self._remembered)
                 answer = work(tx)
                 tx.settle()
                 connection.execute("COMMIT")
+                tx.committed()
             except BaseException:
+                self._remembered.forget()
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 raise
         # Not before the commit: the file might go in between.
         self._file.check_in_place()
-        self._known_lanes.update(tx.new_lanes)
         return answer
-
-    def _mind_other_processes(self) -> None:
-        """Another process that wrote to the file may have forgotten lanes that this one knows."""
-        version = self._data_version()
-        if version != self._written_version:
-            self._written_version = version
-            self._known_lanes.clear()
 
     async def _read(self, work: Callable[[Snapshot], T]) -> T:
         return await self._run(Turn.READ, lambda: self._look(work))
@@ -378,3 +414,9 @@ class SqliteStore:
         if self._closed:
             raise StoreUnavailable(f"{self._file} was closed by this process; open a new store")
         return await self._runner.run(turn, work)
+
+
+def _data_version(connection: sqlite3.Connection) -> int:
+    """A number that changes when another connection commits; this one's own do not count."""
+    version: int = connection.execute("PRAGMA data_version").fetchone()[0]
+    return version

@@ -95,12 +95,16 @@ class SubmitBatch:
 
     def _find_known(self, jobs: Sequence[Submission]) -> dict[int, tuple[int, int]]:
         """The numbers and bodies of the jobs that are stored already, by their ids as integers."""
+        if not jobs:
+            return {}
         ids = list(enumerate(job.id.bytes for job in jobs))
         found = KNOWN.find(self._tx.connection, ids)
         return {jobs[place].id.int: (number, body) for place, number, body in found}
 
     def _find_holders(self, jobs: Sequence[Submission]) -> dict[tuple[str, str | None], Submitted]:
         """The live jobs that have these jobs' unique keys."""
+        if not jobs:
+            return {}
         keys = [(place, job.kind, job.unique_key) for place, job in enumerate(jobs)]
         return {
             keys[place][1:]: Submitted(UUID(hex=id), number, existing=True)

@@ -71,24 +71,49 @@ class Snapshot:
         return None if at is None else (at - self.now) / 1e6
 
 
+class Remembered:
+    """What a writer need not read again as long as nobody else writes to the file.
+
+    Each statement less counts: see `sql`. Whoever changes one of these in a transaction changes it
+    here too. If the transaction fails, everything is forgotten.
+    """
+
+    def __init__(self) -> None:
+        self.lanes: set[int] = set()
+        """Lanes that are stored."""
+        self.sequences: tuple[int, int] | None = None
+        """The last number and the last token."""
+        self.paused: frozenset[str] | None = None
+        """The queues that are paused."""
+        self._version = 0
+
+    def forget_if_changed(self, version: int) -> None:
+        """`version` is SQLite's count of what other connections committed to the file."""
+        if version != self._version:
+            self.forget()
+            self._version = version
+
+    def forget(self) -> None:
+        """The file may hold something else."""
+        self.lanes.clear()
+        self.sequences = self.paused = None
+
+
 class Transaction(Snapshot):
-    """A transaction that writes. It skips the lanes in `known_lanes`: they are stored already.
+    """A transaction that writes. It does not read what is `remembered`.
 
     `last_number` is the highest number that a job had so far.
     """
 
     def __init__(
-        self, connection: sqlite3.Connection, now: int, known_lanes: set[int] | None = None
+        self, connection: sqlite3.Connection, now: int, remembered: Remembered | None = None
     ) -> None:
         super().__init__(connection, now)
-        self.known_lanes = set() if known_lanes is None else known_lanes
-        self.new_lanes: dict[int, Lane] = {}
+        self.remembered = remembered or Remembered()
+        self._new_lanes: dict[int, Lane] = {}
         self._written_lanes: set[int] = set()
-        self._sequences: tuple[int, int] = connection.execute(
-            "SELECT number, token FROM sequence"
-        ).fetchone()
-        self.last_number: int = self._sequences[0]
-        self._token: int = self._sequences[1]
+        self._sequences = self.remembered.sequences or self._read_sequences()
+        self.last_number, self._token = self._sequences
         self._tally: defaultdict[tuple[int, str], int] = defaultdict(int)
         self._changes: list[Changed] = []
         self._owners: dict[int, tuple[bytes, str]] = {}
@@ -96,6 +121,10 @@ class Transaction(Snapshot):
         """The jobs of groups that ended, with their groups."""
         self._woken: set[int] = set()
         """The groups of which jobs are to run."""
+
+    def _read_sequences(self) -> tuple[int, int]:
+        number, token = self.execute("SELECT number, token FROM sequence").fetchone()
+        return number, token
 
     def next_number(self) -> int:
         """A number that no job had before."""
@@ -134,8 +163,8 @@ class Transaction(Snapshot):
 
     def add_lane(self, lane: Lane) -> None:
         """Notes a lane for `flush`, unless it is stored already."""
-        if lane.hash not in self.known_lanes:
-            self.new_lanes[lane.hash] = lane
+        if lane.hash not in self.remembered.lanes:
+            self._new_lanes[lane.hash] = lane
 
     def held(self, refs: Sequence[UUID | int]) -> list[Held | None]:
         """These jobs, as far as they exist. One that is named twice is one value in two places."""
@@ -211,6 +240,8 @@ class Transaction(Snapshot):
 
     def take_ended(self) -> list[Row]:
         """The jobs of groups that ended, for the caller to settle at once."""
+        if not self._ended:
+            return []
         taken: list[Row] = [(job, -1, 0) for _, job, _ in self._ended]
         self._count_ends()
         return taken
@@ -237,10 +268,15 @@ class Transaction(Snapshot):
 
     def flush(self) -> None:
         """Writes changes and new lanes, so that the statements that follow see them."""
-        CHANGE.run(self.connection, self._changes)
-        self._changes = []
-        unwritten = sorted(self.new_lanes.keys() - self._written_lanes)
-        lanes = [self.new_lanes[hash] for hash in unwritten]
+        if self._changes:
+            CHANGE.run(self.connection, self._changes)
+            self._changes = []
+        if len(self._new_lanes) > len(self._written_lanes):
+            self._add_lanes()
+
+    def _add_lanes(self) -> None:
+        unwritten = sorted(self._new_lanes.keys() - self._written_lanes)
+        lanes = [self._new_lanes[hash] for hash in unwritten]
         ADD_LANES.run(
             self.connection, [(lane.hash, lane.queue, lane.kind, lane.target) for lane in lanes]
         )
@@ -258,3 +294,8 @@ class Transaction(Snapshot):
         if (self.last_number, self._token) != self._sequences:
             values = (self.last_number, self._token)
             self.execute("UPDATE sequence SET number = ?, token = ?", values)
+
+    def committed(self) -> None:
+        """Remembers what it stored."""
+        self.remembered.lanes.update(self._new_lanes)
+        self.remembered.sequences = (self.last_number, self._token)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
+from longshore.core import growth
 from longshore.core.lifecycle import MOVES, OWNED, Event
 from longshore.model.attempt import Attempt
 from longshore.model.ends import (
@@ -14,11 +15,13 @@ from longshore.model.ends import (
     End,
     Failed,
     NotBegun,
+    PutAside,
     Released,
     Retried,
     Skipped,
     Snoozed,
     Succeeded,
+    TurnTaken,
 )
 from longshore.model.job import Finished, JobState, Verdict
 from longshore.ports import Batch, BatchResult
@@ -37,8 +40,10 @@ class BatchCheck:
         known: Mapping[UUID, Snapshot],
         bodies: RunningBodies,
         in_group: Callable[[UUID], bool],
+        is_turn: Callable[[UUID], bool],
     ) -> None:
         self._in_group = in_group
+        self._is_turn = is_turn
         self._batch = batch
         self._pumped = pumped
         self._known = known
@@ -87,6 +92,9 @@ class BatchCheck:
 
     def _check_change(self, change: Change) -> None:
         job, before, after = change
+        if self._is_turn(job):
+            self._check_turn(change)
+            return
         finish, claimed = self._recorded.get(job), self._claimed.get(job)
         woken = before.state is JobState.WAITING and self._in_group(job)
         if finish is None and claimed is None and not woken:
@@ -107,11 +115,25 @@ class BatchCheck:
         if finish is not None:
             _check_outcome(change, finish)
 
+    def _check_turn(self, change: Change) -> None:
+        """A turn that nobody runs may be woken or held too; `ActorCheck` asks whether rightly."""
+        job, before, after = change
+        finish = self._recorded.get(job)
+        state = MOVES[before.state][_event(finish)] if finish else before.state
+        right = {state, *UNCLAIMED} if state in UNCLAIMED else {state}
+        if job in self._claimed:
+            right = {JobState.RUNNING} if JobState.READY in right else set()
+        if after.state not in right or after.round != before.round:
+            text = f"the turn was {before.state} and is {after.state}, after {finish}"
+            raise BrokenPromise(Promise.ONE_OUTCOME, text, job)
+        if finish is not None:
+            _check_outcome(change, finish)
+
     def _check_fresh(self, job: UUID) -> None:
         submitted = {one.id for one in self._batch.submits}
         for finish in self._recorded.values():
-            if isinstance(finish, Succeeded):
-                submitted.update(item.job.id for item in finish.outbox)
+            submitted.update(item.job.id for item in growth.sent(finish))
+            submitted.update(item.job.id for item in growth.added(finish))
         if job not in submitted:
             raise BrokenPromise(Promise.DURABLE, "it appeared though nobody submitted it", job)
 
@@ -138,6 +160,8 @@ def _check_outcome(change: Change, finish: End) -> None:
         raise BrokenPromise(Promise.ONE_OWNER, text, job)
 
 
+UNCLAIMED: Final = frozenset({JobState.READY, JobState.DELAYED, JobState.WAITING})
+"""Where a turn is that waits for its time or for a worker."""
 WOKEN: Final = frozenset(
     {Event.DEPENDENCIES_MET, Event.DELAY_BEGAN, Event.DEPENDENCY_FAILED, Event.CONDITION_LOST}
 )
@@ -150,6 +174,8 @@ _EVENTS: Final = {
     Skipped: Event.SKIPPED,
     Released: Event.RELEASED,
     NotBegun: Event.NOT_BEGUN,
+    PutAside: Event.PUT_ASIDE,
+    TurnTaken: Event.SUCCEEDED,
     Cancelled: Event.ABORTED,
     Crashed: Event.LOST,
 }
@@ -164,7 +190,14 @@ def _event(finish: End) -> Event:
 def _revokes(finish: End) -> bool:
     """Whether its worker has nothing more to say, whatever it sends later."""
     match finish:
-        case Released() | NotBegun() | Crashed() | Failed(forced=True) | Retried(forced=True):
+        case (
+            Released()
+            | NotBegun()
+            | PutAside()
+            | Crashed()
+            | Failed(forced=True)
+            | Retried(forced=True)
+        ):
             return True
         case Cancelled(forced=forced):
             return forced

@@ -12,7 +12,7 @@ from msgspec import Struct, msgpack
 
 from longshore.model.attempt import Assignment, AttemptKey
 from longshore.model.group import Condition
-from longshore.model.ids import derive_id
+from longshore.model.ids import submitted_id
 from longshore.model.job import (
     JobError,
     LogEntry,
@@ -34,7 +34,9 @@ from longshore.model.reports import (
 )
 from longshore.model.worker import KindInfo
 from longshore.ports import OnLog, OnReport
+from longshore.testing.simulation.actor_plans import Fate, Temper
 from longshore.testing.simulation.loop import Process, current_process
+from longshore.testing.simulation.turn_bodies import input_of, is_turn, turn_report
 
 NO_ID: Final = UUID(int=0)
 """The store gives added jobs ids of their own."""
@@ -110,14 +112,30 @@ class Script:
 
     def __init__(self, random: Random, die: Callable[[Process, str], None]) -> None:
         self.behaviours: dict[UUID, Behaviour] = {}
+        self.tempers: dict[str, Temper] = {}
         self.random = random
         self.die = die
         self._runs: dict[UUID, int] = {}
+        self._turns: dict[str, int] = {}
 
     def behaviour(self, job: UUID, args: bytes = b"\x80") -> Behaviour:
         """How a job behaves; one that a job caused as its arguments say, or it just ends well."""
         known = self.behaviours.get(job)
         return behaviour_in(args) if known is None else known
+
+    def turn(self, key: str) -> Behaviour:
+        """How the next run of an actor's turn behaves."""
+        temper, run = self.tempers[key], self._turns.get(key, 0)
+        self._turns[key] = run + 1
+        fate = temper.fates[run] if run < len(temper.fates) else None
+        return Behaviour(
+            takes_s=self.random.uniform(0.0, temper.takes_s),
+            fails=int(fate is Fate.FAILS),
+            crashes=int(fate is Fate.CRASHES),
+            kills=int(fate is Fate.KILLS),
+            hangs=fate is Fate.HANGS,
+            stubborn=temper.stubborn,
+        )
 
     def next_run(self, job: UUID) -> int:
         """How often a job's body has begun, this time included."""
@@ -165,7 +183,7 @@ class SimulatedExecutor:
 
     def start(self, assignment: Assignment) -> None:
         """Begins an attempt."""
-        behaviour = self._script.behaviour(assignment.job, assignment.args)
+        behaviour, run = self._next_run(assignment)
         self._witness.started(self._process, assignment, behaviour.stubborn)
         assert len(self._bodies) + self._unreported < self.slots, "started past its slots"
         body = self._bodies[assignment.key] = _Body(assignment, behaviour)
@@ -175,7 +193,14 @@ class SimulatedExecutor:
             self._after(body, assignment.timeout_s, self._time_out, body)
         if not behaviour.hangs:
             takes_s = behaviour.takes_s * self._script.random.uniform(0.8, 1.2)
-            self._after(body, takes_s, self._end, body, self._script.next_run(assignment.job))
+            self._after(body, takes_s, self._end, body, run)
+
+    def _next_run(self, assignment: Assignment) -> tuple[Behaviour, int]:
+        """How this run of a job behaves, and which one it is; each run of a turn is the first."""
+        if is_turn(assignment.kind):
+            return self._script.turn(input_of(assignment).key), 1
+        behaviour = self._script.behaviour(assignment.job, assignment.args)
+        return behaviour, 0 if behaviour.hangs else self._script.next_run(assignment.job)
 
     def _after(self, body: _Body, seconds: float, then: Callable[..., None], *args: object) -> None:
         loop = asyncio.get_running_loop()
@@ -196,6 +221,8 @@ class SimulatedExecutor:
         elif behaviour.skips:
             report = SkipReport(*body.assignment.key, note="by script")
             self._stop(body, report, "skips itself")
+        elif is_turn(body.assignment.kind):
+            self._stop(body, turn_report(body.assignment), "takes its turn")
         else:
             self._stop(body, _success(body.assignment, behaviour), "succeeds")
 
@@ -257,14 +284,15 @@ def token_in(result: bytes | None) -> int | None:
     return msgpack.decode(result, type=dict[str, int])["token"] if result else None
 
 
-def child_of(job: UUID, index: int) -> Submission:
-    """A job that another one causes; the same however often that is run."""
+def child_of(job: UUID, round: int, index: int) -> Submission:
+    """A job that another one causes in a round; the same however often it is run in it."""
     options = Options(retry=RetryPolicy(attempts=3))
-    return Submission(derive_id(job, index), "work", b"\x80", options=options)
+    return Submission(submitted_id(job, round, index), "work", b"\x80", options=options)
 
 
 def _success(assignment: Assignment, behaviour: Behaviour) -> Report:
-    sent = [OutboxJob(child_of(assignment.job, at)) for at in range(behaviour.children)]
+    of_round = assignment.job, assignment.round
+    sent = [OutboxJob(child_of(*of_round, at)) for at in range(behaviour.children)]
     added = [one.node for one in behaviour.adds]
     result = result_of(assignment.token)
     return SuccessReport(*assignment.key, result=result, outbox=(*sent, *added))

@@ -1,34 +1,31 @@
 """Clients: submit jobs, cancel some, wait for all of them, and retry by hand what did not succeed.
 
-They do the same with groups, and pause some of them. Each speaks through the real connection. One
-that gets no answer asks again, with the same ids.
+They do the same with groups, and pause some of them. `actor_clients` is what they do with actors.
+Each speaks through the real connection. One that gets no answer asks again, with the same ids.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Callable
 from functools import partial
 from random import Random
-from typing import TypeVar
 from uuid import UUID
 
 from longshore.client.connection import Connection
-from longshore.errors import Unavailable
-from longshore.model.group import GroupVerdict
+from longshore.model.group import GateVerdict, GroupVerdict
 from longshore.model.job import CancelVerdict, Ended, JobState, RetryVerdict
+from longshore.testing.simulation.actor_clients import ActorClient, OnActors, patiently
+from longshore.testing.simulation.actor_plans import ActorPlans
 from longshore.testing.simulation.cluster import Node, World, clients_at
 from longshore.testing.simulation.database import RemoteStore
-from longshore.testing.simulation.group_plans import Act, GroupPlan
+from longshore.testing.simulation.group_plans import Act, GatePlan, GroupPlan
 from longshore.testing.simulation.loop import Process
 from longshore.testing.simulation.promises import BrokenPromise, Promise
 from longshore.testing.simulation.scenario import JobPlan
 
-T = TypeVar("T")
-
-PAUSE_S = 0.5
 WAIT_S = 20.0
+OPEN_EVERY_S = 2.0
 
 
 class ClientNode(Node):
@@ -43,6 +40,9 @@ class ClientNode(Node):
         groups: list[GroupPlan],
         on_accepted: Callable[[UUID], None],
         on_told: Callable[[Ended], None],
+        on_open: Callable[[UUID], None],
+        actors: ActorPlans,
+        on_actors: OnActors,
     ) -> None:
         super().__init__(world, name)
         self._dispatchers = dispatchers
@@ -50,6 +50,9 @@ class ClientNode(Node):
         self._groups = groups
         self._on_accepted = on_accepted
         self._on_told = on_told
+        self._on_open = on_open
+        self._over: set[UUID] = set()
+        self._actors = ActorClient(name, actors, on_actors, self._note)
         self.done = False
         self._waiting: dict[UUID, None] = {}
         self._ids = Random(f"{name}/requests")
@@ -63,11 +66,14 @@ class ClientNode(Node):
         connect = self.world.network.connect_as(process)
         addresses = [clients_at(name) for name in self._dispatchers]
         async with Connection(addresses, connect=connect, new_id=self._new_id) as connection:
+            keepers = asyncio.gather(*self._actors.keepers(connection))
             await asyncio.gather(
                 *(self._see_through(connection, plan) for plan in self._jobs),
                 *(self._see_group_through(connection, plan) for plan in self._groups),
+                *self._actors.works(connection),
             )
-        self.done = True
+            self.done = True
+            await keepers
 
     def _new_id(self) -> UUID:
         return UUID(bytes=self._ids.randbytes(16))
@@ -76,7 +82,7 @@ class ClientNode(Node):
         await asyncio.sleep(plan.at)
         job = await self._submit(connection, plan)
         if plan.asks_why:
-            await self._patiently(lambda: connection.why(job))
+            await patiently(lambda: connection.why(job))
         if plan.cancel_after_s is not None:
             await asyncio.sleep(plan.cancel_after_s)
             await self._cancel(connection, job)
@@ -90,7 +96,7 @@ class ClientNode(Node):
         """The job that came of it: another one, if that has the unique key."""
         submission = plan.submission
         self._note("submits it", submission.id)
-        (answer,) = await self._patiently(lambda: connection.submit((submission,)))
+        (answer,) = await patiently(lambda: connection.submit((submission,)))
         if answer.code or (answer.existing and submission.unique_key is None):
             text = f"a sound submit was answered {answer.code or 'existing'}: {answer.message}"
             raise BrokenPromise(Promise.SOUND, text, submission.id)
@@ -100,14 +106,14 @@ class ClientNode(Node):
 
     async def _cancel(self, connection: Connection, job: UUID) -> None:
         self._note("cancels it", job)
-        (answer,) = await self._patiently(lambda: connection.cancel([job]))
+        (answer,) = await patiently(lambda: connection.cancel([job]))
         self._note(f"is told {answer.verdict}", job)
         if answer.verdict is CancelVerdict.NOT_FOUND:
             raise BrokenPromise(Promise.DURABLE, "there is nothing to cancel", job)
 
     async def _retry(self, connection: Connection, job: UUID) -> None:
         self._note("retries it", job)
-        (answer,) = await self._patiently(lambda: connection.retry([job]))
+        (answer,) = await patiently(lambda: connection.retry([job]))
         self._note(f"is told {answer.verdict}", job)
         if answer.verdict is RetryVerdict.NOT_FOUND:
             raise BrokenPromise(Promise.DURABLE, "there is nothing to retry", job)
@@ -117,20 +123,41 @@ class ClientNode(Node):
     async def _see_group_through(self, connection: Connection, plan: GroupPlan) -> None:
         await asyncio.sleep(plan.at)
         await self._submit_group(connection, plan)
+        gates = [self._keep_open(connection, plan, gate) for gate in plan.gates]
+        await asyncio.gather(self._act_on(connection, plan), *gates)
+
+    async def _act_on(self, connection: Connection, plan: GroupPlan) -> None:
+        """Does what is to be done to a group, and waits until it has ended for good."""
         for after_s, act in plan.acts:
             await asyncio.sleep(after_s)
             await self._do(connection, plan, act)
         for rounds_left in range(plan.retries, -1, -1):
             ended = await self._wait(connection, plan.id)
             if ended.state is JobState.SUCCEEDED or not rounds_left:
-                return
+                break
             await self._do(connection, plan, Act.RETRY)
+        self._over.add(plan.id)
+
+    async def _keep_open(self, connection: Connection, plan: GroupPlan, gate: GatePlan) -> None:
+        """Opens a gate, in each round of its group, as soon as it can be."""
+        [job] = [node.job.id for node in plan.nodes if node.key == gate.key]
+        await asyncio.sleep(gate.after_s)
+        while plan.id not in self._over:
+            ask = partial(connection.open_gate, plan.id, gate.key, gate.value)
+            verdict = await patiently(ask)
+            if verdict in (GateVerdict.OPENED, GateVerdict.ALREADY_OPEN):
+                self._on_open(job)
+            elif verdict in (GateVerdict.NOT_FOUND, GateVerdict.NOT_A_GATE):
+                raise BrokenPromise(Promise.DURABLE, "there is no gate to open", job)
+            if verdict is GateVerdict.OPENED:
+                self._note("has opened it", job)
+            await asyncio.sleep(OPEN_EVERY_S)
 
     async def _submit_group(self, connection: Connection, plan: GroupPlan) -> None:
         for part in plan.parts:
             jobs = [node.job.id for node in part.nodes]
             self._note(f"submits {len(jobs)} jobs of it", plan.id, *jobs)
-            answer = await self._patiently(partial(connection.submit_group, part, plan.edges))
+            answer = await patiently(partial(connection.submit_group, part, plan.edges))
             self._note(f"has it accepted as {answer.state}", plan.id)
             for job in jobs:
                 self._on_accepted(job)
@@ -142,14 +169,14 @@ class ClientNode(Node):
         answer: object
         match act:
             case Act.CANCEL:
-                answer = await self._patiently(lambda: connection.cancel_group(group))
+                answer = await patiently(lambda: connection.cancel_group(group))
             case Act.PAUSE | Act.RESUME:
                 paused = act is Act.PAUSE
-                answer = await self._patiently(lambda: store.pause_group(group, paused))
+                answer = await patiently(lambda: store.pause_group(group, paused))
             case Act.RETRY:
                 keys = [self._ids.choice(plan.nodes).key] * self._ids.randint(0, 1)
                 again = partial(store.retry_group, group, self.name, self._new_id(), keys=keys)
-                answer = await self._patiently(again)
+                answer = await patiently(again)
         self._note(f"is told {answer}", group)
         if answer in (None, GroupVerdict.NOT_FOUND):
             raise BrokenPromise(Promise.DURABLE, f"there is no group to {act}", group)
@@ -157,18 +184,12 @@ class ClientNode(Node):
     async def _wait(self, connection: Connection, job: UUID) -> Ended:
         self._waiting[job] = None
         while True:
-            ended = await self._patiently(lambda: connection.wait([job], WAIT_S))
+            ended = await patiently(lambda: connection.wait([job], WAIT_S))
             for one in ended:
                 self._note(f"is told that it is {one.state}", job)
                 self._waiting.pop(job, None)
                 self._on_told(one)
                 return one
-
-    async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
-        while True:
-            with suppress(Unavailable):
-                return await ask()
-            await asyncio.sleep(PAUSE_S)
 
     def _note(self, text: str, *jobs: UUID) -> None:
         self.world.note(self.name, text, *jobs)

@@ -16,21 +16,34 @@ from uuid import UUID
 from msgspec import Struct
 
 from longshore.errors import StoreUnavailable
-from longshore.model.group import GroupPart, GroupSubmitted, GroupVerdict, RetryPlan
+from longshore.model.actor import ActorVerdict, NewActor, Started
+from longshore.model.group import GateVerdict, GroupPart, GroupSubmitted, GroupVerdict, RetryPlan
 from longshore.model.job import Refused
 from longshore.model.worker import Attended, Gone, Late, SessionKey, WorkerInfo
 from longshore.ports import Batch, BatchResult, Harvested, Hint, Store
 from longshore.testing.faults import FaultyStore
+from longshore.testing.simulation.actor_plans import Name
 from longshore.testing.simulation.loop import Process, SimulatedLoop, current_process
 
 READS: Final = frozenset(
     {"placed", "draining", "overdue", "cancelling", "job", "jobs", "ended", "resolve", "lanes"}
     | {"queues", "workers", "dispatchers", "explain", "group", "groups", "nodes"}
+    | {"actor", "actors", "turns", "mail", "replies"}
 )
 
 Answer = TypeVar("Answer")
-About = Batch | SessionKey | GroupPart | UUID | None
-"""What a call is about: a batch, a session, a part of a group, or a whole group."""
+
+
+class Edit(Struct, frozen=True):
+    """A change of an actor's state."""
+
+    actor: Name
+    state: bytes
+    restart: bool
+
+
+About = Batch | SessionKey | GroupPart | UUID | tuple[NewActor, ...] | Name | Edit | None
+"""What a call is about: a batch, a session, a part of a group or a whole one, or an actor."""
 
 
 class Committed(Struct, frozen=True):
@@ -230,6 +243,14 @@ class RemoteStore(FaultyStore):
             "cancel_group", lambda: self.store.cancel_group(ref, by), _group_id(ref)
         )
 
+    async def open_gate(
+        self, ref: UUID | int, key: str, value: bytes | None = None, by: str = ""
+    ) -> GateVerdict:
+        """As the store does, so that the promises see which group it was."""
+        return await self._database.ask(
+            "open_gate", lambda: self.store.open_gate(ref, key, value, by), _group_id(ref)
+        )
+
     async def retry_group(
         self,
         ref: UUID | int,
@@ -245,6 +266,45 @@ class RemoteStore(FaultyStore):
             "retry_group",
             lambda: self.store.retry_group(ref, by, request, keys=keys, args=args, dry_run=dry_run),
             _group_id(ref),
+        )
+
+    async def start_actors(
+        self, actors: Sequence[NewActor], *, reuse: bool = False
+    ) -> list[Started | Refused]:
+        """As the store does, so that the promises see what went in."""
+        return await self._database.ask(
+            "start_actors", lambda: self.store.start_actors(actors, reuse=reuse), tuple(actors)
+        )
+
+    async def pause_actor(self, type: str, key: str, paused: bool) -> ActorVerdict:
+        """As the store does, so that the promises see whom it was about."""
+        return await self._database.ask(
+            "pause_actor" if paused else "resume_actor",
+            lambda: self.store.pause_actor(type, key, paused),
+            (type, key),
+        )
+
+    async def stop_actor(self, type: str, key: str, by: str = "") -> ActorVerdict:
+        """As the store does, so that the promises see whom it was about."""
+        return await self._database.ask(
+            "stop_actor", lambda: self.store.stop_actor(type, key, by), (type, key)
+        )
+
+    async def edit_actor(
+        self,
+        type: str,
+        key: str,
+        state: bytes,
+        version: int,
+        *,
+        turn: int | None = None,
+        restart: bool = False,
+    ) -> ActorVerdict:
+        """As the store does, so that the promises see what went in."""
+        return await self._database.ask(
+            "edit_actor",
+            lambda: self.store.edit_actor(type, key, state, version, turn=turn, restart=restart),
+            Edit((type, key), state, restart),
         )
 
     async def watch(self) -> AsyncIterator[Hint]:

@@ -33,7 +33,7 @@ class Deadlines:
 
     def _set(self, job: UUID) -> None:
         row, now = self._job(job), self._utc()
-        if row.options.expires_s is not None:
+        if row.options.expires_s is not None and row.state is not JobState.WAITING:
             due = row.run_at if row.state is JobState.DELAYED and row.run_at else now
             self._deadlines[job] = due + timedelta(seconds=row.options.expires_s)
 
@@ -42,6 +42,10 @@ class Deadlines:
         claimed = after.state is JobState.RUNNING and after.token != before.token
         if before.state in OWNED and after.attempt - claimed == before.attempt:
             self._end(change, claimed)
+        if after.state is JobState.WAITING:
+            self._deadlines.pop(job, None)
+        elif before.state is JobState.WAITING:
+            self._set(job)
         deadline, now = self._deadlines.get(job), self._utc()
         if claimed and deadline is not None and now >= deadline:
             raise BrokenPromise(Promise.IN_TIME, f"it began at {now}, after {deadline}", job)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Final
 from uuid import UUID
 
-from longshore.core.lifecycle import TERMINAL
+from longshore.core.lifecycle import OWNED, TERMINAL
 from longshore.model.group import ENDED_GROUPS, Condition, GroupState, RetryPlan
 from longshore.model.job import Ended, JobState, Verdict
 from longshore.ports import Batch, BatchResult, Settled
@@ -58,6 +58,7 @@ class GroupCheck:
         self._by_user: set[UUID] = set()
         """Groups that a user cancelled, in this round of theirs."""
         self._ever_cancelling: set[UUID] = set()
+        self._opened: set[UUID] = set()
 
     def has(self, job: UUID) -> bool:
         """Whether it is a job of a group."""
@@ -165,8 +166,28 @@ class GroupCheck:
             self._broke(job, "a retry cancelled it, and it is still in its group")
         if verb == "settle" and now is S.SUCCEEDED and not node.is_expanded:
             self._broke(job, "nobody ran it, but it succeeded")
+        if node.is_gate:
+            self._check_gate(verb, node, change)
         if node.elements and now is S.SUCCEEDED and len(self._inside(job)) < node.elements:
             self._broke(job, f"of {node.elements} elements {len(self._inside(job))} became jobs")
+
+    def _check_gate(self, verb: str, node: GroupNode, change: Change) -> None:
+        """No worker runs a gate, and it succeeds only if its client opened it where it could."""
+        was, now = change.before.state, change.after
+        if now.state in OWNED:
+            self._broke(node.job, f"{verb} made a gate {now.state}")
+        if now.state is not S.SUCCEEDED:
+            return
+        if verb != "open_gate" or was is not S.READY:
+            self._broke(node.job, f"{verb} opened the gate, which was {was}")
+        if node.value is None or now.result != node.value:
+            self._broke(node.job, f"the gate was opened with {now.result!r}, not {node.value!r}")
+        self._opened.add(node.job)
+
+    def told_open(self, job: UUID) -> None:
+        """A client was told that a gate is open."""
+        if job not in self._opened:
+            self._broke(job, "a client was told that the gate is open, which was never recorded")
 
     def _parents(self, node: GroupNode, shots: Shots) -> set[JobState]:
         """The states of all that a node waits for."""

@@ -7,7 +7,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from longshore.model.ends import End, Succeeded
-from longshore.model.group import NOT_RUN, Condition
+from longshore.model.group import GATE, MAP, SCOPE, Condition
 from longshore.model.reports import OutboxNode
 from longshore.payload.maps import grown_id
 from longshore.testing.simulation.bodies import behaviour_in
@@ -28,6 +28,9 @@ class GroupNode(Struct, frozen=True, kw_only=True):
     """Whether it is a map or a sub-group: no worker runs it."""
     elements: int = 0
     """How many jobs it becomes, if it is a map."""
+    is_gate: bool = False
+    value: bytes | None = None
+    """With what its client opens it, if it is a gate that one opens."""
     skips: bool = False
 
     def of_map(self, round: int) -> list[GroupNode]:
@@ -48,6 +51,7 @@ def planned_nodes(plan: GroupPlan) -> list[GroupNode]:
     """The nodes of a group as its client submits it."""
     ids = [node.job.id for node in plan.nodes]
     elements = plan.elements or (0,) * len(ids)
+    values = {gate.key: gate.value for gate in plan.gates}
     return [
         GroupNode(
             job=node.job.id,
@@ -56,8 +60,10 @@ def planned_nodes(plan: GroupPlan) -> list[GroupNode]:
             on=node.on,
             parents=tuple(ids[place] for place in node.after),
             scope=None if node.scope is None else ids[node.scope],
-            is_expanded=node.job.kind in NOT_RUN,
+            is_expanded=node.job.kind in (MAP, SCOPE),
             elements=count,
+            is_gate=node.job.kind == GATE,
+            value=values.get(node.key),
             skips=behaviour.skips,
         )
         for node, behaviour, count in zip(plan.nodes, plan.behaviours, elements, strict=True)

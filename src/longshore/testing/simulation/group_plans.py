@@ -10,10 +10,11 @@ from uuid import UUID
 
 from msgspec import Struct, structs
 
-from longshore.model.group import MAP, SCOPE, Condition, GroupHead, GroupPart, Node
+from longshore.model.group import GATE, MAP, NOT_RUN, SCOPE, Condition, GroupHead, GroupPart, Node
 from longshore.model.ids import derive_id
 from longshore.model.job import Options, RetryPolicy, Submission
 from longshore.payload.maps import MapPattern, pack_map
+from longshore.payload.values import pack
 from longshore.testing.simulation.bodies import NO_ID, Added, Behaviour
 
 MOST_NODES: Final = 14
@@ -34,6 +35,14 @@ class Act(StrEnum):
     RETRY = "retry"
 
 
+class GatePlan(Struct, frozen=True):
+    """A gate that a client opens with a value, so long after the submit, as soon as it can."""
+
+    key: str
+    after_s: float
+    value: bytes
+
+
 class GroupPlan(Struct, frozen=True):
     """A group: who submits it when, in how many parts, and what is done to it afterwards."""
 
@@ -49,6 +58,8 @@ class GroupPlan(Struct, frozen=True):
     """How often its submitter retries it when it did not succeed."""
     elements: tuple[int, ...] = ()
     """For each node how many elements it has, if it is a map."""
+    gates: tuple[GatePlan, ...] = ()
+    """Those that its client opens. The others expire."""
 
     @property
     def id(self) -> UUID:
@@ -72,7 +83,10 @@ class GroupPlan(Struct, frozen=True):
     @property
     def work_s(self) -> float:
         """How long it would take one slot to run every job once."""
-        return sum(self.elements) + sum(one.work_s for one in self.behaviours)
+        gates_s = sum(node.job.options.expires_s or 0.0 for node in self.nodes)
+        opened_s = max((gate.after_s for gate in self.gates), default=0.0)
+        bodies_s = sum(one.work_s for one in self.behaviours)
+        return sum(self.elements) + bodies_s + gates_s + opened_s
 
     def parents(self, place: int) -> list[UUID]:
         """The jobs on which the node at a place depends."""
@@ -152,6 +166,24 @@ def growing(random: Random, plan: GroupPlan) -> GroupPlan:
         behaviours=tuple(_adding(random, one, DEEPEST, 0.4) for one in plan.behaviours),
         elements=tuple(elements),
     )
+
+
+def gated(random: Random, plan: GroupPlan) -> GroupPlan:
+    """The group, of which some jobs are gates: its client opens them, or they expire."""
+    nodes, gates = list[Node](), list[GatePlan]()
+    for node in plan.nodes:
+        if node.job.kind not in NOT_RUN and random.random() < 0.35:
+            expires_s = random.choice((None, random.uniform(0.1, 3.0), random.uniform(3.0, 15.0)))
+            node = structs.replace(node, job=_gate(node.job, expires_s))
+            if expires_s is None or random.random() < 0.5:
+                value = pack(random.randrange(100), "a value")
+                gates.append(GatePlan(node.key, random.uniform(0.0, 15.0), value))
+        nodes.append(node)
+    return structs.replace(plan, nodes=tuple(nodes), gates=tuple(gates))
+
+
+def _gate(job: Submission, expires_s: float | None) -> Submission:
+    return structs.replace(_plain(job, GATE, b"\x80"), options=Options(expires_s=expires_s))
 
 
 def _plain(job: Submission, kind: str, args: bytes) -> Submission:

@@ -18,6 +18,7 @@ from longshore.model.group import GroupPart
 from longshore.model.job import Ended, Job, JobState, Verdict
 from longshore.model.worker import Attended, SessionKey
 from longshore.ports import Batch, BatchResult, Harvested
+from longshore.testing.simulation.actor_check import ActorCheck
 from longshore.testing.simulation.batch_check import WOKEN, BatchCheck
 from longshore.testing.simulation.database import Committed, at_once
 from longshore.testing.simulation.deadlines import Deadlines
@@ -28,6 +29,7 @@ from longshore.testing.simulation.running_bodies import RunningBodies
 from longshore.testing.simulation.snapshots import NOWHERE, Change, Snapshot
 from longshore.testing.simulation.stores import Key, Stores
 from longshore.testing.simulation.trace import Trace
+from longshore.testing.simulation.turn_bodies import is_turn
 from longshore.testing.virtual import VirtualClock
 
 _LOST: Final = frozenset({Event.LOST, Event.POISONED})
@@ -40,6 +42,7 @@ _EVENTS: Final[dict[str, frozenset[Event]]] = {
     "retry": frozenset({Event.REOPENED}),
     "submit_group": frozenset({Event.DEPENDENCIES_MET, Event.DELAY_BEGAN}),
     "settle": WOKEN | {Event.HELD, Event.CANCEL_ASKED, Event.EXPANDED},
+    "open_gate": frozenset({Event.OPENED}),
     "retry_group": frozenset({Event.REOPENED_TO_WAIT, Event.HELD, Event.CANCEL_ASKED}),
 }
 _REVOKING: Final = frozenset({"harvest", "sweep"})
@@ -56,8 +59,10 @@ class Ledger:
         trace: Trace,
         bodies: RunningBodies,
         groups: GroupCheck,
+        actors: ActorCheck,
     ) -> None:
         self._groups = groups
+        self._actors = actors
         self._stores = stores
         self._store = stores.open()
         self._loop = loop
@@ -66,6 +71,8 @@ class Ledger:
         self._shots: dict[UUID, Snapshot] = {}
         self._outcomes: dict[UUID, list[tuple[JobState, bytes | None]]] = {}
         self._keys: dict[UUID, Key] = {}
+        self._turns: set[UUID] = set()
+        """The jobs that are turns of actors."""
         self._last_token = 0
         self._deadlines = Deadlines(VirtualClock(loop).utc, self._job)
 
@@ -88,7 +95,7 @@ class Ledger:
 
     def committed(self, commit: Committed) -> None:
         """A call was executed: whatever is different must follow from it."""
-        changes, fresh = self._look(commit.verb)
+        changes, fresh, gone = self._look(commit.verb)
         if isinstance(commit.about, SessionKey):
             self._note_worker(commit, commit.about)
         for change in changes:
@@ -99,24 +106,27 @@ class Ledger:
         added = self._groups.note_added(commit, fresh, self._shots)
         if isinstance(commit.about, Batch) and isinstance(commit.answer, BatchResult):
             self._note_refusals(commit.process.name, commit.about, commit.answer)
-            known = {**self._shots, **{change.job: change.before for change in changes}}
+            known = {**self._shots, **gone, **{change.job: change.before for change in changes}}
             for job in fresh:
                 del known[job]
-            check = BatchCheck(commit.about, commit.answer, known, self._bodies, self._groups.has)
-            check.check(changes, [job for job in fresh if job not in added])
+            asks = self._groups.has, self._is_turn
+            check = BatchCheck(commit.about, commit.answer, known, self._bodies, *asks)
+            check.check(changes, [one for one in fresh if one not in added | self._turns])
         else:
-            self._check_changes(commit, changes, [job for job in fresh if job not in added])
+            others = [one for one in fresh if one not in added | self._turns]
+            self._check_changes(commit, changes, others)
             self._check_blame(commit.verb, changes)
         self._deadlines.check(commit.verb, changes, fresh)
         for change in [*changes, *(Change(job, NOWHERE, self._shots[job]) for job in fresh)]:
             self._record(commit.verb, change)
         self._groups.check(commit, changes, fresh, self._shots, self._stores.groups())
+        self._actors.check(commit, self._shots, gone, self._turns, self._stores.actors())
         self._check_keys([*fresh, *(change.job for change in changes)])
         if commit.verb == "log":
             self._check_logs()
 
-    def _look(self, verb: str) -> tuple[list[Change], list[UUID]]:
-        """What is different since the last look: changed jobs, and new ones."""
+    def _look(self, verb: str) -> tuple[list[Change], list[UUID], dict[UUID, Snapshot]]:
+        """What is different since the last look: changed jobs, new ones, turns that are gone."""
         changes: list[Change] = []
         fresh: list[UUID] = []
         shots = self._stores.shots()
@@ -128,12 +138,22 @@ class Ledger:
             if before is None:
                 fresh.append(job)
                 self._keys[job] = self._stores.key_of(job)
+                if is_turn(self._keys[job][0]):
+                    self._turns.add(job)
             else:
                 changes.append(Change(job, before, shot))
+        gone = dict[UUID, Snapshot]()
         if len(shots) < len(self._shots):
-            lost = next(job for job in self._shots if job not in shots)
-            raise BrokenPromise(Promise.DURABLE, f"{verb} made it vanish from the store", lost)
-        return changes, fresh
+            gone = {job: shot for job, shot in self._shots.items() if job not in shots}
+        for job in gone:
+            if not self._is_turn(job):
+                raise BrokenPromise(Promise.DURABLE, f"{verb} made it vanish from the store", job)
+            del self._shots[job]
+            self._turns.remove(job)
+        return changes, fresh, gone
+
+    def _is_turn(self, job: UUID) -> bool:
+        return job in self._turns
 
     def _job(self, id: UUID) -> Job:
         job = at_once(self._store.job(id))
@@ -168,7 +188,13 @@ class Ledger:
 
     def _check_tokens(self, changes: Sequence[Change]) -> None:
         """A token that a job gets was never any job's before."""
-        given = [change for change in changes if change.before.token != change.after.token]
+        # A turn that is made anew, with another time, has had no token yet.
+        given = [
+            change
+            for change in changes
+            if change.before.token != change.after.token
+            and (change.after.token or not self._is_turn(change.job))
+        ]
         seen: set[int] = set()
         for job, _, after in given:
             if after.token <= self._last_token or after.token in seen:
@@ -189,7 +215,7 @@ class Ledger:
         for change in changes:
             if verb == "attend":
                 _check_adopted(change)
-            else:
+            elif not (self._is_turn(change.job) and self._actors.check_moved(verb, change)):
                 _check_move(verb, change)
 
     def _check_blame(self, verb: str, changes: Sequence[Change]) -> None:
@@ -211,6 +237,8 @@ class Ledger:
     def _record(self, verb: str, change: Change) -> None:
         """A terminal state is entered once a round, and left by a retry only."""
         job, before, after = change
+        if self._is_turn(job):
+            return  # `ActorCheck` knows how often it counts
         if before.state in TERMINAL and verb not in _REOPENING:
             text = f"{verb} changed it after it was {before.state}"
             raise BrokenPromise(Promise.ONE_OUTCOME, text, job)
@@ -243,13 +271,17 @@ class Ledger:
 
     # the end
 
-    def knows(self, job: UUID) -> bool:
-        """Whether a job is in the store."""
-        return job in self._shots
+    def round_of(self, job: UUID) -> int:
+        """The last round of a job; 0 if it is not in the store."""
+        return self._shots[job].round if job in self._shots else 0
 
     def open_jobs(self) -> list[UUID]:
         """Jobs that have not ended."""
         return [job for job, shot in self._shots.items() if shot.state not in TERMINAL]
+
+    def unsettled_actor(self) -> tuple[str, UUID] | None:
+        """An actor that has something left to do, in words."""
+        return self._actors.unsettled(self._shots)
 
     def check_end(self, children: Mapping[UUID, Sequence[UUID]]) -> None:
         """When all is over: every job ended, once in each round, and caused what it had to."""

@@ -14,6 +14,7 @@ class Promise(StrEnum):
     ONE_OUTCOME = "G3 one outcome"
     ORDER = "G5 order"
     SELF_STOP = "G6 self-stop"
+    ACTORS = "G7 actors"
     NO_SPECIAL_PROCESS = "G8 no special process"
     FAIR = "nothing waits in a worker while another is idle"
     BLAME = "a loss blames no more jobs than could run"

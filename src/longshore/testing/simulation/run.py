@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import product
 from random import Random
 from typing import Any, Final
 from uuid import UUID
@@ -16,7 +17,9 @@ from longshore.config import DispatcherSettings, WorkerSettings
 from longshore.core.why import why
 from longshore.model.attempt import Assignment, AttemptKey
 from longshore.model.reports import Report
+from longshore.store.rows import micros
 from longshore.testing.memory import MemoryStore
+from longshore.testing.simulation.actor_check import ActorCheck
 from longshore.testing.simulation.agreement import disagreement
 from longshore.testing.simulation.bodies import Script, child_of
 from longshore.testing.simulation.clients import ClientNode
@@ -34,6 +37,7 @@ from longshore.testing.simulation.running_bodies import RunningBodies
 from longshore.testing.simulation.scenario import Scenario
 from longshore.testing.simulation.stores import ModelStores, SqliteStores, Stores, Utc
 from longshore.testing.simulation.trace import Trace
+from longshore.testing.simulation.turn_bodies import input_of, is_turn
 from longshore.testing.virtual import VirtualClock
 
 CALM_S: Final = 300.0
@@ -120,7 +124,11 @@ class Simulation:
         self._store = self._stores.open()
         self._bodies = RunningBodies(self._trace, EXCUSED_S, self._is_fair)
         self._groups = GroupCheck(scenario.groups)
-        self._ledger = Ledger(self._stores, self._loop, self._trace, self._bodies, self._groups)
+        utc = VirtualClock(self._loop).utc
+        self._actors = ActorCheck(self._trace, lambda: micros(utc()), self._say)
+        self._ledger = Ledger(
+            self._stores, self._loop, self._trace, self._bodies, self._groups, self._actors
+        )
         self._world = self._make_grounds()
         self._world.on_broken = self._broke
         self._script = Script(self._random("bodies"), self._die)
@@ -170,13 +178,17 @@ class Simulation:
             job, behaviour = plan.submission.id, plan.behaviour
             self._trace.names[job] = f"j{number}"
             self._script.behaviours[job] = behaviour
-            for index in range(behaviour.children):
-                self._trace.names[child_of(job, index).id] = f"j{number}/{index}"
+            for round, index in product(range(1, plan.retries + 2), range(behaviour.children)):
+                name = f"j{number}/{index}" if round == 1 else f"j{number}.{round}/{index}"
+                self._trace.names[child_of(job, round, index).id] = name
         for number, group in enumerate(self._scenario.groups, start=1):
             self._trace.names[group.id] = f"g{number}"
             for node, behaviour in zip(group.nodes, group.behaviours, strict=True):
                 self._trace.names[node.job.id] = f"g{number}/{node.key}"
                 self._script.behaviours[node.job.id] = behaviour
+        for number, start in enumerate(self._scenario.actors.starts, start=1):
+            self._trace.names[start.actor.id] = f"a{number}"
+        self._script.tempers.update(self._scenario.actors.tempers)
         return [self._make_client(name) for name in self._scenario.clients]
 
     def _make_client(self, name: str) -> ClientNode:
@@ -185,8 +197,20 @@ class Simulation:
         dispatchers = list(self._scenario.dispatchers)
         self._random(name).shuffle(dispatchers)
         return ClientNode(
-            self._world, name, dispatchers, jobs, groups, self._ledger.accepted, self._ledger.told
+            self._world,
+            name,
+            dispatchers,
+            jobs,
+            groups,
+            self._ledger.accepted,
+            self._ledger.told,
+            self._groups.told_open,
+            self._scenario.actors,
+            self._actors,
         )
+
+    def _say(self, who: str, text: str, about: UUID) -> None:
+        self._trace.note(self._loop.time(), who, text, about)
 
     # the course of events
 
@@ -242,6 +266,7 @@ class Simulation:
         while (found := missing()) is not None:
             if self._loop.time() >= deadline:
                 promise = Promise.ORDER if self._groups.is_group(found[1]) else promise
+                promise = Promise.ACTORS if self._actors.has(found[1]) else promise
                 raise BrokenPromise(promise, f"{found[0]} {within_s:g} s later", found[1])
             await asyncio.sleep(1.0)
 
@@ -250,6 +275,8 @@ class Simulation:
             return self._why(job), job
         if (group := self._groups.open_group()) is not None:
             return group
+        if (actor := self._ledger.unsettled_actor()) is not None:
+            return actor
         for client in self._clients:
             if not client.done:
                 return f"{client.name} still waits", client.waits_for()
@@ -270,9 +297,9 @@ class Simulation:
         found: dict[UUID, list[UUID]] = {}
         for plan in self._scenario.jobs:
             job = plan.submission.id
-            if self._ledger.knows(job):
+            if round := self._ledger.round_of(job):
                 count = plan.behaviour.children
-                found[job] = [child_of(job, index).id for index in range(count)]
+                found[job] = [child_of(job, round, index).id for index in range(count)]
         return found
 
     async def _tear_down(self) -> None:
@@ -315,6 +342,9 @@ class Simulation:
     def started(self, process: Process, assignment: Assignment, stubborn: bool) -> None:
         """A body begins to run."""
         self._watch(lambda: self._bodies.started(process, assignment, stubborn))
+        if is_turn(assignment.kind):
+            turn = input_of(assignment)
+            self._watch(lambda: self._actors.begins(turn, assignment.token))
 
     def stopped(self, process: Process, attempt: AttemptKey, how: str) -> None:
         """A body runs no more."""

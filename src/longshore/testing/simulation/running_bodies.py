@@ -11,8 +11,8 @@ from collections.abc import Callable
 from uuid import UUID
 
 from longshore.model.attempt import Assignment, AttemptKey
-from longshore.model.ends import End, NotBegun, Succeeded
-from longshore.model.reports import ReleaseReport, Report, SuccessReport
+from longshore.model.ends import End, NotBegun, Succeeded, TurnTaken
+from longshore.model.reports import ReleaseReport, Report, SuccessReport, TurnReport
 from longshore.testing.simulation.bodies import token_in
 from longshore.testing.simulation.loop import Process
 from longshore.testing.simulation.promises import BrokenPromise, Promise
@@ -45,6 +45,8 @@ class RunningBodies:
         self._attempts: dict[AttemptKey, Shift] = {}
         self._reports: dict[AttemptKey, Report] = {}
         self._answers: dict[UUID, set[bytes]] = {}
+        self._turns: set[AttemptKey] = set()
+        """Turns that were recorded. Their jobs are gone: a repeat of their ends is refused."""
 
     # what executors tell
 
@@ -98,6 +100,8 @@ class RunningBodies:
         if isinstance(finish, NotBegun) and (finish.job, finish.token) in self._attempts:
             text = f"token {finish.token} was recorded as not begun, but its body ran"
             raise BrokenPromise(Promise.ONE_OUTCOME, text, finish.job)
+        if isinstance(finish, TurnTaken):
+            self._check_turn(finish)
         if not isinstance(finish, Succeeded):
             return
         if finish.result in self._answers.get(finish.job, ()):
@@ -110,9 +114,17 @@ class RunningBodies:
             text = f"token {token_in(finish.result)} made the result of token {finish.token}"
             raise BrokenPromise(Promise.ONE_OWNER, text, finish.job)
 
+    def _check_turn(self, end: TurnTaken) -> None:
+        self._turns.add((end.job, end.token))
+        report = self._reports.get((end.job, end.token))
+        if not isinstance(report, TurnReport) or report.turn != end.turn:
+            text = f"a turn of token {end.token} was recorded that nobody reported"
+            raise BrokenPromise(Promise.ONE_OWNER, text, end.job)
+
     def check_refused(self, finish: End) -> None:
         """A result is refused only if something else went wrong than a dispatcher (G8)."""
-        known = (finish.job, finish.token) in self._reports
-        if known and isinstance(finish, Succeeded) and self._is_fair():
+        attempt = finish.job, finish.token
+        known = attempt in self._reports and attempt not in self._turns
+        if known and isinstance(finish, Succeeded | TurnTaken) and self._is_fair():
             text = f"the result of token {finish.token} was refused, though only dispatchers died"
             raise BrokenPromise(Promise.NO_SPECIAL_PROCESS, text, finish.job)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Final
 from uuid import UUID
@@ -12,15 +12,20 @@ from msgspec import Struct, structs
 from longshore.model.ids import make_id
 from longshore.model.job import Options, RetryPolicy, Submission
 from longshore.model.worker import KindInfo, Pool
+from longshore.testing.simulation.actor_plans import ActorPlans, random_actors
 from longshore.testing.simulation.bodies import Behaviour
 from longshore.testing.simulation.faults import Fate, Fault, Nodes, Theme
-from longshore.testing.simulation.group_plans import GroupPlan, growing, random_group
+from longshore.testing.simulation.group_plans import GroupPlan, gated, growing, random_group
 from longshore.wire.plain import KIND
 
 LONG: Final = "slog"
 """A kind in the pool of processes of which no run is short."""
 _USUAL: Final = ("work", "grind")
+_TURNS: Final = {"work": "diary@1", "grind": "archive@1"}
+"""The turns that workers serve who serve the usual kinds."""
 KINDS: Final = {
+    "diary@1": KindInfo(Pool.COROUTINE),
+    "archive@1": KindInfo(Pool.PROCESS),
     "work": KindInfo(Pool.COROUTINE),
     "grind": KindInfo(Pool.PROCESS),
     LONG: KindInfo(Pool.PROCESS),
@@ -32,7 +37,7 @@ RUSH_JOBS: Final = 60
 RUSH_LONG_JOBS: Final = 15
 MOST_GROUPS: Final = 4
 FEW_JOBS: Final = 5
-"""How many single jobs run beside groups."""
+"""How many single jobs run beside groups or actors."""
 
 
 class WorkerPlan(Struct, frozen=True):
@@ -76,21 +81,24 @@ class Scenario(Struct, frozen=True):
     storm_s: float
     lookahead_s: float = 0.05
     groups: tuple[GroupPlan, ...] = ()
+    actors: ActorPlans = ActorPlans()
 
     @property
     def work_s(self) -> float:
         """How long it would take one slot to run every job once."""
         of_groups = sum(plan.work_s for plan in self.groups)
-        return of_groups + sum(plan.behaviour.takes_s for plan in self.jobs)
+        return of_groups + self.actors.work_s + sum(plan.behaviour.takes_s for plan in self.jobs)
 
     @property
     def words(self) -> str:
         """How large it is, in a few words."""
         groups = f"{_count(self.groups, 'group')}, " if self.groups else ""
+        names = self.actors.names
+        actors = f"{_count(names, 'actor')}, " if names else ""
         return (
             f"{_count(self.dispatchers, 'dispatcher')}, "
             f"{_count((*self.workers, *self.plain_workers), 'worker')}, "
-            f"{_count(self.jobs, 'job')}, {groups}{_count(self.faults, 'fault')}"
+            f"{_count(self.jobs, 'job')}, {groups}{actors}{_count(self.faults, 'fault')}"
         )
 
 
@@ -185,6 +193,48 @@ def make_growth(seed: int, theme: Theme | None = None) -> Scenario:
     random = Random(f"{seed}/growth")
     groups = tuple(growing(random, plan) for plan in scenario.groups)
     return structs.replace(scenario, groups=groups)
+
+
+def make_gates(seed: int, theme: Theme | None = None) -> Scenario:
+    """The groups of a seed, which grow and have gates: clients open them, or they expire."""
+    scenario = make_growth(seed, theme)
+    random = Random(f"{seed}/gates")
+    groups = tuple(gated(random, plan) for plan in scenario.groups)
+    return structs.replace(scenario, groups=groups)
+
+
+def make_actors(seed: int, theme: Theme | None = None) -> Scenario:
+    """The scenario of a seed, with a few actors in place of most of its jobs."""
+    scenario = make_scenario(seed, theme)
+    random = Random(f"{seed}/actors")
+    actors = random_actors(random, scenario.clients, scenario.storm_s, UNIX_MS)
+    workers = tuple(map(_taking_turns, scenario.workers))
+    return structs.replace(scenario, jobs=scenario.jobs[:FEW_JOBS], workers=workers, actors=actors)
+
+
+def _taking_turns(plan: WorkerPlan) -> WorkerPlan:
+    turns = [_TURNS[kind] for kind in plan.kinds]
+    return structs.replace(plan, kinds=(*plan.kinds, *turns))
+
+
+SCENARIOS: Final[Mapping[str, Callable[[int], Scenario]]] = {
+    "jobs": make_scenario,
+    "rush": make_rush,
+    "expiry": make_hurry,
+    "groups": make_groups,
+    "growth": make_growth,
+    "gates": make_gates,
+    "actors": make_actors,
+}
+"""What a seed may be made into."""
+
+
+def scenario_of(seed: int) -> str:
+    """What a seed is made into, unless somebody says otherwise: they take turns, four seeds each.
+
+    One of four seeds runs on SQLite, so each of them does.
+    """
+    return list(SCENARIOS)[seed // 4 % len(SCENARIOS)]
 
 
 def _hurried(random: Random, plan: JobPlan) -> Submission:

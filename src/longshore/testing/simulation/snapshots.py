@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from longshore.model.actor import Timer
 from longshore.model.job import JobState
-from longshore.testing.memory_rows import JobRow
+from longshore.testing.memory_rows import ActorRow, JobRow
 
 
 class Snapshot(NamedTuple):
@@ -25,6 +26,29 @@ class Snapshot(NamedTuple):
 
 NOWHERE: Final = Snapshot(JobState.WAITING, 0, None, 0, 0, 0, 0, 0, None)
 """A job that is not there yet."""
+
+
+class MailShot(NamedTuple):
+    """A message in a mailbox."""
+
+    number: int
+    id: UUID
+    name: str
+    due_at: int | None
+
+
+class ActorShot(NamedTuple):
+    """An actor as it was at one moment."""
+
+    type: str
+    key: str
+    paused: bool
+    stopping: bool
+    turn: int
+    state: bytes
+    starts: bool
+    timers: tuple[Timer, ...]
+    mail: tuple[MailShot, ...]
 
 
 class Change(NamedTuple):
@@ -48,4 +72,23 @@ def shot_of(row: JobRow) -> Snapshot:
         job.failures,
         job.crashes,
         job.result,
+    )
+
+
+def shot_of_actor(row: ActorRow) -> ActorShot:
+    """An actor as it is now."""
+    last = row.last
+    return ActorShot(
+        row.type,
+        row.key,
+        row.paused and not row.stopping,
+        row.stopping,
+        last.n,
+        last.state,
+        last.starts,
+        last.timers,
+        tuple(
+            MailShot(one.number, one.id, one.name, one.due_at)
+            for _, one in sorted(row.mail.items())
+        ),
     )

@@ -17,11 +17,18 @@ from uuid import UUID
 from longshore.model.group import GroupState
 from longshore.model.job import JobState
 from longshore.ports import Store
+from longshore.store.actor_rows import unpack_timers
 from longshore.store.sqlite.runner import InlineRunner
 from longshore.store.sqlite.store import SqliteStore
 from longshore.testing.memory import MemoryStore
 from longshore.testing.simulation.database import at_once
-from longshore.testing.simulation.snapshots import Snapshot, shot_of
+from longshore.testing.simulation.snapshots import (
+    ActorShot,
+    MailShot,
+    Snapshot,
+    shot_of,
+    shot_of_actor,
+)
 
 Utc = Callable[[], datetime]
 Key = tuple[str, str | None]
@@ -42,6 +49,9 @@ class Stores(Protocol):
 
     def groups(self) -> dict[UUID, GroupState]:
         """Every group there is."""
+
+    def actors(self) -> dict[UUID, ActorShot]:
+        """Every actor there is."""
 
     def new_logs(self) -> Iterable[tuple[UUID, int]]:
         """The jobs and tokens of log entries that were not there the last time."""
@@ -70,6 +80,9 @@ class ModelStores:
     def groups(self) -> dict[UUID, GroupState]:
         return {id: row.state for id, row in self._store._groups.items()}
 
+    def actors(self) -> dict[UUID, ActorShot]:
+        return {row.id: shot_of_actor(row) for row in self._store._actors.values()}
+
     def new_logs(self) -> Iterable[tuple[UUID, int]]:
         logs = self._store._logs
         before, self._logs = self._logs, len(logs)
@@ -84,6 +97,12 @@ _SHOTS: Final = (
     "SELECT id, state, token, worker, session, round, attempt, failures, crashes, result "
     "FROM job ORDER BY number"
 )
+_ACTORS: Final = (
+    "SELECT number, id, type, key, status, turn.n, state, starts, timers FROM actor "
+    "JOIN turn ON turn.actor = actor.number "
+    "AND turn.n = (SELECT max(n) FROM turn WHERE turn.actor = actor.number) ORDER BY number"
+)
+_MAIL: Final = "SELECT number, id, name, due_at FROM message WHERE actor = ? ORDER BY number"
 _KEY: Final = "SELECT kind, unique_key FROM job WHERE id = ?"
 _LOGS: Final = (
     "SELECT job.id, log.token, log.seq FROM log JOIN job ON job.number = log.job "
@@ -125,6 +144,28 @@ class SqliteStores:
     def groups(self) -> dict[UUID, GroupState]:
         rows = self._reader.execute("SELECT id, state FROM job_group ORDER BY number")
         return {UUID(bytes=id): GroupState(state) for id, state in rows}
+
+    def actors(self) -> dict[UUID, ActorShot]:
+        return {
+            UUID(bytes=id): ActorShot(
+                type,
+                key,
+                status == "paused",
+                status == "stopping",
+                turn,
+                state,
+                bool(starts),
+                unpack_timers(timers),
+                self._mail(number),
+            )
+            for number, id, type, key, status, turn, state, starts, timers in self._reader.execute(
+                _ACTORS
+            )
+        }
+
+    def _mail(self, actor: int) -> tuple[MailShot, ...]:
+        rows = self._reader.execute(_MAIL, [actor])
+        return tuple(MailShot(number, UUID(bytes=id), *rest) for number, id, *rest in rows)
 
     def new_logs(self) -> Iterable[tuple[UUID, int]]:
         logs = self._reader.execute(_LOGS).fetchall()

@@ -45,6 +45,8 @@ class Trace:
 
     def __init__(self) -> None:
         self.names: dict[UUID, str] = {}
+        self.owners: dict[UUID, UUID] = {}
+        """Jobs that are turns, and their actors."""
         self._entries: list[Entry | Passage] = []
         self._is_closed = False
 
@@ -84,12 +86,16 @@ class Trace:
         return (self._line(entry) for entry in self._entries)
 
     def story(self, job: UUID) -> Iterator[str]:
-        """What is about one job; faults are about all of them. What is said every second is not."""
+        """What is about one job, or an actor and its turns; faults are about all of them.
+
+        What is said every second is not.
+        """
+        told = {job, *(turn for turn, actor in self.owners.items() if actor == job)}
         for entry in self._entries:
             if isinstance(entry, Passage):
-                if self._is_about(entry.frames, job):
+                if any(self._is_about(entry.frames, one) for one in told):
                     yield self._line(entry)
-            elif job in entry.jobs or not entry.jobs:
+            elif not told.isdisjoint(entry.jobs) or not entry.jobs:
                 yield self._line(entry)
 
     def _is_about(self, frames: Sequence[bytes], job: UUID) -> bool:

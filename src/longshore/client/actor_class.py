@@ -1,0 +1,273 @@
+"""An actor's class, read once: its state, its handlers, and which handler an event goes to.
+
+    class Door:
+        state: str = "shut"           fields are the state; the one called `state` has the named one
+        opened: int = 0
+
+        def start(self, ctx): …       what takes `ctx` first is a handler
+        def open(self, ctx): …        of the message of its name
+        def on_timer_shut(self, ctx): …       or of the timer
+        def label(self): …            anything else is a method like any other
+
+A handler with `@when("shut")` gets its event in that named state only. One without is for all other
+states.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import inspect
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+
+from longshore.client.handler import pool_for
+from longshore.client.signature import CONTEXT_PARAMETER, Signature
+from longshore.core.actor_limits import MAX_VERSION
+from longshore.core.turns import TIMER_PREFIX
+from longshore.errors import AppError, InvalidArguments, InvalidInput
+from longshore.model.worker import Isolation, Parameter
+from longshore.payload import values
+from longshore.payload.annotation_schema import schema_of
+from longshore.payload.pydantic_values import from_builtins
+from longshore.payload.schemas import explain, nearest
+
+S = TypeVar("S")
+F = TypeVar("F", bound=Callable[..., Any])
+
+START: Final = "start"
+MOVED: Final = "moved"
+UNHANDLED: Final = "unhandled"
+UNDELIVERED: Final = "undelivered"
+MIGRATE: Final = "migrate"
+NAMED_STATE: Final = "state"
+HOOKS: Final = frozenset({START, MOVED, UNHANDLED, UNDELIVERED})
+"""Methods that the system calls. No message has such a name."""
+
+_WHEN: Final = "__longshore_when__"
+_ANY_STATE: Final = ""
+
+
+def when(*states: str, handles: str = "") -> Callable[[F], F]:
+    """Makes a handler of an actor one for these named states only (see `ctx.become`).
+
+    `handles` names the message or the `on_timer_…` that it handles, if it is called otherwise: two
+    methods of a class cannot have one name.
+    """
+    if not states or not all(states):
+        raise AppError("@when(…) needs the names of states, like @when('open')")
+
+    def mark(function: F) -> F:
+        setattr(function, _WHEN, (states, handles))
+        return function
+
+    return mark
+
+
+class ActorHandlers:
+    """The handlers of one class, by event and named state."""
+
+    def __init__(self, type: str, of: type) -> None:
+        self.type = type
+        self._found: dict[str, dict[str, str]] = {}
+        self._signatures: dict[str, Signature] = {}
+        self.is_async = False
+        for name, function in _methods(of):
+            self._add(name, function)
+
+    def _add(self, name: str, function: Callable[..., Any]) -> None:
+        states, handles = getattr(function, _WHEN, ((_ANY_STATE,), ""))
+        event = handles or name
+        if event in HOOKS and states != (_ANY_STATE,):
+            raise AppError(f"actor '{self.type}': @when is for messages and timers, not '{event}'")
+        for state in states:
+            other = self._found.setdefault(event, {}).setdefault(state, name)
+            if other != name:
+                where = f" when '{state}'" if state else ""
+                raise AppError(
+                    f"actor '{self.type}': '{other}' and '{name}' both handle '{event}'{where}"
+                )
+        what = f"actor '{self.type}': {_called(event)}"
+        self._signatures[name] = Signature(f"{self.type}.{event}", function, what=what, skip=2)
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise AppError(f"{what}: its handler is a generator; return a value instead")
+        self.is_async = self.is_async or inspect.iscoroutinefunction(function)
+
+    @property
+    def states(self) -> frozenset[str]:
+        """The named states that handlers are for."""
+        return frozenset(state for some in self._found.values() for state in some if state)
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """The resources that handlers ask for."""
+        return tuple({name for one in self._signatures.values() for name in one.given})
+
+    @property
+    def messages(self) -> list[str]:
+        """The messages that are handled, in whatever state."""
+        hidden = (name for name in self._found if name in HOOKS or name.startswith(TIMER_PREFIX))
+        return sorted(self._found.keys() - set(hidden))
+
+    def find(self, event: str, state: str) -> str | None:
+        """The method for an event in a named state; None if there is none."""
+        found = self._found.get(event, {})
+        return found.get(state) or found.get(_ANY_STATE)
+
+    @property
+    def events(self) -> list[str]:
+        """The messages, timers and hooks that are handled."""
+        return list(self._found)
+
+    def any_of(self, event: str) -> str:
+        """One of the methods for an event that is handled in some state."""
+        return next(iter(self._found[event].values()))
+
+    def has(self, event: str) -> bool:
+        """Whether the event is handled, in whatever state."""
+        return event in self._found
+
+    def signature(self, method: str) -> Signature:
+        """The parameters of a method that handles something, without `self` and `ctx`."""
+        return self._signatures[method]
+
+    def signature_of(self, message: str) -> Signature:
+        """The parameters of a message; raises `InvalidArguments` if nothing handles it."""
+        if message not in self.messages:
+            there = ", ".join(self.messages) or "none"
+            raise InvalidArguments(
+                f"actor '{self.type}' has no message '{message}'{nearest(message, self.messages)}; "
+                f"it has: {there}"
+            )
+        return self._signatures[self.any_of(message)]
+
+
+class ActorClass(Generic[S]):
+    """A user's class as an actor: what `@app.actor` makes of it."""
+
+    def __init__(
+        self, type: str, of: type[S], version: int = 1, isolation: Isolation | None = None
+    ) -> None:
+        if not 1 <= version <= MAX_VERSION:
+            raise AppError(
+                f"actor '{type}': version is {version!r}; give a number from 1 to {MAX_VERSION:,}"
+            )
+        self.type = type
+        self.version = version
+        self.of = _with_fields(type, of)
+        self.handlers = ActorHandlers(type, of)
+        self.pool = pool_for(f"actor '{type}'", isolation, self.handlers.is_async)
+        self._fields = tuple(_fields(self.of))
+        if self.handlers.states and NAMED_STATE not in self._fields:
+            raise AppError(
+                f"actor '{type}': handlers with @when need the field that has the named state; "
+                f'give the class one, like {NAMED_STATE}: str = "{min(self.handlers.states)}"'
+            )
+        if version > 1 and not callable(getattr(of, MIGRATE, None)):
+            raise AppError(
+                f"actor '{type}': version {version} needs a way from older states: write "
+                f"@classmethod def {MIGRATE}(cls, state: dict, version: int) -> dict"
+            )
+
+    def parameters(self) -> tuple[Parameter, ...]:
+        """The fields of its state, as a worker advertises them."""
+        hints = inspect.get_annotations(self.of)
+        return tuple(
+            Parameter(name, needed, inspect.formatannotation(hints.get(name, Any)), schema_of(Any))
+            for name, needed in _fields(self.of).items()
+        )
+
+    # its state
+
+    def new(self, given: Mapping[str, object]) -> S:
+        """The state that it starts with; raises `InvalidArguments` if the fields do not fit."""
+        unknown = next((name for name in given if name not in self._fields), None)
+        if unknown is not None:
+            raise InvalidArguments(
+                f"actor '{self.type}' has no field '{unknown}'{nearest(unknown, self._fields)}; it "
+                f"has: {', '.join(self._fields) or 'none'}"
+            )
+        try:
+            return self.of(**given)
+        except TypeError as error:
+            raise InvalidArguments(f"actor '{self.type}' cannot start: {error}") from None
+
+    def pack(self, state: S) -> bytes:
+        """The state as it is stored; raises if it cannot be, or is not what its fields say."""
+        whole = {name: getattr(state, name) for name in self._fields}
+        data = values.pack(whole, f"the state of actor '{self.type}'")
+        self._convert(values.unpack(data))
+        return data
+
+    def unpack(self, data: bytes, version: int) -> S:
+        """A stored state, brought forward if it is of an older version."""
+        raw = values.unpack(data)
+        if version < self.version:
+            raw = getattr(self.of, MIGRATE)(dict(raw), version)
+        return self._convert(raw)
+
+    def edited(self, data: bytes, version: int, changes: Mapping[str, object]) -> bytes:
+        """A stored state with some fields changed, as it is stored."""
+        state = self.unpack(data, version)
+        self.new({**{name: getattr(state, name) for name in self._fields}, **changes})
+        for name, value in changes.items():
+            setattr(state, name, value)
+        return self.pack(state)
+
+    def _convert(self, raw: object) -> S:
+        try:
+            return msgspec.convert(raw, self.of, dec_hook=from_builtins)
+        except msgspec.ValidationError as error:
+            raise InvalidInput(f"the state of actor '{self.type}' {explain(error)}") from None
+
+    def named_state(self, state: S) -> str:
+        """The named state that it is in; empty if its class has none."""
+        return str(getattr(state, NAMED_STATE)) if self.handlers.states else _ANY_STATE
+
+
+def _called(event: str) -> str:
+    if event.startswith(TIMER_PREFIX):
+        return f"timer '{event.removeprefix(TIMER_PREFIX)}'"
+    return f"'{event}'" if event in HOOKS else f"message '{event}'"
+
+
+def _methods(of: type) -> list[tuple[str, Callable[..., Any]]]:
+    """The methods that take `ctx` first, those of parent classes too."""
+    found = inspect.getmembers(of, inspect.isfunction)
+    return [(name, one) for name, one in found if not name.startswith("_") and _takes_ctx(one)]
+
+
+def _takes_ctx(function: Callable[..., Any]) -> bool:
+    names = list(inspect.signature(function).parameters)
+    return len(names) > 1 and names[1] == CONTEXT_PARAMETER
+
+
+def _with_fields(type: str, of: type[S]) -> type[S]:
+    """The class with its annotated fields as keyword arguments, unless it has that already."""
+    if not inspect.isclass(of):
+        raise AppError(f"@app.actor is for a class, and this is {of!r}")
+    if dataclasses.is_dataclass(of) or hasattr(of, "__struct_fields__"):
+        return of
+    for name in inspect.get_annotations(of):
+        default = getattr(of, name, dataclasses.MISSING)
+        if isinstance(default, list | dict | set):
+            # Each actor has its own, as everybody expects.
+            setattr(of, name, dataclasses.field(default_factory=partial(copy.copy, default)))
+    try:
+        return dataclasses.dataclass(kw_only=True)(of)
+    except (TypeError, ValueError) as error:
+        raise AppError(f"actor '{type}': its fields cannot be read: {error}") from None
+
+
+def _fields(of: type) -> dict[str, bool]:
+    """The names of the fields, and whether each must be given."""
+    if dataclasses.is_dataclass(of):
+        missing = dataclasses.MISSING
+        return {
+            one.name: one.default is missing and one.default_factory is missing
+            for one in dataclasses.fields(of)
+        }
+    return {one.name: one.required for one in msgspec.structs.fields(of)}

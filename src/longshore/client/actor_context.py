@@ -1,0 +1,292 @@
+"""`ActorContext`: what a handler of an actor can ask for and do. Nothing of it waits.
+
+What a handler does is kept here until the turn ends, and then committed with the new state. If the
+turn fails, nothing of it has happened.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from logging import Logger
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+from msgspec import Struct
+
+from longshore.client.actor_class import NAMED_STATE, ActorClass
+from longshore.core.limits import MAX_DURATION_S
+from longshore.core.turns import MAX_TIMERS, REPLY_PREFIX, TIMER_PREFIX, after_firing
+from longshore.errors import InvalidInput, WrongState
+from longshore.executors.host.context import Addresses, RunningContext
+from longshore.model.actor import Event, Reply, ReplyTo, Timer, TurnInput
+from longshore.model.job import JobError, Reason
+from longshore.model.reports import OutboxReply
+from longshore.payload import values
+from longshore.payload.schemas import nearest
+
+if TYPE_CHECKING:
+    from longshore.client.actor import ActorRef
+    from longshore.client.kind import Call
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Answer(Struct, frozen=True):
+    """What came back for a `ctx.ask`: a value, or the error that there is none."""
+
+    value: Any = None
+    error: str = ""
+    about: Any = None
+    """What the ask gave as `about`."""
+
+
+class Undelivered(Struct, frozen=True):
+    """A message of this actor that was not accepted, mostly because nobody is there.
+
+    A job that was not accepted comes back like this too: `type` is empty, `name` is its kind.
+    """
+
+    type: str
+    key: str
+    name: str
+    args: Any
+    why: str = ""
+
+
+class ActorContext:
+    """The turn that runs, as the handlers of its actor see it."""
+
+    __slots__ = (
+        "_actor",
+        "_event",
+        "_has_replied",
+        "_job",
+        "_state",
+        "_timers",
+        "_turn",
+        "pauses",
+        "ref",
+        "replies",
+        "stops",
+    )
+
+    def __init__(
+        self,
+        actor: ActorClass[Any],
+        turn: TurnInput,
+        state: object,
+        job: RunningContext,
+        ref: ActorRef[Any],
+    ) -> None:
+        self._actor = actor
+        self._turn = turn
+        self._state = state
+        self._job = job
+        self._timers = {timer.name: timer for timer in turn.timers}
+        self._event: Event | None = None
+        self._has_replied = False
+        self.ref = ref
+        """The actor itself, to send to."""
+        self.replies: list[OutboxReply] = []
+        self.pauses = False
+        self.stops = False
+
+    def __repr__(self) -> str:
+        return f"<ActorContext of {self.type} '{self.key}', turn {self.turn}>"
+
+    # what is
+
+    @property
+    def type(self) -> str:
+        """The actor's type."""
+        return self._turn.type
+
+    @property
+    def key(self) -> str:
+        """The actor's key."""
+        return self._turn.key
+
+    @property
+    def turn(self) -> int:
+        """Which turn of the actor this is, from 1."""
+        return self._turn.turn
+
+    @property
+    def now(self) -> datetime:
+        """The time of this turn by the store's clock; the same for all its events."""
+        return _EPOCH + timedelta(microseconds=self._turn.now)
+
+    @property
+    def attempt(self) -> int:
+        """Which try of this turn it is, from 1."""
+        return self._job.attempt
+
+    @property
+    def token(self) -> int:
+        """A number that grows with every attempt at a turn (see `Context.token`)."""
+        return self._job.token
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether the sender of this message waits for a reply."""
+        return self._event is not None and self._event.reply_to is not None
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether this turn has been told to stop."""
+        return self._job.cancelled
+
+    @property
+    def log(self) -> Logger:
+        """A logger whose records belong to this turn."""
+        return self._job.log
+
+    @property
+    def scratch(self) -> Path:
+        """A folder of this turn's own, removed when it ends."""
+        return self._job.scratch
+
+    # what goes out
+
+    def send(self, to: ActorRef[Any], name: str, /, *args: Any, **kwargs: Any) -> None:
+        """Sends a message to an actor, or to itself (`ctx.ref`)."""
+        self._job.send(to, name, *args, **kwargs)
+
+    def ask(
+        self,
+        to: ActorRef[Any],
+        name: str,
+        /,
+        *args: Any,
+        then: str,
+        about: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        """Sends a message; its reply comes back as a message to the handler that `then` names.
+
+        The handler gets an `Answer`, with `about` in it.
+        """
+        self._check_handled(then, "then")
+        if not isinstance(to, Addresses):
+            raise InvalidInput(f"{to!r} is no actor; give what Type.ref(key) makes")
+        packed = values.pack(about, "about")
+        back = ReplyTo(self.type, self.key, REPLY_PREFIX + then, packed)
+        self._job.ask_with(to, name, (args, kwargs), back)
+
+    def reply(self, value: Any = None) -> None:
+        """Replies to the message; without it, the reply is what the handler returns."""
+        if self.is_asked and not self._has_replied:
+            event = f"the reply to '{self._event.name if self._event else ''}'"
+            self._send_reply(values.pack(value, event), None)
+
+    def refuse(self, message: str) -> None:
+        """Replies to the message with an error: who asked gets it instead of a value."""
+        self._send_reply(None, JobError(Reason.RAISED, message))
+
+    def _send_reply(self, result: bytes | None, error: JobError | None) -> None:
+        event = self._event
+        if event is None or event.reply_to is None or self._has_replied:
+            return
+        self._has_replied = True
+        reply = Reply(event.id or UUID(int=0), result, error)
+        self.replies.append(OutboxReply(reply, event.reply_to))
+
+    def submit(self, job: Call[Any]) -> UUID:
+        """Submits a job with this turn: both are recorded, or neither. Answers the job's id."""
+        return self._job.submit(job)
+
+    # what becomes of it
+
+    def timer(
+        self, name: str, /, after_s: float | None = None, every_s: float | None = None, **args: Any
+    ) -> None:
+        """Sets the timer of this name, in place of one that is set: once, or every so often.
+
+        It wakes the handler `on_timer_…` of its name. With both times, the first is `after_s` away.
+        """
+        event = TIMER_PREFIX + name
+        self._check_handled(event, "the timer")
+        for what, seconds in (("after_s", after_s), ("every_s", every_s)):
+            _check_seconds(name, what, seconds)
+        if after_s is None and every_s is None:
+            raise InvalidInput(f"timer '{name}' has no time; give after_s=… or every_s=…")
+        if len(self._timers) >= MAX_TIMERS and name not in self._timers:
+            raise InvalidInput(f"actor '{self.type}' has {MAX_TIMERS:,} timers; clear some first")
+        method = self._actor.handlers.find(event, self._named) or self._any(event)
+        packed = self._actor.handlers.signature(method).pack((), args)
+        first_s = every_s if after_s is None else after_s
+        self._timers[name] = Timer(name, after_s=first_s, every_s=every_s, args=packed)
+
+    def clear(self, name: str) -> bool:
+        """Removes a timer; whether it was set."""
+        return self._timers.pop(name, None) is not None
+
+    @property
+    def timers(self) -> tuple[str, ...]:
+        """The names of the timers that are set."""
+        return tuple(self._timers)
+
+    def become(self, state: str) -> None:
+        """Puts the actor into a named state: it is the field `state` (see `when`)."""
+        known = self._actor.handlers.states
+        if not known:
+            raise WrongState(
+                f"actor '{self.type}' has no named states; mark handlers with @longshore.when(…)"
+            )
+        setattr(self._state, NAMED_STATE, state)
+
+    def pause(self) -> None:
+        """Pauses the actor after this event: messages and timers wait until it is resumed."""
+        self.pauses = True
+
+    def stop(self) -> None:
+        """Removes the actor after this event, with its mailbox and its timers."""
+        self.stops = True
+
+    # for the turn
+
+    def begin(self, event: Event | None) -> None:
+        """From now on this event is handled."""
+        self._event = event
+        self._has_replied = False
+
+    def fired(self, name: str) -> None:
+        """A timer fired: it is gone, or due again later."""
+        timer = self._timers.pop(name, None)
+        again = None if timer is None else after_firing(timer, self._turn.now)
+        if again is not None:
+            self._timers[name] = again
+
+    def timers_left(self) -> tuple[Timer, ...]:
+        """The timers as the turn leaves them."""
+        return tuple(self._timers.values())
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no further event of this turn is to be handled."""
+        return self.pauses or self.stops
+
+    @property
+    def _named(self) -> str:
+        return self._actor.named_state(self._state)
+
+    def _any(self, event: str) -> str:
+        return self._actor.handlers.any_of(event)
+
+    def _check_handled(self, event: str, what: str) -> None:
+        handlers = self._actor.handlers
+        if not handlers.has(event):
+            raise InvalidInput(
+                f"actor '{self.type}' has no handler '{event}' for {what}"
+                f"{nearest(event, handlers.events)}; add one: def {event}(self, ctx)"
+            )
+
+
+def _check_seconds(name: str, what: str, seconds: object) -> None:
+    if seconds is None:
+        return
+    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    least = 0 if what == "after_s" else 0.001
+    if not is_number or not least <= seconds <= MAX_DURATION_S:  # type: ignore[operator]
+        raise InvalidInput(f"timer '{name}': {what} is {seconds!r}; give seconds, from {least} on")

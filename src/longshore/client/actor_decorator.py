@@ -1,0 +1,104 @@
+"""`@app.actor`: makes a class a type of actors, and keeps its type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeVar, overload
+
+from msgspec import UNSET, UnsetType
+
+from longshore.client.actor import ActorType
+from longshore.client.kind import Terms
+from longshore.client.retry_rule import ExceptionClasses, RetryRule
+from longshore.errors import AppError
+from longshore.model.actor import ActorTerms
+from longshore.model.job import Options
+from longshore.model.worker import Isolation
+
+S = TypeVar("S")
+
+RETRIES: Final = 3
+"""How often a turn is tried again unless its type says otherwise.
+
+Without any, a turn of many events could not be tried one event at a time.
+"""
+_NOT_FOR_ACTORS: Final = ("delay_s", "run_at", "unique_key", "expires_s", "id", "kind")
+
+Declare = Callable[
+    [Any, str | None, int, Isolation | None, Terms, RetryRule],
+    ActorType[Any],
+]
+"""Takes a class, its type, version and isolation, its terms and which errors are retried."""
+
+
+class ActorDecorator:
+    """Declares the class it is called with; called with options, returns a decorator."""
+
+    def __init__(
+        self,
+        declare: Declare,
+        type: str | None = None,
+        version: int = 1,
+        isolation: Isolation | None = None,
+        terms: Terms | None = None,
+        retry_rule: RetryRule | None = None,
+    ) -> None:
+        self._declare = declare
+        self._type = type
+        self._version = version
+        self._isolation = isolation
+        self._terms = terms or Terms().but(retries=RETRIES)
+        self._retry_rule = retry_rule or RetryRule()
+
+    @overload
+    def __call__(self, of: type[S], /) -> ActorType[S]: ...
+
+    @overload
+    def __call__(
+        self,
+        /,
+        *,
+        type: str | None = None,
+        version: int = 1,
+        isolation: Isolation | None = None,
+        retries: int | UnsetType = UNSET,
+        retry_on: ExceptionClasses | UnsetType = UNSET,
+        fail_on: ExceptionClasses | UnsetType = UNSET,
+        backoff_s: float | UnsetType = UNSET,
+        backoff_factor: float | UnsetType = UNSET,
+        max_backoff_s: float | UnsetType = UNSET,
+        jitter: float | UnsetType = UNSET,
+        timeout_s: float | UnsetType | None = UNSET,
+        queue: str | UnsetType = UNSET,
+        priority: int | UnsetType = UNSET,
+        target: str | UnsetType = UNSET,
+    ) -> ActorDecorator: ...
+
+    def __call__(
+        self,
+        of: Any = UNSET,
+        /,
+        *,
+        type: str | None = None,
+        version: int | None = None,
+        isolation: Isolation | None = None,
+        retry_on: ExceptionClasses | UnsetType = UNSET,
+        fail_on: ExceptionClasses | UnsetType = UNSET,
+        **options: Any,
+    ) -> Any:
+        for name in options:
+            if name in _NOT_FOR_ACTORS:
+                raise AppError(f"'{name}' is an option of jobs; an actor has none")
+        type, isolation = type or self._type, isolation or self._isolation
+        version = self._version if version is None else version
+        terms = self._terms.but(**options)
+        rule = self._retry_rule.but(retry_on, fail_on)
+        if of is UNSET:
+            return ActorDecorator(self._declare, type, version, isolation, terms, rule)
+        return self._declare(of, type, version, isolation, terms, rule)
+
+
+def actor_terms(terms: Terms) -> ActorTerms:
+    """How the turns of an actor run, by what its type declares."""
+    options = Options(timeout_s=terms.timeout_s, retry=terms.retry, labels=terms.labels)
+    return ActorTerms(terms.queue, terms.target, terms.priority, options)

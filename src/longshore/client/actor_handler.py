@@ -1,0 +1,263 @@
+"""Runs the turns of an actor: its handlers, event by event, and what they leave."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from longshore.client.actor_class import (
+    MOVED,
+    START,
+    UNDELIVERED,
+    UNHANDLED,
+    ActorClass,
+)
+from longshore.client.actor_context import ActorContext, Answer, Undelivered
+from longshore.client.hooks import Hooks
+from longshore.client.retry_rule import RetryRule
+from longshore.core.turns import REPLY_PREFIX, TIMER_PREFIX, turn_kind
+from longshore.errors import InvalidArguments, InvalidInput, WrongState
+from longshore.executors.host.call import TakenTurn
+from longshore.executors.host.context import Fail, RunningContext, running
+from longshore.model.actor import Event, EventKind, Replied, Turn, TurnInput
+from longshore.model.actor import Undelivered as StoredUndelivered
+from longshore.model.worker import KindInfo, KindTerms
+from longshore.payload import values
+from longshore.payload.schemas import nearest
+
+RefTo = Callable[[str], Any]
+"""Makes the ref of the actor with this key."""
+
+_decoder: Final = msgspec.msgpack.Decoder(TurnInput)
+_replied: Final = msgspec.msgpack.Decoder(Replied)
+_undelivered: Final = msgspec.msgpack.Decoder(StoredUndelivered)
+
+
+class ActorHandler:
+    """Runs the turns of actors whose state is of one version (see `ports.Handler`)."""
+
+    def __init__(
+        self,
+        actor: ActorClass[Any],
+        version: int,
+        hooks: Hooks,
+        ref: RefTo,
+        terms: KindTerms,
+        retry_rule: RetryRule | None = None,
+    ) -> None:
+        self.actor = actor
+        self.kind = turn_kind(actor.type, version)
+        self.is_async = actor.handlers.is_async
+        self.info = KindInfo(actor.pool, actor.parameters(), terms)
+        self.given = actor.handlers.given
+        self.retry_rule = retry_rule or RetryRule()
+        self._hooks = hooks
+        self._ref = ref
+
+    @property
+    def function(self) -> Callable[..., object]:
+        """Takes one turn, within the middleware."""
+        return self._hooks.around(self._take_async if self.is_async else self._take, self.is_async)
+
+    def bind(self, args: bytes) -> dict[str, object]:
+        """The turn to take; raises `InvalidArguments` if these are no turn's arguments."""
+        try:
+            return {"turn": _decoder.decode(args)}
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise InvalidArguments(
+                f"'{self.kind}' is for the turns of actors, and this is none ({error}); start an "
+                f"actor instead: {self.actor.type}.start(key)"
+            ) from None
+
+    def pack_result(self, value: object) -> bytes:
+        """A turn has no result."""
+        return values.NONE
+
+    def is_final(self, error: BaseException) -> bool:
+        """Whether a turn that raised this is not tried again, by what was declared."""
+        return self.retry_rule.is_final(error)
+
+    def _take(self, turn: TurnInput) -> TakenTurn:
+        run = self._begin(turn)
+        for call in run.calls():
+            run.returned(call())
+        return run.taken()
+
+    async def _take_async(self, turn: TurnInput) -> TakenTurn:
+        run = self._begin(turn)
+        for call in run.calls():
+            value = call()
+            run.returned(await value if inspect.isawaitable(value) else value)
+        return run.taken()
+
+    def _begin(self, turn: TurnInput) -> _TurnRun:
+        job = running()
+        if job is None:
+            raise WrongState("a turn runs on a worker, or in a test kit")
+        return _TurnRun(self.actor, turn, job, self._hooks, self._ref(turn.key))
+
+
+class _TurnRun:
+    """One turn: which handlers to call, in which order, and what they leave."""
+
+    def __init__(
+        self, actor: ActorClass[Any], turn: TurnInput, job: RunningContext, hooks: Hooks, ref: Any
+    ) -> None:
+        self._actor = actor
+        self._turn = turn
+        self._job = job
+        self._hooks = hooks
+        job.handles = f"the state of actor '{turn.type}' '{turn.key}'"
+        self._state = actor.unpack(turn.state, turn.version)
+        self._ctx = ActorContext(actor, turn, self._state, job, ref)
+        self._read = 0
+        self._read_delayed: list[int] = []
+
+    def calls(self) -> Iterator[Callable[[], Any]]:
+        """What to call, one after the other. The caller tells what each `returned`."""
+        moved = self._turn.last_worker not in (None, self._job.worker)
+        if moved and self._actor.handlers.has(MOVED):
+            self._job.handles = "'moved'"
+            yield self._bound(MOVED, {})
+        for event in self._turn.events:
+            self._job.handles = _called(event)
+            self._ctx.begin(event)
+            if (call := self._call(event)) is not None:
+                yield call
+            self._note(event)
+            if self._ctx.is_over:
+                break
+        self._job.handles = ""
+
+    def returned(self, value: object) -> None:
+        """What a handler returned is the reply, unless it replied itself."""
+        self._ctx.reply(value)
+
+    def taken(self) -> TakenTurn:
+        """What the turn leaves, to be committed as one."""
+        try:
+            state = self._actor.pack(self._state)
+        except InvalidInput as error:
+            raise Fail(f"{self._turn.type} '{self._turn.key}': {error}") from error
+        turn = Turn(
+            state,
+            self._actor.version,
+            self._read,
+            tuple(self._read_delayed),
+            self._ctx.timers_left(),
+            self._ctx.pauses,
+            self._ctx.stops,
+        )
+        return TakenTurn(turn, tuple(self._ctx.replies))
+
+    def _note(self, event: Event) -> None:
+        if event.kind is not EventKind.MESSAGE:
+            return
+        if event.was_delayed:
+            self._read_delayed.append(event.number)
+        else:
+            self._read = max(self._read, event.number)
+
+    def _call(self, event: Event) -> Callable[[], Any] | None:
+        """The handler of an event with its arguments; None if there is nothing to call."""
+        handlers = self._actor.handlers
+        match event.kind:
+            case EventKind.START:
+                return self._bound(START, {}) if handlers.has(START) else None
+            case EventKind.TIMER:
+                self._ctx.fired(event.name)
+                return self._handled(TIMER_PREFIX + event.name, event)
+            case EventKind.MESSAGE if event.name == UNDELIVERED:
+                return self._undelivered(event)
+            case EventKind.MESSAGE if event.name.startswith(REPLY_PREFIX):
+                return self._replied(event)
+            case EventKind.MESSAGE:
+                return self._handled(event.name, event)
+
+    def _handled(self, name: str, event: Event) -> Callable[[], Any] | None:
+        state = self._actor.named_state(self._state)
+        method = self._actor.handlers.find(name, state)
+        if method is None or name in (START, MOVED, UNHANDLED):
+            return self._unhandled(event, state)
+        try:
+            signature = self._actor.handlers.signature(method)
+            return self._bound(method, signature.bind(event.args or _NO_ARGUMENTS))
+        except InvalidArguments as error:
+            self._refuse(event, str(error))
+            return None
+
+    def _replied(self, event: Event) -> Callable[[], Any] | None:
+        """The handler for the reply to an ask of this actor."""
+        state = self._actor.named_state(self._state)
+        method = self._actor.handlers.find(event.name.removeprefix(REPLY_PREFIX), state)
+        if method is None:
+            return self._unhandled(event, state)
+        reply = _replied.decode(event.args)
+        value = None if reply.result is None else values.unpack(reply.result)
+        error = "" if reply.error is None else reply.error.message or str(reply.error.reason)
+        about = values.unpack(reply.about) if reply.about else None
+        return self._bound_to(method, Answer(value, error, about))
+
+    def _unhandled(self, event: Event, state: str) -> Callable[[], Any] | None:
+        """Hands an event without a handler to `unhandled`; without that, nobody can go on."""
+        handlers = self._actor.handlers
+        if handlers.has(UNHANDLED):
+            given = _unpacked(event.args)
+            return self._bound_to(UNHANDLED, event.name, given)
+        where = f" when it is '{state}'" if state else ""
+        near = nearest(event.name, handlers.messages)
+        self._refuse(event, f"actor '{self._turn.type}' does not handle it{where}{near}")
+        return None
+
+    def _refuse(self, event: Event, why: str) -> None:
+        """Who asked gets the error. Otherwise the turn fails, so that nothing gets lost."""
+        if self._ctx.is_asked:
+            self._ctx.refuse(f"{_called(event)}: {why}")
+            return
+        number, actor = event.number, f"{self._turn.type} {self._turn.key}"
+        advice = f"`longshore actor park {actor} {number}` or `drop` it, then `resume`"
+        raise Fail(f"{why}. {advice if number else 'Add a handler for it, then `resume`'}")
+
+    def _undelivered(self, event: Event) -> Callable[[], Any] | None:
+        if not self._actor.handlers.has(UNDELIVERED):
+            return None
+        lost = _undelivered.decode(event.args)
+        args = _unpacked(lost.args)
+        message = Undelivered(lost.type, lost.key, lost.name, args, lost.why)
+        return self._bound_to(UNDELIVERED, message)
+
+    def _bound(self, method: str, arguments: dict[str, object]) -> Callable[[], Any]:
+        given = self._given(method)
+        return partial(getattr(self._state, method), self._ctx, **arguments, **given)
+
+    def _bound_to(self, method: str, *arguments: object) -> Callable[[], Any]:
+        return partial(getattr(self._state, method), self._ctx, *arguments, **self._given(method))
+
+    def _given(self, method: str) -> dict[str, object]:
+        names = self._actor.handlers.signature(method).given
+        return {name: self._hooks.resource(name) for name in names}
+
+
+_NO_ARGUMENTS: Final = values.pack({}, "no arguments")
+
+
+def _unpacked(args: bytes) -> Any:
+    """Arguments as builtins; as bytes if they are no msgpack."""
+    try:
+        return values.unpack(args) if args else {}
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return args
+
+
+def _called(event: Event) -> str:
+    match event.kind:
+        case EventKind.START:
+            return "'start'"
+        case EventKind.TIMER:
+            return f"timer '{event.name}'"
+        case EventKind.MESSAGE:
+            return f"message '{event.name}' (number {event.number})"

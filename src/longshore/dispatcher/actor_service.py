@@ -1,0 +1,263 @@
+"""What clients can ask of a dispatcher about actors (see `service`)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from math import isnan
+from typing import Final, NewType, Protocol, assert_never
+
+from msgspec import structs
+
+from longshore.config import DispatcherSettings
+from longshore.core.actor_limits import (
+    check_message,
+    check_new_actor,
+    check_state,
+)
+from longshore.core.turns import turn_job
+from longshore.dispatcher.waiters import Waiter, Waiters
+from longshore.errors import InvalidInput, LongshoreError, NotFound
+from longshore.model.actor import (
+    Actor,
+    ActorVerdict,
+    MailView,
+    Message,
+    NewActor,
+    Reply,
+    ReplyTo,
+    Sent,
+    Started,
+    TurnView,
+)
+from longshore.model.job import Refused, Submission
+from longshore.payload.values import check_packed
+from longshore.ports import Store
+from longshore.wire import actor_messages as m
+
+Caller = NewType("Caller", bytes)
+"""The client that asks. Limits for one client count by it."""
+
+MAX_MAIL_LISTED: Final = 1_000
+
+
+class ActorRuntime(Protocol):
+    """What the service for actors needs of the dispatcher around it."""
+
+    def check_room(self, jobs: int, size: int) -> None:
+        """Raises `Unavailable` if the queue has no room for so many submits, of so many bytes."""
+
+    def check_lane(self, job: Submission, caller: Caller) -> None:
+        """Raises `TooLarge` if this caller's job would need a lane past a limit."""
+
+    def send(self, messages: Sequence[Message]) -> Awaitable[list[Sent | Refused]]:
+        """Commits messages; answers one by one, in the order given."""
+
+    def actors_started(self, actors: Sequence[NewActor]) -> None:
+        """The store has these actors: their first turns are ready."""
+
+    def actor_changed(self) -> None:
+        """An actor was changed by hand: its next turn may be ready, or due at another time."""
+
+    def actor_stopped(self) -> None:
+        """An actor was stopped. If a turn of it runs, that must be stopped."""
+
+    async def wait_reply(self, waiter: Waiter[Reply], wait_s: float) -> None:
+        """Returns when the waiter has what it waits for, or after `wait_s`."""
+
+
+class ActorService:
+    """The use cases of clients about actors, over one store."""
+
+    def __init__(
+        self,
+        store: Store,
+        settings: DispatcherSettings,
+        runtime: ActorRuntime,
+        replies: Waiters[Reply],
+    ) -> None:
+        self._store = store
+        self._settings = settings
+        self._runtime = runtime
+        self._replies = replies
+
+    # starting
+
+    async def start(self, request: m.StartActors, caller: Caller) -> list[m.StartAnswer]:
+        """Starts actors, or refuses some; answers in the order given."""
+        actors = request.actors
+        self._runtime.check_room(len(actors), sum(len(actor.state) for actor in actors))
+        refused = {
+            actor.id: refusal for actor in actors if (refusal := self._wrong_start(actor, caller))
+        }
+        good = [actor for actor in actors if actor.id not in refused]
+        answers = await self._store.start_actors(good, reuse=request.reuse) if good else []
+        if good:
+            self._runtime.actors_started(good)
+        told = iter(answers)
+        return [refused.get(actor.id) or _started(next(told)) for actor in actors]
+
+    def _wrong_start(self, actor: NewActor, caller: Caller) -> m.StartAnswer | None:
+        try:
+            check_new_actor(actor, self._settings.max_value_bytes)
+            check_packed(actor.state, f"the state of actor '{actor.type}'")
+            turn = turn_job(actor.id, actor.type, actor.terms, actor.version, 1)
+            self._runtime.check_lane(turn, caller)
+        except LongshoreError as error:
+            return m.StartAnswer(actor.id, code=error.code, message=str(error))
+        return None
+
+    # messages
+
+    async def send(self, request: m.Send) -> list[m.SendAnswer]:
+        """Puts messages into mailboxes, or refuses some; answers in the order given."""
+        messages = request.messages
+        self._runtime.check_room(len(messages), sum(len(one.args) for one in messages))
+        refused = {one.id: refusal for one in messages if (refusal := self._wrong_message(one))}
+        good = [one for one in messages if one.id not in refused]
+        answers = iter(await self._runtime.send(good) if good else [])
+        return [refused.get(one.id) or _sent(next(answers)) for one in messages]
+
+    def _wrong_message(self, message: Message) -> m.SendAnswer | None:
+        try:
+            check_message(message, self._settings.max_value_bytes)
+            if message.args:
+                check_packed(message.args, f"message '{message.name}'")
+            if message.reply_to is not None and message.reply_to != ReplyTo():
+                raise InvalidInput(f"message '{message.name}': replies come to who asks only")
+        except LongshoreError as error:
+            return m.SendAnswer(message.id, error.code, str(error))
+        return None
+
+    async def replies(self, request: m.AwaitReplies) -> list[Reply]:
+        """The replies to asks: those that are there, or else the first that comes in time."""
+        asks, wait_s = request.asks, request.wait_s
+        if isnan(wait_s):
+            raise InvalidInput(f"wait_s is {wait_s}; give seconds, 0 or more")
+        waiter: Waiter[Reply] = Waiter(asks, False)
+        self._replies.add(waiter)
+        try:
+            for reply in await self._store.replies(asks):
+                self._replies.tell(reply)
+            if waiter.missing and not waiter.done.is_set():
+                longest_s = self._settings.max_wait_s
+                await self._runtime.wait_reply(waiter, min(max(wait_s, 0.0), longest_s))
+        finally:
+            self._replies.remove(waiter, asks)
+        return list(waiter.ended.values())
+
+    # showing
+
+    async def show(self, type: str, key: str) -> Actor:
+        """One actor, as its last turn left it."""
+        actor = await self._store.actor(type, key)
+        if actor is None:
+            raise _nobody(type, key)
+        return actor
+
+    async def actors(self, request: m.ListActors) -> list[Actor]:
+        """Actors by type and key."""
+        wanted = request.wanted
+        return await self._store.actors(structs.replace(wanted, limit=max(0, wanted.limit)))
+
+    async def turns(self, request: m.ListTurns) -> list[TurnView]:
+        """The last turns of an actor, the newest first."""
+        turns = await self._store.turns(request.type, request.key)
+        if not turns:
+            raise _nobody(request.type, request.key)
+        return turns
+
+    async def mail(self, request: m.ListMail) -> list[MailView]:
+        """The first messages that an actor has not read."""
+        mail = await self._store.mail(request.type, request.key, max(1, request.most))
+        if not mail:
+            await self.show(request.type, request.key)
+        return mail
+
+    # changing: a repeat changes nothing
+
+    async def pause(self, request: m.PauseActor) -> ActorVerdict:
+        """Pauses an actor, or lets it go on."""
+        verdict = await self._store.pause_actor(request.type, request.key, request.paused)
+        return self._changed(verdict)
+
+    async def stop(self, request: m.StopActor) -> ActorVerdict:
+        """Removes an actor, now or after the turn that runs."""
+        verdict = await self._store.stop_actor(request.type, request.key, by="a client")
+        self._runtime.actor_stopped()
+        return verdict
+
+    async def edit(self, request: m.EditActor) -> ActorVerdict:
+        """Replaces the state of an actor between two turns."""
+        check_state(request.state, self._settings.max_value_bytes)
+        check_packed(request.state, f"the state of actor '{request.type}'")
+        if request.version < 1:
+            raise InvalidInput(f"version is {request.version}; it must be 1 or more")
+        verdict = await self._store.edit_actor(
+            request.type,
+            request.key,
+            request.state,
+            request.version,
+            turn=request.turn,
+            restart=request.restart,
+        )
+        return self._changed(verdict)
+
+    async def sort_mail(self, request: m.SortMail) -> ActorVerdict:
+        """Parks a message, puts it back or drops it."""
+        names = (request.type, request.key, request.number)
+        return self._changed(await self._store.sort_mail(*names, request.action))
+
+    def _changed(self, verdict: ActorVerdict) -> ActorVerdict:
+        if verdict in (ActorVerdict.DONE, ActorVerdict.ALREADY):
+            self._runtime.actor_changed()
+        return verdict
+
+
+async def perform_for_actors(
+    service: ActorService, request: m.ActorRequest, caller: Caller
+) -> object:
+    """Does what a request about actors asks for; answers with what OK carries."""
+    match request:
+        case m.StartActors():
+            return await service.start(request, caller)
+        case m.Send():
+            return await service.send(request)
+        case m.AwaitReplies():
+            return await service.replies(request)
+        case m.ShowActor():
+            return await service.show(request.type, request.key)
+        case m.ListActors():
+            return await service.actors(request)
+        case m.ListTurns():
+            return await service.turns(request)
+        case m.ListMail():
+            return await service.mail(request)
+        case m.PauseActor():
+            return await service.pause(request)
+        case m.StopActor():
+            return await service.stop(request)
+        case m.EditActor():
+            return await service.edit(request)
+        case m.SortMail():
+            return await service.sort_mail(request)
+        case _:
+            assert_never(request)
+
+
+def _started(answer: Started | Refused) -> m.StartAnswer:
+    if isinstance(answer, Refused):
+        return m.StartAnswer(answer.id, code=answer.code, message=answer.message)
+    return m.StartAnswer(answer.id, answer.existing)
+
+
+def _sent(answer: Sent | Refused) -> m.SendAnswer:
+    if isinstance(answer, Refused):
+        return m.SendAnswer(answer.id, answer.code, answer.message)
+    return m.SendAnswer(answer.id)
+
+
+def _nobody(type: str, key: str) -> NotFound:
+    return NotFound(
+        f"there is no actor {type} '{key}'; `longshore actors` lists those there are, and "
+        f"{type}.start(…) starts one"
+    )

@@ -1,0 +1,166 @@
+"""What the turns of actors do, by script: they note every event in the state, and obey its orders.
+
+The state of an actor is the list of all events that were ever applied to it. So it says itself what
+got lost, what came twice, and in which order.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+from uuid import UUID
+
+from msgspec import msgpack
+
+from longshore.core.turns import REPLY_PREFIX, after_firing
+from longshore.model.actor import (
+    UNDELIVERED,
+    Event,
+    EventKind,
+    Message,
+    Reply,
+    ReplyTo,
+    Timer,
+    Turn,
+    TurnInput,
+)
+from longshore.model.attempt import Assignment
+from longshore.model.ids import derive_id
+from longshore.model.job import Options, RetryPolicy, Submission
+from longshore.model.reports import (
+    OutboxItem,
+    OutboxJob,
+    OutboxMessage,
+    OutboxReply,
+    TurnReport,
+)
+from longshore.testing.simulation.actor_plans import (
+    Content,
+    Deed,
+    Entry,
+    Order,
+    content_of,
+    log_in,
+    pack_log,
+)
+
+MOST_FIRINGS: Final = 3
+"""A timer that repeats itself is cancelled after so many."""
+PER_TURN: Final = 1_000_000
+"""The messages of a turn are numbered from so many times its own number."""
+
+_input: Final = msgpack.Decoder(TurnInput)
+
+
+def is_turn(kind: str) -> bool:
+    """Whether jobs of this kind are turns of actors."""
+    return "@" in kind
+
+
+def input_of(assignment: Assignment) -> TurnInput:
+    """What a turn gets."""
+    return _input.decode(assignment.args)
+
+
+def turn_report(assignment: Assignment) -> TurnReport:
+    """What a turn leaves that goes well."""
+    return _Run(assignment).report()
+
+
+class _Run:
+    """One turn that goes well."""
+
+    def __init__(self, assignment: Assignment) -> None:
+        self._assignment = assignment
+        self._given = input_of(assignment)
+        self._log = log_in(self._given.state)
+        self._timers = {timer.name: timer for timer in self._given.timers}
+        self._outbox: list[OutboxItem] = []
+        self._read = 0
+        self._read_delayed: list[int] = []
+        self._pauses = self._stops = False
+
+    def report(self) -> TurnReport:
+        """Applies the events one by one, until one of them ends the turn."""
+        for event in self._given.events:
+            self._log.append(entry_of(event))
+            self._apply(event)
+            if self._pauses or self._stops:
+                break
+        turn = Turn(
+            pack_log(self._log),
+            self._given.version,
+            self._read,
+            tuple(self._read_delayed),
+            tuple(self._timers.values()),
+            self._pauses,
+            self._stops,
+        )
+        return TurnReport(*self._assignment.key, turn=turn, outbox=tuple(self._outbox))
+
+    def _apply(self, event: Event) -> None:
+        if event.kind is EventKind.MESSAGE:
+            self._note_read(event)
+        if event.kind is EventKind.TIMER:
+            self._fire(event)
+        if event.reply_to is not None and event.id is not None:
+            result = msgpack.encode({"turn": self._given.turn})
+            self._outbox.append(OutboxReply(Reply(event.id, result), event.reply_to))
+        is_echo = event.name == UNDELIVERED or event.name.startswith(REPLY_PREFIX)
+        if event.args and not is_echo:
+            for order in content_of(event.args).orders:
+                self._obey(order)
+
+    def _note_read(self, event: Event) -> None:
+        if event.was_delayed:
+            self._read_delayed.append(event.number)
+        else:
+            self._read = max(self._read, event.number)
+
+    def _fire(self, event: Event) -> None:
+        timer = self._timers.pop(event.name)
+        fired = Counter(one.name for one in self._log if one.what == EventKind.TIMER)
+        again = after_firing(timer, self._given.now)
+        if again is not None and fired[event.name] < MOST_FIRINGS:
+            self._timers[event.name] = again
+
+    def _obey(self, order: Order) -> None:
+        match order.deed:
+            case Deed.TELL:
+                self._send(order, None)
+            case Deed.ASK:
+                name = f"{REPLY_PREFIX}answered"
+                self._send(order, ReplyTo(self._given.type, self._given.key, name))
+            case Deed.TIMER:
+                name = f"t{len(self._log)}-{len(self._timers)}"
+                args = self._content(order)
+                timer = Timer(name, after_s=order.after_s, every_s=order.every_s, args=args)
+                self._timers[name] = timer
+            case Deed.SUBMIT:
+                options = Options(retry=RetryPolicy(attempts=3))
+                self._outbox.append(
+                    OutboxJob(Submission(self._new_id(), "work", b"\x80", options=options))
+                )
+            case Deed.PAUSE:
+                self._pauses = True
+            case Deed.STOP:
+                self._stops = True
+
+    def _send(self, order: Order, to: ReplyTo | None) -> None:
+        message = Message(
+            self._new_id(), *order.to, "note", self._content(order), order.after_s, to
+        )
+        self._outbox.append(OutboxMessage(message))
+
+    def _content(self, order: Order) -> bytes:
+        no = self._given.turn * PER_TURN + len(self._outbox)
+        return msgpack.encode(Content(str(self._given.actor), no, order.orders))
+
+    def _new_id(self) -> UUID:
+        return derive_id(self._assignment.job, len(self._outbox))
+
+
+def entry_of(event: Event) -> Entry:
+    """How an event stands in the state."""
+    at = event.at if event.kind is EventKind.TIMER else 0
+    return Entry(event.kind, event.name, event.id, at)

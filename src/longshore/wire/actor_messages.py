@@ -1,0 +1,152 @@
+"""The requests of clients about actors, and their answers (see `messages`)."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+from uuid import UUID
+
+from msgspec import Struct
+
+from longshore.model.actor import (
+    Actor,
+    ActorFilter,
+    ActorVerdict,
+    MailAction,
+    MailView,
+    Message,
+    NewActor,
+    Reply,
+    TurnView,
+)
+
+
+class Numbered(Struct, frozen=True):
+    """What requests and their answers have in common: a number of the client's choice."""
+
+    rid: int
+
+
+class _OfActor(Numbered, frozen=True):
+    type: str
+    key: str
+
+
+class _ChangesActor(Numbered, frozen=True):
+    id: UUID
+    type: str
+    key: str
+
+
+class StartActors(Numbered, frozen=True):
+    """Start these actors. With `reuse`, one that is there already is as good as a new one."""
+
+    actors: tuple[NewActor, ...]
+    reuse: bool = False
+
+
+class Send(Numbered, frozen=True):
+    """Put these messages into the mailboxes of their actors."""
+
+    messages: tuple[Message, ...]
+
+
+class AwaitReplies(Numbered, frozen=True):
+    """Answer with the replies to these asks, once there is any, or after `wait_s`."""
+
+    asks: tuple[UUID, ...]
+    wait_s: float
+
+
+class ShowActor(_OfActor, frozen=True):
+    """One actor, as its last turn left it."""
+
+
+class ListActors(Numbered, frozen=True):
+    """Actors by type and key, without their states."""
+
+    wanted: ActorFilter = ActorFilter()
+
+
+class ListTurns(_OfActor, frozen=True):
+    """The last turns of an actor, the newest first."""
+
+
+class ListMail(_OfActor, frozen=True):
+    """The first messages that an actor has not read."""
+
+    most: int = 100
+
+
+class PauseActor(_ChangesActor, frozen=True):
+    """Pause an actor after the turn that runs, or let it go on; a failed one too."""
+
+    paused: bool
+
+
+class StopActor(_ChangesActor, frozen=True):
+    """Remove an actor, with its mailbox and timers."""
+
+
+class EditActor(_ChangesActor, frozen=True):
+    """Replace the state of an actor between two turns; with `turn`, only after that one.
+
+    With `restart`, its timers go too, and it gets the event of its start again.
+    """
+
+    state: bytes
+    version: int
+    turn: int | None = None
+    restart: bool = False
+
+
+class SortMail(_ChangesActor, frozen=True):
+    """Park a message of a mailbox, put it back, or drop it."""
+
+    number: int
+    action: MailAction
+
+
+class StartAnswer(Struct, frozen=True, omit_defaults=True):
+    """What became of one start: the actor's id, or an error."""
+
+    id: UUID
+    existing: bool = False
+    code: str = ""
+    message: str = ""
+
+
+class SendAnswer(Struct, frozen=True, omit_defaults=True):
+    """What became of one message: it is in its mailbox, or there is an error."""
+
+    id: UUID
+    code: str = ""
+    message: str = ""
+
+
+ActorRequest = (
+    StartActors
+    | Send
+    | AwaitReplies
+    | ShowActor
+    | ListActors
+    | ListTurns
+    | ListMail
+    | PauseActor
+    | StopActor
+    | EditActor
+    | SortMail
+)
+
+ACTOR_ANSWERS: Final[dict[type, Any]] = {
+    StartActors: tuple[StartAnswer, ...],
+    Send: tuple[SendAnswer, ...],
+    AwaitReplies: tuple[Reply, ...],
+    ShowActor: Actor,
+    ListActors: tuple[Actor, ...],
+    ListTurns: tuple[TurnView, ...],
+    ListMail: tuple[MailView, ...],
+    PauseActor: ActorVerdict,
+    StopActor: ActorVerdict,
+    EditActor: ActorVerdict,
+    SortMail: ActorVerdict,
+}

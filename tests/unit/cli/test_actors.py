@@ -1,0 +1,210 @@
+"""`longshore actors` and `actor`: what they ask a dispatcher, and what they print."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import pytest
+from msgspec import structs
+from tests.unit.cli.conftest import ScriptedDispatcher
+
+from longshore.errors import NotFound
+from longshore.model.actor import (
+    Actor,
+    ActorFilter,
+    ActorStatus,
+    ActorTerms,
+    ActorVerdict,
+    MailAction,
+    MailView,
+    Reply,
+    ReplyTo,
+    Timer,
+    TurnView,
+)
+from longshore.model.job import JobError, Reason
+from longshore.model.worker import KindInfo, KindTerms, Parameter, WorkerInfo, WorkerView
+from longshore.payload.values import pack, unpack
+from longshore.wire import actor_messages as am
+from longshore.wire import messages as m
+
+Captured = pytest.CaptureFixture[str]
+ID = UUID("0193290c-6a00-7000-8000-0000000000aa")
+AT = datetime(2026, 1, 31, 12, 0, 0, tzinfo=UTC)
+MICROS = int(AT.timestamp() * 1_000_000)
+
+
+def actor(**changes: Any) -> Actor:
+    shown = Actor(
+        id=ID,
+        type="Subscription",
+        key="ann",
+        status=ActorStatus.SLEEPING,
+        terms=ActorTerms(),
+        created_at=AT,
+        turn=3,
+        state=pack({"plan": "pro"}, "it"),
+        version=2,
+        timers=(Timer("remind", at=MICROS, every_s=60.0),),
+        unread=1,
+        next_at=AT,
+    )
+    return structs.replace(shown, **changes)
+
+
+def a_worker(**kinds: KindInfo) -> WorkerView:
+    info = WorkerInfo(
+        id=ID, name="dock", host="h", kinds={k.replace("_v", "@"): v for k, v in kinds.items()}
+    )
+    return WorkerView(
+        info=info,
+        session=1,
+        dispatcher=ID,
+        alive=True,
+        draining=False,
+        running={},
+        started_at=AT,
+        attended_at=AT,
+    )
+
+
+def test_actors_are_listed(dispatcher: ScriptedDispatcher, capsys: Captured) -> None:
+    error = JobError(Reason.RAISED, "message 'x' (number 7): boom", "ValueError")
+    failed = actor(key="bob", status=ActorStatus.FAILED, error=error, next_at=None, state=b"")
+    dispatcher.answers[am.ListActors] = (actor(state=b""), failed)
+    assert dispatcher.run("actors", "--type", "Subscription", "--status", "failed") == 0
+    [request] = dispatcher.asked
+    wanted = ActorFilter("Subscription", ActorStatus.FAILED)
+    assert request == am.ListActors(request.rid, wanted)
+    head, first, second = capsys.readouterr().out.splitlines()
+    assert head.split()[:5] == ["TYPE", "KEY", "STATUS", "TURN", "UNREAD"]
+    assert first.split()[:5] == ["Subscription", "ann", "sleeping", "3", "1"]
+    assert "boom" in second
+    assert dispatcher.run("actors", "--json") == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert [one["key"] for one in shown] == ["ann", "bob"]
+    assert shown[0]["timers"][0]["at"] == "2026-01-31T12:00:00.000000Z"
+
+
+def test_an_actor_is_started_as_its_workers_say(
+    dispatcher: ScriptedDispatcher, capsys: Captured
+) -> None:
+    fields = (Parameter("customer", True), Parameter("plan", False))
+    newest = KindInfo(parameters=fields, terms=KindTerms(queue="slow"))
+    dispatcher.answers[m.ListWorkers] = (a_worker(Club_v1=KindInfo(), Club_v2=newest),)
+    dispatcher.answers[am.StartActors] = lambda r: [am.StartAnswer(one.id) for one in r.actors]
+    assert dispatcher.run("actor", "start", "Club", "ann", "customer=Ann") == 0
+    request = dispatcher.asked[-1]
+    assert isinstance(request, am.StartActors)
+    [started] = request.actors
+    assert (started.type, started.key, started.version) == ("Club", "ann", 2)
+    assert (started.terms.queue, unpack(started.state)) == ("slow", {"customer": "Ann"})
+    capsys.readouterr()
+    for words, why in (
+        (("plan=pro",), "cannot start without 'customer'"),
+        (("custmer=Ann",), "nearest: 'customer'"),
+    ):
+        assert dispatcher.run("actor", "start", "Club", "ann", *words) == 2
+        assert why in capsys.readouterr().err
+    assert dispatcher.run("actor", "start", "Clab", "ann") == 2
+    assert "nearest: 'Club'" in capsys.readouterr().err
+
+
+def test_a_message_is_sent_and_a_reply_printed(
+    dispatcher: ScriptedDispatcher, capsys: Captured
+) -> None:
+    dispatcher.answers[am.Send] = lambda r: [am.SendAnswer(one.id) for one in r.messages]
+    assert dispatcher.run("actor", "send", "Club", "ann", "go", "n=1", "--delay", "2m") == 0
+    request = dispatcher.asked[-1]
+    assert isinstance(request, am.Send)
+    [message] = request.messages
+    assert (message.name, unpack(message.args), message.delay_s) == ("go", {"n": 1}, 120.0)
+    assert message.reply_to is None
+    capsys.readouterr()
+    dispatcher.answers[am.AwaitReplies] = lambda r: [Reply(r.asks[0], pack([1, 2], "it"))]
+    assert dispatcher.run("actor", "ask", "Club", "ann", "go") == 0
+    asked = dispatcher.asked[-2]
+    assert isinstance(asked, am.Send)
+    assert asked.messages[0].reply_to == ReplyTo()
+    assert json.loads(capsys.readouterr().out) == [1, 2]
+    dispatcher.answers[am.AwaitReplies] = ()
+    assert dispatcher.run("actor", "ask", "Club", "ann", "go", "--within", "0") == 5
+    error = JobError(Reason.RAISED, "no")
+    dispatcher.answers[am.AwaitReplies] = lambda r: [Reply(r.asks[0], error=error)]
+    assert dispatcher.run("actor", "ask", "Club", "ann", "go") == 1
+    assert "answered with an error: no" in capsys.readouterr().err
+
+
+def test_an_actor_is_shown(dispatcher: ScriptedDispatcher, capsys: Captured) -> None:
+    dispatcher.answers[am.ShowActor] = actor()
+    assert dispatcher.run("actor", "show", "Subscription", "ann") == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("actor Subscription 'ann' is sleeping\n")
+    assert '{"plan":"pro"}' in shown
+    assert "remind at 2026-01-31 12:00:00Z, every 60 s" in shown
+    assert dispatcher.run("actor", "show", "Subscription", "ann", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["state"] == {"plan": "pro"}
+    assert dispatcher.run("actor", "why", "Subscription", "ann") == 0
+    assert "sleeps until 2026-01-31 12:00:00 UTC" in capsys.readouterr().out
+    dispatcher.answers[am.ShowActor] = NotFound("there is no actor")
+    assert dispatcher.run("actor", "show", "Subscription", "ann") == 3
+
+
+def test_turns_and_mail_are_listed(dispatcher: ScriptedDispatcher, capsys: Captured) -> None:
+    dispatcher.answers[am.ListTurns] = (TurnView(3, AT, ID, 7, 2, pack({"n": 1}, "it")),)
+    dispatcher.answers[am.ListMail] = (
+        MailView(8, "go", pack({"n": 2}, "it"), AT),
+        MailView(9, "stop", b"", AT, parked=True),
+    )
+    assert dispatcher.run("actor", "turns", "Club", "ann") == 0
+    assert '{"n":1}' in capsys.readouterr().out
+    assert dispatcher.run("actor", "mail", "Club", "ann") == 0
+    shown = capsys.readouterr().out
+    assert '{"n":2}' in shown
+    assert "parked" in shown
+    assert dispatcher.run("actor", "mail", "Club", "ann", "--json") == 0
+    assert [one["args"] for one in json.loads(capsys.readouterr().out)] == [{"n": 2}, None]
+
+
+def test_an_actor_is_changed(dispatcher: ScriptedDispatcher, capsys: Captured) -> None:
+    for request in (am.PauseActor, am.StopActor, am.EditActor, am.SortMail):
+        dispatcher.answers[request] = ActorVerdict.DONE
+    dispatcher.answers[am.ShowActor] = actor()
+    assert dispatcher.run("actor", "pause", "Club", "ann") == 0
+    assert dispatcher.run("actor", "stop", "Club", "ann") == 0
+    assert dispatcher.run("actor", "edit", "Club", "ann", "plan=gift") == 0
+    edit = dispatcher.asked[-1]
+    assert isinstance(edit, am.EditActor)
+    assert (unpack(edit.state), edit.version, edit.turn) == ({"plan": "gift"}, 2, 3)
+    assert dispatcher.run("actor", "edit", "Club", "ann", "pln=gift") == 2
+    assert dispatcher.run("actor", "put-back", "Club", "ann", "7") == 0
+    sort = dispatcher.asked[-1]
+    assert isinstance(sort, am.SortMail)
+    assert (sort.number, sort.action) == (7, MailAction.PUT_BACK)
+    capsys.readouterr()
+    dispatcher.answers[am.PauseActor] = ActorVerdict.NOT_FOUND
+    assert dispatcher.run("actor", "resume", "Club", "ann") == 3
+    dispatcher.answers[am.SortMail] = ActorVerdict.BUSY
+    assert dispatcher.run("actor", "drop", "Club", "ann", "7") == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("send", "Club", "ann"), "needs the NAME"),
+        (("ask", "Club", "ann", "n=1"), "needs the NAME"),
+        (("park", "Club", "ann"), "needs the NUMBER"),
+        (("drop", "Club", "ann", "x"), "needs the NUMBER"),
+        (("edit", "Club", "ann"), "needs fields"),
+        (("show", "Club", "ann", "more"), "takes no 'more'"),
+        (("ask", "Club", "ann", "go", "--delay", "1"), "--delay is for"),
+    ],
+)
+def test_what_belongs_to_another_action_is_refused(
+    dispatcher: ScriptedDispatcher, capsys: Captured, words: tuple[str, ...], why: str
+) -> None:
+    assert dispatcher.run("actor", *words) == 2
+    assert why in capsys.readouterr().err
