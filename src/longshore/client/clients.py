@@ -83,8 +83,9 @@ class Clients:
         return found
 
     def _drop_closed_loops(self) -> None:
-        for loop in [loop for loop in self._reaches if loop.is_closed()]:
-            self._reaches.pop(loop).connection.close()
+        for loop in list(self._reaches):
+            if loop.is_closed() and (reach := self._reaches.pop(loop, None)):
+                reach.connection.close()
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Runs a coroutine for a caller without an event loop, and returns its result."""
@@ -146,9 +147,14 @@ class Clients:
         if _is_in_loop():
             raise _would_block(self.close_async, "await {}() instead")
         with self._lock:
-            reaches, self._reaches = self._reaches, {}
             background, self._background = self._background, None
-        for loop, reach in reaches.items():
+            # A call on the background loop may connect until that loop has stopped, so its thread
+            # closes its own connection, as the last thing it does.
+            own = None if background is None else background.loop
+            others = [
+                (loop, self._reaches.pop(loop)) for loop in list(self._reaches) if loop is not own
+            ]
+        for loop, reach in others:
             _close_on(loop, reach.connection)
         if background is not None:
             background.stop()

@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 
 from longshore import App, Handle
+from longshore.client.clients import Clients
+from longshore.client.connection import Connection
 from longshore.errors import Unavailable, WouldBlock
 from longshore.wire import messages
 
@@ -105,6 +107,33 @@ def test_closing_ends_calls_that_wait_in_other_threads(app: App, fake: FakeDispa
         app.close()
         with pytest.raises(Unavailable, match="closed"):
             waiting.result()
+
+
+def test_a_call_that_connects_while_its_app_is_closed_leaves_no_connection_open() -> None:
+    made: list[Connection] = []
+
+    def connect() -> Connection:
+        made.append(Connection("tcp://127.0.0.1:1"))
+        return made[-1]
+
+    clients, may_connect, has_begun = Clients(connect), threading.Event(), threading.Event()
+
+    async def connect_late() -> None:
+        has_begun.set()
+        may_connect.wait()
+        clients.connection()
+
+    late = clients.start(connect_late())
+    has_begun.wait()
+    with ThreadPoolExecutor(1) as pool:
+        closing = pool.submit(clients.close)
+        while clients._background is not None:
+            os.sched_yield()
+        may_connect.set()
+        closing.result()
+    late.result()
+    (connection,) = made
+    assert connection._closed
 
 
 async def test_closing_without_blocking_ends_both_faces(app: App) -> None:
