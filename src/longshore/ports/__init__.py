@@ -1,0 +1,29 @@
+"""The ports: what the engine needs of a store, a link, an executor and a clock.
+
+`store.py` has the verbs of a store, `group_store.py` and `actor_store.py` those about groups and
+actors; `processes.py` has the rest.
+"""
+
+from longshore.model.batch import Batch as Batch  # stores and dispatchers take them from here
+from longshore.model.batch import BatchResult as BatchResult
+from longshore.model.upkeep import Harvested as Harvested
+from longshore.model.upkeep import Promoted as Promoted
+from longshore.model.upkeep import Settled as Settled
+from longshore.model.upkeep import Tended as Tended
+from longshore.ports.actor_store import ActorStore as ActorStore
+from longshore.ports.group_store import GroupStore as GroupStore
+from longshore.ports.processes import App as App
+from longshore.ports.processes import Clock as Clock
+from longshore.ports.processes import Executor as Executor
+from longshore.ports.processes import Handler as Handler
+from longshore.ports.processes import Handlers as Handlers
+from longshore.ports.processes import HasEnded as HasEnded
+from longshore.ports.processes import Link as Link
+from longshore.ports.processes import OnBegun as OnBegun
+from longshore.ports.processes import OnLog as OnLog
+from longshore.ports.processes import OnLost as OnLost
+from longshore.ports.processes import OnMessages as OnMessages
+from longshore.ports.processes import OnReport as OnReport
+from longshore.ports.processes import QueueingExecutor as QueueingExecutor
+from longshore.ports.store import Hint as Hint
+from longshore.ports.store import Store as Store
