@@ -23,7 +23,7 @@ demo:  ## see Longshore run jobs, and survive what dies
 test: check  ## check, then run every test on real servers (TESTS=tests/unit for a part, PROCESSES=4 for more at once)
 	@scripts/setup servers compiler docs
 	@echo "test: pytest $(TESTS)"
-	@$(BIN)/python -m pytest -n $(PROCESSES) --dist worksteal --durations=10 --session-timeout=2400 $(TESTS)
+	@$(BIN)/python -m pytest -n $(PROCESSES) --dist worksteal --durations=10 --session-timeout=4800 $(TESTS)
 
 check:  ## formatting, lint, types, import layers
 	@scripts/setup dev
