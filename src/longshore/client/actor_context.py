@@ -20,8 +20,9 @@ from longshore.core.turns import MAX_TIMERS, REPLY_PREFIX, TIMER_PREFIX, after_f
 from longshore.errors import InvalidInput, WrongState
 from longshore.executors.host.context import Addresses, RunningContext
 from longshore.model.actor import Event, Reply, ReplyTo, Timer, TurnInput
-from longshore.model.job import JobError, Reason
+from longshore.model.job import JobError, JobState, Reason
 from longshore.model.reports import OutboxReply
+from longshore.model.watcher import ActorWatcher
 from longshore.payload import values
 from longshore.payload.schemas import nearest
 
@@ -39,6 +40,27 @@ class Answer(Struct, frozen=True):
     error: str = ""
     about: Any = None
     """What the ask gave as `about`."""
+
+
+class Outcome(Struct, frozen=True):
+    """How a job or a group ended that was submitted with `then=…`."""
+
+    id: UUID
+    """The id of the job, or of the group."""
+    state: JobState
+    value: Any = None
+    """What the job returned, if it succeeded."""
+    error: str = ""
+    """Why it did not succeed; empty if it did, or was cancelled or skipped without an error."""
+    about: Any = None
+    """What the submit gave as `about`."""
+    round: int = 1
+    """Which round of the job it was. A retry by hand opens another."""
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether it succeeded."""
+        return self.state is JobState.SUCCEEDED
 
 
 class Undelivered(Struct, frozen=True):
@@ -192,9 +214,19 @@ class ActorContext:
         reply = Reply(event.id or UUID(int=0), result, error)
         self.replies.append(OutboxReply(reply, event.reply_to))
 
-    def submit(self, job: Call[Any]) -> UUID:
-        """Submits a job with this turn: both are recorded, or neither. Answers the job's id."""
-        return self._job.submit(job)
+    def submit(self, job: Call[Any], *, then: str = "", about: Any = None) -> UUID:
+        """Submits a job with this turn: both are recorded, or neither. Answers the job's id.
+
+        When the job has ended, however it ended, the handler that `then` names gets an `Outcome`,
+        with `about` in it: one for each round of the job.
+        """
+        if not then:
+            return self._job.submit(job)
+        return self._job.submit_watched(job, self._watcher(then, about))
+
+    def _watcher(self, then: str, about: Any) -> ActorWatcher:
+        self._check_handled(then, "then")
+        return ActorWatcher(self.type, self.key, then, values.pack(about, "about"))
 
     # what becomes of it
 

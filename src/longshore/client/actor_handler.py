@@ -16,14 +16,15 @@ from longshore.client.actor_class import (
     UNHANDLED,
     ActorClass,
 )
-from longshore.client.actor_context import ActorContext, Answer, Undelivered
+from longshore.client.actor_context import ActorContext, Answer, Outcome, Undelivered
 from longshore.client.hooks import Hooks
 from longshore.client.retry_rule import RetryRule
 from longshore.core.turns import REPLY_PREFIX, TIMER_PREFIX, turn_kind
+from longshore.core.watching import OUTCOME_PREFIX
 from longshore.errors import InvalidArguments, InvalidInput, WrongState
 from longshore.executors.host.call import TakenTurn
 from longshore.executors.host.context import Fail, RunningContext, running
-from longshore.model.actor import Event, EventKind, Replied, Turn, TurnInput
+from longshore.model.actor import Concluded, Event, EventKind, Replied, Turn, TurnInput
 from longshore.model.actor import Undelivered as StoredUndelivered
 from longshore.model.worker import KindInfo, KindTerms
 from longshore.payload import values
@@ -34,6 +35,7 @@ RefTo = Callable[[str], Any]
 
 _decoder: Final = msgspec.msgpack.Decoder(TurnInput)
 _replied: Final = msgspec.msgpack.Decoder(Replied)
+_concluded: Final = msgspec.msgpack.Decoder(Concluded)
 _undelivered: Final = msgspec.msgpack.Decoder(StoredUndelivered)
 
 
@@ -175,6 +177,8 @@ class _TurnRun:
                 return self._undelivered(event)
             case EventKind.MESSAGE if event.name.startswith(REPLY_PREFIX):
                 return self._replied(event)
+            case EventKind.MESSAGE if event.name.startswith(OUTCOME_PREFIX):
+                return self._concluded(event)
             case EventKind.MESSAGE:
                 return self._handled(event.name, event)
 
@@ -201,6 +205,19 @@ class _TurnRun:
         error = "" if reply.error is None else reply.error.message or str(reply.error.reason)
         about = values.unpack(reply.about) if reply.about else None
         return self._bound_to(method, Answer(value, error, about))
+
+    def _concluded(self, event: Event) -> Callable[[], Any] | None:
+        """The handler for the outcome of a job or a group that this actor submitted."""
+        state = self._actor.named_state(self._state)
+        method = self._actor.handlers.find(event.name.removeprefix(OUTCOME_PREFIX), state)
+        if method is None:
+            return self._unhandled(event, state)
+        end = _concluded.decode(event.args)
+        value = None if end.result is None else _unpacked(end.result)
+        error = "" if end.error is None else end.error.message or str(end.error.reason)
+        about = values.unpack(end.about) if end.about else None
+        outcome = Outcome(end.subject, end.state, value, error, about, end.round)
+        return self._bound_to(method, outcome)
 
     def _unhandled(self, event: Event, state: str) -> Callable[[], Any] | None:
         """Hands an event without a handler to `unhandled`; without that, nobody can go on."""

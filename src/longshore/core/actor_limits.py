@@ -7,7 +7,9 @@ from typing import Final
 from msgspec import structs
 
 from longshore.core.limits import (
+    MAX_ABOUT_BYTES,
     MAX_DURATION_S,
+    MAX_KEY_CHARS,
     MAX_NAME_CHARS,
     check_length,
     check_name,
@@ -18,9 +20,7 @@ from longshore.core.turns import REPLY_PREFIX, turn_job
 from longshore.errors import InvalidInput
 from longshore.model.actor import UNDELIVERED, Message, NewActor, ReplyTo
 
-MAX_KEY_CHARS: Final = 500
 MAX_VERSION: Final = 1_000
-MAX_ABOUT_BYTES: Final = 64 * 1024
 MAX_ASKS: Final = 1_000
 """How many replies one request may wait for."""
 
@@ -46,6 +46,8 @@ def check_new_actor(actor: NewActor, most_bytes: int) -> None:
     check_state(actor.state, most_bytes)
     turn = turn_job(actor.id, actor.type, actor.terms, actor.version, 1)
     check_submission(structs.replace(turn, options=actor.terms.options))
+    if actor.terms.options.watchers:
+        raise InvalidInput("the turns of an actor have no watchers; leave them out of its terms")
 
 
 def check_state(state: bytes, most_bytes: int) -> None:

@@ -8,7 +8,13 @@ from typing import Final
 
 from msgspec import structs
 
-from longshore.core.limits import MAX_NAME_CHARS, check_labels, check_length, check_text
+from longshore.core.limits import (
+    MAX_NAME_CHARS,
+    check_labels,
+    check_length,
+    check_text,
+    check_watchers,
+)
 from longshore.errors import InvalidInput, LongshoreError, TooLarge, from_code
 from longshore.model.group import GATE, MAP, NOT_RUN, Condition, GroupHead, GroupPart, Node
 from longshore.model.job import Options, Submission
@@ -52,6 +58,7 @@ def check_head(head: GroupHead, max_jobs: int) -> None:
     """Raises if a group has a bad name or bad labels, or too many jobs."""
     check_text("the group's name", head.name, MAX_NAME_CHARS)
     check_labels(head.labels)
+    check_watchers(head.watchers)
     if head.jobs < 0:
         raise InvalidInput(f"a group of {head.jobs} jobs cannot be; give 0 or more")
     if head.jobs > max_jobs:
@@ -117,6 +124,7 @@ def _check_node(node: Node, place: int) -> None:
         )
     check_condition(node.on, bool(node.after))
     check_start(node.job)
+    check_unwatched(node.job)
     if len(set(node.after)) < len(node.after):
         raise InvalidInput("its `after` names a job twice; name each once")
     if node.after and not 0 <= min(node.after) <= max(node.after) < place:
@@ -162,6 +170,7 @@ def _check_added(node: OutboxNode, place: int) -> None:
     check_not_run(node.job)
     check_condition(node.on, bool(node.after))
     check_start(node.job)
+    check_unwatched(node.job)
     if any(not 0 <= at < place for at in node.after):
         raise InvalidInput(f"the job '{node.key}' that it adds depends on one that it adds later")
 
@@ -188,6 +197,12 @@ def check_condition(on: Condition, has_after: bool) -> None:
         raise InvalidInput(
             f"on is '{on.value}', but it depends on nothing; add `after`, or leave out `on`"
         )
+
+
+def check_unwatched(job: Submission) -> None:
+    """Raises `InvalidInput` if a job of a group has watchers."""
+    if job.options.watchers:
+        raise InvalidInput("a job of a group has no watchers; let them watch the group")
 
 
 def check_start(job: Submission) -> None:

@@ -10,6 +10,7 @@ from typing import Final, TypeGuard
 
 from longshore.errors import InvalidInput
 from longshore.model.job import ANY_TARGET, DEFAULT_QUEUE, Options, RetryPolicy, Submission
+from longshore.model.watcher import Watcher
 
 MAX_REQUEST_JOBS: Final = 1_000
 """How many jobs one request may name. A client sends a longer list in several requests."""
@@ -23,6 +24,11 @@ RESERVED_PREFIX: Final = "longshore."
 MAX_LABELS: Final = 20
 MAX_LABEL_CHARS: Final = 100
 MAX_UNIQUE_KEY_CHARS: Final = 500
+MAX_KEY_CHARS: Final = 500
+"""How many characters the key of an actor may have."""
+MAX_ABOUT_BYTES: Final = 64 * 1024
+MAX_WATCHERS: Final = 10
+"""How many watchers a job or a group may have."""
 MIN_PRIORITY: Final = -(2**15)
 MAX_PRIORITY: Final = 2**15 - 1
 MAX_ATTEMPTS: Final = 1_000_000
@@ -61,6 +67,11 @@ def _check(job: Submission) -> None:
     _check_times(job)
     if job.options != _DEFAULT_OPTIONS:
         check_options(job.options)
+        if job.options.watchers and job.unique_key is not None:
+            raise InvalidInput(
+                "it has watchers and a unique key; the job that has the key already would have "
+                "none of them: leave one of the two out"
+            )
 
 
 def _check_times(job: Submission) -> None:
@@ -91,8 +102,28 @@ def check_options(options: Options) -> None:
         raise InvalidInput("turn is set; only the store makes turns of actors: start an actor")
     if options.labels:
         check_labels(options.labels)
+    if options.watchers:
+        check_watchers(options.watchers)
     if options.retry != _DEFAULT_RETRY:
         check_retry(options.retry)
+
+
+def check_watchers(watchers: tuple[Watcher, ...]) -> None:
+    """Raises `InvalidInput` unless a job or a group may have these watchers."""
+    if len(watchers) > MAX_WATCHERS:
+        raise InvalidInput(
+            f"{len(watchers)} watchers are more than the {MAX_WATCHERS} there may be"
+        )
+    for watcher in watchers:
+        check_name("the type of an actor that watches", watcher.type)
+        check_text("the key of an actor that watches", watcher.key, MAX_KEY_CHARS)
+        if not watcher.name.isidentifier():
+            raise InvalidInput(
+                f"an outcome is handled by {watcher.name!r}; give the name of a handler"
+            )
+        check_length("the name of a handler", watcher.name, MAX_NAME_CHARS)
+        if len(watcher.about) > MAX_ABOUT_BYTES:
+            raise InvalidInput(f"about takes more than {MAX_ABOUT_BYTES:,} bytes; keep it short")
 
 
 def _check_limit(name: str, seconds: float | None) -> None:

@@ -48,7 +48,7 @@ class Alarm:
 
 
 class Alarms:
-    """Alarms for due jobs, cancels and drains, what clients wait for, groups, actors, lanes."""
+    """Alarms for due jobs, cancels and drains, what clients wait for, groups, watchers and more."""
 
     def __init__(self, clock: Clock) -> None:
         self.due = Alarm(clock)
@@ -56,4 +56,5 @@ class Alarms:
         self.outcomes = Alarm(clock)
         self.groups = Alarm(clock)
         self.actors = Alarm(clock)
+        self.watchers = Alarm(clock)
         self.lanes = Alarm(clock)

@@ -99,8 +99,10 @@ class Commits:
         on_outage: Callable[[StoreUnavailable], None],
         tell_reply: Callable[[Reply], None],
         learn_lanes: Callable[[], None],
+        tell_watchers: Callable[[], None],
     ) -> None:
         self._tell_reply = tell_reply
+        self._tell_watchers = tell_watchers
         self._learn_lanes = learn_lanes
         self._dispatcher, self._store, settings, _, self._random = environment
         self._max_batch = settings.max_batch
@@ -190,6 +192,7 @@ class Commits:
             self._tell(one)
         if ended:
             self._groups_changed(())
+            self._tell_watchers()
 
     def harvested(self, answer: Harvested) -> None:
         """A loss made jobs ready, or ended them: tells the scheduler and the waiters."""
@@ -343,6 +346,8 @@ class Commits:
             self._tell_reply(reply)
         if result.groups:
             self._groups_changed(result.groups)
+        if result.watched:
+            self._tell_watchers()
         self._plan_again(batch, result)
         _answer(requests, result.submitted)
         _answer(sends, result.sent)

@@ -38,6 +38,7 @@ from longshore.dispatcher.duties.stalled_groups import StalledGroups
 from longshore.dispatcher.duties.sweep import sweep
 from longshore.dispatcher.duties.takeover import Takeover
 from longshore.dispatcher.duties.timeouts import end_overdue
+from longshore.dispatcher.duties.watchers import tell_watchers
 from longshore.dispatcher.duty_runner import Always, Duty, DutyRunner, Every, WhenRung, in_turn
 from longshore.dispatcher.ends import Ends
 from longshore.dispatcher.environment import Environment
@@ -99,6 +100,7 @@ class Dispatcher:
             on_outage=lease.saw_outage,
             tell_reply=self._replies.tell,
             learn_lanes=lambda: self._alarms.lanes.set_in(0),
+            tell_watchers=lambda: self._alarms.watchers.set_in(0),
         )
         self._groups = GroupUpkeep(
             here,
@@ -142,6 +144,7 @@ class Dispatcher:
         outcomes = partial(find_outcomes, store, self._waiters)
         replies = partial(find_replies, store, self._replies)
         tending = partial(tend_actors, store, alarms, self._replies.tell)
+        watchers = partial(tell_watchers, store, scheduler, commits, alarms)
         hints = partial(follow_hints, store, self._look_around, alarms, self._own_lease)
         return [
             Every(settings.renew_s, self._renew),
@@ -164,6 +167,7 @@ class Dispatcher:
             WhenRung(alarms.outcomes, settings.poll_s, in_turn(outcomes, replies)),
             WhenRung(alarms.groups, settings.group_poll_s, self._groups.settle),
             WhenRung(alarms.actors, settings.sweep_s, tending),
+            WhenRung(alarms.watchers, settings.group_poll_s, watchers),
             Always(hints),
         ]
 

@@ -94,6 +94,8 @@ class DispatcherRuntime:
     def group_stored(self, part: GroupPart, answer: GroupSubmitted) -> None:
         jobs = [node.job for node in part.nodes]
         self._scheduler.add_lanes({lane_of(job.queue, job.kind, job.target) for job in jobs})
+        if answer.state is GroupState.SUCCEEDED and part.head.watchers:
+            self._alarms.watchers.set_in(0)
         if answer.state is not GroupState.STAGING:
             # Jobs of parts that other dispatchers took are ready now, too.
             self.jobs_appeared()
@@ -121,8 +123,9 @@ class DispatcherRuntime:
     def cancels_made(self, cancelled: Sequence[UUID], cancelling: Sequence[UUID]) -> None:
         self._alarms.cancels.set_in(0)
         if cancelled:
-            # Other jobs of a group may depend on them.
+            # Other jobs of a group may depend on them, and somebody may watch them.
             self.groups_changed()
+            self._alarms.watchers.set_in(0)
         if any(map(self._waiters.is_awaited, cancelled)):
             self._alarms.outcomes.set_in(0)
 

@@ -19,7 +19,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from longshore.model.job import ANY_TARGET, DEFAULT_QUEUE, JobError, Options
+from longshore.model.job import ANY_TARGET, DEFAULT_QUEUE, JobError, JobState, Options
 
 TURNS_KEPT: Final = 20
 """How many of an actor's last turns the store keeps."""
@@ -133,6 +133,18 @@ class Replied(Struct, frozen=True, omit_defaults=True, gc=False):
     result: bytes | None = None
     error: JobError | None = None
     about: bytes = b""
+
+
+class Concluded(Struct, frozen=True, omit_defaults=True, gc=False):
+    """What an actor hears of the end of a job or a group that it watches, packed as arguments."""
+
+    subject: UUID
+    round: int
+    state: JobState
+    result: bytes | None = None
+    error: JobError | None = None
+    about: bytes = b""
+    is_group: bool = False
 
 
 class Timer(Struct, frozen=True, omit_defaults=True, gc=False):

@@ -58,7 +58,8 @@ class BatchResult(Struct, frozen=True):
     - `groups`: groups that need a `settle`: they may be over, or ends have more to reach;
     - `dependents`: the jobs of groups that started on slots of `for_dependents`;
     - `sent`: the answers to `sends`, item by item; what became ready of them is in `ready`;
-    - `replies`: the replies to asks from outside.
+    - `replies`: the replies to asks from outside;
+    - `watched`: whether watchers are to be told of some that ended (`tell_watchers`).
     """
 
     finished: list[Finished] = []
@@ -75,3 +76,4 @@ class BatchResult(Struct, frozen=True):
     dependents: list[Attempt] = []
     sent: list[Sent | Refused] = []
     replies: list[Reply] = []
+    watched: bool = False

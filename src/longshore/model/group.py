@@ -14,6 +14,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from longshore.model.job import JobState, Submission
+from longshore.model.watcher import Watcher
 
 MOST_AT_ONCE: Final = 1000
 """So many jobs of a group may begin in the transaction that stores the last of its nodes."""
@@ -86,6 +87,8 @@ class GroupHead(Struct, frozen=True, omit_defaults=True):
     jobs: int
     fail_fast: bool = False
     labels: tuple[str, ...] = ()
+    watchers: tuple[Watcher, ...] = ()
+    """Who is told when it has ended."""
 
 
 class GroupPart(Struct, frozen=True):

@@ -62,6 +62,11 @@ def submitted_id(parent: UUID, round: int, index: int) -> UUID:
     return derive_id(parent, index if round == 1 else 1 << 63 | round << 32 | index)
 
 
+def watched_id(subject: UUID, round: int, index: int) -> UUID:
+    """The id of the message that tells the index-th watcher of the end of this round."""
+    return derive_id(subject, 1 << 62 | round << 16 | index)
+
+
 def parse_ref(text: str, what: str = "job") -> UUID | int:
     """The id or the number that names a job, or a group."""
     if text.isascii() and text.isdigit() and len(text) < 19:

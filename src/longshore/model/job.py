@@ -12,6 +12,8 @@ from uuid import UUID
 
 from msgspec import Struct
 
+from longshore.model.watcher import Watcher
+
 DEFAULT_QUEUE = "default"
 ANY_TARGET = ""
 
@@ -83,6 +85,8 @@ class Options(Struct, frozen=True, omit_defaults=True, gc=False):
     """It fails unless it begins within this time of its submit, or of when it is due."""
     turn: bool = False
     """Whether it is a turn of an actor. The store makes those, no submitter does."""
+    watchers: tuple[Watcher, ...] = ()
+    """Who is told when it has ended. Jobs of groups have none: their group may."""
 
 
 class Submission(Struct, frozen=True, omit_defaults=True, gc=False):

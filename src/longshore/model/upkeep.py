@@ -17,19 +17,32 @@ class Settled(Struct, frozen=True):
     - `ready`: how many jobs became ready, by lane;
     - `delayed`: whether a job's delay began;
     - `ended`: jobs and groups that ended, the groups under their own ids;
-    - `groups`: groups that need another `settle`.
+    - `groups`: groups that need another `settle`;
+    - `watched`: whether watchers are to be told of some that ended (`tell_watchers`).
     """
 
     ready: Mapping[int, int] = {}
     delayed: bool = False
     ended: tuple[Ended, ...] = ()
     groups: frozenset[UUID] = frozenset()
+    watched: bool = False
 
 
 class Tended(Struct, frozen=True):
     """What the upkeep of actors did: asks that are answered, and whether there is more to do."""
 
     replies: tuple[Reply, ...] = ()
+    more: bool = False
+
+
+class Told(Struct, frozen=True):
+    """Of how many ends watchers were told, which turns became ready by it, and if there are more.
+
+    `ready` counts turns by lane.
+    """
+
+    ends: int = 0
+    ready: Mapping[int, int] = {}
     more: bool = False
 
 

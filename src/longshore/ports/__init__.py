@@ -10,6 +10,7 @@ from longshore.model.upkeep import Harvested as Harvested
 from longshore.model.upkeep import Promoted as Promoted
 from longshore.model.upkeep import Settled as Settled
 from longshore.model.upkeep import Tended as Tended
+from longshore.model.upkeep import Told as Told
 from longshore.ports.actor_store import ActorStore as ActorStore
 from longshore.ports.group_store import GroupStore as GroupStore
 from longshore.ports.processes import App as App

@@ -32,6 +32,7 @@ from longshore.model.upkeep import Harvested as Harvested
 from longshore.model.upkeep import Promoted as Promoted
 from longshore.model.upkeep import Settled as Settled
 from longshore.model.upkeep import Tended as Tended
+from longshore.model.upkeep import Told as Told
 from longshore.model.worker import (
     Attended,
     DispatcherView,
@@ -78,6 +79,13 @@ class Store(GroupStore, ActorStore, Protocol):
 
         A slot gets a job only if its worker is alive, in that session and attended by `dispatcher`.
         An item that the database refuses gets its own error; the rest is committed.
+        """
+
+    async def tell_watchers(self, most: int = 100) -> Told:
+        """Tells those who watch jobs and groups of at most so many that ended.
+
+        Each end of a round is told once. An actor gets a message; if it is gone, the history of the
+        job says so.
         """
 
     # the keeper: leases, losses, cancels, clocks

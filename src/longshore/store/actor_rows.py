@@ -12,6 +12,7 @@ from uuid import UUID
 from msgspec import msgpack, structs
 
 from longshore.core.turns import events_of, turn_job
+from longshore.core.watching import not_accepted
 from longshore.errors import Conflict, InvalidInput, NotFound, WrongState
 from longshore.model.actor import (
     UNDELIVERED,
@@ -139,7 +140,9 @@ def undelivered(message: Message, why: str) -> Message:
 
 
 def undelivered_job(job: Submission, why: str) -> Message:
-    """What the actor hears whose job was not accepted."""
+    """What the actor hears whose job was not accepted; as an outcome, if it watches the job."""
+    if (outcome := not_accepted(job, why)) is not None:
+        return outcome
     about = Undelivered("", "", clean(job.kind), job.args, why)
     return Message(job.id, "", "", UNDELIVERED, _packer.encode(about))
 

@@ -29,7 +29,9 @@ from longshore.model.job import (
     Refused,
     Submission,
 )
+from longshore.model.notice import Notice
 from longshore.model.reports import OutboxNode
+from longshore.model.watcher import Watcher
 from longshore.model.worker import QueueView, WorkerInfo, WorkerView
 from longshore.payload.maps import grown_id
 
@@ -50,6 +52,7 @@ _MIN_PRIORITY: Final = -(2**15)
 
 _packer = msgspec.msgpack.Encoder()
 _options = msgspec.msgpack.Decoder(Options)
+_watchers = msgspec.msgpack.Decoder(tuple[Watcher, ...])
 _error = msgspec.msgpack.Decoder(JobError)
 _info = msgspec.msgpack.Decoder(WorkerInfo)
 _progress = msgspec.msgpack.Decoder(Progress)
@@ -319,6 +322,25 @@ def pack_options(options: Options) -> bytes:
 def unpack_options(data: bytes) -> Options:
     """Stored options. Jobs of a kind mostly share them, so they are cached."""
     return _options.decode(data)
+
+
+def pack_watchers(watchers: tuple[Watcher, ...]) -> bytes | None:
+    """The watchers of a group as they are stored."""
+    return _packer.encode(watchers) if watchers else None
+
+
+def read_notice(
+    subject: UUID,
+    is_group: bool,
+    round: int,
+    state: JobState,
+    options: bytes,
+    error: bytes | None,
+    result: bytes | None,
+) -> Notice:
+    """A notice from the columns of its row."""
+    watchers = _watchers.decode(options) if is_group else _options.decode(options).watchers
+    return Notice(subject, round, state, result, unpack_error(error), watchers, bool(is_group))
 
 
 def pack_error(error: JobError | None) -> bytes | None:

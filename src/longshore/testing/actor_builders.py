@@ -14,13 +14,14 @@ from collections.abc import Sequence
 from typing import Final
 from uuid import UUID
 
-from msgspec import msgpack
+from msgspec import msgpack, structs
 
 from longshore.core.turns import after_firing, turn_kind
 from longshore.model.actor import (
     Actor,
     ActorStatus,
     ActorTerms,
+    Concluded,
     Event,
     EventKind,
     MailView,
@@ -39,8 +40,9 @@ from longshore.model.actor import (
 from longshore.model.attempt import Attempt
 from longshore.model.batch import MAX_MAILBOX
 from longshore.model.ends import End, TurnTaken
-from longshore.model.job import Finished, Refused
+from longshore.model.job import Finished, Refused, Submission
 from longshore.model.reports import OutboxItem, OutboxMessage, OutboxReply
+from longshore.model.watcher import ActorWatcher
 from longshore.model.worker import SessionKey
 from longshore.ports import Batch, BatchResult
 from longshore.testing.builders import Scene, lane, new_id
@@ -139,6 +141,19 @@ def answered(attempt: Attempt, result: bytes = b"\x2a") -> list[OutboxReply]:
 def undelivered(event: Event) -> Undelivered:
     """What an event says that came back."""
     return msgpack.decode(event.args, type=Undelivered)
+
+
+def concluded(event: Event) -> Concluded:
+    """What an event says that is an outcome."""
+    return msgpack.decode(event.args, type=Concluded)
+
+
+def watched(
+    job: Submission, key: str = KEY, *, name: str = "done", about: bytes = b""
+) -> Submission:
+    """The job, watched by an actor too."""
+    watchers = (*job.options.watchers, ActorWatcher(TYPE, key, name, about))
+    return structs.replace(job, options=structs.replace(job.options, watchers=watchers))
 
 
 def replied(event: Event) -> Replied:

@@ -69,7 +69,17 @@ from longshore.model.worker import (
     WorkerInfo,
     WorkerView,
 )
-from longshore.ports import Batch, BatchResult, Harvested, Hint, Promoted, Settled, Store, Tended
+from longshore.ports import (
+    Batch,
+    BatchResult,
+    Harvested,
+    Hint,
+    Promoted,
+    Settled,
+    Store,
+    Tended,
+    Told,
+)
 
 Answer = TypeVar("Answer")
 
@@ -342,6 +352,9 @@ class FaultyStore:
         return await self._call(
             "sort_mail", lambda: self.store.sort_mail(type, key, number, action)
         )
+
+    async def tell_watchers(self, most: int = 100) -> Told:
+        return await self._call("tell_watchers", lambda: self.store.tell_watchers(most))
 
     async def tend_actors(self, most: int = 1000) -> Tended:
         return await self._call("tend_actors", lambda: self.store.tend_actors(most))

@@ -180,6 +180,7 @@ class InlineDispatcher:
         """Does all that groups have to do, and stops what runs of those that are cancelled."""
         while _at_once(self.store.settle()).groups:
             pass
+        self._tell_watchers()
         for attempt in _at_once(self.store.cancelling(self._id)):
             self._on_cancel(attempt.id)
 
@@ -276,8 +277,11 @@ class InlineDispatcher:
         with self._lock:
             _at_once(self.store.log(said))
             finish = self._decisions.decide(report, claimed, WORKER)
-            if self._pump(finishes=[finish]).groups:
+            ended = self._pump(finishes=[finish])
+            if ended.groups:
                 self.groups_changed()
+            if ended.watched:
+                self._tell_watchers()
             if claimed.options.turn:
                 _at_once(self.store.tend_actors())
             return _at_once(self.store.job(claimed.id))
@@ -301,6 +305,10 @@ class InlineDispatcher:
         claims: Sequence[Claim] = (),
     ) -> BatchResult:
         return _at_once(self.store.pump(self._id, Batch(finishes, claims=claims)))
+
+    def _tell_watchers(self) -> None:
+        while _at_once(self.store.tell_watchers()).more:
+            pass
 
     def _slot(self) -> SessionKey:
         """A place on the one worker there is, which serves whatever the apps have by now."""

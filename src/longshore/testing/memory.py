@@ -80,6 +80,7 @@ class MemoryStore(MemoryActors, MemoryNewRuns):
     async def pump(self, dispatcher: UUID, batch: Batch) -> BatchResult:
         self._now, self._max_group_jobs = self._utc(), batch.max_group_jobs
         ready, ended = Counter[int](), list[Ended]()
+        noted = len(self._notices)
         finished = [self._finish(end, ready, ended) for end in batch.finishes]
         sent, replies, by_sends = self._post(batch, finished, ready)
         ending, self._unsettled = self._unsettled, []
@@ -112,6 +113,7 @@ class MemoryStore(MemoryActors, MemoryNewRuns):
             dependents,
             sent,
             replies,
+            watched=len(self._notices) > noted,
         )
 
     def _start_dependents(
@@ -139,11 +141,11 @@ class MemoryStore(MemoryActors, MemoryNewRuns):
             end, added = self._growth(row, end)
             change, was_cancelling = effects.of_end(end)[row.state], row.is_cancelling
             self._count_added(row, added)
-            self._apply(row, change, end.by or str(row.job.worker), end.ran_s)
-            self._add(row, added, ready, cancelled=was_cancelling)
             if change.ends:
                 ended.append(effects.outcome(end.job, change, end))
                 row.job = structs.replace(row.job, result=ended[-1].result)
+            self._apply(row, change, end.by or str(row.job.worker), end.ran_s)
+            self._add(row, added, ready, cancelled=was_cancelling)
             ready.update([row.lane.hash] * (row.state is JobState.READY))
             if isinstance(end, TurnTaken):
                 self._take_turn(row, end)
@@ -154,6 +156,8 @@ class MemoryStore(MemoryActors, MemoryNewRuns):
     ) -> None:
         token = next(self._tokens) if change.new_token else row.job.token
         row.apply(change, self._now, token, by, ran_s)
+        if change.ends:
+            self._note_watched(row)
         if row.node is not None:
             if change.ends:
                 self._group_job_ended(row)

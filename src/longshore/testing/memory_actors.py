@@ -13,6 +13,7 @@ from msgspec import structs
 from longshore.core import effects, turns
 from longshore.core.lifecycle import OWNED, TERMINAL
 from longshore.core.turns import Step, TurnJob
+from longshore.core.watching import messages_of, nobody_heard
 from longshore.model.actor import (
     Actor,
     ActorFilter,
@@ -34,9 +35,10 @@ from longshore.model.batch import Batch
 from longshore.model.ends import End, PutAside, Succeeded, TurnTaken
 from longshore.model.ids import derive_id
 from longshore.model.job import Finished, JobState, Refused, Submission, Submitted, Verdict
+from longshore.model.notice import Notice
 from longshore.model.reports import OutboxJob, OutboxMessage, OutboxReply
 from longshore.model.worker import SessionKey
-from longshore.ports import Hint, Tended
+from longshore.ports import Hint, Tended, Told
 from longshore.store import actor_rows
 from longshore.store.rows import micros
 from longshore.testing.memory_groups import MemoryGroups
@@ -315,6 +317,27 @@ class MemoryActors(MemoryGroups):
         for id in old[:most]:
             del self._receipts[id]
         return Tended(tuple(replies), more=max(len(over), len(old)) > most)
+
+    def _note_watched(self, row: JobRow) -> None:
+        """The watchers of a job that ended are to hear of it, as it ended."""
+        job = row.job
+        if job.options.watchers:
+            how = job.state, job.result, job.error
+            self._notices.append(Notice(job.id, job.round, *how, job.options.watchers))
+
+    async def tell_watchers(self, most: int = 100) -> Told:
+        self._now = self._utc()
+        notices, self._notices = self._notices[:most], self._notices[most:]
+        for notice in notices:
+            for message in messages_of(notice):
+                if self._deliver_message(message) is not None and notice.subject in self._jobs:
+                    self._jobs[notice.subject].note(nobody_heard(message))
+        touched, self._touched = self._touched, set()
+        ready: Counter[int] = Counter()
+        for name in sorted(touched):
+            self._wake_actor(name, ready)
+        self._hint(*[Hint.WORK] * bool(ready))
+        return Told(len(notices), ready, more=bool(self._notices))
 
     async def replies(self, ids: Sequence[UUID]) -> list[Reply]:
         found = (self._receipts.get(one) for one in ids)

@@ -18,6 +18,7 @@ from longshore.model.batch import MAX_GROUP_JOBS
 from longshore.model.group import ENDED_GROUPS
 from longshore.model.job import Ended, Job, JobFilter, JobPage, JobState, LogKind
 from longshore.model.log import KeptEntry
+from longshore.model.notice import Notice
 from longshore.model.run_time import RunTime
 from longshore.model.worker import DispatcherView, Lane, QueueView, WorkerView
 from longshore.ports import Hint
@@ -59,6 +60,7 @@ class MemoryReads:
         """Those of them that stopped themselves."""
         self._max_group_jobs = MAX_GROUP_JOBS
         self._unsettled: list[Note] = []
+        self._notices: list[Notice] = []
         """Nodes of which those that depend on them have not heard."""
         self._woken: list[JobRow] = []
         """The jobs of groups that became ready since the pump last began."""

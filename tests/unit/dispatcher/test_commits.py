@@ -112,6 +112,7 @@ async def pumping(
         on_outage=lambda _error: None,
         tell_reply=lambda _reply: None,
         learn_lanes=lambda: None,
+        tell_watchers=lambda: None,
     )
     task = asyncio.create_task(pump.run())
     try:

@@ -97,6 +97,8 @@ class GroupUpkeep:
         if settled.ready:
             self._scheduler.lanes.mark_ready(self._scheduler.lanes.known(settled.ready))
             self._commits.wake()
+        if settled.watched:
+            self._alarms.watchers.set_in(0)
         if settled.delayed:
             self._alarms.due.set_in(0)
         if settled.groups:

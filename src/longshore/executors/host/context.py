@@ -26,6 +26,7 @@ from longshore.model.ids import derive_id, submitted_id
 from longshore.model.job import LogEntry, Progress, Submission
 from longshore.model.log import LogLimits
 from longshore.model.reports import OutboxItem, OutboxJob, OutboxMessage
+from longshore.model.watcher import Watcher
 from longshore.payload.references import refuse_outside_a_group
 
 MAX_TEXT_BYTES = 4 * 1024
@@ -253,7 +254,9 @@ class Context:
         again, not new ones, and a retry by hand submits new ones. An id that was given
         (`options(id=…)`) is kept; the same call submitted twice is one job.
         """
-        own = self._under_its_id(job)
+        return self._submit(self._under_its_id(job))
+
+    def _submit(self, own: Submission) -> UUID:
         refuse_outside_a_group(own)
         if own.id in self._outbox:
             return self._again(own)
@@ -352,6 +355,17 @@ class RunningContext(Context):
         """Sends a message as `send` does, whose reply goes where `back` says."""
         message = to.message(self._next_message_id(), name, *given)
         self._send_message(msgspec.structs.replace(message, reply_to=back))
+
+    def submit_watched(self, job: Submission | Describes, watcher: Watcher) -> UUID:
+        """Submits a job as `submit` does, of whose end the watcher is told."""
+        own = self._under_its_id(job)
+        if own.unique_key is not None:
+            raise InvalidInput(
+                f"a '{own.kind}' job with a unique key is submitted with then=…; another job may "
+                "have the key already, and its outcome would go elsewhere: leave one of them out"
+            )
+        options = msgspec.structs.replace(own.options, watchers=(watcher,))
+        return self._submit(msgspec.structs.replace(own, options=options))
 
     def mark_cancelled(self) -> None:
         """Lets the job's code see that it must stop."""

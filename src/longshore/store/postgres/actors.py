@@ -15,7 +15,7 @@ from longshore.core.turns import RESUME
 from longshore.errors import StoreUnavailable
 from longshore.model.actor import ActorVerdict, MailAction, NewActor, Reply, Started
 from longshore.model.job import Refused
-from longshore.ports import Hint, Tended
+from longshore.ports import Hint, Tended, Told
 from longshore.store.actor_rows import (
     RECEIPTS_S,
     actor_exists,
@@ -36,6 +36,7 @@ from longshore.store.postgres.mailboxes import Mailbox, Mailboxes, drop_jobs
 from longshore.store.postgres.next_turns import wake
 from longshore.store.postgres.states import ACTIVE, ENDED, PAUSED, STATES, STOPPING
 from longshore.store.postgres.submit import SubmitBatch
+from longshore.store.postgres.watchers import tell_watchers
 from longshore.store.rows import INT64, clean, micros, unpack_options, utc_now
 
 FROM_START_EVERY: Final = 20
@@ -309,6 +310,14 @@ class PostgresActors(PostgresActorReads, PostgresKeeper):
             self._sender.tell(Hint.ENDED)
         more = await self._forget_receipts(most)
         return Tended(tuple(replies), more=more or len(found) > most)
+
+    async def tell_watchers(self, most: int = 100) -> Told:
+        """Tells those who watch jobs and groups of at most so many that ended."""
+        cursors = self._pump.cursors
+        told = await self._keeping.run(lambda tx: tell_watchers(tx, most, cursors))
+        if told.ready:
+            self._sender.tell(Hint.WORK)
+        return told
 
     async def _tend(self, tx: Transaction, ids: Sequence[UUID]) -> list[Reply]:
         boxes = Mailboxes(tx)

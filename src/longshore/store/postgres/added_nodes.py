@@ -91,7 +91,7 @@ async def store_nodes(
     `ids` has the jobs at the places that they depend on, and whose scopes they are in.
     """
     jobs = [(item.node.job, item.job_body) for item in items]
-    values = [*columns(jobs)]
+    *values, _ = columns(jobs)  # jobs of groups are not watched
     delays = [item.node.job.delay_s for item in items]
     values[6] = delays if any(delay is not None for delay in delays) else []
     scopes = [None if (at := item.node.scope) is None else ids[at] for item in items]

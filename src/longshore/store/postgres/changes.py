@@ -39,6 +39,8 @@ async def apply(
     for row, change in changes:
         places.setdefault(change, len(places) + 1)
         tx.count(row["lane"], row["state"], CODES[change.state])
+        if row["watched"] and change.ends:
+            tx.watched_end(row["id"])
         if row["group_id"] is not None:
             if change.ends:
                 tx.ended(row["group_id"], row["id"], CODES[change.state])

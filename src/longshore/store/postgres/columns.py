@@ -121,6 +121,7 @@ def columns(items: list[Item], *, sparse: bool = False) -> list[Sequence[object]
         [options for _, _, options in shapes],
         [job.options.timeout_s for job in models],
         [job.options.expires_s for job in models],
+        [True if job.options.watchers else None for job in models],
     ]
 
 

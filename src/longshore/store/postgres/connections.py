@@ -104,6 +104,11 @@ _HOLD_AGAIN: Final = f"""UPDATE longshore.job_group SET sweep_from = 0, sweep_ag
 WHERE state = {GROUP_CODES[GroupState.PAUSED]}"""
 
 
+_NOTE_WATCHED: Final = """
+INSERT INTO longshore.notice (subject, is_group, round, state, options, error, result)
+SELECT id, false, round, state, options, error, result FROM longshore.job"""
+
+
 class Transaction:
     """One verb between BEGIN and COMMIT. With `isolate_bad_items` it finds these one by one."""
 
@@ -115,6 +120,7 @@ class Transaction:
         self._ended: Counter[tuple[UUID, int]] = Counter()
         self._notes: list[tuple[UUID, bool]] = []
         self._woken: set[UUID] = set()
+        self._watched: list[UUID] = []
 
     async def fetch(self, sql: str, *values: object) -> list[asyncpg.Record]:
         """The rows a statement answers."""
@@ -139,6 +145,15 @@ class Transaction:
         The latter is told before the node is closed, so it `is_early`.
         """
         self._notes.append((job, is_early))
+
+    def watched_end(self, job: UUID) -> None:
+        """A job ended that is watched. Its watchers are to hear of it."""
+        self._watched.append(job)
+
+    @property
+    def has_watched_ends(self) -> bool:
+        """Whether a job ended that is watched."""
+        return bool(self._watched)
 
     def woke(self, group: UUID) -> None:
         """A job of a group is to run again. If the group is paused, a sweep must hold the job."""
@@ -178,6 +193,9 @@ class Transaction:
             *_insert("group_count (group_id, ended, failed, cancelled)", self._group_counts()),
             *_insert("unsettled (job, is_early)", [(f"'{job}'", early) for job, early in notes]),
         ]
+        if self._watched:
+            jobs = ", ".join(f"'{job}'" for job in self._watched)
+            writes.append(f"{_NOTE_WATCHED} WHERE id IN ({jobs})")
         if self._woken:
             groups = ", ".join(f"'{group}'" for group in sorted(self._woken))
             writes.append(f"{_HOLD_AGAIN} AND id IN ({groups})")

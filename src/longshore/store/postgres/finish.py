@@ -138,6 +138,9 @@ class FinishBatch:
             self._tx.count(lane, was, state, count)
         self.ready += made_ready(rows, self._marks)
         self._note_groups(ends, rows)
+        for row in rows:
+            if row["watched"] and STATES[row["state"]] in TERMINAL:
+                self._tx.watched_end(ends[row["place"] - 1].job)
         return rows
 
     def _note_groups(self, ends: Sequence[End], rows: Sequence[asyncpg.Record]) -> None:

@@ -23,7 +23,7 @@ from longshore.store.postgres.states import (
 
 _HELD: Final = """
     j.id, j.state, j.token, j.lane, ~j.priority AS urgency, j.rank, j.number, j.worker,
-    j.crashes, j.round, j.kind, j.unique_key, j.options, j.group_id
+    j.crashes, j.round, j.kind, j.unique_key, j.options, j.group_id, j.watched
 """
 LOCK: Final = f"""
 SELECT l.*

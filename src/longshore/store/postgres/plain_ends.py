@@ -59,7 +59,7 @@ MORE_SLOTS: Final = 64
 """How many more dependents than ends may start."""
 
 _NOT_RUN: Final = ", ".join(f"'{kind}'" for kind in sorted(NOT_RUN))
-_IS_PLAIN: Final = f"""CASE WHEN group_id IS NULL THEN true
+_IS_PLAIN: Final = f"""CASE WHEN watched THEN false WHEN group_id IS NULL THEN true
             WHEN state = {RUNNING} THEN i.job <> ALL (ARRAY(SELECT parent FROM busy)) AND EXISTS (
                 SELECT FROM longshore.node AS n
                 WHERE n.job = i.job AND n.scope IS NULL AND n.open = 0

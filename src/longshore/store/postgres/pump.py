@@ -155,6 +155,7 @@ class Pump:
             settling.started,
             turns.sent if turns else [],
             turns.replies if turns else [],
+            tx.has_watched_ends,
         )
         if ends:
             self._ends_groups = bool(records.parents)
@@ -291,6 +292,7 @@ class Pump:
             ended=[*done.ended, *rest.ended],
             groups=rest.groups | done.groups,
             dependents=[*done.dependents, *rest.dependents],
+            watched=rest.watched,
         )
         return PumpResult(pumped, bool(ready), set(), [], tallied)
 

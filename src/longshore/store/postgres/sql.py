@@ -209,7 +209,7 @@ MAY_TAKE: Final = f"""ARRAY(
     ORDER BY i.place
 )"""
 _MAY_ALL: Final = f"""may AS MATERIALIZED (
-    SELECT {MAY_TAKE.format(workers="$17", sessions="$18", dispatcher="$19")} AS slots, ARRAY(
+    SELECT {MAY_TAKE.format(workers="$18", sessions="$19", dispatcher="$20")} AS slots, ARRAY(
         SELECT {may_start("i.queue")}
         FROM unnest($11::text[]) WITH ORDINALITY AS i (queue, place)
         ORDER BY i.place
@@ -217,7 +217,7 @@ _MAY_ALL: Final = f"""may AS MATERIALIZED (
 ),"""
 _MAY_ONE: Final = f"""may AS MATERIALIZED (
     SELECT FROM longshore.worker AS w
-    WHERE {_CAN_TAKE.format(worker="$17::uuid", session="$18::bigint", dispatcher="$19::uuid")}
+    WHERE {_CAN_TAKE.format(worker="$18::uuid", session="$19::bigint", dispatcher="$20::uuid")}
         AND {may_start("$11::text")}
     FOR KEY SHARE SKIP LOCKED
 ),"""
@@ -247,9 +247,9 @@ def _inserted(*, started: bool, one: bool = False, turns: bool = False) -> str:
     own = ", ".join(f"${n}::{of}{'' if one else '[]'}" for n, of in enumerate(_OWN.values(), 1))
     names = ", ".join(_OWN)
     if started:
-        own, names = f"{own}, $16::integer{'' if one else '[]'}", f"{names}, slot"
+        own, names = f"{own}, $17::integer{'' if one else '[]'}", f"{names}, slot"
     if turns:
-        own, names = f"{own}, $16::bigint[]", f"{names}, actor"
+        own, names = f"{own}, $17::bigint[]", f"{names}, actor"
     rows = f"(VALUES ({own}))" if one else f"unnest({own})"
     may = (_MAY_ONE if one else _MAY_ALL) if started else ""
     also, values = _begun(one, shared(14, "float8")) if started else ("", _FIRST_ENTRY)
@@ -259,7 +259,7 @@ def _inserted(*, started: bool, one: bool = False, turns: bool = False) -> str:
 WITH {may} new AS (
     INSERT INTO longshore.job (
         id, body_hash, args, unique_key, run_at, lane, priority, kind, queue, target, options,
-        timeout_s, deadline_at, created_at, state, history{also}
+        timeout_s, deadline_at, watched, created_at, state, history{also}
     )
     SELECT
         n.id, n.body_hash, n.args, n.unique_key, n.due_at,
@@ -267,7 +267,7 @@ WITH {may} new AS (
         {shared(11, "text")}, {shared(12, "text")}, {shared(13, "bytea")},
         {shared(14, "float8")},
         greatest(n.due_at, statement_timestamp()) + {shared(15, "float8")} * interval '1 s',
-        statement_timestamp(), n.state, {values}
+        {shared(16, "boolean")}, statement_timestamp(), n.state, {values}
     FROM (
         SELECT d.*,
             CASE WHEN d.due_at > statement_timestamp()
@@ -304,9 +304,9 @@ def _due(started: bool, one: bool) -> str:
 def _begun(one: bool, timeout_s: str) -> tuple[str, str]:
     """The columns of an attempt, and SQL for them and for the history before them."""
     worker, session = (
-        ("$17::uuid", "$18::bigint")
+        ("$18::uuid", "$19::bigint")
         if one
-        else ("($17::uuid[])[n.slot]", "($18::bigint[])[n.slot]")
+        else ("($18::uuid[])[n.slot]", "($19::bigint[])[n.slot]")
     )
     columns = ", history_length, token, worker, session, attempt, started_at, expires_at"
     values = f"""CASE WHEN n.state = {RUNNING} THEN
@@ -319,7 +319,7 @@ def _begun(one: bool, timeout_s: str) -> tuple[str, str]:
         CASE WHEN n.state = {RUNNING} THEN 1 ELSE 0 END,
         CASE WHEN n.state = {RUNNING} THEN statement_timestamp() END,
         CASE WHEN n.state = {RUNNING}
-            THEN statement_timestamp() + ({timeout_s} + $20) * interval '1 s' END"""
+            THEN statement_timestamp() + ({timeout_s} + $21) * interval '1 s' END"""
     return columns, values
 
 
@@ -418,7 +418,8 @@ FROM (
     OFFSET 0
 ) AS n
 WHERE j.ctid = n.tid AND j.token = n.token AND j.state = n.was
-RETURNING n.place, n.was, j.state, j.lane, ~j.priority AS urgency, j.rank, j.number, j.group_id
+RETURNING n.place, n.was, j.state, j.lane, ~j.priority AS urgency, j.rank, j.number, j.group_id,
+    j.watched
 """
 """Locks rows in the order of their ids. Of two ends of one attempt the first given counts.
 
@@ -437,12 +438,14 @@ _MOVED: Final = """tallied AS (
     CROSS JOIN LATERAL (VALUES (m.was, -1), (m.state, 1)) AS s (state, sign)
 )"""
 FINISH_ALONE: Final = f"""
-WITH ended AS ({FINISH.replace(OF_TOKEN, f"{OF_TOKEN} AND group_id IS NULL")}), {_MOVED}
+WITH ended AS (
+    {FINISH.replace(OF_TOKEN, f"{OF_TOKEN} AND group_id IS NULL AND watched IS NULL").strip()}
+), {_MOVED}
 SELECT * FROM ended
 """
 """`FINISH` as a transaction of its own, which needs neither BEGIN nor COMMIT.
 
-It leaves out jobs of groups: their ends have more to do.
+It leaves out jobs of groups, and those that are watched: their ends have more to do.
 """
 
 SUCCEED_ALONE: Final = f"""
@@ -462,7 +465,7 @@ WITH ended AS (
         ) AS i
         CROSS JOIN LATERAL (
             SELECT ctid AS tid, state FROM longshore.job
-            {OF_TOKEN} AND CASE WHEN state = {RUNNING} THEN group_id IS NULL END
+            {OF_TOKEN} AND CASE WHEN state = {RUNNING} THEN group_id IS NULL AND watched IS NULL END
             OFFSET 0
         ) AS l
         OFFSET 0

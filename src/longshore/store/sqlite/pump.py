@@ -59,6 +59,7 @@ def pump(tx: Transaction, dispatcher: UUID, batch: Batch, expiry_margin_s: float
         filled(tx, ends.dependents),
         ends.posted.sent,
         ends.posted.replies,
+        tx.has_watched_ends,
     )
 
 
@@ -146,8 +147,10 @@ class _Finishes:
             return set()
         now, state = tx.now, JobState.SUCCEEDED
         rows: list[Row] = []
-        for place, number, _, group, worker in running:
+        for place, number, _, group, worker, watched in running:
             end = plain[place]
+            if watched:
+                tx.watched_end(number)
             if group is not None:
                 tx.ended(group, number, state)
             entry = history_entry(state, now, end.by or _name(worker), end.info)

@@ -94,6 +94,7 @@ class Held(Struct, array_like=True):
     crashes: int
     round: int
     group: int | None
+    watched: int | None
 
     @property
     def uuid(self) -> UUID:
@@ -130,7 +131,7 @@ def appended(entry: str, history: str = "history") -> str:
 
 
 HELD: Final = """json_array({place}, job.number, hex(job.id), job.lane, job.state,
-    job.token, hex(job.worker), job.failures, job.crashes, job.round, job.group_id)"""
+    job.token, hex(job.worker), job.failures, job.crashes, job.round, job.group_id, job.watched)"""
 
 
 def _held_by(key: str) -> Lookup[Held]:
@@ -197,11 +198,11 @@ CHANGE: Final = Bulk(
 # Those jobs that still run under these tokens: their keys' places, numbers, lanes and groups.
 RUNNING: Final = Lookup(
     """SELECT json_group_array(json_array(
-        v.column1, job.number, job.lane, job.group_id, hex(job.worker)))
+        v.column1, job.number, job.lane, job.group_id, hex(job.worker), job.watched))
     FROM {rows} AS v CROSS JOIN job ON job.id = v.column2
     WHERE job.token = v.column3 AND job.state = 'running'""",
     3,
-    tuple[int, int, int, int | None, str],
+    tuple[int, int, int, int | None, str, int | None],
 )
 # What a success does to a job that runs, as `CHANGE` would, told in fewer columns.
 SUCCEED: Final = Bulk(
@@ -242,7 +243,7 @@ HOLDERS: Final = Lookup(
 # A new job: what it has alone, and what it has in common with others of its kind.
 _OWN: Final = "number, id, body_hash, args, history, token, worker, session"
 _SHARED: Final = """lane, state, priority, created_at, run_at, timeout_s, kind, queue, target,
-    unique_key, options, deadline_at, attempt, started_at, expires_at"""
+    unique_key, options, deadline_at, attempt, started_at, expires_at, watched"""
 _OWN_WIDTH: Final = _OWN.count(",") + 1
 _SHARED_WIDTH: Final = _SHARED.count(",") + 1
 
@@ -317,6 +318,13 @@ HOLD_AGAIN: Final = "UPDATE job_group SET sweep_from = 0 WHERE number = ? AND st
 NOTE_ENDS: Final = Bulk(
     """INSERT INTO unsettled (job) SELECT column1 FROM {rows} WHERE column1 IS NOT NULL
     ON CONFLICT DO UPDATE SET after_child = -1, is_early = 0 WHERE is_early = 1""",
+    1,
+)
+# The watchers of these jobs, which have ended, are to hear of it.
+NOTE_WATCHED: Final = Bulk(
+    """INSERT INTO notice (subject, is_group, round, state, options, error, result)
+    SELECT job.id, 0, job.round, job.state, job.options, job.error, job.result
+    FROM {rows} AS v CROSS JOIN job ON job.number = v.column1""",
     1,
 )
 LOG: Final = Bulk(

@@ -28,7 +28,7 @@ from longshore.model.group import MOST_COPIED, RunPlan
 from longshore.model.job import Ended
 from longshore.model.retention import GroupsPruned, Pruned, Retention
 from longshore.model.worker import SessionKey, Stats
-from longshore.ports import Batch, BatchResult, Harvested, Hint, Promoted, Settled, Tended
+from longshore.ports import Batch, BatchResult, Harvested, Hint, Promoted, Settled, Tended, Told
 from longshore.store.rows import micros, utc_now
 from longshore.store.sqlite import (
     actor_reads,
@@ -39,6 +39,7 @@ from longshore.store.sqlite import (
     new_run,
     reads,
     reopening,
+    watchers,
 )
 from longshore.store.sqlite import actors as actor_verbs
 from longshore.store.sqlite import groups as group_verbs
@@ -276,6 +277,17 @@ class SqliteStore:
         if not await self._read(actor_verbs.has_work):
             return Tended()
         return await self._write(lambda tx: actor_verbs.tend_actors(tx, most))
+
+    async def tell_watchers(self, most: int = 100) -> Told:
+        """Tells those who watch jobs and groups of at most so many that ended."""
+        return await self._run(Turn.KEEPER, lambda: self._tell_watchers(most))
+
+    def _tell_watchers(self, most: int) -> Told:
+        """Mostly nobody is to be told: the store sees that without taking the write lock."""
+        with self._file.used():
+            if not watchers.has_notices(self._glance()):
+                return Told()
+        return self._transact(lambda tx: watchers.tell_watchers(tx, most))
 
     # how long kinds run
 

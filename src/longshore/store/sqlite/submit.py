@@ -174,6 +174,7 @@ class SubmitBatch:
             pack_options(options),
             deadline_at(job, run_at, now),
             *attempt,
+            1 if options.watchers else None,
         )
         own = (number, job.id.bytes, body, job.args, f"[{history}]", *start)
         self._rows.setdefault(shared, []).append(own)

@@ -27,6 +27,7 @@ from longshore.store.sqlite.sql import (
     HOLD_AGAIN,
     NEW_ROUND,
     NOTE_ENDS,
+    NOTE_WATCHED,
     TALLY,
     UNDO_INSERT,
     Held,
@@ -119,6 +120,8 @@ class Transaction(Snapshot):
         self._owners: dict[int, tuple[bytes, str]] = {}
         self._ended: list[tuple[int, int, JobState]] = []
         """The jobs of groups that ended, with their groups."""
+        self._watched: list[int] = []
+        """The watched jobs that ended."""
         self._woken: set[int] = set()
         """The groups of which jobs are to run."""
 
@@ -201,6 +204,8 @@ class Transaction(Snapshot):
         now, state = self.now, change.state
         self.count(row.lane, row.state, state)
         row.state = state
+        if row.watched and change.ends:
+            self.watched_end(row.number)
         if row.group is not None:
             if change.ends:
                 self.ended(row.group, row.number, state)
@@ -233,6 +238,15 @@ class Transaction(Snapshot):
                 self._in(change.deadline_s),
             )
         )
+
+    def watched_end(self, job: int) -> None:
+        """A job ended that is watched."""
+        self._watched.append(job)
+
+    @property
+    def has_watched_ends(self) -> bool:
+        """Whether a job ended that is watched."""
+        return bool(self._watched)
 
     def ended(self, group: int, job: int, state: JobState) -> None:
         """A job of a group ended. Its dependents are to hear of it."""
@@ -286,6 +300,7 @@ class Transaction(Snapshot):
         """Writes the rest, before the commit."""
         self.flush()
         self.note_group_ends()
+        NOTE_WATCHED.run(self.connection, [(job,) for job in self._watched])
         for group in self._woken:
             # The job of a paused group must be held again.
             self.execute(HOLD_AGAIN, (group,))

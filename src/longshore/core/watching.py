@@ -1,0 +1,57 @@
+"""What the watchers of a job or a group are told, and under which ids.
+
+The id of a message follows from what ended, its round and the place of the watcher. So each round
+is told once, and another round again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from msgspec import msgpack
+
+from longshore.model.actor import Concluded, Message
+from longshore.model.ids import watched_id
+from longshore.model.job import JobError, JobState, Reason, Submission
+from longshore.model.notice import Notice
+from longshore.model.watcher import Watcher
+
+OUTCOME_PREFIX: Final = "outcome:"
+"""An outcome is a message called so, and then like its handler."""
+
+_packer: Final = msgpack.Encoder()
+
+
+def messages_of(notice: Notice) -> Iterator[Message]:
+    """The messages that tell the watchers, one for each."""
+    for index, watcher in enumerate(notice.watchers):
+        yield _message(notice, index, watcher)
+
+
+def _message(notice: Notice, index: int, watcher: Watcher) -> Message:
+    concluded = Concluded(
+        notice.subject,
+        notice.round,
+        notice.state,
+        notice.result,
+        notice.error,
+        watcher.about,
+        notice.is_group,
+    )
+    id = watched_id(notice.subject, notice.round, index)
+    name = OUTCOME_PREFIX + watcher.name
+    return Message(id, watcher.type, watcher.key, name, _packer.encode(concluded))
+
+
+def not_accepted(job: Submission, why: str) -> Message | None:
+    """What an actor hears of a job of its own that was not accepted; None if it watches it not."""
+    error = JobError(Reason.INVALID_ARGUMENTS, why)
+    watchers = job.options.watchers
+    notice = Notice(job.id, 0, JobState.FAILED, None, error, watchers)
+    return next(messages_of(notice), None)
+
+
+def nobody_heard(message: Message) -> str:
+    """What the history of a job says of a watcher that is gone."""
+    return f"actor {message.type} '{message.key}', which watched it, is gone"

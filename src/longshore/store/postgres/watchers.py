@@ -1,0 +1,101 @@
+"""Those who watch jobs and groups, on PostgreSQL: they hear of the ends that were noted.
+
+Whoever tells them takes notices that nobody else has, and holds nothing else that others wait for.
+Then come the actors, by id, then the jobs whose watchers are gone, then the jobs of next turns: the
+order of `actors_sql`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from operator import itemgetter
+from typing import Final
+
+from longshore.core.watching import messages_of, nobody_heard
+from longshore.model.actor import Message
+from longshore.model.notice import Notice
+from longshore.ports import Told
+from longshore.store.actor_rows import unstorable_message
+from longshore.store.postgres.connections import Transaction
+from longshore.store.postgres.cursors import ClaimCursors
+from longshore.store.postgres.mailboxes import Mailboxes
+from longshore.store.postgres.next_turns import wake
+from longshore.store.postgres.states import STATES
+from longshore.store.postgres.submit import SubmitBatch
+from longshore.store.rows import clean, read_notice
+
+_TAKE: Final = """
+DELETE FROM longshore.notice AS o
+USING (
+    SELECT ctid AS tid FROM longshore.notice ORDER BY number LIMIT $1 FOR UPDATE SKIP LOCKED
+) AS n
+WHERE o.ctid = n.tid
+RETURNING o.number, o.subject, o.is_group, o.round, o.state, o.options, o.error, o.result
+"""
+_NOTE_GONE: Final = """
+UPDATE longshore.job AS j
+SET history = substr(n.history, 2, length(n.history) - 2)
+FROM (
+    SELECT i.id, jsonb_set(
+        h.entries, '{-1,3}', to_jsonb(ltrim((h.entries #>> '{-1,3}') || '; ' || i.text, '; '))
+    )::text AS history
+    FROM (
+        SELECT * FROM unnest($1::uuid[], $2::text[]) AS i (id, text) ORDER BY i.id
+    ) AS i
+    CROSS JOIN LATERAL (
+        SELECT ('[' || history || ']')::jsonb AS entries FROM longshore.job
+        WHERE id = i.id FOR UPDATE
+    ) AS h
+) AS n
+WHERE j.id = n.id
+"""
+
+_Item = tuple[Notice, Message]
+
+
+async def tell_watchers(tx: Transaction, most: int, cursors: ClaimCursors) -> Told:
+    """Tells those who watch jobs and groups of at most so many that ended."""
+    notices = await _take(tx, most)
+    if not notices:
+        return Told()
+    messages = [(one, message) for one in notices for message in messages_of(one)]
+    boxes = Mailboxes(tx)
+    sound = [message for _, message in messages if unstorable_message(message) is None]
+    await boxes.hold({(message.type, message.key) for message in sound})
+    await boxes.look()
+    await _note_gone(tx, _deliver(boxes, messages))
+    await boxes.flush()
+    intake = SubmitBatch(tx, set())
+    touched = [box for box in boxes.by_id.values() if box.is_touched]
+    ready = await wake(boxes, touched, intake, cursors)
+    return Told(len(notices), Counter(ready) + intake.ready, more=len(notices) == most)
+
+
+async def _take(tx: Transaction, most: int) -> list[Notice]:
+    rows = await tx.fetch(_TAKE, most)
+    return [
+        read_notice(subject, is_group, round, STATES[state], *rest)
+        for _, subject, is_group, round, state, *rest in sorted(rows, key=itemgetter("number"))
+    ]
+
+
+def _deliver(boxes: Mailboxes, messages: Sequence[_Item]) -> list[_Item]:
+    """Puts the messages into their mailboxes; answers those of jobs whose watcher is gone."""
+    gone = []
+    for notice, message in messages:
+        box = boxes.find((message.type, message.key))
+        if box is not None:
+            boxes.put(box, message)
+        elif not notice.is_group:
+            gone.append((notice, message))
+    return gone
+
+
+async def _note_gone(tx: Transaction, gone: Sequence[_Item]) -> None:
+    """The history of a job says which of its watchers are gone."""
+    texts: dict[object, list[str]] = {}
+    for notice, message in gone:
+        texts.setdefault(notice.subject, []).append(nobody_heard(message))
+    if texts:
+        await tx.fetch(_NOTE_GONE, list(texts), [clean("; ".join(some)) for some in texts.values()])
