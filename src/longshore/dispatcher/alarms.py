@@ -48,7 +48,7 @@ class Alarm:
 
 
 class Alarms:
-    """Alarms for due jobs, cancels and drains, what clients wait for, groups, actors, lanes."""
+    """Alarms for due jobs, cancels, drains, what clients wait for, groups, actors, lanes, sends."""
 
     def __init__(self, clock: Clock) -> None:
         self.due = Alarm(clock)
@@ -57,3 +57,4 @@ class Alarms:
         self.groups = Alarm(clock)
         self.actors = Alarm(clock)
         self.lanes = Alarm(clock)
+        self.sends = Alarm(clock)

@@ -18,6 +18,7 @@ from longshore.model.actor import (
     ActorFilter,
     ActorStatus,
     ActorVerdict,
+    Delivered,
     MailAction,
     MailView,
     Message,
@@ -28,6 +29,7 @@ from longshore.model.actor import (
     Started,
     TurnInput,
     TurnView,
+    UndeliveredSend,
 )
 from longshore.model.attempt import Attempt
 from longshore.model.batch import Batch
@@ -315,6 +317,17 @@ class MemoryActors(MemoryGroups):
         for id in old[:most]:
             del self._receipts[id]
         return Tended(tuple(replies), more=max(len(over), len(old)) > most)
+
+    # No application has a transaction here.
+
+    async def deliver_sends(self, most: int = 1000) -> Delivered:
+        return Delivered()
+
+    async def undelivered_sends(self, most: int = 100) -> list[UndeliveredSend]:
+        return []
+
+    async def sort_undelivered(self, id: UUID, *, again: bool) -> bool:
+        return False
 
     async def replies(self, ids: Sequence[UUID]) -> list[Reply]:
         found = (self._receipts.get(one) for one in ids)
