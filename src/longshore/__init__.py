@@ -2,7 +2,7 @@
 
 from longshore import errors
 from longshore._version import __version__
-from longshore.client.actor import ActorRef, ActorType
+from longshore.client.actor import ActorRef, ActorType, MessageCall
 from longshore.client.actor_class import when
 from longshore.client.actor_context import ActorContext, Answer, Outcome, Undelivered
 from longshore.client.app import App
@@ -44,6 +44,7 @@ __all__ = [
     "Handle",
     "JobState",
     "Kind",
+    "MessageCall",
     "Outcome",
     "Retry",
     "RetryPolicy",

@@ -30,7 +30,8 @@ def test_every_block_of_the_transactions_page_does_what_it_says(
         frontend = up.ready().facts["frontend"]
         env = {"LONGSHORE_CONNECT": frontend, "DATABASE_URL": migrated_postgres_url}
         printed = [sorted(succeed(script, env, tmp_path)) for script in scripts]
-    *committed, [rolled_back] = printed
+    *committed, [rolled_back], [orders] = printed
+    assert orders == "[6]"
     assert committed == PRINTED
     assert re.search("is not there after 1 s: .* was rolled back", rolled_back)
 

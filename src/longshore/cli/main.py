@@ -31,6 +31,7 @@ from longshore.cli.commands import (
     simulate,
     store,
     submit,
+    undelivered,
     workers,
 )
 from longshore.cli.options import EXIT_CODES, Connect, connect, examples, json_option
@@ -104,6 +105,7 @@ for _command in (
     groups.group,
     actors.list_actors,
     actors.actor,
+    undelivered.undelivered,
     logs.logs,
     workers.list_workers,
     workers.list_dispatchers,

@@ -20,6 +20,7 @@ from longshore.model.actor import (
     NewActor,
     Reply,
     TurnView,
+    UndeliveredSend,
 )
 from longshore.wire import actor_messages as m
 
@@ -128,6 +129,19 @@ class ActorRequests:
         """Parks a message, puts it back or drops it."""
         names = (self._next_rid(), self._new_id(), type, key)
         return await self._change(m.SortMail(*names, number, action))
+
+    async def undelivered(self, most: int = 100) -> tuple[UndeliveredSend, ...]:
+        """The messages of applications' transactions that could not be delivered."""
+        answer: tuple[UndeliveredSend, ...] = await self._exchange(
+            m.ListUndelivered(self._next_rid(), most)
+        )
+        return answer
+
+    async def sort_undelivered(self, message: UUID, *, again: bool) -> bool:
+        """Has such a message delivered again, or drops it; whether it was there."""
+        request = m.SortUndelivered(self._next_rid(), self._new_id(), message, again)
+        answer: bool = await self._exchange(request)
+        return answer
 
     async def _change(self, request: m.ActorRequest) -> ActorVerdict:
         verdict: ActorVerdict = await self._exchange(request)

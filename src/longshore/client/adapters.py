@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from longshore.config import Config
+from longshore.model.actor import Message
 from longshore.model.job import Refused, Submission, Submitted
 from longshore.ports import Link, OnMessages
 
@@ -64,6 +65,22 @@ def enqueue_in(connection: object, jobs: Sequence[Submission], *, notify: bool) 
     from longshore.store.postgres.enqueue import enqueue
 
     return talk(connection, enqueue(jobs, notify=notify))
+
+
+def send_in(connection: object, messages: Sequence[Message], *, notify: bool) -> None:
+    """Sends messages in the transaction of an application's blocking connection."""
+    from longshore.store.postgres.app_connection import talk
+    from longshore.store.postgres.enqueue import enqueue_sends
+
+    talk(connection, enqueue_sends(messages, notify=notify))
+
+
+async def send_in_async(connection: object, messages: Sequence[Message], *, notify: bool) -> None:
+    """Sends messages in the transaction of an application's asynchronous connection."""
+    from longshore.store.postgres.app_connection import talk_async
+    from longshore.store.postgres.enqueue import enqueue_sends
+
+    await talk_async(connection, enqueue_sends(messages, notify=notify))
 
 
 async def enqueue_in_async(

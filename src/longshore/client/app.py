@@ -16,11 +16,17 @@ from typing import Any, Self, TypeVar, Unpack
 from uuid import UUID
 
 from longshore import config
-from longshore.client.actor import ActorRef, ActorType
+from longshore.client.actor import ActorRef, ActorType, MessageCall, message_calls
 from longshore.client.actor_class import ActorClass
 from longshore.client.actor_decorator import ActorDecorator, actor_terms
 from longshore.client.actor_handler import ActorHandler
-from longshore.client.adapters import Dialler, enqueue_in, enqueue_in_async
+from longshore.client.adapters import (
+    Dialler,
+    enqueue_in,
+    enqueue_in_async,
+    send_in,
+    send_in_async,
+)
 from longshore.client.clients import Clients, blocking
 from longshore.client.connection import Connection, Ref
 from longshore.client.decorator import Decorator
@@ -329,6 +335,42 @@ class App:
             return list(self.submit_many(calls))
         jobs = [call.submission for call in calls]
         return self._enqueued(calls, enqueue_in(connection, jobs, notify=notify))
+
+    async def enqueue_send_async(
+        self, connection: object, call: MessageCall, *, notify: bool = False
+    ) -> None:
+        """Sends a message to an actor in the transaction of a connection that is awaited.
+
+        Committed, the message arrives within `poll_s`, once; rolled back, it never existed. It
+        locks no actor. If the actor is not there then, the message is kept as undelivered. With
+        `notify`, dispatchers hear of it at the commit, as with `enqueue_async`.
+        """
+        await self.enqueue_sends_async(connection, [call], notify=notify)
+
+    def enqueue_send(self, connection: object, call: MessageCall, *, notify: bool = False) -> None:
+        """Sends a message to an actor in the transaction of a connection that blocks."""
+        self.enqueue_sends(connection, [call], notify=notify)
+
+    async def enqueue_sends_async(
+        self, connection: object, calls: Iterable[MessageCall], *, notify: bool = False
+    ) -> None:
+        """Sends many messages as `enqueue_send_async` does one; they arrive in this order."""
+        calls = message_calls(calls)
+        if self._access.stand_in is not None:  # a test kit, which has no transactions
+            for call in calls:
+                await call.send_async()
+            return
+        await send_in_async(connection, [call.message for call in calls], notify=notify)
+
+    def enqueue_sends(
+        self, connection: object, calls: Iterable[MessageCall], *, notify: bool = False
+    ) -> None:
+        """Sends many messages as `enqueue_send` does one; they arrive in this order."""
+        calls = message_calls(calls)
+        if self._access.stand_in is not None:  # a test kit, which has no transactions
+            self._access.run(self.enqueue_sends_async(connection, calls))
+            return
+        send_in(connection, [call.message for call in calls], notify=notify)
 
     def _enqueued(
         self, calls: Sequence[Call[R]], answers: Sequence[Submitted | Refused]

@@ -28,6 +28,7 @@ from longshore.model.actor import (
     Sent,
     Started,
     TurnView,
+    UndeliveredSend,
 )
 from longshore.model.job import Refused, Submission
 from longshore.payload.values import check_packed
@@ -60,6 +61,9 @@ class ActorRuntime(Protocol):
 
     def actor_stopped(self) -> None:
         """An actor was stopped. If a turn of it runs, that must be stopped."""
+
+    def sends_appeared(self) -> None:
+        """There are messages of applications to deliver."""
 
     async def wait_reply(self, waiter: Waiter[Reply], wait_s: float) -> None:
         """Returns when the waiter has what it waits for, or after `wait_s`."""
@@ -173,7 +177,18 @@ class ActorService:
             await self.show(request.type, request.key)
         return mail
 
+    async def undelivered(self, request: m.ListUndelivered) -> list[UndeliveredSend]:
+        """The messages of applications' transactions that could not be delivered."""
+        return await self._store.undelivered_sends(max(1, request.most))
+
     # changing: a repeat changes nothing
+
+    async def sort_undelivered(self, request: m.SortUndelivered) -> bool:
+        """Has such a message delivered again, or drops it; whether it was there."""
+        found = await self._store.sort_undelivered(request.message, again=request.again)
+        if found and request.again:
+            self._runtime.sends_appeared()
+        return found
 
     async def pause(self, request: m.PauseActor) -> ActorVerdict:
         """Pauses an actor, or lets it go on."""
@@ -240,6 +255,10 @@ async def perform_for_actors(
             return await service.edit(request)
         case m.SortMail():
             return await service.sort_mail(request)
+        case m.ListUndelivered():
+            return await service.undelivered(request)
+        case m.SortUndelivered():
+            return await service.sort_undelivered(request)
         case _:
             assert_never(request)
 

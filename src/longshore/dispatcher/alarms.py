@@ -58,3 +58,4 @@ class Alarms:
         self.actors = Alarm(clock)
         self.watchers = Alarm(clock)
         self.lanes = Alarm(clock)
+        self.sends = Alarm(clock)

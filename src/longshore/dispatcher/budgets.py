@@ -87,6 +87,10 @@ def check_request(request: m.Request) -> None:
         case a.ListMail():
             _check_count(request, "messages", request.most, MAX_REQUEST_JOBS)
             check_actor_name(request.type, request.key)
+        case a.ListUndelivered():
+            _check_count(request, "messages", request.most, MAX_REQUEST_JOBS)
+        case a.SortUndelivered():
+            pass
         case a.ShowActor() | a.ListTurns() | a.PauseActor() | a.StopActor():
             check_actor_name(request.type, request.key)
         case a.EditActor() | a.SortMail():

@@ -34,6 +34,7 @@ from longshore.dispatcher.duties.promotion import promote
 from longshore.dispatcher.duties.read_back import ReadBack
 from longshore.dispatcher.duties.renewal import renew
 from longshore.dispatcher.duties.run_times import RunTimes
+from longshore.dispatcher.duties.sends import deliver_sends
 from longshore.dispatcher.duties.stalled_groups import StalledGroups
 from longshore.dispatcher.duties.sweep import sweep
 from longshore.dispatcher.duties.takeover import Takeover
@@ -168,6 +169,7 @@ class Dispatcher:
             WhenRung(alarms.groups, settings.group_poll_s, self._groups.settle),
             WhenRung(alarms.actors, settings.sweep_s, tending),
             WhenRung(alarms.watchers, settings.group_poll_s, watchers),
+            WhenRung(alarms.sends, settings.poll_s, partial(deliver_sends, store, alarms)),
             Always(hints),
         ]
 

@@ -87,6 +87,9 @@ class DispatcherRuntime:
         self._alarms.actors.set_in(0)
         self._alarms.outcomes.set_in(0)
 
+    def sends_appeared(self) -> None:
+        self._alarms.sends.set_in(0)
+
     async def wait_reply(self, waiter: Waiter[Reply], wait_s: float) -> None:
         with suppress(TimeoutError):
             await asyncio.wait_for(waiter.done.wait(), wait_s)

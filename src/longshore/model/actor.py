@@ -98,6 +98,27 @@ class Sent(Struct, frozen=True, gc=False):
     id: UUID
 
 
+class UndeliveredSend(Struct, frozen=True):
+    """A message that an application sent in its own transaction, and that nobody got."""
+
+    id: UUID
+    type: str
+    key: str
+    name: str
+    args: bytes
+    at: datetime
+    refused_at: datetime
+    why: str
+
+
+class Delivered(Struct, frozen=True):
+    """What a delivery did: how many messages arrived, which could not, whether to look again."""
+
+    count: int = 0
+    refused: tuple[UndeliveredSend, ...] = ()
+    more: bool = False
+
+
 class Reply(Struct, frozen=True, gc=False):
     """The answer to an ask from outside."""
 

@@ -10,12 +10,14 @@ from longshore.model.actor import (
     Actor,
     ActorFilter,
     ActorVerdict,
+    Delivered,
     MailAction,
     MailView,
     NewActor,
     Reply,
     Started,
     TurnView,
+    UndeliveredSend,
 )
 from longshore.model.batch import Batch as Batch  # stores and dispatchers take them from here
 from longshore.model.batch import BatchResult as BatchResult
@@ -77,6 +79,19 @@ class ActorStore(Protocol):
 
     async def tend_actors(self, most: int = 1000) -> Tended:
         """Removes actors that were stopped while a turn ran, and forgets old ids of messages."""
+
+    async def deliver_sends(self, most: int = 1000) -> Delivered:
+        """Puts messages that applications committed into their mailboxes, in their order.
+
+        Each arrives once, whatever dies. Nobody can refuse it any more: a full mailbox takes it,
+        and one to nobody is kept, with the reason.
+        """
+
+    async def undelivered_sends(self, most: int = 100) -> list[UndeliveredSend]:
+        """The first messages of applications that could not be delivered, the oldest first."""
+
+    async def sort_undelivered(self, id: UUID, *, again: bool) -> bool:
+        """Has such a message delivered again, or drops it; whether it was there."""
 
     async def actor(self, type: str, key: str) -> Actor | None:
         """One actor, as its last turn left it. Takes no lock."""

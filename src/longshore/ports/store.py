@@ -55,6 +55,8 @@ class Hint(StrEnum):
     WORK = "work"
     CANCEL = "cancel"
     ENDED = "ended"
+    SENDS = "sends"
+    """An application sent messages to actors in its own transaction."""
 
 
 class Store(GroupStore, ActorStore, Protocol):

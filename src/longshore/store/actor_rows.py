@@ -35,6 +35,8 @@ NEVER: Final = 2**63 - 1
 """When a parked message is due."""
 RECEIPTS_S: Final = 3600.0
 """For how long the ids of messages from outside are kept, and the replies."""
+UNDELIVERED_S: Final = 7 * 86_400.0
+"""For how long messages of applications are kept that could not be delivered."""
 KEY_TEXT: Final = "text without NUL characters"
 
 _packer = msgpack.Encoder()

@@ -21,12 +21,14 @@ from longshore.model.actor import (
     Actor,
     ActorFilter,
     ActorVerdict,
+    Delivered,
     MailAction,
     MailView,
     NewActor,
     Reply,
     Started,
     TurnView,
+    UndeliveredSend,
 )
 from longshore.model.attempt import Attempt
 from longshore.model.batch import MAX_GROUP_JOBS
@@ -358,6 +360,17 @@ class FaultyStore:
 
     async def tend_actors(self, most: int = 1000) -> Tended:
         return await self._call("tend_actors", lambda: self.store.tend_actors(most))
+
+    async def deliver_sends(self, most: int = 1000) -> Delivered:
+        return await self._call("deliver_sends", lambda: self.store.deliver_sends(most))
+
+    async def undelivered_sends(self, most: int = 100) -> list[UndeliveredSend]:
+        return await self._call("undelivered_sends", lambda: self.store.undelivered_sends(most))
+
+    async def sort_undelivered(self, id: UUID, *, again: bool) -> bool:
+        return await self._call(
+            "sort_undelivered", lambda: self.store.sort_undelivered(id, again=again)
+        )
 
     async def actor(self, type: str, key: str) -> Actor | None:
         return await self._call("actor", lambda: self.store.actor(type, key))

@@ -149,6 +149,9 @@ class InlineDispatcher:
     def actor_changed(self) -> None:
         """Nothing: the next drain finds its turn."""
 
+    def sends_appeared(self) -> None:
+        """No application has a transaction here."""
+
     def actor_stopped(self) -> None:
         """A turn that runs is stopped; then the actor goes."""
         for attempt in _at_once(self.store.cancelling(self._id)):

@@ -19,6 +19,7 @@ from longshore.model.actor import (
     ActorFilter,
     ActorStatus,
     ActorVerdict,
+    Delivered,
     MailAction,
     MailView,
     Message,
@@ -29,6 +30,7 @@ from longshore.model.actor import (
     Started,
     TurnInput,
     TurnView,
+    UndeliveredSend,
 )
 from longshore.model.attempt import Attempt
 from longshore.model.batch import Batch
@@ -338,6 +340,17 @@ class MemoryActors(MemoryGroups):
             self._wake_actor(name, ready)
         self._hint(*[Hint.WORK] * bool(ready))
         return Told(len(notices), ready, more=bool(self._notices))
+
+    # No application has a transaction here.
+
+    async def deliver_sends(self, most: int = 1000) -> Delivered:
+        return Delivered()
+
+    async def undelivered_sends(self, most: int = 100) -> list[UndeliveredSend]:
+        return []
+
+    async def sort_undelivered(self, id: UUID, *, again: bool) -> bool:
+        return False
 
     async def replies(self, ids: Sequence[UUID]) -> list[Reply]:
         found = (self._receipts.get(one) for one in ids)

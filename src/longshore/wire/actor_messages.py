@@ -17,6 +17,7 @@ from longshore.model.actor import (
     NewActor,
     Reply,
     TurnView,
+    UndeliveredSend,
 )
 
 
@@ -106,6 +107,20 @@ class SortMail(_ChangesActor, frozen=True):
     action: MailAction
 
 
+class ListUndelivered(Numbered, frozen=True):
+    """The messages of applications' transactions that could not be delivered."""
+
+    most: int = 100
+
+
+class SortUndelivered(Numbered, frozen=True):
+    """Have such a message delivered again, or drop it."""
+
+    id: UUID
+    message: UUID
+    again: bool
+
+
 class StartAnswer(Struct, frozen=True, omit_defaults=True):
     """What became of one start: the actor's id, or an error."""
 
@@ -135,6 +150,8 @@ ActorRequest = (
     | StopActor
     | EditActor
     | SortMail
+    | ListUndelivered
+    | SortUndelivered
 )
 
 ACTOR_ANSWERS: Final[dict[type, Any]] = {
@@ -149,4 +166,6 @@ ACTOR_ANSWERS: Final[dict[type, Any]] = {
     StopActor: ActorVerdict,
     EditActor: ActorVerdict,
     SortMail: ActorVerdict,
+    ListUndelivered: tuple[UndeliveredSend, ...],
+    SortUndelivered: bool,
 }

@@ -206,6 +206,10 @@ class FakeDispatcher:
                 return [a.SendAnswer(message.id) for message in request.messages]
             case a.AwaitReplies() | a.ListActors() | a.ListTurns() | a.ListMail():
                 return ()
+            case a.ListUndelivered():
+                return ()
+            case a.SortUndelivered():
+                return False
             case a.ShowActor():
                 return NotFound("there is no actor here")
             case a.PauseActor() | a.StopActor() | a.EditActor() | a.SortMail():

@@ -23,6 +23,7 @@ Way = Callable[[App, str, Calls, bool], Awaitable[list[Handle[Any]]]]
 GRANTS = """
 GRANT USAGE ON SCHEMA longshore TO shop;
 GRANT SELECT, INSERT ON longshore.job TO shop;
+GRANT SELECT, INSERT ON longshore.enqueued_send TO shop;
 GRANT INSERT ON longshore.job_number, longshore.tally TO shop;
 GRANT USAGE ON SEQUENCE longshore.number, longshore.tally_number TO shop;
 """

@@ -295,6 +295,7 @@ async def test_a_user_needs_only_what_the_page_grants(own: Connection, scene: Sc
         call = work.options(unique_key="k").call(1)
         for _ in range(2):
             await app.enqueue_async(own, call)
+        await app.enqueue_send_async(own, app.actor_ref("Customer", "ann").call("ordered"))
         assert await scene.state(call.id) is JobState.READY
     finally:
         await own.execute("RESET ROLE; DROP OWNED BY shop; DROP ROLE shop")

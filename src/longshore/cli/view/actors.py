@@ -14,7 +14,7 @@ from longshore.cli.view import jsonable
 from longshore.cli.view.lists import age, brief_error
 from longshore.cli.view.show import Table, View, time
 from longshore.core.text import visible, visible_json
-from longshore.model.actor import Actor, MailView, Timer, TurnView
+from longshore.model.actor import Actor, MailView, Timer, TurnView, UndeliveredSend
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _STATUS_STYLES: Final = {"failed": "red", "paused": "yellow", "running": "blue", "ready": "cyan"}
@@ -37,6 +37,30 @@ def actors_table(actors: Sequence[Actor], now: datetime) -> Table:
         for one in actors
     ]
     return Table(columns, rows, frozenset({"turn", "unread"}), ("last turn", "next", "error"))
+
+
+def undelivered_table(messages: Sequence[UndeliveredSend]) -> Table:
+    """Messages of applications that reached nobody."""
+    columns = ("id", "type", "key", "name", "sent", "refused", "why")
+    rows = [
+        (
+            str(one.id),
+            visible(one.type),
+            visible(one.key),
+            visible(one.name),
+            time(one.at),
+            time(one.refused_at),
+            visible(one.why),
+        )
+        for one in messages
+    ]
+    return Table(columns, rows, frozenset(), ("why", "sent"))
+
+
+def undelivered_json(message: UndeliveredSend) -> dict[str, Any]:
+    """Such a message for programs."""
+    document = structs.asdict(message)
+    return {**document, "id": str(message.id), "args": jsonable.payload(message.args or None)}
 
 
 def actor_view(actor: Actor, now: datetime) -> View:

@@ -20,5 +20,7 @@ async def follow_hints(store: Store, look: Work, alarms: Alarms, own_lease: OwnL
                 alarms.cancels.set_in(0)
             case Hint.ENDED:
                 alarms.outcomes.set_in(0)
+            case Hint.SENDS:
+                alarms.sends.set_in(0)
             case _:
                 assert_never(hint)

@@ -5,6 +5,7 @@ Each verb locks its actor, and all others that it may change, before it reads an
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from typing import Final
@@ -309,6 +310,7 @@ class PostgresActors(PostgresActorReads, PostgresKeeper):
         if replies:
             self._sender.tell(Hint.ENDED)
         more = await self._forget_receipts(most)
+        await self._forget_undelivered(most)
         return Tended(tuple(replies), more=more or len(found) > most)
 
     async def tell_watchers(self, most: int = 100) -> Told:
@@ -326,6 +328,9 @@ class PostgresActors(PostgresActorReads, PostgresKeeper):
         stopping = [box for box in boxes.by_id.values() if box.status == STOPPING]
         await boxes.lock_jobs(stopping)
         return await self._remove(boxes, [box for box in stopping if not box.is_busy])
+
+    @abstractmethod
+    async def _forget_undelivered(self, most: int) -> None: ...
 
     async def _forget_receipts(self, most: int) -> bool:
         """Forgets old ids; now and then from the first on. Answers whether there are more."""

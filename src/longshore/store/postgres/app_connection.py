@@ -10,16 +10,17 @@ nothing in it then waits, its first step is its last.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from functools import lru_cache
 from inspect import isawaitable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from longshore.errors import ConfigError, InvalidInput, LongshoreError, SchemaMismatch, WouldBlock
-from longshore.store.postgres.columns import Answer
-from longshore.store.postgres.enqueue import Ask, Conversation, Rows
+from longshore.store.postgres.enqueue import Ask, Rows
 
+T = TypeVar("T")
+Conversation = Generator[Ask, Rows, T]
 Fetch = Callable[[Ask], Awaitable[Rows]]
 
 KNOWN_DRIVERS: Final = (
@@ -46,29 +47,29 @@ _DIALECTS: Final = frozenset({"asyncpg", "psycopg", "psycopg_async", "psycopg2"}
 _PLACE: Final = re.compile(r"\$(\d+)")
 
 
-def talk(connection: Any, conversation: Conversation) -> list[Answer]:
+def talk(connection: Any, conversation: Conversation[T]) -> T:
     """Holds the conversation over a connection that blocks."""
     try:
         _talk(connection, conversation, in_loop=False).send(None)
     except StopIteration as end:
-        answers: list[Answer] = end.value
+        answers: T = end.value
         return answers
     raise AssertionError(f"{type(connection).__name__} blocks, and was awaited all the same")
 
 
-async def talk_async(connection: Any, conversation: Conversation) -> list[Answer]:
+async def talk_async(connection: Any, conversation: Conversation[T]) -> T:
     """Holds the conversation over a connection that is awaited."""
     return await _talk(connection, conversation, in_loop=True)
 
 
-async def _talk(connection: Any, conversation: Conversation, *, in_loop: bool) -> list[Answer]:
+async def _talk(connection: Any, conversation: Conversation[T], *, in_loop: bool) -> T:
     fetch = await _fetching(connection, in_loop)
     try:
         ask = next(conversation)
         while True:
             ask = conversation.send(await _fetched(fetch, ask))
     except StopIteration as end:
-        answers: list[Answer] = end.value
+        answers: T = end.value
         return answers
 
 
@@ -83,13 +84,13 @@ async def _fetching(connection: Any, in_loop: bool) -> Fetch:
     library, name, is_async = _origin(connection)
     if is_async and not in_loop:
         raise WouldBlock(
-            f"{name} is a connection for an event loop; await enqueue_async(…) or "
-            "enqueue_many_async(…) instead"
+            f"{name} is a connection for an event loop; await enqueue_async(…), or another "
+            "method with _async at its end, instead"
         )
     if in_loop and not is_async:
         raise WouldBlock(
-            f"{name} is a connection that blocks, and would stop the event loop; call enqueue(…) "
-            "or enqueue_many(…) instead, from a thread"
+            f"{name} is a connection that blocks, and would stop the event loop; call enqueue(…), "
+            "or another method without _async at its end, instead, from a thread"
         )
     if library == "asyncpg":
         return _asyncpg(connection)

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from longshore.errors import StoreUnavailable
+from longshore.model.actor import Message
 from longshore.model.job import Submission, Submitted
 from longshore.ports import Hint
 from longshore.store.postgres.columns import (
@@ -27,6 +28,7 @@ from longshore.store.postgres.columns import (
     runs,
     unique_keys,
 )
+from longshore.store.postgres.deliveries_sql import ENQUEUE_SENDS
 from longshore.store.postgres.sql import ENQUEUE, HOLDERS, KNOWN, MARK
 
 TURNS: Final = 5
@@ -43,6 +45,7 @@ class Ask(NamedTuple):
 
 Rows = Sequence[Sequence[Any]]
 Conversation = Generator[Ask, Rows, list[Answer]]
+Sending = Generator[Ask, Rows, None]
 
 
 def enqueue(jobs: Sequence[Submission], *, notify: bool = False) -> Conversation:
@@ -54,6 +57,21 @@ def enqueue(jobs: Sequence[Submission], *, notify: bool = False) -> Conversation
     if notify and taken:
         yield Ask(_NOTIFY, [f"{_SENDER} {Hint.WORK.value}"])
     return sound.answers(taken)
+
+
+def enqueue_sends(messages: Sequence[Message], *, notify: bool = False) -> Sending:
+    """Stores messages for delivery. With `notify` dispatchers hear of them at the commit."""
+    columns: list[list[Any]] = [
+        [one.id for one in messages],
+        [one.type for one in messages],
+        [one.key for one in messages],
+        [one.name for one in messages],
+        [one.args for one in messages],
+        [one.delay_s for one in messages],
+    ]
+    yield Ask(ENQUEUE_SENDS, columns)
+    if notify and messages:
+        yield Ask(_NOTIFY, [f"{_SENDER} {Hint.SENDS.value}"])
 
 
 def _take(items: list[Item]) -> Conversation:

@@ -19,8 +19,8 @@ from longshore.model.attempt import Attempt
 from longshore.model.worker import Attended, Gone, Late, SessionKey, WorkerInfo
 from longshore.ports import Batch, BatchResult, Hint
 from longshore.store.migrations import check, latest, refuse_newer, steps
-from longshore.store.postgres.actors import PostgresActors
 from longshore.store.postgres.connections import ConnectionPool, Transaction, parse_address
+from longshore.store.postgres.deliveries import PostgresDeliveries
 from longshore.store.postgres.group_upkeep import PostgresGroupUpkeep
 from longshore.store.postgres.groups import PostgresGroups
 from longshore.store.postgres.growth import Refusals
@@ -59,7 +59,7 @@ _VERSION: Final = "SELECT max(version) AS version FROM longshore.longshore_schem
 class PostgresStore(
     PostgresPruning,
     PostgresRunTimes,
-    PostgresActors,
+    PostgresDeliveries,
     PostgresGroupUpkeep,
     PostgresNewRuns,
     PostgresGroups,

@@ -21,6 +21,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from uuid import UUID
 
 from longshore.errors import StoreUnavailable
+from longshore.model.actor import Delivered, UndeliveredSend
 from longshore.model.attempt import Attempt
 from longshore.model.batch import MAX_GROUP_JOBS
 from longshore.model.finding import Finding
@@ -271,6 +272,18 @@ class SqliteStore:
     actors = _reads(actor_reads.actors)
     turns = _reads(actor_reads.turns)
     mail = _reads(actor_reads.mail)
+
+    async def deliver_sends(self, most: int = 1000) -> Delivered:
+        """Nothing: applications lend their transactions on PostgreSQL only."""
+        return Delivered()
+
+    async def undelivered_sends(self, most: int = 100) -> list[UndeliveredSend]:
+        """None: see `deliver_sends`."""
+        return []
+
+    async def sort_undelivered(self, id: UUID, *, again: bool) -> bool:
+        """False: see `deliver_sends`."""
+        return False
 
     async def tend_actors(self, most: int = 1000) -> Tended:
         """Removes actors that were stopped while a turn ran, and forgets old ids of messages."""
