@@ -164,6 +164,12 @@ class Storm:
         for process in self._leaving:
             assert process.wait() == 0, process.said()
 
+    def restart_all(self) -> None:
+        """Replaces each worker in turn, as an upgrade does: the new one comes, the old one goes."""
+        for place, old in enumerate(self._workers):
+            self._workers[place] = self._worker()
+            assert old.terminate() == 0, old.said()
+
     def _pick(self, some: list[Process]) -> int:
         return self._chance.randrange(len(some))
 
