@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -103,3 +106,13 @@ def fleet(store_url: str, tmp_path: Path) -> Iterator[Fleet]:
     fleet = Fleet(store_url, tmp_path)
     yield fleet
     fleet.close()
+
+
+@pytest.fixture
+def counters() -> Iterator[Any]:
+    """The app with the actors, connected to nobody yet."""
+    sys.path.insert(0, str(APPS))
+    module = importlib.import_module("counters")
+    yield module
+    module.app.close()
+    sys.path.remove(str(APPS))

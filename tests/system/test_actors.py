@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import signal
-import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -24,16 +21,6 @@ WORDS = [*settings(**QUICK_WORKER)]
 def worker(fleet: Fleet, dispatcher: Process) -> Process:
     words = ["--app", "counters:app", "--connect", dispatcher.facts["backend"]]
     return fleet.start("worker", *words, *WORDS)
-
-
-@pytest.fixture
-def counters() -> Iterator[Any]:
-    """The app with the actors, connected to nobody yet."""
-    sys.path.insert(0, str(APPS))
-    module = importlib.import_module("counters")
-    yield module
-    module.app.close()
-    sys.path.remove(str(APPS))
 
 
 def connect(counters: Any, dispatcher: Process) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from pathlib import Path
 
 import longshore
@@ -18,6 +19,7 @@ class Counter:
     count: int = 0
     ticks: int = 0
     moves: int = 0
+    alarms: int = 0
 
     async def add(self, ctx: ActorContext, amount: int) -> int:
         self.count += amount
@@ -39,6 +41,12 @@ class Counter:
         self.ticks += 1
         if self.ticks == 3:
             ctx.clear("tick")
+
+    async def wake_me(self, ctx: ActorContext, after_s: float) -> None:
+        ctx.timer("alarm", after_s=after_s)
+
+    async def on_timer_alarm(self, ctx: ActorContext) -> None:
+        self.alarms += 1
 
     async def moved(self, ctx: ActorContext) -> None:
         self.moves += 1
@@ -65,3 +73,23 @@ class Plain:
 
 
 plains = app.actor(retries=0)(Plain)
+
+
+class Sleeper:
+    """Has handlers that never end."""
+
+    count: int = 0
+
+    async def add(self, ctx: ActorContext, amount: int) -> int:
+        self.count += amount
+        return self.count
+
+    async def hang(self, ctx: ActorContext) -> None:
+        await asyncio.Event().wait()
+
+    async def block(self, ctx: ActorContext) -> None:
+        """Stops all coroutines of its process, too."""
+        threading.Event().wait()
+
+
+sleepers = app.actor(timeout_s=0.5, retries=1, backoff_s=0.05)(Sleeper)
