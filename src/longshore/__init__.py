@@ -10,6 +10,7 @@ from longshore.client.group import GroupBuilder, GroupJob, GroupMap, SubGroup
 from longshore.client.group_handle import GroupHandle
 from longshore.client.handle import Handle
 from longshore.client.kind import Call, Kind
+from longshore.client.sending import MessageCall
 from longshore.client.signature import GIVEN
 from longshore.executors.host.context import (
     Cancelled,
@@ -44,6 +45,7 @@ __all__ = [
     "Handle",
     "JobState",
     "Kind",
+    "MessageCall",
     "Retry",
     "RetryPolicy",
     "Skip",

@@ -16,6 +16,7 @@ from msgspec import structs
 
 from longshore.client.actor_class import ActorClass
 from longshore.client.clients import Clients, blocking
+from longshore.client.sending import MessageCall
 from longshore.core.actor_limits import check_actor_name
 from longshore.core.limits import MAX_DURATION_S, check_timeout
 from longshore.errors import (
@@ -116,6 +117,10 @@ class ActorRef(Generic[S]):
         return values.pack_arguments(kwargs, f"{self.type}.{name}")
 
     # messages
+
+    def call(self, name: str, /, *args: Any, **kwargs: Any) -> MessageCall:
+        """A message to it that is described but not sent: see `App.send_many`."""
+        return MessageCall(self.message(self._new_id(), name, args, kwargs))
 
     async def send_async(self, name: str, /, *args: Any, **kwargs: Any) -> None:
         """Sends a message; when this returns, it is durable."""
@@ -318,6 +323,13 @@ class ActorMessage:
 
     def __repr__(self) -> str:
         return f"<message '{self._name}' to {self._ref!r}>"
+
+    def call(self, /, *args: Any, **kwargs: Any) -> MessageCall:
+        """This message with its arguments, to be sent with others: see `App.send_many`.
+
+        It has its id from now on: sent twice, it arrives once.
+        """
+        return self._ref.call(self._name, *args, **kwargs)
 
     async def send_async(self, /, *args: Any, **kwargs: Any) -> None:
         """Sends it; when this returns, it is durable."""
