@@ -2,7 +2,7 @@
 
 from longshore import errors
 from longshore._version import __version__
-from longshore.client.actor import ActorRef, ActorType, MessageCall
+from longshore.client.actor import ActorRef, ActorType
 from longshore.client.actor_class import when
 from longshore.client.actor_context import ActorContext, Answer, Outcome, Undelivered
 from longshore.client.app import App
@@ -10,6 +10,7 @@ from longshore.client.group import GroupBuilder, GroupJob, GroupMap, SubGroup
 from longshore.client.group_handle import GroupHandle
 from longshore.client.handle import Handle
 from longshore.client.kind import Call, Kind
+from longshore.client.sending import MessageCall
 from longshore.client.signature import GIVEN
 from longshore.executors.host.context import (
     Cancelled,

@@ -8,7 +8,7 @@ plan = ref.ask("upgrade", plan="pro", timeout_s=5)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Generic, TypeVar, assert_never
 from uuid import UUID
 
@@ -16,6 +16,7 @@ from msgspec import structs
 
 from longshore.client.actor_class import ActorClass
 from longshore.client.clients import Clients, blocking
+from longshore.client.sending import MessageCall
 from longshore.config import DispatcherSettings
 from longshore.core.actor_limits import check_actor_name, check_message
 from longshore.core.limits import MAX_DURATION_S, check_timeout
@@ -119,13 +120,13 @@ class ActorRef(Generic[S]):
     # messages
 
     def call(self, name: str, /, *args: Any, **kwargs: Any) -> MessageCall:
-        """A message to it, described and not sent: for `App.enqueue_send`.
+        """A message to it, described and not sent: for `App.send_many` and `App.enqueue_send`.
 
-        It has its id from the beginning, so that the same call sent twice is one message.
+        It has its id from now on: sent twice, it arrives once.
         """
         message = self.message(self._new_id(), name, args, kwargs)
         check_message(message, DispatcherSettings().max_value_bytes)
-        return MessageCall(message, self)
+        return MessageCall(message)
 
     async def send_async(self, name: str, /, *args: Any, **kwargs: Any) -> None:
         """Sends a message; when this returns, it is durable."""
@@ -318,39 +319,6 @@ def resting(actor: Actor) -> str:
     return "it sleeps until a message comes"
 
 
-class MessageCall:
-    """A message to an actor that is described, and not sent yet."""
-
-    def __init__(self, message: Message, ref: ActorRef[Any]) -> None:
-        self.message = message
-        self.ref = ref
-
-    def __repr__(self) -> str:
-        return f"<message '{self.message.name}' to {self.ref!r}>"
-
-    @property
-    def id(self) -> UUID:
-        """The id of the message."""
-        return self.message.id
-
-    async def send_async(self) -> None:
-        """Sends it now, outside of any transaction."""
-        await self.ref._send(self.message)
-
-
-def message_calls(calls: object) -> list[MessageCall]:
-    """A list of the calls; raises `InvalidInput` for anything else."""
-    if not isinstance(calls, Iterable):
-        raise InvalidInput(f"{calls!r} is not a list; give a list, like [ref.upgrade.call(…)]")
-    found = list(calls)
-    for one in found:
-        if not isinstance(one, MessageCall):
-            raise InvalidInput(
-                f"{one!r} is no message to an actor; describe one, like ref.upgrade.call(…)"
-            )
-    return found
-
-
 class ActorMessage:
     """One message of an actor, to send or to ask."""
 
@@ -359,12 +327,15 @@ class ActorMessage:
         self._name = name
         self._access = ref._access
 
-    def call(self, /, *args: Any, **kwargs: Any) -> MessageCall:
-        """It with these arguments, described and not sent: for `App.enqueue_send`."""
-        return self._ref.call(self._name, *args, **kwargs)
-
     def __repr__(self) -> str:
         return f"<message '{self._name}' to {self._ref!r}>"
+
+    def call(self, /, *args: Any, **kwargs: Any) -> MessageCall:
+        """It with these arguments, described: for `App.send_many` and `App.enqueue_send`.
+
+        It has its id from now on: sent twice, it arrives once.
+        """
+        return self._ref.call(self._name, *args, **kwargs)
 
     async def send_async(self, /, *args: Any, **kwargs: Any) -> None:
         """Sends it; when this returns, it is durable."""

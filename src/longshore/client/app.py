@@ -16,7 +16,7 @@ from typing import Any, Self, TypeVar, Unpack
 from uuid import UUID
 
 from longshore import config
-from longshore.client.actor import ActorRef, ActorType, MessageCall, message_calls
+from longshore.client.actor import ActorRef, ActorType
 from longshore.client.actor_class import ActorClass
 from longshore.client.actor_decorator import ActorDecorator, actor_terms
 from longshore.client.actor_handler import ActorHandler
@@ -40,6 +40,13 @@ from longshore.client.hooks import Hooks, hook, without_brackets
 from longshore.client.ids import fresh_id
 from longshore.client.kind import AnyKind, Call, Kind, SubmitOptions, Terms, calls_of
 from longshore.client.retry_rule import RetryRule
+from longshore.client.sending import (
+    ROOM_S,
+    MessageCall,
+    message_calls,
+    send_all,
+    send_all_async,
+)
 from longshore.client.submitting import submit_all, submit_all_async
 from longshore.core.actor_limits import check_actor_type
 from longshore.core.limits import check_name
@@ -239,6 +246,25 @@ class App:
         access = self._access.for_blocking(self.submit_many_async)
         return submit_all(access, calls, strict=strict, progress=progress)
 
+    async def send_many_async(
+        self,
+        calls: Iterable[MessageCall] | AsyncIterable[MessageCall],
+        *,
+        room_s: float | None = ROOM_S,
+    ) -> None:
+        """Sends many messages as `send_many` does; takes asynchronous iterables too."""
+        await send_all_async(self._access.acting(), calls, room_s)
+
+    def send_many(self, calls: Iterable[MessageCall], *, room_s: float | None = ROOM_S) -> None:
+        """Sends messages to actors, and describes later ones while earlier ones are under way.
+
+        When it returns, all are durable. An actor gets its messages in the order given. A generator
+        is pulled in the caller's thread, and only as fast as the dispatcher accepts. A full mailbox
+        makes it wait, unless that stays full for `room_s`. If messages are refused, it raises and
+        says how many; the others are accepted nevertheless.
+        """
+        send_all(self._access.for_blocking(self.send_many_async), calls, room_s)
+
     async def submit_by_name_async(
         self,
         kind: str,
@@ -357,8 +383,7 @@ class App:
         """Sends many messages as `enqueue_send_async` does one; they arrive in this order."""
         calls = message_calls(calls)
         if self._access.stand_in is not None:  # a test kit, which has no transactions
-            for call in calls:
-                await call.send_async()
+            await self.send_many_async(calls)
             return
         await send_in_async(connection, [call.message for call in calls], notify=notify)
 

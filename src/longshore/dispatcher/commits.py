@@ -127,6 +127,8 @@ class Commits:
         self._may_overlap = asyncio.Event()
         """The same, for the loop that looks whether another transaction is worth it."""
         self._is_claiming = False
+        self._is_sending = False
+        """A transaction with messages is under way: what came after them must wait for it."""
         self._starts_dependents = False
         self._gathering = Gathering()
         self._gathering_timer: asyncio.TimerHandle | None = None
@@ -282,9 +284,18 @@ class Commits:
 
     async def _commit_batch(self, may_claim: bool, room: int) -> bool:
         """One transaction with so many submits; False if the store was away."""
+        sends = self._take_sends()
+        if not sends:
+            return await self._commit(may_claim, room, [])
+        self._is_sending = True
+        try:
+            return await self._commit(may_claim, room, sends)
+        finally:
+            self._is_sending = False
+
+    async def _commit(self, may_claim: bool, room: int, sends: list[SendPart]) -> bool:
         requests = self._take_submits(room)
         finishes = self._take_finishes()
-        sends = _take(self._sends, self._max_batch, self._max_bytes)
         submits = _items(requests)
         messages = _items(sends)
         ends = [finish for finish, _ in finishes]
@@ -384,6 +395,25 @@ class Commits:
 
     def _take_submits(self, room: int) -> list[Part]:
         return _take(self._submits, room, self._max_bytes)
+
+    def _take_sends(self) -> list[SendPart]:
+        """Whole requests, and none while others are being stored.
+
+        So messages to an actor are stored in the order in which they came, and those of one request
+        together.
+        """
+        if self._is_sending:
+            return []
+        taken: list[SendPart] = []
+        room, room_bytes = self._max_batch, self._max_bytes
+        while self._sends and room > 0 and room_bytes > 0:
+            request, _, count = self._sends[0]
+            if taken and count > room:
+                break
+            taken.append(self._sends.popleft())
+            room -= count
+            room_bytes -= _bytes_of(request.items)
+        return taken
 
     def _take_finishes(self) -> list[tuple[End, OnFinished]]:
         taken: list[tuple[End, OnFinished]] = []

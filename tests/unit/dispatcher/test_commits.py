@@ -13,8 +13,9 @@ from longshore.core.scheduler import Plan, Scheduler
 from longshore.dispatcher.commits import Commits
 from longshore.dispatcher.environment import Environment
 from longshore.errors import StoreUnavailable
+from longshore.model.actor import Message, Sent
 from longshore.model.ends import Succeeded
-from longshore.model.job import Finished, JobState, Submission, Submitted, Verdict
+from longshore.model.job import Finished, JobState, Refused, Submission, Submitted, Verdict
 from longshore.model.reports import OutboxJob
 from longshore.model.worker import Claim, SessionKey
 from longshore.ports import Batch, BatchResult
@@ -40,7 +41,8 @@ class HeldStore:
             Finished(one.job, one.token, Verdict.RECORDED, JobState.SUCCEEDED)
             for one in batch.finishes
         ]
-        return BatchResult(finished, [Submitted(job.id, 1) for job in batch.submits])
+        submitted: list[Submitted | Refused] = [Submitted(job.id, 1) for job in batch.submits]
+        return BatchResult(finished, submitted, sent=[Sent(one.id) for one in batch.sends])
 
     def sizes(self) -> list[tuple[int, int]]:
         """How many submits and finishes each transaction had."""
@@ -327,3 +329,54 @@ async def test_a_transaction_takes_ends_up_to_the_one_that_fills_it_with_bytes()
         await settle()
         assert len(ends) == 3
         assert store.sizes()[:2] == [(0, 2), (0, 1)]
+
+
+def some_mail(count: int) -> list[Message]:
+    return [Message(new_id(), "Account", "ann", "add") for _ in range(count)]
+
+
+def mail_of(batch: Batch) -> list[Message]:
+    return [*batch.sends]
+
+
+async def test_messages_wait_for_those_before_them_even_if_ends_do_not() -> None:
+    store = HeldStore()
+    first, second = some_mail(2), some_mail(2)
+    async with pumping(store) as pump:
+        pump.send(first)
+        await store.until(1)
+        pump.send(second)
+        for _ in range(5):
+            pump.finish(Succeeded(new_id(), 1), lambda *_: None)
+        overlapping = await store.until(2)
+        assert (len(overlapping.finishes), mail_of(overlapping)) == (5, [])
+        store.commit(1)
+        await settle()
+        assert len(store.begun) == 2
+        store.commit(0)
+        assert mail_of(await store.until(3)) == second
+
+
+async def test_the_messages_of_one_request_are_stored_together() -> None:
+    store = HeldStore()
+    first, second = some_mail(60), some_mail(60)
+    async with pumping(store) as pump:
+        pump.wake()
+        await store.until(1)
+        pump.send(first)
+        pump.send(second)
+        store.commit(0)
+        assert mail_of(await store.until(2)) == first
+        store.commit(1)
+        assert mail_of(await store.until(3)) == second
+
+
+async def test_messages_of_a_transaction_that_failed_come_before_later_ones() -> None:
+    store = HeldStore()
+    first, second = some_mail(2), some_mail(2)
+    async with pumping(store) as pump:
+        pump.send(first)
+        await store.until(1)
+        pump.send(second)
+        store.fail(0)
+        assert mail_of(await store.until(2)) == [*first, *second]
