@@ -220,7 +220,9 @@ def checked(call: object) -> MessageCall:
     """The described message; raises `InvalidInput` for anything else."""
     if isinstance(call, MessageCall):
         return call
-    raise InvalidInput(f"{call!r} is no message; describe one, like ref.upgrade.call(plan='pro')")
+    raise InvalidInput(
+        f"{call!r} is no message to an actor; describe one, like ref.upgrade.call(plan='pro')"
+    )
 
 
 def message_calls(calls: object) -> list[MessageCall]:

@@ -323,7 +323,7 @@ def test_a_message_to_nobody_comes_back() -> None:
     app, _stock, order = a_shop()
     with run_inline(app) as kit:
         ref = order.start("1")
-        ref.call.send(key="none")
+        ref.send("call", key="none")
         kit.drain()
         assert ref.state().log == ["Stock none take {'item': 'x'}"]
 
