@@ -13,7 +13,6 @@ from typing import TypeVar
 from uuid import UUID
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -21,7 +20,6 @@ from hypothesis.stateful import (
     invariant,
     precondition,
     rule,
-    run_state_machine_as_test,
 )
 from msgspec import Struct, structs
 
@@ -45,6 +43,8 @@ from longshore.ports import Batch, BatchResult, Store
 from longshore.testing.actor_builders import an_actor, answered, given, taken
 from longshore.testing.backends import Backend, MemoryBackend
 from longshore.testing.builders import a_claim, a_worker, done, lane
+
+from .machines import play
 
 T = TypeVar("T")
 Named = TypeVar("Named", Attempt, Reply)
@@ -365,19 +365,4 @@ def test_store_treats_actors_as_the_model_does(
     backend: Backend, request: pytest.FixtureRequest
 ) -> None:
     """Whatever is asked in whatever order, the store decides as the pure core does."""
-    limits = settings(
-        max_examples=EXAMPLES[request.node.callspec.params["backend"]],
-        stateful_step_count=50,
-        derandomize=True,
-        deadline=None,
-        database=None,
-        report_multiple_bugs=False,
-        suppress_health_check=list(HealthCheck),
-    )
-    with asyncio.Runner() as runner:
-
-        class Machine(SameActors):
-            def __init__(self) -> None:
-                super().__init__(backend, runner)
-
-        run_state_machine_as_test(Machine, settings=limits)
+    play(SameActors, backend, request, EXAMPLES, steps=50)

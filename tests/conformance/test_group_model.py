@@ -14,14 +14,12 @@ from typing import TypeVar
 from uuid import UUID
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
     precondition,
     rule,
-    run_state_machine_as_test,
 )
 from msgspec import Struct
 
@@ -44,6 +42,8 @@ from longshore.model.worker import Attended, SessionKey
 from longshore.ports import Batch, BatchResult, Store
 from longshore.testing.backends import Backend, MemoryBackend
 from longshore.testing.builders import ENDS, a_claim, a_job, a_node, a_worker, done
+
+from .machines import play
 
 T = TypeVar("T")
 
@@ -338,19 +338,4 @@ def test_store_settles_groups_as_the_model_does(
     backend: Backend, request: pytest.FixtureRequest
 ) -> None:
     """G5: whatever ends in whatever order, in steps of whatever size, the jobs end the same."""
-    limits = settings(
-        max_examples=EXAMPLES[request.node.callspec.params["backend"]],
-        stateful_step_count=40,
-        derandomize=True,
-        deadline=None,
-        database=None,
-        report_multiple_bugs=False,
-        suppress_health_check=list(HealthCheck),
-    )
-    with asyncio.Runner() as runner:
-
-        class Machine(SameGroups):
-            def __init__(self) -> None:
-                super().__init__(backend, runner)
-
-        run_state_machine_as_test(Machine, settings=limits)
+    play(SameGroups, backend, request, EXAMPLES, steps=40)

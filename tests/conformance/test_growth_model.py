@@ -14,9 +14,8 @@ from typing import Literal
 from uuid import UUID
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import initialize, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import initialize, precondition, rule
 from msgspec import Struct, structs
 
 from longshore.core.lifecycle import TERMINAL
@@ -43,6 +42,7 @@ from longshore.ports import Batch, BatchResult, Store
 from longshore.testing.backends import Backend
 from longshore.testing.builders import ENDS, a_claim, a_job, a_map, done, needs
 
+from .machines import play
 from .test_group_model import DISPATCHER, LONG_S, SameGroups, choice, group_of, node_of, pick, steps
 
 MOST_GROUPS = 4
@@ -356,19 +356,4 @@ def test_store_settles_growing_groups_as_the_model_does(
     backend: Backend, request: pytest.FixtureRequest
 ) -> None:
     """G5: whatever is added, mapped, opened, ends in whatever order, the groups end the same."""
-    bounds = settings(
-        max_examples=EXAMPLES[request.node.callspec.params["backend"]],
-        stateful_step_count=40,
-        derandomize=True,
-        deadline=None,
-        database=None,
-        report_multiple_bugs=False,
-        suppress_health_check=list(HealthCheck),
-    )
-    with asyncio.Runner() as runner:
-
-        class Machine(SameGrowth):
-            def __init__(self) -> None:
-                super().__init__(backend, runner)
-
-        run_state_machine_as_test(Machine, settings=bounds)
+    play(SameGrowth, backend, request, EXAMPLES, steps=40)

@@ -14,7 +14,6 @@ from typing import TypeVar
 from uuid import UUID
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -22,7 +21,6 @@ from hypothesis.stateful import (
     invariant,
     precondition,
     rule,
-    run_state_machine_as_test,
 )
 from msgspec import Struct, msgpack, structs
 
@@ -49,6 +47,8 @@ from longshore.model.worker import Attended, Claim, KindInfo, SessionKey, Worker
 from longshore.ports import Batch, BatchResult, Harvested, Store
 from longshore.testing.backends import Backend, MemoryBackend
 from longshore.testing.builders import ENDS, done, lane
+
+from .machines import play
 
 T = TypeVar("T")
 
@@ -566,20 +566,4 @@ def test_store_gives_the_answers_of_the_model(
     backend: Backend, request: pytest.FixtureRequest
 ) -> None:
     """G2, G3: whatever is asked in whatever order, the store decides as the pure core does."""
-    examples = EXAMPLES[request.node.callspec.params["backend"]]
-    limits = settings(
-        max_examples=examples,
-        stateful_step_count=50,
-        derandomize=True,
-        deadline=None,
-        database=None,
-        report_multiple_bugs=False,
-        suppress_health_check=list(HealthCheck),
-    )
-    with asyncio.Runner() as runner:
-
-        class Machine(SameAnswers):
-            def __init__(self) -> None:
-                super().__init__(backend, runner)
-
-        run_state_machine_as_test(Machine, settings=limits)
+    play(SameAnswers, backend, request, EXAMPLES, steps=50)
