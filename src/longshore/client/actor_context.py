@@ -28,6 +28,7 @@ from longshore.payload.schemas import nearest
 
 if TYPE_CHECKING:
     from longshore.client.actor import ActorRef
+    from longshore.client.group import GroupBuilder
     from longshore.client.kind import Call
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -223,6 +224,15 @@ class ActorContext:
         if not then:
             return self._job.submit(job)
         return self._job.submit_watched(job, self._watcher(then, about))
+
+    def submit_group(self, group: GroupBuilder, *, then: str = "", about: Any = None) -> UUID:
+        """Submits a group, as `app.group(name)` makes it, with this turn. Answers the group's id.
+
+        It has at most `MAX_TURN_GROUP` (1,000) jobs, those that they add later not counted. When it
+        has ended, the handler that `then` names gets an `Outcome`, without a value.
+        """
+        watchers = (self._watcher(then, about),) if then else ()
+        return self._job.submit_group(group, watchers)
 
     def _watcher(self, then: str, about: Any) -> ActorWatcher:
         self._check_handled(then, "then")

@@ -12,7 +12,7 @@ from uuid import UUID
 from msgspec import msgpack, structs
 
 from longshore.core.turns import events_of, turn_job
-from longshore.core.watching import not_accepted
+from longshore.core.watching import group_not_accepted, not_accepted
 from longshore.errors import Conflict, InvalidInput, NotFound, WrongState
 from longshore.model.actor import (
     UNDELIVERED,
@@ -28,6 +28,7 @@ from longshore.model.actor import (
     Undelivered,
 )
 from longshore.model.attempt import Attempt
+from longshore.model.group import GroupHead
 from longshore.model.job import JobError, Reason, Refused, Submission
 from longshore.store.rows import body_or_why, clean, later
 
@@ -145,6 +146,14 @@ def undelivered_job(job: Submission, why: str) -> Message:
         return outcome
     about = Undelivered("", "", clean(job.kind), job.args, why)
     return Message(job.id, "", "", UNDELIVERED, _packer.encode(about))
+
+
+def undelivered_group(head: GroupHead, why: str) -> Message:
+    """What the actor hears whose group was not accepted; as an outcome, if it watches the group."""
+    if (outcome := group_not_accepted(head, why)) is not None:
+        return outcome
+    about = Undelivered("", "", clean(head.name), b"", why)
+    return Message(head.id, "", "", UNDELIVERED, _packer.encode(about))
 
 
 def reply_message(reply: Reply, to: ReplyTo) -> Message:

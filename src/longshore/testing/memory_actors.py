@@ -36,7 +36,7 @@ from longshore.model.ends import End, PutAside, Succeeded, TurnTaken
 from longshore.model.ids import derive_id
 from longshore.model.job import Finished, JobState, Refused, Submission, Submitted, Verdict
 from longshore.model.notice import Notice
-from longshore.model.reports import OutboxJob, OutboxMessage, OutboxReply
+from longshore.model.reports import OutboxGroup, OutboxJob, OutboxMessage, OutboxReply
 from longshore.model.worker import SessionKey
 from longshore.ports import Hint, Tended, Told
 from longshore.store import actor_rows
@@ -112,6 +112,12 @@ class MemoryActors(MemoryGroups):
                 if isinstance(answer, Refused):
                     lost = actor_rows.undelivered_job(item.job, answer.message)
                     self._return(end, index, lost, answer)
+            elif isinstance(item, OutboxGroup):
+                stored = self._submit_group(item.part, ready)
+                self._sent_groups.add(item.part.head.id)
+                if isinstance(stored, Refused):
+                    lost = actor_rows.undelivered_group(item.part.head, stored.message)
+                    self._return(end, index, lost, stored)
             elif isinstance(item, OutboxMessage):
                 if (refused := self._deliver_message(item.message)) is not None:
                     lost = actor_rows.undelivered(item.message, refused.message)
