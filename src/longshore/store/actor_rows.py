@@ -5,12 +5,13 @@ Terms, timers, replies and what a turn gets are msgpack, so that a new field nee
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
 from msgspec import msgpack, structs
 
+from longshore.core.callbacks import turn_key
 from longshore.core.turns import events_of, turn_job
 from longshore.core.watching import group_not_accepted, not_accepted
 from longshore.errors import Conflict, InvalidInput, NotFound, WrongState
@@ -23,6 +24,7 @@ from longshore.model.actor import (
     Replied,
     Reply,
     ReplyTo,
+    Sent,
     Timer,
     TurnInput,
     Undelivered,
@@ -178,11 +180,13 @@ def turn_attempt(
     *,
     starts: bool,
     paused: bool,
+    secret: bytes,
 ) -> Attempt:
     """The attempt as its worker gets it: the input with its events, packed as the arguments."""
     one_only = bool(attempt.failures or attempt.crashes)
     events = events_of(input.timers, mail, delayed, input.now, starts=starts, one_only=one_only)
-    args = _packer.encode(structs.replace(input, events=events))
+    key = turn_key(secret, input.actor, input.turn)
+    args = _packer.encode(structs.replace(input, events=events, callback_key=key))
     return structs.replace(attempt, args=args, paused=paused)
 
 
@@ -215,6 +219,21 @@ def message_not_accepted(message: Message, why: str) -> Refused:
     """The answer to a message that cannot be stored."""
     text = f"message {message.id} was not accepted: {why}; correct it and send it again"
     return Refused(message.id, InvalidInput.code, clean(text))
+
+
+def told_once(
+    messages: Sequence[Message], answers: Mapping[UUID, Sent | Refused]
+) -> list[Sent | Refused]:
+    """The answers in the order of the messages. Of two that resolve a callback the first counts."""
+    seen: set[UUID] = set()
+    found: list[Sent | Refused] = []
+    for message in messages:
+        answer = answers[message.id]
+        if message.actor is not None and message.id in seen and isinstance(answer, Sent):
+            answer = Sent(message.id, existing=True)
+        seen.add(message.id)
+        found.append(answer)
+    return found
 
 
 def nobody(message: Message) -> Refused:

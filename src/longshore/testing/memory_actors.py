@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from msgspec import structs
@@ -139,7 +139,7 @@ class MemoryActors(MemoryGroups):
     def _take_in(self, message: Message, most: int) -> Sent | Refused:
         """A message from outside."""
         if message.id in self._receipts:
-            return Sent(message.id)
+            return Sent(message.id, existing=message.actor is not None)
         actor = self._actors.get((message.type, message.key))
         if actor is not None and not actor.stopping and len(actor.mail) >= most:
             return actor_rows.mailbox_full(message, most)
@@ -147,7 +147,8 @@ class MemoryActors(MemoryGroups):
             return refused
         assert actor is not None
         is_ask = actor_rows.is_from_outside(message.reply_to)
-        self._receipts[message.id] = Receipt(self._now, actor.id, is_ask)
+        at = self._now if message.actor is None else datetime.max.replace(tzinfo=UTC)
+        self._receipts[message.id] = Receipt(at, actor.id, is_ask)
         return Sent(message.id)
 
     def _deliver_message(self, message: Message) -> Refused | None:
@@ -155,7 +156,7 @@ class MemoryActors(MemoryGroups):
         if (why := actor_rows.unstorable_message(message)) is not None:
             return actor_rows.message_not_accepted(message, why)
         actor = self._actors.get((message.type, message.key))
-        if actor is None or actor.stopping:
+        if actor is None or actor.stopping or message.actor not in (None, actor.id):
             return actor_rows.nobody(message)
         self._put(actor, message)
         return None
@@ -236,7 +237,13 @@ class MemoryActors(MemoryGroups):
         mail = [one.event() for one in actor.unread()]
         delayed = [one.event() for one in actor.delayed()]
         return actor_rows.turn_attempt(
-            attempt, given, mail, delayed, starts=last.starts, paused=actor.paused
+            attempt,
+            given,
+            mail,
+            delayed,
+            starts=last.starts,
+            paused=actor.paused,
+            secret=self._secret,
         )
 
     # starting and stopping
@@ -293,6 +300,11 @@ class MemoryActors(MemoryGroups):
         if (row := self._next_job(actor)) is not None:
             self._drop_job(row)
         del self._actors[actor.name]
+        self._receipts = {
+            id: one
+            for id, one in self._receipts.items()
+            if one.actor != actor.id or one.at.year < datetime.max.year
+        }
         self._receipts.setdefault(actor.id, Receipt(self._now, actor.id, is_ask=False))
         asks = [id for id, one in self._receipts.items() if one.actor == actor.id]
         replies = [(id, ReplyTo()) for id in asks]
@@ -344,6 +356,9 @@ class MemoryActors(MemoryGroups):
             self._wake_actor(name, ready)
         self._hint(*[Hint.WORK] * bool(ready))
         return Told(len(notices), ready, more=bool(self._notices))
+
+    async def callback_secret(self) -> bytes:
+        return self._secret
 
     async def replies(self, ids: Sequence[UUID]) -> list[Reply]:
         found = (self._receipts.get(one) for one in ids)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from longshore import ActorContext, App, Outcome
+from longshore import ActorContext, Answer, App, Outcome
+from longshore.errors import InvalidInput, NotFinished, NotFound
 from longshore.testing import run_inline
 
 app = App("halves")
@@ -96,3 +97,54 @@ def test_what_a_turn_cannot_submit_is_said_at_once(message: str, says: str) -> N
         error = ref.actor().error
         assert error is not None
         assert says in error.message
+
+
+# callbacks
+
+
+class Order:
+    token: str = ""
+    heard: list[str] = []  # noqa: RUF012
+
+    async def begin(self, ctx: ActorContext, note: str) -> str:
+        self.token = ctx.callback(then="paid", about=note)
+        return self.token
+
+    async def paid(self, ctx: ActorContext, answer: Answer) -> None:
+        self.heard.append(f"{answer.about}: {answer.value}")
+
+
+orders = app.actor(Order)
+
+
+def test_a_callback_is_resolved_once() -> None:
+    with run_inline(app) as kit:
+        ref = orders.start("a")
+        token = ref.ask("begin", "cash")
+        assert token == ref.state().token
+        assert app.resolve(token, {"sum": 3}) is True
+        assert app.resolve(token, {"sum": 4}) is False
+        kit.drain()
+        assert ref.state().heard == ["cash: {'sum': 3}"]
+        assert app.resolve(token, 5) is False
+        other = ref.ask("begin", "card")
+        assert other != token
+        assert app.resolve(other) is True
+        kit.drain()
+        assert ref.state().heard == ["cash: {'sum': 3}", "card: None"]
+
+
+def test_a_callback_that_cannot_be_resolved_says_why() -> None:
+    with run_inline(app):
+        ref = orders.start("a")
+        token = ref.ask("begin", "cash")
+        with pytest.raises(InvalidInput, match="is not a token of this fleet"):
+            app.resolve(token[:-2] + "xx", 1)
+        with pytest.raises(NotFinished):
+            ref.ask("begin", "n" * 2_000)
+        error = ref.actor().error
+        assert error is not None
+        assert "about takes 2,003 bytes, and a token has room for 1,024" in error.message
+        ref.stop()
+        with pytest.raises(NotFound, match="is gone"):
+            app.resolve(token, 1)

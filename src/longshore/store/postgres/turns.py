@@ -26,6 +26,7 @@ from longshore.store.actor_rows import (
     message_not_accepted,
     nobody,
     pack_timers,
+    told_once,
     undelivered,
     undelivered_group,
     unstorable_message,
@@ -226,13 +227,13 @@ class TurnBatch:
             box = self._boxes.find((message.type, message.key))
             if why := unstorable_message(message):
                 answers[message.id] = message_not_accepted(message, why)
-            elif box is None:
+            elif box is None or message.actor not in (None, box.id):
                 missing[message.id] = message
             else:
                 found[message.id] = message, box
         answers |= await self._receive(found)
         answers |= await self._miss(missing)
-        return [answers[message.id] for message in messages]
+        return told_once(messages, answers)
 
     async def _receive(
         self, found: dict[UUID, tuple[Message, Mailbox]]
@@ -242,12 +243,16 @@ class TurnBatch:
             return {}
         actors = [box.number for _, box in found.values()]
         asks = [is_from_outside(message.reply_to) for message, _ in found.values()]
-        rows = await self._tx.fetch(sql.RECEIVE, list(found), actors, asks)
+        kept = [message.actor is not None for message, _ in found.values()]
+        rows = await self._tx.fetch(sql.RECEIVE, list(found), actors, asks, kept)
         new = {row["id"] for row in rows}
         if len(new) < len(found):
             self._tx.rest_on_found()
         room = await self._room([box for id, (_, box) in found.items() if id in new])
-        answers: dict[UUID, Sent | Refused] = {id: Sent(id) for id in found}
+        answers: dict[UUID, Sent | Refused] = {
+            id: Sent(id, existing=message.actor is not None and id not in new)
+            for id, (message, _) in found.items()
+        }
         full = []
         for id, (message, box) in found.items():
             if id not in new:
