@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from uuid import UUID
 
 import pytest
@@ -79,12 +80,12 @@ def test_an_end_that_is_delivered_twice_wakes_a_job_too_early() -> None:
 class OneIsEnough(MemoryStore):
     """Lets a job run when the first of those that it depends on has ended."""
 
-    def _run(self, group: GroupRow) -> None:
+    def _run(self, group: GroupRow, ready: Counter[int]) -> None:
         for job in group.jobs.values():
             node = self._jobs[job].node
             assert node is not None
             node.unmet = min(node.unmet, 1)
-        super()._run(group)
+        super()._run(group, ready)
 
 
 def test_a_job_that_does_not_wait_for_all_is_noticed() -> None:

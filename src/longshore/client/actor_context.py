@@ -15,9 +15,10 @@ from uuid import UUID
 from msgspec import Struct
 
 from longshore.client.actor_class import NAMED_STATE, ActorClass
+from longshore.core.callbacks import MAX_CALLBACK_ABOUT_BYTES, Callback, sign
 from longshore.core.limits import MAX_DURATION_S
 from longshore.core.turns import MAX_TIMERS, REPLY_PREFIX, TIMER_PREFIX, after_firing
-from longshore.errors import InvalidInput, WrongState
+from longshore.errors import InvalidInput, TooLarge, WrongState
 from longshore.executors.host.context import Addresses, RunningContext
 from longshore.model.actor import Event, Reply, ReplyTo, Timer, TurnInput
 from longshore.model.job import JobError, JobState, Reason
@@ -28,6 +29,7 @@ from longshore.payload.schemas import nearest
 
 if TYPE_CHECKING:
     from longshore.client.actor import ActorRef
+    from longshore.client.group import GroupBuilder
     from longshore.client.kind import Call
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -81,6 +83,7 @@ class ActorContext:
 
     __slots__ = (
         "_actor",
+        "_callbacks",
         "_event",
         "_has_replied",
         "_job",
@@ -108,6 +111,8 @@ class ActorContext:
         self._timers = {timer.name: timer for timer in turn.timers}
         self._event: Event | None = None
         self._has_replied = False
+        self._callbacks = 0
+        """How many callbacks it has made."""
         self.ref = ref
         """The actor itself, to send to."""
         self.replies: list[OutboxReply] = []
@@ -223,6 +228,35 @@ class ActorContext:
         if not then:
             return self._job.submit(job)
         return self._job.submit_watched(job, self._watcher(then, about))
+
+    def submit_group(self, group: GroupBuilder, *, then: str = "", about: Any = None) -> UUID:
+        """Submits a group, as `app.group(name)` makes it, with this turn. Answers the group's id.
+
+        It has at most `MAX_TURN_GROUP` (1,000) jobs, those that they add later not counted. When it
+        has ended, the handler that `then` names gets an `Outcome`, without a value.
+        """
+        watchers = (self._watcher(then, about),) if then else ()
+        return self._job.submit_group(group, watchers)
+
+    def callback(self, *, then: str, about: Any = None) -> str:
+        """A token with which anyone may send this actor one value: `app.resolve(token, value)`.
+
+        The handler that `then` names gets it as an `Answer`, with `about` in it. The first value
+        counts, as long as the actor lives. Another run of this turn makes the same token, and it
+        can be resolved before the turn is over. `about` is in the token, for all to read.
+        """
+        self._check_handled(then, "then")
+        packed = values.pack(about, "about")
+        if len(packed) > MAX_CALLBACK_ABOUT_BYTES:
+            raise TooLarge(
+                f"about takes {len(packed):,} bytes, and a token has room for "
+                f"{MAX_CALLBACK_ABOUT_BYTES:,}; keep it in the state, under a short name"
+            )
+        turn = self._turn
+        which = turn.actor, turn.turn, self._callbacks
+        self._callbacks += 1
+        named = Callback(*which, turn.type, turn.key, then, packed)
+        return sign(turn.callback_key, named)
 
     def _watcher(self, then: str, about: Any) -> ActorWatcher:
         self._check_handled(then, "then")

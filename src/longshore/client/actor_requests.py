@@ -62,6 +62,10 @@ class ActorRequests:
         )
         return _one_each(messages, answers)
 
+    async def resolve(self, token: str, value: bytes | None) -> ActorVerdict:
+        """Gives a callback its value."""
+        return await self._change(m.Resolve(self._next_rid(), self._new_id(), token, value))
+
     async def reply(self, ask: UUID, wait_s: float) -> Reply | None:
         """The reply to an ask, once there is one; None after `wait_s`."""
         loop = asyncio.get_running_loop()

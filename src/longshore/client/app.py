@@ -51,7 +51,8 @@ from longshore.client.submitting import submit_all, submit_all_async
 from longshore.core.actor_limits import check_actor_type
 from longshore.core.limits import check_name
 from longshore.core.turns import turn_kind
-from longshore.errors import AppError, InvalidArguments, InvalidInput, from_code
+from longshore.errors import AppError, InvalidArguments, InvalidInput, NotFound, from_code
+from longshore.model.actor import ActorVerdict
 from longshore.model.ids import parse_ref
 from longshore.model.job import Job, JobState, Refused, Submitted
 from longshore.model.worker import Isolation, Pool
@@ -164,6 +165,20 @@ class App:
         if known is not None:
             return known.ref(key)
         return ActorRef(self._access, type, key, self._new_id)
+
+    async def resolve_async(self, token: str, value: Any = None) -> bool:
+        """Gives a callback, which `ctx.callback(…)` of an actor made, its value.
+
+        The first value counts: answers whether it is this one. Raises `NotFound` if the actor is
+        gone, and `InvalidInput` if nobody of this fleet has made the token.
+        """
+        packed = values.pack(value, "the value of a callback")
+        verdict = await self._access.connection().actors.resolve(token, packed)
+        if verdict is ActorVerdict.NOT_FOUND:
+            raise NotFound("the actor that waits for this callback is gone")
+        return verdict is ActorVerdict.DONE
+
+    resolve = blocking(resolve_async)
 
     def handlers(self) -> Mapping[str, Handler]:
         """The handlers that workers run, by kind."""

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypeVar, cast
 from uuid import UUID
 
+from msgspec import structs
+
 from longshore.client.clients import Clients
 from longshore.client.group_handle import GroupHandle
 from longshore.client.group_plan import GroupPlan, run_times, submit_group
@@ -18,8 +20,9 @@ from longshore.core.group_limits import check_key, naming
 from longshore.core.keys import below
 from longshore.core.limits import check_submission, check_timeout
 from longshore.errors import InvalidInput, WrongState
-from longshore.model.group import GATE, Condition
+from longshore.model.group import GATE, Condition, GroupPart
 from longshore.model.job import Ended, Job, Options, Submission
+from longshore.model.watcher import Watcher
 from longshore.payload.references import Reference
 from longshore.payload.result_reference import ResultReference
 from longshore.payload.values import pack, unpack
@@ -255,6 +258,8 @@ class GroupBuilder(SubGroup):
         self._jobs: dict[UUID, GroupNode] = {}
         self._outcomes: dict[UUID, Ended] = {}
         self._handle: GroupHandle | None = None
+        self._is_taken = False
+        """Whether the turn of an actor submits it."""
 
     def __repr__(self) -> str:
         return f"<GroupBuilder {self._plan.head.name}: {len(self._jobs):,} jobs>"
@@ -312,9 +317,17 @@ class GroupBuilder(SubGroup):
         return self._handle
 
     def _refuse_if_submitted(self) -> None:
-        if self._handle is not None:
+        if self._handle is not None or self._is_taken:
             name = self._plan.head.name
             raise WrongState(f"group '{name}' is submitted; nothing can be added to it")
+
+    def take_group(self, id: UUID, watchers: tuple[Watcher, ...]) -> GroupPart:
+        """The whole group under this id, for the turn of an actor that submits it."""
+        self._refuse_if_submitted()
+        self._plan.head = structs.replace(self._plan.head, id=id, watchers=watchers)
+        head, nodes = self._plan.in_order()
+        self._is_taken = True
+        return GroupPart(head, 0, tuple(nodes))
 
     async def _submit(self) -> None:
         self._refuse_if_submitted()

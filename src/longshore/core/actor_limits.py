@@ -66,6 +66,8 @@ def check_message(message: Message, most_bytes: int) -> None:
     if not name.isidentifier() or name == UNDELIVERED:
         raise InvalidInput(f"a message is called {name!r}; give it the name of a handler")
     check_length("the name of a message", name, MAX_NAME_CHARS)
+    if message.actor is not None:
+        raise InvalidInput(f"message '{name}' names an actor by id; only a resolve does that")
     if len(message.args) > most_bytes:
         raise InvalidInput(
             f"message '{name}' takes {len(message.args):,} bytes, more than max_value_bytes "

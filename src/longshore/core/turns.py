@@ -37,6 +37,8 @@ EVENT_BYTES: Final = 1024 * 1024
 MAX_TIMERS: Final = 1_000
 MAX_OUTBOX: Final = 10_000
 """How many messages, replies and jobs one turn may send."""
+MAX_TURN_GROUP: Final = 1_000
+"""How many jobs a group may have that a turn submits: one transaction stores all of them."""
 MICROS: Final = 1_000_000
 TIMER_PREFIX: Final = "on_timer_"
 """The handler of a timer is called so, and then like the timer."""

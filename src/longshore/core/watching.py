@@ -12,6 +12,7 @@ from typing import Final
 from msgspec import msgpack
 
 from longshore.model.actor import Concluded, Message
+from longshore.model.group import GroupHead
 from longshore.model.ids import watched_id
 from longshore.model.job import JobError, JobState, Reason, Submission
 from longshore.model.notice import Notice
@@ -49,6 +50,13 @@ def not_accepted(job: Submission, why: str) -> Message | None:
     error = JobError(Reason.INVALID_ARGUMENTS, why)
     watchers = job.options.watchers
     notice = Notice(job.id, 0, JobState.FAILED, None, error, watchers)
+    return next(messages_of(notice), None)
+
+
+def group_not_accepted(head: GroupHead, why: str) -> Message | None:
+    """What an actor hears of a group of its own that was not accepted, if it watches it."""
+    error = JobError(Reason.INVALID_ARGUMENTS, why)
+    notice = Notice(head.id, 0, JobState.FAILED, None, error, head.watchers, is_group=True)
     return next(messages_of(notice), None)
 
 

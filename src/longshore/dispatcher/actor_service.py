@@ -14,9 +14,10 @@ from longshore.core.actor_limits import (
     check_new_actor,
     check_state,
 )
+from longshore.core.callbacks import resolution, verified
 from longshore.core.turns import turn_job
 from longshore.dispatcher.waiters import Waiter, Waiters
-from longshore.errors import InvalidInput, LongshoreError, NotFound
+from longshore.errors import InvalidInput, LongshoreError, NotFound, from_code
 from longshore.model.actor import (
     Actor,
     ActorVerdict,
@@ -31,7 +32,7 @@ from longshore.model.actor import (
     UndeliveredSend,
 )
 from longshore.model.job import Refused, Submission
-from longshore.payload.values import check_packed
+from longshore.payload.values import check_packed, within
 from longshore.ports import Store
 from longshore.wire import actor_messages as m
 
@@ -131,6 +132,21 @@ class ActorService:
         except LongshoreError as error:
             return m.SendAnswer(message.id, error.code, str(error))
         return None
+
+    async def resolve(self, request: m.Resolve) -> ActorVerdict:
+        """Gives a callback its value: a message to its actor. Only the first one counts."""
+        value = request.value
+        self._runtime.check_room(1, len(value or b""))
+        within(value or b"", "the value of a callback", self._settings.max_value_bytes)
+        if value is not None:
+            check_packed(value, "the value of a callback")
+        callback = verified(await self._store.callback_secret(), request.token)
+        [answer] = await self._runtime.send([resolution(callback, value)])
+        if isinstance(answer, Sent):
+            return ActorVerdict.ALREADY if answer.existing else ActorVerdict.DONE
+        if answer.code == NotFound.code:
+            return ActorVerdict.NOT_FOUND
+        raise from_code(answer.code, answer.message)
 
     async def replies(self, request: m.AwaitReplies) -> list[Reply]:
         """The replies to asks: those that are there, or else the first that comes in time."""
@@ -237,6 +253,8 @@ async def perform_for_actors(
             return await service.start(request, caller)
         case m.Send():
             return await service.send(request)
+        case m.Resolve():
+            return await service.resolve(request)
         case m.AwaitReplies():
             return await service.replies(request)
         case m.ShowActor():

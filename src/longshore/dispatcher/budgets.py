@@ -11,6 +11,7 @@ from typing import Final, assert_never
 
 from longshore.config import DispatcherSettings
 from longshore.core.actor_limits import MAX_ASKS, check_actor_name
+from longshore.core.callbacks import MAX_TOKEN_CHARS
 from longshore.core.group_limits import MAX_KEY_CHARS, MAX_NODES_LISTED, MAX_PART_NODES
 from longshore.core.limits import (
     MAX_DRAINED,
@@ -79,6 +80,8 @@ def check_request(request: m.Request) -> None:
             _check_count(request, "actors", len(request.actors), MAX_REQUEST_JOBS)
         case a.Send():
             _check_count(request, "messages", len(request.messages), MAX_REQUEST_JOBS)
+        case a.Resolve():
+            check_length("RESOLVE: the token", request.token, MAX_TOKEN_CHARS)
         case a.AwaitReplies():
             _check_count(request, "asks", len(request.asks), MAX_ASKS)
         case a.ListActors():

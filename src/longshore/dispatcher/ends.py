@@ -14,7 +14,7 @@ from msgspec.msgpack import Decoder
 from longshore.config import DispatcherSettings
 from longshore.core.actor_limits import check_message
 from longshore.core.effects import refused_item
-from longshore.core.group_limits import check_growth
+from longshore.core.group_limits import check_growth, check_part, naming
 from longshore.core.growth import added, refused
 from longshore.core.limits import MAX_DURATION_S, MAX_NAME_CHARS, check_submission
 from longshore.core.timing import (
@@ -24,7 +24,7 @@ from longshore.core.timing import (
     settle_skip,
     settle_snooze,
 )
-from longshore.core.turns import MAX_OUTBOX, check_turn
+from longshore.core.turns import MAX_OUTBOX, MAX_TURN_GROUP, check_turn
 from longshore.dispatcher.alarms import Alarms
 from longshore.dispatcher.commits import Commits
 from longshore.dispatcher.environment import Environment
@@ -41,13 +41,14 @@ from longshore.model.ends import (
     Succeeded,
     TurnTaken,
 )
-from longshore.model.group import GATE, MAP
+from longshore.model.group import GATE, MAP, NOT_RUN, GroupPart
 from longshore.model.job import Finished, JobError, JobState, Reason, Submission, Verdict
 from longshore.model.reports import (
     CancelReport,
     CrashReport,
     FailureReport,
     NotBegunReport,
+    OutboxGroup,
     OutboxItem,
     OutboxJob,
     OutboxMessage,
@@ -60,7 +61,7 @@ from longshore.model.reports import (
     SuccessReport,
     TurnReport,
 )
-from longshore.payload.group_references import check_added
+from longshore.payload.group_references import check_added, check_dependencies
 from longshore.payload.maps import check_map, read_map
 from longshore.payload.values import within
 from longshore.wire.dispatcher_side import Sent, Session
@@ -168,10 +169,29 @@ class Decisions:
                 check_message(message, most_bytes)
             case OutboxReply(reply=reply):
                 within(reply.result or b"", "a reply", most_bytes)
+            case OutboxGroup(part=part):
+                self._check_group(part)
             case OutboxNode():
                 pass
             case _:
                 assert_never(item)
+
+    def _check_group(self, part: GroupPart) -> None:
+        """Raises if a turn submits a group that cannot be."""
+        head, edges = part.head, sum(len(node.after) for node in part.nodes)
+        if part.first or len(part.nodes) != head.jobs or head.jobs > MAX_TURN_GROUP:
+            raise InvalidInput(
+                f"group '{head.name}' has {head.jobs:,} jobs; a turn submits a whole group of at "
+                f"most {MAX_TURN_GROUP:,}. Let a job of the group add the others, or use a map"
+            )
+        check_part(part, edges, self._settings.max_group_jobs, self._settings.max_group_edges)
+        check_dependencies(part)
+        for node in part.nodes:
+            with naming(head, node.key):
+                self._check_sent(node.job, NOT_RUN)
+                if node.job.kind == MAP:
+                    check_map(node.job)
+                    check_submission(read_map(node.job.args)[1].job)
 
     def _unsuccessful(self, report: Unsuccessful, claimed: Attempt | None) -> End:
         match report:
@@ -239,8 +259,8 @@ class Decisions:
         for index, item in enumerate(outbox):
             try:
                 self._check_item(item)
-                if isinstance(item, OutboxReply):
-                    raise InvalidInput("only a turn of an actor replies")
+                if isinstance(item, OutboxReply | OutboxGroup):
+                    raise InvalidInput("only a turn of an actor replies, or submits a group")
                 sound.append(item)
             except LongshoreError as error:
                 notes.append(refused_item(index, str(error)))

@@ -90,12 +90,19 @@ class Message(Struct, frozen=True, omit_defaults=True, gc=False):
     args: bytes = b""
     delay_s: float | None = None
     reply_to: ReplyTo | None = None
+    actor: UUID | None = None
+    """Set if it resolves a callback: it is for the actor with this id, whose life long it counts
+    once. Only dispatchers make such messages."""
 
 
 class Sent(Struct, frozen=True, gc=False):
-    """A message that is in its mailbox, or was there before: the send was repeated."""
+    """A message that is in its mailbox, or was there before: the send was repeated.
+
+    Whether it was is told of those that resolve a callback.
+    """
 
     id: UUID
+    existing: bool = False
 
 
 class UndeliveredSend(Struct, frozen=True):
@@ -213,6 +220,8 @@ class TurnInput(Struct, frozen=True, omit_defaults=True, gc=False):
     events: tuple[Event, ...] = ()
     last_worker: UUID | None = None
     """The worker that took the turn before it."""
+    callback_key: bytes = b""
+    """Signs the callback tokens of this turn (see `core.callbacks`)."""
 
 
 class Turn(Struct, frozen=True, omit_defaults=True, gc=False):

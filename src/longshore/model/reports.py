@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from longshore.model.actor import Message, Reply, ReplyTo, Turn
 from longshore.model.attempt import AttemptKey
-from longshore.model.group import Condition
+from longshore.model.group import Condition, GroupPart
 from longshore.model.job import JobError, Reason, Submission
 
 UNEXPLAINED: Final = JobError(Reason.RAISED, "the worker gave no reason")
@@ -39,6 +39,12 @@ class OutboxNode(Struct, frozen=True, omit_defaults=True, gc=False, tag_field="i
     detached: bool = False
 
 
+class OutboxGroup(Struct, frozen=True, gc=False, tag_field="item", tag="group"):
+    """A whole group to submit, in one part. Only turns of actors do."""
+
+    part: GroupPart
+
+
 class OutboxMessage(Struct, frozen=True, gc=False, tag_field="item", tag="message"):
     """A message to an actor."""
 
@@ -52,7 +58,7 @@ class OutboxReply(Struct, frozen=True, gc=False, tag_field="item", tag="reply"):
     to: ReplyTo
 
 
-OutboxItem = OutboxJob | OutboxNode | OutboxMessage | OutboxReply
+OutboxItem = OutboxJob | OutboxNode | OutboxGroup | OutboxMessage | OutboxReply
 """What an outbox may hold. On the wire, `item` says which variant it is."""
 
 

@@ -42,6 +42,9 @@ class ActorStore(Protocol):
         A repeat of an id changes nothing.
         """
 
+    async def callback_secret(self) -> bytes:
+        """The secret of this store from which the keys for callback tokens follow."""
+
     async def replies(self, ids: Sequence[UUID]) -> list[Reply]:
         """The replies to these asks from outside, as far as there are any; kept for an hour."""
 

@@ -5,14 +5,15 @@ Terms, timers, replies and what a turn gets are msgpack, so that a new field nee
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
 from msgspec import msgpack, structs
 
+from longshore.core.callbacks import turn_key
 from longshore.core.turns import events_of, turn_job
-from longshore.core.watching import not_accepted
+from longshore.core.watching import group_not_accepted, not_accepted
 from longshore.errors import Conflict, InvalidInput, NotFound, WrongState
 from longshore.model.actor import (
     UNDELIVERED,
@@ -23,11 +24,13 @@ from longshore.model.actor import (
     Replied,
     Reply,
     ReplyTo,
+    Sent,
     Timer,
     TurnInput,
     Undelivered,
 )
 from longshore.model.attempt import Attempt
+from longshore.model.group import GroupHead
 from longshore.model.job import JobError, Reason, Refused, Submission
 from longshore.store.rows import body_or_why, clean, later
 
@@ -149,6 +152,14 @@ def undelivered_job(job: Submission, why: str) -> Message:
     return Message(job.id, "", "", UNDELIVERED, _packer.encode(about))
 
 
+def undelivered_group(head: GroupHead, why: str) -> Message:
+    """What the actor hears whose group was not accepted; as an outcome, if it watches the group."""
+    if (outcome := group_not_accepted(head, why)) is not None:
+        return outcome
+    about = Undelivered("", "", clean(head.name), b"", why)
+    return Message(head.id, "", "", UNDELIVERED, _packer.encode(about))
+
+
 def reply_message(reply: Reply, to: ReplyTo) -> Message:
     """A reply to the actor that asked, as a message."""
     replied = Replied(reply.result, storable_reply(reply).error, to.about)
@@ -171,11 +182,13 @@ def turn_attempt(
     *,
     starts: bool,
     paused: bool,
+    secret: bytes,
 ) -> Attempt:
     """The attempt as its worker gets it: the input with its events, packed as the arguments."""
     one_only = bool(attempt.failures or attempt.crashes)
     events = events_of(input.timers, mail, delayed, input.now, starts=starts, one_only=one_only)
-    args = _packer.encode(structs.replace(input, events=events))
+    key = turn_key(secret, input.actor, input.turn)
+    args = _packer.encode(structs.replace(input, events=events, callback_key=key))
     return structs.replace(attempt, args=args, paused=paused)
 
 
@@ -208,6 +221,21 @@ def message_not_accepted(message: Message, why: str) -> Refused:
     """The answer to a message that cannot be stored."""
     text = f"message {message.id} was not accepted: {why}; correct it and send it again"
     return Refused(message.id, InvalidInput.code, clean(text))
+
+
+def told_once(
+    messages: Sequence[Message], answers: Mapping[UUID, Sent | Refused]
+) -> list[Sent | Refused]:
+    """The answers in the order of the messages. Of two that resolve a callback the first counts."""
+    seen: set[UUID] = set()
+    found: list[Sent | Refused] = []
+    for message in messages:
+        answer = answers[message.id]
+        if message.actor is not None and message.id in seen and isinstance(answer, Sent):
+            answer = Sent(message.id, existing=True)
+        seen.add(message.id)
+        found.append(answer)
+    return found
 
 
 def nobody(message: Message) -> Refused:

@@ -194,7 +194,7 @@ class SqliteBackend(SqlBackend):
                 " ELSE due_at - ?1 END",
                 (micros, NEVER),
             )
-            connection.execute("UPDATE receipt SET at = at - ?", (micros,))
+            connection.execute("UPDATE receipt SET at = at - ?1 WHERE at <> ?2", (micros, NEVER))
             rows = connection.execute("SELECT rowid, timers FROM turn").fetchall()
             moved = [(timers_earlier(timers, micros), row) for row, timers in rows]
             connection.executemany("UPDATE turn SET timers = ? WHERE rowid = ?", moved)

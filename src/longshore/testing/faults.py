@@ -355,6 +355,9 @@ class FaultyStore:
             "sort_mail", lambda: self.store.sort_mail(type, key, number, action)
         )
 
+    async def callback_secret(self) -> bytes:
+        return await self._call("callback_secret", self.store.callback_secret)
+
     async def tell_watchers(self, most: int = 100) -> Told:
         return await self._call("tell_watchers", lambda: self.store.tell_watchers(most))
 

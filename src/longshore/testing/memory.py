@@ -85,7 +85,8 @@ class MemoryStore(MemoryActors, MemoryNewRuns):
         sent, replies, by_sends = self._post(batch, finished, ready)
         ending, self._unsettled = self._unsettled, []
         self._woken = []
-        groups = self._deliver(ending, ready) | self._to_expand()
+        groups = self._deliver(ending, ready) | self._to_expand() | self._sent_groups
+        self._sent_groups = set()
         dependents = self._filled(self._start_dependents(dispatcher, batch, ready))
         by_ends = Counter(ready)
         ready += by_sends

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from msgspec import structs
@@ -38,7 +38,7 @@ from longshore.model.ends import End, PutAside, Succeeded, TurnTaken
 from longshore.model.ids import derive_id
 from longshore.model.job import Finished, JobState, Refused, Submission, Submitted, Verdict
 from longshore.model.notice import Notice
-from longshore.model.reports import OutboxJob, OutboxMessage, OutboxReply
+from longshore.model.reports import OutboxGroup, OutboxJob, OutboxMessage, OutboxReply
 from longshore.model.worker import SessionKey
 from longshore.ports import Hint, Tended, Told
 from longshore.store import actor_rows
@@ -114,6 +114,12 @@ class MemoryActors(MemoryGroups):
                 if isinstance(answer, Refused):
                     lost = actor_rows.undelivered_job(item.job, answer.message)
                     self._return(end, index, lost, answer)
+            elif isinstance(item, OutboxGroup):
+                stored = self._submit_group(item.part, ready)
+                self._sent_groups.add(item.part.head.id)
+                if isinstance(stored, Refused):
+                    lost = actor_rows.undelivered_group(item.part.head, stored.message)
+                    self._return(end, index, lost, stored)
             elif isinstance(item, OutboxMessage):
                 if (refused := self._deliver_message(item.message)) is not None:
                     lost = actor_rows.undelivered(item.message, refused.message)
@@ -135,7 +141,7 @@ class MemoryActors(MemoryGroups):
     def _take_in(self, message: Message, most: int) -> Sent | Refused:
         """A message from outside."""
         if message.id in self._receipts:
-            return Sent(message.id)
+            return Sent(message.id, existing=message.actor is not None)
         actor = self._actors.get((message.type, message.key))
         if actor is not None and not actor.stopping and len(actor.mail) >= most:
             return actor_rows.mailbox_full(message, most)
@@ -143,7 +149,8 @@ class MemoryActors(MemoryGroups):
             return refused
         assert actor is not None
         is_ask = actor_rows.is_from_outside(message.reply_to)
-        self._receipts[message.id] = Receipt(self._now, actor.id, is_ask)
+        at = self._now if message.actor is None else datetime.max.replace(tzinfo=UTC)
+        self._receipts[message.id] = Receipt(at, actor.id, is_ask)
         return Sent(message.id)
 
     def _deliver_message(self, message: Message) -> Refused | None:
@@ -151,7 +158,7 @@ class MemoryActors(MemoryGroups):
         if (why := actor_rows.unstorable_message(message)) is not None:
             return actor_rows.message_not_accepted(message, why)
         actor = self._actors.get((message.type, message.key))
-        if actor is None or actor.stopping:
+        if actor is None or actor.stopping or message.actor not in (None, actor.id):
             return actor_rows.nobody(message)
         self._put(actor, message)
         return None
@@ -232,7 +239,13 @@ class MemoryActors(MemoryGroups):
         mail = [one.event() for one in actor.unread()]
         delayed = [one.event() for one in actor.delayed()]
         return actor_rows.turn_attempt(
-            attempt, given, mail, delayed, starts=last.starts, paused=actor.paused
+            attempt,
+            given,
+            mail,
+            delayed,
+            starts=last.starts,
+            paused=actor.paused,
+            secret=self._secret,
         )
 
     # starting and stopping
@@ -289,6 +302,11 @@ class MemoryActors(MemoryGroups):
         if (row := self._next_job(actor)) is not None:
             self._drop_job(row)
         del self._actors[actor.name]
+        self._receipts = {
+            id: one
+            for id, one in self._receipts.items()
+            if one.actor != actor.id or one.at.year < datetime.max.year
+        }
         self._receipts.setdefault(actor.id, Receipt(self._now, actor.id, is_ask=False))
         asks = [id for id, one in self._receipts.items() if one.actor == actor.id]
         replies = [(id, ReplyTo()) for id in asks]
@@ -351,6 +369,9 @@ class MemoryActors(MemoryGroups):
 
     async def sort_undelivered(self, id: UUID, *, again: bool) -> bool:
         return False
+
+    async def callback_secret(self) -> bytes:
+        return self._secret
 
     async def replies(self, ids: Sequence[UUID]) -> list[Reply]:
         found = (self._receipts.get(one) for one in ids)

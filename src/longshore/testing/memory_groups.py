@@ -38,6 +38,7 @@ from longshore.model.group import (
     RetryPlan,
 )
 from longshore.model.job import Ended, Job, JobState, Refused
+from longshore.model.notice import Notice
 from longshore.model.retention import GroupsPruned, Retention
 from longshore.ports import Hint, Settled
 from longshore.store.rows import (
@@ -62,6 +63,9 @@ class MemoryGroups(MemoryGrowth):
 
     async def submit_group(self, part: GroupPart) -> GroupSubmitted | Refused:
         self._now = self._utc()
+        return self._submit_group(part, Counter())
+
+    def _submit_group(self, part: GroupPart, ready: Counter[int]) -> GroupSubmitted | Refused:
         head = part.head
         known = self._groups.get(head.id)
         if known is not None and (known.head != head or known.run):
@@ -81,7 +85,7 @@ class MemoryGroups(MemoryGrowth):
         for item in items:
             self._join(group, item)
         if is_whole:
-            self._run(group)
+            self._run(group, ready)
         return GroupSubmitted(head.id, group.number, group.state, len(group.jobs))
 
     def _new_items(self, group: GroupRow, part: GroupPart) -> list[NodeItem] | Refused:
@@ -99,12 +103,12 @@ class MemoryGroups(MemoryGrowth):
             return key_taken(group.head.id, taken.node.key, taken.node.job)
         return new
 
-    def _run(self, group: GroupRow) -> None:
+    def _run(self, group: GroupRow, ready: Counter[int]) -> None:
         group.state = GroupState.RUNNING
         self._open_scopes(group)
         if not group.jobs:
             self._close(group)
-        self._sweep_group(group, Counter())
+        self._sweep_group(group, ready)
         self._hint(Hint.WORK)
 
     # upkeep
@@ -225,7 +229,8 @@ class MemoryGroups(MemoryGrowth):
         outcomes += [Ended(one.head.id, JobState(one.state.value)) for one in closed]
         self._hint(*[Hint.WORK] * bool(ready), *[Hint.ENDED] * bool(outcomes), Hint.CANCEL)
         delayed = any(row.state is JobState.DELAYED for row in self._jobs.values())
-        return Settled(ready, delayed, tuple(outcomes), frozenset(again))
+        watched = any(group.head.watchers for group in closed)
+        return Settled(ready, delayed, tuple(outcomes), frozenset(again), watched)
 
     def _ended_ids(self) -> set[UUID]:
         return {id for id, row in self._jobs.items() if row.state in TERMINAL and row.node}
@@ -252,6 +257,9 @@ class MemoryGroups(MemoryGrowth):
         cancelled = counts[JobState.CANCELLED]
         group.state = group_end(failed, cancelled, by_user=bool(group.cancelled_by))
         group.ended_at = self._now
+        if group.head.watchers:
+            how = group.round, JobState(group.state.value), None, None
+            self._notices.append(Notice(group.head.id, *how, group.head.watchers, is_group=True))
 
     def _counts(self, group: GroupRow) -> Counter[JobState]:
         return Counter(self._jobs[id].state for id in group.jobs.values())
@@ -333,6 +341,7 @@ class MemoryGroups(MemoryGrowth):
             del group.jobs[self._node(row.job.id).place]
             row.node, row.job = None, structs.replace(row.job, group=None)
         group.state = GroupState.PAUSED if group.state is GroupState.PAUSED else GroupState.RUNNING
+        group.round += group.ended_at is not None
         group.must_sweep, group.ended_at, group.cancelled_by = True, None, ""
 
     def _count_anew(self, rows: Sequence[JobRow], counters: NewCounts, scopes: NewCounts) -> None:

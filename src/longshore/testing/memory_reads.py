@@ -61,6 +61,9 @@ class MemoryReads:
         self._max_group_jobs = MAX_GROUP_JOBS
         self._unsettled: list[Note] = []
         self._notices: list[Notice] = []
+        self._secret = b"secret"
+        self._sent_groups: set[UUID] = set()
+        """The groups that turns submit in this batch."""
         """Nodes of which those that depend on them have not heard."""
         self._woken: list[JobRow] = []
         """The jobs of groups that became ready since the pump last began."""

@@ -113,6 +113,7 @@ class GroupRow:
     retries: dict[UUID, RetryPlan] = field(default_factory=dict)
     jobs: dict[int, UUID] = field(default_factory=dict)
     run: Run | None = None
+    round: int = 1
 
 
 @dataclass

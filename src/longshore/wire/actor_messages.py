@@ -51,6 +51,14 @@ class Send(Numbered, frozen=True):
     messages: tuple[Message, ...]
 
 
+class Resolve(Numbered, frozen=True):
+    """Give the callback with this token its value."""
+
+    id: UUID
+    token: str
+    value: bytes | None = None
+
+
 class AwaitReplies(Numbered, frozen=True):
     """Answer with the replies to these asks, once there is any, or after `wait_s`."""
 
@@ -141,6 +149,7 @@ class SendAnswer(Struct, frozen=True, omit_defaults=True):
 ActorRequest = (
     StartActors
     | Send
+    | Resolve
     | AwaitReplies
     | ShowActor
     | ListActors
@@ -157,6 +166,7 @@ ActorRequest = (
 ACTOR_ANSWERS: Final[dict[type, Any]] = {
     StartActors: tuple[StartAnswer, ...],
     Send: tuple[SendAnswer, ...],
+    Resolve: ActorVerdict,
     AwaitReplies: tuple[Reply, ...],
     ShowActor: Actor,
     ListActors: tuple[Actor, ...],

@@ -26,6 +26,7 @@ _LARGE = frozenset(
         messages.SubmitGroup,
         actor_messages.StartActors,
         actor_messages.Send,
+        actor_messages.Resolve,
         actor_messages.EditActor,
     }
 )

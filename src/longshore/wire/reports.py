@@ -18,6 +18,7 @@ from longshore.model.job import JobError
 from longshore.model.reports import (
     CrashReport,
     FailureReport,
+    OutboxGroup,
     OutboxItem,
     OutboxJob,
     OutboxMessage,
@@ -63,6 +64,9 @@ def _item_bytes(item: OutboxItem) -> int:
     match item:
         case OutboxJob(job=job) | OutboxNode(job=job):
             return len(job.args)
+        case OutboxGroup(part=part):
+            about = sum(len(one.about) for one in part.head.watchers)
+            return about + sum(len(node.job.args) + _FIELDS_BYTES for node in part.nodes)
         case OutboxMessage(message=message):
             return len(message.args) + len(message.reply_to.about if message.reply_to else b"")
         case OutboxReply(reply=reply, to=to):

@@ -212,7 +212,7 @@ class FakeDispatcher:
                 return False
             case a.ShowActor():
                 return NotFound("there is no actor here")
-            case a.PauseActor() | a.StopActor() | a.EditActor() | a.SortMail():
+            case a.Resolve() | a.PauseActor() | a.StopActor() | a.EditActor() | a.SortMail():
                 return ActorVerdict.DONE
 
     def _rerun_group(self, request: messages.RerunGroup) -> RunPlan:

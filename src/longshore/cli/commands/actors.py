@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import click
 
 from longshore.cli.options import Whole, ask, client_options, duration, examples
-from longshore.cli.pairs import values_of
+from longshore.cli.pairs import value_of, values_of
 from longshore.cli.view import jsonable
 from longshore.cli.view.actors import (
     actor_json,
@@ -59,6 +59,7 @@ _ACTIONS: Final = (
     "park",
     "put-back",
     "drop",
+    "resolve",
 )
 _SORTS: Final = {
     "park": (MailAction.PARK, "is parked"),
@@ -147,11 +148,12 @@ def list_actors(context: click.Context, /, **given: Any) -> None:
         "longshore actor pause Subscription ann",
         "longshore actor edit Subscription ann plan=gift",
         "longshore actor park Subscription ann 7",
+        "longshore actor resolve hx1QnT…3w true",
     ),
 )
 @click.argument("action", type=click.Choice(_ACTIONS), metavar="|".join(_ACTIONS))
-@click.argument("type")
-@click.argument("key")
+@click.argument("type", metavar="TYPE|TOKEN")
+@click.argument("key", required=False, metavar="KEY|VALUE")
 @click.argument("rest", nargs=-1, metavar="[NAME|NUMBER] [KEY=VALUE]…")
 @click.option(
     "--within",
@@ -172,7 +174,7 @@ def actor(
     /,
     action: str,
     type: str,
-    key: str,
+    key: str | None,
     rest: tuple[str, ...],
     **given: Any,
 ) -> None:
@@ -183,11 +185,17 @@ def actor(
     what it waits for; `turns` shows its last turns, `mail` what it has not read; `pause` lets it do
     nothing until `resume`, which also tries a failed turn again; `stop` removes it; `edit` changes
     fields of its state; `park` puts the message NUMBER aside, `put-back` undoes that, `drop`
-    removes it for good.
+    removes it for good. `resolve` gives the callback with this TOKEN its VALUE, which is JSON or
+    plain text; only the first one counts.
 
     Exits with 3 if there is no such actor, with 5 if no reply came in time, with 2 if it is in a
     state in which that cannot be done.
     """
+    if action == "resolve":
+        _resolve(context, type, (*(() if key is None else (key,)), *rest))
+        return
+    if key is None:
+        raise click.UsageError(f"`actor {action}` needs the KEY of an actor", context)
     call = _Call(context, type, key, rest)
     _check_rest(call, action)
     if action in _SORTS:
@@ -386,6 +394,18 @@ async def _sorted(
     call: _Call, number: int, action: MailAction, connection: Connection
 ) -> ActorVerdict:
     return await connection.actors.sort_mail(call.type, call.key, number, action)
+
+
+def _resolve(context: click.Context, token: str, given: tuple[str, ...]) -> None:
+    if len(given) > 1:
+        raise click.UsageError(f"`actor resolve` takes one value, not '{given[1]}' too", context)
+    value = value_of("the value", given[0]) if given else None
+    packed = pack(value, "the value of a callback")
+    verdict = ask(context, lambda connection: connection.actors.resolve(token, packed))
+    missing = "the actor that waits for this callback is gone"
+    check_done("such actor", verdict, missing)
+    words = "is resolved" if verdict is ActorVerdict.DONE else "was resolved before: that counts"
+    print_answer(context.params["as_json"], {"verdict": verdict.value}, f"the callback {words}")
 
 
 def _done(call: _Call, verdict: ActorVerdict, words: str, missing: str = "") -> None:

@@ -14,6 +14,7 @@ from uuid import UUID
 import msgspec
 
 from longshore.core.limits import MAX_SNOOZE_S
+from longshore.core.turns import MAX_TURN_GROUP
 from longshore.errors import Conflict, InvalidInput, NotSerialisable, TooLarge, WrongState
 from longshore.executors import scratch
 from longshore.executors.host.growth import OwnGroup
@@ -22,10 +23,11 @@ from longshore.executors.output.logger import JobLogger
 from longshore.executors.text import bounded
 from longshore.model.actor import Message, ReplyTo
 from longshore.model.attempt import Assignment
+from longshore.model.group import GroupPart
 from longshore.model.ids import derive_id, submitted_id
 from longshore.model.job import LogEntry, Progress, Submission
 from longshore.model.log import LogLimits
-from longshore.model.reports import OutboxItem, OutboxJob, OutboxMessage
+from longshore.model.reports import OutboxGroup, OutboxItem, OutboxJob, OutboxMessage
 from longshore.model.watcher import Watcher
 from longshore.payload.references import refuse_outside_a_group
 
@@ -35,6 +37,8 @@ MESSAGE_BYTES: Final = 200
 """About what a message takes beside its arguments."""
 FIRST_MESSAGE: Final = 1 << 40
 """From here on the numbers are for messages, below it for jobs (see `derive_id`)."""
+FIRST_GROUP: Final = 1 << 61
+"""From here on they are for groups."""
 
 _encoder = msgspec.msgpack.Encoder(uuid_format="bytes")
 
@@ -49,6 +53,14 @@ class Describes(Protocol):
 
     def take_id(self, id: UUID) -> Submission:
         """The job under this id from now on, unless it has one already that must stay."""
+
+
+@runtime_checkable
+class DescribesGroup(Protocol):
+    """Something that describes a group to submit, as `app.group(…)` does."""
+
+    def take_group(self, id: UUID, watchers: tuple[Watcher, ...]) -> GroupPart:
+        """The whole group under this id. From then on it is submitted."""
 
 
 Given = tuple[tuple[object, ...], Mapping[str, object]]
@@ -153,6 +165,7 @@ class Context:
         "_assignment",
         "_cancelled",
         "_group",
+        "_groups",
         "_handles",
         "_is_over",
         "_limits",
@@ -177,6 +190,7 @@ class Context:
         self._log: JobLogger | None = None
         self._voice: AttemptLog | None = None
         self._group: OwnGroup | None = None
+        self._groups: list[OutboxGroup] = []
         self._outbox: dict[UUID, Submission] = {}
         self._messages: list[OutboxMessage] = []
         self._handles = ""
@@ -367,6 +381,24 @@ class RunningContext(Context):
         options = msgspec.structs.replace(own.options, watchers=(watcher,))
         return self._submit(msgspec.structs.replace(own, options=options))
 
+    def submit_group(self, group: DescribesGroup, watchers: tuple[Watcher, ...]) -> UUID:
+        """Submits a group with this turn; of its end these watchers are told. Answers its id.
+
+        Another run of the turn makes the same id again.
+        """
+        if not isinstance(group, DescribesGroup):
+            raise InvalidInput(f"{group!r} is no group; give what app.group(name) makes")
+        first = FIRST_GROUP | self._assignment.round << 20
+        part = group.take_group(derive_id(self.id, first + len(self._groups)), watchers)
+        if len(part.nodes) > MAX_TURN_GROUP:
+            raise TooLarge(
+                f"group '{part.head.name}' has {len(part.nodes):,} jobs, and a turn may submit one "
+                f"of {MAX_TURN_GROUP:,}; let a job of the group add the others, or use a map"
+            )
+        self._count_bytes(sum(_size(node.job) for node in part.nodes), "groups")
+        self._groups.append(OutboxGroup(part))
+        return part.head.id
+
     def mark_cancelled(self) -> None:
         """Lets the job's code see that it must stop."""
         self._cancelled = True
@@ -378,7 +410,8 @@ class RunningContext(Context):
         """
         self._is_over = True
         added = self._group.nodes if self._group is not None else ()
-        return (*map(OutboxJob, self._outbox.values()), *added, *self._messages)
+        jobs = map(OutboxJob, self._outbox.values())
+        return (*jobs, *added, *self._groups, *self._messages)
 
     def unsaid(self) -> list[LogEntry]:
         """What the attempt said and the agent was not told yet; for the attempt's end."""

@@ -297,6 +297,12 @@ class PostgresActors(PostgresActorReads, PostgresKeeper):
 
     # upkeep
 
+    async def callback_secret(self) -> bytes:
+        """The secret of this store from which the keys for callback tokens follow."""
+        [row] = await self._reading.fetch(sql.SECRET)
+        secret: bytes = row["value"]
+        return secret
+
     async def replies(self, ids: Sequence[UUID]) -> list[Reply]:
         """The replies to these asks from outside, as far as there are any."""
         rows = await self._reading.fetch(sql.REPLIES, list(ids)) if ids else []

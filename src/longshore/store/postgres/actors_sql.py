@@ -241,9 +241,12 @@ FROM unnest($1::bigint[], $2::bigint[]) AS i (actor, read_up_to)
 """
 """How many messages are in these mailboxes, and how many of them are parked."""
 RECEIVE: Final = """
-INSERT INTO longshore.receipt (id, actor, is_ask)
-SELECT i.id, i.actor, i.is_ask FROM (
-    SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::boolean[]) AS i (id, actor, is_ask)
+INSERT INTO longshore.receipt (id, actor, is_ask, at)
+SELECT i.id, i.actor, i.is_ask,
+    CASE WHEN i.is_kept THEN 'infinity' ELSE statement_timestamp() END
+FROM (
+    SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::boolean[], $4::boolean[])
+        AS i (id, actor, is_ask, is_kept)
     ORDER BY i.id OFFSET 0
 ) AS i
 ON CONFLICT DO NOTHING
@@ -351,6 +354,9 @@ WITH mail AS (
 turns AS (
     DELETE FROM longshore.turn WHERE actor = ANY ($2::bigint[])
 ),
+kept AS (
+    DELETE FROM longshore.receipt WHERE actor = ANY ($2::bigint[]) AND at = 'infinity'
+),
 known AS (
     INSERT INTO longshore.receipt (id, actor, is_ask)
     SELECT i.id, i.actor, false FROM (
@@ -392,8 +398,9 @@ WHERE actor = $1 AND number = $2
 
 # what turns get
 
+SECRET: Final = "SELECT value FROM longshore.secret WHERE name = 'callbacks'"
 INPUTS: Final = f"""
-SELECT a.id, a.number, a.type, a.key, a.status, t.*, {NOW} AS now
+SELECT a.id, a.number, a.type, a.key, a.status, t.*, {NOW} AS now, ({SECRET}) AS secret
 FROM unnest($1::uuid[]) AS i (id)
 CROSS JOIN LATERAL (
     SELECT id, number, type, key, status FROM longshore.actor WHERE id = i.id OFFSET 0

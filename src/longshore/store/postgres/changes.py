@@ -39,13 +39,13 @@ async def apply(
     for row, change in changes:
         places.setdefault(change, len(places) + 1)
         tx.count(row["lane"], row["state"], CODES[change.state])
-        if row["watched"] and change.ends:
-            tx.watched_end(row["id"])
         if row["group_id"] is not None:
             if change.ends:
                 tx.ended(row["group_id"], row["id"], CODES[change.state])
             elif change.state in RUNS_SOON:
                 tx.woke(row["group_id"])
+        elif change.ends and row["watched"]:
+            tx.watched_end(row["id"])
     ids = [row["id"] for row, _ in changes]
     columns = zip(
         *(change_row(change, by, isolate_bad_items=tx.isolate_bad_items) for change in places),

@@ -121,6 +121,8 @@ class Transaction:
         self._notes: list[tuple[UUID, bool]] = []
         self._woken: set[UUID] = set()
         self._watched: list[UUID] = []
+        self.has_noted_groups = False
+        """Whether a group ended that is watched."""
 
     async def fetch(self, sql: str, *values: object) -> list[asyncpg.Record]:
         """The rows a statement answers."""
@@ -152,8 +154,8 @@ class Transaction:
 
     @property
     def has_watched_ends(self) -> bool:
-        """Whether a job ended that is watched."""
-        return bool(self._watched)
+        """Whether a job or a group ended that is watched."""
+        return bool(self._watched) or self.has_noted_groups
 
     def woke(self, group: UUID) -> None:
         """A job of a group is to run again. If the group is paused, a sweep must hold the job."""

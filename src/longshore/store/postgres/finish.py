@@ -22,10 +22,12 @@ from longshore.core.dependencies import Parent
 from longshore.core.effects import Change
 from longshore.core.lifecycle import TERMINAL
 from longshore.errors import StoreUnavailable
+from longshore.model.actor import Message
 from longshore.model.ends import End, Succeeded, TurnTaken
 from longshore.model.ids import derive_id
 from longshore.model.job import Ended, Finished, JobState, Refused, Submission, Submitted, Verdict
 from longshore.model.reports import OutboxJob
+from longshore.store.actor_rows import undelivered_job
 from longshore.store.postgres.actors_sql import HOLD_ENDING, TAKE
 from longshore.store.postgres.columns import unless_empty
 from longshore.store.postgres.connections import TURNS, Transaction
@@ -179,10 +181,10 @@ class FinishBatch:
 
     def lost_of_turns(
         self, taken: Sequence[Submitted | Refused]
-    ) -> list[tuple[TurnTaken, Submission, Refused]]:
-        """The jobs that turns sent and that cannot be stored."""
+    ) -> list[tuple[TurnTaken, Message]]:
+        """What turns hear of jobs that they sent and that cannot be stored."""
         return [
-            (end, job, answer)
+            (end, undelivered_job(job, answer.message))
             for (end, _, job), answer in zip(self.sent, taken, strict=True)
             if isinstance(answer, Refused) and isinstance(end, TurnTaken)
         ]

@@ -25,17 +25,13 @@ from longshore.core.dependencies import BAD, Marks, Parent, becomes, group_end, 
 from longshore.core.effects import Change, Effect
 from longshore.core.lifecycle import TERMINAL
 from longshore.core.why import Facts
-from longshore.errors import StoreUnavailable
 from longshore.model.attempt import Attempt
 from longshore.model.batch import MAX_GROUP_JOBS
 from longshore.model.group import (
-    MOST_AT_ONCE,
     MOST_SHOWN,
-    SCOPE,
     GateVerdict,
     Group,
     GroupFilter,
-    GroupHead,
     GroupPart,
     GroupState,
     GroupSubmitted,
@@ -44,14 +40,11 @@ from longshore.model.group import (
     NodeView,
     RetryPlan,
 )
-from longshore.model.ids import derive_id
 from longshore.model.job import Ended, Job, JobState, Refused
 from longshore.payload.references import MAX_REFERENCED_BYTES
 from longshore.ports import Hint, Settled
 from longshore.store.filling import fill, wanted_results
 from longshore.store.postgres import groups_sql as sql
-from longshore.store.postgres import growth_sql
-from longshore.store.postgres.added_nodes import lanes_of, store_lanes, store_nodes
 from longshore.store.postgres.changes import apply, locked
 from longshore.store.postgres.connections import ConnectionPool, Transaction
 from longshore.store.postgres.expanding import (
@@ -67,7 +60,7 @@ from longshore.store.postgres.keeper_sql import LOCK_FREE
 from longshore.store.postgres.pump import Pump
 from longshore.store.postgres.reads import PostgresReads
 from longshore.store.postgres.settling import Settling, deliver_noted, waiting
-from longshore.store.postgres.sql import HOLDERS
+from longshore.store.postgres.staging import NotAccepted, stage
 from longshore.store.postgres.states import (
     BAD_CODES,
     CONDITION_OF,
@@ -78,14 +71,9 @@ from longshore.store.postgres.states import (
 from longshore.store.rows import (
     INT64,
     LARGEST_INT,
-    NodeItem,
     clean,
-    group_conflict,
-    key_taken,
     node_items,
-    node_not_accepted,
     unpack_error,
-    wrong_scopes,
 )
 
 MOST_CLOSED: Final = 100
@@ -113,8 +101,8 @@ class PostgresGroups(PostgresReads):
             settling = Settling(tx)
             try:
                 async with tx.savepoint():
-                    return await _stage(tx, part, items, settling), settling
-            except _NotAccepted as error:
+                    return await stage(tx, part, items, settling), settling
+            except NotAccepted as error:
                 return error.answer, Settling(tx)
 
         # Parts of one group would wait for each other on connections that leases need.
@@ -142,8 +130,9 @@ class PostgresGroups(PostgresReads):
                 break
         told = {group for step in steps for group in step.groups}
         named = list({*groups, *told}) if groups else None
-        closed, again = await self._keeping.run(lambda tx: _close(tx, named))
-        return self._settled(steps, closed, told | again)
+        closed, again, watched = await self._keeping.run(lambda tx: _close(tx, named))
+        settled = self._settled(steps, closed, told | again)
+        return structs.replace(settled, watched=watched)
 
     def _settled(
         self, steps: Sequence[Settling], closed: Sequence[Ended], groups: set[UUID]
@@ -294,114 +283,6 @@ class PostgresGroups(PostgresReads):
         ]
 
 
-class _NotAccepted(Exception):
-    """Undoes what a refused part has stored."""
-
-    def __init__(self, answer: Refused) -> None:
-        super().__init__(answer.message)
-        self.answer = answer
-
-
-# submitting
-
-
-async def _stage(
-    tx: Transaction, part: GroupPart, items: Sequence[NodeItem], settling: Settling
-) -> GroupSubmitted | Refused:
-    head = part.head
-    values = (head.jobs, GROUP_CODES[GroupState.STAGING], head.fail_fast, head.name)
-    await tx.fetch(sql.ADD_GROUP, head.id, *values, list(head.labels))
-    locked_group = await tx.fetch(sql.LOCK_GROUP, head.id)
-    if not locked_group:
-        raise StoreUnavailable(f"group {head.id} was pruned just now; try again")
-    [group] = locked_group
-    if not _is_same(group, head):
-        return group_conflict(head.id)
-    state, staged = GROUP_STATES[group["state"]], group["staged"]
-    if state is GroupState.STAGING:
-        new = await _unknown(tx, part, items)
-        if new:
-            await _add(tx, head.id, new)
-        staged += len(new)
-        if staged == head.jobs:
-            await _count_scopes(tx, part)
-            state = GroupState.RUNNING if head.jobs else GroupState.SUCCEEDED
-        await tx.fetch(sql.NOW_STAGED, head.id, len(new), GROUP_CODES[state])
-        if state is GroupState.RUNNING:
-            await _begin(tx, head.id, settling)
-    return GroupSubmitted(head.id, group["number"], state, staged)
-
-
-def _is_same(row: asyncpg.Record, head: GroupHead) -> bool:
-    stored = (row["name"], row["jobs"], row["fail_fast"], tuple(row["labels"]))
-    return row["run_of"] is None and stored == (head.name, head.jobs, head.fail_fast, head.labels)
-
-
-async def _unknown(
-    tx: Transaction, part: GroupPart, items: Sequence[NodeItem]
-) -> Sequence[NodeItem]:
-    """The nodes of a part that are not stored yet; those that are must be the same."""
-    last = part.first + len(part.nodes)
-    rows = await tx.fetch(sql.STAGED, part.head.id, part.first, last)
-    stored = {row["place"]: row["body_hash"] for row in rows}
-    if any(stored.get(item.place, item.body) != item.body for item in items):
-        raise _NotAccepted(group_conflict(part.head.id))
-    return [item for item in items if item.place not in stored]
-
-
-async def _add(tx: Transaction, group: UUID, items: Sequence[NodeItem]) -> None:
-    ids = {item.place: item.node.job.id for item in items}
-    named = {at for item in items for at in (*item.parents, item.node.scope) if at is not None}
-    ids.update((at, derive_id(group, at)) for at in named.difference(ids))
-    if not await store_nodes(tx, group, items, ids):
-        raise _NotAccepted(await _taken(tx, group, items))
-    await store_lanes(tx, lanes_of(items))
-
-
-async def _count_scopes(tx: Transaction, part: GroupPart) -> None:
-    """Counts the members of each sub-group, of a group that is whole; refuses a wrong scope."""
-    group, is_whole = part.head.id, len(part.nodes) == part.head.jobs
-    if is_whole and all(node.scope is None for node in part.nodes):
-        return
-    members = {row["scope"]: row["key"] for row in await tx.fetch(growth_sql.SCOPES, group)}
-    if not members:
-        return
-    rows = await tx.fetch(growth_sql.SUB_GROUPS, list(members), group, SCOPE)
-    places = {row["job"]: row["place"] for row in rows}
-    for scope, key in members.items():
-        if scope not in places:
-            why = "its scope is not the place of a sub-group"
-            raise _NotAccepted(node_not_accepted(group, key, why))
-    inner = {row["place"]: places.get(row["scope"]) for row in rows}
-    wrong = wrong_scopes(group, {places[scope]: key for scope, key in members.items()}, inner)
-    if wrong is not None:
-        raise _NotAccepted(wrong)
-    await tx.fetch(growth_sql.COUNT_SCOPES, group)
-
-
-async def _taken(tx: Transaction, group: UUID, items: Sequence[NodeItem]) -> Refused:
-    """The refusal of a group, naming the first job whose id or unique key is taken."""
-    own = {item.node.job.id for item in items}
-    keyed = [item.node.job for item in items if item.node.job.unique_key is not None]
-    keys = [(job.kind, job.unique_key) for job in keyed]
-    rows = await tx.fetch(HOLDERS, *zip(*keys, strict=True)) if keys else []
-    held = {(row["kind"], row["unique_key"]) for row in rows if row["id"] not in own}
-    held |= {key for key in keys if keys.count(key) > 1}
-    for item in items:
-        if (item.node.job.kind, item.node.job.unique_key) in held:
-            return key_taken(group, item.node.key, item.node.job)
-    return key_taken(group, items[0].node.key, items[0].node.job)
-
-
-async def _begin(tx: Transaction, group: UUID, settling: Settling) -> None:
-    """Makes the jobs ready that depend on nothing; if they are many, a sweep does the rest."""
-    rows = await tx.fetch(sql.SWEPT_NODES, group, 0, MOST_AT_ONCE, False)
-    await settling.wake({row["job"]: change for row in rows if (change := becomes(waiting(row)))})
-    if len(rows) == MOST_AT_ONCE:
-        await tx.fetch(sql.SWEEP_ON, group, rows[-1]["place"] + 1, False)
-        settling.groups.add(group)
-
-
 # upkeep
 
 
@@ -504,15 +385,16 @@ async def _change(
     return len(wanted) - len(rows)
 
 
-async def _close(tx: Transaction, named: list[UUID] | None) -> tuple[list[Ended], set[UUID]]:
+async def _close(tx: Transaction, named: list[UUID] | None) -> tuple[list[Ended], set[UUID], bool]:
     """Ends groups without a live job; answers also those that need another look.
 
-    These are groups whose rest a failure cancels, and such that others hold.
+    These are groups whose rest a failure cancels, and such that others hold. It answers too whether
+    some of those that ended are watched.
     """
     running, staging = GROUP_CODES[GroupState.RUNNING], GROUP_CODES[GroupState.STAGING]
     found = await tx.fetch(sql.MAY_BE_OVER, running, staging, named, MOST_CLOSED)
     if not found:
-        return [], set()
+        return [], set(), False
     held = await tx.fetch(sql.HOLD_GROUPS, [row["id"] for row in found])
     # Whoever holds a group's row may not close it: a job may be adding others to it.
     missed = {row["id"] for row in found} - {row["id"] for row in held}
@@ -522,13 +404,14 @@ async def _close(tx: Transaction, named: list[UUID] | None) -> tuple[list[Ended]
         for row in rows
         if row["ended"] >= row["staged"]
     }
-    if over:
-        await tx.fetch(sql.CLOSE, list(over), [GROUP_CODES[state] for state in over.values()])
+    codes = [GROUP_CODES[state] for state in over.values()]
+    noted = await tx.fetch(sql.CLOSE, list(over), codes) if over else []
     failing = {row["id"] for row in rows if row["id"] not in over}
     if failing:
         code = GROUP_CODES[GroupState.CANCELLING]
         await tx.fetch(sql.CANCEL_ALL, list(failing), code)
-    return [Ended(id, JobState(state.value)) for id, state in over.items()], failing | missed
+    closed = [Ended(id, JobState(state.value)) for id, state in over.items()]
+    return closed, failing | missed, bool(noted)
 
 
 def _shown(row: asyncpg.Record, counts: dict[str, int], open: int = 0) -> Group:

@@ -31,12 +31,12 @@ from longshore.store.postgres.states import CODES, ENDED, GROUP_CODES, WAITING
 from longshore.store.rows import NOT_RUN_LIST
 
 ADD_GROUP: Final = """
-INSERT INTO longshore.job_group (id, jobs, state, fail_fast, name, labels)
-VALUES ($1, $2, $3, $4, $5, $6)
+INSERT INTO longshore.job_group (id, jobs, state, fail_fast, name, labels, watchers)
+VALUES ($1, $2, $3, $4, $5, $6, $7)
 ON CONFLICT DO NOTHING
 """
 LOCK_GROUP: Final = """
-SELECT id, number, jobs, staged, state, fail_fast, name, labels, is_gone, run_of
+SELECT id, number, jobs, staged, state, fail_fast, name, labels, is_gone, run_of, watchers
 FROM longshore.job_group WHERE id = $1 FOR UPDATE
 """
 STAGED: Final = """
@@ -296,12 +296,23 @@ WHERE id = ANY ($1::uuid[]) AND ended_at IS NULL ORDER BY id FOR UPDATE SKIP LOC
 ARE_OVER: Final = _SUMS.format(
     which="(SELECT * FROM longshore.job_group WHERE id = ANY ($2::uuid[]))"
 )
-CLOSE: Final = """
-UPDATE longshore.job_group AS g
-SET state = i.state, ended_at = statement_timestamp(), sweep_from = NULL
-FROM unnest($1::uuid[], $2::smallint[]) AS i (id, state)
-WHERE g.id = i.id
+_NOTICE: Final = """
+INSERT INTO longshore.notice (subject, is_group, round, state, options)
+SELECT id, true, round, state, watchers FROM {groups} WHERE watchers IS NOT NULL
 """
+NOTE_WATCHED: Final = f"{_NOTICE.format(groups='longshore.job_group')} AND id = ANY ($1::uuid[])"
+CLOSE: Final = f"""
+WITH closed AS (
+    UPDATE longshore.job_group AS g
+    SET state = i.state, ended_at = statement_timestamp(), sweep_from = NULL
+    FROM unnest($1::uuid[], $2::smallint[]) AS i (id, state)
+    WHERE g.id = i.id
+    RETURNING g.id, g.round, g.state, g.watchers
+)
+{_NOTICE.format(groups="closed").strip()}
+RETURNING subject
+"""
+"""Ends groups, and notes those that are watched; answers the latter."""
 CANCEL_ALL: Final = """
 UPDATE longshore.job_group SET state = $2, sweep_from = 0, sweep_again = true
 WHERE id = ANY ($1::uuid[])
@@ -358,7 +369,8 @@ INSERT INTO longshore.group_count (group_id, ended, failed, cancelled) VALUES ($
 """
 RUN_AGAIN: Final = """
 UPDATE longshore.job_group
-SET state = $2, ended_at = NULL, cancelled_by = '', sweep_from = 0, sweep_again = true
+SET state = $2, round = round + CASE WHEN ended_at IS NULL THEN 0 ELSE 1 END, ended_at = NULL,
+    cancelled_by = '', sweep_from = 0, sweep_again = true
 WHERE id = $1
 """
 

@@ -26,6 +26,7 @@ from uuid import UUID
 
 from msgspec import Struct, structs
 
+from longshore.model.actor import Message
 from longshore.model.attempt import Attempt
 from longshore.model.ends import End, PutAside, Succeeded, TurnTaken
 from longshore.model.job import Finished, Refused, Submitted
@@ -122,9 +123,15 @@ class Pump:
         starts = Starts(dispatcher, batch.for_dependents, self._expiry_margin_s, room)
         settling = Settling(tx, starts)
         new_lanes = await self._settle(settling, ends, finished, records, growth)
+        lost = []
+        if turns is not None:
+            lost = await turns.submit_groups(ends, finished, settling)
+            self._put_back(settling)
         room -= sum(len(one.args) for one in settling.started)
         intake.new_lanes |= new_lanes
-        submitted = await _accept(records, intake, batch, turns)
+        submitted, lost_jobs = await _accept(records, intake, batch)
+        if turns is not None and (lost or lost_jobs):
+            await turns.bring_back([*lost, *lost_jobs], intake)
         scans: list[ClaimScan] = []
         left: set[int] = set()
         for claim in batch.claims:
@@ -387,24 +394,22 @@ class Pump:
 
 
 async def _accept(
-    records: FinishBatch, intake: SubmitBatch, batch: Batch, turns: TurnBatch | None
-) -> list[Submitted | Refused]:
+    records: FinishBatch, intake: SubmitBatch, batch: Batch
+) -> tuple[list[Submitted | Refused], list[tuple[TurnTaken, Message]]]:
     """Takes in what finished jobs sent, then what was submitted; answers the latter.
 
-    What cannot be stored is noted in the history of its sender; a turn hears of it.
+    What cannot be stored is noted in the history of its sender. It answers what turns hear of it.
     """
     sent = [job for _, _, job in records.sent]
     if not sent and not batch.submits:
         if records.refused:
             await records.note([])
-        return []
+        return [], []
     intake.note_sent(sent)
     answers = await intake.accept([*sent, *batch.submits])
     if sent or records.refused:
         await records.note(answers[: len(sent)])
-    if turns is not None and (lost := records.lost_of_turns(answers[: len(sent)])):
-        await turns.bring_back(lost, intake)
-    return answers[len(sent) :]
+    return answers[len(sent) :], records.lost_of_turns(answers[: len(sent)])
 
 
 def _only(value: object) -> object:

@@ -55,6 +55,7 @@ def _filled(
         [event for event in events if event.was_delayed],
         starts=row["starts"],
         paused=row["status"] == PAUSED,
+        secret=row["secret"],
     )
 
 

@@ -17,8 +17,8 @@ from uuid import UUID
 from longshore.core.turns import set_at, turn_of
 from longshore.model.actor import Message, Reply, Sent
 from longshore.model.ends import End, PutAside, Succeeded, TurnTaken
-from longshore.model.job import Finished, Refused, Submission, Verdict
-from longshore.model.reports import OutboxMessage, OutboxReply
+from longshore.model.job import Finished, Refused, Verdict
+from longshore.model.reports import OutboxGroup, OutboxMessage, OutboxReply
 from longshore.ports import Batch
 from longshore.store.actor_rows import (
     is_from_outside,
@@ -26,8 +26,9 @@ from longshore.store.actor_rows import (
     message_not_accepted,
     nobody,
     pack_timers,
+    told_once,
     undelivered,
-    undelivered_job,
+    undelivered_group,
     unstorable_message,
 )
 from longshore.store.postgres import actors_sql as sql
@@ -36,6 +37,8 @@ from longshore.store.postgres.cursors import ClaimCursors
 from longshore.store.postgres.finish import FinishBatch
 from longshore.store.postgres.mailboxes import Mailbox, Mailboxes, Name
 from longshore.store.postgres.next_turns import wake
+from longshore.store.postgres.settling import Settling
+from longshore.store.postgres.staging import submit_whole
 from longshore.store.postgres.states import PAUSED, STOPPING
 from longshore.store.postgres.submit import SubmitBatch
 from longshore.store.rows import INT64, LARGEST_INT, clean
@@ -116,14 +119,14 @@ class TurnBatch:
         self.ready += await wake(self._boxes, by_sends, intake, self._cursors)
 
     async def bring_back(
-        self, lost: Sequence[tuple[TurnTaken, Submission, Refused]], intake: SubmitBatch
+        self, lost: Sequence[tuple[TurnTaken, Message]], intake: SubmitBatch
     ) -> None:
-        """Tells turns of their jobs that were not accepted."""
-        senders = [self._boxes.by_id.get(end.actor) for end, _, _ in lost]
+        """Tells turns of their jobs and groups that were not accepted."""
+        senders = [self._boxes.by_id.get(end.actor) for end, _ in lost]
         told = []
-        for box, (_, job, refused) in zip(senders, lost, strict=True):
+        for box, (_, message) in zip(senders, lost, strict=True):
             if box is not None and box.status != STOPPING:
-                self._boxes.put(box, undelivered_job(job, refused.message))
+                self._boxes.put(box, message)
                 told.append(box)
         if told:
             await self._boxes.flush()
@@ -131,6 +134,22 @@ class TurnBatch:
             self.ready_by_ends += await wake(
                 self._boxes, boxes, intake, self._cursors, by_ends=True
             )
+
+    async def submit_groups(
+        self, ends: Sequence[End], finished: Sequence[Finished], settling: Settling
+    ) -> list[tuple[TurnTaken, Message]]:
+        """Submits the groups of turns; answers what these hear of groups that were refused."""
+        lost = []
+        for end, answer in zip(ends, finished, strict=True):
+            if not isinstance(end, TurnTaken) or answer.verdict is not Verdict.RECORDED:
+                continue
+            for item in end.outbox:
+                if isinstance(item, OutboxGroup):
+                    refused = await submit_whole(self._tx, item.part, settling)
+                    if refused is not None:
+                        message = undelivered_group(item.part.head, refused.message)
+                        lost.append((end, message))
+        return lost
 
     def _touched(self) -> list[Mailbox]:
         return [box for box in self._boxes.by_id.values() if box.is_touched]
@@ -208,13 +227,13 @@ class TurnBatch:
             box = self._boxes.find((message.type, message.key))
             if why := unstorable_message(message):
                 answers[message.id] = message_not_accepted(message, why)
-            elif box is None:
+            elif box is None or message.actor not in (None, box.id):
                 missing[message.id] = message
             else:
                 found[message.id] = message, box
         answers |= await self._receive(found)
         answers |= await self._miss(missing)
-        return [answers[message.id] for message in messages]
+        return told_once(messages, answers)
 
     async def _receive(
         self, found: dict[UUID, tuple[Message, Mailbox]]
@@ -224,12 +243,16 @@ class TurnBatch:
             return {}
         actors = [box.number for _, box in found.values()]
         asks = [is_from_outside(message.reply_to) for message, _ in found.values()]
-        rows = await self._tx.fetch(sql.RECEIVE, list(found), actors, asks)
+        kept = [message.actor is not None for message, _ in found.values()]
+        rows = await self._tx.fetch(sql.RECEIVE, list(found), actors, asks, kept)
         new = {row["id"] for row in rows}
         if len(new) < len(found):
             self._tx.rest_on_found()
         room = await self._room([box for id, (_, box) in found.items() if id in new])
-        answers: dict[UUID, Sent | Refused] = {id: Sent(id) for id in found}
+        answers: dict[UUID, Sent | Refused] = {
+            id: Sent(id, existing=message.actor is not None and id not in new)
+            for id, (message, _) in found.items()
+        }
         full = []
         for id, (message, box) in found.items():
             if id not in new:

@@ -14,6 +14,7 @@ from typing import Final
 
 from longshore.core.watching import messages_of, nobody_heard
 from longshore.model.actor import Message
+from longshore.model.job import JobState
 from longshore.model.notice import Notice
 from longshore.ports import Told
 from longshore.store.actor_rows import unstorable_message
@@ -21,7 +22,7 @@ from longshore.store.postgres.connections import Transaction
 from longshore.store.postgres.cursors import ClaimCursors
 from longshore.store.postgres.mailboxes import Mailboxes
 from longshore.store.postgres.next_turns import wake
-from longshore.store.postgres.states import STATES
+from longshore.store.postgres.states import GROUP_STATES, STATES
 from longshore.store.postgres.submit import SubmitBatch
 from longshore.store.rows import clean, read_notice
 
@@ -75,9 +76,13 @@ async def tell_watchers(tx: Transaction, most: int, cursors: ClaimCursors) -> To
 async def _take(tx: Transaction, most: int) -> list[Notice]:
     rows = await tx.fetch(_TAKE, most)
     return [
-        read_notice(subject, is_group, round, STATES[state], *rest)
+        read_notice(subject, is_group, round, _state(state, is_group), *rest)
         for _, subject, is_group, round, state, *rest in sorted(rows, key=itemgetter("number"))
     ]
+
+
+def _state(code: int, is_group: bool) -> JobState:
+    return JobState(GROUP_STATES[code].value) if is_group else STATES[code]
 
 
 def _deliver(boxes: Mailboxes, messages: Sequence[_Item]) -> list[_Item]:

@@ -19,7 +19,7 @@ from longshore.store.sqlite.waking import LAST_TURN, PAUSED
 
 _ACTORS: Final = Bulk(
     f"""SELECT v.column1, a.number, a.id, a.type, a.key, a.status, t.n, t.version, t.starts,
-        t.timers, t.worker, t.state
+        t.timers, t.worker, t.state, (SELECT value FROM secret WHERE name = 'callbacks')
     FROM {{rows}} AS v CROSS JOIN job ON job.id = v.column1
     CROSS JOIN actor AS a ON a.number = job.actor_id CROSS JOIN turn AS t ON {LAST_TURN}""",
     1,
@@ -89,7 +89,7 @@ def _events(rows: Iterator[tuple[Any, ...]], *, was_delayed: bool) -> _Mail:
 def _turn(
     tx: Snapshot, attempt: Attempt, actor: tuple[Any, ...], unread: _Mail, due: _Mail
 ) -> Attempt:
-    number, id, type, key, status, n, version, starts, timers, worker, state = actor
+    number, id, type, key, status, n, version, starts, timers, worker, state, secret = actor
     who = UUID(bytes=id), type, key, n + 1
     by = None if worker is None else UUID(bytes=worker)
     given = TurnInput(*who, state, version, tx.now, unpack_timers(timers), (), by)
@@ -100,4 +100,5 @@ def _turn(
         due.get(number, ()),
         starts=bool(starts),
         paused=status == PAUSED,
+        secret=secret,
     )

@@ -29,6 +29,7 @@ from longshore.store.rows import (
     group_conflict,
     key_taken,
     node_items,
+    pack_watchers,
     wrong_scopes,
 )
 from longshore.store.sqlite.group_reads import group
@@ -50,6 +51,13 @@ _SUBGROUPS: Final = """
     CROSS JOIN job ON job.number = node.job WHERE job.kind = ?3"""
 _INSIDE: Final = """SELECT ?1, scope, count(*) FROM node INDEXED BY node_scope
     WHERE group_id = ?1 AND scope IS NOT NULL GROUP BY scope"""
+_NOTE_WATCHED: Final = Bulk(
+    """INSERT INTO notice (subject, is_group, round, state, options)
+    SELECT g.id, 1, g.round, g.state, g.watchers
+    FROM {rows} AS v CROSS JOIN job_group AS g ON g.number = v.column1
+    WHERE g.watchers IS NOT NULL""",
+    1,
+)
 _OPEN: Final = Bulk(
     """UPDATE node SET open = v.column3
     FROM {rows} AS v WHERE node.group_id = v.column1 AND node.place = v.column2""",
@@ -60,14 +68,19 @@ _OPEN: Final = Bulk(
 # submitting
 
 
-def submit_group(tx: Transaction, part: GroupPart) -> GroupSubmitted | Refused:
-    """Stores some nodes of a group. With the last of them it runs, all or nothing."""
+def submit_group(
+    tx: Transaction, part: GroupPart, settling: Settling | None = None
+) -> GroupSubmitted | Refused:
+    """Stores some nodes of a group. With the last of them it runs, all or nothing.
+
+    What becomes ready by it, `settling` is told.
+    """
     items = node_items(part)
     if isinstance(items, Refused):
         return items
     head = part.head
     found = tx.execute(
-        """SELECT number, state, staged, jobs, name, fail_fast, labels, run_of
+        """SELECT number, state, staged, jobs, name, fail_fast, labels, watchers, run_of
         FROM job_group WHERE id = ?""",
         (head.id.bytes,),
     ).fetchone()
@@ -86,13 +99,13 @@ def submit_group(tx: Transaction, part: GroupPart) -> GroupSubmitted | Refused:
         return wrong
     number = number or _add_group(tx, head)
     add_nodes(tx, number, new)
-    state = _begin(tx, number, head, staged)
+    state = _begin(tx, number, head, staged, settling or Settling(tx))
     return GroupSubmitted(head.id, number, state, staged)
 
 
-def _fields(head: GroupHead) -> tuple[int, str, int, str]:
+def _fields(head: GroupHead) -> tuple[int, str, int, str, bytes | None]:
     labels = msgspec.json.encode(head.labels).decode()
-    return head.jobs, head.name, int(head.fail_fast), labels
+    return head.jobs, head.name, int(head.fail_fast), labels, pack_watchers(head.watchers)
 
 
 def _unknown(
@@ -126,14 +139,16 @@ def _wrong_scopes(
 def _add_group(tx: Transaction, head: GroupHead) -> int:
     number = tx.next_number()
     tx.execute(
-        """INSERT INTO job_group (number, id, state, created_at, jobs, name, fail_fast, labels)
-        VALUES (?, ?, 'staging', ?, ?, ?, ?, ?)""",
+        """INSERT INTO job_group (number, id, state, created_at, jobs, name, fail_fast, labels,
+            watchers) VALUES (?, ?, 'staging', ?, ?, ?, ?, ?, ?)""",
         (number, head.id.bytes, tx.now, *_fields(head)),
     )
     return number
 
 
-def _begin(tx: Transaction, group: int, head: GroupHead, staged: int) -> GroupState:
+def _begin(
+    tx: Transaction, group: int, head: GroupHead, staged: int, settling: Settling
+) -> GroupState:
     """Lets the group run once it is whole, and makes the jobs ready that depend on nothing."""
     state, ended_at = GroupState.STAGING, None
     if staged == head.jobs:
@@ -146,10 +161,18 @@ def _begin(tx: Transaction, group: int, head: GroupHead, staged: int) -> GroupSt
     if state is GroupState.RUNNING:
         _OPEN.run(tx.connection, tx.connection.execute(_INSIDE, (group,)).fetchall())
         nodes = _nodes_from(tx, group, 0, MOST_AT_ONCE)
-        wake_waiting(tx, Settling(tx), nodes)
+        wake_waiting(tx, settling, nodes)
         if len(nodes) == MOST_AT_ONCE:
             _sweep_on(tx, group, nodes[-1].place + 1)
+    elif state is GroupState.SUCCEEDED:
+        _note_watched(tx, [group])
     return state
+
+
+def _note_watched(tx: Transaction, groups: Sequence[int]) -> None:
+    """The watchers of these groups, which have ended, are to hear of it."""
+    noted = _NOTE_WATCHED.run(tx.connection, [(number,) for number in groups])
+    tx.has_noted_groups |= noted > 0
 
 
 def _nodes_from(
@@ -203,7 +226,8 @@ def settle(
     )
     again |= {UUID(bytes=id) for (id,) in noted} | to_expand(tx)
     ended = (*settling.ended, *closed)
-    return Settled(settling.ready, settling.delayed, ended, frozenset(again))
+    watched = tx.has_watched_ends
+    return Settled(settling.ready, settling.delayed, ended, frozenset(again), watched)
 
 
 def _deliver(tx: Transaction, settling: Settling, most: int) -> int:
@@ -283,6 +307,7 @@ def _close(tx: Transaction) -> tuple[list[Ended], set[UUID]]:
                 "UPDATE job_group SET state = 'cancelling', sweep_from = 0 WHERE number = ?",
                 (number,),
             )
+    _note_watched(tx, [number for number, *_, over in rows if over])
     swept = tx.execute("SELECT id FROM job_group WHERE sweep_from IS NOT NULL")
     return closed, {UUID(bytes=id) for (id,) in swept}
 

@@ -29,10 +29,11 @@ class _Box(Struct, array_like=True):
     actor: int
     status: str
     last: int
+    hex_id: str
 
 
 _BOXES: Final = Lookup(
-    f"""SELECT json_group_array(json_array(v.column1, a.number, a.status, {LAST_NUMBER}))
+    f"""SELECT json_group_array(json_array(v.column1, a.number, a.status, {LAST_NUMBER}, hex(a.id)))
     FROM {{rows}} AS v CROSS JOIN actor AS a ON a.type = v.column2 AND a.key = v.column3
     CROSS JOIN turn AS t ON {LAST_TURN}""",
     3,
@@ -74,6 +75,8 @@ _REPLY: Final = Bulk(
 )
 _ASKS_FROM_OUTSIDE: Final = """
     SELECT id FROM receipt INDEXED BY receipt_asked WHERE reply = x'' AND actor = ? ORDER BY id"""
+_FORGET_KEPT: Final = f"""
+    DELETE FROM receipt INDEXED BY receipt_kept WHERE actor = ? AND at = {actor_rows.NEVER}"""
 _ASKS: Final = """
     SELECT id, reply_to FROM message WHERE actor = ? AND reply_to IS NOT NULL ORDER BY number"""
 
@@ -120,6 +123,8 @@ class Mailing:
         box = self._boxes[message.type, message.key]
         if box is None:
             return actor_rows.nobody(message)
+        if message.actor is not None and UUID(hex=box.hex_id) != message.actor:
+            return actor_rows.nobody(message)
         self._put(box.actor, message)
         return None
 
@@ -146,9 +151,10 @@ class Mailing:
         self._look_up_sizes(messages)
         answers: list[Sent | Refused] = []
         for message in messages:
-            refused = None
-            if message.id not in known:
-                refused = self._take_in(message, most)
+            if message.id in known:
+                answers.append(Sent(message.id, existing=message.actor is not None))
+                continue
+            refused = self._take_in(message, most)
             if refused is None:
                 known.add(message.id)
             answers.append(refused or Sent(message.id))
@@ -170,7 +176,8 @@ class Mailing:
         if refused is None and box is not None:
             self._sizes[box.actor] += 1
             wanted = b"" if actor_rows.is_from_outside(message.reply_to) else None
-            self._receipts.append((message.id.bytes, self._tx.now, box.actor, wanted))
+            at = self._tx.now if message.actor is None else actor_rows.NEVER
+            self._receipts.append((message.id.bytes, at, box.actor, wanted))
         return refused
 
     # ending
@@ -190,6 +197,7 @@ class Mailing:
         drop_job(tx, actor)
         for table in ("message", "turn"):
             tx.execute(f"DELETE FROM {table} WHERE actor = ?", number)
+        tx.execute(_FORGET_KEPT, number)
         tx.execute("DELETE FROM actor WHERE number = ?", number)
         self._receipts.append((actor.id.bytes, tx.now, actor.number, None))
         self._boxes[actor.type, actor.key] = None

@@ -15,16 +15,18 @@ from uuid import UUID
 
 from longshore.core import effects
 from longshore.core.growth import added, refused, why_not
+from longshore.model.actor import Message
 from longshore.model.attempt import Attempt
 from longshore.model.ends import End, PutAside, Succeeded, TurnTaken
 from longshore.model.job import Ended, Finished, JobState, Refused, Submission, Verdict
-from longshore.model.reports import OutboxJob
+from longshore.model.reports import OutboxGroup, OutboxJob
 from longshore.ports import Batch, BatchResult
-from longshore.store.actor_rows import undelivered_job
+from longshore.store.actor_rows import undelivered_group, undelivered_job
 from longshore.store.rows import LARGEST_INT, clean, earlier, history_entry
 from longshore.store.sqlite.claim import NO_CLAIMS, claim, usable_slots
 from longshore.store.sqlite.dependents import Starts
 from longshore.store.sqlite.filling import filled
+from longshore.store.sqlite.groups import submit_group
 from longshore.store.sqlite.growth import Growth
 from longshore.store.sqlite.settling import Settling
 from longshore.store.sqlite.sql import NOTE, RUNNING, SUCCEED, Held, Row
@@ -81,9 +83,9 @@ def _finish(tx: Transaction, dispatcher: UUID, batch: Batch, expiry_margin_s: fl
     growth = Growth(tx, batch.max_group_jobs)
     finishes = _Finishes(tx, growth)
     finished = finishes.record(batch.finishes) if batch.finishes else []
-    posted = finishes.post(batch)
     starts = Starts(dispatcher, batch.for_dependents, expiry_margin_s, batch.max_bytes)
     settling = Settling(tx, starts)
+    posted = finishes.post(batch, settling)
     growth.begin(settling)
     if ended := tx.take_ended():
         settling.deliver(ended)
@@ -209,9 +211,10 @@ class _Finishes:
         by = end.by or _name(row.worker)
         self._tx.apply(row, change, by=by, result=outcome.result, ran_s=end.ran_s)
 
-    def post(self, batch: Batch) -> Posted:
+    def post(self, batch: Batch, settling: Settling) -> Posted:
         """Submits and sends what the recorded ends caused, and takes in what comes from outside."""
         dropped = self._submit()
+        lost_groups = self._submit_groups(settling)
         mail = [sender for sender in self._senders if has_mail(sender.end)]
         if not (mail or batch.sends or self._turns.has_work):
             posted = NOTHING_POSTED
@@ -221,7 +224,7 @@ class _Finishes:
                 for sender, _, job, why in dropped
                 if sender.actor is not None
             ]
-            posted = self._turns.post(batch, mail, lost)
+            posted = self._turns.post(batch, mail, [*lost, *lost_groups])
         notes = [(sender, index, why) for sender, index, _, why in dropped]
         self._note([*notes, *posted.notes])
         return posted
@@ -243,6 +246,18 @@ class _Finishes:
             for item, answer in zip(jobs, answers, strict=True)
             if isinstance(answer, Refused)
         ]
+
+    def _submit_groups(self, settling: Settling) -> list[tuple[Sender, Message]]:
+        """Submits the groups of turns; answers what these hear of groups that were refused."""
+        lost = []
+        for sender in self._senders:
+            for item in sender.end.outbox:
+                if isinstance(item, OutboxGroup) and sender.actor is not None:
+                    answer = submit_group(self._tx, item.part, settling)
+                    settling.groups.add(item.part.head.id)
+                    if isinstance(answer, Refused):
+                        lost.append((sender, undelivered_group(item.part.head, answer.message)))
+        return lost
 
     def _note(self, notes: Sequence[tuple[Sender, int, str]]) -> None:
         """Notes what was not accepted with the end of the job that sent it."""

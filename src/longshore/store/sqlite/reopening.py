@@ -192,7 +192,8 @@ def _reopen(
     state = GroupState.PAUSED if group.state is GroupState.PAUSED else GroupState.RUNNING
     failed = ended[JobState.FAILED] + ended[JobState.DEPENDENCY_FAILED]
     tx.execute(
-        """UPDATE job_group SET state = ?, ended_at = NULL, cancelled_by = '', sweep_from = 0,
+        """UPDATE job_group SET state = ?, round = round + (ended_at IS NOT NULL),
+            ended_at = NULL, cancelled_by = '', sweep_from = 0,
             staged = staged - ?, ended = ended - ?, failed = failed - ?,
             cancelled = cancelled - ? WHERE number = ?""",
         (state, len(gone), ended.total(), failed, ended[JobState.CANCELLED], group.number),

@@ -268,6 +268,7 @@ class SqliteStore:
     edit_actor = _writes(actor_verbs.edit_actor)
     sort_mail = _writes(actor_verbs.sort_mail)
     replies = _reads(actor_verbs.replies)
+    callback_secret = _reads(actor_verbs.callback_secret)
     actor = _reads(actor_reads.actor)
     actors = _reads(actor_reads.actors)
     turns = _reads(actor_reads.turns)

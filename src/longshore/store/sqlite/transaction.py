@@ -122,6 +122,8 @@ class Transaction(Snapshot):
         """The jobs of groups that ended, with their groups."""
         self._watched: list[int] = []
         """The watched jobs that ended."""
+        self.has_noted_groups = False
+        """Whether a group ended that is watched."""
         self._woken: set[int] = set()
         """The groups of which jobs are to run."""
 
@@ -245,8 +247,8 @@ class Transaction(Snapshot):
 
     @property
     def has_watched_ends(self) -> bool:
-        """Whether a job ended that is watched."""
-        return bool(self._watched)
+        """Whether a job or a group ended that is watched."""
+        return bool(self._watched) or self.has_noted_groups
 
     def ended(self, group: int, job: int, state: JobState) -> None:
         """A job of a group ended. Its dependents are to hear of it."""
