@@ -201,6 +201,8 @@ def test_an_actor_is_changed(dispatcher: ScriptedDispatcher, capsys: Captured) -
         (("edit", "Club", "ann"), "needs fields"),
         (("show", "Club", "ann", "more"), "takes no 'more'"),
         (("ask", "Club", "ann", "go", "--delay", "1"), "--delay is for"),
+        (("show", "Club"), "needs the KEY"),
+        (("resolve", "token", "1", "2"), "takes one value"),
     ],
 )
 def test_what_belongs_to_another_action_is_refused(
@@ -208,3 +210,20 @@ def test_what_belongs_to_another_action_is_refused(
 ) -> None:
     assert dispatcher.run("actor", *words) == 2
     assert why in capsys.readouterr().err
+
+
+def test_a_callback_is_resolved(dispatcher: ScriptedDispatcher, capsys: Captured) -> None:
+    dispatcher.answers[am.Resolve] = ActorVerdict.DONE
+    assert dispatcher.run("actor", "resolve", "token", '{"sum": 3}') == 0
+    asked = dispatcher.asked[-1]
+    assert isinstance(asked, am.Resolve)
+    assert (asked.token, unpack(asked.value or b"")) == ("token", {"sum": 3})
+    assert capsys.readouterr().out == "the callback is resolved\n"
+    dispatcher.answers[am.Resolve] = ActorVerdict.ALREADY
+    assert dispatcher.run("actor", "resolve", "token", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == {"verdict": "already"}
+    assert dispatcher.run("actor", "resolve", "token") == 0
+    assert "was resolved before" in capsys.readouterr().out
+    dispatcher.answers[am.Resolve] = ActorVerdict.NOT_FOUND
+    assert dispatcher.run("actor", "resolve", "token") == 3
+    assert "is gone" in capsys.readouterr().err
