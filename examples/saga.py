@@ -1,7 +1,7 @@
 """A saga over several jobs, with compensation: `python examples/saga.py`.
 
 Starts `longshore up` on a temporary store and books two trips, each an actor whose steps are jobs.
-The first succeeds. Of the second the last step is refused, so the steps before it are undone, the
+The first succeeds. Of the second the last step fails, so the steps before it are undone, the
 last one first, although a worker is killed meanwhile. Exits with 0 only if that is so.
 """
 
@@ -32,9 +32,9 @@ def show() -> None:
             "rome", steps=["flight", "hotel", "car"], ledger=str(Path(ledgers, "rome"))
         )
         oslo = trips.start(
-            "oslo", steps=["flight", "hotel", "no car"], ledger=str(Path(ledgers, "oslo"))
+            "oslo", steps=["flight", "hotel", "submarine"], ledger=str(Path(ledgers, "oslo"))
         )
-        watch(lambda: oslo.state().state == "undoing", "the trip to Oslo is refused a car")
+        watch(lambda: oslo.state().why != "", "no submarine goes to Oslo")
         print(f"oslo: {oslo.state().why}; what is booked is undone")
         kill_worker_of(oslo)
         tell(rome, "booked", BOOKED)

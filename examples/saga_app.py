@@ -1,4 +1,6 @@
-"""A trip is booked in steps, each a job. If one is refused, those before it are undone in reverse.
+"""A trip is booked in steps, each a job. If one fails, those before it are undone in reverse.
+
+The trip is an actor. Each job that it submits tells it how it ended, as a message.
 
 Run it by hand from this folder:
 
@@ -12,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from longshore import ActorContext, App, Context, when
+from longshore import ActorContext, App, Outcome
 
 app = App("saga")
 
@@ -30,59 +32,55 @@ class Trip:
     async def start(self, ctx: ActorContext) -> None:
         self._go_on(ctx)
 
-    @when("booking")
-    async def reserved(self, ctx: ActorContext, step: str) -> None:
-        """One step is booked; the next one, if there is one."""
-        self.booked.append(step)
-        self._go_on(ctx)
+    async def reserved(self, ctx: ActorContext, outcome: Outcome) -> None:
+        """A step ended. If it is booked, the next one follows; otherwise it goes back."""
+        if outcome.succeeded:
+            self.booked.append(outcome.about)
+            self._go_on(ctx)
+        else:
+            self.why = f"{outcome.about}: {outcome.error}"
+            self.state = "undoing"
+            self._go_back(ctx)
 
-    @when("booking")
-    async def refused(self, ctx: ActorContext, step: str, why: str) -> None:
-        """From now on it goes back."""
-        self.why = f"{step}: {why}"
-        ctx.become("undoing")
-        self._go_back(ctx)
-
-    @when("undoing")
-    async def released(self, ctx: ActorContext, step: str) -> None:
-        """One step is undone; the one before it, if there is one."""
-        self.booked.remove(step)
+    async def released(self, ctx: ActorContext, outcome: Outcome) -> None:
+        """A step is undone; the one before it follows. What cannot be undone needs a human."""
+        if not outcome.succeeded:
+            self.why += f"; {outcome.about} is still booked: {outcome.error}"
+        self.booked.remove(outcome.about)
         self._go_back(ctx)
 
     def _go_on(self, ctx: ActorContext) -> None:
         left = self.steps[len(self.booked) :]
         if left:
-            ctx.submit(reserve.call(ctx.key, left[0], self.ledger))
+            ctx.submit(reserve.call(left[0], self.ledger), then="reserved", about=left[0])
         else:
-            ctx.become("booked")
+            self.state = "booked"
 
     def _go_back(self, ctx: ActorContext) -> None:
         if self.booked:
-            ctx.submit(release.call(ctx.key, self.booked[-1], self.ledger))
+            last = self.booked[-1]
+            ctx.submit(release.call(last, self.ledger), then="released", about=last)
         else:
-            ctx.become("cancelled")
+            self.state = "cancelled"
 
 
 trips = app.actor(Trip)
 
 
-@app.job(retries=5, backoff_s=0.2)
-async def reserve(ctx: Context, trip: str, step: str, ledger: str) -> None:
-    """Books one step. What it tells the trip is committed with its own success."""
+@app.job(retries=3, backoff_s=0.2, fail_on=LookupError)
+async def reserve(step: str, ledger: str) -> None:
+    """Books one step. A network that is down is tried again; a full hotel is not."""
     await asyncio.sleep(0.3)
-    if step.startswith("no "):
-        ctx.send(trips.ref(trip), "refused", step=step, why="there is none left")
-        return
+    if step == "submarine":
+        raise LookupError("there is none left")
     note(ledger, f"reserve {step}")
-    ctx.send(trips.ref(trip), "reserved", step=step)
 
 
-@app.job(retries=5, backoff_s=0.2)
-async def release(ctx: Context, trip: str, step: str, ledger: str) -> None:
-    """Undoes one step."""
+@app.job(retries=10, backoff_s=0.2)
+async def release(step: str, ledger: str) -> None:
+    """Undoes one step. To be undone is what must not fail, so it is tried more often."""
     await asyncio.sleep(0.3)
     note(ledger, f"release {step}")
-    ctx.send(trips.ref(trip), "released", step=step)
 
 
 def note(ledger: str, line: str) -> None:
