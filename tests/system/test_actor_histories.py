@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import signal
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,7 @@ class HeldTwice:
         (self._folder / "go").touch()
 
 
+@on_sqlite
 def test_one_entity_active_in_two_places_while_the_cluster_disagrees(
     fleet: Fleet, counters: Any, tmp_path: Path
 ) -> None:
@@ -65,6 +67,7 @@ def test_one_entity_active_in_two_places_while_the_cluster_disagrees(
     assert held.began() == 2
 
 
+@on_postgres
 def test_two_hosts_in_drain_both_holding_the_entity(
     fleet: Fleet, counters: Any, tmp_path: Path
 ) -> None:
@@ -132,26 +135,36 @@ def test_a_timer_due_while_everything_is_down(fleet: Fleet, counters: Any) -> No
 
 
 @on_sqlite
-@pytest.mark.parametrize("how", ["hang", "block"])
-def test_a_handler_that_hangs_for_ever(fleet: Fleet, counters: Any, how: str) -> None:
+def test_a_handler_that_hangs_for_ever(fleet: Fleet, counters: Any) -> None:
     """Its timeout ends it. The actor fails by name of the message; all others go on."""
     dispatcher = fleet.dispatcher()
     worker(fleet, dispatcher)
     connect(counters, dispatcher)
-    stuck, other = counters.sleepers.start("stuck"), counters.counters.start("other")
-    stuck.add.send(amount=1)
-    stuck.send(how)
-    stuck.add.send(amount=10)
+    other = counters.counters.start("other")
+    stuck = {how: counters.sleepers.start(how) for how in ("hang", "block")}
+    for how, ref in stuck.items():
+        ref.add.send(amount=1)
+        ref.send(how)
+        ref.add.send(amount=10)
     for n in range(1, 6):
         assert other.ask("add", amount=1) == n
-    await_true(lambda: stuck.status() is ActorStatus.FAILED, "it is given up")
-    assert stuck.state().count == 1
-    assert f"message '{how}' (number 2)" in stuck.why()
-    assert [one.name for one in stuck.mail()] == [how, "add"]
-    stuck.drop(2)
-    stuck.resume()
-    await_true(lambda: stuck.state().count == 11, "it goes on without that message")
+    for how, ref in stuck.items():
+        await_true(partial(_is_failed, ref), "it is given up")
+        assert ref.state().count == 1
+        assert f"message '{how}' (number 2): took longer than its timeout" in ref.why()
+        assert [one.name for one in ref.mail()] == [how, "add"]
+        ref.drop(2)
+        ref.resume()
+        await_true(partial(_has_count, ref, 11), "it goes on without that message")
     assert other.ask("add", amount=1) == 6
+
+
+def _is_failed(ref: Any) -> bool:
+    return bool(ref.status() is ActorStatus.FAILED)
+
+
+def _has_count(ref: Any, count: int) -> bool:
+    return bool(ref.state().count == count)
 
 
 def test_a_rolling_restart_of_all_workers_under_load(fleet: Fleet) -> None:

@@ -19,7 +19,7 @@ from longshore.client.actor_class import (
 from longshore.client.actor_context import ActorContext, Answer, Outcome, Undelivered
 from longshore.client.hooks import Hooks
 from longshore.client.retry_rule import RetryRule
-from longshore.core.turns import REPLY_PREFIX, TIMER_PREFIX, turn_kind
+from longshore.core.turns import REPLY_PREFIX, TIMER_PREFIX, event_called, turn_kind
 from longshore.core.watching import OUTCOME_PREFIX
 from longshore.errors import InvalidArguments, InvalidInput, WrongState
 from longshore.executors.host.call import TakenTurn
@@ -126,7 +126,7 @@ class _TurnRun:
             self._job.handles = "'moved'"
             yield self._bound(MOVED, {})
         for event in self._turn.events:
-            self._job.handles = _called(event)
+            self._job.handles = event_called(event)
             self._ctx.begin(event)
             if (call := self._call(event)) is not None:
                 yield call
@@ -233,7 +233,7 @@ class _TurnRun:
     def _refuse(self, event: Event, why: str) -> None:
         """Who asked gets the error. Otherwise the turn fails, so that nothing gets lost."""
         if self._ctx.is_asked:
-            self._ctx.refuse(f"{_called(event)}: {why}")
+            self._ctx.refuse(f"{event_called(event)}: {why}")
             return
         number, actor = event.number, f"{self._turn.type} {self._turn.key}"
         advice = f"`longshore actor park {actor} {number}` or `drop` it, then `resume`"
@@ -268,13 +268,3 @@ def _unpacked(args: bytes) -> Any:
         return values.unpack(args) if args else {}
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return args
-
-
-def _called(event: Event) -> str:
-    match event.kind:
-        case EventKind.START:
-            return "'start'"
-        case EventKind.TIMER:
-            return f"timer '{event.name}'"
-        case EventKind.MESSAGE:
-            return f"message '{event.name}' (number {event.number})"

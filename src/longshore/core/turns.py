@@ -204,6 +204,25 @@ def events_of(
     return tuple(taken)
 
 
+def event_called(event: Event) -> str:
+    """What errors call an event."""
+    match event.kind:
+        case EventKind.START:
+            return "'start'"
+        case EventKind.TIMER:
+            return f"timer '{event.name}'"
+        case EventKind.MESSAGE:
+            return f"message '{event.name}' (number {event.number})"
+
+
+def turn_called(events: Sequence[Event]) -> str:
+    """What errors call a turn that ended at an unknown one of its events."""
+    if not events:
+        return "a turn without events"
+    first = event_called(events[0])
+    return first if len(events) == 1 else f"one of {len(events)} events, from {first} on"
+
+
 def _timer_event(timer: Timer) -> Event:
     return Event(EventKind.TIMER, timer.name, timer.args, timer.at or 0)
 

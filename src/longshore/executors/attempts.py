@@ -6,12 +6,19 @@ import asyncio
 from collections.abc import Callable
 from math import inf
 from time import monotonic
+from typing import Final
 
+import msgspec
+
+from longshore.core.turns import turn_called
 from longshore.executors.host_process import HostProcess
+from longshore.model.actor import TurnInput
 from longshore.model.attempt import Assignment, AttemptKey
 from longshore.model.job import JobError, LogEntry, Reason
 from longshore.model.reports import CrashReport, FailureReport, ReleaseReport, Report
 from longshore.ports import OnLog, OnReport
+
+_turn_input: Final = msgspec.msgpack.Decoder(TurnInput)
 
 
 class Running:
@@ -129,15 +136,29 @@ class Attempts:
 
 def timed_out(assignment: Assignment) -> Report:
     """The report of an attempt that took too long."""
-    message = f"took longer than its timeout of {assignment.timeout_s:g} s"
+    message = f"{_where(assignment)}took longer than its timeout of {assignment.timeout_s:g} s"
     return FailureReport(*assignment.key, JobError(Reason.TIMED_OUT, message))
 
 
 def crashed(assignment: Assignment, message: str) -> Report:
     """The report of an attempt whose process died."""
-    return CrashReport(*assignment.key, JobError(Reason.CRASHED, message))
+    error = JobError(Reason.CRASHED, _where(assignment) + message)
+    return CrashReport(*assignment.key, error)
 
 
 def released(assignment: Assignment) -> Report:
     """The report of an attempt that is handed back through no fault of its own."""
     return ReleaseReport(*assignment.key)
+
+
+def _where(assignment: Assignment) -> str:
+    """Which events a turn had, so that its error names the one to blame; empty for other jobs.
+
+    Only its host knew how far it came. After a failure a turn has one event.
+    """
+    if assignment.worker is None:
+        return ""
+    try:
+        return f"{turn_called(_turn_input.decode(assignment.args).events)}: "
+    except msgspec.DecodeError:
+        return ""
