@@ -19,7 +19,7 @@ from longshore.client.results import to_builtin_arguments
 from longshore.core.limits import check_submission
 from longshore.errors import AppError, InvalidInput, NotSerialisable, from_code
 from longshore.model.group import MAP
-from longshore.model.job import ANY_TARGET, DEFAULT_QUEUE, Options, RetryPolicy, Submission
+from longshore.model.job import ANY_TARGET, DEFAULT_QUEUE, Job, Options, RetryPolicy, Submission
 from longshore.model.worker import KindInfo, KindTerms
 from longshore.payload.maps import MapPattern, check_map, pack_map
 from longshore.payload.references import escaped, refuse_outside_a_group
@@ -96,6 +96,13 @@ class Terms(Struct, frozen=True, kw_only=True):
         """The terms that a worker advertised; the defaults if none did."""
         told = info.terms if info is not None else KindTerms()
         return cls(**structs.asdict(told))
+
+    @classmethod
+    def of_job(cls, job: Job) -> Terms:
+        """The terms on which a job was submitted, as far as an app declares such."""
+        own = {name: getattr(job, name) for name in ("queue", "target", "priority")}
+        options = {name: getattr(job.options, name) for name in ("timeout_s", "retry", "expires_s")}
+        return cls(**own, **options)
 
     def submission(
         self, id: UUID, kind: str, args: bytes, *, references: bool = False
