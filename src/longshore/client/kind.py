@@ -99,10 +99,22 @@ class Terms(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of_job(cls, job: Job) -> Terms:
-        """The terms on which a job was submitted, as far as an app declares such."""
-        own = {name: getattr(job, name) for name in ("queue", "target", "priority")}
-        options = {name: getattr(job.options, name) for name in ("timeout_s", "retry", "expires_s")}
-        return cls(**own, **options)
+        """The terms on which a job was submitted, as far as an app declares such.
+
+        A job on these terms has the body of the first: the body leaves out a field that is its
+        default itself, but not one that only equals it.
+        """
+        options = job.options
+        retry = structs.asdict(options.retry)
+        given = {
+            "queue": job.queue,
+            "target": job.target,
+            "priority": job.priority,
+            "timeout_s": options.timeout_s,
+            "expires_s": options.expires_s,
+            "retry": RetryPolicy(**_without_defaults(RetryPolicy(), retry)),
+        }
+        return cls(**_without_defaults(cls(), given))
 
     def submission(
         self, id: UUID, kind: str, args: bytes, *, references: bool = False
@@ -128,6 +140,10 @@ class Terms(Struct, frozen=True, kw_only=True):
         )
         check_submission(submission)
         return submission
+
+
+def _without_defaults(plain: Struct, given: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in given.items() if value != getattr(plain, name)}
 
 
 _POLICY_FIELDS = {

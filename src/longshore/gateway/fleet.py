@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from longshore._version import __version__
 from longshore.client import jsonable
+from longshore.core.limits import check_name
 from longshore.core.naming import workers_named
 from longshore.errors import InvalidInput, NotFound, Unavailable, WrongState
 from longshore.gateway.operation import Call, answer
@@ -35,6 +36,7 @@ async def resume_queue(call: Call) -> Response:
 
 async def _set_paused(call: Call, paused: bool) -> Response:
     name = call.name("name")
+    check_name("queue", name)
     await call.connection.pause(name, paused)
     return answer({"name": name, "paused": paused})
 

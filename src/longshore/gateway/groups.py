@@ -83,8 +83,6 @@ async def submit(call: Call) -> Response:
     times = {} if has_key() else await run_times(call.connection, described.kinds)
     id = new_id()
     known = await _known(call, id) if has_key() else None
-    if known is not None:
-        terms |= await _terms_then(call, described, known)
     head, nodes = await _in_order(described, id, terms, times)
     try:
         done = await submit_group(
@@ -125,21 +123,6 @@ async def _known(call: Call, id: UUID) -> Group | None:
         return await call.connection.group(id)
     except NotFound:
         return None
-
-
-async def _terms_then(call: Call, described: GroupFile, known: Group) -> dict[str, Terms]:
-    """The terms that kinds had when this group was first submitted.
-
-    A job that sets none of them itself has those of its kind.
-    """
-    plain = {job.kind: job.key for job in described.jobs if not job.options and job.key}
-    if not plain:
-        return {}
-    wanted = set(plain.values())
-    async with aclosing(call.connection.all_nodes(known.id)) as nodes:
-        ids = {node.kind: node.job async for node in nodes if node.key in wanted}
-    found = {kind: await call.connection.job(id) for kind, id in ids.items() if kind in plain}
-    return {kind: Terms.of_job(job) for kind, job in found.items()}
 
 
 # looking

@@ -31,6 +31,10 @@ class KnownKinds:
             self._known[kind] = (now, terms)
         return terms
 
+    def forget(self) -> None:
+        """Asks anew for each kind."""
+        self._known.clear()
+
     async def terms_of(self, kinds: Iterable[str]) -> dict[str, Terms]:
         """What the apps of these kinds declare."""
         return {kind: await self.terms(kind) for kind in kinds}

@@ -83,7 +83,7 @@ class NewGroup(Struct, frozen=True, forbid_unknown_fields=True):
     """A group to submit, all or nothing; the words are those of a group file."""
 
     name: Annotated[str, Meta(min_length=1)]
-    jobs: Annotated[list[dict[str, Any]], Meta(min_length=1)]
+    jobs: list[dict[str, Any]]
     fail_fast: bool = False
     labels: list[str] = []
 
@@ -156,18 +156,20 @@ class SubmittedJob(Struct, frozen=True):
     existing: bool
 
 
-class RefusedJob(Struct, frozen=True):
-    """A job that was not accepted, and why."""
+class JobOutcome(Struct, frozen=True):
+    """What became of one job of many: its number, or why it was refused."""
 
     id: UUID
-    code: str
-    message: str
+    number: int | UnsetType = UNSET
+    existing: bool | UnsetType = UNSET
+    code: str | UnsetType = UNSET
+    message: str | UnsetType = UNSET
 
 
 class SubmittedJobs(Struct, frozen=True):
     """What became of each job, in order."""
 
-    jobs: list[SubmittedJob | RefusedJob]
+    jobs: list[JobOutcome]
 
 
 def _fields(kind: type[Struct], *left_out: str) -> list[tuple[str, Any]]:
