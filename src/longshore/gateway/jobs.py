@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Annotated, Any, Final
 from uuid import UUID
 
+import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, structs
 from starlette.responses import Response
 
@@ -34,6 +35,7 @@ from longshore.payload.values import pack
 from longshore.wire.messages import SubmitAnswer
 from longshore.wire.portions import portions
 
+_Moment = Annotated[datetime, Meta(tz=True)]
 MOST_ENTRIES: Final = HISTORY_FIRST + HISTORY_LAST
 
 
@@ -54,7 +56,8 @@ class JobsQuery(Struct, frozen=True):
     """The id or the number of a group."""
     worker: UUID | None = None
     label: Annotated[tuple[Label, ...], Meta(max_length=MAX_LABELS)] = ()
-    since: Annotated[datetime, Meta(tz=True)] | None = None
+    since: Annotated[str, Meta(extra_json_schema={"format": "date-time"})] | None = None
+    """Only jobs submitted since then."""
     before: Number | None = None
     """Only jobs with a lower number: the cursor."""
     limit: Annotated[int, Meta(ge=1)] = 50
@@ -199,13 +202,21 @@ async def list_jobs(call: Call) -> Response:
             before=query.before,
             limit=limit,
             labels=query.label,
-            since=query.since,
+            since=None if query.since is None else _moment(query.since),
             group=group,
         )
     )
     after = page.jobs[-1].number if len(page.jobs) == limit else page.stopped_at
     document = {"jobs": [jsonable.brief(job) for job in page.jobs], "next": after}
     return answer(document, headers=None if after is None else call.next_link(before=after))
+
+
+def _moment(text: str) -> datetime:
+    try:
+        return msgspec.convert(text, _Moment)
+    except msgspec.ValidationError:
+        words = f"since is {text[:80]!r}; give a time with its zone, like 2026-01-31T12:00:00Z"
+        raise InvalidInput(words) from None
 
 
 async def show_job(call: Call) -> Response:

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from difflib import get_close_matches
 from types import UnionType
-from typing import Any, Final, TypeVar, get_origin
+from typing import Any, Final, TypeVar, get_args, get_origin
 from urllib.parse import urlencode
 
 import msgspec
@@ -208,6 +208,8 @@ def _query_of(operation: Operation, request: Request) -> Struct:
             given.setdefault(name, []).append(value)
         elif name in given:
             raise InvalidInput(f"{name} is given twice; give it once")
+        elif value.lower() == "null" and str not in (field.type, *get_args(field.type)):
+            raise InvalidInput(f"{name} is {value!r}; leave it out")
         else:
             given[name] = value
     try:

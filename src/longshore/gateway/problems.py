@@ -47,8 +47,12 @@ STATUSES: Final[dict[type[LongshoreError], int]] = {
 
 
 class HttpError(LongshoreError):
-    """A request that HTTP itself does not allow."""
+    """A request that HTTP itself does not allow.
 
+    The message says why.
+    """
+
+    code = "http"
     status = 400
 
     def __init__(self, message: str, headers: Mapping[str, str] | None = None) -> None:

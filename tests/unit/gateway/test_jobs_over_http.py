@@ -198,6 +198,12 @@ async def test_lists_go_on_where_the_last_page_ended(api: Api) -> None:
     assert numbers == [5, 4, 3, 2, 1]
 
 
+async def test_jobs_are_listed_by_when_they_came(api: Api) -> None:
+    await submitted(api)
+    assert len((await api.get(f"{JOBS}?since=2000-01-01T00:00:00Z")).json["jobs"]) == 1
+    assert (await api.get(f"{JOBS}?since=2200-01-01T00:00:00%2B01:00")).json["jobs"] == []
+
+
 async def test_a_page_has_at_most_max_page_items(make_api: Callable[..., Api]) -> None:
     api = make_api(max_page=2)
     for _ in range(3):
@@ -206,7 +212,16 @@ async def test_a_page_has_at_most_max_page_items(make_api: Callable[..., Api]) -
 
 
 @pytest.mark.parametrize(
-    "query", ["limit=0", "limit=x", "state=bad", "stat=ready", "limit=1&limit=2", "group=abc"]
+    "query",
+    [
+        "limit=0",
+        "limit=x",
+        "state=bad",
+        "stat=ready",
+        "limit=1&limit=2",
+        "group=abc",
+        "before=null",
+    ],
 )
 async def test_parameters_that_cannot_be_are_refused(api: Api, query: str) -> None:
     assert (await api.get(f"{JOBS}?{query}")).status == 400
