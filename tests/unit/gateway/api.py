@@ -153,9 +153,8 @@ class Api:
         """The events of a stream, while the block runs."""
         given = {name.replace("_", "-"): value for name, value in headers.items()}
         events = Events()
-        task = asyncio.create_task(
-            self.app(_scope("GET", target, given), events.receive, events.send)
-        )
+        streaming = self.app(_scope("GET", target, given), events.receive, events.send)
+        task = asyncio.ensure_future(streaming)
         try:
             yield events
         finally:

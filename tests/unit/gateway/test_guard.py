@@ -48,7 +48,7 @@ async def test_other_names_can_be_allowed(make_api: Callable[..., Api]) -> None:
 async def test_a_page_of_another_site_may_do_nothing(
     api: Api, method: str, headers: dict[str, str]
 ) -> None:
-    reply = await api.call(method, "/dispatcher/jobs/", {"kind": "add"}, **headers)
+    reply = await api.call(method, "/dispatcher/jobs/", {"kind": "add"}, chunks=None, **headers)
     assert (reply.status, reply.json["code"]) == (403, "forbidden")
     assert "access-control-allow-origin" not in reply.headers
     assert api.kit.submitted() == []
