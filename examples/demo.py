@@ -74,7 +74,7 @@ def longshore_up(folder: Path, app: str = "demo_app:app") -> Iterator[dict[str, 
     ready, tell_ready = os.pipe()
     options = ["--app", app, "--workers", "2", "--processes", "2"]
     options += ["--store", f"sqlite:///{folder}/demo.db", "--set", "lease_s=3"]
-    options += ["--backend", "127.0.0.1:0", "--frontend", "127.0.0.1:0"]
+    options += ["--backend", "127.0.0.1:0", "--frontend", "127.0.0.1:0", "--no-http"]
     with (folder / "up.log").open("wb") as log:
         process = subprocess.Popen(
             [*LONGSHORE, "up", *options, "--json", "--ready-fd", str(tell_ready)],

@@ -80,7 +80,7 @@ def main(picture: Path = PICTURE) -> None:
         folder = Path(place)
         (app,) = re.findall(r"```python\n(import asyncio.*?)```", _page(), re.DOTALL)
         (folder / "harbour.py").write_text(app)
-        words = ("--app", "harbour:app", "--workers", "2", *ANY)
+        words = ("--app", "harbour:app", "--workers", "2", "--no-http", *ANY)
         with Process("up", *words, cwd=folder, log=folder / "log") as up:
             shown = _story(up.ready().facts["frontend"], folder)
     picture.write_text(_drawn(shown))

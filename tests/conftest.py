@@ -33,7 +33,11 @@ settings.load_profile("any machine")
 
 
 def pytest_configure() -> None:
-    """Ctrl-C is heeded, though a shell has what it runs in the background ignore it."""
+    """No process of a test listens for HTTP unless the test says where.
+
+    Ctrl-C is heeded, though a shell has what it runs in the background ignore it.
+    """
+    os.environ[f"{PREFIX}HTTP"] = "off"
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

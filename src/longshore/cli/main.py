@@ -93,6 +93,7 @@ for _command in (
     starting.init,
     run.up,
     run.dispatcher,
+    run.gateway,
     run.worker,
     submit.submit,
     run_group.run,

@@ -83,10 +83,15 @@ class ActorRequests:
         answer: Actor = await self._exchange(m.ShowActor(self._next_rid(), type, key))
         return answer
 
+    async def page(self, wanted: ActorFilter) -> tuple[Actor, ...]:
+        """Some actors by type and key."""
+        answer: tuple[Actor, ...] = await self._exchange(m.ListActors(self._next_rid(), wanted))
+        return answer
+
     async def all(self, wanted: ActorFilter) -> AsyncGenerator[Actor, None]:
         """Actors by type and key, asked for `limit` at a time."""
         while True:
-            found: tuple[Actor, ...] = await self._exchange(m.ListActors(self._next_rid(), wanted))
+            found = await self.page(wanted)
             for actor in found:
                 yield actor
             if len(found) < wanted.limit:

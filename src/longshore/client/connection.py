@@ -201,11 +201,18 @@ class Connection(Conversation):
         answer: tuple[Group, ...] = await self._ask(messages.ListGroups, wanted or GroupFilter())
         return answer
 
+    async def nodes(
+        self, group: UUID, after: int = -1, most: int = MAX_NODES_LISTED
+    ) -> tuple[NodeView, ...]:
+        """Some jobs of a group in its order, after a place in it."""
+        answer: tuple[NodeView, ...] = await self._ask(messages.ListNodes, group, after, most)
+        return answer
+
     async def all_nodes(self, group: UUID) -> AsyncGenerator[NodeView, None]:
         """The jobs of a group in its order, asked for some at a time."""
         seen, most = 0, MAX_NODES_LISTED
         while True:
-            nodes = await self._ask(messages.ListNodes, group, seen - 1, most)
+            nodes = await self.nodes(group, seen - 1, most)
             for node in nodes:
                 yield node
             seen += len(nodes)

@@ -19,7 +19,7 @@ from longshore.client.results import to_builtin_arguments
 from longshore.core.limits import check_submission
 from longshore.errors import AppError, InvalidInput, NotSerialisable, from_code
 from longshore.model.group import MAP
-from longshore.model.job import ANY_TARGET, DEFAULT_QUEUE, Options, RetryPolicy, Submission
+from longshore.model.job import ANY_TARGET, DEFAULT_QUEUE, Job, Options, RetryPolicy, Submission
 from longshore.model.worker import KindInfo, KindTerms
 from longshore.payload.maps import MapPattern, check_map, pack_map
 from longshore.payload.references import escaped, refuse_outside_a_group
@@ -97,6 +97,25 @@ class Terms(Struct, frozen=True, kw_only=True):
         told = info.terms if info is not None else KindTerms()
         return cls(**structs.asdict(told))
 
+    @classmethod
+    def of_job(cls, job: Job) -> Terms:
+        """The terms on which a job was submitted, as far as an app declares such.
+
+        A job on these terms has the body of the first: the body leaves out a field that is its
+        default itself, but not one that only equals it.
+        """
+        options = job.options
+        retry = structs.asdict(options.retry)
+        given = {
+            "queue": job.queue,
+            "target": job.target,
+            "priority": job.priority,
+            "timeout_s": options.timeout_s,
+            "expires_s": options.expires_s,
+            "retry": RetryPolicy(**_without_defaults(RetryPolicy(), retry)),
+        }
+        return cls(**_without_defaults(cls(), given))
+
     def submission(
         self, id: UUID, kind: str, args: bytes, *, references: bool = False
     ) -> Submission:
@@ -121,6 +140,10 @@ class Terms(Struct, frozen=True, kw_only=True):
         )
         check_submission(submission)
         return submission
+
+
+def _without_defaults(plain: Struct, given: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in given.items() if value != getattr(plain, name)}
 
 
 _POLICY_FIELDS = {

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 
 from longshore.client.connection import Connection, Ref
 from longshore.core.lifecycle import TERMINAL
-from longshore.model.log import LogLine
+from longshore.model.log import LogLine, LogPage
 
 FOLLOW_S = 0.3
 """How often a log that is followed is read again."""
@@ -31,8 +31,12 @@ class LogReader:
             self._after, more = page.after, page.more
             for line in page.lines:
                 yield line
-            is_past = self._attempt is not None and page.attempt > self._attempt
-            self.is_over = page.state in TERMINAL or is_past
+            self.is_over = is_over(page, self._attempt)
+
+
+def is_over(page: LogPage, attempt: int | None) -> bool:
+    """Whether nothing can follow after the last page: the job, or this attempt, has ended."""
+    return page.state in TERMINAL or (attempt is not None and page.attempt > attempt)
 
 
 async def read_logs(

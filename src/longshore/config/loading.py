@@ -1,8 +1,8 @@
 """How settings are read: a flag beats a variable beats `longshore.toml` beats the default.
 
 A key has one name everywhere: `lease_s` in the file, `LONGSHORE_LEASE_S` in the environment,
-`--set lease_s=1` on the command line. Every field of `Config`, `DispatcherSettings` and
-`WorkerSettings` is a key: to add one, add a field.
+`--set lease_s=1` on the command line. Every field of `Config`, `DispatcherSettings`,
+`WorkerSettings` and `GatewaySettings` is a key: to add one, add a field.
 """
 
 from __future__ import annotations
@@ -22,10 +22,13 @@ from msgspec import Struct, structs
 from longshore.config.settings import (
     BACKEND_PORT,
     FRONTEND_PORT,
+    HTTP_OFF,
+    HTTP_PORT,
     LOST_VARIABLES,
     PREFIX,
     Config,
     DispatcherSettings,
+    GatewaySettings,
     WorkerSettings,
 )
 from longshore.core.limits import MAX_DURATION_S
@@ -41,6 +44,7 @@ FILE_VARIABLE: Final = "LONGSHORE_CONFIG"
 _NESTED: Final[dict[str, type[Struct]]] = {
     "dispatcher": DispatcherSettings,
     "worker": WorkerSettings,
+    "gateway": GatewaySettings,
 }
 _KINDS: Final[tuple[type[Struct], ...]] = (Config, *_NESTED.values())
 _AT_MOST: Final = {
@@ -66,6 +70,7 @@ _MAY_BE_ZERO: Final = frozenset(
         "kill_before_s",
         "abort_grace_s",
         "drain_s",
+        "http_drain_s",
     }
 )
 _CHOICES: Final[dict[str, tuple[str, ...]]] = {
@@ -73,6 +78,7 @@ _CHOICES: Final[dict[str, tuple[str, ...]]] = {
     "stalled_groups": tuple(Policy),
 }
 _DEFAULT_PORTS: Final = {
+    "http": HTTP_PORT,
     "backend": BACKEND_PORT,
     "frontend": FRONTEND_PORT,
     "connect": FRONTEND_PORT,
@@ -110,7 +116,7 @@ class _Given(Struct, frozen=True):
 
 def value_of(config: Config, key: str) -> Any:
     """The value that a key has."""
-    holders = (config, config.dispatcher, config.worker)
+    holders = (config, config.dispatcher, config.worker, config.gateway)
     return next(getattr(holder, key) for holder in holders if hasattr(holder, key))
 
 
@@ -324,8 +330,10 @@ def _address(given: _Given, text: str) -> str:
     default_port = _DEFAULT_PORTS.get(given.key)
     if default_port is None:
         return text
+    if given.key == "http" and text.lower() == HTTP_OFF:
+        return HTTP_OFF
     host, port = _split_address(given, text.removeprefix("tcp://"), default_port)
-    bind = given.key in ("backend", "frontend")
+    bind = given.key in ("http", "backend", "frontend")
     if bind or port > 0:
         return f"{host}:{port}" if bind else f"tcp://{host}:{port}"
     raise _wrong(given, "an address with a port to connect to, like tcp://127.0.0.1:7702")

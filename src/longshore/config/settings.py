@@ -12,8 +12,11 @@ from longshore.model.batch import BATCH_BYTES
 
 PREFIX: Final = "LONGSHORE_"
 DEFAULT_STORE: Final = "sqlite:///.longshore/longshore.db"
+HTTP_PORT: Final = 7700
 BACKEND_PORT: Final = 7701
 FRONTEND_PORT: Final = 7702
+DEFAULT_HTTP: Final = f"127.0.0.1:{HTTP_PORT}"
+HTTP_OFF: Final = "off"
 # The variables of an `on_worker_lost` command. A `longshore` command in it must not take them for
 # settings.
 LOST_VARIABLES: Final = tuple(
@@ -264,6 +267,52 @@ class WorkerSettings(Struct, frozen=True, kw_only=True):
     """Whether the output of jobs goes to the worker's own output too."""
 
 
+class GatewaySettings(Struct, frozen=True, kw_only=True):
+    """Every interval and bound of a gateway."""
+
+    http_hosts: tuple[str, ...] = ()
+    """Names by which browsers and proxies may call a gateway, beside 127.0.0.1 and localhost."""
+
+    max_body_bytes: int = 16 * 1024 * 1024
+    """The largest body of a request, unpacked."""
+
+    max_ndjson_bytes: int = 64 * 1024 * 1024
+    """The largest body of a request that has a line for each job, unpacked."""
+
+    max_bodies_bytes: int = 256 * 1024 * 1024
+    """How many bytes of bodies a gateway holds at once; past it clients are told to try again."""
+
+    body_s: float = 30.0
+    """How long a gateway waits for the next bytes of a body."""
+
+    max_page: int = 1_000
+    """The most items on one page of a list."""
+
+    max_http_requests: int = 10_000
+    """How many requests may be under way, long polls and streams too."""
+
+    max_streams: int = 2_000
+    """How many streams of events may be open."""
+
+    max_long_poll_s: float = 60.0
+    """The longest that a request may wait for a result or a reply."""
+
+    keep_alive_s: float = 75.0
+    """How long a connection without a request stays open."""
+
+    http_drain_s: float = 10.0
+    """How long requests under way may go on after SIGTERM."""
+
+    stream_poll_s: float = 0.3
+    """How often a gateway looks for news of what is streamed; while there are none, less often."""
+
+    stream_idle_poll_s: float = 5.0
+    """The longest pause between two such looks."""
+
+    stream_ping_s: float = 15.0
+    """How often a stream without events sends a comment, so that nobody closes it as idle."""
+
+
 class Config(Struct, frozen=True, kw_only=True):
     """Every setting of every process; each process reads those that it needs."""
 
@@ -281,6 +330,13 @@ class Config(Struct, frozen=True, kw_only=True):
 
     frontend: str = f"127.0.0.1:{FRONTEND_PORT}"
     """Where a dispatcher listens for clients."""
+
+    http: str | None = None
+    """Where a gateway listens for HTTP, or `off`.
+
+    By default `longshore up` and `longshore gateway` listen on 127.0.0.1:7700, and a dispatcher
+    starts no gateway.
+    """
 
     curve_secret: str | None = None
     """The file with this process's own secret key. With it, all messages are encrypted."""
@@ -329,6 +385,7 @@ class Config(Struct, frozen=True, kw_only=True):
 
     dispatcher: DispatcherSettings = field(default_factory=DispatcherSettings)
     worker: WorkerSettings = field(default_factory=WorkerSettings)
+    gateway: GatewaySettings = field(default_factory=GatewaySettings)
 
     def client_addresses(self) -> tuple[str, ...]:
         """Where a client looks for dispatchers, in this order."""
@@ -337,6 +394,12 @@ class Config(Struct, frozen=True, kw_only=True):
     def worker_addresses(self) -> tuple[str, ...]:
         """Where a worker looks for dispatchers, in this order."""
         return self.worker_connect or (reachable(self.backend),)
+
+
+def http_address(config: Config, default: str | None = DEFAULT_HTTP) -> str | None:
+    """Where a gateway listens; None if there is to be none."""
+    chosen = config.http or default
+    return None if chosen == HTTP_OFF else chosen
 
 
 def is_loopback(address: str) -> bool:

@@ -27,6 +27,7 @@ from longshore.config import (
     Config,
     WorkerSettings,
     as_text,
+    http_address,
     is_loopback,
     load,
     reachable,
@@ -51,13 +52,13 @@ from longshore.model.log import LogLimits
 from longshore.model.worker import Pool, Stats
 from longshore.ports import Executor, Link, OnLog, OnMessages, OnReport, Store
 from longshore.run import doctor, machine
-from longshore.run.ready import Ready, at_once
+from longshore.run.http import gateway_beside
+from longshore.run.ready import Announce, Ready, at_once
 from longshore.run.reload import Reloader
 from longshore.run.stopping import first_of, stop_signals
 from longshore.run.supervisor import Supervisor
 from longshore.worker.agent import Connect, Identity, Worker
 
-Announce = Callable[[Ready], None]
 Sockets = zmq.Context[zmq.Socket[bytes]]
 
 log = logging.getLogger("longshore")
@@ -178,8 +179,17 @@ async def run_dispatcher(config: Config, announce: Announce) -> None:
     stop = asyncio.Event()
     with stop_signals(stop.set):
         async with _dispatching(config) as dispatching:
-            announce(Ready(dispatching.words, dispatching.facts))
-            await first_of(stop.wait(), dispatching.breaks())
+            address = http_address(config, None)
+            own = {**_credentials(config)}
+            async with gateway_beside(config, address, reachable(dispatching.frontend), own) as url:
+                announce(Ready(*_with_http(dispatching, url)))
+                await first_of(stop.wait(), dispatching.breaks())
+
+
+def _with_http(dispatching: Dispatching, url: str | None) -> tuple[str, dict[str, str | None]]:
+    """Where a dispatcher and its gateway are, in words and as facts."""
+    words = f", HTTP {url}" if url else ""
+    return f"{dispatching.words}{words}", {**dispatching.facts, "http": url}
 
 
 @asynccontextmanager
@@ -432,19 +442,34 @@ async def run_up(config: Config, announce: Announce, *, reload: bool = False) ->
                 f"{PREFIX}CONNECT": ",".join(config.connect) or reachable(dispatching.frontend),
                 **_credentials(config),
             }
-            count = config.workers if config.app else 0
-            backend = reachable(dispatching.backend)
-            supervisor = _supervisor(config, backend, environ, count, reload)
-            working = _working(
-                supervisor,
-                lambda: announce(_all_up(config, dispatching)),
-                reload,
-                lambda error: dispatching.dispatcher.note_crew(supervisor_trouble(config, error)),
-            )
-            try:
-                await first_of(stop.wait(), dispatching.breaks(), working)
-            finally:
-                await supervisor.stop()
+            frontend = reachable(dispatching.frontend)
+            async with gateway_beside(config, http_address(config), frontend, environ) as url:
+                await _run_workers(config, dispatching, url, announce, environ, stop, reload)
+
+
+async def _run_workers(
+    config: Config,
+    dispatching: Dispatching,
+    url: str | None,
+    announce: Announce,
+    environ: Mapping[str, str],
+    stop: asyncio.Event,
+    reload: bool,
+) -> None:
+    """Keeps the workers of `longshore up` running until it is told to stop."""
+    count = config.workers if config.app else 0
+    backend = reachable(dispatching.backend)
+    supervisor = _supervisor(config, backend, environ, count, reload)
+    working = _working(
+        supervisor,
+        lambda: announce(_all_up(config, dispatching, url)),
+        reload,
+        lambda error: dispatching.dispatcher.note_crew(supervisor_trouble(config, error)),
+    )
+    try:
+        await first_of(stop.wait(), dispatching.breaks(), working)
+    finally:
+        await supervisor.stop()
 
 
 async def run_reloading(config: Config, announce: Announce) -> None:
@@ -518,10 +543,10 @@ def worker_command(config: Config, backend: str) -> list[str]:
     return [*command, *parent, *file, *(word for one in overrides for word in ("--set", one))]
 
 
-def _all_up(config: Config, dispatching: Dispatching) -> Ready:
+def _all_up(config: Config, dispatching: Dispatching, url: str | None) -> Ready:
     count = config.workers if config.app else 0
     crew = f"{count} worker{'' if count == 1 else 's'} of {config.app}"
     if config.app is None:
         crew = "no workers, as no --app was given"
-    facts = {**dispatching.facts, "app": config.app, "workers": count}
-    return Ready(f"{dispatching.words}, {crew}", facts)
+    words, facts = _with_http(dispatching, url)
+    return Ready(f"{words}, {crew}", {**facts, "app": config.app, "workers": count})

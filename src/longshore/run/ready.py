@@ -43,6 +43,10 @@ class Ready(Struct, frozen=True):
     facts: dict[str, Any]
 
 
+Announce = Callable[[Ready], None]
+"""Says that a process is ready."""
+
+
 class Announcer:
     """Says that a process is ready: in a line, as facts for JSON, by a byte on a descriptor."""
 

@@ -1,4 +1,4 @@
-"""Starts the worker processes of `longshore up`, replaces those that die, and stops them."""
+"""Starts the processes of `longshore up`, replaces those that die, and stops them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ HEALTHY_S = 10.0
 class Supervisor:
     """`count` processes of one command.
 
-    Each has `patience_s` to drain, and `margin_s` to end after that, before it is killed.
+    Each has `patience_s` to drain, and `margin_s` to end after that, before it is killed. `role`
+    names them, and they inherit the descriptors in `pass_fds`.
     """
 
     def __init__(
@@ -32,6 +33,8 @@ class Supervisor:
         patience_s: float,
         margin_s: float = 5.0,
         say: Callable[[str], None] = note,
+        role: str = "worker",
+        pass_fds: Sequence[int] = (),
     ) -> None:
         self._command = command
         self._environ = environ
@@ -39,6 +42,8 @@ class Supervisor:
         self._patience_s = patience_s
         self._margin_s = margin_s
         self._say = say
+        self._role = role
+        self._pass_fds = tuple(pass_fds)
         self._keepers: list[asyncio.Task[None]] = []
         self._processes: set[Process] = set()
         self._leaving: dict[Process, asyncio.Task[None]] = {}
@@ -65,8 +70,9 @@ class Supervisor:
             return process
         code = await process.wait()
         self._processes.discard(process)
-        message = f"a worker could not start: it {ending(code)}; it said why above"
-        raise AppError(message) if code == InvalidInput.exit_code else LongshoreError(message)
+        message = f"a {self._role} could not start: it {ending(code)}; it said why above"
+        is_app = code == InvalidInput.exit_code and self._role == "worker"
+        raise AppError(message) if is_app else LongshoreError(message)
 
     async def _spawn(self) -> tuple[Process, bool]:
         reading, writing = os.pipe()
@@ -75,7 +81,7 @@ class Supervisor:
                 *self._command,
                 "--ready-fd",
                 str(writing),
-                pass_fds=(writing,),
+                pass_fds=(writing, *self._pass_fds),
                 stdin=DEVNULL,
                 stdout=sys.stderr,
                 env=dict(self._environ),
@@ -99,11 +105,12 @@ class Supervisor:
             code = await process.wait()
             self._processes.discard(process)
             if code == 0:
-                self._say(f"longshore: worker {process.pid} left in good order and is not replaced")
+                left = f"{self._role} {process.pid} left in good order and is not replaced"
+                self._say(f"longshore: {left}")
                 return
             if loop.time() - started_at > HEALTHY_S:
                 pause_s = FIRST_PAUSE_S
-            what = f"worker {process.pid} {ending(code)}"
+            what = f"{self._role} {process.pid} {ending(code)}"
             self._say(f"longshore: {what}; another starts in {pause_s:g} s")
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)

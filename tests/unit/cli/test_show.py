@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.text import Text
 from tests.unit.cli.test_commands import job
 
-from longshore.cli.view import jsonable, lists, show
+from longshore.cli.view import lists, show
+from longshore.client import jsonable
 from longshore.core.text import visible
 from longshore.model.job import JobState, Progress, RetryPolicy
 from longshore.model.worker import QueueView

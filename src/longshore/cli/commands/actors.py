@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -10,25 +10,24 @@ from typing import Any, Final, NamedTuple
 import click
 
 from longshore.cli.options import Whole, ask, client_options, duration, examples
-from longshore.cli.pairs import value_of, values_of
-from longshore.cli.view import jsonable
 from longshore.cli.view.actors import (
-    actor_json,
     actor_view,
     actors_table,
-    mail_json,
     mail_table,
-    turns_json,
     turns_table,
 )
 from longshore.cli.view.show import View, print_answer, print_json, print_text, print_view
 from longshore.cli.view.watching import Shown, show, watch_options
+from longshore.client import jsonable
 from longshore.client.actor import ASK_S, check_done, resting
+from longshore.client.actor_by_name import check_fields, newest
 from longshore.client.actor_decorator import actor_terms
+from longshore.client.actor_json import actor_json, mail_json, turns_json
 from longshore.client.connection import Connection
 from longshore.client.ids import fresh_id
 from longshore.client.kind import Terms
-from longshore.errors import AskFailed, InvalidArguments, InvalidInput, NotFinished, from_code
+from longshore.client.pairs import value_of, values_of
+from longshore.errors import AskFailed, InvalidArguments, NotFinished, from_code
 from longshore.model.actor import (
     Actor,
     ActorFilter,
@@ -40,7 +39,6 @@ from longshore.model.actor import (
     Reply,
     ReplyTo,
 )
-from longshore.model.worker import KindInfo, WorkerView
 from longshore.payload.schemas import nearest
 from longshore.payload.values import pack, pack_arguments, unpack
 
@@ -229,7 +227,7 @@ def _start(call: _Call) -> None:
 
     async def start(connection: Connection) -> Any:
         version, info = newest(await connection.workers(), call.type)
-        _check_fields(call.type, fields, info)
+        check_fields(call.type, fields, info)
         state = pack(fields, f"the state of {call.called}")
         terms = actor_terms(Terms.of_kind(info))
         new = NewActor(fresh_id(), call.type, call.key, state, version, terms)
@@ -240,36 +238,6 @@ def _start(call: _Call) -> None:
     if answer.code:
         raise from_code(answer.code, answer.message)
     print_answer(call.as_json, {"id": str(answer.id)}, f"{call.called} is started")
-
-
-def newest(workers: Sequence[WorkerView], type: str) -> tuple[int, KindInfo]:
-    """The newest version of a type that a live worker serves, and what it says of it."""
-    found: dict[int, KindInfo] = {}
-    kinds = {kind: info for one in workers if one.alive for kind, info in one.info.kinds.items()}
-    for kind, info in kinds.items():
-        name, _, version = kind.rpartition("@")
-        if name == type and version.isdigit():
-            found[int(version)] = info
-    if not found:
-        types = sorted({kind.rpartition("@")[0] for kind in kinds if "@" in kind})
-        raise InvalidInput(
-            f"no live worker serves actors of type '{type}'{nearest(type, types)}, so its state is "
-            f"not known; start one, or start the actor in a program: {type}.start(…)"
-        )
-    return max(found.items())
-
-
-def _check_fields(type: str, fields: dict[str, Any], info: KindInfo) -> None:
-    known = {one.name: one for one in info.parameters or ()}
-    for name in fields:
-        if name not in known:
-            raise InvalidArguments(
-                f"actor '{type}' has no field '{name}'{nearest(name, known)}; it has: "
-                f"{', '.join(known) or 'none'}"
-            )
-    for name, one in known.items():
-        if one.required and name not in fields:
-            raise InvalidArguments(f"actor '{type}' cannot start without '{name}'; give {name}=…")
 
 
 # messages

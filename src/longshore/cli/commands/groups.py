@@ -12,7 +12,6 @@ import msgspec
 from longshore.cli.commands.group_graph import draw, graph_options, refuse_graph_options
 from longshore.cli.options import Whole, ask, client_options, examples
 from longshore.cli.outlook import with_outlook
-from longshore.cli.view import jsonable
 from longshore.cli.view.groups import (
     FirstFailure,
     ShownGroup,
@@ -26,6 +25,7 @@ from longshore.cli.view.groups import (
 )
 from longshore.cli.view.show import View, print_answer, print_json, print_text
 from longshore.cli.view.watching import Shown, every_option, show, watch_options
+from longshore.client import jsonable
 from longshore.client.connection import Connection, Ref
 from longshore.client.group_handle import check_opened
 from longshore.core.lifecycle import TERMINAL

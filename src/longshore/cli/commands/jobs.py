@@ -12,7 +12,6 @@ import click
 from longshore.cli import completing
 from longshore.cli.options import Whole, ask, client_options, examples, moment, ref_argument
 from longshore.cli.outlook import Neighbours, neighbours
-from longshore.cli.view import jsonable
 from longshore.cli.view.lists import jobs_screen, jobs_table
 from longshore.cli.view.neighbours import neighbour_lines, neighbours_json
 from longshore.cli.view.show import (
@@ -24,6 +23,7 @@ from longshore.cli.view.show import (
     why_line,
 )
 from longshore.cli.view.watching import Shown, show, watch_options
+from longshore.client import jsonable
 from longshore.client.connection import Connection, Ref
 from longshore.config import parse_seconds
 from longshore.core.group_words import shown_state

@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from longshore.cli.options import Whole, ask, client_options, examples, ref_argument
-from longshore.cli.view import jsonable
 from longshore.cli.view.show import Telling, print_json, print_json_line, print_text
+from longshore.client import jsonable
 from longshore.client.connection import Connection, Ref
 from longshore.client.logs import read_logs
 from longshore.run.ready import note

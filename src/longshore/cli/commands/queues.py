@@ -8,10 +8,10 @@ import click
 
 from longshore.cli import completing
 from longshore.cli.options import ask, client_options, examples
-from longshore.cli.view import jsonable
 from longshore.cli.view.lists import queues_table
 from longshore.cli.view.show import View, print_answer
 from longshore.cli.view.watching import Shown, refuse_watch, show, watch_options
+from longshore.client import jsonable
 from longshore.client.connection import Connection
 from longshore.model.worker import QueueView
 from longshore.payload.schemas import nearest

@@ -1,4 +1,7 @@
-"""`longshore up`, `dispatcher` and `worker`: the processes that run until they are told to stop."""
+"""`longshore up`, `dispatcher`, `gateway` and `worker`.
+
+These are the processes that run until they are told to stop.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,13 @@ import click
 
 from longshore.cli.options import Decorated, config_options, examples, json_option, settings
 from longshore.cli.view.show import print_json_line
-from longshore.config import Config, WorkerSettings
+from longshore.config import HTTP_OFF, Config, WorkerSettings
 from longshore.errors import InvalidInput
 from longshore.model.worker import POOLS
 from longshore.run import machine
 from longshore.run.ready import Announcer
 
-_DISPATCHER_KEYS = ("store", "listen_url", "backend", "frontend")
+_DISPATCHER_KEYS = ("store", "listen_url", "http", "backend", "frontend")
 _SLOT_KEYS = tuple(pool.slots for pool in POOLS.values())
 _WORKER_KEYS = (
     "app",
@@ -35,10 +38,14 @@ _LEAVES = (
     "dispatcher with the jobs they run, or wait until this one is back. A second one stops it at "
     "once."
 )
+_ANSWERS = (
+    "SIGTERM or Ctrl-C stops it: requests under way may end, for at most http_drain_s (10 s), and "
+    "streams end at once. A second one stops it at once."
+)
 
 
 def _process_options(command: Decorated) -> Decorated:
-    """Adds the options of all three."""
+    """Adds the options of all of them."""
     command = click.option(
         "--ready-fd", type=int, metavar="N", help="Write one byte to this descriptor when ready."
     )(command)
@@ -55,6 +62,19 @@ def _dispatcher_options(command: Decorated) -> Decorated:
     ):
         command = click.option(flag, metavar=metavar, help=text)(command)
     return command
+
+
+def _http_options(default: str) -> Callable[[Decorated], Decorated]:
+    """Adds where to listen for HTTP, and that there is to be none."""
+
+    def add(command: Decorated) -> Decorated:
+        command = click.option(
+            "--no-http", "http", flag_value=HTTP_OFF, help="Do not listen for HTTP."
+        )(command)
+        text = f"Where to listen for HTTP ({default}); port 0 is any."
+        return click.option("--http", "http", metavar="HOST:PORT", help=text)(command)
+
+    return add
 
 
 def _worker_options(command: Decorated) -> Decorated:
@@ -90,16 +110,21 @@ def _worker_options(command: Decorated) -> Decorated:
 
 @click.command(
     short_help="Run everything on this machine, workers too.",
-    help=f"Run everything on this machine: a dispatcher, and workers for an app.\n\n{_DRAINS}",
+    help=(
+        "Run everything on this machine: a dispatcher, a gateway for HTTP, and workers for an app."
+        f"\n\n{_DRAINS}"
+    ),
     epilog=examples(
         "longshore up --app myapp:app",
         "longshore up --app myapp:app --reload",
         "longshore up --app myapp:app --workers 4 --slots 50",
         "longshore up --store postgresql://user@db.example/longshore --app myapp:app",
         "longshore up --set lease_s=30 --set drain_s=5m --app myapp:app",
+        "longshore up --app myapp:app --no-http",
     ),
 )
 @_dispatcher_options
+@_http_options("127.0.0.1:7700")
 @click.option("--workers", metavar="N", help="How many worker processes (1).")
 @_worker_options
 @_process_options
@@ -118,9 +143,11 @@ def up(**given: Any) -> None:
         "longshore dispatcher",
         "longshore dispatcher --store postgresql://user@db.example/longshore",
         "longshore dispatcher --backend 127.0.0.1:7801 --frontend 127.0.0.1:7802",
+        "longshore dispatcher --http 127.0.0.1:7700",
     ),
 )
 @_dispatcher_options
+@_http_options("nowhere")
 @_process_options
 def dispatcher(**given: Any) -> None:
     """Runs a dispatcher until told to stop."""
@@ -128,6 +155,36 @@ def dispatcher(**given: Any) -> None:
 
     config = settings(given, *_DISPATCHER_KEYS)
     _run(given, "dispatcher", config, compose.run_dispatcher)
+
+
+@click.command(
+    short_help="Run a gateway: it answers clients over HTTP.",
+    help=f"Run a gateway: it answers clients over HTTP by asking dispatchers.\n\n{_ANSWERS}",
+    epilog=examples(
+        "longshore gateway",
+        "longshore gateway --connect tcp://127.0.0.1:7702,tcp://127.0.0.1:7712",
+        "longshore gateway --http 127.0.0.1:8080",
+    ),
+)
+@click.option(
+    "--http", metavar="HOST:PORT", help="Where to listen (127.0.0.1:7700); port 0 is any."
+)
+@click.option(
+    "--connect",
+    metavar="ADDRESS[,…]",
+    help="Dispatchers to ask (tcp://127.0.0.1:7702); the first that answers.",
+)
+@click.option("--http-fd", type=int, hidden=True)
+@click.option("--parent", type=int, hidden=True)
+@_process_options
+def gateway(**given: Any) -> None:
+    """Runs a gateway until told to stop."""
+    from longshore.run.gateway import run_gateway
+
+    config = settings(given, "http", "connect")
+    if given["parent"] is not None:
+        machine.die_with(given["parent"])
+    _run(given, "gateway", config, partial(run_gateway, descriptor=given["http_fd"]))
 
 
 @click.command(

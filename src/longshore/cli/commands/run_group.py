@@ -37,7 +37,7 @@ from longshore.model.group import GroupHead, GroupState, GroupSubmitted
 from longshore.run.ready import note
 
 if TYPE_CHECKING:
-    from longshore.cli.group_file import GroupFile
+    from longshore.client.group_file import GroupFile
 
 MAX_FILE_BYTES: Final = 16 * 1024 * 1024
 """The largest file that describes a group."""
@@ -73,7 +73,7 @@ def run(context: click.Context, /, file: str, **given: Any) -> None:
     retries and so on of a job are those that its app declares, as far as live workers tell of them;
     what the file says replaces them.
     """
-    from longshore.cli.group_file import read_group  # it imports YAML, which takes a while
+    from longshore.client.group_file import read_group  # it imports YAML, which takes a while
 
     described = read_group(_name(file), _bytes(file), given["parameters"])
     head, nodes = described.in_order(fresh_id, {})

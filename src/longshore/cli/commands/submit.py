@@ -10,11 +10,11 @@ import click
 import msgspec
 from msgspec import structs
 
-from longshore.cli import completing, pairs
+from longshore.cli import completing
 from longshore.cli.options import Whole, ask, client_options, duration, examples, moment
-from longshore.cli.view import jsonable
 from longshore.cli.view.show import error_line, print_answer, print_json
 from longshore.cli.view.waiting import wait_for
+from longshore.client import jsonable, pairs
 from longshore.client.connection import Connection
 from longshore.client.ids import fresh_id
 from longshore.client.kind import SubmitOptions, Terms

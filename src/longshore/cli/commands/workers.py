@@ -10,7 +10,6 @@ import click
 
 from longshore.cli import completing
 from longshore.cli.options import ask, client_options, examples
-from longshore.cli.view import jsonable
 from longshore.cli.view.lists import (
     capacity_view,
     dispatchers_table,
@@ -19,6 +18,7 @@ from longshore.cli.view.lists import (
 )
 from longshore.cli.view.show import View, print_json, print_text
 from longshore.cli.view.watching import Shown, refuse_watch, show, watch_options
+from longshore.client import jsonable
 from longshore.client.connection import Connection
 from longshore.errors import InvalidInput, NotFound
 from longshore.model.worker import DrainVerdict, WorkerView

@@ -1,22 +1,21 @@
-"""Actors as tables, in words and as JSON: lists, one actor, its turns, its mailbox."""
+"""Actors as tables and in words: lists, one actor, its turns, its mailbox."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from datetime import datetime
+from typing import Final
 
 import msgspec
-from msgspec import structs
 from rich.text import Text
 
-from longshore.cli.view import jsonable
 from longshore.cli.view.lists import age, brief_error
 from longshore.cli.view.show import Table, View, time
+from longshore.client import jsonable
+from longshore.client.actor_json import moment
 from longshore.core.text import visible, visible_json
 from longshore.model.actor import Actor, MailView, Timer, TurnView, UndeliveredSend
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _STATUS_STYLES: Final = {"failed": "red", "paused": "yellow", "running": "blue", "ready": "cyan"}
 
 
@@ -110,45 +109,9 @@ def mail_table(mail: Sequence[MailView]) -> Table:
     return Table(("number", "name", "arguments", "sent", "due"), rows, frozenset({"number"}))
 
 
-def actor_json(actor: Actor, *, whole: bool = False) -> dict[str, Any]:
-    """An actor; a list has no states."""
-    fields = {**structs.asdict(actor), "timers": [timer_json(one) for one in actor.timers]}
-    state = fields.pop("state")
-    shown: dict[str, Any] = jsonable.plain(fields)
-    return {**shown, "state": jsonable.payload(state)} if whole else shown
-
-
-def turns_json(turns: Sequence[TurnView]) -> list[dict[str, Any]]:
-    """The last turns of an actor."""
-    return [
-        {
-            **jsonable.plain(one),
-            "state": jsonable.payload(one.state),
-            "timers": [timer_json(timer) for timer in one.timers],
-        }
-        for one in turns
-    ]
-
-
-def mail_json(mail: Sequence[MailView]) -> list[dict[str, Any]]:
-    """What an actor has not read."""
-    return [{**jsonable.plain(one), "args": jsonable.payload(one.args or None)} for one in mail]
-
-
-def timer_json(timer: Timer) -> dict[str, Any]:
-    """A timer with its time as people write it."""
-    at = None if timer.at is None else jsonable.time_text(_at(timer.at))
-    args = jsonable.payload(timer.args or None)
-    return {"name": timer.name, "at": at, "every_s": timer.every_s, "args": args}
-
-
 def _timer(timer: Timer) -> str:
     every = f", every {timer.every_s:g} s" if timer.every_s else ""
-    return f"{visible(timer.name)} at {time(_at(timer.at))}{every}" if timer.at else timer.name
-
-
-def _at(micros: int) -> datetime:
-    return _EPOCH + timedelta(microseconds=micros)
+    return f"{visible(timer.name)} at {time(moment(timer.at))}{every}" if timer.at else timer.name
 
 
 def _ago(at: datetime | None, now: datetime) -> str:

@@ -9,9 +9,9 @@ from typing import Any, Final, NamedTuple
 
 from rich.text import Text
 
-from longshore.cli.view import jsonable
 from longshore.cli.view.lists import age, brief_error
 from longshore.cli.view.show import Table, View, duration, error_line, state_style, time
+from longshore.client import jsonable
 from longshore.core.graph import layers
 from longshore.core.group_words import in_states, shown_counts, shown_state
 from longshore.core.lifecycle import TERMINAL

@@ -13,7 +13,6 @@ from uuid import UUID
 
 from rich.text import Text
 
-from longshore.cli.view import jsonable
 from longshore.cli.view.show import (
     Table,
     View,
@@ -25,6 +24,7 @@ from longshore.cli.view.show import (
     time,
     took,
 )
+from longshore.client import jsonable
 from longshore.core.capacity import pool_ahead, pool_busy, pool_slots, pools_of
 from longshore.model.job import DEFAULT_QUEUE, Job, JobError, JobState
 from longshore.model.worker import (

@@ -23,7 +23,7 @@ from rich.console import Console, JustifyMethod, RenderableType
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from longshore.cli.view import jsonable
+from longshore.client import jsonable
 from longshore.core.group_words import shown_state
 from longshore.core.text import visible, visible_json
 from longshore.model.job import Job, JobError, JobState, Progress

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from longshore.cli import located
-from longshore.cli.group_file import read_group
+from longshore.client import located
+from longshore.client.group_file import read_group
 from longshore.client.ids import fresh_id
 from longshore.client.kind import Terms
 from longshore.errors import InvalidInput, LongshoreError

@@ -45,8 +45,8 @@ class Entry(NamedTuple):
 
 
 def at(file: str, line: int, what: str) -> InvalidInput:
-    """The error for what is wrong in a line of a file."""
-    return InvalidInput(f"{file}, line {line}: {what}")
+    """The error for what is wrong in a line of a file; 0 is no line in particular."""
+    return InvalidInput(f"{file}, line {line}: {what}" if line else f"{file}: {what}")
 
 
 def read(file: str, data: bytes) -> Entry:

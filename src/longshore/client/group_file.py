@@ -1,9 +1,13 @@
-"""Groups in YAML and JSON files: what such a file may hold, and the group it describes."""
+"""Groups in files and bodies of requests: what they may hold, and the group they describe.
+
+A file is YAML or JSON (`read_group`). A body is JSON (`group_in_body`), or has a line of JSON for
+the group and one for each job (`group_in_lines`). The words in them are the same.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Any, Final
@@ -11,10 +15,10 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from longshore.cli.located import Entry, at, read
-from longshore.cli.pairs import split, value_of
 from longshore.client.group_plan import GroupPlan
 from longshore.client.kind import SubmitOptions, Terms
+from longshore.client.located import Entry, at, read
+from longshore.client.pairs import split, value_of
 from longshore.core.limits import check_name, check_submission
 from longshore.errors import InvalidInput, LongshoreError, from_code
 from longshore.model.group import GATE, MAP, Condition, GroupHead, Node
@@ -24,6 +28,8 @@ from longshore.payload.maps import MapPattern, check_map, pack_map
 from longshore.payload.references import RESULT, RESULTS, escaped, references, references_in
 from longshore.payload.values import pack
 
+BODY: Final = "the body"
+"""How errors call the body of a request."""
 _FIELDS: Final = ("name", "fail_fast", "labels", "jobs")
 _OPTIONS: Final = tuple(sorted(SubmitOptions.__annotations__.keys() - {"id", "run_at"}))
 _JOB_FIELDS: Final = ("key", "kind", "args", "after", "on", "map", "gate", *_OPTIONS)
@@ -121,7 +127,30 @@ def read_group(file: str, data: bytes, given: Sequence[str] = ()) -> GroupFile:
     filled = _Parameters(file, given)
     whole = filled.fill(read(file, data))
     filled.check_used()
-    return _Reader(file).group(whole)
+    return _Reader(file).whole_group(whole)
+
+
+def group_in_body(document: Mapping[str, object]) -> GroupFile:
+    """The group in the body of a request. What is wrong is raised with the place of the job."""
+    reader = _Reader(BODY)
+    head = {name: value for name, value in document.items() if name != "jobs"}
+    jobs = document.get("jobs")
+    if not isinstance(jobs, list):
+        raise at(BODY, 0, "it has no `jobs`; list at least one")
+    listed = (_Reader(f"jobs[{place}]").job(_located(job, 0)) for place, job in enumerate(jobs))
+    return reader.group(_located(head, 0), listed)
+
+
+def group_in_lines(lines: Iterable[tuple[int, object]]) -> GroupFile:
+    """The group in numbered lines: the first describes it, each other one of its jobs."""
+    reader = _Reader(BODY)
+    found = (_located(value, line) for line, value in lines)
+    head = next(found, None)
+    if head is None:
+        raise at(BODY, 0, "it is empty; its first line describes the group")
+    if isinstance(head.value, dict) and "jobs" in head.value:
+        raise at(BODY, head.line, "jobs have lines of their own here; leave out `jobs`")
+    return reader.group(head, (reader.job(one) for one in found))
 
 
 class _Parameters:
@@ -196,18 +225,22 @@ class _Reader:
     def __init__(self, file: str) -> None:
         self._file = file
 
-    def group(self, whole: Entry) -> GroupFile:
+    def whole_group(self, whole: Entry) -> GroupFile:
         """The group that the whole file describes."""
-        fields = self._fields(whole, "a group", _FIELDS)
-        jobs = fields.get("jobs")
+        jobs = self._fields(whole, "a group", _FIELDS).get("jobs")
         if jobs is None:
             raise at(self._file, whole.line, "it has no `jobs`; list at least one")
+        return self.group(whole, (self.job(one) for one in self._list(jobs, "jobs")))
+
+    def group(self, whole: Entry, jobs: Iterable[FileJob]) -> GroupFile:
+        """The group of these jobs, whose name and so on are in `whole`."""
+        fields = self._fields(whole, "a group", _FIELDS)
         return GroupFile(
             self._file,
             self._text(fields, "name", whole),
             self._flag(fields.get("fail_fast"), "fail_fast"),
             tuple(self._texts(fields.get("labels"), "labels")),
-            tuple(self._job(one) for one in self._list(jobs, "jobs")),
+            tuple(jobs),
         )
 
     def _gate(self, entry: Entry, fields: Mapping[str, Entry]) -> FileJob:
@@ -239,7 +272,8 @@ class _Reader:
         whole = value if _refers(value) else escaped(value)
         return FileMap(whole, self._text(fields, "parameter", entry))
 
-    def _job(self, entry: Entry) -> FileJob:
+    def job(self, entry: Entry) -> FileJob:
+        """The job that an entry describes."""
         fields = self._fields(entry, "a job", _JOB_FIELDS)
         if "gate" in fields and self._flag(fields["gate"], "gate"):
             return self._gate(entry, fields)
@@ -341,4 +375,4 @@ def _at(file: str, line: int) -> Iterator[None]:
     try:
         yield
     except LongshoreError as error:
-        raise from_code(error.code, f"{file}, line {line}: {error}") from None
+        raise from_code(error.code, str(at(file, line, str(error)))) from None

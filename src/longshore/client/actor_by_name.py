@@ -1,0 +1,41 @@
+"""Actors of types whose class is elsewhere: what workers tell of the type."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from longshore.errors import InvalidArguments, InvalidInput
+from longshore.model.worker import KindInfo, WorkerView
+from longshore.payload.schemas import nearest
+
+
+def newest(workers: Sequence[WorkerView], type: str) -> tuple[int, KindInfo]:
+    """The newest version of a type that a live worker serves, and what it says of it."""
+    found: dict[int, KindInfo] = {}
+    kinds = {kind: info for one in workers if one.alive for kind, info in one.info.kinds.items()}
+    for kind, info in kinds.items():
+        name, _, version = kind.rpartition("@")
+        if name == type and version.isdigit():
+            found[int(version)] = info
+    if not found:
+        types = sorted({kind.rpartition("@")[0] for kind in kinds if "@" in kind})
+        raise InvalidInput(
+            f"no live worker serves actors of type '{type}'{nearest(type, types)}, so its state is "
+            f"not known; start one, or start the actor in a program: {type}.start(…)"
+        )
+    return max(found.items())
+
+
+def check_fields(type: str, fields: dict[str, Any], info: KindInfo) -> None:
+    """Raises `InvalidArguments` unless an actor of this type can start with these fields."""
+    known = {one.name: one for one in info.parameters or ()}
+    for name in fields:
+        if name not in known:
+            raise InvalidArguments(
+                f"actor '{type}' has no field '{name}'{nearest(name, known)}; it has: "
+                f"{', '.join(known) or 'none'}"
+            )
+    for name, one in known.items():
+        if one.required and name not in fields:
+            raise InvalidArguments(f"actor '{type}' cannot start without '{name}'; give {name}=…")

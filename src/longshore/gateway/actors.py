@@ -1,0 +1,198 @@
+"""Actors over HTTP: start, list, show, write to, change, stop."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import UNSET, Meta, Struct
+from starlette.responses import Response
+
+from longshore.client.actor import ASK_S, check_done
+from longshore.client.actor_by_name import check_fields, newest
+from longshore.client.actor_decorator import actor_terms
+from longshore.client.actor_json import actor_json
+from longshore.client.jsonable import payload
+from longshore.client.kind import Terms
+from longshore.errors import AskFailed, InvalidInput, NotFinished, from_code
+from longshore.gateway.ids import new_id
+from longshore.gateway.models import NewActorBody, NewAsk, NewMessage, NewState, Seconds
+from longshore.gateway.operation import Call, answer
+from longshore.gateway.problems import PreconditionFailed, PreconditionRequired
+from longshore.model.actor import (
+    Actor,
+    ActorFilter,
+    ActorStatus,
+    ActorVerdict,
+    Message,
+    NewActor,
+    ReplyTo,
+)
+from longshore.payload.values import pack, pack_arguments
+
+_TAG: Final = re.compile(r'"turn-(\d{1,18})"')
+
+
+class ActorsQuery(Struct, frozen=True):
+    """Which actors to list."""
+
+    type: str | None = None
+    status: ActorStatus | None = None
+    after: str | None = None
+    """The cursor: the `next` of the page before."""
+    limit: Annotated[int, Meta(ge=1)] = 50
+
+
+class AskQuery(Struct, frozen=True):
+    """How long to wait for the reply."""
+
+    wait_s: Seconds | None = None
+
+
+def _called(call: Call) -> str:
+    return f"actor {call.name('type')} '{call.name()}'"
+
+
+def _tag(actor: Actor) -> str:
+    """The version of an actor's state: the turn that left it."""
+    return f'"turn-{actor.turn}"'
+
+
+async def start(call: Call) -> Response:
+    """Starts an actor with these fields of its class."""
+    wanted = await call.body(NewActorBody)
+    version, info = newest(await call.connection.workers(), wanted.type)
+    check_fields(wanted.type, wanted.fields, info)
+    state = pack(wanted.fields, f"the state of actor {wanted.type} '{wanted.key}'")
+    terms = actor_terms(Terms.of_kind(info))
+    new = NewActor(new_id(), wanted.type, wanted.key, state, version, terms)
+    [done] = await call.connection.actors.start((new,), reuse=wanted.reuse)
+    if done.code:
+        raise from_code(done.code, done.message)
+    document = {"id": str(done.id), "type": wanted.type, "key": wanted.key}
+    return answer({**document, "existing": done.existing}, 200 if done.existing else 201)
+
+
+async def list_actors(call: Call) -> Response:
+    """Lists actors by type and key."""
+    query = call.query(ActorsQuery)
+    limit = min(query.limit, call.settings.max_page)
+    after = None if query.after is None else _cursor(query.after)
+    found = await call.connection.actors.page(ActorFilter(query.type, query.status, after, limit))
+    full = len(found) == limit
+    cursor = msgspec.json.encode((found[-1].type, found[-1].key)).decode() if full else None
+    headers = None if cursor is None else call.next_link(after=cursor)
+    return answer({"actors": [actor_json(one) for one in found], "next": cursor}, headers=headers)
+
+
+def _cursor(text: str) -> tuple[str, str]:
+    try:
+        return msgspec.json.decode(text, type=tuple[str, str])
+    except (msgspec.DecodeError, UnicodeError):
+        raise InvalidInput(f"after is {text[:80]!r}; give the `next` of a page") from None
+
+
+async def show_actor(call: Call) -> Response:
+    """Shows an actor as its last turn left it."""
+    found = await call.connection.actors.show(call.name("type"), call.name())
+    return answer(actor_json(found, whole=True), headers={"ETag": _tag(found)})
+
+
+# messages
+
+
+async def send(call: Call) -> Response:
+    """Puts a message into the mailbox of an actor."""
+    wanted = await call.body(NewMessage)
+    delay_s = None if wanted.delay_s is UNSET else wanted.delay_s
+    message = _message(call, wanted, delay_s=delay_s)
+    await _send(call, message)
+    return answer({"id": str(message.id)}, 202)
+
+
+async def ask(call: Call) -> Response:
+    """Sends a message to an actor, and waits for its reply."""
+    wanted = await call.body(NewAsk)
+    given = call.wait_s(call.query(AskQuery).wait_s)
+    wait_s = given or min(ASK_S, call.settings.max_long_poll_s)
+    message = _message(call, wanted, reply_to=ReplyTo())
+    await _send(call, message)
+    reply = await call.unless_gone(call.connection.actors.reply(message.id, wait_s))
+    if reply is None:
+        raise NotFinished(
+            f"{_called(call)} has not replied within {wait_s:g} s; the message stays in its "
+            "mailbox. Ask again with the same id, or the same Idempotency-Key, to go on waiting"
+        )
+    if reply.error is not None:
+        raise AskFailed(f"{_called(call)} answered with an error: {reply.error.message}")
+    document = {"id": str(message.id), "result": payload(reply.result)}
+    return answer(document, headers=call.applied(wait_s))
+
+
+def _message(call: Call, wanted: NewMessage | NewAsk, **more: Any) -> Message:
+    type, key = call.name("type"), call.name()
+    args = pack_arguments(wanted.args, f"{type}.{wanted.name}")
+    id = new_id() if wanted.id is UNSET else wanted.id
+    return Message(id, type, key, wanted.name, args, **more)
+
+
+async def _send(call: Call, message: Message) -> None:
+    [done] = await call.connection.actors.send((message,))
+    if done.code:
+        raise from_code(done.code, done.message)
+
+
+# changing
+
+
+async def pause(call: Call) -> Response:
+    """Pauses an actor after the turn that runs."""
+    actors = call.connection.actors
+    return _changed(call, await actors.pause(call.name("type"), call.name(), True))
+
+
+async def resume(call: Call) -> Response:
+    """Lets an actor go on; one that failed tries its turn again."""
+    actors = call.connection.actors
+    return _changed(call, await actors.pause(call.name("type"), call.name(), False))
+
+
+async def stop(call: Call) -> Response:
+    """Removes an actor, with its mailbox and timers."""
+    return _changed(call, await call.connection.actors.stop(call.name("type"), call.name()))
+
+
+async def edit(call: Call) -> Response:
+    """Replaces the state of an actor, if it is still the one that its sender has seen."""
+    given = call.request.headers.get("if-match")
+    if given is None:
+        raise PreconditionRequired(
+            f"a new state for {_called(call)} needs If-Match, with the ETag of the one it replaces"
+        )
+    tag = _TAG.fullmatch(given.strip())
+    wanted = await call.body(NewState)
+    found = await call.connection.actors.show(call.name("type"), call.name())
+    if tag is None or int(tag[1]) != found.turn:
+        raise _has_changed(call, found)
+    state = pack(wanted.state, f"the state of {_called(call)}")
+    version = found.version if wanted.version is UNSET else wanted.version
+    verdict = await call.connection.actors.edit(
+        found.type, found.key, state, version, turn=found.turn, restart=wanted.restart
+    )
+    if verdict is ActorVerdict.CHANGED:
+        raise _has_changed(call, found)
+    return _changed(call, verdict)
+
+
+def _has_changed(call: Call, found: Actor) -> PreconditionFailed:
+    return PreconditionFailed(
+        f"{_called(call)} has taken another turn meanwhile; look at it and try again",
+        {"ETag": _tag(found)},
+    )
+
+
+def _changed(call: Call, verdict: ActorVerdict) -> Response:
+    check_done(_called(call), verdict)
+    names = {"type": call.name("type"), "key": call.name()}
+    return answer({**names, "verdict": verdict.value})

@@ -1,0 +1,42 @@
+"""docs/http.md, block by block, with curl against a real `longshore up`."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+from longshore.testing.processes import Process, settings
+from tests.system.conftest import ANY, QUICK
+from tests.system.pages import blocks
+
+SERVED = "http://127.0.0.1:7700"
+
+
+def test_every_command_of_the_http_page_answers_what_it_says(tmp_path: Path) -> None:
+    (app,) = blocks("http.md", "python")
+    (tmp_path / "greet.py").write_text(app.text)
+    words = ["--app", "greet:app", "--backend", ANY, "--frontend", ANY, "--http", ANY]
+    count = 0
+    with Process("up", *words, *settings(**QUICK), cwd=tmp_path, log=tmp_path / "up.log") as up:
+        url = up.ready().facts["http"]
+        for block in blocks("http.md", "console"):
+            for command, shown in block.commands():
+                answered = bash(command.replace(SERVED, url))
+                assert matches(shown, answered), f"{command}\n{answered}\nis not\n{shown}"
+                count += 1
+    assert count == 16
+
+
+def bash(command: str) -> str:
+    done = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def matches(shown: str, answered: str) -> bool:
+    """Whether an answer is what the page shows, where `…` stands for anything."""
+    pattern = ".*".join(re.escape(part) for part in shown.strip().split("…"))
+    return re.fullmatch(pattern, answered.replace("\r", "").strip(), re.DOTALL) is not None

@@ -1,0 +1,108 @@
+"""Actors over HTTP."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from uuid import uuid4
+
+import pytest
+
+from longshore.model.worker import KindInfo, Parameter, WorkerInfo, WorkerView
+from longshore.wire import messages
+
+from .api import Api
+
+ACTORS = "/dispatcher/actors/"
+ANN = f"{ACTORS}Counter/ann%2Fb"
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+async def ann(api: Api) -> Api:
+    """A gateway to a fleet with an actor."""
+    kinds = {"Counter@1": KindInfo(parameters=(Parameter("count", required=False),))}
+    worker = WorkerView(
+        info=WorkerInfo(id=uuid4(), kinds=kinds),
+        session=1,
+        dispatcher=uuid4(),
+        alive=True,
+        draining=False,
+        running={},
+        started_at=NOW,
+        attended_at=NOW,
+    )
+    api.replies[messages.ListWorkers] = (worker,)
+    reply = await api.post(ACTORS, {"type": "Counter", "key": "ann/b", "fields": {"count": 5}})
+    assert (reply.status, reply.json["existing"]) == (201, False), reply.body
+    return api
+
+
+async def test_an_actor_is_started_once(ann: Api) -> None:
+    again = {"type": "Counter", "key": "ann/b", "fields": {}}
+    assert (await ann.post(ACTORS, again)).status == 409
+    reuse = await ann.post(ACTORS, {**again, "reuse": True})
+    assert (reuse.status, reuse.json["existing"]) == (200, True)
+    assert (await ann.post(ACTORS, {"type": "Nobody", "key": "k"})).status == 400
+    wrong = await ann.post(ACTORS, {"type": "Counter", "key": "k", "fields": {"cuont": 1}})
+    assert (wrong.status, "'cuont'" in wrong.json["detail"]) == (400, True)
+
+
+async def test_an_actor_is_shown_and_listed(ann: Api) -> None:
+    shown = (await ann.get(ANN)).json
+    assert (shown["key"], shown["state"]) == ("ann/b", {"count": 5})
+    page = await ann.get(f"{ACTORS}?type=Counter&limit=1")
+    assert [one["key"] for one in page.json["actors"]] == ["ann/b"]
+    rest = await ann.get(page.headers["link"].partition("<")[2].partition(">")[0])
+    assert (rest.status, rest.json["actors"]) == (200, [])
+    assert (await ann.get(f"{ACTORS}Counter/nobody")).status == 404
+    assert (await ann.get(f"{ACTORS}?after=x")).status == 400
+
+
+async def test_messages_are_handled_once_for_one_key(ann: Api) -> None:
+    bump = {"name": "bump", "args": {"by": 2}}
+    first = await ann.post(f"{ANN}/messages", bump, idempotency_key="k")
+    again = await ann.post(f"{ANN}/messages", bump, idempotency_key="k")
+    assert (first.status, first.json) == (202, again.json)
+    await ann.kit.drain_async()
+    assert (await ann.get(ANN)).json["state"] == {"count": 7}
+    assert (await ann.post(f"{ACTORS}Counter/nobody/messages", bump)).status == 404
+
+
+async def test_an_ask_is_answered(ann: Api) -> None:
+    id = str(uuid4())
+    bump = {"name": "bump", "id": id}
+    late = await ann.post(f"{ANN}/ask?wait_s=0.01", bump)
+    assert (late.status, late.json["code"]) == (504, "not_finished")
+    await ann.kit.drain_async()
+    reply = await ann.post(f"{ANN}/ask", bump)
+    assert (reply.status, reply.json) == (200, {"id": id, "result": 6})
+
+
+async def test_an_ask_that_cannot_be_handled_is_told_so(ann: Api) -> None:
+    wrong = {"name": "nothing", "id": str(uuid4())}
+    await ann.post(f"{ANN}/ask?wait_s=0.01", wrong)
+    await ann.kit.drain_async()
+    reply = await ann.post(f"{ANN}/ask", wrong)
+    assert (reply.status, reply.json["code"]) == (422, "ask_failed")
+
+
+async def test_an_actor_is_paused_and_stopped(ann: Api) -> None:
+    assert (await ann.post(f"{ANN}/pause")).json["verdict"] == "done"
+    assert (await ann.post(f"{ANN}/pause")).json["verdict"] == "already"
+    assert (await ann.post(f"{ANN}/resume")).status == 200
+    assert (await ann.call("DELETE", ANN)).status == 200
+    assert (await ann.get(ANN)).status == 404
+
+
+async def test_a_state_is_edited_only_by_who_has_seen_it(ann: Api) -> None:
+    await ann.kit.drain_async()
+    seen = await ann.get(ANN)
+    new = {"state": {"count": 100}}
+    assert (await ann.call("PUT", f"{ANN}/state", new)).status == 428
+    tag = seen.headers["etag"]
+    stale = await ann.call("PUT", f"{ANN}/state", new, if_match='"turn-99"')
+    assert (stale.status, stale.headers["etag"]) == (412, tag)
+    assert (await ann.call("PUT", f"{ANN}/state", new, if_match=tag)).status == 200
+    assert (await ann.get(ANN)).json["state"] == {"count": 100}
+    again = await ann.call("PUT", f"{ANN}/state", {"state": {"count": 1}}, if_match=tag)
+    assert again.status == 412
