@@ -9,7 +9,7 @@ from typing import Any, Final
 from msgspec import structs
 
 from longshore.client import jsonable
-from longshore.model.actor import Actor, MailView, Timer, TurnView
+from longshore.model.actor import Actor, MailView, Timer, TurnView, UndeliveredSend
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -49,3 +49,9 @@ def timer_json(timer: Timer) -> dict[str, Any]:
 def moment(micros: int) -> datetime:
     """The time that so many microseconds since 1970 are."""
     return _EPOCH + timedelta(microseconds=micros)
+
+
+def undelivered_json(message: UndeliveredSend) -> dict[str, Any]:
+    """A message of an application that reached nobody."""
+    document = structs.asdict(message)
+    return {**document, "id": str(message.id), "args": jsonable.payload(message.args or None)}

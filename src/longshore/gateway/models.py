@@ -8,7 +8,6 @@ from uuid import UUID
 
 from msgspec import UNSET, Meta, Struct, UnsetType, defstruct, structs
 
-from longshore.core.actor_limits import MAX_KEY_CHARS as MAX_ACTOR_KEY_CHARS
 from longshore.core.actor_limits import MAX_VERSION
 from longshore.core.limits import (
     MAX_ATTEMPTS,
@@ -22,6 +21,7 @@ from longshore.core.limits import (
     MAX_UNIQUE_KEY_CHARS,
     MIN_PRIORITY,
 )
+from longshore.core.limits import MAX_KEY_CHARS as MAX_ACTOR_KEY_CHARS
 from longshore.model.actor import Actor, ActorTerms
 from longshore.model.group import Group, GroupState, NodeView
 from longshore.model.job import HistoryEntry, Job, JobError, JobState, Options

@@ -8,8 +8,9 @@ from uuid import UUID
 import click
 
 from longshore.cli.options import Whole, ask, client_options, examples
-from longshore.cli.view.actors import undelivered_json, undelivered_table
+from longshore.cli.view.actors import undelivered_table
 from longshore.cli.view.show import View, print_answer, print_json, print_view
+from longshore.client.actor_json import undelivered_json
 from longshore.client.connection import Connection
 from longshore.errors import NotFound
 

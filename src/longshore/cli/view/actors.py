@@ -56,12 +56,6 @@ def undelivered_table(messages: Sequence[UndeliveredSend]) -> Table:
     return Table(columns, rows, frozenset(), ("why", "sent"))
 
 
-def undelivered_json(message: UndeliveredSend) -> dict[str, Any]:
-    """Such a message for programs."""
-    document = structs.asdict(message)
-    return {**document, "id": str(message.id), "args": jsonable.payload(message.args or None)}
-
-
 def actor_view(actor: Actor, now: datetime) -> View:
     """One actor, whole."""
     lines = Text()
