@@ -142,11 +142,11 @@ class Api:
 
     async def get(self, target: str, **headers: str) -> Reply:
         """The answer to a GET."""
-        return await self.call("GET", target, **headers)
+        return await self.call("GET", target, chunks=None, **headers)
 
     async def post(self, target: str, body: object = None, **headers: str) -> Reply:
         """The answer to a POST."""
-        return await self.call("POST", target, body, **headers)
+        return await self.call("POST", target, body, chunks=None, **headers)
 
     @asynccontextmanager
     async def stream(self, target: str, **headers: str) -> AsyncIterator[Events]:
