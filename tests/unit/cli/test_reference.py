@@ -14,6 +14,8 @@ from longshore.config import KEYS, Config, as_text, parse_seconds, value_of
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 IN_WORDS = {
     "listen_url": "none",
+    "http": "none",
+    "http_hosts": "none",
     "curve_secret": "none",
     "curve_server_key": "none",
     "curve_workers": "none",

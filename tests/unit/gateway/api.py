@@ -142,7 +142,7 @@ class Api:
 
     async def get(self, target: str, **headers: str) -> Reply:
         """The answer to a GET."""
-        return await self.call("GET", target, None, chunks=None, **headers)
+        return await self.call("GET", target, chunks=None, **headers)
 
     async def post(self, target: str, body: object = None, **headers: str) -> Reply:
         """The answer to a POST."""
