@@ -3,7 +3,7 @@
 from longshore import errors
 from longshore._version import __version__
 from longshore.client.actor import ActorRef, ActorType
-from longshore.client.actor_class import when
+from longshore.client.actor_class import reads, when
 from longshore.client.actor_context import ActorContext, Answer, Outcome, Undelivered
 from longshore.client.app import App
 from longshore.client.group import GroupBuilder, GroupJob, GroupMap, SubGroup
@@ -56,5 +56,6 @@ __all__ = [
     "__version__",
     "current",
     "errors",
+    "reads",
     "when",
 ]

@@ -105,7 +105,7 @@ async def test_the_failed_state_is_persisted(actors: ActorScene, backend: Backen
         assert actor is not None
         assert (actor.status, actor.error, actor.state) == (ActorStatus.FAILED, error, b"\x01")
         assert [one.name for one in await store.mail(TYPE, KEY)] == ["poison", "later"]
-        [listed] = await store.actors(ActorFilter(status=ActorStatus.FAILED))
+        [listed] = (await store.actors(ActorFilter(status=ActorStatus.FAILED))).actors
         assert listed.key == KEY
         assert await actors.claim() == [], "it stays so until somebody resumes it"
         await store.pause_actor(TYPE, KEY, False)
@@ -129,7 +129,7 @@ async def test_a_message_to_a_removed_job_creates_no_ghost(actors: ActorScene) -
     noted = (await actors.scene.job(job.id)).history[-1].info
     assert noted.startswith("outbox item 0 refused: there is no actor")
     assert await actors.store.actor(TYPE, KEY) is None
-    assert [one.key for one in await actors.store.actors(ActorFilter())] == ["other"]
+    assert [one.key for one in (await actors.store.actors(ActorFilter())).actors] == ["other"]
     assert await actors.mail() == []
 
 

@@ -335,7 +335,7 @@ def ended(attempt: Attempt, ending: Ending) -> End:
 async def everything(store: Store) -> list[object]:
     """All that is shown of actors, without times."""
     found: list[object] = [by_id(await store.replies(MESSAGES))]
-    listed = await store.actors(ActorFilter())
+    listed = (await store.actors(ActorFilter())).actors
     for one in listed:
         whole = await store.actor(one.type, one.key)
         assert whole is not None

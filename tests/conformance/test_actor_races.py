@@ -10,7 +10,15 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from longshore.model.actor import ActorFilter, ActorVerdict, Message, ReplyTo, Sent, Started
+from longshore.model.actor import (
+    ActorFilter,
+    ActorPage,
+    ActorVerdict,
+    Message,
+    ReplyTo,
+    Sent,
+    Started,
+)
 from longshore.model.attempt import Attempt
 from longshore.model.ends import PutAside
 from longshore.model.job import Refused, Verdict
@@ -180,7 +188,7 @@ async def test_two_actors_that_asked_each_other_are_stopped_at_once(
             actors.store.stop_actor(TYPE, one), rival.store.stop_actor(TYPE, two)
         )
         assert mine is theirs is ActorVerdict.DONE
-        assert await actors.store.actors(ActorFilter()) == []
+        assert await actors.store.actors(ActorFilter()) == ActorPage()
         assert await actors.claim() == []
 
 

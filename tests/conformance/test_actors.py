@@ -11,6 +11,7 @@ from longshore.errors import Conflict, InvalidInput, StoreUnavailable
 from longshore.model.actor import (
     TURNS_KEPT,
     ActorFilter,
+    ActorPage,
     ActorStatus,
     ActorTerms,
     ActorVerdict,
@@ -117,13 +118,13 @@ async def test_actor_that_no_database_can_store_is_refused(actors: ActorScene) -
     answers = await actors.store.start_actors([*wrong, an_actor("c")])
     refused = [one for one in answers if isinstance(one, Refused)]
     assert [one.code for one in refused] == [InvalidInput.code] * 2
-    assert [one.key for one in await actors.store.actors(ActorFilter())] == ["c"]
+    assert [one.key for one in (await actors.store.actors(ActorFilter())).actors] == ["c"]
 
 
 async def test_many_actors_are_started_at_once(actors: ActorScene) -> None:
     many = [an_actor(f"k{n:04}") for n in range(1_100)]
     await actors.start(*many)
-    listed = await actors.store.actors(ActorFilter(limit=2_000))
+    listed = (await actors.store.actors(ActorFilter(limit=2_000))).actors
     assert [one.key for one in listed] == [one.key for one in many]
     assert len(await actors.claim(most=1_100)) == 1_100
 
@@ -430,14 +431,14 @@ async def test_actors_are_listed_by_type_and_key_without_states(scene: Scene) ->
     actors = await ActorScene.begin(scene, "x", "y")
     await actors.start(*(an_actor(key, type=type) for type in "yx" for key in "ba"))
     await actors.take(await actors.turn("x"))
-    listed = await actors.store.actors(ActorFilter())
+    listed = (await actors.store.actors(ActorFilter())).actors
     assert [(one.type, one.key) for one in listed] == [*zip("xxyy", "abab", strict=True)]
     assert {one.state for one in listed} == {b""}
-    page = await actors.store.actors(ActorFilter(after=("x", "a"), limit=2))
+    page = (await actors.store.actors(ActorFilter(after=("x", "a"), limit=2))).actors
     assert [(one.type, one.key) for one in page] == [("x", "b"), ("y", "a")]
-    of_type = await actors.store.actors(ActorFilter(type="y"))
+    of_type = (await actors.store.actors(ActorFilter(type="y"))).actors
     assert [one.key for one in of_type] == ["a", "b"]
-    asleep = await actors.store.actors(ActorFilter(status=ActorStatus.SLEEPING))
+    asleep = (await actors.store.actors(ActorFilter(status=ActorStatus.SLEEPING))).actors
     assert [(one.type, one.key, one.turn) for one in asleep] == [("x", "b", 1)]
 
 
@@ -445,7 +446,7 @@ async def test_nobody_is_nobody(actors: ActorScene) -> None:
     assert await actors.store.actor(TYPE, "nobody") is None
     assert await actors.store.turns(TYPE, "nobody") == []
     assert await actors.store.mail(TYPE, "nobody") == []
-    assert await actors.store.actors(ActorFilter()) == []
+    assert await actors.store.actors(ActorFilter()) == ActorPage()
 
 
 # jobs

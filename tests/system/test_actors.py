@@ -127,3 +127,20 @@ def test_up_runs_actors(tmp_path: Path, counters: Any) -> None:
         ref = counters.counters.get_or_start("main")
         assert [ref.ask("add", amount=one) for one in (1, 2, 3)] == [1, 3, 6]
         assert [turn.turn for turn in ref.turns()][-1] == 0
+
+
+def test_on_a_steady_fleet_actors_stay_where_they_are(fleet: Fleet, counters: Any) -> None:
+    """Two workers, and many more slots than turns: hardly any turn goes elsewhere."""
+    dispatcher = fleet.dispatcher()
+    for _ in range(2):
+        worker(fleet, dispatcher)
+    connect(counters, dispatcher)
+    refs = [counters.counters.start(f"steady {n}") for n in range(10)]
+    rounds = 8
+    for _ in range(rounds):
+        with ThreadPoolExecutor(5) as several:
+            list(several.map(lambda ref: ref.ask("add", amount=1), refs))
+    homes = {ref.turns()[0].worker for ref in refs}
+    assert len(homes) == 2, "they are spread over both"
+    moves = sum(ref.state().moves for ref in refs)
+    assert moves <= len(refs) * rounds * 0.05, f"{moves} moves"

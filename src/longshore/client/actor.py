@@ -16,10 +16,12 @@ from msgspec import structs
 
 from longshore.client.actor_class import ActorClass
 from longshore.client.clients import Clients, blocking
+from longshore.client.connection import Connection
 from longshore.client.sending import MessageCall
 from longshore.config import DispatcherSettings
 from longshore.core.actor_limits import check_actor_name, check_message
 from longshore.core.limits import MAX_DURATION_S, check_timeout
+from longshore.core.why_actor import why_actor
 from longshore.errors import (
     AskFailed,
     InvalidArguments,
@@ -43,6 +45,7 @@ from longshore.model.actor import (
     TurnView,
 )
 from longshore.payload import values
+from longshore.payload.listed import listed_values
 from longshore.wire.actor_messages import StartAnswer
 
 S = TypeVar("S")
@@ -89,7 +92,8 @@ class ActorRef(Generic[S]):
         actor = self._actor
         if actor is not None:
             try:
-                actor.handlers.signature_of(name)
+                if not actor.handlers.only_reads(name):
+                    actor.handlers.signature_of(name)
             except InvalidArguments as error:
                 raise AttributeError(str(error), name=name, obj=self) from None
         return ActorMessage(self, name)
@@ -107,9 +111,18 @@ class ActorRef(Generic[S]):
         """A message to it; raises `InvalidArguments` if its class shows that it cannot be."""
         return Message(id, self.type, self.key, name, self._pack(name, args, kwargs), self._delay_s)
 
-    def _pack(self, name: str, args: tuple[object, ...], kwargs: Mapping[str, object]) -> bytes:
+    def _pack(
+        self,
+        name: str,
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object],
+        *,
+        reads: bool = False,
+    ) -> bytes:
         if self._actor is not None:
-            return self._actor.handlers.signature_of(name).pack(args, kwargs)
+            handlers = self._actor.handlers
+            found = handlers.read_signature(name) if reads else handlers.signature_of(name)
+            return found.pack(args, kwargs)
         if args:
             raise InvalidArguments(
                 f"the class of actor '{self.type}' is not known here; give the arguments of "
@@ -161,13 +174,35 @@ class ActorRef(Generic[S]):
 
     ask = blocking(ask_async)
 
-    def _value(self, name: str, reply: Reply) -> Any:
+    def _value(self, name: str, reply: Reply, *, reads: bool = False) -> Any:
         if reply.error is not None:
             why = reply.error.message or reply.error.reason
             raise AskFailed(f"{self._called} answered '{name}' with an error: {why}")
         if self._actor is not None:
-            return self._actor.handlers.signature_of(name).unpack_result(reply.result)
+            handlers = self._actor.handlers
+            found = handlers.read_signature(name) if reads else handlers.signature_of(name)
+            return found.unpack_result(reply.result)
         return None if reply.result is None else values.unpack(reply.result)
+
+    async def read_async(
+        self, name: str, /, *args: Any, timeout_s: float = ASK_S, **kwargs: Any
+    ) -> Any:
+        """Calls a handler marked with `@longshore.reads` on the committed state.
+
+        It waits for no turn, and no turn waits for it. Raises as `ask_async` does.
+        """
+        check_timeout("timeout_s", timeout_s)
+        packed = self._pack(name, args, kwargs, reads=True)
+        actors = self._access.connection().actors
+        reply = await actors.read(self.type, self.key, name, packed, timeout_s)
+        if reply is None:
+            raise NotFinished(
+                f"{self._called} was not read by '{name}' within {timeout_s:g} s; `longshore jobs "
+                f"--kind {self.type}@VERSION` shows what its workers do"
+            )
+        return self._value(name, reply, reads=True)
+
+    read = blocking(read_async)
 
     # looking
 
@@ -207,13 +242,7 @@ class ActorRef(Generic[S]):
 
     async def why_async(self) -> str:
         """Why it is where it is, in words."""
-        actor = await self.actor_async()
-        if actor.job is None:
-            return resting(actor)
-        try:
-            return (await self._access.connection().why(actor.job)).why
-        except NotFound:  # the turn ended meanwhile
-            return resting(await self.actor_async())
+        return (await explained(self._access.connection(), self.type, self.key))[1]
 
     why = blocking(why_async)
 
@@ -249,8 +278,11 @@ class ActorRef(Generic[S]):
         else:
             state = known.edited(actor.state, actor.version, fields)
         version = actor.version if known is None else known.version
+        # Without the class, by what it was listed by.
+        names = (known.listed if known is not None else ()) or actor.listed
+        listed = listed_values(self.type, state, names)
         edit = self._access.connection().actors.edit
-        self._done(await edit(self.type, self.key, state, version, turn=actor.turn))
+        self._done(await edit(self.type, self.key, state, version, turn=actor.turn, listed=listed))
 
     edit = blocking(edit_async)
 
@@ -260,7 +292,9 @@ class ActorRef(Generic[S]):
             raise InvalidInput(f"the class of actor '{self.type}' is not known here; edit it")
         state = self._actor.pack(self._actor.new(fields))
         edit = self._access.connection().actors.edit
-        self._done(await edit(self.type, self.key, state, self._actor.version, restart=True))
+        listed = self._actor.listed_values(state)
+        version = self._actor.version
+        self._done(await edit(self.type, self.key, state, version, restart=True, listed=listed))
 
     restart = blocking(restart_async)
 
@@ -310,13 +344,16 @@ def check_done(called: str, verdict: ActorVerdict, missing: str = "") -> ActorVe
             assert_never(verdict)
 
 
-def resting(actor: Actor) -> str:
-    """Why an actor without a turn does nothing."""
-    if actor.status is ActorStatus.PAUSED:
-        return f"it is paused, with {actor.unread:,} unread messages; resume it"
-    if actor.next_at is not None:
-        return f"it sleeps until {actor.next_at:%Y-%m-%d %H:%M:%S} UTC, or until a message comes"
-    return "it sleeps until a message comes"
+async def explained(connection: Connection, type: str, key: str) -> tuple[Actor, str]:
+    """An actor, and why it is where it is, in words."""
+    actor = await connection.actors.show(type, key)
+    if actor.job is None:
+        return actor, why_actor(actor)
+    try:
+        return actor, why_actor(actor, (await connection.why(actor.job)).why)
+    except NotFound:  # the turn ended meanwhile
+        actor = await connection.actors.show(type, key)
+        return actor, why_actor(actor)
 
 
 class ActorMessage:
@@ -348,6 +385,12 @@ class ActorMessage:
         return await self._ref.ask_async(self._name, *args, timeout_s=timeout_s, **kwargs)
 
     ask = blocking(ask_async)
+
+    async def read_async(self, /, *args: Any, timeout_s: float = ASK_S, **kwargs: Any) -> Any:
+        """Calls the handler, which only reads (see `ActorRef.read`)."""
+        return await self._ref.read_async(self._name, *args, timeout_s=timeout_s, **kwargs)
+
+    read = blocking(read_async)
 
 
 class ActorType(Generic[S]):
@@ -396,7 +439,8 @@ class ActorType(Generic[S]):
         ref = self.ref(key)
         state = self.actor_class.pack(self.actor_class.new(fields))
         version = self.actor_class.version
-        actor = NewActor(self._new_id(), self.type, key, state, version, self._terms)
+        listed = self.actor_class.listed_values(state) or {}
+        actor = NewActor(self._new_id(), self.type, key, state, version, self._terms, listed)
         [answer] = await self._access.connection().actors.start((actor,), reuse=reuse)
         if answer.code:
             raise from_code(answer.code, answer.message)

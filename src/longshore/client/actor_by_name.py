@@ -4,10 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+from uuid import UUID
 
+from longshore.client.actor_decorator import actor_terms
+from longshore.client.connection import Connection
+from longshore.client.kind import Terms
 from longshore.errors import InvalidArguments, InvalidInput
+from longshore.model.actor import NewActor
 from longshore.model.worker import KindInfo, WorkerView
+from longshore.payload.listed import listed_values
 from longshore.payload.schemas import nearest
+from longshore.payload.values import pack
+
+
+async def new_actor(
+    connection: Connection, id: UUID, type: str, key: str, fields: dict[str, Any]
+) -> NewActor:
+    """An actor to start with these fields, by what live workers tell of its type."""
+    version, info = newest(await connection.workers(), type)
+    check_fields(type, fields, info)
+    state = pack(fields, f"the state of actor {type} '{key}'")
+    terms = actor_terms(Terms.of_kind(info), info.history)
+    return NewActor(id, type, key, state, version, terms, listed_values(type, state, info.listed))
 
 
 def newest(workers: Sequence[WorkerView], type: str) -> tuple[int, KindInfo]:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
@@ -26,12 +26,13 @@ import msgspec
 
 from longshore.client.handler import pool_for
 from longshore.client.signature import CONTEXT_PARAMETER, Signature
-from longshore.core.actor_limits import MAX_VERSION
+from longshore.core.actor_limits import MAX_VERSION, check_listed_names
 from longshore.core.turns import TIMER_PREFIX
 from longshore.errors import AppError, InvalidArguments, InvalidInput
 from longshore.model.worker import Isolation, Parameter
 from longshore.payload import values
 from longshore.payload.annotation_schema import schema_of
+from longshore.payload.listed import listed_values
 from longshore.payload.pydantic_values import from_builtins
 from longshore.payload.schemas import explain, nearest
 
@@ -48,6 +49,7 @@ HOOKS: Final = frozenset({START, MOVED, UNHANDLED, UNDELIVERED})
 """Methods that the system calls. No message has such a name."""
 
 _WHEN: Final = "__longshore_when__"
+_READS: Final = "__longshore_reads__"
 _ANY_STATE: Final = ""
 
 
@@ -67,6 +69,15 @@ def when(*states: str, handles: str = "") -> Callable[[F], F]:
     return mark
 
 
+def reads(function: F) -> F:
+    """Makes a method of an actor one that reads: `ref.read` calls it on the committed state.
+
+    It never waits for a turn, and cannot change anything.
+    """
+    setattr(function, _READS, True)
+    return function
+
+
 class ActorHandlers:
     """The handlers of one class, by event and named state."""
 
@@ -74,9 +85,19 @@ class ActorHandlers:
         self.type = type
         self._found: dict[str, dict[str, str]] = {}
         self._signatures: dict[str, Signature] = {}
+        self._reads: dict[str, Signature] = {}
         self.is_async = False
         for name, function in _methods(of):
-            self._add(name, function)
+            if getattr(function, _READS, False):
+                self._add_reading(name, function)
+            else:
+                self._add(name, function)
+
+    def _add_reading(self, name: str, function: Callable[..., Any]) -> None:
+        what = f"actor '{self.type}': '{name}', which reads"
+        if name in HOOKS or name.startswith(TIMER_PREFIX) or hasattr(function, _WHEN):
+            raise AppError(f"{what}: @reads is for messages, in whatever state, not for '{name}'")
+        self._reads[name] = self._signature(f"{self.type}.{name}", function, what)
 
     def _add(self, name: str, function: Callable[..., Any]) -> None:
         states, handles = getattr(function, _WHEN, ((_ANY_STATE,), ""))
@@ -91,10 +112,13 @@ class ActorHandlers:
                     f"actor '{self.type}': '{other}' and '{name}' both handle '{event}'{where}"
                 )
         what = f"actor '{self.type}': {_called(event)}"
-        self._signatures[name] = Signature(f"{self.type}.{event}", function, what=what, skip=2)
+        self._signatures[name] = self._signature(f"{self.type}.{event}", function, what)
+
+    def _signature(self, name: str, function: Callable[..., Any], what: str) -> Signature:
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise AppError(f"{what}: its handler is a generator; return a value instead")
         self.is_async = self.is_async or inspect.iscoroutinefunction(function)
+        return Signature(name, function, what=what, skip=2)
 
     @property
     def states(self) -> frozenset[str]:
@@ -104,7 +128,8 @@ class ActorHandlers:
     @property
     def given(self) -> tuple[str, ...]:
         """The resources that handlers ask for."""
-        return tuple({name for one in self._signatures.values() for name in one.given})
+        all_of = (*self._signatures.values(), *self._reads.values())
+        return tuple({name for one in all_of for name in one.given})
 
     @property
     def messages(self) -> list[str]:
@@ -134,8 +159,26 @@ class ActorHandlers:
         """The parameters of a method that handles something, without `self` and `ctx`."""
         return self._signatures[method]
 
+    def only_reads(self, name: str) -> bool:
+        """Whether it is the name of a handler that reads."""
+        return name in self._reads
+
+    def read_signature(self, name: str) -> Signature:
+        """The parameters of a handler that reads; raises `InvalidArguments` if there is none."""
+        if name not in self._reads:
+            there = ", ".join(sorted(self._reads)) or "none"
+            raise InvalidArguments(
+                f"actor '{self.type}' has no handler '{name}' that reads"
+                f"{nearest(name, self._reads)}; those marked with @longshore.reads are: {there}"
+            )
+        return self._reads[name]
+
     def signature_of(self, message: str) -> Signature:
         """The parameters of a message; raises `InvalidArguments` if nothing handles it."""
+        if message in self._reads:
+            raise InvalidArguments(
+                f"'{message}' of actor '{self.type}' only reads; call it with ref.read('{message}')"
+            )
         if message not in self.messages:
             there = ", ".join(self.messages) or "none"
             raise InvalidArguments(
@@ -149,7 +192,12 @@ class ActorClass(Generic[S]):
     """A user's class as an actor: what `@app.actor` makes of it."""
 
     def __init__(
-        self, type: str, of: type[S], version: int = 1, isolation: Isolation | None = None
+        self,
+        type: str,
+        of: type[S],
+        version: int = 1,
+        isolation: Isolation | None = None,
+        listed: Sequence[str] = (),
     ) -> None:
         if not 1 <= version <= MAX_VERSION:
             raise AppError(
@@ -161,6 +209,7 @@ class ActorClass(Generic[S]):
         self.handlers = ActorHandlers(type, of)
         self.pool = pool_for(f"actor '{type}'", isolation, self.handlers.is_async)
         self._fields = tuple(_fields(self.of))
+        self.listed = _listed(type, listed, self._fields)
         if self.handlers.states and NAMED_STATE not in self._fields:
             raise AppError(
                 f"actor '{type}': handlers with @when need the field that has the named state; "
@@ -202,6 +251,20 @@ class ActorClass(Generic[S]):
         self._convert(values.unpack(data))
         return data
 
+    def listed_values(self, data: bytes) -> dict[str, str] | None:
+        """What an actor with this state, packed, is listed by; None if its class says nothing."""
+        return listed_values(self.type, data, self.listed) if self.listed else None
+
+    def check_listed(self, names: Iterable[str]) -> None:
+        """Raises `InvalidInput` if its actors are not listed by one of these fields."""
+        for name in names:
+            if name not in self.listed:
+                raise InvalidInput(
+                    f"actor '{self.type}' is not listed by '{name}'{nearest(name, self.listed)}; "
+                    f"it is listed by: {', '.join(self.listed) or 'no field'}. Say so with "
+                    f"@app.actor(listed=…)"
+                )
+
     def unpack(self, data: bytes, version: int) -> S:
         """A stored state, brought forward if it is of an older version."""
         raw = values.unpack(data)
@@ -226,6 +289,24 @@ class ActorClass(Generic[S]):
     def named_state(self, state: S) -> str:
         """The named state that it is in; empty if its class has none."""
         return str(getattr(state, NAMED_STATE)) if self.handlers.states else _ANY_STATE
+
+
+def _listed(type: str, listed: Sequence[str], fields: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(listed, str) or not all(isinstance(name, str) for name in listed):
+        raise AppError(
+            f"actor '{type}': listed is {listed!r}; give names of fields, like ('plan',)"
+        )
+    for name in listed:
+        if name not in fields:
+            raise AppError(
+                f"actor '{type}' is to be listed by '{name}', which is no field of it"
+                f"{nearest(name, fields)}"
+            )
+    try:
+        check_listed_names(f"actor '{type}'", listed)
+    except InvalidInput as error:
+        raise AppError(str(error)) from None
+    return tuple(dict.fromkeys(listed))
 
 
 def _called(event: str) -> str:

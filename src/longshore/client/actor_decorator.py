@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar, overload
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Struct, UnsetType, structs
 
 from longshore.client.actor import ActorType
-from longshore.client.kind import Terms
+from longshore.client.kind import AnyKind, Kind, Terms
 from longshore.client.retry_rule import ExceptionClasses, RetryRule
+from longshore.core.histories import PARAMETERS
 from longshore.errors import AppError
 from longshore.model.actor import ActorTerms
+from longshore.model.history import HistoryJob
 from longshore.model.job import Options
 from longshore.model.worker import Isolation
 
@@ -24,11 +26,19 @@ Without any, a turn of many events could not be tried one event at a time.
 """
 _NOT_FOR_ACTORS: Final = ("delay_s", "run_at", "unique_key", "expires_s", "id", "kind")
 
+
+class ActorExtras(Struct, frozen=True):
+    """What a type of actors declares that jobs do not have."""
+
+    listed: Sequence[str] = ()
+    history: AnyKind | None = None
+
+
 Declare = Callable[
-    [Any, str | None, int, Isolation | None, Terms, RetryRule],
+    [Any, str | None, int, Isolation | None, Terms, RetryRule, ActorExtras],
     ActorType[Any],
 ]
-"""Takes a class, its type, version and isolation, its terms and which errors are retried."""
+"""Takes a class, its type, version and isolation, its terms, which errors are retried, and more."""
 
 
 class ActorDecorator:
@@ -42,6 +52,7 @@ class ActorDecorator:
         isolation: Isolation | None = None,
         terms: Terms | None = None,
         retry_rule: RetryRule | None = None,
+        extras: ActorExtras | None = None,
     ) -> None:
         self._declare = declare
         self._type = type
@@ -49,6 +60,7 @@ class ActorDecorator:
         self._isolation = isolation
         self._terms = terms or Terms().but(retries=RETRIES)
         self._retry_rule = retry_rule or RetryRule()
+        self._extras = extras or ActorExtras()
 
     @overload
     def __call__(self, of: type[S], /) -> ActorType[S]: ...
@@ -61,6 +73,8 @@ class ActorDecorator:
         type: str | None = None,
         version: int = 1,
         isolation: Isolation | None = None,
+        listed: Sequence[str] = (),
+        history: AnyKind | None = None,
         retries: int | UnsetType = UNSET,
         retry_on: ExceptionClasses | UnsetType = UNSET,
         fail_on: ExceptionClasses | UnsetType = UNSET,
@@ -82,6 +96,8 @@ class ActorDecorator:
         type: str | None = None,
         version: int | None = None,
         isolation: Isolation | None = None,
+        listed: Sequence[str] | None = None,
+        history: AnyKind | None = None,
         retry_on: ExceptionClasses | UnsetType = UNSET,
         fail_on: ExceptionClasses | UnsetType = UNSET,
         **options: Any,
@@ -93,12 +109,29 @@ class ActorDecorator:
         version = self._version if version is None else version
         terms = self._terms.but(**options)
         rule = self._retry_rule.but(retry_on, fail_on)
+        extras = self._extras if listed is None else structs.replace(self._extras, listed=listed)
+        extras = extras if history is None else structs.replace(extras, history=history)
         if of is UNSET:
-            return ActorDecorator(self._declare, type, version, isolation, terms, rule)
-        return self._declare(of, type, version, isolation, terms, rule)
+            return ActorDecorator(self._declare, type, version, isolation, terms, rule, extras)
+        return self._declare(of, type, version, isolation, terms, rule, extras)
 
 
-def actor_terms(terms: Terms) -> ActorTerms:
+def actor_terms(terms: Terms, history: HistoryJob | None = None) -> ActorTerms:
     """How the turns of an actor run, by what its type declares."""
     options = Options(timeout_s=terms.timeout_s, retry=terms.retry, labels=terms.labels)
-    return ActorTerms(terms.queue, terms.target, terms.priority, options)
+    return ActorTerms(terms.queue, terms.target, terms.priority, options, history)
+
+
+def history_of(type: str, kind: AnyKind | None) -> HistoryJob | None:
+    """The job that hears of the commits of this type, as it is stored; checks what it takes."""
+    if kind is None:
+        return None
+    if not isinstance(kind, Kind):
+        raise AppError(f"actor '{type}': history is {kind!r}; give a job, made by @app.job")
+    parameters = kind.handler.signature.parameters()
+    if parameters is not None and {one.name for one in parameters} != {*PARAMETERS}:
+        raise AppError(
+            f"actor '{type}': its history is job '{kind.kind}', which must take exactly these: "
+            f"{', '.join(PARAMETERS)}"
+        )
+    return kind.history_job()

@@ -17,6 +17,7 @@ from longshore.client.actor_class import (
     ActorClass,
 )
 from longshore.client.actor_context import ActorContext, Answer, Outcome, Undelivered
+from longshore.client.actor_reading import ReadContext, ReadValue
 from longshore.client.hooks import Hooks
 from longshore.client.retry_rule import RetryRule
 from longshore.core.turns import REPLY_PREFIX, TIMER_PREFIX, event_called, turn_kind
@@ -26,6 +27,7 @@ from longshore.executors.host.call import TakenTurn
 from longshore.executors.host.context import Fail, RunningContext, running
 from longshore.model.actor import Concluded, Event, EventKind, Replied, Turn, TurnInput
 from longshore.model.actor import Undelivered as StoredUndelivered
+from longshore.model.history import HistoryJob
 from longshore.model.worker import KindInfo, KindTerms
 from longshore.payload import values
 from longshore.payload.schemas import nearest
@@ -50,11 +52,12 @@ class ActorHandler:
         ref: RefTo,
         terms: KindTerms,
         retry_rule: RetryRule | None = None,
+        history: HistoryJob | None = None,
     ) -> None:
         self.actor = actor
         self.kind = turn_kind(actor.type, version)
         self.is_async = actor.handlers.is_async
-        self.info = KindInfo(actor.pool, actor.parameters(), terms)
+        self.info = KindInfo(actor.pool, actor.parameters(), terms, actor.listed, history)
         self.given = actor.handlers.given
         self.retry_rule = retry_rule or RetryRule()
         self._hooks = hooks
@@ -76,31 +79,86 @@ class ActorHandler:
             ) from None
 
     def pack_result(self, value: object) -> bytes:
-        """A turn has no result."""
+        """The result of a read; a turn has none."""
+        if isinstance(value, ReadValue):
+            return values.pack(value.value, f"the answer of '{self.kind}'")
         return values.NONE
 
     def is_final(self, error: BaseException) -> bool:
         """Whether a turn that raised this is not tried again, by what was declared."""
         return self.retry_rule.is_final(error)
 
-    def _take(self, turn: TurnInput) -> TakenTurn:
+    def _take(self, turn: TurnInput) -> TakenTurn | ReadValue:
+        if turn.reads:
+            read = self._begin_read(turn)
+            return read.returned(read.call())
         run = self._begin(turn)
         for call in run.calls():
             run.returned(call())
         return run.taken()
 
-    async def _take_async(self, turn: TurnInput) -> TakenTurn:
+    async def _take_async(self, turn: TurnInput) -> TakenTurn | ReadValue:
+        if turn.reads:
+            read = self._begin_read(turn)
+            value = read.call()
+            return read.returned(await value if inspect.isawaitable(value) else value)
         run = self._begin(turn)
         for call in run.calls():
             value = call()
             run.returned(await value if inspect.isawaitable(value) else value)
         return run.taken()
 
-    def _begin(self, turn: TurnInput) -> _TurnRun:
+    def _begin_read(self, turn: TurnInput) -> _ReadRun:
+        return _ReadRun(self.actor, turn, self._job(), self._hooks, self._ref(turn.key))
+
+    def _job(self) -> RunningContext:
         job = running()
         if job is None:
             raise WrongState("a turn runs on a worker, or in a test kit")
+        return job
+
+    def _begin(self, turn: TurnInput) -> _TurnRun:
+        job = self._job()
         return _TurnRun(self.actor, turn, job, self._hooks, self._ref(turn.key))
+
+
+class _ReadRun:
+    """One call of a handler that reads."""
+
+    def __init__(
+        self, actor: ActorClass[Any], turn: TurnInput, job: RunningContext, hooks: Hooks, ref: Any
+    ) -> None:
+        [event] = turn.events
+        self._actor = actor
+        self._job = job
+        self._name = event.name
+        job.handles = f"'{event.name}', which reads"
+        if turn.version > actor.version:
+            raise Fail(
+                f"{turn.type} '{turn.key}' has a state of version {turn.version} by now, and this "
+                f"worker knows version {actor.version}; read it again"
+            )
+        self._state = actor.unpack(turn.state, turn.version)
+        self._before = actor.pack(self._state)
+        signature = actor.handlers.read_signature(event.name)
+        arguments = signature.bind(event.args or _NO_ARGUMENTS)
+        given = {name: hooks.resource(name) for name in signature.given}
+        ctx = ReadContext(actor, turn, self._state, job, ref)
+        self.call = partial(getattr(self._state, event.name), ctx, **arguments, **given)
+
+    def returned(self, value: object) -> ReadValue:
+        """The answer; raises if the handler changed something."""
+        if self._actor.pack(self._state) != self._before:
+            raise self._not_reading("changed a field")
+        if self._job.outbox():
+            raise self._not_reading("submitted or sent something")
+        return ReadValue(value)
+
+    def _not_reading(self, what: str) -> Fail:
+        return Fail(
+            f"'{self._name}' of actor '{self._actor.type}' is marked with @longshore.reads, and it "
+            f"{what}; remove the mark, and ask it"
+        )
 
 
 class _TurnRun:
@@ -143,6 +201,7 @@ class _TurnRun:
         """What the turn leaves, to be committed as one."""
         try:
             state = self._actor.pack(self._state)
+            listed = self._actor.listed_values(state)
         except InvalidInput as error:
             raise Fail(f"{self._turn.type} '{self._turn.key}': {error}") from error
         turn = Turn(
@@ -153,6 +212,7 @@ class _TurnRun:
             self._ctx.timers_left(),
             self._ctx.pauses,
             self._ctx.stops,
+            listed,
         )
         return TakenTurn(turn, tuple(self._ctx.replies))
 

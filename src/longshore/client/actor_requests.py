@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, Protocol
 from uuid import UUID
 
 from msgspec import structs
@@ -13,6 +13,7 @@ from longshore.errors import ProtocolError
 from longshore.model.actor import (
     Actor,
     ActorFilter,
+    ActorPage,
     ActorVerdict,
     MailAction,
     MailView,
@@ -23,6 +24,9 @@ from longshore.model.actor import (
     UndeliveredSend,
 )
 from longshore.wire import actor_messages as m
+
+LEAST_READ_S: Final = 1.0
+"""A read may begin for so long at least, however short its asker waits."""
 
 
 class Exchange(Protocol):
@@ -83,20 +87,29 @@ class ActorRequests:
         answer: Actor = await self._exchange(m.ShowActor(self._next_rid(), type, key))
         return answer
 
-    async def page(self, wanted: ActorFilter) -> tuple[Actor, ...]:
-        """Some actors by type and key."""
-        answer: tuple[Actor, ...] = await self._exchange(m.ListActors(self._next_rid(), wanted))
+    async def page(self, wanted: ActorFilter) -> ActorPage:
+        """Some actors by type and key, and where the next ones begin."""
+        answer: ActorPage = await self._exchange(m.ListActors(self._next_rid(), wanted))
         return answer
+
+    async def read(
+        self, type: str, key: str, name: str, args: bytes, within_s: float
+    ) -> Reply | None:
+        """What a handler answers that only reads; None after `within_s`."""
+        names = (self._next_rid(), self._new_id(), type, key)
+        request = m.ReadActor(*names, name, args, max(within_s, LEAST_READ_S))
+        await self._exchange(request)
+        return await self.reply(request.id, within_s)
 
     async def all(self, wanted: ActorFilter) -> AsyncGenerator[Actor, None]:
         """Actors by type and key, asked for `limit` at a time."""
         while True:
-            found = await self.page(wanted)
-            for actor in found:
+            page = await self.page(wanted)
+            for actor in page.actors:
                 yield actor
-            if len(found) < wanted.limit:
+            if page.after is None:
                 break
-            wanted = structs.replace(wanted, after=(found[-1].type, found[-1].key))
+            wanted = structs.replace(wanted, after=page.after)
 
     async def turns(self, type: str, key: str) -> tuple[TurnView, ...]:
         """The last turns of an actor, the newest first."""
@@ -129,10 +142,12 @@ class ActorRequests:
         *,
         turn: int | None = None,
         restart: bool = False,
+        listed: Mapping[str, str] | None = None,
     ) -> ActorVerdict:
         """Replaces the state of an actor; with `turn`, only if that is its last one."""
         names = (self._next_rid(), self._new_id(), type, key)
-        return await self._change(m.EditActor(*names, state, version, turn, restart))
+        given = None if listed is None else dict(listed)
+        return await self._change(m.EditActor(*names, state, version, turn, restart, given))
 
     async def sort_mail(self, type: str, key: str, number: int, action: MailAction) -> ActorVerdict:
         """Parks a message, puts it back or drops it."""

@@ -11,15 +11,16 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, aclosing
 from typing import Any, Self, TypeVar, Unpack
 from uuid import UUID
 
 from longshore import config
 from longshore.client.actor import ActorRef, ActorType
 from longshore.client.actor_class import ActorClass
-from longshore.client.actor_decorator import ActorDecorator, actor_terms
+from longshore.client.actor_decorator import ActorDecorator, ActorExtras, actor_terms, history_of
 from longshore.client.actor_handler import ActorHandler
+from longshore.client.actor_listing import actor_filter
 from longshore.client.adapters import (
     Dialler,
     enqueue_in,
@@ -52,7 +53,7 @@ from longshore.core.actor_limits import check_actor_type
 from longshore.core.limits import check_name
 from longshore.core.turns import turn_kind
 from longshore.errors import AppError, InvalidArguments, InvalidInput, NotFound, from_code
-from longshore.model.actor import ActorVerdict
+from longshore.model.actor import Actor, ActorStatus, ActorVerdict
 from longshore.model.ids import parse_ref
 from longshore.model.job import Job, JobState, Refused, Submitted
 from longshore.model.worker import Isolation, Pool
@@ -140,6 +141,7 @@ class App:
         isolation: Isolation | None,
         terms: Terms,
         retry_rule: RetryRule,
+        extras: ActorExtras,
     ) -> ActorType[Any]:
         type = str(type or getattr(of, "__name__", repr(of)))
         check_actor_type(type)
@@ -149,11 +151,12 @@ class App:
                 f"the app '{self.name}' already has an actor '{type}'; rename one of the two, or "
                 "give one a type=…"
             )
-        actor = ActorClass(type, of, version, isolation)
-        declared = ActorType(self._access, actor, actor_terms(terms), self._new_id)
+        actor = ActorClass(type, of, version, isolation, extras.listed)
+        history = history_of(type, extras.history)
+        declared = ActorType(self._access, actor, actor_terms(terms, history), self._new_id)
         for one in range(1, version + 1):
             handler = ActorHandler(
-                actor, one, self._hooks, declared.ref, terms.advertised(), retry_rule
+                actor, one, self._hooks, declared.ref, terms.advertised(), retry_rule, history
             )
             self._turns[handler.kind] = handler
         self._actors[type] = declared
@@ -179,6 +182,35 @@ class App:
         return verdict is ActorVerdict.DONE
 
     resolve = blocking(resolve_async)
+
+    async def actors_async(
+        self,
+        type: str | ActorType[Any] | None = None,
+        /,
+        *,
+        status: ActorStatus | str | None = None,
+        **fields: Any,
+    ) -> AsyncGenerator[Actor, None]:
+        """The actors, by type and key: of one type, with one status, with these fields.
+
+        Fields are those that the class is listed by (`@app.actor(listed=("plan",))`). A dispatcher
+        is asked for a bounded number at a time.
+        """
+        wanted = actor_filter(self._actors, type, status, fields)
+        async with aclosing(self._access.acting().connection().actors.all(wanted)) as found:
+            async for actor in found:
+                yield actor
+
+    def actors(
+        self,
+        type: str | ActorType[Any] | None = None,
+        /,
+        *,
+        status: ActorStatus | str | None = None,
+        **fields: Any,
+    ) -> Iterator[Actor]:
+        """The actors, by type and key: of one type, with one status, with these fields."""
+        return self._access.iterate(self.actors_async(type, status=status, **fields))
 
     def handlers(self) -> Mapping[str, Handler]:
         """The handlers that workers run, by kind."""

@@ -19,6 +19,7 @@ from longshore.client.results import to_builtin_arguments
 from longshore.core.limits import check_submission
 from longshore.errors import AppError, InvalidInput, NotSerialisable, from_code
 from longshore.model.group import MAP
+from longshore.model.history import HistoryJob
 from longshore.model.job import ANY_TARGET, DEFAULT_QUEUE, Job, Options, RetryPolicy, Submission
 from longshore.model.worker import KindInfo, KindTerms
 from longshore.payload.maps import MapPattern, check_map, pack_map
@@ -326,6 +327,11 @@ class Kind(Generic[P, R, Q, C]):
             raise AttributeError(
                 f"job '{kind}' has no attribute '{name}'{advice}", name=name, obj=self
             )
+
+    def history_job(self) -> HistoryJob:
+        """How this job runs if a type of actors has it hear of its commits."""
+        job = self._terms.submission(UUID(int=0), self.kind, b"")
+        return HistoryJob(job.kind, job.queue, job.target, job.priority, job.options)
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """Describes a job and checks its arguments, without submitting it."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Final
+from uuid import UUID
 
 from msgspec import structs
 
+from longshore.core.histories import What, history_job
 from longshore.core.limits import (
     MAX_ABOUT_BYTES,
     MAX_DURATION_S,
@@ -18,9 +21,14 @@ from longshore.core.limits import (
 )
 from longshore.core.turns import REPLY_PREFIX, turn_job
 from longshore.errors import InvalidInput
-from longshore.model.actor import UNDELIVERED, Message, NewActor, ReplyTo
+from longshore.model.actor import UNDELIVERED, ActorTerms, Message, NewActor, ReplyTo
+from longshore.model.history import HistoryJob
 
+NIL: Final = b"\xc0"
 MAX_VERSION: Final = 1_000
+MAX_LISTED_FIELDS: Final = 10
+MAX_LISTED_CHARS: Final = 200
+"""How long a value may be that actors are listed by, as JSON."""
 MAX_ASKS: Final = 1_000
 """How many replies one request may wait for."""
 
@@ -44,6 +52,8 @@ def check_new_actor(actor: NewActor, most_bytes: int) -> None:
     if not 1 <= actor.version <= MAX_VERSION:
         raise InvalidInput(f"version is {actor.version}; it must be from 1 to {MAX_VERSION:,}")
     check_state(actor.state, most_bytes)
+    check_listed(f"actor '{actor.type}'", actor.listed)
+    check_history(actor.terms.history)
     turn = turn_job(actor.id, actor.type, actor.terms, actor.version, 1)
     check_submission(structs.replace(turn, options=actor.terms.options))
     if actor.terms.options.watchers:
@@ -57,6 +67,30 @@ def check_state(state: bytes, most_bytes: int) -> None:
             f"the state takes {len(state):,} bytes, more than max_value_bytes ({most_bytes:,}); "
             "keep large things elsewhere"
         )
+
+
+def check_history(history: HistoryJob | None) -> None:
+    """Raises `InvalidInput` if the job that hears of an actor's commits cannot be submitted."""
+    sample = history_job(ActorTerms(history=history), UUID(int=0), ("", ""), 0, What.CREATED, NIL)
+    if sample is not None:
+        check_submission(sample)
+
+
+def check_listed_names(what: str, names: Collection[str]) -> None:
+    """Raises `InvalidInput` if actors cannot be listed by these fields."""
+    if len(names) > MAX_LISTED_FIELDS:
+        raise InvalidInput(
+            f"{what} is listed by {len(names)} fields; at most {MAX_LISTED_FIELDS} are possible"
+        )
+    for name in names:
+        check_length(f"{what}: the name of a field", name, MAX_NAME_CHARS)
+
+
+def check_listed(what: str, listed: Mapping[str, str]) -> None:
+    """Raises `InvalidInput` if an actor cannot be listed by these values."""
+    check_listed_names(what, listed)
+    for name, value in listed.items():
+        check_length(f"{what}: the listed field '{name}'", value, MAX_LISTED_CHARS)
 
 
 def check_message(message: Message, most_bytes: int) -> None:

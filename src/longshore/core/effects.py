@@ -37,6 +37,7 @@ from longshore.model.ends import (
     Failed,
     NotBegun,
     PutAside,
+    ReadDone,
     Released,
     Retried,
     Skipped,
@@ -152,7 +153,7 @@ def judge(state: JobState, token: int, worker: UUID | None, end: End) -> Verdict
 def of_end(end: End) -> Effect:
     """What the end of an attempt does, if the store records it."""
     match end:
-        case Succeeded(info=info) | TurnTaken(info=info):
+        case Succeeded(info=info) | TurnTaken(info=info) | ReadDone(info=info):
             return _effect(Event.SUCCEEDED, info=info)
         case Failed(info=info, error=error, forced=forced):
             return _effect(Event.FAILED, info=info, error=error, forced=forced)

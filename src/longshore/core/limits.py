@@ -100,6 +100,8 @@ def check_options(options: Options) -> None:
         raise InvalidInput("a raw job takes bytes as they are: it cannot refer to results")
     if options.turn:
         raise InvalidInput("turn is set; only the store makes turns of actors: start an actor")
+    if options.reads:
+        raise InvalidInput("reads is set; only a dispatcher makes such jobs: read an actor")
     if options.labels:
         check_labels(options.labels)
     if options.watchers:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence, Set
 from heapq import heapify, heapreplace
 from typing import NamedTuple, TypeVar
+from uuid import UUID
 
 from longshore.core.lanes import serves
 from longshore.model.worker import (
@@ -57,10 +58,12 @@ class Profile:
         free: Sequence[FreeWorker],
         most: int,
         ahead: frozenset[int] | None = None,
+        *,
+        keeps: bool = False,
     ) -> Claim | None:
-        """What to claim for these workers from these lanes; `ahead` is as `Claim` has it."""
+        """What to claim for these workers from these lanes; the rest is as `Claim` has it."""
         slots = slots_in_order(free, most) if lanes else []
-        return Claim(tuple(sorted(lanes)), tuple(slots), ahead) if slots else None
+        return Claim(tuple(sorted(lanes)), tuple(slots), ahead, keeps) if slots else None
 
 
 def slots_in_order(free: Sequence[FreeWorker], most: int) -> list[SessionKey]:
@@ -73,6 +76,21 @@ def slots_in_order(free: Sequence[FreeWorker], most: int) -> list[SessionKey]:
         slots.append(free[index].slot)
         heapreplace(heap, (left + 1, given + 1, index))
     return slots
+
+
+def kept_slots(last: Sequence[UUID | None], slots: Sequence[SessionKey]) -> list[SessionKey]:
+    """A slot for each job: of the worker that it had last, as far as there are such slots.
+
+    The other jobs get what is left, in the order of the slots. There are as many slots, or more.
+    """
+    free: dict[UUID, list[int]] = {}
+    for place, slot in reversed([*enumerate(slots)]):
+        free.setdefault(slot.worker, []).append(place)
+    kept = [
+        free[worker].pop() if worker is not None and free.get(worker) else None for worker in last
+    ]
+    left = iter(sorted(place for places in free.values() for place in places))
+    return [slots[next(left) if place is None else place] for place in kept]
 
 
 class Woken(NamedTuple):

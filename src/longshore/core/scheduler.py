@@ -31,6 +31,7 @@ from typing import Final, NamedTuple, Protocol
 from longshore.core.admission import Admission, FreeSlots, Patience
 from longshore.core.lanes import lane_of
 from longshore.core.placement import Profile, slots_in_order
+from longshore.core.turns import is_turn_kind
 from longshore.model.batch import Batch, BatchResult
 from longshore.model.ends import Succeeded, TurnTaken
 from longshore.model.job import Submission, Verdict
@@ -278,8 +279,10 @@ class Scheduler:
             # What earlier claims of this plan take from these lanes is not there any more.
             before = sum(len(one.slots) for one in found if not lanes.keys().isdisjoint(one.lanes))
             wanted = sum(lanes.values()) - before
-            some = int(min(most, wanted))
-            claim = self._claim(offer, lanes.keys(), some) if some > 0 else None
+            keeps = not offer.is_ahead and self.lanes.has_turns(lanes.keys())
+            # For a turn, all workers are asked: the one that had its actor last may be any of them.
+            some = int(min(most, wanted)) if not keeps or wanted <= 0 else most
+            claim = self._claim(offer, lanes.keys(), some, keeps) if some > 0 else None
             if claim is not None:
                 most -= len(claim.slots)
                 found.append(claim)
@@ -290,11 +293,11 @@ class Scheduler:
     def _is_barred(self, offer: _Offer) -> bool:
         return offer.is_ahead and not self._barred.isdisjoint(offer.profile.lanes[offer.pool])
 
-    def _claim(self, offer: _Offer, lanes: Set[int], most: int) -> Claim | None:
+    def _claim(self, offer: _Offer, lanes: Set[int], most: int, keeps: bool) -> Claim | None:
         of_pool = offer.profile.lanes[offer.pool]
         if not offer.is_ahead:
             self._barred -= of_pool
-            return offer.profile.claim(lanes, offer.free, most)
+            return offer.profile.claim(lanes, offer.free, most, keeps=keeps)
         every = self.lanes.ready(of_pool)
         return offer.profile.claim(every.keys(), offer.free, most, frozenset(lanes))
 
@@ -341,6 +344,8 @@ class LaneEstimates:
         self._queues: Counter[str] = Counter()
         self._added: set[int] = set()
         """The lanes that came since the store last listed its lanes."""
+        self._turns: set[int] = set()
+        """Those of the turns of actors."""
         self._ready: dict[int, float] = {}
         self._marked: dict[int, int] = {}
         """For each lane in `_ready`, the number of the last change that raised its estimate."""
@@ -360,6 +365,10 @@ class LaneEstimates:
         """The kind of the jobs in a lane."""
         return self._lanes[lane].kind
 
+    def has_turns(self, lanes: Set[int]) -> bool:
+        """Whether one of these lanes is of the turns of actors."""
+        return bool(self._turns) and not self._turns.isdisjoint(lanes)
+
     def has_queue(self, queue: str) -> bool:
         """Whether there is a lane of this queue."""
         return self._queues[queue] > 0
@@ -374,6 +383,8 @@ class LaneEstimates:
         for lane in new:
             self._lanes[lane.hash] = lane
             self._added.add(lane.hash)
+            if is_turn_kind(lane.kind):
+                self._turns.add(lane.hash)
             self._queues[lane.queue] += 1
         return new
 
@@ -382,6 +393,7 @@ class LaneEstimates:
         kept = {lane.hash for lane in lanes}
         gone = [self._lanes.pop(hash) for hash in self._lanes.keys() - kept - self._added]
         for lane in gone:
+            self._turns.discard(lane.hash)
             self._ready.pop(lane.hash, None)
             self._marked.pop(lane.hash, None)
             self._queues[lane.queue] -= 1

@@ -20,15 +20,24 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from msgspec import structs
+from msgspec import msgpack, structs
 
 from longshore.core.effects import DUE, FARTHEST_S, Change, of_dependency
 from longshore.core.lifecycle import OWNED, TERMINAL
 from longshore.core.lifecycle import Event as LifeEvent
 from longshore.errors import InvalidInput
-from longshore.model.actor import ActorStatus, ActorTerms, Event, EventKind, Timer, Turn
+from longshore.model.actor import (
+    Actor,
+    ActorStatus,
+    ActorTerms,
+    Event,
+    EventKind,
+    ReadCall,
+    Timer,
+    Turn,
+)
 from longshore.model.ids import derive_id
-from longshore.model.job import JobState, Submission
+from longshore.model.job import JobState, Options, RetryPolicy, Submission
 
 MOST_EVENTS: Final = 100
 """How many events one turn takes."""
@@ -50,7 +59,14 @@ AT_ONCE: Final = 0
 RESUME: Final = "resume"
 """Who retried a failed turn, for its history."""
 
-_TURN_BYTES: Final = 8
+_NUMBER_BYTES: Final = 8
+KEPT_FROM: Final = 16 + _NUMBER_BYTES
+"""Where in a turn's arguments the worker stands that took the turn before it."""
+TURN_BYTES: Final = KEPT_FROM + 16
+"""How long the arguments of a turn are whose actor a worker had before."""
+
+_packer: Final = msgpack.Encoder()
+_read_call: Final = msgpack.Decoder(ReadCall)
 
 
 def turn_kind(type: str, version: int) -> str:
@@ -58,14 +74,36 @@ def turn_kind(type: str, version: int) -> str:
     return f"{type}@{version}"
 
 
+def split_kind(kind: str) -> tuple[str, int]:
+    """The type and the version of actors whose turns have this kind; version 0 for another kind."""
+    type, _, version = kind.rpartition("@")
+    return (type, int(version)) if version.isdecimal() else (kind, 0)
+
+
+def is_turn_kind(kind: str) -> bool:
+    """Whether a kind looks like that of turns."""
+    return "@" in kind
+
+
 def turn_job(
-    actor: UUID, type: str, terms: ActorTerms, version: int, turn: int, delay_s: float | None = None
+    actor: UUID,
+    type: str,
+    terms: ActorTerms,
+    version: int,
+    turn: int,
+    delay_s: float | None = None,
+    last_worker: UUID | None = None,
 ) -> Submission:
-    """A turn as the store keeps it. Its arguments only name it: see `events_of`."""
+    """A turn as the store keeps it. Its arguments only name it: see `events_of`.
+
+    They also say which worker took the turn before it, for the claim.
+    """
     return Submission(
         derive_id(actor, turn),
         turn_kind(type, version),
-        actor.bytes + turn.to_bytes(_TURN_BYTES, "big"),
+        actor.bytes
+        + turn.to_bytes(_NUMBER_BYTES, "big")
+        + (b"" if last_worker is None else last_worker.bytes),
         terms.queue,
         terms.target,
         terms.priority,
@@ -76,9 +114,43 @@ def turn_job(
 
 def turn_of(args: bytes) -> tuple[UUID, int]:
     """The actor and the number of a turn, from its arguments in the store."""
-    if len(args) != 16 + _TURN_BYTES:
+    if len(args) not in (KEPT_FROM, TURN_BYTES):
         raise InvalidInput("these are not the arguments of an actor's turn")
-    return UUID(bytes=args[:16]), int.from_bytes(args[16:], "big")
+    return UUID(bytes=args[:16]), int.from_bytes(args[16:KEPT_FROM], "big")
+
+
+def last_worker(options: Options, args: bytes) -> UUID | None:
+    """The worker that took the turn before this one, from its arguments in the store.
+
+    None for a job that is no turn.
+    """
+    is_known = options.turn and len(args) == TURN_BYTES
+    return UUID(bytes=args[KEPT_FROM:]) if is_known else None
+
+
+def read_job(id: UUID, actor: Actor, name: str, args: bytes, expires_s: float | None) -> Submission:
+    """A job that reads an actor: of the lane of its turns, tried once. Nobody begins it too late.
+
+    A store fills in the state when a worker gets it.
+    """
+    terms = actor.terms
+    options = structs.replace(
+        terms.options, retry=RetryPolicy(), expires_s=expires_s, reads=True, turn=False
+    )
+    return Submission(
+        id,
+        turn_kind(actor.type, actor.version),
+        _packer.encode(ReadCall(actor.id, name, args)),
+        terms.queue,
+        terms.target,
+        terms.priority,
+        options=options,
+    )
+
+
+def read_call(args: bytes) -> ReadCall:
+    """What a job that reads an actor asks for, from its arguments in the store."""
+    return _read_call.decode(args)
 
 
 def next_wake(

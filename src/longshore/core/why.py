@@ -14,6 +14,7 @@ from longshore.core.capacity import pool_ahead, pool_busy, pool_slots
 from longshore.core.lanes import lane_of, serves
 from longshore.core.lifecycle import TERMINAL
 from longshore.core.timing import SNOOZED, span
+from longshore.core.turns import split_kind
 from longshore.model.group import GATE, MAP, NOT_RUN, Condition, GroupState, NodeFacts
 from longshore.model.job import Job, JobState
 from longshore.model.worker import Pool, WorkerView, slot_words
@@ -224,6 +225,8 @@ def _no_worker(job: Job, workers: Sequence[WorkerView]) -> str:
     if not workers:
         return f"no worker is connected; start one that serves '{job.kind}': `longshore worker`"
     kinds = sorted({kind for worker in workers for kind in worker.info.kinds})
+    if job.kind not in kinds and (job.options.turn or job.options.reads):
+        return _no_version(job, [worker for worker in workers if worker.alive])
     if job.kind not in kinds:
         near = get_close_matches(job.kind, kinds, n=1)
         hint = f" (nearest: '{near[0]}')" if near else f" (they serve: {_some(kinds)})"
@@ -234,6 +237,27 @@ def _no_worker(job: Job, workers: Sequence[WorkerView]) -> str:
         have = _some([target or "none" for target in targets])
         return f"no worker of kind '{job.kind}' has target '{job.target}' (there is: {have})"
     return f"no worker of kind '{job.kind}' takes jobs from queue '{job.queue}'"
+
+
+def _no_version(job: Job, workers: Sequence[WorkerView]) -> str:
+    """Nobody serves the version of an actor's state, or its type."""
+    type, version = split_kind(job.kind)
+    served = {
+        worker.info.id: max(known)
+        for worker in workers
+        if (known := [n for one in worker.info.kinds for t, n in [split_kind(one)] if t == type])
+    }
+    if not served:
+        types = sorted({split_kind(one)[0] for w in workers for one in w.info.kinds if "@" in one})
+        near = get_close_matches(type, types, n=1)
+        there = f" (nearest: '{near[0]}')" if near else ""
+        return f"no live worker serves actors of type '{type}'{there}; start one that has the class"
+    most = max(served.values())
+    best = [worker for worker in workers if served.get(worker.info.id) == most]
+    return (
+        f"its state is of version {version}, and no live worker serves that: {_names(best)} "
+        f"serves up to version {most} of '{type}'. Start one that has the newer class"
+    )
 
 
 def _running(job: Job, facts: Facts) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from longshore.core.actor_limits import check_history, check_listed_names
 from longshore.core.limits import check_length, check_name, check_priority, check_retry
 from longshore.errors import InvalidInput
 from longshore.model.group import NOT_RUN
@@ -71,6 +72,8 @@ def _check_kind(kind: str, about: KindInfo) -> None:
         _check_text(f"a parameter's name of kind '{kind}'", one.name, MAX_TEXT_CHARS)
         _check_text(f"the type of '{one.name}' of kind '{kind}'", one.type, MAX_TYPE_CHARS)
         check_length(f"the schema of '{one.name}' of kind '{kind}'", one.schema, MAX_SCHEMA_CHARS)
+    check_history(about.history)
+    check_listed_names(f"kind '{kind}'", about.listed)
     check_name("queue", about.terms.queue)
     _check_target(about.terms.target)
     check_priority(about.terms.priority)

@@ -10,16 +10,20 @@ from msgspec import structs
 
 from longshore.config import DispatcherSettings
 from longshore.core.actor_limits import (
+    check_listed,
     check_message,
     check_new_actor,
     check_state,
 )
 from longshore.core.callbacks import resolution, verified
-from longshore.core.turns import turn_job
+from longshore.core.histories import What, history_job
+from longshore.core.limits import MAX_DURATION_S
+from longshore.core.turns import read_job, turn_job
 from longshore.dispatcher.waiters import Waiter, Waiters
 from longshore.errors import InvalidInput, LongshoreError, NotFound, from_code
 from longshore.model.actor import (
     Actor,
+    ActorPage,
     ActorVerdict,
     MailView,
     Message,
@@ -31,7 +35,7 @@ from longshore.model.actor import (
     TurnView,
     UndeliveredSend,
 )
-from longshore.model.job import Refused, Submission
+from longshore.model.job import Refused, Submission, Submitted
 from longshore.payload.values import check_packed, within
 from longshore.ports import Store
 from longshore.wire import actor_messages as m
@@ -50,6 +54,9 @@ class ActorRuntime(Protocol):
 
     def check_lane(self, job: Submission, caller: Caller) -> None:
         """Raises `TooLarge` if this caller's job would need a lane past a limit."""
+
+    def submit(self, jobs: Sequence[Submission]) -> Awaitable[list[Submitted | Refused]]:
+        """Commits jobs; answers one by one, in the order given."""
 
     def send(self, messages: Sequence[Message]) -> Awaitable[list[Sent | Refused]]:
         """Commits messages; answers one by one, in the order given."""
@@ -107,6 +114,9 @@ class ActorService:
             check_packed(actor.state, f"the state of actor '{actor.type}'")
             turn = turn_job(actor.id, actor.type, actor.terms, actor.version, 1)
             self._runtime.check_lane(turn, caller)
+            of_actor = actor.id, (actor.type, actor.key), 0, What.CREATED, actor.state
+            if (history := history_job(actor.terms, *of_actor)) is not None:
+                self._runtime.check_lane(history, caller)
         except LongshoreError as error:
             return m.StartAnswer(actor.id, code=error.code, message=str(error))
         return None
@@ -174,9 +184,29 @@ class ActorService:
             raise _nobody(type, key)
         return actor
 
-    async def actors(self, request: m.ListActors) -> list[Actor]:
+    async def read(self, request: m.ReadActor, caller: Caller) -> bool:
+        """Submits a job that calls a handler which only reads."""
+        check_message(
+            Message(request.id, request.type, request.key, request.name, request.args),
+            self._settings.max_value_bytes,
+        )
+        if request.within_s is not None and not 0 < request.within_s <= MAX_DURATION_S:
+            raise InvalidInput(f"within_s is {request.within_s!r}; give seconds, more than 0")
+        actor = await self.show(request.type, request.key)
+        job = read_job(request.id, actor, request.name, request.args, request.within_s)
+        self._runtime.check_room(1, len(job.args))
+        self._runtime.check_lane(job, caller)
+        [answer] = await self._runtime.submit([job])
+        if isinstance(answer, Refused):
+            raise from_code(answer.code, answer.message)
+        return True
+
+    async def actors(self, request: m.ListActors) -> ActorPage:
         """Actors by type and key."""
         wanted = request.wanted
+        if wanted.fields and wanted.type is None:
+            raise InvalidInput("actors are listed by the fields of one type; give the type")
+        check_listed("the list", wanted.fields)
         return await self._store.actors(structs.replace(wanted, limit=max(0, wanted.limit)))
 
     async def turns(self, request: m.ListTurns) -> list[TurnView]:
@@ -221,6 +251,7 @@ class ActorService:
         """Replaces the state of an actor between two turns."""
         check_state(request.state, self._settings.max_value_bytes)
         check_packed(request.state, f"the state of actor '{request.type}'")
+        check_listed(f"actor '{request.type}'", request.listed or {})
         if request.version < 1:
             raise InvalidInput(f"version is {request.version}; it must be 1 or more")
         verdict = await self._store.edit_actor(
@@ -230,6 +261,7 @@ class ActorService:
             request.version,
             turn=request.turn,
             restart=request.restart,
+            listed=request.listed,
         )
         return self._changed(verdict)
 
@@ -259,6 +291,8 @@ async def perform_for_actors(
             return await service.replies(request)
         case m.ShowActor():
             return await service.show(request.type, request.key)
+        case m.ReadActor():
+            return await service.read(request, caller)
         case m.ListActors():
             return await service.actors(request)
         case m.ListTurns():

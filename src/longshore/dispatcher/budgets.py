@@ -96,7 +96,7 @@ def check_request(request: m.Request) -> None:
             pass
         case a.ShowActor() | a.ListTurns() | a.PauseActor() | a.StopActor():
             check_actor_name(request.type, request.key)
-        case a.EditActor() | a.SortMail():
+        case a.EditActor() | a.SortMail() | a.ReadActor():
             check_actor_name(request.type, request.key)
         case _:
             assert_never(request)

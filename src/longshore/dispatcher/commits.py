@@ -34,7 +34,7 @@ from longshore.dispatcher.environment import Environment
 from longshore.errors import StoreLost, StoreUnavailable, Unavailable
 from longshore.model.actor import Message, Reply, Sent
 from longshore.model.attempt import Attempt
-from longshore.model.ends import End, Succeeded, TurnTaken
+from longshore.model.ends import End, ReadDone, Succeeded, TurnTaken
 from longshore.model.job import Ended, Finished, Refused, Submission, Submitted
 from longshore.model.reports import OutboxMessage, OutboxReply
 from longshore.model.worker import SessionKey
@@ -456,14 +456,14 @@ def _answer(parts: Sequence[tuple[QueuedRequest[Item, A], int, int]], answers: S
 
 
 def _may_wake_actors(batch: Batch) -> bool:
-    """Whether a batch has messages to actors, those in outboxes too."""
-    if batch.sends:
+    """Whether a batch has turns, or messages to actors, those in outboxes too."""
+    if batch.sends or any(isinstance(end, TurnTaken) for end in batch.finishes):
         return True
     kinds = OutboxMessage | OutboxReply
     return any(
         isinstance(item, kinds)
         for end in batch.finishes
-        if isinstance(end, Succeeded | TurnTaken) and end.outbox
+        if isinstance(end, Succeeded) and end.outbox
         for item in end.outbox
     )
 
@@ -477,6 +477,8 @@ def _bytes_of(items: Sequence[Submission | Message]) -> int:
 
 
 def _finish_bytes(finish: End) -> int:
+    if isinstance(finish, ReadDone):
+        return len(finish.reply.result or b"")
     if isinstance(finish, TurnTaken):
         return turn_bytes(finish.turn) + outbox_bytes(finish.outbox)
     if not isinstance(finish, Succeeded):

@@ -12,7 +12,7 @@ from msgspec import DecodeError, Struct, structs
 from msgspec.msgpack import Decoder
 
 from longshore.config import DispatcherSettings
-from longshore.core.actor_limits import check_message
+from longshore.core.actor_limits import check_listed, check_message
 from longshore.core.effects import refused_item
 from longshore.core.group_limits import check_growth, check_part, naming
 from longshore.core.growth import added, refused
@@ -29,14 +29,18 @@ from longshore.dispatcher.alarms import Alarms
 from longshore.dispatcher.commits import Commits
 from longshore.dispatcher.environment import Environment
 from longshore.errors import InvalidInput, LongshoreError
+from longshore.model.actor import Reply
 from longshore.model.attempt import Attempt
 from longshore.model.ends import (
     Cancelled,
+    Crashed,
     End,
     Failed,
     NotBegun,
+    ReadDone,
     Released,
     Retried,
+    Skipped,
     Snoozed,
     Succeeded,
     TurnTaken,
@@ -100,6 +104,24 @@ class _OfTurn(Struct, gc=False):
 _of_turn = Decoder(_OfTurn)
 
 
+def _of_read(end: End) -> End:
+    """The end of an attempt that reads an actor: whoever asked gets a result or an error.
+
+    An attempt that was lost or handed back is no end: it is tried again.
+    """
+    match end:
+        case Succeeded():
+            reply = Reply(end.job, end.result)
+        case Failed() | Retried() | Crashed():
+            reply = Reply(end.job, error=end.error)
+        case Cancelled() | Skipped() | Snoozed():
+            error = JobError(Reason.CANCELLED, end.info or "the read was cancelled")
+            reply = Reply(end.job, error=error)
+        case _:
+            return end
+    return ReadDone(end.job, end.token, reply=reply)
+
+
 class Decisions:
     """Decides what a worker's reports mean for their jobs."""
 
@@ -119,9 +141,14 @@ class Decisions:
         elif claimed is not None and claimed.options.turn and isinstance(report, _NOT_OF_TURNS):
             end = Failed(report.job, report.token, _NO_TURN, info=_NO_TURN.message)
         elif isinstance(report, SuccessReport):
-            return self._succeeded(report, by, worker)
+            end = self._succeeded(report, by, worker)
+            if claimed is None or not claimed.options.reads:
+                return end
+            end = _of_read(end)
         else:
             end = self._unsuccessful(report, claimed)
+            if claimed is not None and claimed.options.reads:
+                end = _of_read(end)
         return structs.replace(end, by=by, worker=worker, ran_s=_ran_s(report))
 
     def _taken(self, report: TurnReport, claimed: Attempt | None) -> End:
@@ -150,6 +177,7 @@ class Decisions:
     def _check_turn(self, report: TurnReport) -> None:
         most_bytes = self._settings.max_value_bytes
         check_turn(report.turn, most_bytes, MAX_DURATION_S)
+        check_listed("the actor", report.turn.listed or {})
         if len(report.outbox) > MAX_OUTBOX:
             raise InvalidInput(
                 f"it sends {len(report.outbox):,} things; {MAX_OUTBOX:,} are allowed"

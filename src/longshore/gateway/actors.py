@@ -10,11 +10,9 @@ from msgspec import UNSET, Meta, Struct
 from starlette.responses import Response
 
 from longshore.client.actor import ASK_S, check_done
-from longshore.client.actor_by_name import check_fields, newest
-from longshore.client.actor_decorator import actor_terms
+from longshore.client.actor_by_name import new_actor
 from longshore.client.actor_json import actor_json
 from longshore.client.jsonable import payload
-from longshore.client.kind import Terms
 from longshore.errors import AskFailed, InvalidInput, NotFinished, from_code
 from longshore.gateway.ids import new_id
 from longshore.gateway.models import NewActorBody, NewAsk, NewMessage, NewState, Seconds
@@ -26,9 +24,9 @@ from longshore.model.actor import (
     ActorStatus,
     ActorVerdict,
     Message,
-    NewActor,
     ReplyTo,
 )
+from longshore.payload.listed import listed_values
 from longshore.payload.values import pack, pack_arguments
 
 _TAG: Final = re.compile(r'"turn-(\d{1,18})"')
@@ -62,11 +60,8 @@ def _tag(actor: Actor) -> str:
 async def start(call: Call) -> Response:
     """Starts an actor with these fields of its class."""
     wanted = await call.body(NewActorBody)
-    version, info = newest(await call.connection.workers(), wanted.type)
-    check_fields(wanted.type, wanted.fields, info)
-    state = pack(wanted.fields, f"the state of actor {wanted.type} '{wanted.key}'")
-    terms = actor_terms(Terms.of_kind(info))
-    new = NewActor(new_id(), wanted.type, wanted.key, state, version, terms)
+    names = (wanted.type, wanted.key, wanted.fields)
+    new = await new_actor(call.connection, new_id(), *names)
     [done] = await call.connection.actors.start((new,), reuse=wanted.reuse)
     if done.code:
         raise from_code(done.code, done.message)
@@ -79,11 +74,11 @@ async def list_actors(call: Call) -> Response:
     query = call.query(ActorsQuery)
     limit = min(query.limit, call.settings.max_page)
     after = None if query.after is None else _cursor(query.after)
-    found = await call.connection.actors.page(ActorFilter(query.type, query.status, after, limit))
-    full = len(found) == limit
-    cursor = msgspec.json.encode((found[-1].type, found[-1].key)).decode() if full else None
+    page = await call.connection.actors.page(ActorFilter(query.type, query.status, after, limit))
+    cursor = None if page.after is None else msgspec.json.encode(page.after).decode()
     headers = None if cursor is None else call.next_link(after=cursor)
-    return answer({"actors": [actor_json(one) for one in found], "next": cursor}, headers=headers)
+    actors = [actor_json(one) for one in page.actors]
+    return answer({"actors": actors, "next": cursor}, headers=headers)
 
 
 def _cursor(text: str) -> tuple[str, str]:
@@ -177,8 +172,10 @@ async def edit(call: Call) -> Response:
         raise _has_changed(call, found)
     state = pack(wanted.state, f"the state of {_called(call)}")
     version = found.version if wanted.version is UNSET else wanted.version
+    listed = listed_values(found.type, state, found.listed)
+    names = (found.type, found.key, state, version)
     verdict = await call.connection.actors.edit(
-        found.type, found.key, state, version, turn=found.turn, restart=wanted.restart
+        *names, turn=found.turn, restart=wanted.restart, listed=listed
     )
     if verdict is ActorVerdict.CHANGED:
         raise _has_changed(call, found)

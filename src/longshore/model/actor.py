@@ -19,6 +19,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
+from longshore.model.history import HistoryJob
 from longshore.model.job import ANY_TARGET, DEFAULT_QUEUE, JobError, JobState, Options
 
 TURNS_KEPT: Final = 20
@@ -48,6 +49,8 @@ class ActorTerms(Struct, frozen=True, omit_defaults=True):
     target: str = ANY_TARGET
     priority: int = 0
     options: Options = Options()
+    history: HistoryJob | None = None
+    """The job that hears of every commit of the actor."""
 
 
 class NewActor(Struct, frozen=True, omit_defaults=True):
@@ -59,6 +62,8 @@ class NewActor(Struct, frozen=True, omit_defaults=True):
     state: bytes
     version: int = 1
     terms: ActorTerms = ActorTerms()
+    listed: dict[str, str] = {}
+    """The fields that it is listed by, with their values as JSON."""
 
 
 class Started(Struct, frozen=True):
@@ -222,6 +227,16 @@ class TurnInput(Struct, frozen=True, omit_defaults=True, gc=False):
     """The worker that took the turn before it."""
     callback_key: bytes = b""
     """Signs the callback tokens of this turn (see `core.callbacks`)."""
+    reads: bool = False
+    """It is no turn: its one event is a message to a handler that reads, and nothing more."""
+
+
+class ReadCall(Struct, frozen=True, gc=False):
+    """What a job that reads an actor has as arguments, until it gets the actor's state."""
+
+    actor: UUID
+    name: str
+    args: bytes
 
 
 class Turn(Struct, frozen=True, omit_defaults=True, gc=False):
@@ -237,6 +252,8 @@ class Turn(Struct, frozen=True, omit_defaults=True, gc=False):
     timers: tuple[Timer, ...] = ()
     pauses: bool = False
     stops: bool = False
+    listed: dict[str, str] | None = None
+    """What the actor is listed by from now on (see `NewActor`); None: as before."""
 
 
 class TurnView(Struct, frozen=True, omit_defaults=True):
@@ -282,15 +299,32 @@ class Actor(Struct, frozen=True, kw_only=True):
     job: UUID | None = None
     next_at: datetime | None = None
     error: JobError | None = None
+    listed: dict[str, str] = {}
+    """The fields that it is listed by, with their values as JSON."""
 
 
 class ActorFilter(Struct, frozen=True, omit_defaults=True):
-    """Which actors to list, by type and key: those after this type and key, at most `limit`."""
+    """Which actors to list, by type and key: those after this type and key, at most `limit`.
+
+    With `fields`, those of one type that are listed by these values (see `NewActor.listed`).
+    """
 
     type: str | None = None
     status: ActorStatus | None = None
     after: tuple[str, str] | None = None
     limit: int = 50
+    fields: dict[str, str] = {}
+
+
+class ActorPage(Struct, frozen=True):
+    """Some actors of a list, and after which type and key to go on; None at its end.
+
+    To find them a store looks at so many actors and no more, so that a page may have few of them,
+    or none, although there are others behind it.
+    """
+
+    actors: tuple[Actor, ...] = ()
+    after: tuple[str, str] | None = None
 
 
 class MailAction(StrEnum):

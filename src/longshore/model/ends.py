@@ -15,7 +15,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from longshore.model.actor import Turn
+from longshore.model.actor import Reply, Turn
 from longshore.model.job import JobError
 from longshore.model.reports import OutboxItem
 
@@ -47,6 +47,12 @@ class TurnTaken(_End, frozen=True, gc=False):
     """Which turn of the actor it is."""
     turn: Turn
     outbox: tuple[OutboxItem, ...] = ()
+
+
+class ReadDone(_End, frozen=True, gc=False):
+    """A job that read an actor is over. The store keeps the reply, and removes the job."""
+
+    reply: Reply
 
 
 class Failed(_End, frozen=True, gc=False):
@@ -103,6 +109,7 @@ class PutAside(_End, frozen=True, gc=False):
 End = (
     Succeeded
     | TurnTaken
+    | ReadDone
     | Failed
     | Retried
     | Snoozed

@@ -87,6 +87,8 @@ class Options(Struct, frozen=True, omit_defaults=True, gc=False):
     """Whether it is a turn of an actor. The store makes those, no submitter does."""
     watchers: tuple[Watcher, ...] = ()
     """Who is told when it has ended. Jobs of groups have none: their group may."""
+    reads: bool = False
+    """Whether it reads an actor, which a dispatcher makes of a request. Its end removes it."""
 
 
 class Submission(Struct, frozen=True, omit_defaults=True, gc=False):

@@ -11,6 +11,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from longshore.model.attempt import Attempt
+from longshore.model.history import HistoryJob
 from longshore.model.job import ANY_TARGET, DEFAULT_QUEUE, RetryPolicy
 
 
@@ -100,6 +101,10 @@ class KindInfo(Struct, frozen=True, omit_defaults=True):
     pool: str = Pool.COROUTINE
     parameters: tuple[Parameter, ...] | None = None
     terms: KindTerms = KindTerms()
+    listed: tuple[str, ...] = ()
+    """The fields that actors are listed by, if it is the kind of their turns."""
+    history: HistoryJob | None = None
+    """The job that hears of the commits of actors, if it is the kind of their turns."""
 
 
 class Lane(Struct, frozen=True):
@@ -287,9 +292,11 @@ class Claim(Struct, frozen=True):
 
     With `ahead`, the worker holds the jobs until a slot comes free. Then the claim takes only the
     jobs before the first one that may not be held so (see `core.lookahead`): `ahead` has the lanes
-    of jobs that may.
+    of jobs that may. If it `keeps`, turns of actors go to the workers that had these last, if those
+    are among the slots (see `core.placement.kept_slots`).
     """
 
     lanes: tuple[int, ...]
     slots: tuple[SessionKey, ...]
     ahead: frozenset[int] | None = None
+    keeps: bool = False

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 from uuid import UUID
 
 from longshore.model.actor import (
     Actor,
     ActorFilter,
+    ActorPage,
     ActorVerdict,
     Delivered,
     MailAction,
@@ -66,11 +67,13 @@ class ActorStore(Protocol):
         *,
         turn: int | None = None,
         restart: bool = False,
+        listed: Mapping[str, str] | None = None,
     ) -> ActorVerdict:
         """Replaces the state of an actor between two turns, as a turn of its own.
 
         With `turn`, only if that is its last one. With `restart`, the timers go too, and the actor
-        gets the event of its start again. An actor whose turn failed goes on with the new state.
+        gets the event of its start again. It is listed by `listed`, if that is given. An actor
+        whose turn failed goes on with the new state.
         """
 
     async def sort_mail(self, type: str, key: str, number: int, action: MailAction) -> ActorVerdict:
@@ -99,8 +102,11 @@ class ActorStore(Protocol):
     async def actor(self, type: str, key: str) -> Actor | None:
         """One actor, as its last turn left it. Takes no lock."""
 
-    async def actors(self, wanted: ActorFilter) -> list[Actor]:
-        """Actors by type and key, without their states."""
+    async def actors(self, wanted: ActorFilter) -> ActorPage:
+        """Actors by type and key, without their states.
+
+        A store looks at `MOST_LOOKED_AT` actors at most, and then answers with what it found.
+        """
 
     async def turns(self, type: str, key: str) -> list[TurnView]:
         """The last turns of an actor, the newest first."""

@@ -12,13 +12,17 @@ from uuid import UUID
 from msgspec import msgpack, structs
 
 from longshore.core.callbacks import turn_key
-from longshore.core.turns import events_of, turn_job
+from longshore.core.turns import events_of, read_call, turn_job
 from longshore.core.watching import group_not_accepted, not_accepted
 from longshore.errors import Conflict, InvalidInput, NotFound, WrongState
 from longshore.model.actor import (
     UNDELIVERED,
+    Actor,
+    ActorFilter,
+    ActorPage,
     ActorTerms,
     Event,
+    EventKind,
     Message,
     NewActor,
     Replied,
@@ -190,6 +194,42 @@ def turn_attempt(
     key = turn_key(secret, input.actor, input.turn)
     args = _packer.encode(structs.replace(input, events=events, callback_key=key))
     return structs.replace(attempt, args=args, paused=paused)
+
+
+def read_attempt(attempt: Attempt, input: TurnInput | None) -> Attempt:
+    """A read as its worker gets it: the state, and the message as its one event."""
+    if input is None:
+        return structs.replace(attempt, problem="the actor that it reads is gone")
+    call = read_call(attempt.args)
+    event = Event(EventKind.MESSAGE, call.name, call.args, input.now, id=attempt.id)
+    whole = structs.replace(input, events=(event,), reads=True)
+    return structs.replace(attempt, args=_packer.encode(whole))
+
+
+# lists
+
+
+MOST_LOOKED_AT: Final = 1000
+"""How many actors a list looks at before it answers."""
+NO_PAGE: Final = ActorPage()
+
+
+def is_wanted(actor: Actor, wanted: ActorFilter) -> bool:
+    """Whether an actor, found by its type and its first field, has the rest of it too."""
+    has_fields = all(actor.listed.get(name) == value for name, value in wanted.fields.items())
+    return wanted.status in (None, actor.status) and has_fields
+
+
+def page_size(wanted: ActorFilter, found: int, looked_at: int) -> int:
+    """How many actors to read next; 0 if the list has looked at enough."""
+    is_sieved = wanted.status is not None or len(wanted.fields) > 1
+    if not is_sieved or not wanted.limit:
+        return wanted.limit - found
+    return min(PAGE, MOST_LOOKED_AT - looked_at)
+
+
+PAGE: Final = 200
+"""How many actors a list reads at once that it may have to pass over."""
 
 
 # answers

@@ -63,9 +63,11 @@ def an_actor(
     state: bytes = b"\x00",
     version: int = 1,
     terms: ActorTerms | None = None,
+    listed: dict[str, str] | None = None,
 ) -> NewActor:
     """An actor that was never started."""
-    return NewActor(id or new_id(), type, key, state, version, terms or ActorTerms())
+    how = terms or ActorTerms()
+    return NewActor(id or new_id(), type, key, state, version, how, listed or {})
 
 
 def a_message(
@@ -108,6 +110,7 @@ def taken(
     pauses: bool = False,
     stops: bool = False,
     worker: UUID | None = None,
+    listed: dict[str, str] | None = None,
 ) -> TurnTaken:
     """The end of a turn that handled all of its events, or only the `first` of them.
 
@@ -118,7 +121,7 @@ def taken(
     read = max((one.number for one in events if not one.was_delayed), default=0)
     delayed = tuple(one.number for one in events if one.was_delayed)
     kept = _kept(got, events) if timers is None else tuple(timers)
-    turn = Turn(state, version or got.version, read, delayed, kept, pauses, stops)
+    turn = Turn(state, version or got.version, read, delayed, kept, pauses, stops, listed)
     items = tuple(OutboxMessage(one) if isinstance(one, Message) else one for one in outbox)
     which = attempt.id, attempt.token
     return TurnTaken(

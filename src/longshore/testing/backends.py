@@ -334,7 +334,7 @@ class PostgresBackend(SqlBackend):
 
 
 _OF_GROUPS = ("job_group", "node", "edge", "unsettled", "group_retry", "group_run")
-_OF_ACTORS = ("actor", "turn", "message", "receipt", "notice")
+_OF_ACTORS = ("actor", "turn", "message", "receipt", "notice", "listed_field", "enqueued_send")
 
 # Quicker than TRUNCATE, which makes new files, as long as there is little to delete.
 _EMPTY_ALL = "; ".join(

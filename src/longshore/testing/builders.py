@@ -31,6 +31,7 @@ from longshore.model.ends import (
     Failed,
     NotBegun,
     PutAside,
+    ReadDone,
     Released,
     Retried,
     Skipped,
@@ -143,7 +144,7 @@ def a_claim(slots: Sequence[SessionKey], *lanes: int) -> Claim:
 
 
 ENDS: Final[tuple[type[End], ...]] = tuple(
-    one for one in get_args(End) if one not in (TurnTaken, PutAside)
+    one for one in get_args(End) if one not in (TurnTaken, PutAside, ReadDone)
 )
 """Every way in which an attempt can end that is no turn of an actor."""
 

@@ -20,6 +20,7 @@ from longshore.errors import StoreUnavailable
 from longshore.model.actor import (
     Actor,
     ActorFilter,
+    ActorPage,
     ActorVerdict,
     Delivered,
     MailAction,
@@ -344,10 +345,13 @@ class FaultyStore:
         *,
         turn: int | None = None,
         restart: bool = False,
+        listed: Mapping[str, str] | None = None,
     ) -> ActorVerdict:
         return await self._call(
             "edit_actor",
-            lambda: self.store.edit_actor(type, key, state, version, turn=turn, restart=restart),
+            lambda: self.store.edit_actor(
+                type, key, state, version, turn=turn, restart=restart, listed=listed
+            ),
         )
 
     async def sort_mail(self, type: str, key: str, number: int, action: MailAction) -> ActorVerdict:
@@ -378,7 +382,7 @@ class FaultyStore:
     async def actor(self, type: str, key: str) -> Actor | None:
         return await self._call("actor", lambda: self.store.actor(type, key))
 
-    async def actors(self, wanted: ActorFilter) -> list[Actor]:
+    async def actors(self, wanted: ActorFilter) -> ActorPage:
         return await self._call("actors", lambda: self.store.actors(wanted))
 
     async def turns(self, type: str, key: str) -> list[TurnView]:

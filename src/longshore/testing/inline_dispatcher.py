@@ -252,7 +252,7 @@ class InlineDispatcher:
     def submissions(self) -> list[Submission]:
         """What was submitted, by clients and by jobs, in the order of the jobs' numbers."""
         found = [row.submission for row in self.store._jobs.values()]
-        return [job for job in found if not job.options.turn]
+        return [job for job in found if not (job.options.turn or job.options.reads)]
 
     def claim(self, queue: str | None) -> Attempt | None:
         """The next attempt, best first; None if nothing is ready."""

@@ -20,11 +20,12 @@ from longshore.core import effects
 from longshore.core.leases import ANOTHERS, is_anothers
 from longshore.core.lifecycle import OWNED
 from longshore.core.lookahead import before_barred, held_ahead
-from longshore.core.placement import Woken, first_bytes, slots_for
+from longshore.core.placement import Woken, first_bytes, kept_slots, slots_for
 from longshore.core.retention import Seen, Walk
 from longshore.core.run_times import KEPT_S, merged
+from longshore.core.turns import last_worker
 from longshore.model.attempt import Attempt
-from longshore.model.ends import End, TurnTaken
+from longshore.model.ends import End, ReadDone, TurnTaken
 from longshore.model.group import GroupState
 from longshore.model.job import (
     CancelVerdict,
@@ -102,7 +103,7 @@ class MemoryStore(MemoryActors, MemoryNewRuns):
         return BatchResult(
             finished,
             submitted,
-            started,
+            self._filled(started),
             claimed,
             taken,
             ready,
@@ -150,6 +151,8 @@ class MemoryStore(MemoryActors, MemoryNewRuns):
             ready.update([row.lane.hash] * (row.state is JobState.READY))
             if isinstance(end, TurnTaken):
                 self._take_turn(row, end)
+            if isinstance(end, ReadDone):
+                self._drop_job(row)
         return Finished(end.job, end.token, verdict, row.state)
 
     def _apply(
@@ -220,6 +223,8 @@ class MemoryStore(MemoryActors, MemoryNewRuns):
         first = nsmallest(len(slots), servable, key=lambda row: row.order)
         free = before_barred(first, claim.ahead, lambda row: (row.lane.hash, row.job.crashes))
         best = first_bytes(free, lambda row: len(row.job.args), room)
+        if claim.keeps:
+            slots = kept_slots([last_worker(one.job.options, one.job.args) for one in best], slots)
         claimed = [self._start(row, slot) for row, slot in zip(best, slots, strict=False)]
         return claimed, len(free) < len(first)
 

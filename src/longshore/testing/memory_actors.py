@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from msgspec import structs
 
 from longshore.core import effects, turns
+from longshore.core.histories import What, history_job
 from longshore.core.lifecycle import OWNED, TERMINAL
 from longshore.core.turns import Step, TurnJob
 from longshore.core.watching import messages_of, nobody_heard
 from longshore.model.actor import (
     Actor,
     ActorFilter,
+    ActorPage,
     ActorStatus,
     ActorVerdict,
     Delivered,
@@ -34,7 +36,7 @@ from longshore.model.actor import (
 )
 from longshore.model.attempt import Attempt
 from longshore.model.batch import Batch
-from longshore.model.ends import End, PutAside, Succeeded, TurnTaken
+from longshore.model.ends import End, PutAside, ReadDone, Succeeded, TurnTaken
 from longshore.model.ids import derive_id
 from longshore.model.job import Finished, JobState, Refused, Submission, Submitted, Verdict
 from longshore.model.notice import Notice
@@ -71,6 +73,9 @@ class MemoryActors(MemoryGroups):
         took = TurnRow(end.number, self._now, row.job.worker, read, turn.version, timers)
         took.state = turn.state
         actor.take(took, turn.read_delayed)
+        actor.listed = actor.listed if turn.listed is None else dict(turn.listed)
+        if not turn.stops:
+            self._note_history(actor, What.UPDATED)
         actor.paused |= turn.pauses
         if turn.stops:
             actor.stopping = True
@@ -91,6 +96,8 @@ class MemoryActors(MemoryGroups):
         for name in sorted(self._stopped):
             replies += self._remove(self._actors[name])
         self._stopped = set()
+        by_ends.update(self._heard)
+        self._heard.clear()
         woken_by_ends, self._touched = self._touched, set()
         sent = [self._take_in(message, batch.max_mailbox) for message in batch.sends]
         for name in sorted(woken_by_ends):
@@ -106,6 +113,13 @@ class MemoryActors(MemoryGroups):
         """What an attempt caused; what is not accepted it hears of, or its history does."""
         if isinstance(end, PutAside) and (row := self._jobs.get(end.job)) and row.actor:
             self._touched.add(row.actor)
+        if isinstance(end, ReadDone):
+            reply = actor_rows.storable_reply(end.reply)
+            receipt = Receipt(self._now, UUID(int=0), is_ask=True)
+            receipt.reply = reply
+            self._receipts.setdefault(reply.id, receipt)
+            replies.append(reply)
+            self._hint(Hint.ENDED)
         if not isinstance(end, Succeeded | TurnTaken) or state is not JobState.SUCCEEDED:
             return
         for index, item in enumerate(end.outbox):
@@ -183,6 +197,12 @@ class MemoryActors(MemoryGroups):
         self._hint(Hint.ENDED)
         return [receipt.reply]
 
+    def _note_history(self, actor: ActorRow, what: What) -> None:
+        last = actor.last
+        job = history_job(actor.terms, actor.id, actor.name, last.n, what, last.state)
+        if job is not None:
+            self._submit(job, self._heard, None, [])
+
     # the next turn
 
     def _actor_of(self, row: JobRow) -> ActorRow | None:
@@ -215,7 +235,8 @@ class MemoryActors(MemoryGroups):
 
     def _make_turn(self, actor: ActorRow, delay_s: float | None, ready: Counter[int]) -> None:
         last = actor.last
-        job = turns.turn_job(actor.id, actor.type, actor.terms, last.version, last.n + 1, delay_s)
+        of_turn = actor.id, actor.type, actor.terms, last.version, last.n + 1, delay_s
+        job = turns.turn_job(*of_turn, last.worker)
         answer = self._submit(job, ready, None, [])
         assert isinstance(answer, Submitted), answer
         self._jobs[job.id].actor = actor.name
@@ -229,13 +250,23 @@ class MemoryActors(MemoryGroups):
         """The attempts as their workers get them: with results, and turns with their events."""
         return [self._turn_filled(one) for one in super()._filled(attempts)]
 
+    def _read_filled(self, attempt: Attempt) -> Attempt:
+        wanted = turns.read_call(attempt.args).actor
+        actor = next((one for one in self._actors.values() if one.id == wanted), None)
+        return actor_rows.read_attempt(attempt, None if actor is None else self._input(actor))
+
+    def _input(self, actor: ActorRow) -> TurnInput:
+        last, now = actor.last, micros(self._utc())
+        who = actor.id, actor.type, actor.key, last.n + 1
+        return TurnInput(*who, last.state, last.version, now, last.timers, (), last.worker)
+
     def _turn_filled(self, attempt: Attempt) -> Attempt:
+        if attempt.options.reads:
+            return self._read_filled(attempt)
         actor = self._actor_of(self._jobs[attempt.id])
         if actor is None:
             return attempt
-        last, now = actor.last, micros(self._utc())
-        who = actor.id, actor.type, actor.key, last.n + 1
-        given = TurnInput(*who, last.state, last.version, now, last.timers, (), last.worker)
+        last, given = actor.last, self._input(actor)
         mail = [one.event() for one in actor.unread()]
         delayed = [one.event() for one in actor.delayed()]
         return actor_rows.turn_attempt(
@@ -273,10 +304,12 @@ class MemoryActors(MemoryGroups):
         if new.id in self._receipts:
             return Started(new.id)
         actor = ActorRow(new.id, new.type, new.key, new.terms, self._now)
+        actor.listed = dict(new.listed)
         actor.turns.append(
             TurnRow(0, self._now, None, 0, new.version, (), state=new.state, starts=True)
         )
         self._actors[actor.name] = actor
+        self._note_history(actor, What.CREATED)
         self._wake_actor(actor.name, Counter())
         return Started(new.id)
 
@@ -301,6 +334,7 @@ class MemoryActors(MemoryGroups):
         """An actor is gone, with all that is its own. Asks are answered: those from outside."""
         if (row := self._next_job(actor)) is not None:
             self._drop_job(row)
+        self._note_history(actor, What.REMOVED)
         del self._actors[actor.name]
         self._receipts = {
             id: one
@@ -415,6 +449,7 @@ class MemoryActors(MemoryGroups):
         *,
         turn: int | None = None,
         restart: bool = False,
+        listed: Mapping[str, str] | None = None,
     ) -> ActorVerdict:
         if (actor := self._live_actor(type, key)) is None:
             return ActorVerdict.NOT_FOUND
@@ -435,6 +470,8 @@ class MemoryActors(MemoryGroups):
         edited = TurnRow(last.n + 1, self._now, None, last.read, version, timers)
         edited.state, edited.starts = state, restart or last.starts
         actor.take(edited)
+        actor.listed = actor.listed if listed is None else dict(listed)
+        self._note_history(actor, What.UPDATED)
         self._wake_actor(actor.name, Counter())
         self._hint(Hint.WORK)
         return ActorVerdict.DONE
@@ -463,15 +500,16 @@ class MemoryActors(MemoryGroups):
         actor = self._actors.get((type, key))
         return None if actor is None else self._shown_actor(actor)
 
-    async def actors(self, wanted: ActorFilter) -> list[Actor]:
+    async def actors(self, wanted: ActorFilter) -> ActorPage:
         names = sorted(name for name in self._actors if wanted.after is None or name > wanted.after)
         shown = (self._shown_actor(self._actors[name]) for name in names)
         found = [
             structs.replace(one, state=b"")
             for one in shown
-            if wanted.type in (None, one.type) and wanted.status in (None, one.status)
-        ]
-        return found[: max(0, wanted.limit)]
+            if wanted.type in (None, one.type) and actor_rows.is_wanted(one, wanted)
+        ][: max(0, wanted.limit)]
+        is_full = found and len(found) == wanted.limit
+        return ActorPage(tuple(found), (found[-1].type, found[-1].key) if is_full else None)
 
     def _shown_actor(self, actor: ActorRow) -> Actor:
         row, last = self._next_job(actor), actor.last
@@ -493,6 +531,7 @@ class MemoryActors(MemoryGroups):
             job=None if job is None else job.id,
             next_at=job.run_at if job and job.state is JobState.DELAYED else None,
             error=None if job is None else job.error,
+            listed=actor.listed,
         )
 
     def _status(self, actor: ActorRow, job: JobState | None) -> ActorStatus:

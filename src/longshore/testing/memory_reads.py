@@ -56,6 +56,8 @@ class MemoryReads:
         self._receipts: dict[UUID, Receipt] = {}
         self._touched: set[tuple[str, str]] = set()
         """The actors whose next turn is to be looked at."""
+        self._heard: Counter[int] = Counter()
+        """The jobs that hear of commits of actors, by lane."""
         self._stopped: set[tuple[str, str]] = set()
         """Those of them that stopped themselves."""
         self._max_group_jobs = MAX_GROUP_JOBS

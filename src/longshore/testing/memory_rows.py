@@ -314,6 +314,7 @@ class ActorRow:
     stopping: bool = False
     turns: list[TurnRow] = field(default_factory=list)
     mail: dict[int, MailRow] = field(default_factory=dict)
+    listed: dict[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> tuple[str, str]:

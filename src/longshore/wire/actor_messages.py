@@ -10,6 +10,7 @@ from msgspec import Struct
 from longshore.model.actor import (
     Actor,
     ActorFilter,
+    ActorPage,
     ActorVerdict,
     MailAction,
     MailView,
@@ -76,6 +77,17 @@ class ListActors(Numbered, frozen=True):
     wanted: ActorFilter = ActorFilter()
 
 
+class ReadActor(_ChangesActor, frozen=True):
+    """Call a handler of an actor that only reads; AWAITREPLIES with the id has its answer.
+
+    The call is not begun after `within_s`.
+    """
+
+    name: str
+    args: bytes = b""
+    within_s: float | None = None
+
+
 class ListTurns(_OfActor, frozen=True):
     """The last turns of an actor, the newest first."""
 
@@ -99,13 +111,15 @@ class StopActor(_ChangesActor, frozen=True):
 class EditActor(_ChangesActor, frozen=True):
     """Replace the state of an actor between two turns; with `turn`, only after that one.
 
-    With `restart`, its timers go too, and it gets the event of its start again.
+    With `restart`, its timers go too, and it gets the event of its start again. It is listed by
+    `listed` from now on, if that is given.
     """
 
     state: bytes
     version: int
     turn: int | None = None
     restart: bool = False
+    listed: dict[str, str] | None = None
 
 
 class SortMail(_ChangesActor, frozen=True):
@@ -152,6 +166,7 @@ ActorRequest = (
     | Resolve
     | AwaitReplies
     | ShowActor
+    | ReadActor
     | ListActors
     | ListTurns
     | ListMail
@@ -169,7 +184,8 @@ ACTOR_ANSWERS: Final[dict[type, Any]] = {
     Resolve: ActorVerdict,
     AwaitReplies: tuple[Reply, ...],
     ShowActor: Actor,
-    ListActors: tuple[Actor, ...],
+    ReadActor: bool,
+    ListActors: ActorPage,
     ListTurns: tuple[TurnView, ...],
     ListMail: tuple[MailView, ...],
     PauseActor: ActorVerdict,

@@ -15,6 +15,7 @@ from longshore.errors import NotFound
 from longshore.model.actor import (
     Actor,
     ActorFilter,
+    ActorPage,
     ActorStatus,
     ActorTerms,
     ActorVerdict,
@@ -74,7 +75,7 @@ def a_worker(**kinds: KindInfo) -> WorkerView:
 def test_actors_are_listed(dispatcher: ScriptedDispatcher, capsys: Captured) -> None:
     error = JobError(Reason.RAISED, "message 'x' (number 7): boom", "ValueError")
     failed = actor(key="bob", status=ActorStatus.FAILED, error=error, next_at=None, state=b"")
-    dispatcher.answers[am.ListActors] = (actor(state=b""), failed)
+    dispatcher.answers[am.ListActors] = ActorPage((actor(state=b""), failed))
     assert dispatcher.run("actors", "--type", "Subscription", "--status", "failed") == 0
     [request] = dispatcher.asked
     wanted = ActorFilter("Subscription", ActorStatus.FAILED)
@@ -87,6 +88,39 @@ def test_actors_are_listed(dispatcher: ScriptedDispatcher, capsys: Captured) -> 
     shown = json.loads(capsys.readouterr().out)
     assert [one["key"] for one in shown] == ["ann", "bob"]
     assert shown[0]["timers"][0]["at"] == "2026-01-31T12:00:00.000000Z"
+
+
+def test_actors_are_listed_by_the_fields_that_their_class_declares(
+    dispatcher: ScriptedDispatcher, capsys: Captured
+) -> None:
+    dispatcher.answers[am.ListActors] = ActorPage()
+    dispatcher.answers[m.ListWorkers] = (a_worker(Club_v1=KindInfo(listed=("plan", "seats"))),)
+    assert dispatcher.run("actors", "Club", "plan=pro", "seats=3", "--status", "failed") == 0
+    request = dispatcher.asked[-1]
+    assert isinstance(request, am.ListActors)
+    assert request.wanted.fields == {"plan": '"pro"', "seats": "3"}
+    assert (request.wanted.type, request.wanted.status) == ("Club", ActorStatus.FAILED)
+    assert dispatcher.run("actors", "Club", "paln=pro") == 2
+    assert "nearest: 'plan'" in capsys.readouterr().err
+    assert dispatcher.run("actors", "plan=pro") == 2
+    assert "give the TYPE first" in capsys.readouterr().err
+    dispatcher.answers[m.ListWorkers] = ()
+    assert dispatcher.run("actors", "--type", "Club", "plan=pro") == 0
+
+
+def test_an_actor_is_read(dispatcher: ScriptedDispatcher, capsys: Captured) -> None:
+    dispatcher.answers[am.ReadActor] = True
+    dispatcher.answers[am.AwaitReplies] = lambda r: [Reply(r.asks[0], pack(14, "it"))]
+    assert dispatcher.run("actor", "read", "Club", "ann", "price", "each=7") == 0
+    read, waited = dispatcher.asked
+    assert isinstance(read, am.ReadActor)
+    assert isinstance(waited, am.AwaitReplies)
+    assert (read.name, unpack(read.args), read.within_s) == ("price", {"each": 7}, 30.0)
+    assert waited.asks == (read.id,)
+    assert capsys.readouterr().out == "14\n"
+    assert dispatcher.run("actor", "read", "Club", "ann") == 2
+    dispatcher.answers[am.AwaitReplies] = ()
+    assert dispatcher.run("actor", "read", "Club", "ann", "price", "--within", "0s") == 5
 
 
 def test_an_actor_is_started_as_its_workers_say(

@@ -13,7 +13,7 @@ import zmq
 
 from longshore.errors import LongshoreError, NotFound
 from longshore.links.zeromq import Router
-from longshore.model.actor import ActorVerdict
+from longshore.model.actor import ActorPage, ActorVerdict
 from longshore.model.group import (
     GateVerdict,
     Group,
@@ -204,11 +204,13 @@ class FakeDispatcher:
                 return [a.StartAnswer(actor.id) for actor in request.actors]
             case a.Send():
                 return [a.SendAnswer(message.id) for message in request.messages]
-            case a.AwaitReplies() | a.ListActors() | a.ListTurns() | a.ListMail():
+            case a.AwaitReplies() | a.ListTurns() | a.ListMail():
                 return ()
+            case a.ListActors():
+                return ActorPage()
             case a.ListUndelivered():
                 return ()
-            case a.SortUndelivered():
+            case a.SortUndelivered() | a.ReadActor():
                 return False
             case a.ShowActor():
                 return NotFound("there is no actor here")

@@ -3,7 +3,7 @@
 from uuid import UUID
 
 from longshore.core.lanes import body_hash, lane_of, serves
-from longshore.core.placement import Profile, slots_in_order
+from longshore.core.placement import Profile, kept_slots, slots_in_order
 from longshore.model.job import Submission
 from longshore.model.worker import FreeWorker, KindInfo, Pool, SessionKey, WorkerInfo
 
@@ -83,3 +83,12 @@ def test_a_profile_wants_only_lanes_of_the_pool() -> None:
 def test_alike_workers_share_a_profile() -> None:
     assert Profile.key(worker(id=A)) == Profile.key(worker(id=B, pools={"coroutine": 5}))
     assert Profile.key(worker()) != Profile.key(worker(target="gpu"))
+
+
+def test_a_turn_keeps_its_worker_as_long_as_that_has_slots() -> None:
+    a, b = SessionKey(A, 1), SessionKey(B, 1)
+    assert kept_slots([B, A], [a, b, a, b]) == [b, a]
+    assert kept_slots([B, B, B], [a, b, a, b]) == [b, b, a]
+    assert kept_slots([None, B, C, A], [a, b, b, a]) == [b, b, a, a]
+    assert kept_slots([None, None], [b, a]) == [b, a]
+    assert kept_slots([], [a]) == []

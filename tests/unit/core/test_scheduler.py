@@ -402,3 +402,18 @@ def test_while_nobody_knows_how_many_jobs_are_ready_dependents_get_no_slots() ->
 def test_slots_that_submits_take_are_not_left_for_dependents() -> None:
     scheduler = a_scheduler(FETCH, slots=10)
     assert left_over(scheduler, [a_job(kind="fetch")]) == []
+
+
+def test_a_claim_of_turns_offers_the_slots_of_all_workers() -> None:
+    """The one that had the actor last may be any of them."""
+    turns = lane_of("default", "Club@1", "")
+    scheduler = a_scheduler(turns, FETCH, slots=4)
+    scheduler.joined(a_worker(turns.kind, FETCH.kind, slots=4))
+    scheduler.lanes.claimed(claims_of(scheduler), {})
+    scheduler.lanes.add_ready({FETCH.hash: 2})
+    assert [(len(one.slots), one.keeps) for one in claims_of(scheduler)] == [(2, False)]
+    scheduler.lanes.add_ready({turns.hash: 1})
+    [claim] = claims_of(scheduler)
+    assert (len(claim.slots), len({*claim.slots}), claim.keeps) == (8, 2, True)
+    scheduler.lanes.claimed([claim], {FETCH.hash: 2, turns.hash: 1})
+    assert claims_of(scheduler) == []

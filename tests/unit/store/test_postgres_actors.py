@@ -280,3 +280,20 @@ async def test_turn_with_numbers_past_every_column_holds_nobody_up(actors: Actor
     pumped = await actors.pump(beyond, structs.replace(end, turn=wrong), taken(sound))
     assert [one.verdict for one in pumped.finished] == ["stale", "recorded", "recorded"]
     assert (await actors.actor("a")).turn == (await actors.actor("b")).turn == 2
+
+
+async def test_a_listed_value_is_written_only_when_it_changed(
+    actors: ActorScene, outside: Connection
+) -> None:
+    await actors.sleeping(an_actor(listed={"plan": "1", "seats": "2"}))
+    version = (
+        "SELECT array_agg(ctid::text || xmax::text ORDER BY field) FROM longshore.listed_field"
+    )
+    before = await outside.fetchval(version)
+    for seats in ("2", "3"):
+        await actors.send(a_message())
+        listed = {"plan": "1", "seats": seats}
+        await actors.pump(taken(await actors.turn(), listed=listed))
+        after = await outside.fetchval(version)
+        assert after[0] == before[0]
+        assert (after[1] == before[1]) is (seats == "2")

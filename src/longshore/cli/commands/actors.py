@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -19,15 +19,13 @@ from longshore.cli.view.actors import (
 from longshore.cli.view.show import View, print_answer, print_json, print_text, print_view
 from longshore.cli.view.watching import Shown, show, watch_options
 from longshore.client import jsonable
-from longshore.client.actor import ASK_S, check_done, resting
-from longshore.client.actor_by_name import check_fields, newest
-from longshore.client.actor_decorator import actor_terms
+from longshore.client.actor import ASK_S, check_done, explained
+from longshore.client.actor_by_name import new_actor, newest
 from longshore.client.actor_json import actor_json, mail_json, turns_json
 from longshore.client.connection import Connection
 from longshore.client.ids import fresh_id
-from longshore.client.kind import Terms
 from longshore.client.pairs import value_of, values_of
-from longshore.errors import AskFailed, InvalidArguments, NotFinished, from_code
+from longshore.errors import AskFailed, InvalidArguments, InvalidInput, NotFinished, from_code
 from longshore.model.actor import (
     Actor,
     ActorFilter,
@@ -35,10 +33,11 @@ from longshore.model.actor import (
     ActorVerdict,
     MailAction,
     Message,
-    NewActor,
     Reply,
     ReplyTo,
 )
+from longshore.model.worker import WorkerView
+from longshore.payload.listed import listed_value, listed_values
 from longshore.payload.schemas import nearest
 from longshore.payload.values import pack, pack_arguments, unpack
 
@@ -46,6 +45,7 @@ _ACTIONS: Final = (
     "start",
     "send",
     "ask",
+    "read",
     "show",
     "why",
     "turns",
@@ -93,11 +93,14 @@ class _Call(NamedTuple):
     name="actors",
     epilog=examples(
         "longshore actors",
-        "longshore actors --type Subscription --status failed",
+        "longshore actors Subscription plan=pro",
+        "longshore actors Subscription --status failed",
         "longshore actors --watch",
     ),
 )
-@click.option("--type", metavar="TYPE", help="Only actors of this type.")
+@click.argument("given_type", metavar="[TYPE]", required=False)
+@click.argument("fields", nargs=-1, metavar="[FIELD=VALUE]…")
+@click.option("--type", metavar="TYPE", help="Only actors of this type, as TYPE.")
 @click.option(
     "--status",
     type=click.Choice([status.value for status in ActorStatus]),
@@ -114,13 +117,21 @@ class _Call(NamedTuple):
 @watch_options
 @client_options
 def list_actors(context: click.Context, /, **given: Any) -> None:
-    """List actors by type and key."""
+    """List actors by type and key.
+
+    With fields, only those with these values. The type's class says which fields it is listed by:
+    @app.actor(listed=("plan",)).
+    """
+    type, fields = _wanted(context, given)
     status = None if given["status"] is None else ActorStatus(given["status"])
     most = given["limit"]
 
     async def look(connection: Connection) -> list[Actor]:
+        if fields:
+            _check_listed(await connection.workers(), type or "", fields)
         found: list[Actor] = []
-        async for actor in connection.actors.all(ActorFilter(given["type"], status, limit=most)):
+        wanted = ActorFilter(type, status, limit=most, fields=fields)
+        async for actor in connection.actors.all(wanted):
             found.append(actor)
             if len(found) == most:
                 break
@@ -132,6 +143,34 @@ def list_actors(context: click.Context, /, **given: Any) -> None:
     show(context, Shown(look, lambda found: [actor_json(one) for one in found], view))
 
 
+def _wanted(context: click.Context, given: dict[str, Any]) -> tuple[str | None, dict[str, str]]:
+    """The type and the fields to list by; a type may come as an option too."""
+    words = [one for one in (given["given_type"], *given["fields"]) if one is not None]
+    type = given["type"]
+    if words and "=" not in words[0]:
+        if type is not None and type != words[0]:
+            raise click.UsageError(f"TYPE is '{words[0]}', and --type '{type}'", context)
+        type, *words = words
+    if words and type is None:
+        raise click.UsageError("to list by fields, give the TYPE first", context)
+    fields = values_of(words)
+    return type, {name: listed_value(f"'{name}'", value) for name, value in fields.items()}
+
+
+def _check_listed(workers: Sequence[WorkerView], type: str, fields: Collection[str]) -> None:
+    """Raises if live workers serve the type, and it is not listed by one of these fields."""
+    try:
+        _, info = newest(workers, type)
+    except InvalidInput:
+        return
+    for name in fields:
+        if name not in info.listed:
+            raise InvalidInput(
+                f"actor '{type}' is not listed by '{name}'{nearest(name, info.listed)}; it is "
+                f"listed by: {', '.join(info.listed) or 'no field'}"
+            )
+
+
 @click.command(
     name="actor",
     options_metavar="[OPTIONS]",
@@ -139,6 +178,7 @@ def list_actors(context: click.Context, /, **given: Any) -> None:
         "longshore actor start Subscription ann customer=Ann",
         "longshore actor send Subscription ann upgrade plan=pro",
         "longshore actor ask Subscription ann upgrade plan=pro --within 5s",
+        "longshore actor read Subscription ann summary",
         "longshore actor show Subscription ann",
         "longshore actor why Subscription ann",
         "longshore actor turns Subscription ann",
@@ -158,7 +198,7 @@ def list_actors(context: click.Context, /, **given: Any) -> None:
     metavar="DURATION",
     default=f"{ASK_S:g}",
     callback=lambda context, parameter, text: duration(text),
-    help=f"With ask: how long to wait for the reply ({ASK_S:g} s).",
+    help=f"With ask and read: how long to wait for the reply ({ASK_S:g} s).",
 )
 @click.option(
     "--delay",
@@ -179,12 +219,13 @@ def actor(
     """Look at one actor, write to it, or change it.
 
     `start` starts one with these fields; `send` sends the message NAME with these arguments; `ask`
-    does so and prints the reply; `show` shows its state, timers and status; `why` says in words
-    what it waits for; `turns` shows its last turns, `mail` what it has not read; `pause` lets it do
-    nothing until `resume`, which also tries a failed turn again; `stop` removes it; `edit` changes
-    fields of its state; `park` puts the message NUMBER aside, `put-back` undoes that, `drop`
-    removes it for good. `resolve` gives the callback with this TOKEN its VALUE, which is JSON or
-    plain text; only the first one counts.
+    does so and prints the reply; `read` calls the handler NAME, which is marked with
+    @longshore.reads, and prints what it answers; `show` shows its state, timers and status; `why`
+    says in words what it waits for; `turns` shows its last turns, `mail` what it has not read;
+    `pause` lets it do nothing until `resume`, which also tries a failed turn again; `stop` removes
+    it; `edit` changes fields of its state; `park` puts the message NUMBER aside, `put-back` undoes
+    that, `drop` removes it for good. `resolve` gives the callback with this TOKEN its VALUE, which
+    is JSON or plain text; only the first one counts.
 
     Exits with 3 if there is no such actor, with 5 if no reply came in time, with 2 if it is in a
     state in which that cannot be done.
@@ -206,13 +247,13 @@ def actor(
 
 def _check_rest(call: _Call, action: str) -> None:
     """Raises if an action lacks what it needs, or has what it does not take."""
-    if action in ("send", "ask") and (not call.rest or "=" in call.rest[0]):
-        raise click.UsageError(f"`actor {action}` needs the NAME of a message", call.context)
+    if action in ("send", "ask", "read") and (not call.rest or "=" in call.rest[0]):
+        raise click.UsageError(f"`actor {action}` needs the NAME of a handler", call.context)
     if action in _SORTS and (len(call.rest) != 1 or not call.rest[0].isdigit()):
         raise click.UsageError(f"`actor {action}` needs the NUMBER of a message", call.context)
     if action == "edit" and not call.rest:
         raise click.UsageError("`actor edit` needs fields, like plan=pro", call.context)
-    takes = ("send", "ask", "start", "edit", *_SORTS)
+    takes = ("send", "ask", "read", "start", "edit", *_SORTS)
     if call.rest and action not in takes:
         raise click.UsageError(f"`actor {action}` takes no '{call.rest[0]}'", call.context)
     if call.context.params["delay"] is not None and action != "send":
@@ -226,11 +267,7 @@ def _start(call: _Call) -> None:
     fields = values_of(call.rest)
 
     async def start(connection: Connection) -> Any:
-        version, info = newest(await connection.workers(), call.type)
-        check_fields(call.type, fields, info)
-        state = pack(fields, f"the state of {call.called}")
-        terms = actor_terms(Terms.of_kind(info))
-        new = NewActor(fresh_id(), call.type, call.key, state, version, terms)
+        new = await new_actor(connection, fresh_id(), call.type, call.key, fields)
         [answer] = await connection.actors.start((new,))
         return answer
 
@@ -276,6 +313,24 @@ def _ask(call: _Call) -> None:
             f"{call.called} has not replied within {within_s:g} s; the message stays in its "
             f"mailbox. `longshore actor why {call.type} {call.key}` says what it waits for"
         )
+    _print_reply(call, reply)
+
+
+def _read(call: _Call) -> None:
+    name, *arguments = call.rest
+    args = pack_arguments(values_of(arguments), f"{call.type}.{name}")
+    within_s = call.context.params["within"]
+
+    async def read(connection: Connection) -> Reply | None:
+        return await connection.actors.read(call.type, call.key, name, args, within_s)
+
+    reply = ask(call.context, read)
+    if reply is None:
+        raise NotFinished(f"{call.called} was not read by '{name}' within {within_s:g} s")
+    _print_reply(call, reply)
+
+
+def _print_reply(call: _Call, reply: Reply) -> None:
     if reply.error is not None:
         raise AskFailed(f"{call.called} answered with an error: {reply.error.message}")
     print_json(jsonable.payload(reply.result))
@@ -290,13 +345,7 @@ def _show(call: _Call) -> None:
 
 
 def _why(call: _Call) -> None:
-    async def look(connection: Connection) -> tuple[Actor, str]:
-        found = await connection.actors.show(call.type, call.key)
-        if found.job is None:
-            return found, resting(found)
-        return found, (await connection.why(found.job)).why
-
-    found, why = ask(call.context, look)
+    found, why = ask(call.context, lambda one: explained(one, call.type, call.key))
     if call.as_json:
         print_json({**actor_json(found), "why": why})
     else:
@@ -346,7 +395,8 @@ def _edit(call: _Call) -> None:
                 )
         packed = pack(state | fields, f"the state of {call.called}")
         names = (call.type, call.key, packed, found.version)
-        return await connection.actors.edit(*names, turn=found.turn)
+        listed = listed_values(call.type, packed, found.listed)
+        return await connection.actors.edit(*names, turn=found.turn, listed=listed)
 
     _done(call, ask(call.context, edit), f"{call.called} is changed")
 
@@ -386,6 +436,7 @@ _DO: Final[dict[str, Callable[[_Call], None]]] = {
     "start": _start,
     "send": _send,
     "ask": _ask,
+    "read": _read,
     "show": _show,
     "why": _why,
     "turns": _turns,

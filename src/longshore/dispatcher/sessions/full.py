@@ -28,8 +28,9 @@ from longshore.dispatcher.sessions.link import WorkerLink
 from longshore.dispatcher.sessions.plain import PlainSessions
 from longshore.dispatcher.tasks import Tasks
 from longshore.errors import ProtocolError
+from longshore.model.actor import Reply
 from longshore.model.attempt import Attempt
-from longshore.model.ends import Failed, PutAside
+from longshore.model.ends import Failed, PutAside, ReadDone
 from longshore.model.job import JobError, Reason
 from longshore.model.reports import Report
 from longshore.model.worker import SessionKey
@@ -176,6 +177,9 @@ class FullSessions:
                 self._ends.end(PutAside(*one.key, info="its actor is paused"), session)
                 continue
             error = JobError(Reason.INVALID_ARGUMENTS, one.problem)
+            if one.options.reads:
+                self._ends.end(ReadDone(*one.key, reply=Reply(one.id, error=error)), session)
+                continue
             self._ends.end(Failed(*one.key, error, forced=True, info=one.problem), session)
 
     async def close(self) -> None:

@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 import asyncpg
 
 from longshore.core.turns import status_of
-from longshore.model.actor import TURNS_KEPT, Actor, ActorFilter, MailView, TurnView
+from longshore.model.actor import (
+    TURNS_KEPT,
+    Actor,
+    ActorFilter,
+    ActorPage,
+    MailView,
+    TurnView,
+)
 from longshore.model.ids import derive_id
 from longshore.model.job import JobState
-from longshore.store.actor_rows import unpack_terms, unpack_timers
+from longshore.store.actor_rows import (
+    NO_PAGE,
+    is_wanted,
+    page_size,
+    unpack_terms,
+    unpack_timers,
+)
 from longshore.store.postgres import actors_sql as sql
+from longshore.store.postgres import listed_fields
 from longshore.store.postgres.connections import TURNS, ConnectionPool
 from longshore.store.postgres.states import PAUSED, STATES, STOPPING
 from longshore.store.rows import LARGEST_INT, clean, moment, unpack_error
-
-STEP: Final = 200
-"""How many actors a list reads at once."""
 
 Rows = Sequence[asyncpg.Record]
 
@@ -42,22 +52,40 @@ class PostgresActorReads:
                 break
         return found
 
-    async def actors(self, wanted: ActorFilter) -> list[Actor]:
+    async def actors(self, wanted: ActorFilter) -> ActorPage:
         """Actors by type and key, without their states."""
         found: list[Actor] = []
-        after, limit = wanted.after, max(0, wanted.limit)
-        while len(found) < limit:
-            size = limit if wanted.status is None else STEP
-            rows = await self._page(wanted.type, after, size)
-            shown = await self._shown(rows)
-            found += [one for one in shown if wanted.status in (None, one.status)]
+        after, looked_at = wanted.after, 0
+        while size := max(0, page_size(wanted, len(found), looked_at)):
+            rows = await self._page(wanted, after, size)
+            for one in await self._shown(rows):
+                if is_wanted(one, wanted):
+                    found.append(one)
+                if len(found) == wanted.limit:
+                    return ActorPage(tuple(found), (one.type, one.key))
             if len(rows) < size:
-                break
+                return ActorPage(tuple(found))
+            looked_at += size
             after = rows[-1]["type"], rows[-1]["key"]
-        return found[:limit]
+        return ActorPage(tuple(found), after) if looked_at else NO_PAGE
 
-    async def _page(self, type: str | None, after: tuple[str, str] | None, size: int) -> Rows:
+    async def _listed_page(
+        self, wanted: ActorFilter, after: tuple[str, str] | None, size: int
+    ) -> Rows:
+        """The next actors of a type whose first field has this value."""
+        type = clean(wanted.type or "")
+        field, value = next(iter(wanted.fields.items()))
+        key = after[1] if after is not None and after[0] == type else ""
+        if after is not None and after[0] > type:
+            return []
+        which = type, clean(field), clean(value), clean(key)
+        return await self._reading.fetch(sql.LISTED_PAGE, *which, min(size, LARGEST_INT))
+
+    async def _page(self, wanted: ActorFilter, after: tuple[str, str] | None, size: int) -> Rows:
         """The next actors after a place, of one type if it is given."""
+        if wanted.fields:
+            return await self._listed_page(wanted, after, size)
+        type = wanted.type
         if type is not None and after is not None and after[0] != type:
             if after[0] > type:
                 return []
@@ -76,8 +104,11 @@ class PostgresActorReads:
         numbers, read = [row["number"] for row in rows], [row["read_up_to"] for row in rows]
         counts = await self._reading.fetch(sql.UNREAD, numbers, read)
         unread = {row["actor"]: row["n"] - row["parked"] for row in counts}
+        listed: dict[int, dict[str, str]] = {}
+        for actor, field, value in await self._reading.fetch(listed_fields.OF, numbers):
+            listed.setdefault(actor, {})[field] = value
         return [
-            _actor(row, jobs.get(id), unread.get(row["number"], 0))
+            _actor(row, jobs.get(id), unread.get(row["number"], 0), listed.get(row["number"], {}))
             for row, id in zip(rows, ids, strict=True)
         ]
 
@@ -96,7 +127,9 @@ class PostgresActorReads:
         return [MailView(*row) for row in rows]
 
 
-def _actor(row: asyncpg.Record, job: asyncpg.Record | None, unread: int) -> Actor:
+def _actor(
+    row: asyncpg.Record, job: asyncpg.Record | None, unread: int, listed: dict[str, str]
+) -> Actor:
     state = None if job is None else STATES[job["state"]]
     is_delayed = job is not None and state is JobState.DELAYED
     return Actor(
@@ -118,4 +151,5 @@ def _actor(row: asyncpg.Record, job: asyncpg.Record | None, unread: int) -> Acto
         job=None if job is None else job["id"],
         next_at=moment(job["run_at"]) if job is not None and is_delayed else None,
         error=None if job is None else unpack_error(job["error"]),
+        listed=listed,
     )

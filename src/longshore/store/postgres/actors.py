@@ -6,12 +6,13 @@ Each verb locks its actor, and all others that it may change, before it reads an
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
 from uuid import UUID
 
 from longshore.core import effects
+from longshore.core.histories import What
 from longshore.core.turns import RESUME
 from longshore.errors import StoreUnavailable
 from longshore.model.actor import ActorVerdict, MailAction, NewActor, Reply, Started
@@ -33,6 +34,7 @@ from longshore.store.postgres.changes import apply
 from longshore.store.postgres.connections import TURNS, Transaction, is_data_error
 from longshore.store.postgres.keeper import PostgresKeeper
 from longshore.store.postgres.keeper_sql import REOPEN
+from longshore.store.postgres.listed_fields import keep_listed
 from longshore.store.postgres.mailboxes import Mailbox, Mailboxes, drop_jobs
 from longshore.store.postgres.next_turns import wake
 from longshore.store.postgres.states import ACTIVE, ENDED, PAUSED, STATES, STOPPING
@@ -133,8 +135,12 @@ class PostgresActors(PostgresActorReads, PostgresKeeper):
         versions, states = [one.version for one in first], [one.state for one in first]
         none = pack_timers(())
         await tx.fetch(sql.FIRST_TURNS, list(numbers.values()), versions, states, none)
+        listed = [(numbers[one.id], (one.type, one.key), one.listed) for one in first if one.listed]
+        await keep_listed(tx, listed)
         boxes = Mailboxes(tx)
         await boxes.hold((), numbers)
+        for one in first:
+            boxes.note(boxes.by_id[one.id], 0, What.CREATED, one.state)
         await boxes.look()
         await self._wake(boxes)
         return gone.union(numbers)
@@ -225,6 +231,7 @@ class PostgresActors(PostgresActorReads, PostgresKeeper):
         *,
         turn: int | None = None,
         restart: bool = False,
+        listed: Mapping[str, str] | None = None,
     ) -> ActorVerdict:
         """Replaces the state of an actor between two turns, as a turn of its own."""
 
@@ -239,6 +246,9 @@ class PostgresActors(PostgresActorReads, PostgresKeeper):
             await drop_jobs(boxes.tx, [box.job] if box.job is not None else [])
             none = pack_timers(())
             await boxes.tx.fetch(sql.EDIT, box.number, version, state, restart, none)
+            if listed is not None:
+                await keep_listed(boxes.tx, [(box.number, box.name, listed)])
+            boxes.note(box, box.turn + 1, What.UPDATED, state)
             box.forget_job()
             await boxes.look()
             await self._wake(boxes)
@@ -294,6 +304,8 @@ class PostgresActors(PostgresActorReads, PostgresKeeper):
         """Brings the next turns of all actors that are held to where they belong."""
         intake = SubmitBatch(boxes.tx, set())
         await wake(boxes, [*boxes.by_id.values()], intake, self._pump.cursors)
+        if boxes.history:
+            await intake.accept(boxes.history)
 
     # upkeep
 

@@ -59,7 +59,7 @@ _FIRST_DUE: Final = f"""
 """
 
 LOOK: Final = f"""
-SELECT i.actor, t.n, t.read_up_to, t.version, t.starts, t.timers, {NOW} AS now,
+SELECT i.actor, t.n, t.worker, t.read_up_to, t.version, t.starts, t.timers, {NOW} AS now,
     coalesce((
         SELECT number FROM longshore.message
         WHERE actor = i.actor AND number > t.read_up_to ORDER BY actor DESC, number DESC LIMIT 1
@@ -274,6 +274,17 @@ WHERE r.ctid = n.tid AND r.reply IS NULL
 RETURNING r.id
 """
 """The first reply to an ask counts. Its receipt changes only under its actor's lock."""
+KEEP_READ: Final = """
+WITH said AS (
+    DELETE FROM longshore.log WHERE job = ANY ($1::uuid[])
+)
+INSERT INTO longshore.receipt (id, actor, is_ask, reply)
+SELECT i.id, 0, true, i.reply FROM (
+    SELECT * FROM unnest($1::uuid[], $2::bytea[]) AS i (id, reply) ORDER BY i.id OFFSET 0
+) AS i
+ON CONFLICT DO NOTHING
+"""
+"""The replies of jobs that read actors. Nothing else of these jobs is kept."""
 REPLIES: Final = """
 SELECT l.reply FROM unnest($1::uuid[]) AS i (id)
 CROSS JOIN LATERAL (
@@ -356,6 +367,9 @@ turns AS (
 ),
 kept AS (
     DELETE FROM longshore.receipt WHERE actor = ANY ($2::bigint[]) AND at = 'infinity'
+),
+listed AS (
+    DELETE FROM longshore.listed_field WHERE actor = ANY ($2::bigint[])
 ),
 known AS (
     INSERT INTO longshore.receipt (id, actor, is_ask)
@@ -469,6 +483,18 @@ PAGES: Final = {
     kind: _PAGE.format(which=_FROM_PLACE.format(after=after)) for kind, after in _PLACES.items()
 }
 """The next $3 actors: whether of one type, and whether after a place; then $1 and $2 say which."""
+LISTED_PAGE: Final = _PAGE.format(
+    which="""
+    SELECT a.* FROM (
+        SELECT key FROM longshore.listed_field
+        WHERE type = $1 AND field = $2 AND value = $3 AND key > $4 ORDER BY key LIMIT $5
+    ) AS l
+    CROSS JOIN LATERAL (
+        SELECT * FROM longshore.actor WHERE type = $1 AND key = l.key OFFSET 0
+    ) AS a
+"""
+)
+"""The next $5 actors of a type after a key that are listed by this value of a field."""
 NEWEST_OF: Final = f"SELECT n FROM ({NEWEST.format(actor='$1::bigint')}) AS t"
 TURNS: Final = """
 SELECT t.n, t.at, t.worker, t.read_up_to, t.version, t.state, t.timers

@@ -23,7 +23,7 @@ from longshore.core.effects import Change
 from longshore.core.lifecycle import TERMINAL
 from longshore.errors import StoreUnavailable
 from longshore.model.actor import Message
-from longshore.model.ends import End, Succeeded, TurnTaken
+from longshore.model.ends import End, ReadDone, Succeeded, TurnTaken
 from longshore.model.ids import derive_id
 from longshore.model.job import Ended, Finished, JobState, Refused, Submission, Submitted, Verdict
 from longshore.model.reports import OutboxJob
@@ -41,6 +41,8 @@ _FOUND_IN: Final = (JobState.RUNNING, JobState.CANCELLING)
 
 _json = msgspec.json.Encoder()
 
+REMOVED: Final = (TurnTaken, ReadDone)
+"""Ends that remove their jobs."""
 Sent = tuple[Succeeded | TurnTaken, int, Submission]
 """What was sent, the end whose outbox it was in, and its index there."""
 Taken = tuple[TurnTaken, UUID, int]
@@ -105,10 +107,10 @@ class FinishBatch:
 
         Rows may have more columns than that.
         """
-        turns = [place for place, end in enumerate(ends, 1) if isinstance(end, TurnTaken)]
+        turns = [place for place, end in enumerate(ends, 1) if isinstance(end, REMOVED)]
         if not turns:
             return await self._end_jobs(ends)
-        others = [place for place, end in enumerate(ends, 1) if not isinstance(end, TurnTaken)]
+        others = [place for place, end in enumerate(ends, 1) if not isinstance(end, REMOVED)]
         if others:
             # All in one statement, so that the locks are taken in the order of ids.
             await self._tx.fetch(HOLD_ENDING, *_keys(ends))
@@ -117,16 +119,16 @@ class FinishBatch:
         return ended + await self._take(ends, turns)
 
     async def _take(self, ends: Sequence[End], turns: Sequence[int]) -> list[tuple[int, int, int]]:
-        """Removes the jobs of turns that were taken."""
-        sound = [(place, end) for place in turns if _is_of_its_actor(end := ends[place - 1])]
+        """Removes the jobs of turns that were taken, and of reads that are over."""
+        sound = [(place, end) for place in turns if _may_remove(end := ends[place - 1])]
         places, workers = [place for place, _ in sound], [end.worker for _, end in sound]
         jobs, tokens = _keys([end for _, end in sound])
         rows = await self._tx.fetch(TAKE, places, jobs, tokens, workers)
         for row in rows:
             self._tx.count(row["lane"], row["was"], None)
             end = ends[row["place"] - 1]
-            assert isinstance(end, TurnTaken)
-            self.taken.append((end, row["worker"], row["now"]))
+            if isinstance(end, TurnTaken):
+                self.taken.append((end, row["worker"], row["now"]))
         return [(row["place"], row["was"], row["state"]) for row in rows]
 
     async def _end_jobs(self, ends: Sequence[End]) -> list[asyncpg.Record]:
@@ -169,7 +171,7 @@ class FinishBatch:
         again = []
         for place in unanswered:
             end = ends[place]
-            if end.job not in found or (isinstance(end, TurnTaken) and not _is_of_its_actor(end)):
+            if end.job not in found or not _may_remove(end):
                 continue
             state, token, worker = found[end.job]
             verdict = effects.judge(state, token, worker, end)
@@ -208,11 +210,11 @@ def _keys(ends: Sequence[End]) -> tuple[list[UUID], list[int]]:
     return [end.job for end in ends], [end.token for end in ends]
 
 
-def _is_of_its_actor(end: End) -> bool:
-    """Whether the turn that was taken is the one that this job is."""
-    if not isinstance(end, TurnTaken) or not 0 < end.number <= LARGEST_INT:
-        return False
-    return end.job == derive_id(end.actor, end.number)
+def _may_remove(end: End) -> bool:
+    """Whether a turn that was taken is the one that this job is; true of all other ends."""
+    if not isinstance(end, TurnTaken):
+        return True
+    return 0 < end.number <= LARGEST_INT and end.job == derive_id(end.actor, end.number)
 
 
 def outcomes(end: End, was: int, state: JobState) -> list[Ended]:

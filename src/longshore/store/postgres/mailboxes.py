@@ -14,8 +14,10 @@ from uuid import UUID
 
 import asyncpg
 
+from longshore.core.histories import What, history_job
 from longshore.model.actor import Message, Reply, ReplyTo, Timer
 from longshore.model.ids import derive_id
+from longshore.model.job import Submission
 from longshore.store.actor_rows import (
     NEVER,
     due,
@@ -26,6 +28,7 @@ from longshore.store.actor_rows import (
     stopped_reply,
     storable_reply,
     unpack_reply_to,
+    unpack_terms,
     unpack_timers,
 )
 from longshore.store.postgres import actors_sql as sql
@@ -49,6 +52,7 @@ class Mailbox:
         self.terms: bytes = row["terms"]
         self.turn = -1
         self.version = 1
+        self.last_worker: UUID | None = None
         self.starts = False
         self.timers: tuple[Timer, ...] = ()
         self.read_up_to = 0
@@ -78,6 +82,7 @@ class Mailbox:
     def see(self, row: asyncpg.Record) -> None:
         """Takes in a row of `LOOK`."""
         self.turn, self.version, self.starts = row["n"], row["version"], row["starts"]
+        self.last_worker = row["worker"]
         self.timers = unpack_timers(row["timers"])
         self.read_up_to, self.last = row["read_up_to"], row["last"]
         self.has_mail, late = row["has_mail"], row["delayed_at"]
@@ -111,6 +116,8 @@ class Mailboxes:
         self._posted: list[_Posted] = []
         self._asks: dict[UUID, list[tuple[UUID, ReplyTo]]] = {}
         self._removed: list[Mailbox] = []
+        self.history: list[Submission] = []
+        """The jobs that hear of what happened to the actors; to be submitted with it."""
 
     # first of all
 
@@ -198,6 +205,12 @@ class Mailboxes:
             rows = await self.tx.fetch(sql.REPLY, list(self.replies), packed)
             self.replies = {row["id"]: self.replies[row["id"]] for row in rows}
 
+    def note(self, box: Mailbox, turn: int, what: What, state: bytes) -> None:
+        """Something happened to an actor, which left this state."""
+        job = history_job(unpack_terms(box.terms), box.id, box.name, turn, what, state)
+        if job is not None:
+            self.history.append(job)
+
     # stopping
 
     async def read_asks(self, actors: Collection[UUID]) -> None:
@@ -226,9 +239,16 @@ class Mailboxes:
         """Removes the rows of actors that were taken away, and the locked jobs of their turns."""
         if not self._removed:
             return
+        await self._note_removed()
         await drop_jobs(self.tx, [box.job for box in self._removed if box.job is not None])
         ids, numbers = [box.id for box in self._removed], [box.number for box in self._removed]
         await self.tx.fetch(sql.REMOVE, ids, numbers)
+
+    async def _note_removed(self) -> None:
+        heard = [box for box in self._removed if unpack_terms(box.terms).history is not None]
+        for box in heard:
+            [last] = await self.tx.fetch(sql.LAST, box.number)
+            self.note(box, last["n"], What.REMOVED, last["state"])
 
 
 def _take_in(by_job: dict[UUID, Mailbox], rows: Sequence[asyncpg.Record]) -> None:

@@ -100,5 +100,6 @@ def _changes(
 def _job(box: Mailbox, delay_s: float | None, now: int) -> Submission:
     """The job of the next turn, with the very time at which its timer or message is due."""
     type, _ = box.name
-    job = turn_job(box.id, type, unpack_terms(box.terms), box.version, box.turn + 1)
+    of_turn = box.id, type, unpack_terms(box.terms), box.version, box.turn + 1
+    job = turn_job(*of_turn, last_worker=box.last_worker)
     return job if delay_s is None else structs.replace(job, run_at=moment(later(now, delay_s)))

@@ -28,8 +28,8 @@ from msgspec import Struct, structs
 
 from longshore.model.actor import Message
 from longshore.model.attempt import Attempt
-from longshore.model.ends import End, PutAside, Succeeded, TurnTaken
-from longshore.model.job import Finished, Refused, Submitted
+from longshore.model.ends import End, PutAside, ReadDone, Succeeded, TurnTaken
+from longshore.model.job import Finished, Refused, Submission, Submitted
 from longshore.model.worker import Claim, SessionKey
 from longshore.ports import Batch, BatchResult
 from longshore.store.postgres.columns import SoundItems, columns, lane_of_item, runs
@@ -43,6 +43,7 @@ from longshore.store.postgres.finish import (
     success_columns,
 )
 from longshore.store.postgres.growth import Growth, Refusals
+from longshore.store.postgres.kept_turns import CLAIM_KEEPING
 from longshore.store.postgres.plain_ends import END_PLAIN, EndedAlone, PlainEnds, may_be_plain
 from longshore.store.postgres.settling import Cursor, Settling, Starts
 from longshore.store.postgres.sql import (
@@ -129,7 +130,8 @@ class Pump:
             self._put_back(settling)
         room -= sum(len(one.args) for one in settling.started)
         intake.new_lanes |= new_lanes
-        submitted, lost_jobs = await _accept(records, intake, batch)
+        history = turns.history if turns is not None else []
+        submitted, lost_jobs = await _accept(records, intake, batch, history)
         if turns is not None and (lost or lost_jobs):
             await turns.bring_back([*lost, *lost_jobs], intake)
         scans: list[ClaimScan] = []
@@ -342,12 +344,12 @@ class Pump:
     ) -> list[ClaimScan]:
         """Serves one claim. A lane that seems empty gets a full look before it counts as empty."""
         lanes = dict.fromkeys(claim.lanes)
-        first = await self._read(tx, dispatcher, lanes, claim.slots, claim.ahead, room)
+        first = await self._read(tx, dispatcher, lanes, claim, claim.slots, room)
         unseen = self.cursors.unseen(first.look, self._clock()) if first.short else []
         if not unseen:
             return [first]
         left = _left(claim.slots, first.claimed)
-        rest = await self._read(tx, dispatcher, unseen, left, claim.ahead, room - first.size)
+        rest = await self._read(tx, dispatcher, unseen, claim, left, room - first.size)
         return [first, rest]
 
     async def _read(
@@ -355,16 +357,17 @@ class Pump:
         tx: Transaction,
         dispatcher: UUID,
         lanes: Iterable[int],
+        claim: Claim,
         slots: Sequence[SessionKey],
-        ahead: frozenset[int] | None,
         room: int,
     ) -> ClaimScan:
         began = self._clock()
         look = self.cursors.look(lanes, began)
         workers, sessions, places = _slot_columns(slots)
-        bounds = self._expiry_margin_s, room, None if ahead is None else sorted(ahead)
+        bounds = self._expiry_margin_s, room, None if claim.ahead is None else sorted(claim.ahead)
         ranges = zip(*look.ranges, strict=True)
-        rows = await tx.fetch(CLAIM, workers, sessions, places, dispatcher, *ranges, *bounds)
+        statement = CLAIM_KEEPING if claim.keeps else CLAIM
+        rows = await tx.fetch(statement, workers, sessions, places, dispatcher, *ranges, *bounds)
         cost_s = self._clock() - began
         seen, is_barred = rows[0]["seen"], rows[0]["barred"]
         rows = [] if rows[0]["turn"] is None else sorted(rows, key=itemgetter("turn"))
@@ -394,22 +397,23 @@ class Pump:
 
 
 async def _accept(
-    records: FinishBatch, intake: SubmitBatch, batch: Batch
+    records: FinishBatch, intake: SubmitBatch, batch: Batch, history: Sequence[Submission]
 ) -> tuple[list[Submitted | Refused], list[tuple[TurnTaken, Message]]]:
-    """Takes in what finished jobs sent, then what was submitted; answers the latter.
+    """Takes in what ends sent, what hears of turns, then what was submitted; answers the latter.
 
     What cannot be stored is noted in the history of its sender. It answers what turns hear of it.
     """
     sent = [job for _, _, job in records.sent]
-    if not sent and not batch.submits:
+    if not sent and not history and not batch.submits:
         if records.refused:
             await records.note([])
         return [], []
-    intake.note_sent(sent)
-    answers = await intake.accept([*sent, *batch.submits])
+    intake.note_sent([*sent, *history])
+    answers = await intake.accept([*sent, *history, *batch.submits])
     if sent or records.refused:
         await records.note(answers[: len(sent)])
-    return answers[len(sent) :], records.lost_of_turns(answers[: len(sent)])
+    submitted = answers[len(sent) + len(history) :]
+    return submitted, records.lost_of_turns(answers[: len(sent)])
 
 
 def _only(value: object) -> object:
@@ -427,13 +431,12 @@ def _slot_columns(slots: Sequence[SessionKey]) -> tuple[list[UUID], list[int], l
 
 
 def _left(slots: Sequence[SessionKey], taken: Sequence[Attempt]) -> list[SessionKey]:
-    """The slots that these attempts, placed in the slots' order, have left free."""
-    attending = iter(taken)
-    attempt = next(attending, None)
+    """The slots that these attempts have left free."""
+    used = Counter((attempt.worker.int, attempt.session) for attempt in taken)
     left = []
     for slot in slots:
-        if attempt is not None and (attempt.worker, attempt.session) == (slot.worker, slot.session):
-            attempt = next(attending, None)
+        if used[slot.worker.int, slot.session]:
+            used[slot.worker.int, slot.session] -= 1
         else:
             left.append(slot)
     return left
@@ -443,4 +446,4 @@ def _does_more(end: End) -> bool:
     """Whether an end has more to do than to change the row of its job."""
     if isinstance(end, Succeeded):
         return bool(end.outbox)
-    return isinstance(end, TurnTaken | PutAside)
+    return isinstance(end, TurnTaken | PutAside | ReadDone)

@@ -504,7 +504,7 @@ FROM (
 WHERE j.ctid = n.tid
 """
 
-CLAIM: Final = f"""
+CLAIM_FORM: Final = f"""
 WITH slot AS MATERIALIZED (
     SELECT ARRAY(
         SELECT wish.place
@@ -541,29 +541,29 @@ best AS (
     WINDOW turn AS (ORDER BY f.urgency, f.rank, f.number ROWS UNBOUNDED PRECEDING)
 ),
 locked AS (
-    SELECT l.tid, row_number() OVER (ORDER BY b.urgency, b.rank, b.number) AS turn
+    SELECT l.tid, row_number() OVER (ORDER BY b.urgency, b.rank, b.number) AS turn{{also}}
     FROM best AS b
     CROSS JOIN LATERAL (
-        SELECT j.ctid AS tid FROM longshore.job AS j
+        SELECT j.ctid AS tid{{last}} FROM longshore.job AS j
         WHERE j.ctid = b.tid AND j.state = {READY}
         FOR UPDATE SKIP LOCKED
     ) AS l
     WHERE b.before < $11 AND NOT b.barred
-),
+),{{placing}}
 taken AS (
     UPDATE longshore.job AS j
     SET state = {RUNNING},
         token = nextval('longshore.token'),
-        worker = ($1::uuid[])[(SELECT places FROM slot)[l.turn]],
-        session = ($2::bigint[])[(SELECT places FROM slot)[l.turn]],
+        worker = ($1::uuid[])[{{place}}],
+        session = ($2::bigint[])[{{place}}],
         attempt = j.attempt + 1,
         started_at = statement_timestamp(),
         expires_at = statement_timestamp() + (j.timeout_s + $10) * interval '1 s',
         {_CLAIMED}
-    FROM locked AS l
+    FROM {{placed}} AS l
     WHERE j.ctid = l.tid
     RETURNING
-        l.turn, (SELECT places FROM slot)[l.turn] AS place, j.lane, ~j.priority AS urgency, j.rank,
+        l.turn, {{place}} AS place, j.lane, ~j.priority AS urgency, j.rank,
         j.id, j.number, j.token, j.kind, j.args, j.options, j.attempt, j.failures, j.crashes,
         {LEFT_S}, j.round
 )
@@ -573,3 +573,6 @@ FROM (
 ) AS b
 LEFT JOIN taken AS t ON true
 """
+CLAIM: Final = CLAIM_FORM.format(
+    last="", also="", placing="", placed="locked", place="(SELECT places FROM slot)[l.turn]"
+)

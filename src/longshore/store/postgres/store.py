@@ -153,9 +153,9 @@ class PostgresStore(
         return await self._with_results(drawn.pumped)
 
     async def _with_results(self, pumped: BatchResult) -> BatchResult:
-        for name in ("claimed", "dependents"):
+        for name in ("claimed", "dependents", "started"):
             attempts: list[Attempt] = getattr(pumped, name)
-            if any(one.options.references or one.options.turn for one in attempts):
+            if any(map(_has_gaps, attempts)):
                 pumped = structs.replace(pumped, **{name: await self._filled(attempts)})
         return pumped
 
@@ -204,3 +204,9 @@ async def _take_step(version: int, script: str, tx: Transaction) -> None:
     await tx.connection.execute(script)
     await tx.connection.execute("DELETE FROM longshore.longshore_schema")
     await tx.connection.execute(f"INSERT INTO longshore.longshore_schema VALUES ({version})")
+
+
+def _has_gaps(attempt: Attempt) -> bool:
+    """Whether its worker gets more than the row of the job has."""
+    options = attempt.options
+    return options.references or options.turn or options.reads

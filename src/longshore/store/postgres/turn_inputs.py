@@ -11,10 +11,10 @@ from uuid import UUID
 
 import asyncpg
 
-from longshore.core.turns import EVENT_BYTES, MOST_EVENTS, turn_of
+from longshore.core.turns import EVENT_BYTES, MOST_EVENTS, read_call, turn_of
 from longshore.model.actor import Event, EventKind, TurnInput
 from longshore.model.attempt import Attempt
-from longshore.store.actor_rows import turn_attempt, unpack_reply_to, unpack_timers
+from longshore.store.actor_rows import read_attempt, turn_attempt, unpack_reply_to, unpack_timers
 from longshore.store.postgres import actors_sql as sql
 from longshore.store.postgres.connections import ConnectionPool
 from longshore.store.postgres.states import PAUSED
@@ -25,6 +25,9 @@ Rows = Sequence[asyncpg.Record]
 async def filled_turns(reading: ConnectionPool, attempts: Sequence[Attempt]) -> list[Attempt]:
     """The attempts, those of turns with what their workers need."""
     actors = {one.key: turn_of(one.args)[0] for one in attempts if one.options.turn}
+    if not actors and not any(one.options.reads for one in attempts):
+        return [*attempts]
+    attempts = await _filled_reads(reading, attempts)
     if not actors:
         return [*attempts]
     inputs = {row["id"]: row for row in await reading.fetch(sql.INPUTS, [*actors.values()])}
@@ -35,6 +38,17 @@ async def filled_turns(reading: ConnectionPool, attempts: Sequence[Attempt]) -> 
     for row in await reading.fetch(sql.EVENTS, numbers, read, *bounds):
         mail.setdefault(row["actor"], []).append(row)
     return [_filled(one, inputs, mail, actors.get(one.key)) for one in attempts]
+
+
+async def _filled_reads(reading: ConnectionPool, attempts: Sequence[Attempt]) -> Sequence[Attempt]:
+    """The attempts, those that read an actor with its state."""
+    actors = {one.key: read_call(one.args).actor for one in attempts if one.options.reads}
+    rows = await reading.fetch(sql.INPUTS, [*actors.values()]) if actors else []
+    inputs = {row["id"]: _input(row) for row in rows}
+    return [
+        read_attempt(one, inputs.get(actors[one.key])) if one.key in actors else one
+        for one in attempts
+    ]
 
 
 def _filled(

@@ -14,10 +14,11 @@ from operator import attrgetter
 from typing import Final
 from uuid import UUID
 
+from longshore.core.histories import What
 from longshore.core.turns import set_at, turn_of
 from longshore.model.actor import Message, Reply, Sent
-from longshore.model.ends import End, PutAside, Succeeded, TurnTaken
-from longshore.model.job import Finished, Refused, Verdict
+from longshore.model.ends import End, PutAside, ReadDone, Succeeded, TurnTaken
+from longshore.model.job import Finished, Refused, Submission, Verdict
 from longshore.model.reports import OutboxGroup, OutboxMessage, OutboxReply
 from longshore.ports import Batch
 from longshore.store.actor_rows import (
@@ -25,7 +26,9 @@ from longshore.store.actor_rows import (
     mailbox_full,
     message_not_accepted,
     nobody,
+    pack_reply,
     pack_timers,
+    storable_reply,
     told_once,
     undelivered,
     undelivered_group,
@@ -35,6 +38,7 @@ from longshore.store.postgres import actors_sql as sql
 from longshore.store.postgres.connections import Transaction
 from longshore.store.postgres.cursors import ClaimCursors
 from longshore.store.postgres.finish import FinishBatch
+from longshore.store.postgres.listed_fields import keep_listed
 from longshore.store.postgres.mailboxes import Mailbox, Mailboxes, Name
 from longshore.store.postgres.next_turns import wake
 from longshore.store.postgres.settling import Settling
@@ -55,7 +59,7 @@ def of_actors(end: End) -> bool:
     """Whether an end is that of a turn, or sends something to actors."""
     if isinstance(end, Succeeded):
         return bool(end.outbox) and any(isinstance(item, MAIL) for item in end.outbox)
-    return isinstance(end, TurnTaken | PutAside)
+    return isinstance(end, TurnTaken | PutAside | ReadDone)
 
 
 class TurnBatch:
@@ -71,11 +75,17 @@ class TurnBatch:
         self._cursors = cursors
         self._boxes = Mailboxes(tx)
         self._aside: dict[UUID, UUID] = {}
+        self._read: list[Reply] = []
+
+    @property
+    def history(self) -> list[Submission]:
+        """The jobs that hear of these turns."""
+        return self._boxes.history
 
     @property
     def replies(self) -> list[Reply]:
         """The replies to asks from outside that count."""
-        return [*self._boxes.replies.values()]
+        return [*self._boxes.replies.values(), *self._read]
 
     async def hold(self) -> None:
         """Locks all actors that finish or receive, before anything else is locked."""
@@ -108,6 +118,7 @@ class TurnBatch:
         pairs = zip(ends, finished, strict=True)
         recorded = [end for end, answer in pairs if answer.verdict is Verdict.RECORDED]
         await self._keep(records)
+        await self._keep_read([end.reply for end in recorded if isinstance(end, ReadDone)])
         await self._boxes.look()
         await self._follow(recorded, records)
         by_ends = self._touched()
@@ -165,10 +176,25 @@ class TurnBatch:
             rows.append((box.number, end.number, worker, read, version, timers, turn.state))
             delayed += [(box.number, one) for one in turn.read_delayed if one in INT64]
             box.knows_job = box.is_touched = True
+            if not turn.stops:
+                self._boxes.note(box, end.number, What.UPDATED, turn.state)
+        listed = [
+            (box.number, box.name, end.turn.listed)
+            for end, _, _ in records.taken
+            if end.turn.listed is not None and (box := self._boxes.by_id.get(end.actor))
+        ]
+        await keep_listed(self._tx, listed)
         if rows:
             columns, numbers = zip(*rows, strict=True), zip(*delayed, strict=True)
             jobs = [end.job for end, _, _ in records.taken]
             await self._tx.fetch(sql.KEEP, *columns, *(numbers if delayed else ([], [])), jobs)
+
+    async def _keep_read(self, replies: Sequence[Reply]) -> None:
+        """Keeps the replies of jobs that read actors, and are gone."""
+        if replies:
+            packed = [pack_reply(reply) for reply in replies]
+            await self._tx.fetch(sql.KEEP_READ, [reply.id for reply in replies], packed)
+            self._read = [storable_reply(reply) for reply in replies]
 
     async def _follow(self, recorded: Sequence[End], records: FinishBatch) -> None:
         """Delivers the outboxes, and pauses and removes actors whose turns say so."""

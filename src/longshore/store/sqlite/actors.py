@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
 from longshore.core import effects
+from longshore.core.histories import What, history_job
 from longshore.core.lifecycle import OWNED, TERMINAL
 from longshore.core.turns import RESUME
 from longshore.model.actor import TURNS_KEPT, ActorVerdict, MailAction, NewActor, Reply, Started
@@ -14,9 +15,11 @@ from longshore.model.job import Refused
 from longshore.ports import Tended
 from longshore.store import actor_rows
 from longshore.store.rows import INT64, LARGEST_INT
+from longshore.store.sqlite.listed_fields import keep_listed
 from longshore.store.sqlite.mailing import Mailing
 from longshore.store.sqlite.sql import Bulk, Lookup, Row
 from longshore.store.sqlite.states import OWNED_LIST
+from longshore.store.sqlite.submit import accept
 from longshore.store.sqlite.transaction import Snapshot, Transaction
 from longshore.store.sqlite.turns import FORGET_TURNS, INSERT_TURNS
 from longshore.store.sqlite.waking import (
@@ -121,7 +124,14 @@ def _insert(tx: Transaction, actors: Sequence[NewActor]) -> None:
         turns.append((number, 0, tx.now, None, 0, new.version, 1, no_timers, new.state))
     _INSERT.run(tx.connection, rows)
     INSERT_TURNS.run(tx.connection, turns)
+    numbered_actors = enumerate(actors, last + 1)
+    keep_listed(tx, [(n, (new.type, new.key), new.listed) for n, new in numbered_actors])
     wake(tx, range(last + 1, last + 1 + len(actors)))
+    heard = (
+        history_job(new.terms, new.id, (new.type, new.key), 0, What.CREATED, new.state)
+        for new in actors
+    )
+    accept(tx, [job for job in heard if job is not None])
 
 
 # control
@@ -186,6 +196,7 @@ def _remove(tx: Transaction, actors: Sequence[ActorRow]) -> list[Reply]:
         mailing.remove(actor)
     mailing.close()
     wake(tx, mailing.touched)
+    accept(tx, mailing.history)
     return mailing.replies
 
 
@@ -198,6 +209,7 @@ def edit_actor(
     *,
     turn: int | None = None,
     restart: bool = False,
+    listed: Mapping[str, str] | None = None,
 ) -> ActorVerdict:
     """Replaces the state of an actor between two turns, as a turn of its own."""
     actor = _live(tx, type, key)
@@ -214,7 +226,12 @@ def edit_actor(
     left = actor.read, version, starts, timers, state
     INSERT_TURNS.run(tx.connection, [(actor.number, n, tx.now, None, *left)])
     FORGET_TURNS.run(tx.connection, [(actor.number, n - TURNS_KEPT)])
+    if listed is not None:
+        keep_listed(tx, [(actor.number, (actor.type, actor.key), listed)])
     wake(tx, [actor.number])
+    name = actor.type, actor.key
+    heard = history_job(actor.terms, actor.id, name, n, What.UPDATED, state)
+    accept(tx, [] if heard is None else [heard])
     return ActorVerdict.DONE
 
 

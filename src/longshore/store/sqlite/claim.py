@@ -19,7 +19,8 @@ from uuid import UUID
 import msgspec
 
 from longshore.core.lookahead import before_barred
-from longshore.core.placement import first_bytes
+from longshore.core.placement import first_bytes, kept_slots
+from longshore.core.turns import last_worker
 from longshore.model.attempt import Attempt
 from longshore.model.job import JobState, Options, Submission
 from longshore.model.worker import Claim, SessionKey
@@ -83,7 +84,7 @@ def claim(
         fitting = first_bytes(free, _payload_bytes, max_bytes)
         if len(fitting) < len(free):
             done.left.update(one.lanes)
-        done.claimed.extend(_place(tx, fitting, slots, expiry_margin_s))
+        done.claimed.extend(_place(tx, fitting, slots, expiry_margin_s, keeps=one.keeps))
         done.taken.update(job.lane for job in fitting)
         max_bytes -= sum(map(_payload_bytes, fitting))
     return done
@@ -137,10 +138,18 @@ def _lane(tx: Transaction, lane: int, first: int, most: int) -> Iterator[Candida
 
 
 def _place(
-    tx: Transaction, jobs: Sequence[Candidate], slots: Sequence[SessionKey], expiry_margin_s: float
+    tx: Transaction,
+    jobs: Sequence[Candidate],
+    slots: Sequence[SessionKey],
+    expiry_margin_s: float,
+    *,
+    keeps: bool = False,
 ) -> list[Attempt]:
-    """Gives the i-th job to the i-th slot, under a new token."""
+    """Gives the i-th job to the i-th slot, under a new token; turns to whom had them last."""
     found = payloads(tx, jobs)
+    if keeps:
+        of_jobs = [found[job.number] for job in jobs]
+        slots = kept_slots([last_worker(options, args) for _, options, args in of_jobs], slots)
     claimed = []
     for job, slot in zip(jobs, slots[: len(jobs)], strict=True):
         id, options, args = found[job.number]

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 from uuid import UUID
 
-from longshore.core.turns import MOST_EVENTS
+from longshore.core.turns import MOST_EVENTS, read_call
 from longshore.model.actor import Event, EventKind, TurnInput
 from longshore.model.attempt import Attempt
-from longshore.store.actor_rows import turn_attempt, unpack_reply_to, unpack_timers
+from longshore.store.actor_rows import read_attempt, turn_attempt, unpack_reply_to, unpack_timers
 from longshore.store.rows import LARGEST_INT
 from longshore.store.sqlite.results import with_results
 from longshore.store.sqlite.sql import Bulk, Row
@@ -24,6 +24,8 @@ _ACTORS: Final = Bulk(
     CROSS JOIN actor AS a ON a.number = job.actor_id CROSS JOIN turn AS t ON {LAST_TURN}""",
     1,
 )
+_OF_READ: Final = f"""SELECT a.id, a.type, a.key, t.n, t.version, t.timers, t.worker, t.state
+    FROM actor AS a CROSS JOIN turn AS t ON {LAST_TURN} WHERE a.id = ?"""
 _MESSAGE: Final = "m.actor, m.number, m.id, m.name, m.args, m.at, m.reply_to"
 # As many messages as one turn takes: up to the number, or the time, of the last of them.
 _UNREAD: Final = Bulk(
@@ -57,7 +59,15 @@ def filled(tx: Snapshot, attempts: Sequence[Attempt]) -> list[Attempt]:
         whole = with_results(tx, whole)
     if any(one.options.turn for one in whole):
         whole = _with_events(tx, whole)
+    if any(one.options.reads for one in whole):
+        whole = [_read(tx, one) if one.options.reads else one for one in whole]
     return whole
+
+
+def _read(tx: Snapshot, attempt: Attempt) -> Attempt:
+    """A job that reads an actor, with the actor's state."""
+    row = tx.execute(_OF_READ, (read_call(attempt.args).actor.bytes,)).fetchone()
+    return read_attempt(attempt, None if row is None else _input(tx, row))
 
 
 def _with_events(tx: Snapshot, attempts: Sequence[Attempt]) -> list[Attempt]:
@@ -86,16 +96,21 @@ def _events(rows: Iterator[tuple[Any, ...]], *, was_delayed: bool) -> _Mail:
     return found
 
 
+def _input(tx: Snapshot, row: tuple[Any, ...]) -> TurnInput:
+    """What a turn, or a read, gets beside its events."""
+    id, type, key, n, version, timers, worker, state = row
+    who = UUID(bytes=id), type, key, n + 1
+    by = None if worker is None else UUID(bytes=worker)
+    return TurnInput(*who, state, version, tx.now, unpack_timers(timers), (), by)
+
+
 def _turn(
     tx: Snapshot, attempt: Attempt, actor: tuple[Any, ...], unread: _Mail, due: _Mail
 ) -> Attempt:
     number, id, type, key, status, n, version, starts, timers, worker, state, secret = actor
-    who = UUID(bytes=id), type, key, n + 1
-    by = None if worker is None else UUID(bytes=worker)
-    given = TurnInput(*who, state, version, tx.now, unpack_timers(timers), (), by)
     return turn_attempt(
         attempt,
-        given,
+        _input(tx, (id, type, key, n, version, timers, worker, state)),
         unread.get(number, ()),
         due.get(number, ()),
         starts=bool(starts),

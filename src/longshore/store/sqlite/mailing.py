@@ -12,8 +12,9 @@ from uuid import UUID
 
 from msgspec import Struct
 
+from longshore.core.histories import What, history_job
 from longshore.model.actor import Message, Reply, ReplyTo, Sent
-from longshore.model.job import Refused
+from longshore.model.job import Refused, Submission
 from longshore.store import actor_rows
 from longshore.store.sqlite.sql import Bulk, Lookup, Row
 from longshore.store.sqlite.transaction import Transaction
@@ -57,7 +58,7 @@ _KNOWN: Final = Lookup(
     1,
     str,
 )
-_RECEIVE: Final = Bulk(
+RECEIVE: Final = Bulk(
     """INSERT OR IGNORE INTO receipt (id, at, actor, reply)
     SELECT * FROM {rows} WHERE column1 IS NOT NULL""",
     4,
@@ -87,6 +88,8 @@ class Mailing:
     def __init__(self, tx: Transaction) -> None:
         self.touched: set[int] = set()
         self.replies: list[Reply] = []
+        self.history: list[Submission] = []
+        """The jobs that hear of actors that were removed."""
         self._tx = tx
         self._boxes: dict[_Name, _Box | None] = {}
         self._last: dict[int, int] = {}
@@ -194,8 +197,9 @@ class Mailing:
         others = [(id, to) for id, to in found if to and not actor_rows.is_from_outside(to)]
         self._waiting.update(asks)
         self.look_up((to.type, to.key) for _, to in others)
+        self._note_removed(actor)
         drop_job(tx, actor)
-        for table in ("message", "turn"):
+        for table in ("message", "turn", "listed_field"):
             tx.execute(f"DELETE FROM {table} WHERE actor = ?", number)
         tx.execute(_FORGET_KEPT, number)
         tx.execute("DELETE FROM actor WHERE number = ?", number)
@@ -204,11 +208,21 @@ class Mailing:
         for id, to in [*((id, ReplyTo()) for id in asks), *others]:
             self.reply(actor_rows.stopped_reply(id, actor.type, actor.key), to)
 
+    def _note_removed(self, actor: ActorRow) -> None:
+        if actor.terms.history is None:
+            return
+        last = "SELECT n, state FROM turn WHERE actor = ? ORDER BY n DESC LIMIT 1"
+        turn, state = self._tx.execute(last, (actor.number,)).fetchone()
+        name = actor.type, actor.key
+        job = history_job(actor.terms, actor.id, name, turn, What.REMOVED, state)
+        assert job is not None
+        self.history.append(job)
+
     def close(self) -> None:
         """Writes all of it."""
         connection = self._tx.connection
         _PUT.run(connection, self._messages)
-        _RECEIVE.run(connection, self._receipts)
+        RECEIVE.run(connection, self._receipts)
         replies: list[Row] = [(one.id.bytes, actor_rows.pack_reply(one)) for one in self.replies]
         _REPLY.run(connection, replies, (self._tx.now,))
         self._messages, self._receipts = [], []

@@ -17,7 +17,7 @@ from longshore.core import effects
 from longshore.core.growth import added, refused, why_not
 from longshore.model.actor import Message
 from longshore.model.attempt import Attempt
-from longshore.model.ends import End, PutAside, Succeeded, TurnTaken
+from longshore.model.ends import End, PutAside, ReadDone, Succeeded, TurnTaken
 from longshore.model.job import Ended, Finished, JobState, Refused, Submission, Verdict
 from longshore.model.reports import OutboxGroup, OutboxJob
 from longshore.ports import Batch, BatchResult
@@ -49,7 +49,7 @@ def pump(tx: Transaction, dispatcher: UUID, batch: Batch, expiry_margin_s: float
     return BatchResult(
         ends.finished,
         submitted,
-        started,
+        filled(tx, started),
         filled(tx, claims.claimed),
         claims.taken,
         ends.ready + ready + ends.posted.by_sends if has_ends else ready,
@@ -178,6 +178,7 @@ class _Finishes:
             if sender is not None:
                 self._senders.append(sender)
         self._tx.flush()
+        self._turns.drop_read()
         if self._put_aside:
             self._turns.put_aside(self._put_aside)
         return answers
@@ -198,6 +199,8 @@ class _Finishes:
                     sender = Sender(recorded, row.number)
                 if isinstance(recorded, PutAside):
                     self._put_aside.append(row.number)
+                if isinstance(recorded, ReadDone):
+                    self._turns.read_done(row.number, row.lane, recorded.reply)
             state = None if verdict is Verdict.STALE else row.state
             yield Finished(end.job, end.token, verdict, state), sender
 

@@ -10,16 +10,19 @@ from uuid import UUID
 from msgspec import Struct, structs
 
 from longshore.core import effects
+from longshore.core.histories import What, history_job
 from longshore.core.turns import set_at
 from longshore.model.actor import TURNS_KEPT, Message, Reply, Sent
 from longshore.model.batch import Batch
 from longshore.model.ends import Succeeded, TurnTaken
-from longshore.model.job import Ended, Finished, JobState, Refused, Verdict
+from longshore.model.job import Ended, Finished, JobState, Refused, Submission, Verdict
 from longshore.model.reports import OutboxMessage, OutboxReply
 from longshore.store import actor_rows
 from longshore.store.rows import INT64, LARGEST_INT
-from longshore.store.sqlite.mailing import Mailing
+from longshore.store.sqlite.listed_fields import keep_listed
+from longshore.store.sqlite.mailing import RECEIVE, Mailing
 from longshore.store.sqlite.sql import Bulk, Lookup, Row
+from longshore.store.sqlite.submit import accept
 from longshore.store.sqlite.transaction import Transaction
 from longshore.store.sqlite.waking import (
     LAST_NUMBER,
@@ -45,6 +48,7 @@ class _Running(Struct, array_like=True):
     hex_id: str
     type: str
     key: str
+    hex_terms: str
     last_turn: int
     read: int
     last_number: int
@@ -60,7 +64,8 @@ class Sender(NamedTuple):
 
 _RUNNING: Final = Lookup(
     f"""SELECT json_group_array(json_array(v.column1, job.number, job.lane, job.state, job.token,
-        hex(job.worker), a.number, hex(a.id), a.type, a.key, t.n, t.read_up_to, {LAST_NUMBER}))
+        hex(job.worker), a.number, hex(a.id), a.type, a.key, hex(a.terms), t.n, t.read_up_to,
+        {LAST_NUMBER}))
     FROM {{rows}} AS v CROSS JOIN job ON job.id = v.column2
     CROSS JOIN actor AS a ON a.number = job.actor_id CROSS JOIN turn AS t ON {LAST_TURN}""",
     2,
@@ -109,6 +114,10 @@ class Turns:
         self._tx = tx
         self._touched: set[int] = set()
         self._stopped: list[int] = []
+        self._history: list[Submission] = []
+        """The jobs that hear of these turns."""
+        self._read: dict[int, tuple[int, Reply]] = {}
+        """Jobs that read actors, their lanes and replies."""
 
     # what turns leave
 
@@ -153,6 +162,8 @@ class Turns:
                 statuses.append((row.actor, STOPPING if turn.stops else PAUSED))
             if turn.stops:
                 self._stopped.append(row.actor)
+            else:
+                self._note(row, end)
             self._touched.add(row.actor)
         connection = self._tx.connection
         INSERT_TURNS.run(connection, turns)
@@ -160,10 +171,39 @@ class Turns:
         _READ.run(connection, read)
         _READ_DELAYED.run(connection, delayed)
         _SET_STATUS.run(connection, statuses)
+        keep_listed(
+            self._tx,
+            [
+                (row.actor, (row.type, row.key), end.turn.listed)
+                for end, row in taken
+                if end.turn.listed is not None
+            ],
+        )
+
+    def _note(self, row: _Running, end: TurnTaken) -> None:
+        terms = actor_rows.unpack_terms(bytes.fromhex(row.hex_terms))
+        name, turn = (row.type, row.key), end.turn
+        job = history_job(terms, end.actor, name, end.number, What.UPDATED, turn.state)
+        if job is not None:
+            self._history.append(job)
 
     def put_aside(self, jobs: Sequence[int]) -> None:
         """The turns with these numbers were put aside. Their actors may have been resumed."""
         self._touched.update(_ACTORS_OF.find(self._tx.connection, [(job,) for job in jobs]))
+
+    def read_done(self, job: int, lane: int, reply: Reply) -> None:
+        """A job that read an actor has ended, and is to go."""
+        self._read[job] = lane, actor_rows.storable_reply(reply)
+
+    def drop_read(self) -> None:
+        """Removes the jobs that read actors and have ended; keeps their replies."""
+        ended = [(job, lane, JobState.SUCCEEDED) for job, (lane, _) in self._read.items()]
+        drop_jobs(self._tx, ended)
+        rows: list[Row] = [
+            (reply.id.bytes, self._tx.now, 0, actor_rows.pack_reply(reply))
+            for _, reply in self._read.values()
+        ]
+        RECEIVE.run(self._tx.connection, rows)
 
     # what is sent
 
@@ -185,12 +225,15 @@ class Turns:
         sent = mailing.take_in(batch.sends, batch.max_mailbox) if batch.sends else []
         mailing.close()
         woken = wake(self._tx, first | mailing.touched, first)
-        return Posted(sent, mailing.replies, woken.by_ends, woken.by_sends, notes)
+        if history := [*self._history, *mailing.history]:
+            woken.by_ends.update(accept(self._tx, history)[1])
+        replies = [*mailing.replies, *(reply for _, reply in self._read.values())]
+        return Posted(sent, replies, woken.by_ends, woken.by_sends, notes)
 
     @property
     def has_work(self) -> bool:
-        """Whether a turn ended, or was put aside."""
-        return bool(self._touched)
+        """Whether a turn or a read ended, or a turn was put aside."""
+        return bool(self._touched or self._read)
 
 
 class Posted(NamedTuple):

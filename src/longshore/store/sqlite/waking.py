@@ -50,6 +50,7 @@ class ActorRow(Struct, array_like=True):
     hex_timers: str
     has_mail: int
     first_due: int | None
+    hex_worker: str
     job: int | None
     lane: int | None
     state: JobState | None
@@ -60,6 +61,11 @@ class ActorRow(Struct, array_like=True):
     def id(self) -> UUID:
         """Its id."""
         return UUID(hex=self.hex_id)
+
+    @property
+    def last_worker(self) -> UUID | None:
+        """The worker that took its last turn."""
+        return UUID(hex=self.hex_worker) if self.hex_worker else None
 
     @property
     def terms(self) -> ActorTerms:
@@ -91,7 +97,7 @@ _ROW: Final = f"""SELECT json_group_array(json_array(a.number, hex(a.id), a.type
         EXISTS (SELECT 1 FROM message AS m INDEXED BY message_unread
             WHERE m.due_at IS NULL AND m.actor = a.number),
         (SELECT min(m.due_at) FROM message AS m INDEXED BY message_due
-            WHERE m.due_at IS NOT NULL AND m.actor = a.number),
+            WHERE m.due_at IS NOT NULL AND m.actor = a.number), hex(t.worker),
         job.number, job.lane, job.state, job.failures, job.run_at))
     FROM {{rows}} AS v CROSS JOIN actor AS a ON {{named}}
     CROSS JOIN turn AS t ON {LAST_TURN}
@@ -174,7 +180,8 @@ def _make(tx: Transaction, actors: Sequence[tuple[ActorRow, float | None]], woke
         return
     jobs: list[Submission] = []
     for one, delay_s in actors:
-        jobs.append(turn_job(one.id, one.type, one.terms, one.version, one.turn + 1, delay_s))
+        of_turn = one.id, one.type, one.terms, one.version, one.turn + 1, delay_s
+        jobs.append(turn_job(*of_turn, one.last_worker))
     answers, _, _ = accept(tx, jobs)
     assert all(isinstance(answer, Submitted) for answer in answers), answers
     assigned: list[Row] = []

@@ -16,6 +16,7 @@ from longshore.model.ends import (
     Failed,
     NotBegun,
     PutAside,
+    ReadDone,
     Released,
     Retried,
     Skipped,
@@ -176,6 +177,7 @@ _EVENTS: Final = {
     NotBegun: Event.NOT_BEGUN,
     PutAside: Event.PUT_ASIDE,
     TurnTaken: Event.SUCCEEDED,
+    ReadDone: Event.SUCCEEDED,
     Cancelled: Event.ABORTED,
     Crashed: Event.LOST,
 }

@@ -8,7 +8,7 @@ shown to the promises, with the rows before and after it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from random import Random
 from typing import Any, Final, Generic, TypeVar, cast
 from uuid import UUID
@@ -299,11 +299,14 @@ class RemoteStore(FaultyStore):
         *,
         turn: int | None = None,
         restart: bool = False,
+        listed: Mapping[str, str] | None = None,
     ) -> ActorVerdict:
         """As the store does, so that the promises see what went in."""
         return await self._database.ask(
             "edit_actor",
-            lambda: self.store.edit_actor(type, key, state, version, turn=turn, restart=restart),
+            lambda: self.store.edit_actor(
+                type, key, state, version, turn=turn, restart=restart, listed=listed
+            ),
             Edit((type, key), state, restart),
         )
 
