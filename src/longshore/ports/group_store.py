@@ -6,12 +6,13 @@ from collections.abc import Collection, Sequence
 from typing import Protocol
 from uuid import UUID
 
-from longshore.model.batch import MAX_GROUP_JOBS
+from longshore.model.batch import MAX_GROUP_EDGES, MAX_GROUP_JOBS
 from longshore.model.batch import Batch as Batch  # stores and dispatchers take them from here
 from longshore.model.batch import BatchResult as BatchResult
 from longshore.model.finding import Finding
 from longshore.model.group import (
     MOST_COPIED,
+    AddedNode,
     GateVerdict,
     Group,
     GroupFilter,
@@ -40,6 +41,22 @@ class GroupStore(Protocol):
 
         A repeat changes nothing. What differs from what is stored is refused, and so is a unique
         key that a live job holds; then nothing of this part is stored.
+        """
+
+    async def add_to_group(
+        self,
+        ref: UUID | int,
+        request: UUID,
+        nodes: Sequence[AddedNode],
+        *,
+        max_group_jobs: int = MAX_GROUP_JOBS,
+        max_group_edges: int = MAX_GROUP_EDGES,
+    ) -> GroupSubmitted | Refused | None:
+        """Adds jobs to a group that runs or is paused, all or none, once for each `request`.
+
+        They come behind all others. What they depend on may have ended: then they hear of it at
+        once. A group in another state, a key that is unknown or taken and a limit are refused. None
+        if there is no such group.
         """
 
     async def settle(

@@ -33,6 +33,7 @@ from longshore.ports import Batch, BatchResult, Harvested, Hint, Promoted, Settl
 from longshore.store.rows import micros, utc_now
 from longshore.store.sqlite import (
     actor_reads,
+    additions,
     group_reads,
     group_upkeep,
     growth,
@@ -209,6 +210,7 @@ class SqliteStore:
     # groups
 
     submit_group = _writes(group_verbs.submit_group)
+    add_to_group = _writes(additions.add_to_group)
     cancel_group = _writes(group_verbs.cancel_group)
     pause_group = _writes(group_verbs.pause_group)
     open_gate = _writes(growth.open_gate)
