@@ -10,7 +10,6 @@ from longshore.testing.processes import Process, run, settings
 from tests.system.conftest import ANY, QUICK
 from tests.system.pages import blocks, succeed
 
-
 OPEN_DAY = """
 name: open day
 jobs:
