@@ -502,7 +502,11 @@ class Service:
         # A client that waits asks again, and the first look at a large group takes seconds.
         async with self._new_runs.setdefault(request.id, asyncio.Lock()):
             plan = await self._store.rerun_group(
-                request.group, request.id, keys=request.keys, dry_run=request.dry_run
+                request.group,
+                request.id,
+                keys=request.keys,
+                dry_run=request.dry_run,
+                max_group_jobs=self._settings.max_group_jobs,
             )
         if plan is None:
             raise _no_group(request.group)

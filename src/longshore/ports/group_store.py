@@ -112,14 +112,15 @@ class GroupStore(Protocol):
         keys: Sequence[str] = (),
         dry_run: bool = False,
         most: int = MOST_COPIED,
+        max_group_jobs: int = MAX_GROUP_JOBS,
     ) -> RunPlan | None:
         """Takes a step towards a new run of a group that has ended: a new group with this id.
 
         A step copies at most so many jobs. Call it again until the new group is not staging any
         more; by then a repeat only answers what the run did. What succeeded, and depends on nothing
         that runs anew, is there as succeeded with its result. The jobs with these `keys` run anew
-        in any case. A dry run changes nothing. None if there is no such group. Raises `Conflict` if
-        another group has the id.
+        in any case. A dry run changes nothing. A run of more than `max_group_jobs` is refused. None
+        if there is no such group. Raises `Conflict` if another group has the id.
         """
 
     async def cancel_abandoned(self, older_than_s: float, most: int = 100) -> list[UUID]:

@@ -312,10 +312,13 @@ class FaultyStore:
         keys: Sequence[str] = (),
         dry_run: bool = False,
         most: int = MOST_COPIED,
+        max_group_jobs: int = MAX_GROUP_JOBS,
     ) -> RunPlan | None:
         return await self._call(
             "rerun_group",
-            lambda: self.store.rerun_group(ref, run, keys=keys, dry_run=dry_run, most=most),
+            lambda: self.store.rerun_group(
+                ref, run, keys=keys, dry_run=dry_run, most=most, max_group_jobs=max_group_jobs
+            ),
         )
 
     async def cancel_abandoned(self, older_than_s: float, most: int = 100) -> list[UUID]:

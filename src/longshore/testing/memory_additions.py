@@ -76,18 +76,20 @@ class MemoryAdditions(MemoryGrowth):
 
     def _add_all(self, group: GroupRow, items: Sequence[NodeItem]) -> None:
         """The nodes are in the group from now on, and those run that can."""
-        settled, noted = Counter[int](), {one.job for one in self._unsettled if not one.is_early}
+        settled = Counter[int]()
         rows = [self._join(group, item) for item in items]
         new = {row.job.id for row in rows}
         for row, item in zip(rows, items, strict=True):
             if item.node.scope is not None:
                 self._node(group.jobs[item.node.scope]).open += 1
             node = self._node(row.job.id)
-            heard = [
-                one._replace(is_early=one.is_early or one.job in noted)
-                for one in self._parents(row)
-                if one.job not in new
-            ]
+            heard = [one for one in self._heard(row) if one.job not in new]
             node.unmet, node.marks, change = deliver(self._waiting(row), heard)
             self._wake(row, change, settled, set())
         self._hint(Hint.WORK)
+
+    def _heard(self, row: JobRow) -> list[Parent]:
+        """What a new job hears of what it depends on; what is noted is told later."""
+        noted = {one.job for one in self._unsettled if not one.is_early}
+        parents = self._parents(row)
+        return [one._replace(is_early=one.is_early or one.job in noted) for one in parents]

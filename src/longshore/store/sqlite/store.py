@@ -228,9 +228,12 @@ class SqliteStore:
         keys: Sequence[str] = (),
         dry_run: bool = False,
         most: int = MOST_COPIED,
+        max_group_jobs: int = MAX_GROUP_JOBS,
     ) -> RunPlan | None:
         """Takes a step towards a new run of an ended group, of at most so many jobs."""
-        decided = await self._read(lambda tx: new_run.decide(tx, ref, run, keys, dry_run=dry_run))
+        decided = await self._read(
+            lambda tx: new_run.decide(tx, ref, run, keys, dry_run=dry_run, max_jobs=max_group_jobs)
+        )
         if dry_run:
             return decided and decided.plan
         return await self._write(lambda tx: new_run.take_step(tx, ref, run, decided, most))
