@@ -25,6 +25,7 @@ from longshore.model.group import (
     ENDED_GROUPS,
     GATE,
     SCOPE,
+    AddedNode,
     Condition,
     GroupHead,
     GroupPart,
@@ -86,6 +87,7 @@ def a_shape(*what: What) -> st.SearchStrategy[Shape]:
 
 shapes = a_shape("job", "job", "job", "map", "map over", "results", "gate", "scope", "scope")
 added = a_shape("job", "job", "job", "map", "map over", "gate")
+outside = a_shape("job", "job", "map", "gate")
 endings = st.builds(
     Ending,
     outcome=st.sampled_from([Succeeded] * 16 + [Failed] * 3 + list(ENDS)),
@@ -101,6 +103,8 @@ class SameGrowth(SameGroups):
     def __init__(self, backend: Backend, runner: asyncio.Runner) -> None:
         super().__init__(backend, runner)
         self.views: dict[UUID, list[NodeView]] = {}
+        self.added = 0
+        """How many additions clients made."""
 
     @initialize(nodes=st.lists(shapes, min_size=2, max_size=7))
     def begin(self, nodes: list[Shape]) -> None:
@@ -177,6 +181,48 @@ class SameGrowth(SameGroups):
         views = self.views[pick(self.parts, which).head.id]
         job = pick(views, node).job
         self.same(lambda store: store.cancel([job], "ann"))
+
+    @precondition(lambda self: self.parts)
+    @rule(
+        which=choice,
+        shapes=st.lists(outside, min_size=1, max_size=3),
+        near=st.lists(choice, max_size=3),
+        repeat=st.sampled_from([False, False, True]),
+        is_settled=st.booleans(),
+        most=steps,
+    )
+    def add(
+        self,
+        which: int,
+        shapes: list[Shape],
+        near: list[int],
+        repeat: bool,
+        is_settled: bool,
+        most: int,
+    ) -> None:
+        """A client adds to a group, whether or not all ends before that were told."""
+        self.settle(most)
+        group = pick(self.parts, which).head.id
+        views = [view for view in self.views[group] if "/" not in view.key]
+        if group in self.blurred or not views or len(self.views[group]) > MOST_JOBS:
+            return
+        if not is_settled:
+            self.end_some()
+        self.added += not repeat
+        before = tuple({pick(views, at).key for at in near})
+        nodes = outside_nodes(shapes, before, self.added)
+        id = derive_id(group, 9000 + self.added)
+        model, real = self.both(lambda store: store.add_to_group(group, id, nodes))
+        told = [
+            (type(one), getattr(one, "code", getattr(one, "state", None))) for one in (model, real)
+        ]
+        assert told[0] == told[1]
+        self.settle(most)
+
+    def end_some(self) -> None:
+        """Some of what runs ends, and nobody settles."""
+        if self.attempts:
+            self.end(0, [Ending(Succeeded, None, ())], MAX_GROUP_JOBS)
 
     @precondition(lambda self: self.parts)
     @rule(which=choice, value=st.sampled_from([None, b"\xc2"]), most=steps)
@@ -345,6 +391,20 @@ def additions_of(shapes: Sequence[Shape]) -> tuple[OutboxNode, ...]:
         job = a_work(shape, f"./k{after[0]}" if after else "")
         on = shape.on if after else Condition.SUCCEEDED
         found.append(OutboxNode(f"k{place}", job, after, on, shape.detached))
+    return tuple(found)
+
+
+def outside_nodes(
+    shapes: Sequence[Shape], before: tuple[str, ...], number: int
+) -> tuple[AddedNode, ...]:
+    """Jobs that a client adds: the first depends on some of the group, the others on each other."""
+    found = []
+    for place, shape in enumerate(shapes):
+        after = {f"o{number}-{place - back}" for back in shape.before if back <= place}
+        after |= set(before) if place == 0 or shape.inside else set()
+        job = structs.replace(a_work(shape, ""), id=UUID(int=0))
+        on = shape.on if after else Condition.SUCCEEDED
+        found.append(AddedNode(f"o{number}-{place}", job, tuple(sorted(after)), on))
     return tuple(found)
 
 

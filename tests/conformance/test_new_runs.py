@@ -562,3 +562,15 @@ async def test_a_retry_and_steps_at_the_same_time_never_mix(scene: Scene) -> Non
             "b": False,
             "c": False,
         }
+
+
+async def test_a_new_run_past_max_group_jobs_is_refused(scene: Scene) -> None:
+    """A group may have grown while the limit was higher."""
+    group = await failed_chain(scene)
+    for dry_run in (True, False):
+        plan = await scene.store.rerun_group(group.id, new_id(), dry_run=dry_run, max_group_jobs=2)
+        assert plan is not None
+        assert plan.refused == "it has 3 jobs, and max_group_jobs is 2: raise it"
+    plan = await scene.store.rerun_group(group.id, new_id(), max_group_jobs=3)
+    assert plan is not None
+    assert plan.refused == ""

@@ -10,6 +10,7 @@ import pytest
 from msgspec import structs
 
 from longshore.core.dependencies import Parent
+from longshore.core.lifecycle import TERMINAL
 from longshore.core.reopening import Reopening
 from longshore.model.group import GroupState
 from longshore.payload.maps import Elements
@@ -43,6 +44,9 @@ def test_storms_hold_growth_of_every_kind() -> None:
     assert any(one.behaviour.fails for one in added)
     assert {0, 1, 4} <= {count for group in groups for count in group.elements}
     assert any(node.scope is not None for group in groups for node in group.nodes)
+    outside = [one for group in groups for more in group.additions for one in more.nodes]
+    assert any(one.after for one in outside)
+    assert any(not one.after for one in outside)
 
 
 # without what keeps the order
@@ -160,3 +164,27 @@ class GrowsOn(MemoryStore):
 def test_jobs_that_are_added_to_a_cancelled_group_and_left_there_are_noticed() -> None:
     """G1."""
     assert hunt(60, GrowsOn, make=one_group, first=14).promise is Promise.DURABLE
+
+
+class TellsNewJobsNothing(MemoryStore):
+    """Does not tell a job that a client adds what ended before."""
+
+    def _heard(self, row: JobRow) -> list[Parent]:
+        return []
+
+
+def test_a_job_added_after_an_end_that_nobody_tells_it_waits_for_ever() -> None:
+    """G1: a job that was accepted ends."""
+    assert hunt(20, TellsNewJobsNothing, make=one_group).promise is Promise.DURABLE
+
+
+class TellsNewJobsTwice(MemoryStore):
+    """Tells a job that a client adds what a note will tell it, too."""
+
+    def _heard(self, row: JobRow) -> list[Parent]:
+        return [one._replace(is_early=one.state not in TERMINAL) for one in self._parents(row)]
+
+
+def test_a_job_added_below_an_open_scope_must_not_count_it_as_ended() -> None:
+    """G5."""
+    assert hunt(40, TellsNewJobsTwice, make=make_growth).promise is Promise.ORDER

@@ -10,14 +10,31 @@ from longshore.testing.processes import Process, run, settings
 from tests.system.conftest import ANY, QUICK
 from tests.system.pages import blocks, succeed
 
+OPEN_DAY = """
+name: open day
+jobs:
+  - {kind: fetch, key: city, args: {desk: city}}
+  - {kind: lay_out, args: {pages: 8}}
+  - {key: closing, gate: true}
+"""
+
+
+def submitted(text: str, folder: Path, env: dict[str, str]) -> str:
+    """The number of a group that stands in a file."""
+    (folder / "group.yaml").write_text(text)
+    done = run("run", "group.yaml", "--json", env=env, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return str(json.loads(done.stdout)["number"])
+
 
 def test_every_block_of_the_groups_page_does_what_it_says(tmp_path: Path) -> None:
     app, *scripts = blocks("groups.md", "python")
-    flow, rounds = blocks("groups.md", "yaml")
-    console, planned, graph = blocks("groups.md", "console")
+    more, flow, rounds = blocks("groups.md", "yaml")
+    adding, console, planned, graph = blocks("groups.md", "console")
     [excerpt] = blocks("groups.md", "py")
     assert excerpt.text in app.text
     (tmp_path / "paper.py").write_text(app.text)
+    (tmp_path / "more.yaml").write_text(more.text)
     (tmp_path / "edition.yaml").write_text(flow.text)
     (tmp_path / "rounds.yaml").write_text(rounds.text)
     words = ["--app", "paper:app", "--backend", ANY, "--frontend", ANY, *settings(**QUICK)]
@@ -25,6 +42,11 @@ def test_every_block_of_the_groups_page_does_what_it_says(tmp_path: Path) -> Non
         env = {"LONGSHORE_CONNECT": up.ready().facts["frontend"]}
         for script in scripts:
             succeed(script.text, env, tmp_path)
+        open_day = submitted(OPEN_DAY, tmp_path, env)
+        for command, _ in adding.commands():
+            done = run(*command.replace("42", open_day).split()[1:], env=env, cwd=tmp_path)
+            assert done.returncode == 0, done.stderr
+            assert f"to group {open_day}" in done.stdout
         for command, shown in console.commands():
             done = run(*shlex.split(command)[1:], env=env, cwd=tmp_path)
             assert done.returncode == 0, done.stderr
@@ -39,4 +61,4 @@ def test_every_block_of_the_groups_page_does_what_it_says(tmp_path: Path) -> Non
             assert done.returncode == 0, done.stderr
             assert done.stdout == shown.replace("42", str(edition["number"]))
         assert "edition of 2026-11-16" in (tmp_path / "edition.svg").read_text()
-    assert len(scripts) == 12
+    assert len(scripts) == 13

@@ -23,6 +23,7 @@ from longshore.errors import (
     ProtocolError,
 )
 from longshore.model.group import (
+    AddedNode,
     GateVerdict,
     Group,
     GroupFilter,
@@ -189,6 +190,14 @@ class Connection(Conversation):
     ) -> GroupSubmitted:
         """Submits some jobs of a group that has so many dependencies in all."""
         answer: GroupSubmitted = await self._ask(messages.SubmitGroup, part, edges, strict)
+        return answer
+
+    async def add_to_group(
+        self, id: UUID, ref: Ref, nodes: Sequence[AddedNode], strict: bool = False
+    ) -> GroupSubmitted:
+        """Adds jobs to a group that runs, all or none, once for this id."""
+        request = messages.AddToGroup
+        answer: GroupSubmitted = await self._ask(request, id, ref, tuple(nodes), strict)
         return answer
 
     async def group(self, ref: Ref) -> Group:

@@ -289,16 +289,20 @@ class GroupBuilder(SubGroup):
         self._jobs[call.id] = node
         return node
 
+    def _owns(self, group: object) -> bool:
+        """Whether nodes of that description are of this group."""
+        return group is self
+
     def _key_of(self, before: object) -> str:
         if not isinstance(before, GroupNode | SubGroup):
             raise InvalidInput(f"after has {before!r}; give what add(…) returned, or a key")
-        if before._group is not self:
+        if not self._owns(before._group):
             raise InvalidInput(f"after has '{before.key}', which is of another group")
         return before.key
 
     def _check_results(self, call: Call[Any]) -> None:
         for one in call.results:
-            if one.group is not self:
+            if not self._owns(one.group):
                 raise InvalidInput(
                     f"the arguments of '{call.submission.kind}' have {one!r}, which is of another "
                     "group; only results of jobs of this group can be arguments here"

@@ -21,7 +21,7 @@ from longshore.client.located import Entry, at, read
 from longshore.client.pairs import split, value_of
 from longshore.core.limits import check_name, check_submission
 from longshore.errors import InvalidInput, LongshoreError, from_code
-from longshore.model.group import GATE, MAP, Condition, GroupHead, Node
+from longshore.model.group import GATE, MAP, Condition, Group, GroupHead, Node
 from longshore.model.job import Options, Submission
 from longshore.model.run_time import RunTime
 from longshore.payload.maps import MapPattern, check_map, pack_map
@@ -117,6 +117,39 @@ class GroupFile(Struct, frozen=True):
             # Such an error names first the job that it is about.
             named = [key for key in re.findall("'([^']*)'", str(error)) if key in lines]
             raise at(self.file, lines[named[0]] if named else 1, str(error)) from None
+
+    def additions(
+        self,
+        into: Group,
+        request: UUID,
+        new_id: Callable[[], UUID],
+        terms: Mapping[str, Terms],
+    ) -> GroupPlan:
+        """The jobs of the file, to be added to a group."""
+        plan = addition_plan(into, request)
+        for job in self.jobs:
+            with _at(self.file, job.line):
+                submission = job.submission(new_id, terms.get(job.kind, Terms()))
+                plan.add(submission, job.after, job.on, job.key)
+        return plan
+
+
+def addition_plan(into: Group, request: UUID) -> GroupPlan:
+    """A description of jobs to be added to a group, without any at first."""
+    return GroupPlan(into.id, into.name, ending=f"@{request.hex[-8:]}")
+
+
+def read_additions(file: str, data: bytes, given: Sequence[str] = ()) -> GroupFile:
+    """The jobs in a file that are to be added to a group: it has only `jobs`."""
+    filled = _Parameters(file, given)
+    whole = filled.fill(read(file, data))
+    filled.check_used()
+    return _Reader(file).additions(whole)
+
+
+def described_job(fields: Mapping[str, Any]) -> GroupFile:
+    """One job that is to be added to a group, by the fields that it has in a file."""
+    return _Reader("group add").additions(_located({"jobs": [dict(fields)]}, 1))
 
 
 def read_group(file: str, data: bytes, given: Sequence[str] = ()) -> GroupFile:
@@ -242,6 +275,14 @@ class _Reader:
             tuple(self._texts(fields.get("labels"), "labels")),
             tuple(jobs),
         )
+
+    def additions(self, whole: Entry) -> GroupFile:
+        """Jobs that are to be added to a group."""
+        fields = self._fields(whole, "what is added to a group", ("jobs",))
+        if "jobs" not in fields:
+            raise at(self._file, whole.line, "it has no `jobs`; list at least one")
+        jobs = tuple(self._job(one) for one in self._list(fields["jobs"], "jobs"))
+        return GroupFile(self._file, "", False, (), jobs)
 
     def _gate(self, entry: Entry, fields: Mapping[str, Entry]) -> FileJob:
         self._fields(entry, "a gate", _GATE_FIELDS)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from typing import Any, assert_never
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, assert_never
 from uuid import UUID
 
 from longshore.client.clients import Clients, blocking
@@ -14,6 +14,7 @@ from longshore.core.limits import check_timeout
 from longshore.errors import InvalidInput, NotFinished, NotFound, WrongState
 from longshore.model.group import (
     MAP,
+    Condition,
     GateVerdict,
     Group,
     GroupState,
@@ -24,6 +25,13 @@ from longshore.model.group import (
 )
 from longshore.model.job import Ended, Job
 from longshore.payload.values import pack
+
+if TYPE_CHECKING:
+    from longshore.client.group import Before
+    from longshore.client.group_addition import GroupAddition
+    from longshore.client.kind import Call
+
+R = TypeVar("R")
 
 
 class GroupHandle:
@@ -139,6 +147,38 @@ class GroupHandle:
         return GroupState(ended.state.value)
 
     wait = blocking(wait_async)
+
+    # adding
+
+    def adding(self, *, strict: bool = False) -> GroupAddition:
+        """Begins to add jobs to the group: they are added at the end of a `with`, all or none.
+
+        The group must run, or be paused. With `strict`, kinds that no live worker serves are
+        refused. Coroutines use `async with`.
+        """
+        from longshore.client.group_addition import GroupAddition  # it makes such handles
+
+        return GroupAddition(self._access, self, self._unpacker, strict=strict)
+
+    async def add_async(
+        self,
+        call: Call[R],
+        *,
+        after: Before | Iterable[Before] = (),
+        on: Condition | str = Condition.SUCCEEDED,
+        key: str | None = None,
+    ) -> Handle[R]:
+        """Adds a job to the group, which must run or be paused; answers its handle.
+
+        `after` has keys of jobs of the group, whether they have ended or not. Without a `key` its
+        key is its kind with an ending of its own. Raises `WrongState` if the group has ended or is
+        being cancelled. `adding` adds several at once.
+        """
+        async with self.adding() as more:
+            job = more.add(call, after=after, on=on, key=key)
+        return job.handle
+
+    add = blocking(add_async)
 
     # changing
 

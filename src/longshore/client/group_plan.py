@@ -11,8 +11,11 @@ from uuid import UUID
 from msgspec import structs
 
 from longshore.client.connection import Connection, wire_size
+from longshore.core.additions import check_addition
 from longshore.core.graph import places, start_order
 from longshore.core.group_limits import (
+    MAX_ADDED_JOBS,
+    called,
     check_condition,
     check_head,
     check_key,
@@ -22,10 +25,11 @@ from longshore.core.group_limits import (
 )
 from longshore.core.keys import Keys, below, prefixes
 from longshore.core.run_times import expected, weight
-from longshore.errors import InvalidInput, LongshoreError, Unavailable
+from longshore.errors import InvalidInput, LongshoreError, TooLarge, Unavailable
 from longshore.model.group import (
     MAP,
     SCOPE,
+    AddedNode,
     Condition,
     GroupHead,
     GroupPart,
@@ -35,7 +39,7 @@ from longshore.model.group import (
 from longshore.model.ids import derive_id
 from longshore.model.job import Submission
 from longshore.model.run_time import RunTime
-from longshore.payload.group_references import check_dependencies, referred
+from longshore.payload.group_references import check_additions, check_dependencies, referred
 from longshore.payload.maps import read_map
 from longshore.payload.values import pack
 from longshore.wire.portions import MESSAGE_BYTES, portions
@@ -63,9 +67,20 @@ class PlannedJob(NamedTuple):
 
 
 class GroupPlan:
-    """A group without jobs at first. Errors name the group and the job."""
+    """A group without jobs at first. Errors name the group and the job.
 
-    def __init__(self, id: UUID, name: str, *, fail_fast: bool, labels: Sequence[str]) -> None:
+    Keys that nobody gives have this `ending`.
+    """
+
+    def __init__(
+        self,
+        id: UUID,
+        name: str,
+        *,
+        fail_fast: bool = False,
+        labels: Sequence[str] = (),
+        ending: str = "",
+    ) -> None:
         if isinstance(labels, str) or not isinstance(labels, Sequence):
             raise InvalidInput(f"labels is {labels!r}; give a list of texts")
         self.head = GroupHead(id, name, 0, fail_fast, tuple(labels))
@@ -73,6 +88,7 @@ class GroupPlan:
             check_head(self.head, _ANY_NUMBER)
         self.jobs: list[PlannedJob] = []
         self._keys = Keys()
+        self._ending = ending
 
     def add(
         self,
@@ -89,7 +105,10 @@ class GroupPlan:
         Its key lies below that of the sub-group it is `within`, and the keys in `named` may be
         relative to that. It depends on the jobs whose results its arguments refer to, too.
         """
-        key = self._keys.next_of(_named_after(job), within) if key is None else below(within, key)
+        if key is None:
+            key = self._keys.next_of(_named_after(job), within, self._ending)
+        else:
+            key = below(within, key)
         with naming(self.head, key):
             check_key(key, job.kind)
             before, condition, texts = _before(job, after), condition_of(on), tuple(named)
@@ -125,6 +144,38 @@ class GroupPlan:
         head = structs.replace(self.head, jobs=len(nodes))
         check_dependencies(GroupPart(head, 0, tuple(nodes)))
         return head, nodes
+
+    def additions(
+        self, there: Container[str], times: Mapping[str, RunTime] | None = None
+    ) -> list[AddedNode]:
+        """Its jobs, in order, for a group that has others; raises if they cannot run.
+
+        Keys that none of them has are of jobs of that group. `there` has the sub-groups that it
+        has: those need no node.
+        """
+        jobs = {one.key: one for one in self.jobs}
+        with naming(self.head):
+            self._keys.check()
+            edges, found = _edges(jobs)
+            scopes = [key for key in found if key not in there]
+            members = members_of(scopes, [*jobs, *scopes])
+            own = {
+                key: [one for one in some if one in jobs or one in members]
+                for key, some in edges.items()
+            }
+            order = start_order({**own, **members}, self._weights(times or {}))
+        nodes = []
+        for key in order:
+            one = jobs.get(key) or _scope(key)
+            nodes.append(AddedNode(key, one.job, tuple(dict.fromkeys(edges.get(key, ()))), one.on))
+        with naming(self.head):
+            check_addition(nodes)
+            check_additions(nodes)
+        return nodes
+
+    def depended_on(self) -> list[str]:
+        """The sub-groups on which its jobs depend."""
+        return _edges({one.key: one for one in self.jobs})[1]
 
     def _weights(self, times: Mapping[str, RunTime]) -> dict[str, int]:
         seconds = expected(self.kinds(), times) if times else {}
@@ -195,6 +246,24 @@ async def run_times(connection: Connection, kinds: Collection[str]) -> dict[str,
         return {}
 
 
+async def add_to_group(
+    connection: Connection, plan: GroupPlan, request: UUID, *, strict: bool = False
+) -> tuple[GroupSubmitted, list[AddedNode]]:
+    """Adds the jobs of a plan to the group that it names, all or none, once for this request."""
+    wanted = set(plan.depended_on())
+    there = set[str]()
+    if wanted:
+        nodes = connection.all_nodes(plan.head.id)
+        there = {node.key async for node in nodes if node.kind == SCOPE and node.key in wanted}
+    made = plan.additions(there, await run_times(connection, plan.kinds()))
+    if len(list(portions(made, _added_bytes, MESSAGE_BYTES, MAX_ADDED_JOBS))) > 1:
+        raise TooLarge(
+            f"{called(plan.head)}: what is to be added is more than {MESSAGE_BYTES:,} bytes; add "
+            "it in several requests, or keep large data in files"
+        )
+    return await connection.add_to_group(request, plan.head.id, made, strict), made
+
+
 async def submit_group(
     connection: Connection, head: GroupHead, nodes: Sequence[Node], *, strict: bool = False
 ) -> GroupSubmitted:
@@ -232,6 +301,11 @@ def _parts(head: GroupHead, nodes: Sequence[Node]) -> list[GroupPart]:
 def _node_bytes(node: Node) -> int:
     """A little more than a node's bytes on the wire."""
     return wire_size(node.job) + 4 * len(node.key) + 5 * len(node.after)
+
+
+def _added_bytes(node: AddedNode) -> int:
+    """A little more than an added node's bytes on the wire."""
+    return wire_size(node.job) + 4 * (len(node.key) + sum(len(key) + 2 for key in node.after))
 
 
 def _before(job: Submission, after: Iterable[str]) -> tuple[str, ...]:

@@ -32,7 +32,7 @@ MAX_PLACE: Final = 2**31 - 1
 """No group has a job at a place after this one."""
 
 MAX_ADDED_JOBS: Final = 5_000
-"""How many jobs one attempt may add to its group. A map may have more elements."""
+"""How many jobs one attempt, or one request of a client, may add. A map may have more elements."""
 
 _KEY: Final = re.compile(r"[\w.:@+-]+(/[\w.:@+-]+)*")
 

@@ -22,9 +22,9 @@ class Keys:
         """A job has this key."""
         self._taken[key] += 1
 
-    def next_of(self, kind: str, within: str = "") -> str:
-        """The kind, or the kind and the first number that makes a key of its own."""
-        stem = below(within, kind.replace("/", "."))
+    def next_of(self, kind: str, within: str = "", ending: str = "") -> str:
+        """The kind with this ending, or with the first number that makes a key of its own."""
+        stem = below(within, kind.replace("/", ".") + ending)
         while True:
             self._numbers[stem] += 1
             count = self._numbers[stem]

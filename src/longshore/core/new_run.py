@@ -78,6 +78,7 @@ def run_plan(
     keys: Sequence[str],
     *,
     is_whole: bool,
+    max_jobs: int,
 ) -> tuple[RunPlan, list[Copy]]:
     """What a new run of a group does; or why there is none, and no copies."""
     if state not in ENDED_GROUPS:
@@ -94,6 +95,9 @@ def run_plan(
     anew = [nodes[one.at].key for one in made if not one.is_taken]
     if not anew:
         why = "all of its jobs succeeded, so none would run; name those to run anew (from_, --from)"
+        return RunPlan(group, refused=why), []
+    if len(made) > max_jobs:
+        why = f"it has {len(made):,} jobs, and max_group_jobs is {max_jobs:,}: raise it"
         return RunPlan(group, refused=why), []
     plan = RunPlan(
         group,

@@ -163,14 +163,18 @@ def added_by(nodes: Sequence[NodeState], adders: Collection[int]) -> set[int]:
 
 
 def _detached(nodes: Sequence[NodeState]) -> dict[int, list[int]]:
-    """What each node added without a scope: its key lies below that of its adder."""
+    """What each node added without a scope: its key lies below that of its adder.
+
+    An adder was there before. So a job that a client added later, under the name of a sub-group,
+    is not taken for the adder of what is in that.
+    """
     places = {node.key: place for place, node in enumerate(nodes)}
     found: dict[int, list[int]] = {}
     for place, node in enumerate(nodes):
         key = node.key if node.is_added and node.scope is None else ""
         while key:
             key = key.rpartition("/")[0]
-            if key in places:
+            if places.get(key, place) < place:
                 found.setdefault(places[key], []).append(place)
                 break
     return found

@@ -12,7 +12,12 @@ from typing import Final, assert_never
 from longshore.config import DispatcherSettings
 from longshore.core.actor_limits import MAX_ASKS, check_actor_name
 from longshore.core.callbacks import MAX_TOKEN_CHARS
-from longshore.core.group_limits import MAX_KEY_CHARS, MAX_NODES_LISTED, MAX_PART_NODES
+from longshore.core.group_limits import (
+    MAX_ADDED_JOBS,
+    MAX_KEY_CHARS,
+    MAX_NODES_LISTED,
+    MAX_PART_NODES,
+)
 from longshore.core.limits import (
     MAX_DRAINED,
     MAX_LABEL_CHARS,
@@ -47,6 +52,8 @@ def check_request(request: m.Request) -> None:
             _check_filter(request, request.wanted)
         case m.SubmitGroup():
             _check_count(request, "jobs", len(request.part.nodes), MAX_PART_NODES)
+        case m.AddToGroup():
+            _check_count(request, "jobs", len(request.nodes), MAX_ADDED_JOBS)
         case m.ListGroups():
             _check_group_filter(request, request.wanted)
         case m.ListNodes():

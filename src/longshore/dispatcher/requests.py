@@ -126,6 +126,8 @@ async def perform(service: Service, request: m.Request, caller: Caller) -> objec
             return await service.retry(request)
         case m.SubmitGroup():
             return await service.submit_group(request, caller)
+        case m.AddToGroup():
+            return await service.add_to_group(request, caller)
         case m.ShowGroup():
             return await service.group(request.group)
         case m.ListGroups():

@@ -107,6 +107,12 @@ class DispatcherRuntime:
             if not is_whole or any(job.kind in NOT_RUN for job in jobs):
                 self.groups_changed([answer.id])
 
+    def group_grew(self, jobs: Sequence[Submission], group: UUID) -> None:
+        self._scheduler.add_lanes({lane_of(job.queue, job.kind, job.target) for job in jobs})
+        self.jobs_appeared()
+        self._alarms.due.set_in(0)
+        self.groups_changed([group])
+
     def gate_opened(self) -> None:
         self.groups_changed()
         self._alarms.outcomes.set_in(0)

@@ -22,6 +22,7 @@ from msgspec import structs
 
 from longshore import _version
 from longshore.config import DispatcherSettings
+from longshore.core.additions import check_addition, naming_job
 from longshore.core.capacity import capacity
 from longshore.core.group_limits import MAX_NODES_LISTED, MAX_PLACE, check_part, naming
 from longshore.core.keys import within_key
@@ -45,7 +46,6 @@ from longshore.model.group import (
     GroupState,
     GroupSubmitted,
     GroupVerdict,
-    Node,
     NodeView,
     RetryPlan,
     RunPlan,
@@ -71,7 +71,7 @@ from longshore.model.worker import (
     QueueView,
     WorkerView,
 )
-from longshore.payload.group_references import check_dependencies
+from longshore.payload.group_references import check_additions, check_dependencies
 from longshore.payload.maps import check_map, samples
 from longshore.payload.references import escaped_arguments, refuse_outside_a_group
 from longshore.payload.schemas import check_arguments, nearest
@@ -100,6 +100,9 @@ class Runtime(ActorRuntime, Protocol):
 
     def group_stored(self, part: GroupPart, answer: GroupSubmitted) -> None:
         """The store has a part of a group. If it was the last, the group runs."""
+
+    def group_grew(self, jobs: Sequence[Submission], group: UUID) -> None:
+        """A client added these jobs to a group."""
 
     def groups_changed(self, groups: Collection[UUID] = ()) -> None:
         """These groups have something to do; without any, some group may have."""
@@ -221,7 +224,7 @@ class Service:
         self._runtime.check_room(len(jobs), sum(len(job.args) for job in jobs))
         check_part(part, request.edges, settings.max_group_jobs, settings.max_group_edges)
         check_dependencies(part)
-        run = [_run_by(part, node) for node in part.nodes]
+        run = [_run_by(naming(part.head, node.key), node.job) for node in part.nodes]
         kinds = await self._kinds([job for some in run for job in some], request.strict)
         for node, some in zip(part.nodes, run, strict=True):
             with naming(part.head, node.key):
@@ -233,6 +236,35 @@ class Service:
         if isinstance(answer, Refused):
             raise from_code(answer.code, answer.message)
         self._runtime.group_stored(part, answer)
+        return answer
+
+    async def add_to_group(self, request: m.AddToGroup, caller: Caller) -> GroupSubmitted:
+        """Adds jobs to a group that runs or is paused, all or none. A repeat changes nothing."""
+        nodes, settings = request.nodes, self._settings
+        jobs = [node.job for node in nodes]
+        self._runtime.check_room(len(jobs), sum(len(job.args) for job in jobs))
+        check_addition(nodes)
+        check_additions(nodes)
+        run = {node.key: _run_by(naming_job(node.key), node.job) for node in nodes}
+        kinds = await self._kinds([job for some in run.values() for job in some], request.strict)
+        for node in nodes:
+            with naming_job(node.key):
+                self._check_size(node.job)
+                for job in run[node.key]:
+                    self._check(job, caller, request.strict, kinds)
+        with self._runtime.storing(jobs):
+            answer = await self._store.add_to_group(
+                request.group,
+                request.id,
+                nodes,
+                max_group_jobs=settings.max_group_jobs,
+                max_group_edges=settings.max_group_edges,
+            )
+        if answer is None:
+            raise _no_group(request.group)
+        if isinstance(answer, Refused):
+            raise from_code(answer.code, answer.message)
+        self._runtime.group_grew(jobs, answer.id)
         return answer
 
     # waiting
@@ -470,7 +502,11 @@ class Service:
         # A client that waits asks again, and the first look at a large group takes seconds.
         async with self._new_runs.setdefault(request.id, asyncio.Lock()):
             plan = await self._store.rerun_group(
-                request.group, request.id, keys=request.keys, dry_run=request.dry_run
+                request.group,
+                request.id,
+                keys=request.keys,
+                dry_run=request.dry_run,
+                max_group_jobs=self._settings.max_group_jobs,
             )
         if plan is None:
             raise _no_group(request.group)
@@ -542,14 +578,14 @@ class Service:
         return structs.replace(step, done=gone.done, groups=gone.groups, group_jobs=gone.jobs)
 
 
-def _run_by(part: GroupPart, node: Node) -> list[Submission]:
-    """The jobs that workers run because of a node; raises if it is none that can be."""
-    with naming(part.head, node.key):
-        check_submission(node.job, built_in=NOT_RUN)
-        if node.job.kind != MAP:
-            return [node.job] if node.job.kind not in NOT_RUN else []
-        check_map(node.job)
-        return samples(node.job, MAX_SAMPLES)
+def _run_by(named: AbstractContextManager[None], job: Submission) -> list[Submission]:
+    """The jobs that workers run because of one of a group; raises if it is none that can be."""
+    with named:
+        check_submission(job, built_in=NOT_RUN)
+        if job.kind != MAP:
+            return [job] if job.kind not in NOT_RUN else []
+        check_map(job)
+        return samples(job, MAX_SAMPLES)
 
 
 def _no_group(ref: UUID | int) -> NotFound:

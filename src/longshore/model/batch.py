@@ -20,6 +20,8 @@ MAX_MAILBOX: Final = 10_000
 """How many unread messages an actor may have before senders from outside are refused."""
 MAX_GROUP_JOBS: Final = 100_000
 """How many jobs a group may have, unless the dispatcher's settings say otherwise."""
+MAX_GROUP_EDGES: Final = 1_000_000
+"""How many dependencies a group may have, unless the dispatcher's settings say otherwise."""
 
 
 class Batch(Struct, frozen=True):

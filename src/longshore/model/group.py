@@ -108,6 +108,19 @@ class GroupSubmitted(Struct, frozen=True):
     staged: int
 
 
+class AddedNode(Struct, frozen=True, omit_defaults=True, gc=False):
+    """A job that a client adds to a group which runs. `after` has the keys of what it depends on.
+
+    These are jobs that the group has, or such that come before it in the same request. The id of
+    the job follows from the request and its place there.
+    """
+
+    key: str
+    job: Submission
+    after: tuple[str, ...] = ()
+    on: Condition = Condition.SUCCEEDED
+
+
 class Group(Struct, frozen=True, kw_only=True):
     """A group as it is shown; `counts` has its jobs by state.
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from longshore.core.additions import naming_job
 from longshore.core.group_limits import naming
 from longshore.errors import InvalidInput
-from longshore.model.group import MAP, SCOPE, GroupPart, Node
+from longshore.model.group import MAP, SCOPE, AddedNode, GroupPart, Node
 from longshore.model.job import Submission
 from longshore.model.reports import OutboxNode
 from longshore.payload.maps import read_map
 from longshore.payload.references import BESIDE, Reference, references
+
+_RAW: Final = "it is a raw job, whose bytes cannot refer to results"
 
 
 class _Place(NamedTuple):
@@ -47,7 +50,7 @@ def check_dependencies(part: GroupPart) -> None:
 
 def _check_node(node: Node, places: Mapping[str, _Place], first: int) -> None:
     if node.job.options.raw:
-        raise InvalidInput("it is a raw job, whose bytes cannot refer to results")
+        raise InvalidInput(_RAW)
     after, seen = set(node.after), set[str]()
     elsewhere = sum(place < first for place in after)
     for one in dict.fromkeys(referred(node.job)):
@@ -55,10 +58,14 @@ def _check_node(node: Node, places: Mapping[str, _Place], first: int) -> None:
         if found is not None and found.place in after:
             _check_kind(one, found.kind)
         elif found is not None or len(seen := seen | {one.job}) > elsewhere:
-            raise InvalidInput(
-                f"its arguments refer to the result of '{one.job}', on which it does not depend; "
-                f"add '{one.job}' to its `after`"
-            )
+            raise InvalidInput(_not_after(one.job))
+
+
+def _not_after(key: str) -> str:
+    return (
+        f"its arguments refer to the result of '{key}', on which it does not depend; add '{key}' "
+        "to its `after`"
+    )
 
 
 def _check_kind(wanted: Reference, kind: str) -> None:
@@ -74,6 +81,25 @@ def _check_kind(wanted: Reference, kind: str) -> None:
         )
     if wanted.is_map and kind != MAP:
         raise InvalidInput(f"'{wanted.job}' is not a map; take its `result`")
+
+
+def check_additions(nodes: Sequence[AddedNode]) -> None:
+    """Raises, naming the key, if a job that a client adds refers to one not in its `after`.
+
+    What those are that the group has already is told when the job is to run.
+    """
+    kinds = {node.key: node.job.kind for node in nodes}
+    for node in nodes:
+        if not node.job.options.references and node.job.kind != MAP:
+            continue
+        with naming_job(node.key):
+            if node.job.options.raw:
+                raise InvalidInput(_RAW)
+            for one in referred(node.job):
+                if one.job not in node.after:
+                    raise InvalidInput(_not_after(one.job))
+                if one.job in kinds:
+                    _check_kind(one, kinds[one.job])
 
 
 def check_added(nodes: Sequence[OutboxNode]) -> None:

@@ -6,12 +6,13 @@ from collections.abc import Collection, Sequence
 from typing import Protocol
 from uuid import UUID
 
-from longshore.model.batch import MAX_GROUP_JOBS
+from longshore.model.batch import MAX_GROUP_EDGES, MAX_GROUP_JOBS
 from longshore.model.batch import Batch as Batch  # stores and dispatchers take them from here
 from longshore.model.batch import BatchResult as BatchResult
 from longshore.model.finding import Finding
 from longshore.model.group import (
     MOST_COPIED,
+    AddedNode,
     GateVerdict,
     Group,
     GroupFilter,
@@ -40,6 +41,22 @@ class GroupStore(Protocol):
 
         A repeat changes nothing. What differs from what is stored is refused, and so is a unique
         key that a live job holds; then nothing of this part is stored.
+        """
+
+    async def add_to_group(
+        self,
+        ref: UUID | int,
+        request: UUID,
+        nodes: Sequence[AddedNode],
+        *,
+        max_group_jobs: int = MAX_GROUP_JOBS,
+        max_group_edges: int = MAX_GROUP_EDGES,
+    ) -> GroupSubmitted | Refused | None:
+        """Adds jobs to a group that runs or is paused, all or none, once for each `request`.
+
+        They come behind all others. What they depend on may have ended: then they hear of it at
+        once. A group in another state, a key that is unknown or taken and a limit are refused. None
+        if there is no such group.
         """
 
     async def settle(
@@ -95,14 +112,15 @@ class GroupStore(Protocol):
         keys: Sequence[str] = (),
         dry_run: bool = False,
         most: int = MOST_COPIED,
+        max_group_jobs: int = MAX_GROUP_JOBS,
     ) -> RunPlan | None:
         """Takes a step towards a new run of a group that has ended: a new group with this id.
 
         A step copies at most so many jobs. Call it again until the new group is not staging any
         more; by then a repeat only answers what the run did. What succeeded, and depends on nothing
         that runs anew, is there as succeeded with its result. The jobs with these `keys` run anew
-        in any case. A dry run changes nothing. None if there is no such group. Raises `Conflict` if
-        another group has the id.
+        in any case. A dry run changes nothing. A run of more than `max_group_jobs` is refused. None
+        if there is no such group. Raises `Conflict` if another group has the id.
         """
 
     async def cancel_abandoned(self, older_than_s: float, most: int = 100) -> list[UUID]:

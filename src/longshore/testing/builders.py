@@ -265,6 +265,7 @@ class GroupScene:
 
     def __init__(self, scene: Scene, part: GroupPart, slot: SessionKey) -> None:
         self.id = part.head.id
+        self.store = scene.store
         self._scene = scene
         self._slot = slot
         self.jobs = {node.key: node.job.id for node in part.nodes}

@@ -32,10 +32,11 @@ from longshore.model.actor import (
     UndeliveredSend,
 )
 from longshore.model.attempt import Attempt
-from longshore.model.batch import MAX_GROUP_JOBS
+from longshore.model.batch import MAX_GROUP_EDGES, MAX_GROUP_JOBS
 from longshore.model.finding import Finding
 from longshore.model.group import (
     MOST_COPIED,
+    AddedNode,
     GateVerdict,
     Group,
     GroupFilter,
@@ -266,6 +267,26 @@ class FaultyStore:
     async def cancel_group(self, ref: UUID | int, by: str = "") -> GroupVerdict:
         return await self._call("cancel_group", lambda: self.store.cancel_group(ref, by))
 
+    async def add_to_group(
+        self,
+        ref: UUID | int,
+        request: UUID,
+        nodes: Sequence[AddedNode],
+        *,
+        max_group_jobs: int = MAX_GROUP_JOBS,
+        max_group_edges: int = MAX_GROUP_EDGES,
+    ) -> GroupSubmitted | Refused | None:
+        return await self._call(
+            "add_to_group",
+            lambda: self.store.add_to_group(
+                ref,
+                request,
+                nodes,
+                max_group_jobs=max_group_jobs,
+                max_group_edges=max_group_edges,
+            ),
+        )
+
     async def pause_group(self, ref: UUID | int, paused: bool) -> GroupVerdict:
         return await self._call("pause_group", lambda: self.store.pause_group(ref, paused))
 
@@ -292,10 +313,13 @@ class FaultyStore:
         keys: Sequence[str] = (),
         dry_run: bool = False,
         most: int = MOST_COPIED,
+        max_group_jobs: int = MAX_GROUP_JOBS,
     ) -> RunPlan | None:
         return await self._call(
             "rerun_group",
-            lambda: self.store.rerun_group(ref, run, keys=keys, dry_run=dry_run, most=most),
+            lambda: self.store.rerun_group(
+                ref, run, keys=keys, dry_run=dry_run, most=most, max_group_jobs=max_group_jobs
+            ),
         )
 
     async def cancel_abandoned(self, older_than_s: float, most: int = 100) -> list[UUID]:

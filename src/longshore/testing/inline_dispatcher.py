@@ -175,6 +175,10 @@ class InlineDispatcher:
         if answer.state is not GroupState.STAGING:
             self.groups_changed()
 
+    def group_grew(self, jobs: Sequence[Submission], group: UUID) -> None:
+        """Expands what is ready of it at once. The next drain finds its jobs."""
+        self.groups_changed()
+
     def gate_opened(self) -> None:
         """What depends on it can go on."""
         self.groups_changed()

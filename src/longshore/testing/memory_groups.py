@@ -49,14 +49,14 @@ from longshore.store.rows import (
     node_items,
     unique_key_taken,
 )
-from longshore.testing.memory_growth import MemoryGrowth
+from longshore.testing.memory_additions import MemoryAdditions
 from longshore.testing.memory_rows import GroupRow, JobRow, NodeRow, Note
 
 NewCounts = Mapping[int, tuple[int, Marks]]
 """For each node, how many it waits for, and what the ends of the others told it."""
 
 
-class MemoryGroups(MemoryGrowth):
+class MemoryGroups(MemoryAdditions):
     """The verbs of groups. Whoever ends a job of a group calls `_group_job_ended`."""
 
     # submitting

@@ -9,6 +9,7 @@ from uuid import UUID
 from msgspec import structs
 
 from longshore.core.new_run import run_plan, taken_over
+from longshore.model.batch import MAX_GROUP_JOBS
 from longshore.model.group import MOST_COPIED, GroupState, GroupSubmitted, RunPlan
 from longshore.model.ids import derive_id
 from longshore.model.job import JobState
@@ -35,13 +36,14 @@ class MemoryNewRuns(MemoryGroups):
         keys: Sequence[str] = (),
         dry_run: bool = False,
         most: int = MOST_COPIED,
+        max_group_jobs: int = MAX_GROUP_JOBS,
     ) -> RunPlan | None:
         self._now = self._utc()
         source, group = self._find_group(ref), self._groups.get(run)
         if dry_run or group is None:
             if source is None:
                 return None
-            decided = self._decide(source, keys)
+            decided = self._decide(source, keys, max_group_jobs)
             if dry_run or decided.plan.refused:
                 return decided.plan
             if (key := self._key_taken(source, decided.copies)) is not None:
@@ -60,10 +62,12 @@ class MemoryNewRuns(MemoryGroups):
         answer = GroupSubmitted(run, group.number, group.state, len(group.jobs))
         return structs.replace(made.plan, run=answer)
 
-    def _decide(self, source: GroupRow, keys: Sequence[str]) -> Run:
+    def _decide(self, source: GroupRow, keys: Sequence[str], max_jobs: int) -> Run:
         nodes, places = self._node_states(source), sorted(source.jobs)
         is_whole = len(nodes) >= source.head.jobs
-        plan, copies = run_plan(source.head.id, source.state, nodes, keys, is_whole=is_whole)
+        plan, copies = run_plan(
+            source.head.id, source.state, nodes, keys, is_whole=is_whole, max_jobs=max_jobs
+        )
         return Run(plan, source.number, source.ended_at, unpacked(packed(copies, places)))
 
     def _key_taken(self, source: GroupRow, copies: Sequence[PlannedCopy]) -> str | None:

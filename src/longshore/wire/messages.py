@@ -35,6 +35,7 @@ from msgspec import Meta, Raw, Struct, field
 from longshore.model.attempt import Assignment as Assignment
 from longshore.model.attempt import AttemptKey as AttemptKey
 from longshore.model.group import (
+    AddedNode,
     GateVerdict,
     Group,
     GroupFilter,
@@ -269,6 +270,19 @@ class SubmitGroup(Numbered, frozen=True):
 
     part: GroupPart
     edges: int = 0
+    strict: bool = False
+
+
+class AddToGroup(Numbered, frozen=True):
+    """Add jobs to a group that runs or is paused, all or none, once for one `id`.
+
+    The id of each job follows from `id` and its index. With `strict`, refuse kinds that no live
+    worker serves.
+    """
+
+    id: UUID
+    group: UUID | int
+    nodes: tuple[AddedNode, ...]
     strict: bool = False
 
 
@@ -514,6 +528,7 @@ Request = (
     | Cancel
     | Retry
     | SubmitGroup
+    | AddToGroup
     | ShowGroup
     | ListGroups
     | ListNodes
@@ -546,6 +561,7 @@ ANSWERS: Final[dict[type, Any]] = {
     Cancel: tuple[CancelAnswer, ...],
     Retry: tuple[RetryAnswer, ...],
     SubmitGroup: GroupSubmitted,
+    AddToGroup: GroupSubmitted,
     ShowGroup: Group,
     ListGroups: tuple[Group, ...],
     ListNodes: tuple[NodeView, ...],

@@ -17,8 +17,7 @@ from tests.unit.cli.test_commands import job
 from tests.unit.cli.test_watching import OnTerminal, terminal
 from tests.unit.core.graphs import node
 
-from longshore.cli import outlook
-from longshore.cli.commands import run_group
+from longshore.cli import file_input, outlook
 from longshore.errors import NotFound, ProtocolError
 from longshore.model.group import (
     Group,
@@ -178,7 +177,7 @@ def test_a_file_that_cannot_be_is_refused(
     assert "error: cannot read nowhere.yaml" in capsys.readouterr().err
     assert taking.run("run", flow) == 2
     assert f"error: {flow}, line 4: ${{day}} has no value" in capsys.readouterr().err
-    monkeypatch.setattr(run_group, "MAX_FILE_BYTES", 10)
+    monkeypatch.setattr(file_input, "MAX_FILE_BYTES", 10)
     assert taking.run("run", flow, "-p", "day=1") == 2
     assert "has more than the 10 bytes that are allowed" in capsys.readouterr().err
     assert not taking.asked

@@ -26,6 +26,7 @@ from longshore.model.group import (
     RetryPlan,
     RunPlan,
 )
+from longshore.model.ids import derive_id
 from longshore.model.job import (
     CancelVerdict,
     Ended,
@@ -179,6 +180,8 @@ class FakeDispatcher:
                 return Pruned({}, 0, True)
             case messages.SubmitGroup():
                 return self._submit_group(request)
+            case messages.AddToGroup():
+                return self._add_to_group(request)
             case messages.ShowGroup():
                 return self.group_view(request.group)
             case messages.ListGroups():
@@ -229,6 +232,12 @@ class FakeDispatcher:
             self.jobs.setdefault(job.id, job)
         numbers = {id: number for number, id in enumerate(self.jobs, 1)}
         return [messages.SubmitAnswer(job.id, numbers[job.id]) for job in request.jobs]
+
+    def _add_to_group(self, request: messages.AddToGroup) -> GroupSubmitted:
+        group = request.group if isinstance(request.group, UUID) else UUID(int=request.group)
+        for at, node in enumerate(request.nodes):
+            self.jobs.setdefault(derive_id(request.id, at), node.job)
+        return GroupSubmitted(group, 1, GroupState.RUNNING, len(request.nodes))
 
     def _submit_group(self, request: messages.SubmitGroup) -> GroupSubmitted:
         part = request.part

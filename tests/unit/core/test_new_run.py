@@ -87,5 +87,5 @@ def test_counters_are_those_of_what_runs_anew() -> None:
 
 def test_a_group_that_was_never_whole_is_refused() -> None:
     nodes = [NodeState("a", S.CANCELLED, [])]
-    plan, made = run_plan(ID, GroupState.CANCELLED, nodes, (), is_whole=False)
+    plan, made = run_plan(ID, GroupState.CANCELLED, nodes, (), is_whole=False, max_jobs=9)
     assert ("submit it again" in plan.refused, made) == (True, [])

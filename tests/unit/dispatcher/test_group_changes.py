@@ -6,10 +6,18 @@ from uuid import UUID
 
 from msgspec import structs
 
-from longshore.model.group import GroupPart, GroupVerdict, RetryPlan, RunPlan
+from longshore.model.group import (
+    AddedNode,
+    GroupPart,
+    GroupSubmitted,
+    GroupVerdict,
+    RetryPlan,
+    RunPlan,
+)
 from longshore.model.ids import derive_id
 from longshore.model.job import JobState
-from longshore.testing.builders import a_group, new_id
+from longshore.payload.references import Reference
+from longshore.testing.builders import a_group, a_job, a_map, needs, new_id
 from longshore.wire import messages as m
 
 from .stage import Stage
@@ -107,6 +115,44 @@ def test_a_new_run_begins_at_once_and_a_repeat_answers_the_same() -> None:
         missing = await client.ask(m.RerunGroup(3, new_id(), new_id()))
         assert isinstance(missing, m.Err)
         assert missing.code == "not_found"
+
+    tell(story)
+
+
+def test_what_a_client_adds_begins_at_once_and_a_repeat_adds_nothing() -> None:
+    """Nothing waits for a poll; what a limit or the group refuses is an error."""
+
+    async def story(stage: Stage) -> None:
+        await stage.dispatcher(poll_s=1000.0, group_poll_s=1000.0, max_group_jobs=4)
+        worker, client = await stage.worker(), stage.client()
+        part = a_group({"a": ""})
+        answer = await submit(client, part)
+        await runs(stage, worker, part, "a")
+        nodes = (AddedNode("b", a_job(), ("a",)), AddedNode("m", a_map([]), ("b",)))
+        request = m.AddToGroup(1, new_id(), answer.number, nodes)
+        first = await client.ask(request)
+        assert isinstance(first, GroupSubmitted)
+        assert first.staged == 3
+        assert await client.ask(request) == first
+        for change, code in (
+            ({"id": new_id(), "nodes": nodes[:1]}, "conflict"),
+            ({"id": new_id()}, "too_large"),
+            ({"group": new_id()}, "not_found"),
+            ({"nodes": ()}, "invalid_input"),
+            ({"nodes": (AddedNode("c", needs(Reference("a"))),)}, "invalid_input"),
+        ):
+            wrong = await client.ask(structs.replace(request, **change))
+            assert isinstance(wrong, m.Err), change
+            assert wrong.code == code
+        worker.jobs.succeed()
+        added = derive_id(request.id, 0)
+        began = await stage.until(lambda: added in {job for job, _ in worker.jobs.running})
+        assert began < 1.0
+        worker.jobs.succeed()
+        assert [one.state for one in await wait(client, part)] == [JobState.SUCCEEDED]
+        late = await client.ask(structs.replace(request, id=new_id()))
+        assert isinstance(late, m.Err)
+        assert late.code == "wrong_state"
 
     tell(story)
 

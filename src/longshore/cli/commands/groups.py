@@ -9,6 +9,7 @@ from typing import Any, Final
 import click
 import msgspec
 
+from longshore.cli.commands.group_add import add_jobs, add_options, refuse_add_options
 from longshore.cli.commands.group_graph import draw, graph_options, refuse_graph_options
 from longshore.cli.options import Whole, ask, client_options, examples
 from longshore.cli.outlook import with_outlook
@@ -54,6 +55,7 @@ _ACTIONS: Final = (
     "resume",
     "retry",
     "rerun",
+    "add",
 )
 MOST_WHYS: Final = 5
 """Of how many jobs in each state `group why` tells."""
@@ -123,6 +125,8 @@ def list_groups(context: click.Context, /, **given: Any) -> None:
         "longshore group retry 42 --from press --args '{\"copies\": 500}'",
         "longshore group rerun 42 --plan",
         "longshore group rerun 42 --from press",
+        "longshore group add 42 press copies=200 --key extra --after lay_out,city",
+        "longshore group add 42 --file more.yaml -p day=2026-11-16",
     ),
 )
 @click.argument(
@@ -132,6 +136,8 @@ def list_groups(context: click.Context, /, **given: Any) -> None:
 )
 @click.argument("ref", callback=lambda context, parameter, text: parse_ref(text, "group"))
 @click.argument("key", required=False)
+@click.argument("pairs", nargs=-1, metavar="[NAME=VALUE…]")
+@add_options
 @click.option(
     "--from",
     "keys",
@@ -144,7 +150,7 @@ def list_groups(context: click.Context, /, **given: Any) -> None:
     "--args",
     "arguments",
     metavar="JSON",
-    help="With retry: other arguments for the one job that --from names.",
+    help="With retry: other arguments for the one job that --from names. With add: its arguments.",
 )
 @click.option("--value", metavar="JSON", help="With open: the result of the gate (null).")
 @click.option(
@@ -163,7 +169,8 @@ def group(context: click.Context, /, action: str, ref: Ref, key: str | None, **g
     `cancel` cancels what has not ended, and workers stop what runs; with a KEY only this job and
     all below it; `open` opens the gate KEY; `pause` lets no more of its jobs begin, until `resume`;
     `retry` runs again what did not succeed; `rerun` runs a group that has ended anew, as a new
-    group that takes over what succeeded.
+    group that takes over what succeeded; `add` adds a job of the kind KEY, with arguments as
+    NAME=VALUE or as JSON, or the jobs of a file, to a group that runs or is paused.
 
     Exits with 3 if there is no such group, with 2 if it is in a state in which that cannot be done.
     """
@@ -182,6 +189,8 @@ def group(context: click.Context, /, action: str, ref: Ref, key: str | None, **g
             _retry(context, ref, given["keys"], given["plan"], given["arguments"])
         case "rerun":
             _rerun(context, ref, given["keys"], given["plan"])
+        case "add":
+            add_jobs(context, ref, key, given)
         case _:
             show(context, _shown(ref))
 
@@ -195,13 +204,15 @@ def _refuse_options(context: click.Context, action: str, key: str | None) -> Non
         refuse_graph_options(context)
     if action not in ("retry", "rerun") and (given["keys"] or given["plan"]):
         raise click.UsageError("--from and --plan are for `group retry` and `rerun`", context)
-    if action != "retry" and given["arguments"] is not None:
-        raise click.UsageError("--args is for `group retry`", context)
+    if action not in ("retry", "add") and given["arguments"] is not None:
+        raise click.UsageError("--args is for `group retry` and `add`", context)
+    if action != "add":
+        refuse_add_options(context)
     if action != "open" and given["value"] is not None:
         raise click.UsageError("--value is for `group open`", context)
     if action == "open" and key is None:
         raise click.UsageError("`group open` needs the KEY of the gate", context)
-    if key is not None and action not in ("open", "cancel"):
+    if key is not None and action not in ("open", "cancel", "add"):
         raise click.UsageError(f"`group {action}` takes no KEY", context)
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from longshore.cli.commands.groups import look_at
+from longshore.cli.file_input import file_bytes, file_name
 from longshore.cli.options import ask, client_options, duration, examples
 from longshore.cli.view.group_waiting import wait_for_group
 from longshore.cli.view.groups import (
@@ -26,21 +25,16 @@ from longshore.client.group_plan import run_times, submit_group
 from longshore.client.ids import fresh_id
 from longshore.client.kind import Terms
 from longshore.errors import (
-    InvalidInput,
     JobCancelled,
     JobFailed,
     LongshoreError,
     NotFinished,
-    TooLarge,
 )
 from longshore.model.group import GroupHead, GroupState, GroupSubmitted
 from longshore.run.ready import note
 
 if TYPE_CHECKING:
     from longshore.client.group_file import GroupFile
-
-MAX_FILE_BYTES: Final = 16 * 1024 * 1024
-"""The largest file that describes a group."""
 
 
 @click.command(
@@ -75,7 +69,7 @@ def run(context: click.Context, /, file: str, **given: Any) -> None:
     """
     from longshore.client.group_file import read_group  # it imports YAML, which takes a while
 
-    described = read_group(_name(file), _bytes(file), given["parameters"])
+    described = read_group(file_name(file), file_bytes(file), given["parameters"])
     head, nodes = described.in_order(fresh_id, {})
     if given["plan"]:
         if given["as_json"]:
@@ -143,21 +137,3 @@ async def _say_if_nobody_takes_them(connection: Connection, described: GroupFile
     if missing:
         names = ", ".join(f"'{kind}'" for kind in missing)
         note(f"no live worker takes jobs of kind {names} now; those jobs wait for one")
-
-
-def _name(file: str) -> str:
-    return "standard input" if file == "-" else file
-
-
-def _bytes(file: str) -> bytes:
-    try:
-        with sys.stdin.buffer if file == "-" else Path(file).open("rb") as opened:
-            data = opened.read(MAX_FILE_BYTES + 1)
-    except OSError as error:
-        raise InvalidInput(f"cannot read {file}: {error.strerror}") from None
-    if len(data) > MAX_FILE_BYTES:
-        raise TooLarge(
-            f"{_name(file)} has more than the {MAX_FILE_BYTES:,} bytes that are allowed; submit "
-            "large groups from Python, with app.group(…)"
-        )
-    return data

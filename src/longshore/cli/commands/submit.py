@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -217,9 +218,15 @@ def _raw_bytes(given: dict[str, Any]) -> bytes:
 
 
 def _packed(given: dict[str, Any]) -> bytes:
-    args = _json_object(given["args"]) if given["args"] is not None else {}
-    args.update(pairs.values_of(given["pairs"]))
+    args = arguments_of(given["args"], given["pairs"])
     return pack(args, f"the arguments of job '{given['kind']}'")
+
+
+def arguments_of(text: str | None, given: Sequence[str]) -> dict[str, Any]:
+    """The arguments that --args and NAME=VALUE give."""
+    args = {} if text is None else _json_object(text)
+    args.update(pairs.values_of(given))
+    return args
 
 
 def _json_object(text: str) -> dict[str, Any]:

@@ -139,15 +139,13 @@ async def store_lanes(tx: Transaction, lanes: Mapping[int, Lane]) -> None:
 
 def woken(items: Sequence[NodeItem]) -> dict[UUID, Change]:
     """What becomes of new jobs that depend on nothing, once their group runs."""
-    now = micros(utc_now())
-    changes = {}
-    for item in items:
-        job = item.node.job
-        due = due_at(job, now)
-        delay_s = (due - now) / 1e6 if due is not None and due > now else None
-        node = Waiting(
-            item.node.on, len(item.parents), Marks.NOTHING, delay_s, job.options.expires_s
-        )
-        if (change := becomes(node)) is not None:
-            changes[job.id] = change
-    return changes
+    found = {item.node.job.id: becomes(new_waiting(item)) for item in items}
+    return {id: change for id, change in found.items() if change is not None}
+
+
+def new_waiting(item: NodeItem) -> Waiting:
+    """A new node, which has heard of nothing yet."""
+    job, now = item.node.job, micros(utc_now())
+    due = due_at(job, now)
+    delay_s = (due - now) / 1e6 if due is not None and due > now else None
+    return Waiting(item.node.on, len(item.parents), Marks.NOTHING, delay_s, job.options.expires_s)

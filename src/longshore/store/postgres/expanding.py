@@ -171,7 +171,7 @@ class _Step(NamedTuple):
                 raise
             await self._fail(f"its elements cannot be stored: {error}")
             return False
-        await self.tx.fetch(sql.GROW, group, len(items), items[0].place)
+        await self.tx.fetch(sql.GROW, group, len(items), items[0].place, 0, None)
         await self.tx.fetch(sql.EXPAND, id, len(items))
         await self.settling.wake(woken(items))
         await store_lanes(self.tx, lanes_of(items))

@@ -26,9 +26,10 @@ from longshore.core.effects import Change, Effect
 from longshore.core.lifecycle import TERMINAL
 from longshore.core.why import Facts
 from longshore.model.attempt import Attempt
-from longshore.model.batch import MAX_GROUP_JOBS
+from longshore.model.batch import MAX_GROUP_EDGES, MAX_GROUP_JOBS
 from longshore.model.group import (
     MOST_SHOWN,
+    AddedNode,
     GateVerdict,
     Group,
     GroupFilter,
@@ -43,8 +44,10 @@ from longshore.model.group import (
 from longshore.model.job import Ended, Job, JobState, Refused
 from longshore.payload.references import MAX_REFERENCED_BYTES
 from longshore.ports import Hint, Settled
+from longshore.store.additions import Addition
 from longshore.store.filling import fill, wanted_results
 from longshore.store.postgres import groups_sql as sql
+from longshore.store.postgres.additions import EDGES, AddToGroup
 from longshore.store.postgres.changes import apply, locked
 from longshore.store.postgres.connections import ConnectionPool, Transaction
 from longshore.store.postgres.expanding import (
@@ -108,6 +111,28 @@ class PostgresGroups(PostgresReads):
         # Parts of one group would wait for each other on connections that leases need.
         async with self._staging.setdefault(part.head.id, asyncio.Lock()):
             answer, settling = await self._keeping.run(work)
+        self._tell(settling)
+        return answer
+
+    async def add_to_group(
+        self,
+        ref: UUID | int,
+        request: UUID,
+        nodes: Sequence[AddedNode],
+        *,
+        max_group_jobs: int = MAX_GROUP_JOBS,
+        max_group_edges: int = MAX_GROUP_EDGES,
+    ) -> GroupSubmitted | Refused | None:
+        """Adds jobs to a group that runs or is paused, all or none, once for each request."""
+        group = await self.group(ref)
+        if group is None:
+            return None
+        # Counted before anybody has to wait for it. Who adds next finds the sum in the group's row.
+        counted = await self._keeping.fetch(EDGES, group.id, max_group_edges + 1)
+        edges = counted[0]["n"] if counted else 0
+        addition = Addition(request, nodes, max_group_jobs, max_group_edges)
+        work = AddToGroup(group.id, addition, edges)
+        answer, settling = await self._keeping.run(work.run)
         self._tell(settling)
         return answer
 

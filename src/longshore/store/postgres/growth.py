@@ -203,7 +203,8 @@ class Growth:
             items = [item for one in grown for item in one.items]
             await store_added(self._tx, group, items, _ids(grown))
         places = [item.place for one in grown for item in one.items]
-        await self._tx.fetch(sql.GROW, group, len(places), min(places))
+        edges = sum(len(item.parents) for one in grown for item in one.items)
+        await self._tx.fetch(sql.GROW, group, len(places), min(places), edges, None)
         for one in grown:
             self._note(one)
 

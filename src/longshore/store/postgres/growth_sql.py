@@ -45,11 +45,12 @@ WHERE EXISTS (SELECT FROM longshore.job WHERE id = i.id)
 """Of the jobs that are to be added, those whose id or key another one has."""
 GROW: Final = f"""
 UPDATE longshore.job_group
-SET staged = staged + $2,
+SET staged = staged + $2, edges = coalesce(edges, $5::integer) + $4,
     sweep_from = CASE WHEN state = {GROUP_CODES[GroupState.CANCELLING]}
         THEN least(coalesce(sweep_from, $3), $3) ELSE sweep_from END
 WHERE id = $1
 """
+"""So many nodes with so many edges are new; $5 is how many edges there were, if that is known."""
 
 EXPANDABLE: Final = f"""
 SELECT l.*
@@ -113,7 +114,8 @@ WITH edges AS (
 nodes AS (
     DELETE FROM longshore.node WHERE job = ANY ($1::uuid[])
 )
-UPDATE longshore.job_group SET staged = staged - cardinality($1::uuid[]) WHERE id = $2
+UPDATE longshore.job_group SET staged = staged - cardinality($1::uuid[]), edges = NULL
+WHERE id = $2
 """
 COUNT_ANEW: Final = """
 UPDATE longshore.node AS n

@@ -20,6 +20,7 @@ import asyncpg
 from msgspec import structs
 
 from longshore.core.new_run import Copy, run_plan, taken_over
+from longshore.model.batch import MAX_GROUP_JOBS
 from longshore.model.group import MOST_COPIED, GroupState, GroupSubmitted, RunPlan
 from longshore.model.ids import derive_id
 from longshore.model.job import JobState
@@ -166,23 +167,26 @@ class PostgresNewRuns:
         keys: Sequence[str] = (),
         dry_run: bool = False,
         most: int = MOST_COPIED,
+        max_group_jobs: int = MAX_GROUP_JOBS,
     ) -> RunPlan | None:
         """Takes a step towards a new run of an ended group, of at most so many jobs."""
         if isinstance(ref, int) and ref not in INT64:
             return None
         if dry_run:
-            decision = await self._decide(ref, keys)
+            decision = await self._decide(ref, keys, max_group_jobs)
             return decision and decision.plan
         request = _Request(ref, run, most)
         step = await self._keeping.run(request.take_next_step)
         if not isinstance(step, _NotBegun):
             return step
-        decision = await self._decide(ref, keys)
+        decision = await self._decide(ref, keys, max_group_jobs)
         if decision is None or decision.plan.refused:
             return decision and decision.plan
         return await self._keeping.run(partial(request.take_first_step, decision=decision))
 
-    async def _decide(self, ref: UUID | int, keys: Sequence[str]) -> _Decision | None:
+    async def _decide(
+        self, ref: UUID | int, keys: Sequence[str], max_jobs: int
+    ) -> _Decision | None:
         """What a new run of a group does, as far as nobody changes the group meanwhile.
 
         It reads a large group in pieces, each in a short transaction.
@@ -197,7 +201,7 @@ class PostgresNewRuns:
 
         def decide() -> tuple[RunPlan, list[Copy]]:
             states = node_states(rows, source["jobs"])
-            return run_plan(source["id"], state, states, keys, is_whole=is_whole)
+            return run_plan(source["id"], state, states, keys, is_whole=is_whole, max_jobs=max_jobs)
 
         # Python's own work: a large group would stop the event loop for a second.
         plan, copies = await asyncio.to_thread(decide)

@@ -17,6 +17,8 @@ So
 - the group's row is locked, though shared: a pause or a cancel comes before that, and is seen, or
   after the commit, and then its sweep sees what started. If a group does not run any more, its ends
   are noted in `unsettled` instead;
+- a client may have added jobs that depend on those that end here. Then the group's row is not the
+  one that the statement saw when it began, and the ends are noted, too;
 - a node that waits for nothing more, but whose job was not started, changed in between. Nobody else
   would look at it again: the group is swept. Two that ask for this at once wait for each other. The
   server ends one of them, and that one goes the general way.
@@ -113,13 +115,17 @@ reached AS MATERIALIZED (
     ORDER BY l.child
 ),
 grouped AS MATERIALIZED (
-    SELECT g.id, g.state = {GROUP_CODES[GroupState.RUNNING]} AS is_running, i.ended
+    SELECT g.id, g.state = {GROUP_CODES[GroupState.RUNNING]} AND g.ctid = g.seen AS is_running,
+        i.ended
     FROM (
         SELECT group_id, count(*) AS ended FROM ended
         WHERE group_id IS NOT NULL GROUP BY group_id ORDER BY group_id
     ) AS i
     CROSS JOIN LATERAL (
-        SELECT id, state FROM longshore.job_group WHERE id = i.group_id FOR SHARE
+        SELECT r.id, r.state, r.ctid, (
+            SELECT o.ctid FROM longshore.job_group AS o WHERE o.id = i.group_id
+        ) AS seen
+        FROM longshore.job_group AS r WHERE r.id = i.group_id FOR SHARE
     ) AS g
 ),
 counted AS (

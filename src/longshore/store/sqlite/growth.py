@@ -51,10 +51,11 @@ _KEYS: Final = Bulk(
     CROSS JOIN node ON node.group_id = v.column1 AND node.key = v.column2 LIMIT 1""",
     2,
 )
-_GREW: Final = """
-    UPDATE job_group SET staged = staged + ?2, sweep_from = CASE
+GREW: Final = """
+    UPDATE job_group SET staged = staged + ?2, edges = coalesce(edges, ?5) + ?4, sweep_from = CASE
         WHEN state = 'cancelling' THEN min(coalesce(sweep_from, ?3), ?3) ELSE sweep_from END
     WHERE number = ?1"""
+"""So many nodes with so many edges are new; ?5 is how many edges there were, if that is known."""
 _GATE: Final = """
     SELECT job.number, job.kind, job.result FROM node CROSS JOIN job ON job.number = node.job
     WHERE node.group_id = ? AND node.key = ?"""
@@ -147,7 +148,8 @@ def _store(tx: Transaction, into: _Growing, adder: int, items: Sequence[NodeItem
     numbers = add_nodes(tx, into.number, items)
     inside = sum(item.node.scope is not None for item in items)
     tx.execute("UPDATE node SET open = open + ? WHERE job = ?", (inside, adder))
-    tx.execute(_GREW, (into.number, len(items), into.first))
+    edges = sum(len(item.parents) for item in items)
+    tx.execute(GREW, (into.number, len(items), into.first, edges, None))
     return numbers
 
 

@@ -109,7 +109,7 @@ class _Run(NamedTuple):
 
 
 def decide(
-    tx: Snapshot, ref: UUID | int, run: UUID, keys: Sequence[str], *, dry_run: bool
+    tx: Snapshot, ref: UUID | int, run: UUID, keys: Sequence[str], *, dry_run: bool, max_jobs: int
 ) -> Decision | None:
     """What a new run of a group does; None if there is no such group, or the run is there."""
     source = _source(tx, ref)
@@ -124,6 +124,7 @@ def decide(
         nodes.states if nodes else (),
         keys,
         is_whole=staged >= jobs,
+        max_jobs=max_jobs,
     )
     return Decision(plan, number, ended_at or 0, packed(copies, nodes.places if nodes else ()))
 

@@ -194,7 +194,7 @@ def _reopen(
     tx.execute(
         """UPDATE job_group SET state = ?, round = round + (ended_at IS NOT NULL),
             ended_at = NULL, cancelled_by = '', sweep_from = 0,
-            staged = staged - ?, ended = ended - ?, failed = failed - ?,
+            staged = staged - ?, edges = NULL, ended = ended - ?, failed = failed - ?,
             cancelled = cancelled - ? WHERE number = ?""",
         (state, len(gone), ended.total(), failed, ended[JobState.CANCELLED], group.number),
     )

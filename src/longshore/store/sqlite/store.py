@@ -33,6 +33,7 @@ from longshore.ports import Batch, BatchResult, Harvested, Hint, Promoted, Settl
 from longshore.store.rows import micros, utc_now
 from longshore.store.sqlite import (
     actor_reads,
+    additions,
     group_reads,
     group_upkeep,
     growth,
@@ -209,6 +210,7 @@ class SqliteStore:
     # groups
 
     submit_group = _writes(group_verbs.submit_group)
+    add_to_group = _writes(additions.add_to_group)
     cancel_group = _writes(group_verbs.cancel_group)
     pause_group = _writes(group_verbs.pause_group)
     open_gate = _writes(growth.open_gate)
@@ -226,9 +228,12 @@ class SqliteStore:
         keys: Sequence[str] = (),
         dry_run: bool = False,
         most: int = MOST_COPIED,
+        max_group_jobs: int = MAX_GROUP_JOBS,
     ) -> RunPlan | None:
         """Takes a step towards a new run of an ended group, of at most so many jobs."""
-        decided = await self._read(lambda tx: new_run.decide(tx, ref, run, keys, dry_run=dry_run))
+        decided = await self._read(
+            lambda tx: new_run.decide(tx, ref, run, keys, dry_run=dry_run, max_jobs=max_group_jobs)
+        )
         if dry_run:
             return decided and decided.plan
         return await self._write(lambda tx: new_run.take_step(tx, ref, run, decided, most))

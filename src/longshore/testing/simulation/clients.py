@@ -13,13 +13,15 @@ from random import Random
 from uuid import UUID
 
 from longshore.client.connection import Connection
+from longshore.errors import WrongState
 from longshore.model.group import GateVerdict, GroupVerdict
+from longshore.model.ids import derive_id
 from longshore.model.job import CancelVerdict, Ended, JobState, RetryVerdict
 from longshore.testing.simulation.actor_clients import ActorClient, OnActors, patiently
 from longshore.testing.simulation.actor_plans import ActorPlans
 from longshore.testing.simulation.cluster import Node, World, clients_at
 from longshore.testing.simulation.database import RemoteStore
-from longshore.testing.simulation.group_plans import Act, GatePlan, GroupPlan
+from longshore.testing.simulation.group_plans import Act, AdditionPlan, GatePlan, GroupPlan
 from longshore.testing.simulation.loop import Process
 from longshore.testing.simulation.promises import BrokenPromise, Promise
 from longshore.testing.simulation.scenario import JobPlan
@@ -124,7 +126,8 @@ class ClientNode(Node):
         await asyncio.sleep(plan.at)
         await self._submit_group(connection, plan)
         gates = [self._keep_open(connection, plan, gate) for gate in plan.gates]
-        await asyncio.gather(self._act_on(connection, plan), *gates)
+        more = [self._add_later(connection, plan, one) for one in plan.additions]
+        await asyncio.gather(self._act_on(connection, plan), *gates, *more)
 
     async def _act_on(self, connection: Connection, plan: GroupPlan) -> None:
         """Does what is to be done to a group, and waits until it has ended for good."""
@@ -137,6 +140,20 @@ class ClientNode(Node):
                 break
             await self._do(connection, plan, Act.RETRY)
         self._over.add(plan.id)
+
+    async def _add_later(
+        self, connection: Connection, plan: GroupPlan, addition: AdditionPlan
+    ) -> None:
+        """Adds jobs to a group, unless that has ended, or is being cancelled."""
+        await asyncio.sleep(addition.after_s)
+        ask = partial(connection.add_to_group, addition.request, plan.id, addition.nodes)
+        try:
+            await patiently(ask)
+        except WrongState as error:
+            self._note(f"is told {error}", plan.id)
+            return
+        for at in range(len(addition.nodes)):
+            self._on_accepted(derive_id(addition.request, at))
 
     async def _keep_open(self, connection: Connection, plan: GroupPlan, gate: GatePlan) -> None:
         """Opens a gate, in each round of its group, as soon as it can be."""

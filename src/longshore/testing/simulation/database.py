@@ -17,7 +17,15 @@ from msgspec import Struct
 
 from longshore.errors import StoreUnavailable
 from longshore.model.actor import ActorVerdict, NewActor, Started
-from longshore.model.group import GateVerdict, GroupPart, GroupSubmitted, GroupVerdict, RetryPlan
+from longshore.model.batch import MAX_GROUP_EDGES, MAX_GROUP_JOBS
+from longshore.model.group import (
+    AddedNode,
+    GateVerdict,
+    GroupPart,
+    GroupSubmitted,
+    GroupVerdict,
+    RetryPlan,
+)
 from longshore.model.job import Refused
 from longshore.model.worker import Attended, Gone, Late, SessionKey, WorkerInfo
 from longshore.ports import Batch, BatchResult, Harvested, Hint, Store
@@ -42,7 +50,17 @@ class Edit(Struct, frozen=True):
     restart: bool
 
 
-About = Batch | SessionKey | GroupPart | UUID | tuple[NewActor, ...] | Name | Edit | None
+class Additions(Struct, frozen=True):
+    """What a client adds to a group."""
+
+    group: UUID
+    request: UUID
+    nodes: tuple[AddedNode, ...]
+
+
+About = (
+    Additions | Batch | SessionKey | GroupPart | UUID | tuple[NewActor, ...] | Name | Edit | None
+)
 """What a call is about: a batch, a session, a part of a group or a whole one, or an actor."""
 
 
@@ -236,6 +254,29 @@ class RemoteStore(FaultyStore):
     async def submit_group(self, part: GroupPart) -> GroupSubmitted | Refused:
         """As the store does, so that the promises see what went in."""
         return await self._database.ask("submit_group", lambda: self.store.submit_group(part), part)
+
+    async def add_to_group(
+        self,
+        ref: UUID | int,
+        request: UUID,
+        nodes: Sequence[AddedNode],
+        *,
+        max_group_jobs: int = MAX_GROUP_JOBS,
+        max_group_edges: int = MAX_GROUP_EDGES,
+    ) -> GroupSubmitted | Refused | None:
+        """As the store does, so that the promises see what went in."""
+        about = Additions(_group_id(ref), request, tuple(nodes))
+        return await self._database.ask(
+            "add_to_group",
+            lambda: self.store.add_to_group(
+                ref,
+                request,
+                nodes,
+                max_group_jobs=max_group_jobs,
+                max_group_edges=max_group_edges,
+            ),
+            about,
+        )
 
     async def cancel_group(self, ref: UUID | int, by: str = "") -> GroupVerdict:
         """As the store does, so that the promises see which group it was."""

@@ -13,11 +13,16 @@ from typing import Final
 from uuid import UUID
 
 from longshore.core.lifecycle import OWNED, TERMINAL
-from longshore.model.group import ENDED_GROUPS, Condition, GroupState, RetryPlan
+from longshore.model.group import ENDED_GROUPS, Condition, GroupState, GroupSubmitted, RetryPlan
 from longshore.model.job import Ended, JobState, Verdict
 from longshore.ports import Batch, BatchResult, Settled
-from longshore.testing.simulation.database import Committed
-from longshore.testing.simulation.group_nodes import GroupNode, added_nodes, planned_nodes
+from longshore.testing.simulation.database import Additions, Committed
+from longshore.testing.simulation.group_nodes import (
+    GroupNode,
+    added_nodes,
+    outside_nodes,
+    planned_nodes,
+)
 from longshore.testing.simulation.group_plans import GroupPlan
 from longshore.testing.simulation.promises import BrokenPromise, Promise
 from longshore.testing.simulation.snapshots import NOWHERE, Change, Snapshot
@@ -91,11 +96,18 @@ class GroupCheck:
             maps = [node for node in self._nodes.values() if node.elements and node.job in shots]
             elements = [one for node in maps for one in node.of_map(shots[node.job].round)]
             new += [one for one in elements if one.job in fresh]
+        elif isinstance(commit.about, Additions) and isinstance(commit.answer, GroupSubmitted):
+            new += self._from_outside(commit.about)
         for node in new:
             if node.job not in shots:
                 self._broke(node.adder or node.job, f"it added '{node.key}', which is not there")
             self._nodes[node.job] = node
         return {node.job for node in new}
+
+    def _from_outside(self, about: Additions) -> list[GroupNode]:
+        """What a client added, unless this was a repeat."""
+        known = {node.key: node.job for node in self._of(about.group)}
+        return [node for node in outside_nodes(about, known) if node.job not in self._nodes]
 
     def _note_retired(self, group: UUID, plan: RetryPlan) -> None:
         """Jobs leave a group. No job runs again while what it added before stays."""

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from uuid import UUID
 
 from msgspec import Struct
 
 from longshore.model.ends import End, Succeeded
 from longshore.model.group import GATE, MAP, SCOPE, Condition
+from longshore.model.ids import derive_id
 from longshore.model.reports import OutboxNode
 from longshore.payload.maps import grown_id
 from longshore.testing.simulation.bodies import behaviour_in
+from longshore.testing.simulation.database import Additions
 from longshore.testing.simulation.group_plans import GroupPlan
 
 
@@ -87,4 +90,21 @@ def added_nodes(adder: GroupNode, end: End, round: int) -> list[GroupNode]:
             skips=behaviour_in(item.job.args).skips,
         )
         for id, item in zip(ids, added, strict=True)
+    ]
+
+
+def outside_nodes(about: Additions, known: Mapping[str, UUID]) -> list[GroupNode]:
+    """What a client adds to a group that has these jobs."""
+    ids = {node.key: derive_id(about.request, at) for at, node in enumerate(about.nodes)}
+    jobs = {**known, **ids}
+    return [
+        GroupNode(
+            job=ids[node.key],
+            group=about.group,
+            key=node.key,
+            on=node.on,
+            parents=tuple(jobs[key] for key in node.after),
+            skips=behaviour_in(node.job.args).skips,
+        )
+        for node in about.nodes
     ]

@@ -10,12 +10,22 @@ from uuid import UUID
 
 from msgspec import Struct, structs
 
-from longshore.model.group import GATE, MAP, NOT_RUN, SCOPE, Condition, GroupHead, GroupPart, Node
+from longshore.model.group import (
+    GATE,
+    MAP,
+    NOT_RUN,
+    SCOPE,
+    AddedNode,
+    Condition,
+    GroupHead,
+    GroupPart,
+    Node,
+)
 from longshore.model.ids import derive_id
 from longshore.model.job import Options, RetryPolicy, Submission
 from longshore.payload.maps import MapPattern, pack_map
 from longshore.payload.values import pack
-from longshore.testing.simulation.bodies import NO_ID, Added, Behaviour
+from longshore.testing.simulation.bodies import NO_ID, Added, Behaviour, behaviour_in
 
 MOST_NODES: Final = 14
 MOST_PARENTS: Final = 3
@@ -43,6 +53,19 @@ class GatePlan(Struct, frozen=True):
     value: bytes
 
 
+class AdditionPlan(Struct, frozen=True):
+    """Jobs that a client adds to a group, so long after the submit, if that still runs."""
+
+    after_s: float
+    request: UUID
+    nodes: tuple[AddedNode, ...]
+
+    @property
+    def work_s(self) -> float:
+        """How long it takes at most until they have run."""
+        return self.after_s + sum(behaviour_in(node.job.args).work_s for node in self.nodes)
+
+
 class GroupPlan(Struct, frozen=True):
     """A group: who submits it when, in how many parts, and what is done to it afterwards."""
 
@@ -60,6 +83,7 @@ class GroupPlan(Struct, frozen=True):
     """For each node how many elements it has, if it is a map."""
     gates: tuple[GatePlan, ...] = ()
     """Those that its client opens. The others expire."""
+    additions: tuple[AdditionPlan, ...] = ()
 
     @property
     def id(self) -> UUID:
@@ -86,7 +110,8 @@ class GroupPlan(Struct, frozen=True):
         gates_s = sum(node.job.options.expires_s or 0.0 for node in self.nodes)
         opened_s = max((gate.after_s for gate in self.gates), default=0.0)
         bodies_s = sum(one.work_s for one in self.behaviours)
-        return sum(self.elements) + bodies_s + gates_s + opened_s
+        added_s = sum(one.work_s for one in self.additions)
+        return sum(self.elements) + bodies_s + gates_s + opened_s + added_s
 
     def parents(self, place: int) -> list[UUID]:
         """The jobs on which the node at a place depends."""
@@ -165,7 +190,31 @@ def growing(random: Random, plan: GroupPlan) -> GroupPlan:
         nodes=tuple(nodes),
         behaviours=tuple(_adding(random, one, DEEPEST, 0.4) for one in plan.behaviours),
         elements=tuple(elements),
+        additions=_additions(plan),
     )
+
+
+def _additions(plan: GroupPlan) -> tuple[AdditionPlan, ...]:
+    """What clients add to a group from outside, by a chance of its own."""
+    random = Random(plan.id.int)
+    return tuple(
+        AdditionPlan(
+            random.choice((0.0, random.uniform(0.0, 4.0))),
+            derive_id(plan.id, 10_000 + at),
+            tuple(_added_node(random, plan, at, place) for place in range(random.randint(1, 3))),
+        )
+        for at in range(random.choice((0, 1, 1, 2)))
+    )
+
+
+def _added_node(random: Random, plan: GroupPlan, at: int, place: int) -> AddedNode:
+    """A job that comes after some of the group, and after some that are added with it."""
+    known = random.sample(plan.nodes, random.randint(0, min(2, len(plan.nodes))))
+    after = {node.key for node in known} | {f"out{at}-{one}" for one in range(place)}
+    behaviour = structs.replace(_behaviour(random), takes_s=random.uniform(0.0, 0.5))
+    job = Added(f"out{at}-{place}", (), Condition.SUCCEEDED, False, behaviour).node.job
+    on = random.choice(_ON) if after else Condition.SUCCEEDED
+    return AddedNode(f"out{at}-{place}", job, tuple(sorted(after)), on)
 
 
 def gated(random: Random, plan: GroupPlan) -> GroupPlan:

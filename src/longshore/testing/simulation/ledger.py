@@ -43,6 +43,7 @@ _EVENTS: Final[dict[str, frozenset[Event]]] = {
     "submit_group": frozenset({Event.DEPENDENCIES_MET, Event.DELAY_BEGAN}),
     "settle": WOKEN | {Event.HELD, Event.CANCEL_ASKED, Event.EXPANDED},
     "open_gate": frozenset({Event.OPENED}),
+    "add_to_group": WOKEN,
     "retry_group": frozenset({Event.REOPENED_TO_WAIT, Event.HELD, Event.CANCEL_ASKED}),
 }
 _REVOKING: Final = frozenset({"harvest", "sweep"})

@@ -1,0 +1,3 @@
+-- How many dependencies the jobs of a group have in all. It is counted when somebody first adds to the group from outside,
+-- and again when jobs have left it.
+ALTER TABLE longshore.job_group ADD COLUMN edges integer;
