@@ -169,7 +169,7 @@ def test_jobs_that_are_added_to_a_cancelled_group_and_left_there_are_noticed() -
 class TellsNewJobsNothing(MemoryStore):
     """Does not tell a job that a client adds what ended before."""
 
-    def _heard(self, row: JobRow) -> list[Parent]:
+    def _told_by(self, row: JobRow) -> list[Parent]:
         return []
 
 
@@ -181,7 +181,7 @@ def test_a_job_added_after_an_end_that_nobody_tells_it_waits_for_ever() -> None:
 class TellsNewJobsTwice(MemoryStore):
     """Tells a job that a client adds what a note will tell it, too."""
 
-    def _heard(self, row: JobRow) -> list[Parent]:
+    def _told_by(self, row: JobRow) -> list[Parent]:
         return [one._replace(is_early=one.state not in TERMINAL) for one in self._parents(row)]
 
 

@@ -281,7 +281,7 @@ class _Reader:
         fields = self._fields(whole, "what is added to a group", ("jobs",))
         if "jobs" not in fields:
             raise at(self._file, whole.line, "it has no `jobs`; list at least one")
-        jobs = tuple(self._job(one) for one in self._list(fields["jobs"], "jobs"))
+        jobs = tuple(self.job(one) for one in self._list(fields["jobs"], "jobs"))
         return GroupFile(self._file, "", False, (), jobs)
 
     def _gate(self, entry: Entry, fields: Mapping[str, Entry]) -> FileJob:

@@ -83,12 +83,12 @@ class MemoryAdditions(MemoryGrowth):
             if item.node.scope is not None:
                 self._node(group.jobs[item.node.scope]).open += 1
             node = self._node(row.job.id)
-            heard = [one for one in self._heard(row) if one.job not in new]
+            heard = [one for one in self._told_by(row) if one.job not in new]
             node.unmet, node.marks, change = deliver(self._waiting(row), heard)
             self._wake(row, change, settled, set())
         self._hint(Hint.WORK)
 
-    def _heard(self, row: JobRow) -> list[Parent]:
+    def _told_by(self, row: JobRow) -> list[Parent]:
         """What a new job hears of what it depends on; what is noted is told later."""
         noted = {one.job for one in self._unsettled if not one.is_early}
         parents = self._parents(row)

@@ -18,7 +18,7 @@ from longshore.model.group import AddedNode, Condition, GroupSubmitted
 from longshore.model.ids import derive_id
 
 if TYPE_CHECKING:
-    from longshore.cli.group_file import GroupFile
+    from longshore.client.group_file import GroupFile
 
 
 def add_options(command: Decorated) -> Decorated:
@@ -99,7 +99,7 @@ def add_jobs(context: click.Context, ref: Ref, kind: str | None, given: dict[str
 
 
 def _described(context: click.Context, kind: str | None, given: dict[str, Any]) -> GroupFile:
-    from longshore.cli.group_file import described_job, read_additions  # they import YAML
+    from longshore.client.group_file import described_job, read_additions  # they import YAML
 
     if given["file"] is not None:
         if (
