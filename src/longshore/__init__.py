@@ -4,7 +4,7 @@ from longshore import errors
 from longshore._version import __version__
 from longshore.client.actor import ActorRef, ActorType
 from longshore.client.actor_class import reads, when
-from longshore.client.actor_context import ActorContext, Answer, Outcome, Undelivered
+from longshore.client.actor_context import ActorContext, Answer, Failure, Outcome, Undelivered
 from longshore.client.app import App
 from longshore.client.group import GroupBuilder, GroupJob, GroupMap, SubGroup
 from longshore.client.group_handle import GroupHandle
@@ -37,6 +37,7 @@ __all__ = [
     "Cancelled",
     "Context",
     "Fail",
+    "Failure",
     "GroupBuilder",
     "GroupHandle",
     "GroupJob",

@@ -26,4 +26,4 @@ def test_every_block_of_the_actors_page_does_what_it_says(tmp_path: Path) -> Non
             done = run(*shlex.split(command)[1:], env=env, cwd=tmp_path)
             assert done.returncode == 0, done.stderr
             assert done.stdout == shown
-    assert len(scripts) >= 6
+    assert len(scripts) >= 7

@@ -43,9 +43,10 @@ START: Final = "start"
 MOVED: Final = "moved"
 UNHANDLED: Final = "unhandled"
 UNDELIVERED: Final = "undelivered"
+FAILED: Final = "failed"
 MIGRATE: Final = "migrate"
 NAMED_STATE: Final = "state"
-HOOKS: Final = frozenset({START, MOVED, UNHANDLED, UNDELIVERED})
+HOOKS: Final = frozenset({START, MOVED, UNHANDLED, UNDELIVERED, FAILED})
 """Methods that the system calls. No message has such a name."""
 
 _WHEN: Final = "__longshore_when__"

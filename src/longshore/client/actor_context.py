@@ -65,6 +65,35 @@ class Outcome(Struct, frozen=True):
         return self.state is JobState.SUCCEEDED
 
 
+class Failure:
+    """An event that has failed for good, for the handler `failed`.
+
+    Unless that says `drop()`, a message is parked: `put_back` of its number lets it come again. A
+    timer has fired, and a start is over.
+    """
+
+    __slots__ = ("args", "error", "is_dropped", "kind", "name", "number")
+
+    def __init__(self, event: Event, args: Any, error: str) -> None:
+        self.kind = event.kind
+        """Whether it is a message, a timer or the start."""
+        self.name = event.name
+        self.number = event.number
+        """The number of the message; 0 for a timer or the start."""
+        self.args = args
+        """Its arguments, as builtins by name."""
+        self.error = error
+        """What its handler raised, or what else went wrong."""
+        self.is_dropped = False
+
+    def __repr__(self) -> str:
+        return f"<Failure of {self.kind} '{self.name}': {self.error}>"
+
+    def drop(self) -> None:
+        """Removes the message, instead of parking it."""
+        self.is_dropped = True
+
+
 class Undelivered(Struct, frozen=True):
     """A message of this actor that was not accepted, mostly because nobody is there.
 

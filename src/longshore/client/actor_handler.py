@@ -10,13 +10,14 @@ from typing import Any, Final
 import msgspec
 
 from longshore.client.actor_class import (
+    FAILED,
     MOVED,
     START,
     UNDELIVERED,
     UNHANDLED,
     ActorClass,
 )
-from longshore.client.actor_context import ActorContext, Answer, Outcome, Undelivered
+from longshore.client.actor_context import ActorContext, Answer, Failure, Outcome, Undelivered
 from longshore.client.actor_reading import ReadContext, ReadValue
 from longshore.client.hooks import Hooks
 from longshore.client.retry_rule import RetryRule
@@ -28,6 +29,7 @@ from longshore.executors.host.context import Fail, RunningContext, running
 from longshore.model.actor import Concluded, Event, EventKind, Replied, Turn, TurnInput
 from longshore.model.actor import Undelivered as StoredUndelivered
 from longshore.model.history import HistoryJob
+from longshore.model.job import JobError
 from longshore.model.worker import KindInfo, KindTerms
 from longshore.payload import values
 from longshore.payload.schemas import nearest
@@ -57,7 +59,9 @@ class ActorHandler:
         self.actor = actor
         self.kind = turn_kind(actor.type, version)
         self.is_async = actor.handlers.is_async
-        self.info = KindInfo(actor.pool, actor.parameters(), terms, actor.listed, history)
+        recovers = actor.handlers.has(FAILED)
+        fields = actor.parameters()
+        self.info = KindInfo(actor.pool, fields, terms, actor.listed, history, recovers)
         self.given = actor.handlers.given
         self.retry_rule = retry_rule or RetryRule()
         self._hooks = hooks
@@ -176,6 +180,9 @@ class _TurnRun:
         self._ctx = ActorContext(actor, turn, self._state, job, ref)
         self._read = 0
         self._read_delayed: list[int] = []
+        self._parks: list[int] = []
+        self._returns_replies = True
+        """What `failed` returns is no reply."""
 
     def calls(self) -> Iterator[Callable[[], Any]]:
         """What to call, one after the other. The caller tells what each `returned`."""
@@ -183,6 +190,9 @@ class _TurnRun:
         if moved and self._actor.handlers.has(MOVED):
             self._job.handles = "'moved'"
             yield self._bound(MOVED, {})
+        if self._turn.failure is not None and self._actor.handlers.has(FAILED):
+            yield from self._recover(self._turn.events[0], self._turn.failure)
+            return
         for event in self._turn.events:
             self._job.handles = event_called(event)
             self._ctx.begin(event)
@@ -193,9 +203,26 @@ class _TurnRun:
                 break
         self._job.handles = ""
 
+    def _recover(self, event: Event, error: JobError) -> Iterator[Callable[[], Any]]:
+        """Calls `failed` for an event instead of its own handler; the event is not handled."""
+        self._job.handles = f"'failed' for {event_called(event)}"
+        self._ctx.begin(event)
+        if event.kind is EventKind.TIMER:
+            self._ctx.fired(event.name)
+        failure = Failure(event, _unpacked(event.args), error.message or str(error.reason))
+        self._returns_replies = False
+        yield self._bound_to(FAILED, failure)
+        if failure.is_dropped or not event.number:
+            self._note(event)
+            return
+        self._parks.append(event.number)
+        if not event.was_delayed:
+            self._read = max(self._read, event.number)
+
     def returned(self, value: object) -> None:
         """What a handler returned is the reply, unless it replied itself."""
-        self._ctx.reply(value)
+        if self._returns_replies:
+            self._ctx.reply(value)
 
     def taken(self) -> TakenTurn:
         """What the turn leaves, to be committed as one."""
@@ -213,6 +240,7 @@ class _TurnRun:
             self._ctx.pauses,
             self._ctx.stops,
             listed,
+            tuple(self._parks),
         )
         return TakenTurn(turn, tuple(self._ctx.replies))
 
@@ -245,7 +273,7 @@ class _TurnRun:
     def _handled(self, name: str, event: Event) -> Callable[[], Any] | None:
         state = self._actor.named_state(self._state)
         method = self._actor.handlers.find(name, state)
-        if method is None or name in (START, MOVED, UNHANDLED):
+        if method is None or name in (START, MOVED, UNHANDLED, FAILED):
             return self._unhandled(event, state)
         try:
             signature = self._actor.handlers.signature(method)

@@ -157,9 +157,10 @@ def of_end(end: End) -> Effect:
             return _effect(Event.SUCCEEDED, info=info)
         case Failed(info=info, error=error, forced=forced):
             return _effect(Event.FAILED, info=info, error=error, forced=forced)
-        case Retried(info=info, error=error, delay_s=delay_s, forced=forced):
+        case Retried(info=info, error=error, delay_s=delay_s, forced=forced, failures=failures):
             delay_s = _bounded(delay_s)
-            return _effect(Event.RETRIED, info=info, error=error, delay_s=delay_s, forced=forced)
+            effect = _effect(Event.RETRIED, info=info, error=error, delay_s=delay_s, forced=forced)
+            return effect if failures == 1 else _counting(effect, failures)
         case Snoozed(info=info, delay_s=delay_s):
             return _effect(Event.SNOOZED, info=info, delay_s=_bounded(delay_s))
         case Skipped(info=info):
@@ -176,6 +177,14 @@ def of_end(end: End) -> Effect:
             return _of_crash(error, crashes + 1, limit, info)
         case _:
             assert_never(end)
+
+
+def _counting(effect: Effect, failures: int) -> Effect:
+    """The effect, with so many failures where it counts one."""
+    return {
+        state: structs.replace(change, failures=failures) if change.failures else change
+        for state, change in effect.items()
+    }
 
 
 def _bounded(delay_s: float) -> float:

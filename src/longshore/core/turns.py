@@ -44,6 +44,8 @@ MOST_EVENTS: Final = 100
 EVENT_BYTES: Final = 1024 * 1024
 """How many bytes of arguments the events of one turn have; the last may exceed it."""
 MAX_TIMERS: Final = 1_000
+MAX_PARKED: Final = MOST_EVENTS
+"""How many messages one turn may put aside."""
 MAX_OUTBOX: Final = 10_000
 """How many messages, replies and jobs one turn may send."""
 MAX_TURN_GROUP: Final = 1_000
@@ -348,6 +350,8 @@ def check_turn(turn: Turn, most_bytes: int, longest_s: float) -> None:
         )
     if len(turn.timers) > MAX_TIMERS:
         raise InvalidInput(f"{len(turn.timers):,} timers are more than the {MAX_TIMERS:,} allowed")
+    if len(turn.parks) > MAX_PARKED:
+        raise InvalidInput(f"{len(turn.parks):,} messages are put aside; {MAX_PARKED} are allowed")
     for timer in turn.timers:
         for name, seconds in (("after_s", timer.after_s), ("every_s", timer.every_s)):
             if seconds is not None and not 0 <= seconds <= longest_s:

@@ -8,7 +8,7 @@ from random import Random
 from typing import assert_never
 from uuid import UUID
 
-from msgspec import DecodeError, Struct, structs
+from msgspec import DecodeError, Raw, Struct, structs
 from msgspec.msgpack import Decoder
 
 from longshore.config import DispatcherSettings
@@ -17,6 +17,7 @@ from longshore.core.effects import refused_item
 from longshore.core.group_limits import check_growth, check_part, naming
 from longshore.core.growth import added, refused
 from longshore.core.limits import MAX_DURATION_S, MAX_NAME_CHARS, check_submission
+from longshore.core.recovery import recovering
 from longshore.core.timing import (
     settle_crash,
     settle_failure,
@@ -99,6 +100,7 @@ class _OfTurn(Struct, gc=False):
 
     actor: UUID
     turn: int
+    events: tuple[Raw, ...] = ()
 
 
 _of_turn = Decoder(_OfTurn)
@@ -130,11 +132,18 @@ class Decisions:
         self._random = random
 
     def decide(
-        self, report: Report, claimed: Attempt | None, by: str = "", worker: UUID | None = None
+        self,
+        report: Report,
+        claimed: Attempt | None,
+        by: str = "",
+        worker: UUID | None = None,
+        *,
+        recovers: bool = False,
     ) -> End:
         """The end for the store to record; if `worker` is given, only if it owns the job.
 
-        An attempt that is not placed here has no `claimed`: it is late, or another worker's.
+        An attempt that is not placed here has no `claimed`: it is late, or another worker's. With
+        `recovers`, its actor may recover if it has failed for good.
         """
         if isinstance(report, TurnReport):
             end = self._taken(report, claimed)
@@ -149,6 +158,8 @@ class Decisions:
             end = self._unsuccessful(report, claimed)
             if claimed is not None and claimed.options.reads:
                 end = _of_read(end)
+        if recovers and claimed is not None and claimed.options.turn:
+            end = recovering(claimed, end, _events_of(claimed))
         return structs.replace(end, by=by, worker=worker, ran_s=_ran_s(report))
 
     def _taken(self, report: TurnReport, claimed: Attempt | None) -> End:
@@ -304,6 +315,14 @@ class Decisions:
         return end
 
 
+def _events_of(attempt: Attempt) -> int:
+    """How many events a turn has; 0 if that is not known."""
+    try:
+        return len(_of_turn.decode(attempt.args).events)
+    except DecodeError:
+        return 0
+
+
 def _ran_s(report: Report) -> float | None:
     """How long the attempt ran, if it ran and its worker says so. A worker may send anything."""
     ran_s = None if isinstance(report, NotBegunReport) else report.ran_s
@@ -360,7 +379,9 @@ class Ends:
                 return
             session.ended(sent)
             # The worker owns the job: the store knows its name.
-            end = self._decisions.decide(report, sent.claimed)
+            kind = session.info.kinds.get(sent.claimed.kind)
+            recovers = kind is not None and kind.recovers
+            end = self._decisions.decide(report, sent.claimed, recovers=recovers)
             if isinstance(end, Succeeded | TurnTaken):
                 self._note_run(session, sent, end.ran_s)
             if sent.claimed.options.turn:

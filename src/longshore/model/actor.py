@@ -225,6 +225,8 @@ class TurnInput(Struct, frozen=True, omit_defaults=True, gc=False):
     events: tuple[Event, ...] = ()
     last_worker: UUID | None = None
     """The worker that took the turn before it."""
+    failure: JobError | None = None
+    """Set if the one event has failed for good, with this error: the turn is to recover."""
     callback_key: bytes = b""
     """Signs the callback tokens of this turn (see `core.callbacks`)."""
     reads: bool = False
@@ -254,6 +256,8 @@ class Turn(Struct, frozen=True, omit_defaults=True, gc=False):
     stops: bool = False
     listed: dict[str, str] | None = None
     """What the actor is listed by from now on (see `NewActor`); None: as before."""
+    parks: tuple[int, ...] = ()
+    """Messages that it puts aside, by their numbers."""
 
 
 class TurnView(Struct, frozen=True, omit_defaults=True):

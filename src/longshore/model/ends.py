@@ -63,11 +63,15 @@ class Failed(_End, frozen=True, gc=False):
 
 
 class Retried(_End, frozen=True, gc=False):
-    """The attempt raised or timed out, which is a failure. The job runs again after `delay_s`."""
+    """The attempt raised or timed out, which is a failure. The job runs again after `delay_s`.
+
+    It counts as so many `failures` (see `core.recovery`).
+    """
 
     error: JobError
     delay_s: float = 0.0
     forced: bool = False
+    failures: int = 1
 
 
 class Snoozed(_End, frozen=True, gc=False):

@@ -105,6 +105,8 @@ class KindInfo(Struct, frozen=True, omit_defaults=True):
     """The fields that actors are listed by, if it is the kind of their turns."""
     history: HistoryJob | None = None
     """The job that hears of the commits of actors, if it is the kind of their turns."""
+    recovers: bool = False
+    """Whether it is for turns of actors that handle what has failed for good."""
 
 
 class Lane(Struct, frozen=True):

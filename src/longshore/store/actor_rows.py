@@ -12,6 +12,7 @@ from uuid import UUID
 from msgspec import msgpack, structs
 
 from longshore.core.callbacks import turn_key
+from longshore.core.recovery import is_recovery
 from longshore.core.turns import events_of, read_call, turn_job
 from longshore.core.watching import group_not_accepted, not_accepted
 from longshore.errors import Conflict, InvalidInput, NotFound, WrongState
@@ -187,12 +188,18 @@ def turn_attempt(
     starts: bool,
     paused: bool,
     secret: bytes,
+    error: JobError | None = None,
 ) -> Attempt:
-    """The attempt as its worker gets it: the input with its events, packed as the arguments."""
+    """The attempt as its worker gets it: the input with its events, packed as the arguments.
+
+    `error` is the last one of the job, of which a turn hears that is to recover from it.
+    """
     one_only = bool(attempt.failures or attempt.crashes)
     events = events_of(input.timers, mail, delayed, input.now, starts=starts, one_only=one_only)
     key = turn_key(secret, input.actor, input.turn)
-    args = _packer.encode(structs.replace(input, events=events, callback_key=key))
+    failure = error if is_recovery(attempt) and events else None
+    whole = structs.replace(input, events=events, callback_key=key, failure=failure)
+    args = _packer.encode(whole)
     return structs.replace(attempt, args=args, paused=paused)
 
 

@@ -283,7 +283,9 @@ class InlineDispatcher:
         """
         with self._lock:
             _at_once(self.store.log(said))
-            finish = self._decisions.decide(report, claimed, WORKER)
+            kind = self.kinds().get(claimed.kind)
+            recovers = kind is not None and kind.recovers
+            finish = self._decisions.decide(report, claimed, WORKER, recovers=recovers)
             ended = self._pump(finishes=[finish])
             if ended.groups:
                 self.groups_changed()

@@ -72,6 +72,9 @@ class MemoryActors(MemoryGroups):
         timers = turns.set_at(turn.timers, micros(self._now))
         took = TurnRow(end.number, self._now, row.job.worker, read, turn.version, timers)
         took.state = turn.state
+        for number in turn.parks:
+            if number in actor.mail:
+                actor.mail[number].due_at = actor_rows.NEVER
         actor.take(took, turn.read_delayed)
         actor.listed = actor.listed if turn.listed is None else dict(turn.listed)
         if not turn.stops:
@@ -277,6 +280,7 @@ class MemoryActors(MemoryGroups):
             starts=last.starts,
             paused=actor.paused,
             secret=self._secret,
+            error=self._jobs[attempt.id].job.error,
         )
 
     # starting and stopping

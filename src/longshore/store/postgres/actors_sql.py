@@ -412,6 +412,7 @@ WHERE actor = $1 AND number = $2
 
 # what turns get
 
+ERRORS: Final = "SELECT id, error FROM longshore.job WHERE id = ANY ($1::uuid[])"
 SECRET: Final = "SELECT value FROM longshore.secret WHERE name = 'callbacks'"
 INPUTS: Final = f"""
 SELECT a.id, a.number, a.type, a.key, a.status, t.*, {NOW} AS now, ({SECRET}) AS secret

@@ -11,13 +11,16 @@ from uuid import UUID
 
 import asyncpg
 
+from longshore.core.recovery import is_recovery
 from longshore.core.turns import EVENT_BYTES, MOST_EVENTS, read_call, turn_of
 from longshore.model.actor import Event, EventKind, TurnInput
 from longshore.model.attempt import Attempt
+from longshore.model.job import JobError
 from longshore.store.actor_rows import read_attempt, turn_attempt, unpack_reply_to, unpack_timers
 from longshore.store.postgres import actors_sql as sql
 from longshore.store.postgres.connections import ConnectionPool
 from longshore.store.postgres.states import PAUSED
+from longshore.store.rows import unpack_error
 
 Rows = Sequence[asyncpg.Record]
 
@@ -37,7 +40,10 @@ async def filled_turns(reading: ConnectionPool, attempts: Sequence[Attempt]) -> 
     mail: dict[int, list[asyncpg.Record]] = {}
     for row in await reading.fetch(sql.EVENTS, numbers, read, *bounds):
         mail.setdefault(row["actor"], []).append(row)
-    return [_filled(one, inputs, mail, actors.get(one.key)) for one in attempts]
+    recovering = [one.id for one in attempts if is_recovery(one)]
+    rows = await reading.fetch(sql.ERRORS, recovering) if recovering else []
+    errors = {row["id"]: unpack_error(row["error"]) for row in rows}
+    return [_filled(one, inputs, mail, actors.get(one.key), errors.get(one.id)) for one in attempts]
 
 
 async def _filled_reads(reading: ConnectionPool, attempts: Sequence[Attempt]) -> Sequence[Attempt]:
@@ -56,6 +62,7 @@ def _filled(
     inputs: dict[UUID, asyncpg.Record],
     mail: dict[int, list[asyncpg.Record]],
     actor: UUID | None,
+    error: JobError | None,
 ) -> Attempt:
     """An attempt as its worker gets it; as it is, if it is no turn, or its actor is gone."""
     row = None if actor is None else inputs.get(actor)
@@ -70,6 +77,7 @@ def _filled(
         starts=row["starts"],
         paused=row["status"] == PAUSED,
         secret=row["secret"],
+        error=error,
     )
 
 

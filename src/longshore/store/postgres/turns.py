@@ -174,6 +174,9 @@ class TurnBatch:
             turn, timers = end.turn, pack_timers(set_at(end.turn.timers, now))
             read, version = min(turn.read, LARGEST_INT), min(turn.version, LARGEST_INT)
             rows.append((box.number, end.number, worker, read, version, timers, turn.state))
+            for number in turn.parks:
+                if number in INT64:
+                    await self._tx.fetch(sql.SORT_MAIL, box.number, number, True)
             delayed += [(box.number, one) for one in turn.read_delayed if one in INT64]
             box.knows_job = box.is_touched = True
             if not turn.stops:

@@ -7,11 +7,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 from uuid import UUID
 
+from longshore.core.recovery import is_recovery
 from longshore.core.turns import MOST_EVENTS, read_call
 from longshore.model.actor import Event, EventKind, TurnInput
 from longshore.model.attempt import Attempt
 from longshore.store.actor_rows import read_attempt, turn_attempt, unpack_reply_to, unpack_timers
-from longshore.store.rows import LARGEST_INT
+from longshore.store.rows import LARGEST_INT, unpack_error
 from longshore.store.sqlite.results import with_results
 from longshore.store.sqlite.sql import Bulk, Row
 from longshore.store.sqlite.transaction import Snapshot
@@ -19,7 +20,8 @@ from longshore.store.sqlite.waking import LAST_TURN, PAUSED
 
 _ACTORS: Final = Bulk(
     f"""SELECT v.column1, a.number, a.id, a.type, a.key, a.status, t.n, t.version, t.starts,
-        t.timers, t.worker, t.state, (SELECT value FROM secret WHERE name = 'callbacks')
+        t.timers, t.worker, t.state, (SELECT value FROM secret WHERE name = 'callbacks'),
+        job.error
     FROM {{rows}} AS v CROSS JOIN job ON job.id = v.column1
     CROSS JOIN actor AS a ON a.number = job.actor_id CROSS JOIN turn AS t ON {LAST_TURN}""",
     1,
@@ -107,7 +109,7 @@ def _input(tx: Snapshot, row: tuple[Any, ...]) -> TurnInput:
 def _turn(
     tx: Snapshot, attempt: Attempt, actor: tuple[Any, ...], unread: _Mail, due: _Mail
 ) -> Attempt:
-    number, id, type, key, status, n, version, starts, timers, worker, state, secret = actor
+    number, id, type, key, status, n, version, starts, timers, worker, state, secret, error = actor
     return turn_attempt(
         attempt,
         _input(tx, (id, type, key, n, version, timers, worker, state)),
@@ -116,4 +118,5 @@ def _turn(
         starts=bool(starts),
         paused=status == PAUSED,
         secret=secret,
+        error=unpack_error(error) if is_recovery(attempt) else None,
     )

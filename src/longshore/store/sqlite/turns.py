@@ -93,6 +93,11 @@ _READ_DELAYED: Final = Bulk(
     ON m.actor = v.column1 AND m.number = v.column2 WHERE m.due_at < v.column3)""",
     3,
 )
+_PARK: Final = Bulk(
+    """UPDATE message SET due_at = v.column3
+    FROM {rows} AS v WHERE message.actor = v.column1 AND message.number = v.column2""",
+    3,
+)
 _SET_STATUS: Final = Bulk(
     """UPDATE actor SET status = v.column2
     FROM {rows} AS v WHERE actor.number = v.column1 AND actor.status <> 'stopping'""",
@@ -145,7 +150,7 @@ class Turns:
     def _write(self, taken: Sequence[tuple[TurnTaken, _Running]]) -> None:
         drop_jobs(self._tx, [(row.job, row.lane, row.state) for _, row in taken])
         turns, read, old = list[Row](), list[Row](), list[Row]()
-        delayed, statuses = list[Row](), list[Row]()
+        delayed, statuses, parked = list[Row](), list[Row](), list[Row]()
         for end, row in taken:
             turn = end.turn
             up_to = min(max(turn.read, row.read), row.last_number)
@@ -156,6 +161,8 @@ class Turns:
             read.append((row.actor, up_to))
             named = [number for number in turn.read_delayed if number in INT64]
             delayed += [(row.actor, number, actor_rows.NEVER) for number in named]
+            asides = [number for number in turn.parks if number in INT64]
+            parked += [(row.actor, number, actor_rows.NEVER) for number in asides]
             if end.number >= TURNS_KEPT:
                 old.append((row.actor, end.number - TURNS_KEPT))
             if turn.pauses or turn.stops:
@@ -168,6 +175,7 @@ class Turns:
         connection = self._tx.connection
         INSERT_TURNS.run(connection, turns)
         FORGET_TURNS.run(connection, old)
+        _PARK.run(connection, parked)
         _READ.run(connection, read)
         _READ_DELAYED.run(connection, delayed)
         _SET_STATUS.run(connection, statuses)
