@@ -12,6 +12,7 @@ from longshore.model.actor import ActorTerms, Message, NewActor, Sent, Started
 from longshore.model.attempt import Attempt
 from longshore.model.ends import End, TurnTaken
 from longshore.model.job import Ended, Finished, Refused
+from longshore.ports import Told
 from longshore.testing.memory import MemoryStore
 from longshore.testing.memory_rows import JobRow
 from longshore.testing.simulation.actor_plans import (
@@ -91,6 +92,33 @@ class WakesNobody(MemoryStore):
 def test_a_message_that_does_not_wake_its_actor_is_noticed() -> None:
     """G7."""
     assert hunt(5, WakesNobody, make=make_actors).promise is Promise.ACTORS
+
+
+class NotesNoEnd(MemoryStore):
+    """Ends watched jobs without a notice for those who watch them."""
+
+    def _note_watched(self, row: JobRow) -> None:
+        pass
+
+
+def test_a_watched_end_that_is_not_noted_is_noticed() -> None:
+    """G7."""
+    assert hunt(20, NotesNoEnd, make=make_actors).promise is Promise.ACTORS
+
+
+class TellsTwice(MemoryStore):
+    """Keeps the notices that it has delivered."""
+
+    async def tell_watchers(self, most: int = 100) -> Told:
+        kept = [*self._notices]
+        told = await super().tell_watchers(most)
+        self._notices = kept
+        return told
+
+
+def test_an_end_that_is_told_twice_is_noticed() -> None:
+    """G7."""
+    assert hunt(20, TellsTwice, make=make_actors).promise is Promise.ACTORS
 
 
 def one_late_turn(seed: int, theme: Theme | None = None) -> Scenario:

@@ -11,6 +11,7 @@ from typing import Final
 from uuid import UUID
 
 from longshore.core.lifecycle import OWNED, TERMINAL
+from longshore.core.watching import OUTCOME_PREFIX
 from longshore.model.actor import (
     UNDELIVERED,
     ActorVerdict,
@@ -23,9 +24,10 @@ from longshore.model.actor import (
     TurnInput,
 )
 from longshore.model.ends import Succeeded, TurnTaken
-from longshore.model.ids import derive_id
+from longshore.model.ids import derive_id, watched_id
 from longshore.model.job import JobState, Refused, Verdict
 from longshore.model.reports import OutboxItem, OutboxJob, OutboxMessage, OutboxReply
+from longshore.model.watcher import Watcher
 from longshore.ports import Batch, BatchResult
 from longshore.testing.simulation.actor_plans import Name
 from longshore.testing.simulation.database import Committed, Edit
@@ -42,7 +44,7 @@ Say = Callable[[str, str, UUID], None]
 _WAITING: Final = frozenset({S.READY, S.DELAYED, S.WAITING})
 _ACTOR_VERBS: Final = frozenset(
     {"pump", "start_actors", "pause_actor", "resume_actor", "stop_actor", "edit_actor"}
-    | {"tend_actors"}
+    | {"tend_actors", "tell_watchers"}
 )
 """Calls that may wake an actor, hold it or remove it."""
 
@@ -64,6 +66,12 @@ class ActorCheck:
         self._asked: dict[UUID, UUID] = {}
         """Asks from outside: of which actor."""
         self._replies: dict[UUID, Reply] = {}
+        self._watched: dict[UUID, tuple[Watcher, ...]] = {}
+        """Jobs of turns, and who watches them."""
+        self._ended: set[tuple[UUID, int]] = set()
+        """Their rounds that ended."""
+        self._untold: list[tuple[UUID, int]] = []
+        """Those of which the watchers have not heard."""
         self._commit = 0
         self._claimed: dict[int, int] = {}
         """By token: the commit that gave a turn to a worker."""
@@ -119,7 +127,10 @@ class ActorCheck:
     ) -> None:
         """What one call did. `turns` are all turns that are jobs now, `gone` those that were."""
         self._commit += 1
+        if commit.verb == "tell_watchers":
+            self._tell()
         ended = self._note(commit, shots)
+        self._note_ends(shots)
         for job, shot in gone.items():
             if shot.state in OWNED and job not in ended:
                 text = f"{commit.verb} made a turn vanish that runs"
@@ -228,6 +239,8 @@ class ActorCheck:
             case OutboxJob(job=job):
                 if job.id not in shots:
                     raise BrokenPromise(Promise.ACTORS, "a turn submitted it; it is lost", job.id)
+                if job.options.watchers:
+                    self._watched[job.id] = job.options.watchers
             case OutboxMessage(message=message):
                 if (target := self._living(message.type, message.key)) is not None:
                     target.put(message, now)
@@ -241,6 +254,25 @@ class ActorCheck:
             self._replies.setdefault(reply.id, reply)
         elif (asker := self._living(to.type, to.key)) is not None:
             asker.put(Message(reply.id, *asker.name, to.name), now)
+
+    def _note_ends(self, shots: Shots) -> None:
+        """Of each round of a watched job that ended somebody is to be told."""
+        for job in self._watched:
+            shot = shots.get(job)
+            if shot is not None and shot.state in TERMINAL:
+                end = job, shot.round
+                if end not in self._ended:
+                    self._ended.add(end)
+                    self._untold.append(end)
+
+    def _tell(self) -> None:
+        """The watchers are told of all that ended before, as far as they are there."""
+        untold, self._untold = self._untold, []
+        for job, round in untold:
+            for index, watcher in enumerate(self._watched[job]):
+                if (actor := self._living(watcher.type, watcher.key)) is not None:
+                    id, name = watched_id(job, round, index), OUTCOME_PREFIX + watcher.name
+                    actor.put(Message(id, *actor.name, name), self._micros())
 
     def _living(self, type: str, key: str) -> KnownActor | None:
         actor = self._names.get((type, key))
@@ -320,6 +352,9 @@ class ActorCheck:
 
     def unsettled(self, shots: Shots) -> tuple[str, UUID] | None:
         """An actor that has something left to do, in words."""
+        if self._untold:
+            job, round = self._untold[0]
+            return f"its watchers were not told that round {round} ended; still so", job
         for actor in self._actors.values():
             shot = shots.get(_turn_of(actor))
             if actor.stopping:

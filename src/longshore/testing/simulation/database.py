@@ -36,7 +36,7 @@ from longshore.testing.simulation.loop import Process, SimulatedLoop, current_pr
 READS: Final = frozenset(
     {"placed", "draining", "overdue", "cancelling", "job", "jobs", "ended", "resolve", "lanes"}
     | {"queues", "workers", "dispatchers", "explain", "group", "groups", "nodes"}
-    | {"actor", "actors", "turns", "mail", "replies", "deliver_sends"}
+    | {"actor", "actors", "turns", "mail", "replies", "deliver_sends", "callback_secret"}
 )
 
 Answer = TypeVar("Answer")

@@ -13,6 +13,7 @@ from uuid import UUID
 from msgspec import msgpack
 
 from longshore.core.turns import REPLY_PREFIX, after_firing
+from longshore.core.watching import OUTCOME_PREFIX
 from longshore.model.actor import (
     UNDELIVERED,
     Event,
@@ -34,6 +35,7 @@ from longshore.model.reports import (
     OutboxReply,
     TurnReport,
 )
+from longshore.model.watcher import ActorWatcher
 from longshore.testing.simulation.actor_plans import (
     Content,
     Deed,
@@ -48,6 +50,9 @@ MOST_FIRINGS: Final = 3
 """A timer that repeats itself is cancelled after so many."""
 PER_TURN: Final = 1_000_000
 """The messages of a turn are numbered from so many times its own number."""
+
+_ECHOES: Final = (REPLY_PREFIX, OUTCOME_PREFIX)
+"""How messages begin that answer what an actor did."""
 
 _input: Final = msgpack.Decoder(TurnInput)
 
@@ -106,7 +111,7 @@ class _Run:
         if event.reply_to is not None and event.id is not None:
             result = msgpack.encode({"turn": self._given.turn})
             self._outbox.append(OutboxReply(Reply(event.id, result), event.reply_to))
-        is_echo = event.name == UNDELIVERED or event.name.startswith(REPLY_PREFIX)
+        is_echo = event.name == UNDELIVERED or event.name.startswith(_ECHOES)
         if event.args and not is_echo:
             for order in content_of(event.args).orders:
                 self._obey(order)
@@ -137,7 +142,8 @@ class _Run:
                 timer = Timer(name, after_s=order.after_s, every_s=order.every_s, args=args)
                 self._timers[name] = timer
             case Deed.SUBMIT:
-                options = Options(retry=RetryPolicy(attempts=3))
+                watcher = ActorWatcher(self._given.type, self._given.key, "ended")
+                options = Options(retry=RetryPolicy(attempts=3), watchers=(watcher,))
                 self._outbox.append(
                     OutboxJob(Submission(self._new_id(), "work", b"\x80", options=options))
                 )
