@@ -12,6 +12,7 @@ from msgspec import structs
 
 from longshore.errors import StoreUnavailable
 from longshore.model.actor import ActorVerdict, Concluded, MailAction
+from longshore.model.batch import BATCH_BYTES
 from longshore.model.ends import Cancelled, Crashed, End, Failed, Retried, Skipped, Succeeded
 from longshore.model.ids import watched_id
 from longshore.model.job import JobState, Reason, RetryVerdict, Submission
@@ -293,6 +294,15 @@ async def test_many_ends_are_told_in_steps_and_in_their_order(actors: ActorScene
     steps = [await actors.store.tell_watchers(2) for _ in range(3)]
     assert [(told.ends, told.more) for told in steps] == [(2, True), (2, True), (1, False)]
     assert [end.subject for end in await outcomes(actors)] == [job.id for job in jobs]
+
+
+async def test_ends_with_large_results_are_told_a_few_at_a_time(actors: ActorScene) -> None:
+    large = bytes(BATCH_BYTES // 2)
+    for _ in range(3):
+        attempt = await actors.scene.running(watched(a_job()), actors.slot)
+        await actors.pump(done(attempt, result=large))
+    steps = [await actors.store.tell_watchers() for _ in range(2)]
+    assert [(told.ends, told.more) for told in steps] == [(2, True), (1, False)]
 
 
 # what dies

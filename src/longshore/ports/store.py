@@ -86,7 +86,8 @@ class Store(GroupStore, ActorStore, Protocol):
     async def tell_watchers(self, most: int = 100) -> Told:
         """Tells those who watch jobs and groups of at most so many that ended.
 
-        Each end of a round is told once. An actor gets a message; if it is gone, the history of the
+        It stops with the end whose result brings them to `BATCH_BYTES`. Each end of a round is told
+        once. An actor gets a message; if it is gone, the history of the
         job says so.
         """
 

@@ -13,6 +13,7 @@ from msgspec import structs
 from longshore.core import effects, turns
 from longshore.core.histories import What, history_job
 from longshore.core.lifecycle import OWNED, TERMINAL
+from longshore.core.placement import first_bytes
 from longshore.core.turns import Step, TurnJob
 from longshore.core.watching import messages_of, nobody_heard
 from longshore.model.actor import (
@@ -35,7 +36,7 @@ from longshore.model.actor import (
     UndeliveredSend,
 )
 from longshore.model.attempt import Attempt
-from longshore.model.batch import Batch
+from longshore.model.batch import BATCH_BYTES, Batch
 from longshore.model.ends import End, PutAside, ReadDone, Succeeded, TurnTaken
 from longshore.model.ids import derive_id
 from longshore.model.job import Finished, JobState, Refused, Submission, Submitted, Verdict
@@ -385,7 +386,8 @@ class MemoryActors(MemoryGroups):
 
     async def tell_watchers(self, most: int = 100) -> Told:
         self._now = self._utc()
-        notices, self._notices = self._notices[:most], self._notices[most:]
+        notices = first_bytes(self._notices[:most], lambda one: len(one.result or b""), BATCH_BYTES)
+        self._notices = self._notices[len(notices) :]
         for notice in notices:
             for message in messages_of(notice):
                 if self._deliver_message(message) is not None and notice.subject in self._jobs:

@@ -12,8 +12,10 @@ from collections.abc import Sequence
 from operator import itemgetter
 from typing import Final
 
+from longshore.core.placement import first_bytes
 from longshore.core.watching import messages_of, nobody_heard
 from longshore.model.actor import Message
+from longshore.model.batch import BATCH_BYTES
 from longshore.model.job import JobState
 from longshore.model.notice import Notice
 from longshore.ports import Told
@@ -26,13 +28,13 @@ from longshore.store.postgres.states import GROUP_STATES, STATES
 from longshore.store.postgres.submit import SubmitBatch
 from longshore.store.rows import clean, read_notice
 
+_FIND: Final = """
+SELECT number, coalesce(octet_length(result), 0) AS size FROM longshore.notice
+ORDER BY number LIMIT $1 FOR UPDATE SKIP LOCKED
+"""
 _TAKE: Final = """
-DELETE FROM longshore.notice AS o
-USING (
-    SELECT ctid AS tid FROM longshore.notice ORDER BY number LIMIT $1 FOR UPDATE SKIP LOCKED
-) AS n
-WHERE o.ctid = n.tid
-RETURNING o.number, o.subject, o.is_group, o.round, o.state, o.options, o.error, o.result
+DELETE FROM longshore.notice WHERE number = ANY ($1::bigint[])
+RETURNING number, subject, is_group, round, state, options, error, result
 """
 _NOTE_GONE: Final = """
 UPDATE longshore.job AS j
@@ -57,9 +59,11 @@ _Item = tuple[Notice, Message]
 
 async def tell_watchers(tx: Transaction, most: int, cursors: ClaimCursors) -> Told:
     """Tells those who watch jobs and groups of at most so many that ended."""
-    notices = await _take(tx, most)
-    if not notices:
+    found = await tx.fetch(_FIND, most)
+    if not found:
         return Told()
+    some = first_bytes(found, itemgetter("size"), BATCH_BYTES)
+    notices = await _take(tx, [row["number"] for row in some])
     messages = [(one, message) for one in notices for message in messages_of(one)]
     boxes = Mailboxes(tx)
     sound = [message for _, message in messages if unstorable_message(message) is None]
@@ -70,11 +74,15 @@ async def tell_watchers(tx: Transaction, most: int, cursors: ClaimCursors) -> To
     intake = SubmitBatch(tx, set())
     touched = [box for box in boxes.by_id.values() if box.is_touched]
     ready = await wake(boxes, touched, intake, cursors)
-    return Told(len(notices), Counter(ready) + intake.ready, more=len(notices) == most)
+    return Told(
+        len(notices),
+        Counter(ready) + intake.ready,
+        more=len(some) < len(found) or len(found) == most,
+    )
 
 
-async def _take(tx: Transaction, most: int) -> list[Notice]:
-    rows = await tx.fetch(_TAKE, most)
+async def _take(tx: Transaction, numbers: Sequence[int]) -> list[Notice]:
+    rows = await tx.fetch(_TAKE, numbers)
     return [
         read_notice(subject, is_group, round, _state(state, is_group), *rest)
         for _, subject, is_group, round, state, *rest in sorted(rows, key=itemgetter("number"))

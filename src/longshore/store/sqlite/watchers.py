@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Final
 from uuid import UUID
 
+from longshore.core.placement import first_bytes
 from longshore.core.watching import messages_of, nobody_heard
+from longshore.model.batch import BATCH_BYTES
 from longshore.model.job import JobState
 from longshore.model.notice import Notice
 from longshore.ports import Told
@@ -16,7 +18,9 @@ from longshore.store.sqlite.waking import wake
 
 _NOTICES: Final = """
     SELECT number, subject, is_group, round, state, options, error, result
-    FROM notice ORDER BY number LIMIT ?"""
+    FROM notice WHERE number <= ? ORDER BY number"""
+_SIZES: Final = """
+    SELECT number, coalesce(length(result), 0) FROM notice ORDER BY number LIMIT ?"""
 _NOTE_GONE: Final = """
     UPDATE job SET history = json_set(history, '$[#-1][3]',
         ltrim(json_extract(history, '$[#-1][3]') || '; ' || ?2, '; '))
@@ -44,9 +48,12 @@ def tell_watchers(tx: Transaction, most: int = 100) -> Told:
 
 
 def _take(tx: Transaction, most: int) -> list[Notice]:
-    rows = tx.execute(_NOTICES, (most,)).fetchall()
-    if rows:
-        tx.execute("DELETE FROM notice WHERE number <= ?", (rows[-1][0],))
+    found = tx.execute(_SIZES, (most,)).fetchall()
+    if not found:
+        return []
+    [*_, (last, _)] = first_bytes(found, lambda row: row[1], BATCH_BYTES)
+    rows = tx.execute(_NOTICES, (last,)).fetchall()
+    tx.execute("DELETE FROM notice WHERE number <= ?", (last,))
     return [
         read_notice(UUID(bytes=subject), is_group, round, JobState(state), *rest)
         for _, subject, is_group, round, state, *rest in rows
