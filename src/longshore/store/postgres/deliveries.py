@@ -70,7 +70,8 @@ class PostgresDeliveries(PostgresActors):
     async def _post_all(self, boxes: Mailboxes, found: _Found) -> None:
         """Puts those into their mailboxes that were not there before: by then they are known."""
         ids, actors = [one.id for _, one, _ in found], [box.number for _, _, box in found]
-        rows = await boxes.tx.fetch(actors_sql.RECEIVE, ids, actors, [False] * len(ids))
+        neither = [False] * len(ids)  # asks, nor callbacks, whose ids are kept
+        rows = await boxes.tx.fetch(actors_sql.RECEIVE, ids, actors, neither, neither)
         new = {row["id"] for row in rows}
         for _, message, box in found:
             if message.id in new:
