@@ -391,4 +391,6 @@ def _one_each(
 def wire_size(job: Submission) -> int:
     """A little more than a job's bytes on the wire."""
     text = len(job.kind) + len(job.queue) + len(job.target) + len(job.unique_key or "")
-    return 512 + len(job.args) + 4 * (text + sum(map(len, job.options.labels)))
+    if job.options.labels:
+        text += sum(map(len, job.options.labels))
+    return 512 + len(job.args) + 4 * text

@@ -39,6 +39,11 @@ class Gathering:
         self._started_at = now
         self._until = None
 
+    @property
+    def is_awaiting(self) -> bool:
+        """Whether the ends of some of them have not come."""
+        return bool(self._left)
+
     def awaits(self, token: int) -> bool:
         """Whether this attempt is one of them, and its end has not come."""
         return token in self._left

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from longshore.core.group_limits import MAX_KEY_CHARS, MAX_MAP_KEY_CHARS
-from longshore.model.ends import End, Failed, Succeeded, TurnTaken
+from longshore.model.ends import WITH_OUTBOX, End, Failed
 from longshore.model.group import MAP
 from longshore.model.job import JobError, Reason
 from longshore.model.reports import OutboxJob, OutboxNode
@@ -17,14 +17,14 @@ from longshore.model.reports import OutboxJob, OutboxNode
 
 def added(end: End) -> tuple[OutboxNode, ...]:
     """The jobs that an attempt adds to its group."""
-    if not isinstance(end, Succeeded | TurnTaken) or not end.outbox:
+    if not isinstance(end, WITH_OUTBOX) or not end.outbox:
         return ()
     return tuple(item for item in end.outbox if isinstance(item, OutboxNode))
 
 
 def sent(end: End) -> tuple[OutboxJob, ...]:
     """The jobs that an attempt submits, outside any group."""
-    if not isinstance(end, Succeeded | TurnTaken) or not end.outbox:
+    if not isinstance(end, WITH_OUTBOX) or not end.outbox:
         return ()
     return tuple(item for item in end.outbox if isinstance(item, OutboxJob))
 

@@ -50,21 +50,35 @@ def check_submission(job: Submission, built_in: Collection[str] = ()) -> None:
     try:
         if job.kind not in built_in:
             _check_own_name("kind", job.kind)
-        _check(job)
+        _check_shared(job)
     except InvalidInput as error:
-        raise InvalidInput(f"job '{job.kind!s:.{MAX_NAME_CHARS}}': {error}") from None
+        raise _of_job(job, error) from None
+    check_own_fields(job)
 
 
-def _check(job: Submission) -> None:
+def check_own_fields(job: Submission) -> None:
+    """Checks what a job has not in common with others that it `is_like`, as `check_submission`."""
+    if job.unique_key is None and job.delay_s is None and job.run_at is None:
+        return
+    try:
+        if job.unique_key is not None:
+            check_text("unique_key", job.unique_key, MAX_UNIQUE_KEY_CHARS)
+        _check_times(job)
+    except InvalidInput as error:
+        raise _of_job(job, error) from None
+
+
+def _of_job(job: Submission, error: InvalidInput) -> InvalidInput:
+    return InvalidInput(f"job '{job.kind!s:.{MAX_NAME_CHARS}}': {error}")
+
+
+def _check_shared(job: Submission) -> None:
     if job.queue != DEFAULT_QUEUE:
         _check_own_name("queue", job.queue)
     if job.target != ANY_TARGET:
         _check_own_name("target", job.target)
     if job.priority != 0:
         check_priority(job.priority)
-    if job.unique_key is not None:
-        check_text("unique_key", job.unique_key, MAX_UNIQUE_KEY_CHARS)
-    _check_times(job)
     if job.options != _DEFAULT_OPTIONS:
         check_options(job.options)
         if job.options.watchers and job.unique_key is not None:

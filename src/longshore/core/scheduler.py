@@ -33,7 +33,7 @@ from longshore.core.lanes import lane_of
 from longshore.core.placement import Profile, slots_in_order
 from longshore.core.turns import is_turn_kind
 from longshore.model.batch import Batch, BatchResult
-from longshore.model.ends import Succeeded, TurnTaken
+from longshore.model.ends import WITH_OUTBOX
 from longshore.model.job import Submission, Verdict
 from longshore.model.reports import OutboxJob, OutboxNode
 from longshore.model.worker import (
@@ -499,7 +499,7 @@ def _sent_lanes(batch: Batch, result: BatchResult) -> set[Lane]:
     return {
         lane_of(item.job.queue, item.job.kind, item.job.target)
         for end, finished in zip(batch.finishes, result.finished, strict=True)
-        if isinstance(end, Succeeded | TurnTaken) and end.outbox
+        if isinstance(end, WITH_OUTBOX) and end.outbox
         if finished.verdict is not Verdict.STALE
         for item in end.outbox
         if isinstance(item, OutboxJob | OutboxNode)

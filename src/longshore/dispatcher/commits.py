@@ -41,7 +41,9 @@ from longshore.model.worker import SessionKey
 from longshore.ports import Batch, BatchResult, Harvested
 from longshore.wire.reports import outbox_bytes, turn_bytes
 
-OnFinished = Callable[[End, Finished], None]
+OnFinished = Callable[[Sequence[End], Sequence[Finished]], None]
+"""Hears what became of ends that were queued together, or of some of them."""
+FinishPart = tuple[Sequence[End], OnFinished]
 Give = Callable[[SessionKey, Sequence[Attempt]], None]
 Answer = Submitted | Refused
 SendAnswer = Sent | Refused
@@ -121,7 +123,8 @@ class Commits:
         self._on_outage = on_outage
         self._submits: deque[Part] = deque()
         self._sends: deque[SendPart] = deque()
-        self._finishes: deque[tuple[End, OnFinished]] = deque()
+        self._finishes: deque[FinishPart] = deque()
+        self._queued_ends = 0
         self._may_claim = asyncio.Event()
         """There is something to commit, or perhaps to claim."""
         self._may_overlap = asyncio.Event()
@@ -181,11 +184,18 @@ class Commits:
         finally:
             self._queued(jobs, -1)
 
-    def finish(self, finish: End, on_finished: OnFinished) -> None:
-        """Queues the end of an attempt; the callback comes once it is committed."""
-        self._finishes.append((finish, on_finished))
-        if self._gathering.awaits(finish.token):
-            self._gathering.came(finish.token, asyncio.get_running_loop().time())
+    def finish(self, ends: Sequence[End], on_finished: OnFinished) -> None:
+        """Queues the ends of attempts; the callback comes once they are committed.
+
+        It comes once for each batch that has some of them.
+        """
+        self._finishes.append((ends, on_finished))
+        self._queued_ends += len(ends)
+        if self._gathering.is_awaiting:
+            now = asyncio.get_running_loop().time()
+            for end in ends:
+                if self._gathering.awaits(end.token):
+                    self._gathering.came(end.token, now)
         self.wake()
 
     def ended_elsewhere(self, ended: Sequence[Ended]) -> None:
@@ -206,7 +216,7 @@ class Commits:
     def wake(self) -> None:
         """There may be something to claim."""
         self._may_claim.set()
-        if self._overlaps and len(self._finishes) + self.queued_submits >= self._overlap_from:
+        if self._overlaps and self._queued_ends + self.queued_submits >= self._overlap_from:
             self._may_overlap.set()
 
     async def run(self) -> None:
@@ -220,7 +230,7 @@ class Commits:
         # An overlapping transaction has no slots for jobs of groups that its ends would start.
         if self._starts_dependents:
             return False
-        much, most = len(self._finishes), len(self._finishes) + self.queued_submits
+        much, most = self._queued_ends, self._queued_ends + self.queued_submits
         if much < self._overlap_from <= most and self._is_claiming and self._submits:
             much = most if self._scheduler.free_slots().are_taken else much
         return much >= self._overlap_from
@@ -298,7 +308,7 @@ class Commits:
         finishes = self._take_finishes()
         submits = _items(requests)
         messages = _items(sends)
-        ends = [finish for finish, _ in finishes]
+        ends = [end for some, _ in finishes for end in some]
         plan = self._scheduler.plan(submits, has_ends=bool(ends)) if may_claim else NO_PLAN
         claims, slots, left = plan
         most = (self._max_bytes, self._max_group_jobs)
@@ -311,6 +321,7 @@ class Commits:
             result = await self._store.pump(self._dispatcher, batch)
         except StoreUnavailable as error:
             self._finishes.extendleft(reversed(finishes))
+            self._queued_ends += len(ends)
             if isinstance(error, StoreLost):
                 # The store does not come back: the submitters hear of it.
                 for request, _, _ in requests:
@@ -339,7 +350,7 @@ class Commits:
         batch: Batch,
         result: BatchResult,
         requests: list[Part],
-        finishes: list[tuple[End, OnFinished]],
+        finishes: list[FinishPart],
         sends: list[SendPart],
     ) -> None:
         if batch.finishes:
@@ -364,8 +375,10 @@ class Commits:
         _answer(sends, result.sent)
         if self._uncertain:
             self._uncertain = {one for one in self._uncertain if one[0].lacks(*one[1:])}
-        for (finish, on_finished), finished in zip(finishes, result.finished, strict=True):
-            on_finished(finish, finished)
+        answered = 0
+        for ends, on_finished in finishes:
+            on_finished(ends, result.finished[answered : answered + len(ends)])
+            answered += len(ends)
 
     def _plan_again(self, batch: Batch, result: BatchResult) -> None:
         again_s = self._scheduler.answered(batch, result)
@@ -415,13 +428,21 @@ class Commits:
             room_bytes -= _bytes_of(request.items)
         return taken
 
-    def _take_finishes(self) -> list[tuple[End, OnFinished]]:
-        taken: list[tuple[End, OnFinished]] = []
-        room_bytes = self._max_bytes
+    def _take_finishes(self) -> list[FinishPart]:
+        taken: list[FinishPart] = []
+        room, room_bytes = self._max_batch, self._max_bytes
         self._gathering.taken()
-        while self._finishes and len(taken) < self._max_batch and room_bytes > 0:
-            taken.append(self._finishes.popleft())
-            room_bytes -= _finish_bytes(taken[-1][0])
+        while self._finishes and room > 0 and room_bytes > 0:
+            ends, on_finished = self._finishes.popleft()
+            some = ends[:room]
+            if (size := sum(map(_finish_bytes, some))) > room_bytes:
+                some = first_bytes(some, _finish_bytes, room_bytes)
+            taken.append((some, on_finished))
+            room -= len(some)
+            room_bytes -= size
+            self._queued_ends -= len(some)
+            if len(some) < len(ends):
+                self._finishes.appendleft((ends[len(some) :], on_finished))
         return taken
 
 
@@ -459,12 +480,9 @@ def _may_wake_actors(batch: Batch) -> bool:
     """Whether a batch has turns, or messages to actors, those in outboxes too."""
     if batch.sends or any(isinstance(end, TurnTaken) for end in batch.finishes):
         return True
-    kinds = OutboxMessage | OutboxReply
+    with_outbox = (end for end in batch.finishes if isinstance(end, Succeeded) and end.outbox)
     return any(
-        isinstance(item, kinds)
-        for end in batch.finishes
-        if isinstance(end, Succeeded) and end.outbox
-        for item in end.outbox
+        isinstance(item, OutboxMessage | OutboxReply) for end in with_outbox for item in end.outbox
     )
 
 

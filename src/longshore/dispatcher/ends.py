@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from random import Random
 from typing import assert_never
 from uuid import UUID
@@ -33,6 +34,7 @@ from longshore.errors import InvalidInput, LongshoreError
 from longshore.model.actor import Reply
 from longshore.model.attempt import Attempt
 from longshore.model.ends import (
+    WITH_OUTBOX,
     Cancelled,
     Crashed,
     End,
@@ -129,6 +131,7 @@ class Decisions:
 
     def __init__(self, settings: DispatcherSettings, random: Random) -> None:
         self._settings = settings
+        self._max_value_bytes = settings.max_value_bytes
         self._random = random
 
     def decide(
@@ -145,18 +148,19 @@ class Decisions:
         An attempt that is not placed here has no `claimed`: it is late, or another worker's. With
         `recovers`, its actor may recover if it has failed for good.
         """
+        is_turn = claimed is not None and claimed.options.turn
+        is_read = claimed is not None and claimed.options.reads
+        if isinstance(report, SuccessReport) and not (is_turn or is_read):
+            return self._succeeded(report, by, worker)
         if isinstance(report, TurnReport):
             end = self._taken(report, claimed)
-        elif claimed is not None and claimed.options.turn and isinstance(report, _NOT_OF_TURNS):
+        elif is_turn and isinstance(report, _NOT_OF_TURNS):
             end = Failed(report.job, report.token, _NO_TURN, info=_NO_TURN.message)
         elif isinstance(report, SuccessReport):
-            end = self._succeeded(report, by, worker)
-            if claimed is None or not claimed.options.reads:
-                return end
-            end = _of_read(end)
+            end = _of_read(self._succeeded(report, by, worker))
         else:
             end = self._unsuccessful(report, claimed)
-            if claimed is not None and claimed.options.reads:
+            if is_read:
                 end = _of_read(end)
         if recovers and claimed is not None and claimed.options.turn:
             end = recovering(claimed, end, _events_of(claimed))
@@ -186,7 +190,7 @@ class Decisions:
         )
 
     def _check_turn(self, report: TurnReport) -> None:
-        most_bytes = self._settings.max_value_bytes
+        most_bytes = self._max_value_bytes
         check_turn(report.turn, most_bytes, MAX_DURATION_S)
         check_listed("the actor", report.turn.listed or {})
         if len(report.outbox) > MAX_OUTBOX:
@@ -200,7 +204,7 @@ class Decisions:
 
     def _check_item(self, item: OutboxItem) -> None:
         """Raises if something in an outbox cannot be; what a job adds is checked elsewhere."""
-        most_bytes = self._settings.max_value_bytes
+        most_bytes = self._max_value_bytes
         match item:
             case OutboxJob(job=job):
                 self._check_sent(job)
@@ -256,17 +260,16 @@ class Decisions:
                 assert_never(report)
 
     def _succeeded(self, report: SuccessReport, by: str, worker: UUID | None) -> Succeeded | Failed:
-        which, limit = (report.job, report.token), self._settings.max_value_bytes
-        if report.result is not None and len(report.result) > limit:
-            message = f"the result takes {len(report.result):,} bytes, more than max_value_bytes"
+        job, token, result, limit = report.job, report.token, report.result, self._max_value_bytes
+        ran_s = None if report.ran_s is None else _ran_s(report)
+        if result is not None and len(result) > limit:
+            message = f"the result takes {len(result):,} bytes, more than max_value_bytes"
             error = JobError(Reason.INVALID_RESULT, f"{message} ({limit:,})")
-            return Failed(*which, error, by=by, info=message, worker=worker, ran_s=_ran_s(report))
+            return Failed(job, token, error, by=by, info=message, worker=worker, ran_s=ran_s)
         if not report.outbox:
-            return Succeeded(*which, report.result, by=by, worker=worker, ran_s=_ran_s(report))
+            return Succeeded(job, token, result, by=by, worker=worker, ran_s=ran_s)
         outbox, info = self._sound(report.outbox)
-        end = Succeeded(
-            *which, report.result, outbox, by=by, info=info, worker=worker, ran_s=_ran_s(report)
-        )
+        end = Succeeded(job, token, result, outbox, by=by, info=info, worker=worker, ran_s=ran_s)
         why = self._wrong_growth(added(end))
         return refused(end, why) if why else end
 
@@ -287,7 +290,7 @@ class Decisions:
 
     def _check_sent(self, job: Submission, built_in: Collection[str] = ()) -> None:
         check_submission(job, built_in)
-        within(job.args, f"the arguments of job '{job.kind}'", self._settings.max_value_bytes)
+        within(job.args, f"the arguments of job '{job.kind}'", self._max_value_bytes)
 
     def _sound(self, outbox: tuple[OutboxItem, ...]) -> tuple[tuple[OutboxItem, ...], str]:
         """The jobs of an outbox that are valid, and what is wrong with the others.
@@ -321,6 +324,12 @@ def _events_of(attempt: Attempt) -> int:
         return len(_of_turn.decode(attempt.args).events)
     except DecodeError:
         return 0
+
+
+def _recovers(session: Session, kind: str) -> bool:
+    """Whether a worker's class of actors has a handler for what failed for good."""
+    info = session.info.kinds.get(kind)
+    return info is not None and info.recovers
 
 
 def _ran_s(report: Report) -> float | None:
@@ -367,33 +376,35 @@ class Ends:
         self._acks: dict[Session, tuple[list[AttemptKey], list[AttemptKey]]] = {}
 
     def report(self, session: Session, report: Report) -> None:
-        """A worker reports an end. A repeat is dropped: the ACK of the first answers it."""
+        """A worker reports an end: has it recorded and acknowledged."""
+        end = self.decide(session, report)
+        if end is not None:
+            self.record(session, [end])
+
+    def decide(self, session: Session, report: Report) -> End | None:
+        """The end that a report means, for `record`; the slot of the attempt is free from now on.
+
+        A repeat is dropped, with None: the ACK of the first answers it.
+        """
         sent = session.sent(report.job, report.token)
         if sent is None:
             if not session.admits_stray(report.token):
-                return
+                return None
             # Only the store knows whose attempt this is.
-            end = self._decisions.decide(report, None, session.by, session.info.id)
-        else:
-            if sent.reported:
-                return
-            session.ended(sent)
-            # The worker owns the job: the store knows its name.
-            kind = session.info.kinds.get(sent.claimed.kind)
-            recovers = kind is not None and kind.recovers
-            end = self._decisions.decide(report, sent.claimed, recovers=recovers)
-            if isinstance(end, Succeeded | TurnTaken):
-                self._note_run(session, sent, end.ran_s)
-            if sent.claimed.options.turn:
-                self._commits.finish(end, lambda end, done: self._turn_ended(end, done, session))
-                return
-        self._commits.finish(end, lambda end, done: self._recorded(end, done, session))
+            return self._decisions.decide(report, None, session.by, session.info.id)
+        if sent.reported:
+            return None
+        session.ended(sent)
+        # The worker owns the job: the store knows its name.
+        recovers = sent.claimed.options.turn and _recovers(session, sent.claimed.kind)
+        end = self._decisions.decide(report, sent.claimed, recovers=recovers)
+        if isinstance(end, WITH_OUTBOX):
+            self._note_run(session, sent, end.ran_s)
+        return end
 
-    def _turn_ended(self, end: End, done: Finished, session: Session) -> None:
-        self._recorded(end, done, session)
-        if done.state is JobState.CANCELLED:
-            # Its actor may be one that is to be removed after it.
-            self._actors.set_in(0)
+    def record(self, session: Session, ends: Sequence[End]) -> None:
+        """Has ends recorded that a worker reported, and acknowledges them."""
+        self._commits.finish(ends, partial(self._recorded, session))
 
     def _note_run(self, session: Session, sent: Sent, ran_s: float | None) -> None:
         """Notes how long a success ran. Without a word of the worker that is since it got it."""
@@ -404,22 +415,32 @@ class Ends:
 
     def end(self, end: End, session: Session | None) -> None:
         """An attempt is over, though its worker did not report it."""
-        self._commits.finish(end, lambda end, done: self._recorded(end, done, session, ack=False))
+        self._commits.finish([end], partial(self._ended, session))
 
-    def _recorded(
-        self, end: End, done: Finished, session: Session | None, *, ack: bool = True
+    def _ended(
+        self, session: Session | None, ends: Sequence[End], answers: Sequence[Finished]
     ) -> None:
-        attempt = end.job, end.token
-        if session is not None:
-            session.settled(attempt)
-            if ack:
-                self._ack_later(session, attempt, done.verdict)
+        for end, done in zip(ends, answers, strict=True):
+            self._settle(session, end, done)
+
+    def _recorded(self, session: Session, ends: Sequence[End], answers: Sequence[Finished]) -> None:
+        recorded, stale = self._acks_to(session)
+        for end, done in zip(ends, answers, strict=True):
+            self._settle(session, end, done)
+            some = stale if done.verdict is Verdict.STALE else recorded
+            some.append((end.job, end.token))
+
+    def _settle(self, session: Session | None, end: End, done: Finished) -> None:
+        sent = None if session is None else session.settled((end.job, end.token))
+        if done.state is JobState.CANCELLED and sent is not None and sent.claimed.options.turn:
+            # Its actor may be one that is to be removed after it.
+            self._actors.set_in(0)
         if done.verdict is Verdict.RECORDED:
             self._mind_times(end, done.state)
 
     def _mind_times(self, end: End, state: JobState | None) -> None:
         """Sets the alarm for jobs that this end delayed or submitted."""
-        if isinstance(end, Succeeded | TurnTaken):
+        if isinstance(end, WITH_OUTBOX):
             if end.outbox:
                 self._mind_outbox(end.outbox)
             if isinstance(end, TurnTaken):
@@ -437,12 +458,12 @@ class Ends:
             if isinstance(item, OutboxMessage) and item.message.delay_s is not None:
                 self._due.set_in(item.message.delay_s)
 
-    def _ack_later(self, session: Session, attempt: AttemptKey, verdict: Verdict) -> None:
+    def _acks_to(self, session: Session) -> tuple[list[AttemptKey], list[AttemptKey]]:
+        """What the next ACK to a worker names: attempts that are recorded, and stale ones."""
         if not self._acks:
             asyncio.get_running_loop().call_soon(self._send_acks)
         known = self._acks.get(session)
-        recorded, stale = known or self._acks.setdefault(session, ([], []))
-        (stale if verdict is Verdict.STALE else recorded).append(attempt)
+        return known or self._acks.setdefault(session, ([], []))
 
     def _send_acks(self) -> None:
         acks, self._acks = self._acks, {}

@@ -27,7 +27,7 @@ from longshore.core.capacity import capacity
 from longshore.core.group_limits import MAX_NODES_LISTED, MAX_PLACE, check_part, naming
 from longshore.core.keys import within_key
 from longshore.core.lifecycle import TERMINAL
-from longshore.core.limits import check_submission
+from longshore.core.limits import check_own_fields, check_submission
 from longshore.core.logs import MOST_ENTRIES, page
 from longshore.core.naming import workers_named
 from longshore.core.retention import continued, requested
@@ -168,11 +168,7 @@ class Service:
         jobs = request.jobs
         self._runtime.check_room(len(jobs), sum(len(job.args) for job in jobs))
         kinds = await self._kinds(jobs, request.strict)
-        refused = {
-            job.id: refusal
-            for job in jobs
-            if (refusal := self._refusal(job, caller, request.strict, kinds))
-        }
+        refused = self._refused(request, caller, kinds)
         if not refused:
             return list(map(_submitted, await self._runtime.submit(jobs) if jobs else ()))
         good = [job for job in jobs if job.id not in refused]
@@ -188,30 +184,43 @@ class Service:
                     kinds = {**worker.info.kinds, **kinds}
         return kinds
 
-    def _refusal(
-        self, job: Submission, caller: Caller, strict: bool, kinds: Mapping[str, KindInfo]
-    ) -> m.SubmitAnswer | None:
-        try:
-            refuse_outside_a_group(job)
-            self._check(job, caller, strict, kinds)
-        except LongshoreError as error:
-            return m.SubmitAnswer(job.id, code=error.code, message=str(error))
-        return None
+    def _refused(
+        self, request: m.Submit, caller: Caller, kinds: Mapping[str, KindInfo]
+    ) -> dict[UUID, m.SubmitAnswer]:
+        """The answers to jobs that cannot be accepted. What neighbours share is checked once."""
+        refused: dict[UUID, m.SubmitAnswer] = {}
+        sound: Submission | None = None
+        for job in request.jobs:
+            try:
+                if sound is not None and job.is_like(sound):
+                    self._check_own(job, kinds)
+                    continue
+                refuse_outside_a_group(job)
+                self._check(job, caller, request.strict, kinds)
+                sound = job
+            except LongshoreError as error:
+                refused[job.id] = m.SubmitAnswer(job.id, code=error.code, message=str(error))
+        return refused
 
     def _check(
         self, job: Submission, caller: Caller, strict: bool, kinds: Mapping[str, KindInfo]
     ) -> None:
         """Raises if this job cannot be accepted."""
         check_submission(job)
-        self._check_size(job)
+        self._check_own(job, kinds)
         self._runtime.check_lane(job, caller)
-        if job.kind in kinds:
-            check_arguments(job, kinds[job.kind])
-        elif strict:
+        if strict and job.kind not in kinds:
             raise UnknownKind(
                 f"no worker serves kind '{job.kind}'{nearest(job.kind, kinds)}; "
                 "start one, or leave out strict (--strict) and it waits for one"
             )
+
+    def _check_own(self, job: Submission, kinds: Mapping[str, KindInfo]) -> None:
+        """Raises if a job cannot be accepted for what others that it `is_like` need not share."""
+        check_own_fields(job)
+        self._check_size(job)
+        if (info := kinds.get(job.kind)) is not None:
+            check_arguments(job, info)
 
     def _check_size(self, job: Submission) -> None:
         if len(job.args) > (limit := self._settings.max_value_bytes):

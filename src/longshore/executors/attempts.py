@@ -84,6 +84,8 @@ class Attempts:
     def began(self, running: Running, at: float) -> None:
         """An attempt began at that moment of the monotonic clock: its time runs from then on."""
         running.began_at = at
+        if running.assignment.timeout_s is None:
+            return
         if (expires_at := running.expires_at) is not None and expires_at < self._timer_at:
             self._watch(expires_at)
 

@@ -11,6 +11,7 @@ counts.
 
 from __future__ import annotations
 
+from typing import Final
 from uuid import UUID
 
 from msgspec import Struct
@@ -124,3 +125,6 @@ End = (
     | Cancelled
     | Crashed
 )
+
+WITH_OUTBOX: Final = (Succeeded, TurnTaken)
+"""The ends that have an outbox. As a tuple: to make a union takes longer than to ask for it."""

@@ -105,6 +105,16 @@ class Submission(Struct, frozen=True, omit_defaults=True, gc=False):
     unique_key: str | None = None
     options: Options = Options()
 
+    def is_like(self, other: Submission) -> bool:
+        """Whether two jobs differ only in id, arguments, unique key and times: most neighbours."""
+        return (
+            self.kind == other.kind
+            and self.options == other.options
+            and self.queue == other.queue
+            and self.target == other.target
+            and self.priority == other.priority
+        )
+
 
 class Submitted(Struct, frozen=True, gc=False):
     """An accepted submit; `existing` if its unique key belongs to an earlier job."""

@@ -15,7 +15,7 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct, structs
 
-from longshore.core.lanes import body_hash, node_hash
+from longshore.core.lanes import body_hash, body_hashes, node_hash
 from longshore.errors import Conflict, InvalidInput
 from longshore.model.group import NOT_RUN, GroupPart, Node
 from longshore.model.ids import derive_id
@@ -155,6 +155,16 @@ def body_or_why(job: Submission, now: int) -> int | str:
         return body_hash(job)
     except (UnicodeEncodeError, OverflowError) as error:
         return str(error)
+
+
+def bodies_or_whys(jobs: Sequence[Submission], now: int) -> list[int | str]:
+    """What `body_or_why` says of each job."""
+    try:
+        bodies = body_hashes(jobs)
+    except (UnicodeEncodeError, OverflowError):
+        return [body_or_why(job, now) for job in jobs]
+    whys = [unstorable(job, now) for job in jobs]
+    return [body if why is None else why for body, why in zip(bodies, whys, strict=True)]
 
 
 def not_accepted(id: UUID, why: str) -> Refused:

@@ -246,16 +246,18 @@ class Session(ABC):
             self._mark_seen(sent)
             self._take(sent.claimed.kind, -1)
 
-    def settled(self, attempt: AttemptKey) -> None:
-        """The store has recorded or refused the end of an attempt."""
+    def settled(self, attempt: AttemptKey) -> Sent | None:
+        """The store has recorded or refused the end of an attempt; answers it if it was placed."""
         sent = self.sent(*attempt)
         if sent is None:
             self._strays.discard(attempt[1])
-            return
-        if not sent.reported and self._may_linger(sent):
-            self._linger(sent.claimed.token, self.info.kinds[sent.claimed.kind].pool)
-        self.ended(sent)
+            return None
+        if not sent.reported:
+            if self._may_linger(sent):
+                self._linger(sent.claimed.token, self.info.kinds[sent.claimed.kind].pool)
+            self.ended(sent)
         del self.placed[attempt[1]]
+        return sent
 
     def _may_linger(self, sent: Sent) -> bool:
         """Whether the worker may still run an attempt that was ended without it."""

@@ -10,7 +10,7 @@ queue behind a hundred megabytes, or a slow network would cost the worker its le
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final, assert_never
+from typing import Any, Final, assert_never
 
 from longshore.model.actor import Turn
 from longshore.model.attempt import AttemptKey
@@ -43,7 +43,9 @@ def report_bytes(report: Report) -> int:
     """Roughly how many bytes a report takes in a message."""
     size = _FIELDS_BYTES
     if isinstance(report, SuccessReport):
-        size += len(report.result or b"") + _sent_bytes(report.outbox)
+        size += len(report.result or b"")
+        if report.outbox:
+            size += _sent_bytes(report.outbox)
     elif isinstance(report, TurnReport):
         size += turn_bytes(report.turn) + _sent_bytes(report.outbox)
     elif isinstance(report, FailureReport | CrashReport):
@@ -164,9 +166,11 @@ class UnackedReports:
                 self._sent_by.setdefault(token, now)
         return [token for token, at in self._sent_by.items() if now - at >= after_s]
 
-    def forget(self, token: int) -> None:
-        """The dispatcher acknowledged a report."""
-        if self._reports.pop(token, None) is not None:
-            for marks in self._unsent, self._under_way, self._sent_by:
-                if marks:
+    def forget(self, tokens: Iterable[int]) -> None:
+        """The dispatcher acknowledged reports."""
+        all_marks: tuple[dict[int, Any], ...] = self._unsent, self._under_way, self._sent_by
+        kept = [marks for marks in all_marks if marks]
+        for token in tokens:
+            if self._reports.pop(token, None) is not None:
+                for marks in kept:
                     marks.pop(token, None)

@@ -368,8 +368,9 @@ class WorkerSession:
         return fresh
 
     def _acknowledged(self, ack: m.Ack) -> list[Event]:
-        for _, token in (*ack.attempts, *ack.stale):
-            self._reports.forget(token)
-            if self._logs.sent:
+        tokens = [token for _, token in (*ack.attempts, *ack.stale)]
+        self._reports.forget(tokens)
+        if self._logs.sent:
+            for token in tokens:
                 self._logs.forget(token)
         return [Recorded(ack.attempts, ack.stale)]

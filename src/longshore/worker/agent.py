@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from math import inf
-from typing import Final, NamedTuple, assert_never
+from typing import Final, assert_never
 from uuid import UUID
 
 from msgspec import Struct
@@ -58,7 +58,7 @@ class Identity(Struct, frozen=True, kw_only=True):
     process: str = ""
 
 
-class Begun(NamedTuple):
+class Begun(Struct, frozen=True, gc=False):
     """An attempt that its executor runs, and since when.
 
     It may have to wait for its process all the same; then `at` is put right when it really begins.
@@ -321,8 +321,8 @@ class Worker:
     def _apply(self, events: Sequence[w.Event]) -> None:
         for event in events:
             match event:
-                case w.Start(assignment):
-                    self._begin(assignment)
+                case w.Start():
+                    self._begin(event.assignment)
                 case w.Stop(attempt):
                     self._abort(CancelReport(*attempt))
                 case w.StopAll(reason, kill):

@@ -195,7 +195,7 @@ async def test_what_two_failed_transactions_held_is_committed_once() -> None:
         await store.until(1)
         ends = [Succeeded(new_id(), 1) for _ in range(4)]
         for end in ends:
-            pump.finish(end, lambda _finish, done: ended.append(done))
+            pump.finish([end], lambda _ends, done: ended.extend(done))
         assert len((await store.until(2)).finishes) == 4
         store.fail(0)
         store.fail(1)
@@ -226,7 +226,7 @@ async def test_while_slot_come_free_as_many_submits_are_taken_as_there_are() -> 
         await settle()
         assert store.sizes() == [(2, 0)]
         free[0] = 3
-        pump.finish(Succeeded(new_id(), 1), lambda _finish, _done: None)
+        pump.finish([Succeeded(new_id(), 1)], lambda _ends, _done: None)
         await store.until(2)
         assert store.sizes()[1] == (3, 1)
         store.commit(1)
@@ -320,14 +320,13 @@ async def test_a_transaction_takes_ends_up_to_the_one_that_fills_it_with_bytes()
     store, ends = HeldStore(is_serial=True), []
     async with pumping(store) as pump:
         sent = a_job(args=bytes(400))
-        for _ in range(3):
-            one = Succeeded(new_id(), 1, bytes(400), (OutboxJob(sent),))
-            pump.finish(one, lambda _finish, end: ends.append(end))
+        all_ends = [Succeeded(new_id(), 1, bytes(400), (OutboxJob(sent),)) for _ in range(3)]
+        pump.finish(all_ends, lambda some, done: ends.append((some, len(done))))
         for which in range(2):
             await store.until(which + 1)
             store.commit(which)
         await settle()
-        assert len(ends) == 3
+        assert ends == [(all_ends[:2], 2), (all_ends[2:], 1)]
         assert store.sizes()[:2] == [(0, 2), (0, 1)]
 
 
@@ -347,7 +346,7 @@ async def test_messages_wait_for_those_before_them_even_if_ends_do_not() -> None
         await store.until(1)
         pump.send(second)
         for _ in range(5):
-            pump.finish(Succeeded(new_id(), 1), lambda *_: None)
+            pump.finish([Succeeded(new_id(), 1)], lambda *_: None)
         overlapping = await store.until(2)
         assert (len(overlapping.finishes), mail_of(overlapping)) == (5, [])
         store.commit(1)

@@ -54,7 +54,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def end(commits: Commits, token: int) -> None:
-    commits.finish(Succeeded(new_id(), token), lambda _end, _finished: None)
+    commits.finish([Succeeded(new_id(), token)], lambda _ends, _finished: None)
 
 
 @asynccontextmanager

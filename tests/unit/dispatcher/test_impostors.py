@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import get_args
 from uuid import UUID
 
@@ -128,9 +129,9 @@ def test_reports_of_nothing_do_not_pile_up_before_the_store(
         pump, lengths = (await stage.dispatcher())._commits, list[int]()
         finish = pump.finish
 
-        def counted(end: End, on_finished: OnFinished) -> None:
-            lengths.append(len(pump._finishes))
-            finish(end, on_finished)
+        def counted(ends: Sequence[End], on_finished: OnFinished) -> None:
+            lengths.append(pump._queued_ends)
+            finish(ends, on_finished)
 
         monkeypatch.setattr(pump, "finish", counted)
         worker, client = await stage.worker(), stage.client()

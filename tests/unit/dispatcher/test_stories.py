@@ -10,7 +10,7 @@ from msgspec import structs
 
 from longshore.core.lanes import lane_of
 from longshore.core.scheduler import LaneEstimates
-from longshore.errors import InvalidArguments, TooLarge, UnknownKind
+from longshore.errors import InvalidArguments, InvalidInput, TooLarge, UnknownKind
 from longshore.model.job import CancelVerdict, JobState, Options, RetryPolicy
 from longshore.model.reports import CrashReport, SuccessReport
 from longshore.model.worker import Lane, Pool
@@ -284,6 +284,25 @@ def test_an_unknown_kind_waits_and_strict_refuses_it() -> None:
         (answer,) = await client.submit(a_job(kind="wrok"), strict=True)
         assert answer.code == UnknownKind.code
         assert "leave out strict (--strict) and it waits for one" in answer.message
+
+    tell(story)
+
+
+def test_jobs_like_their_neighbours_are_checked_for_what_is_their_own() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.dispatcher(max_value_bytes=100)
+        own = [
+            a_job(),
+            a_job(delay_s=-1.0),
+            a_job(args=bytes(101)),
+            a_job(unique_key=""),
+            a_job(kind="longshore.mine"),
+            a_job(priority=10**6),
+            a_job(),
+        ]
+        codes = [answer.code for answer in await stage.client().submit(*own)]
+        wrong, large = InvalidInput.code, TooLarge.code
+        assert codes == ["", wrong, large, wrong, wrong, wrong, ""]
 
     tell(story)
 

@@ -12,6 +12,8 @@ from longshore.model.reports import OutboxNode
 from longshore.payload.maps import grown_id
 from longshore.store.rows import (
     Adder,
+    bodies_or_whys,
+    body_or_why,
     clean,
     grown_items,
     history_entry,
@@ -50,6 +52,21 @@ def test_times_are_kept_to_the_microsecond_whatever_their_zone() -> None:
 )
 def test_durations_end_within_the_calendar(seconds: float, expected: datetime) -> None:
     assert moment(later(micros(NOW), seconds)) == expected
+
+
+def test_many_jobs_are_told_what_each_of_them_would_be() -> None:
+    """Also if some cannot be stored, for one reason or another."""
+    sound = [a_job(args=bytes([n])) for n in range(3)]
+    odd = [a_job(kind="nul \0"), a_job(priority=2**20)]
+    unreadable = a_job(kind="half \ud800")
+    for jobs in ([], sound, [*sound, *odd], [sound[0], unreadable, *odd, sound[1]]):
+        assert bodies_or_whys(jobs, 0) == [body_or_why(job, 0) for job in jobs]
+    assert [type(one) for one in bodies_or_whys([sound[0], *odd, unreadable], 0)] == [
+        int,
+        str,
+        str,
+        str,
+    ]
 
 
 def test_history_loses_only_what_databases_refuse() -> None:

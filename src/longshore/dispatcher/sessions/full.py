@@ -30,7 +30,7 @@ from longshore.dispatcher.tasks import Tasks
 from longshore.errors import ProtocolError
 from longshore.model.actor import Reply
 from longshore.model.attempt import Attempt
-from longshore.model.ends import Failed, PutAside, ReadDone
+from longshore.model.ends import End, Failed, PutAside, ReadDone
 from longshore.model.job import JobError, Reason
 from longshore.model.reports import Report
 from longshore.model.worker import SessionKey
@@ -108,18 +108,21 @@ class FullSessions:
 
     def _done(self, session: FullSession, done: m.Done) -> None:
         session.ahead = done.ahead
+        ends: list[End] = []
         for report in done.reports:
             try:
-                self._ended(session, report)
+                if report.token in self.log_writer.unwritten:
+                    self._end_after_its_log(session, report)
+                elif (end := self._ends.decide(session, report)) is not None:
+                    ends.append(end)
             except Exception:
                 self._junk.failed(session.peer)
+        if ends:
+            self._ends.record(session, ends)
 
-    def _ended(self, session: FullSession, report: Report) -> None:
+    def _end_after_its_log(self, session: FullSession, report: Report) -> None:
         """Log entries of an attempt must be in the store before its end."""
-        if report.token in self.log_writer.unwritten:
-            self.log_writer.after(report.token, lambda: self._ends.report(session, report))
-        else:
-            self._ends.report(session, report)
+        self.log_writer.after(report.token, lambda: self._ends.report(session, report))
 
     # while a session lasts
 

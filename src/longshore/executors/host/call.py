@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from longshore.errors import InvalidInput, NotSerialisable
 from longshore.executors.host.context import RunningContext, Skip, Snooze
 from longshore.executors.host.failures import one_line, refused, skipped, snoozed
@@ -23,7 +25,7 @@ class TakenTurn(NamedTuple):
     replies: tuple[OutboxReply, ...] = ()
 
 
-class Call(NamedTuple):
+class Call(Struct, frozen=True):
     """A job's body with its arguments, ready to be called."""
 
     handler: Handler

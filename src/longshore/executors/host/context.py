@@ -409,6 +409,8 @@ class RunningContext(Context):
         Nothing can be from then on.
         """
         self._is_over = True
+        if not (self._outbox or self._group or self._messages):
+            return ()
         added = self._group.nodes if self._group is not None else ()
         jobs = map(OutboxJob, self._outbox.values())
         return (*jobs, *added, *self._groups, *self._messages)

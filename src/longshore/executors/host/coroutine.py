@@ -13,7 +13,9 @@ import socket
 import threading
 from collections.abc import Awaitable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple, NoReturn, assert_never, cast
+from typing import NoReturn, assert_never, cast
+
+from msgspec import Struct
 
 from longshore.executors import scratch
 from longshore.executors.channel import Channel
@@ -42,7 +44,7 @@ PYTHONS_THREADS = min(32, (os.cpu_count() or 1) + 4)
 """How many threads an event loop has if nothing else is said."""
 
 
-class _Running(NamedTuple):
+class _Running(Struct, frozen=True):
     task: asyncio.Task[None]
     context: RunningContext
 
@@ -128,22 +130,22 @@ class CoroutineHost(Host):
                 self._end(assignment, running.context, cancelled)
 
     async def _perform(self, assignment: Assignment, context: RunningContext) -> None:
-        self._end(assignment, context, await self._run(assignment, context))
-
-    async def _run(self, assignment: Assignment, context: RunningContext) -> Report:
         enter(context)
         call = prepare(assignment, self._handlers)
         if not isinstance(call, Call):
-            return call
+            self._end(assignment, context, call)
+            return
         try:
             value = call.begin()
             if call.handler.is_async:
                 value = await cast(Awaitable[object], value)
         except BaseException as error:
             leave_if_copy()
-            return raised(assignment, error, call.handler)
-        leave_if_copy()
-        return succeeded(assignment, call.handler, context, value)
+            report = raised(assignment, error, call.handler)
+        else:
+            leave_if_copy()
+            report = succeeded(assignment, call.handler, context, value)
+        self._end(assignment, context, report)
 
     def _end(self, assignment: Assignment, context: RunningContext, report: Report) -> None:
         del self._running[assignment.token]

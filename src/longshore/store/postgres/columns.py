@@ -10,7 +10,7 @@ from longshore.core.lanes import lane_of
 from longshore.model.job import Refused, Submission, Submitted
 from longshore.model.worker import Lane
 from longshore.store.rows import (
-    body_or_why,
+    bodies_or_whys,
     in_conflict,
     micros,
     not_accepted,
@@ -29,7 +29,7 @@ class SoundItems:
 
     def __init__(self, jobs: Sequence[Submission]) -> None:
         now = micros(utc_now())
-        bodies = [(job, body_or_why(job, now)) for job in jobs]
+        bodies = list(zip(jobs, bodies_or_whys(jobs, now), strict=True))
         self.items = [(job, body) for job, body in bodies if isinstance(body, int)]
         self._bodies = bodies
 
@@ -98,7 +98,7 @@ def columns(items: list[Item], *, sparse: bool = False) -> list[Sequence[object]
     places: list[int] = []
     last, place = None, 0
     for job, _ in items:
-        if last is None or not _is_alike(job, last):
+        if last is None or not job.is_like(last):
             lane = lane_of(job.queue, job.kind, job.target).hash
             shape = (lane, job.priority, pack_options(job.options))
             place, _ = shapes.setdefault(shape, (len(shapes) + 1, job))
@@ -123,17 +123,6 @@ def columns(items: list[Item], *, sparse: bool = False) -> list[Sequence[object]
         [job.options.expires_s for job in models],
         [True if job.options.watchers else None for job in models],
     ]
-
-
-def _is_alike(job: Submission, last: Submission) -> bool:
-    """Whether a job is of the shape of the last one, as most are."""
-    return (
-        job.kind == last.kind
-        and job.options == last.options
-        and job.queue == last.queue
-        and job.target == last.target
-        and job.priority == last.priority
-    )
 
 
 def unless_empty(column: list[Any]) -> list[Any]:

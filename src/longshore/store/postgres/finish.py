@@ -23,7 +23,7 @@ from longshore.core.effects import Change
 from longshore.core.lifecycle import TERMINAL
 from longshore.errors import StoreUnavailable
 from longshore.model.actor import Message
-from longshore.model.ends import End, ReadDone, Succeeded, TurnTaken
+from longshore.model.ends import WITH_OUTBOX, End, ReadDone, Succeeded, TurnTaken
 from longshore.model.ids import derive_id
 from longshore.model.job import Ended, Finished, JobState, Refused, Submission, Submitted, Verdict
 from longshore.model.reports import OutboxJob
@@ -97,7 +97,7 @@ class FinishBatch:
 
     def _recorded(self, end: End, was: int, state: JobState) -> Finished:
         self.ended += outcomes(end, was, state)
-        if isinstance(end, Succeeded | TurnTaken) and end.outbox:
+        if isinstance(end, WITH_OUTBOX) and end.outbox:
             items = enumerate(end.outbox)
             self.sent += [(end, at, item.job) for at, item in items if isinstance(item, OutboxJob)]
         return Finished(end.job, end.token, Verdict.RECORDED, state)

@@ -14,7 +14,7 @@ from longshore.model.attempt import Attempt
 from longshore.model.job import JobState, Refused, Submission, Submitted
 from longshore.model.worker import Lane, SessionKey
 from longshore.store.rows import (
-    body_or_why,
+    bodies_or_whys,
     deadline_at,
     due_at,
     history_entry,
@@ -63,7 +63,7 @@ def accept(
     Most ids are new: `accept` looks them up only if the insert finds that some are not.
     """
     before = tx.last_number
-    bodies = [body_or_why(job, tx.now) for job in jobs]
+    bodies = bodies_or_whys(jobs, tx.now)
     sound = [job for job, body in zip(jobs, bodies, strict=True) if not isinstance(body, str)]
     keyed = [job for job in sound if job.unique_key is not None]
     intake = SubmitBatch(tx, keyed, expiry_margin_s)
