@@ -184,8 +184,9 @@ class Commits:
     def finish(self, finish: End, on_finished: OnFinished) -> None:
         """Queues the end of an attempt; the callback comes once it is committed."""
         self._finishes.append((finish, on_finished))
-        if self._gathering.awaits(finish.token):
-            self._gathering.came(finish.token, asyncio.get_running_loop().time())
+        gathering = self._gathering
+        if gathering.awaits(finish.token) and gathering.came(finish.token):
+            gathering.waits_from(asyncio.get_running_loop().time())
         self.wake()
 
     def ended_elsewhere(self, ended: Sequence[Ended]) -> None:
