@@ -187,7 +187,8 @@ async def test_the_last_end_of_a_group_whose_other_jobs_ended_before_closes_it(
     await scene.settle()
     in_one_statement(scene, monkeypatch)
     result = await ending(scene, cancelled, "a", "b")
-    assert (result.dependents, result.groups) == ([], {cancelled.id})
+    assert not result.dependents
+    assert result.groups == {cancelled.id}
     await scene.settle()
     assert await cancelled.group_state() is G.CANCELLED
     scene.store._pump._general_batches = 0  # type: ignore[attr-defined]
