@@ -48,12 +48,17 @@ class Gathering:
         """Whether this attempt is one of them, and its end has not come."""
         return token in self._left
 
-    def came(self, token: int, now: float) -> None:
-        """The end of one of them came."""
+    def came(self, token: int) -> bool:
+        """The end of one of them came. Answers whether it is the first: then `waits_from` is next.
+
+        To ask for the time takes long, and only that of the first counts.
+        """
         self._left.discard(token)
-        if self._until is None:
-            took_s = now - self._started_at
-            self._until = now + min(MOST_S, took_s * _SHARE)
+        return self._until is None
+
+    def waits_from(self, now: float) -> None:
+        """The first of their ends came now."""
+        self._until = now + min(MOST_S, (now - self._started_at) * _SHARE)
 
     def wait_s(self, now: float) -> float:
         """For how long the ends that came should wait; 0 to commit them now."""

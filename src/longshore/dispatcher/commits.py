@@ -191,11 +191,11 @@ class Commits:
         """
         self._finishes.append((ends, on_finished))
         self._queued_ends += len(ends)
-        if self._gathering.is_awaiting:
-            now = asyncio.get_running_loop().time()
+        gathering = self._gathering
+        if gathering.is_awaiting:
             for end in ends:
-                if self._gathering.awaits(end.token):
-                    self._gathering.came(end.token, now)
+                if gathering.awaits(end.token) and gathering.came(end.token):
+                    gathering.waits_from(asyncio.get_running_loop().time())
         self.wake()
 
     def ended_elsewhere(self, ended: Sequence[Ended]) -> None:
