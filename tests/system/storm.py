@@ -28,7 +28,6 @@ from tests.system.replay import Entry
 LEDGERS = ("Ledger:a", "Ledger:b", "Ledger:c")
 BOOKS = ("Book:x", "Book:y")
 NAMES = (*LEDGERS, *BOOKS)
-WORKERS = 3
 REPEATED = 0.2
 """How often a client sends again what was accepted."""
 CRASHES = 1_000
@@ -136,13 +135,13 @@ class Clients:
 class Storm:
     """Dispatchers and workers that are disturbed, and started again."""
 
-    def __init__(self, fleet: Fleet, dispatchers: int, seed: int) -> None:
+    def __init__(self, fleet: Fleet, dispatchers: int, seed: int, workers: int = 3) -> None:
         self._fleet = fleet
         self._chance = random.Random(f"nemesis {seed}")
         self._dispatchers = [fleet.dispatcher(crash_limit=CRASHES) for _ in range(dispatchers)]
         self._backends = ",".join(one.facts["backend"] for one in self._dispatchers)
         self.frontends = ",".join(one.facts["frontend"] for one in self._dispatchers)
-        self._workers = [self._worker() for _ in range(WORKERS)]
+        self._workers = [self._worker() for _ in range(workers)]
         self._leaving: list[Process] = []
         self.told: list[str] = []
 

@@ -9,7 +9,7 @@ plan = ref.ask("upgrade", plan="pro", timeout_s=5)
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Generic, TypeVar, assert_never
+from typing import Any, Final, Generic, NoReturn, TypeVar, assert_never
 from uuid import UUID
 
 from msgspec import structs
@@ -373,6 +373,13 @@ class ActorMessage:
         It has its id from now on: sent twice, it arrives once.
         """
         return self._ref.call(self._name, *args, **kwargs)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """A message is no method: it is sent."""
+        raise TypeError(
+            f"'{self._name}' is a message to {self._ref._called}: use .{self._name}.send(…) to "
+            f"send it, or .{self._name}.ask(…) to wait for the reply"
+        )
 
     async def send_async(self, /, *args: Any, **kwargs: Any) -> None:
         """Sends it; when this returns, it is durable."""

@@ -10,11 +10,11 @@ from longshore.client.actor_decorator import actor_terms
 from longshore.client.connection import Connection
 from longshore.client.kind import Terms
 from longshore.errors import InvalidArguments, InvalidInput
-from longshore.model.actor import NewActor
+from longshore.model.actor import Message, NewActor
 from longshore.model.worker import KindInfo, WorkerView
 from longshore.payload.listed import listed_values
-from longshore.payload.schemas import nearest
-from longshore.payload.values import pack
+from longshore.payload.schemas import check_value, nearest
+from longshore.payload.values import pack, unpack
 
 
 async def new_actor(
@@ -54,6 +54,50 @@ def check_fields(type: str, fields: dict[str, Any], info: KindInfo) -> None:
                 f"actor '{type}' has no field '{name}'{nearest(name, known)}; it has: "
                 f"{', '.join(known) or 'none'}"
             )
+        check_value(f"actor '{type}': field '{name}'", fields[name], known[name])
     for name, one in known.items():
         if one.required and name not in fields:
             raise InvalidArguments(f"actor '{type}' cannot start without '{name}'; give {name}=…")
+
+
+def check_handled(workers: Sequence[WorkerView], message: Message) -> None:
+    """Raises `InvalidArguments` if live workers serve the type, and none takes such a message.
+
+    It would fail the actor's turn, and with it the actor.
+    """
+    wrong: InvalidArguments | None = None
+    for worker in workers:
+        for kind, info in worker.info.kinds.items() if worker.alive else ():
+            if kind.rpartition("@")[0] == message.type:
+                try:
+                    return _check_message(message, info)
+                except InvalidArguments as error:
+                    wrong = error
+    if wrong is not None:
+        raise wrong
+    return None
+
+
+def _check_message(message: Message, info: KindInfo) -> None:
+    if info.messages is None:
+        return
+    if message.name not in info.messages:
+        raise InvalidArguments(
+            f"actor '{message.type}' has no message '{message.name}'"
+            f"{nearest(message.name, info.messages)}; it has: {', '.join(info.messages) or 'none'}"
+        )
+    what = f"actor '{message.type}': message '{message.name}'"
+    takes = info.messages[message.name]
+    if takes is None:
+        return
+    known, given = {one.name: one for one in takes}, unpack(message.args)
+    listed = ", ".join(known) or "no arguments"
+    for name, value in given.items():
+        if name not in known:
+            raise InvalidArguments(
+                f"{what} has no argument '{name}'{nearest(name, known)}; it takes {listed}"
+            )
+        check_value(f"{what}: argument '{name}'", value, known[name])
+    missing = [one.name for one in takes if one.required and one.name not in given]
+    if missing:
+        raise InvalidArguments(f"{what} needs argument '{missing[0]}'; it takes {listed}")

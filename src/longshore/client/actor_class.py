@@ -18,6 +18,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import inspect
+import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
@@ -28,7 +29,7 @@ from longshore.client.handler import pool_for
 from longshore.client.signature import CONTEXT_PARAMETER, Signature
 from longshore.core.actor_limits import MAX_VERSION, check_listed_names
 from longshore.core.turns import TIMER_PREFIX
-from longshore.errors import AppError, InvalidArguments, InvalidInput
+from longshore.errors import AppError, InvalidArguments, InvalidInput, WrongState
 from longshore.model.worker import Isolation, Parameter
 from longshore.payload import values
 from longshore.payload.annotation_schema import schema_of
@@ -174,6 +175,17 @@ class ActorHandlers:
             )
         return self._reads[name]
 
+    def advertised(self) -> dict[str, tuple[Parameter, ...] | None] | None:
+        """What each message takes, None if that depends on the state; None if it handles any."""
+        if self.has(UNHANDLED):
+            return None
+        return {name: self._parameters(name) for name in self.messages}
+
+    def _parameters(self, message: str) -> tuple[Parameter, ...] | None:
+        methods = set(self._found[message].values())
+        found = {self._signatures[one].parameters() for one in methods}
+        return found.pop() if len(found) == 1 else None
+
     def signature_of(self, message: str) -> Signature:
         """The parameters of a message; raises `InvalidArguments` if nothing handles it."""
         if message in self._reads:
@@ -224,9 +236,9 @@ class ActorClass(Generic[S]):
 
     def parameters(self) -> tuple[Parameter, ...]:
         """The fields of its state, as a worker advertises them."""
-        hints = inspect.get_annotations(self.of)
+        hints = _hints(self.of)
         return tuple(
-            Parameter(name, needed, inspect.formatannotation(hints.get(name, Any)), schema_of(Any))
+            _parameter(name, needed, hints.get(name, Any))
             for name, needed in _fields(self.of).items()
         )
 
@@ -239,6 +251,13 @@ class ActorClass(Generic[S]):
             raise InvalidArguments(
                 f"actor '{self.type}' has no field '{unknown}'{nearest(unknown, self._fields)}; it "
                 f"has: {', '.join(self._fields) or 'none'}"
+            )
+        missing = [
+            name for name, needed in _fields(self.of).items() if needed and name not in given
+        ]
+        if missing:
+            raise InvalidArguments(
+                f"actor '{self.type}' cannot start without '{missing[0]}'; give {missing[0]}=…"
             )
         try:
             return self.of(**given)
@@ -267,7 +286,15 @@ class ActorClass(Generic[S]):
                 )
 
     def unpack(self, data: bytes, version: int) -> S:
-        """A stored state, brought forward if it is of an older version."""
+        """A stored state, brought forward if it is of an older version.
+
+        Raises `WrongState` if it is of a newer one: what only that knows would get lost.
+        """
+        if version > self.version:
+            raise WrongState(
+                f"the state of this '{self.type}' is of version {version}, and the class here is "
+                f"of version {self.version}; use a program with the newer class"
+            )
         raw = values.unpack(data)
         if version < self.version:
             raw = getattr(self.of, MIGRATE)(dict(raw), version)
@@ -342,6 +369,19 @@ def _with_fields(type: str, of: type[S]) -> type[S]:
         return dataclasses.dataclass(kw_only=True)(of)
     except (TypeError, ValueError) as error:
         raise AppError(f"actor '{type}': its fields cannot be read: {error}") from None
+
+
+def _parameter(name: str, needed: bool, hint: Any) -> Parameter:
+    text = hint if isinstance(hint, str) else inspect.formatannotation(hint)
+    return Parameter(name, needed, text, schema_of(hint))
+
+
+def _hints(of: type) -> dict[str, Any]:
+    """The annotations of a class as types; as they are written, if a name in them is unknown."""
+    try:
+        return typing.get_type_hints(of)
+    except (NameError, TypeError):
+        return inspect.get_annotations(of)
 
 
 def _fields(of: type) -> dict[str, bool]:

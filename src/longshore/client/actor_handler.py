@@ -21,7 +21,7 @@ from longshore.client.actor_context import ActorContext, Answer, Failure, Outcom
 from longshore.client.actor_reading import ReadContext, ReadValue
 from longshore.client.hooks import Hooks
 from longshore.client.retry_rule import RetryRule
-from longshore.core.turns import REPLY_PREFIX, TIMER_PREFIX, event_called, turn_kind
+from longshore.core.turns import REPLY_PREFIX, TIMER_PREFIX, event_called, turn_called, turn_kind
 from longshore.core.watching import OUTCOME_PREFIX
 from longshore.errors import InvalidArguments, InvalidInput, WrongState
 from longshore.executors.host.call import TakenTurn
@@ -59,9 +59,15 @@ class ActorHandler:
         self.actor = actor
         self.kind = turn_kind(actor.type, version)
         self.is_async = actor.handlers.is_async
-        recovers = actor.handlers.has(FAILED)
-        fields = actor.parameters()
-        self.info = KindInfo(actor.pool, fields, terms, actor.listed, history, recovers)
+        self.info = KindInfo(
+            actor.pool,
+            actor.parameters(),
+            terms,
+            actor.listed,
+            history,
+            actor.handlers.has(FAILED),
+            actor.handlers.advertised(),
+        )
         self.given = actor.handlers.given
         self.retry_rule = retry_rule or RetryRule()
         self._hooks = hooks
@@ -175,7 +181,7 @@ class _TurnRun:
         self._turn = turn
         self._job = job
         self._hooks = hooks
-        job.handles = f"the state of actor '{turn.type}' '{turn.key}'"
+        job.handles = f"{turn.type} '{turn.key}'"
         self._state = actor.unpack(turn.state, turn.version)
         self._ctx = ActorContext(actor, turn, self._state, job, ref)
         self._read = 0
@@ -230,7 +236,11 @@ class _TurnRun:
             state = self._actor.pack(self._state)
             listed = self._actor.listed_values(state)
         except InvalidInput as error:
-            raise Fail(f"{self._turn.type} '{self._turn.key}': {error}") from error
+            # It only shows at the end, so the next try has one event, which is then to blame.
+            self._job.handles = turn_called(self._turn.events)
+            if len(self._turn.events) > 1:
+                raise
+            raise Fail(str(error)) from error
         turn = Turn(
             state,
             self._actor.version,

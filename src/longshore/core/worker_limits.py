@@ -12,7 +12,7 @@ from longshore.core.actor_limits import check_history, check_listed_names
 from longshore.core.limits import check_length, check_name, check_priority, check_retry
 from longshore.errors import InvalidInput
 from longshore.model.group import NOT_RUN
-from longshore.model.worker import KindInfo, WorkerInfo
+from longshore.model.worker import KindInfo, Parameter, WorkerInfo
 
 MAX_TEXT_CHARS: Final = 300
 """For a worker's name, its host, and its `process`."""
@@ -66,18 +66,26 @@ def check_held(*lists: tuple[object, ...]) -> None:
 
 
 def _check_kind(kind: str, about: KindInfo) -> None:
-    parameters = about.parameters or ()
-    _check_count(f"parameters of kind '{kind}'", len(parameters), MAX_PARAMETERS)
-    for one in parameters:
-        _check_text(f"a parameter's name of kind '{kind}'", one.name, MAX_TEXT_CHARS)
-        _check_text(f"the type of '{one.name}' of kind '{kind}'", one.type, MAX_TYPE_CHARS)
-        check_length(f"the schema of '{one.name}' of kind '{kind}'", one.schema, MAX_SCHEMA_CHARS)
+    _check_parameters(kind, about.parameters or ())
+    messages = about.messages or {}
+    _check_count(f"messages of kind '{kind}'", len(messages), MAX_PARAMETERS)
+    for name, parameters in messages.items():
+        _check_text(f"a message's name of kind '{kind}'", name, MAX_TEXT_CHARS)
+        _check_parameters(kind, parameters or ())
     check_history(about.history)
     check_listed_names(f"kind '{kind}'", about.listed)
     check_name("queue", about.terms.queue)
     _check_target(about.terms.target)
     check_priority(about.terms.priority)
     check_retry(about.terms.retry)
+
+
+def _check_parameters(kind: str, parameters: tuple[Parameter, ...]) -> None:
+    _check_count(f"parameters of kind '{kind}'", len(parameters), MAX_PARAMETERS)
+    for one in parameters:
+        _check_text(f"a parameter's name of kind '{kind}'", one.name, MAX_TEXT_CHARS)
+        _check_text(f"the type of '{one.name}' of kind '{kind}'", one.type, MAX_TYPE_CHARS)
+        check_length(f"the schema of '{one.name}' of kind '{kind}'", one.schema, MAX_SCHEMA_CHARS)
 
 
 def _check_count(what: str, count: int, most: int) -> None:

@@ -95,7 +95,8 @@ class KindTerms(Struct, frozen=True, omit_defaults=True):
 class KindInfo(Struct, frozen=True, omit_defaults=True):
     """What a worker advertises of a kind. `parameters` is None if it accepts any.
 
-    An attempt takes one slot of the kind's pool.
+    An attempt takes one slot of the kind's pool. For the turns of actors, `parameters` are the
+    fields of the state, and `messages` has what handlers take; None if any message is handled.
     """
 
     pool: str = Pool.COROUTINE
@@ -107,6 +108,7 @@ class KindInfo(Struct, frozen=True, omit_defaults=True):
     """The job that hears of the commits of actors, if it is the kind of their turns."""
     recovers: bool = False
     """Whether it is for turns of actors that handle what has failed for good."""
+    messages: dict[str, tuple[Parameter, ...] | None] | None = None
 
 
 class Lane(Struct, frozen=True):

@@ -45,6 +45,14 @@ def check_arguments(job: Submission, info: KindInfo) -> None:
         _check_types(job, info.parameters, given)
 
 
+def check_value(what: str, value: object, parameter: Parameter) -> None:
+    """Raises `InvalidArguments` if a value is not what a parameter takes."""
+    try:
+        msgspec.convert(value, type_of(parameter.schema))
+    except msgspec.ValidationError as error:
+        raise InvalidArguments(f"{what} {explain(error)}") from None
+
+
 @lru_cache(maxsize=4_096)
 def _decoder(parameters: tuple[Parameter, ...]) -> msgspec.msgpack.Decoder[Any]:
     """Decodes the arguments that are certain to fit."""

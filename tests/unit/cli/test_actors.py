@@ -150,6 +150,7 @@ def test_an_actor_is_started_as_its_workers_say(
 def test_a_message_is_sent_and_a_reply_printed(
     dispatcher: ScriptedDispatcher, capsys: Captured
 ) -> None:
+    dispatcher.answers[m.ListWorkers] = ()
     dispatcher.answers[am.Send] = lambda r: [am.SendAnswer(one.id) for one in r.messages]
     assert dispatcher.run("actor", "send", "Club", "ann", "go", "n=1", "--delay", "2m") == 0
     request = dispatcher.asked[-1]
@@ -170,6 +171,42 @@ def test_a_message_is_sent_and_a_reply_printed(
     dispatcher.answers[am.AwaitReplies] = lambda r: [Reply(r.asks[0], error=error)]
     assert dispatcher.run("actor", "ask", "Club", "ann", "go") == 1
     assert "answered with an error: no" in capsys.readouterr().err
+
+
+def test_what_no_worker_takes_is_not_sent(dispatcher: ScriptedDispatcher, capsys: Captured) -> None:
+    """It would fail the turn, and with it the actor."""
+    text, number = '{"type":"string"}', '{"type":"integer"}'
+    takes = (Parameter("plan", schema=text), Parameter("months", False, schema=number))
+    old = KindInfo(messages={"upgrade": takes})
+    dispatcher.answers[m.ListWorkers] = (a_worker(Club_v1=old),)
+    dispatcher.answers[am.Send] = lambda r: [am.SendAnswer(one.id) for one in r.messages]
+    for words, why in (
+        (("upgrde", "plan=pro"), "has no message 'upgrde' (nearest: 'upgrade'); it has: upgrade"),
+        (("upgrade",), "needs argument 'plan'; it takes plan, months"),
+        (("upgrade", "plan=7"), "argument 'plan' expected str, got int"),
+        (("upgrade", "plan=pro", "month=2"), "has no argument 'month' (nearest: 'months')"),
+    ):
+        for action in ("send", "ask"):
+            assert dispatcher.run("actor", action, "Club", "ann", *words) == 2
+            assert why in capsys.readouterr().err
+    assert not any(isinstance(one, am.Send) for one in dispatcher.asked)
+    assert dispatcher.run("actor", "send", "Club", "ann", "upgrade", "plan=pro") == 0
+    newer = KindInfo(messages={"upgrade": takes, "cancel": ()})
+    dispatcher.answers[m.ListWorkers] = (a_worker(Club_v1=old), a_worker(Club_v1=newer))
+    assert dispatcher.run("actor", "send", "Club", "ann", "cancel") == 0, "one of them takes it"
+    dispatcher.answers[m.ListWorkers] = ()
+    assert dispatcher.run("actor", "send", "Club", "ann", "anything") == 0, "nobody knows better"
+
+
+def test_fields_of_another_type_are_refused(
+    dispatcher: ScriptedDispatcher, capsys: Captured
+) -> None:
+    fields = (Parameter("plan", schema='{"type":"string"}'),)
+    dispatcher.answers[m.ListWorkers] = (a_worker(Club_v2=KindInfo(parameters=fields)),)
+    dispatcher.answers[am.ShowActor] = actor()
+    for action in ("start", "edit"):
+        assert dispatcher.run("actor", action, "Club", "ann", "plan=7") == 2
+        assert "field 'plan' expected str, got int" in capsys.readouterr().err
 
 
 def test_an_actor_is_shown(dispatcher: ScriptedDispatcher, capsys: Captured) -> None:
@@ -207,6 +244,7 @@ def test_an_actor_is_changed(dispatcher: ScriptedDispatcher, capsys: Captured) -
     for request in (am.PauseActor, am.StopActor, am.EditActor, am.SortMail):
         dispatcher.answers[request] = ActorVerdict.DONE
     dispatcher.answers[am.ShowActor] = actor()
+    dispatcher.answers[m.ListWorkers] = ()
     assert dispatcher.run("actor", "pause", "Club", "ann") == 0
     assert dispatcher.run("actor", "stop", "Club", "ann") == 0
     assert dispatcher.run("actor", "edit", "Club", "ann", "plan=gift") == 0

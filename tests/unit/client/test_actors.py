@@ -8,6 +8,7 @@ import pytest
 
 import longshore
 from longshore import ActorContext, ActorStatus, Answer, App, Undelivered, when
+from longshore.client.actor_class import ActorClass
 from longshore.errors import (
     AppError,
     AskFailed,
@@ -15,7 +16,9 @@ from longshore.errors import (
     InvalidArguments,
     NotFinished,
     NotFound,
+    WrongState,
 )
+from longshore.payload import values
 from longshore.testing import run_inline
 
 DAY_S = 86_400
@@ -397,6 +400,91 @@ def test_an_older_state_is_brought_forward() -> None:
         kit.drain()
         assert ref.state().things == [*["from 1"] * 3, "x"]
         assert ref.actor().version == 2
+
+
+def test_an_older_class_never_gets_a_newer_state() -> None:
+    """Otherwise an edit by an older program would drop the fields that it does not know."""
+
+    class Note:
+        text: str = ""
+
+    old = ActorClass("Note", Note)
+    newer = values.pack({"text": "a", "colour": "red"}, "a state")
+    with pytest.raises(WrongState, match="is of version 2, and the class here is of version 1"):
+        old.unpack(newer, 2)
+    with pytest.raises(WrongState):
+        old.edited(newer, 2, {"text": "b"})
+
+
+def test_a_state_that_does_not_fit_names_the_message_that_made_it() -> None:
+    app = App("wrong")
+
+    class Wrong:
+        count: int = 0
+
+        def add(self, ctx: ActorContext) -> None:
+            self.count += 1
+
+        def spoil(self, ctx: ActorContext) -> None:
+            self.count = "many"  # type: ignore[assignment]
+
+    wrongs = app.actor(Wrong)
+    with run_inline(app) as kit:
+        ref = wrongs.start("a")
+        for name in ("add", "spoil", "add"):
+            ref.send(name)
+        for _ in range(5):
+            kit.drain()
+            kit.advance(600)
+        assert ref.status() is ActorStatus.FAILED
+        assert ref.state().count == 1
+        assert "message 'spoil' (number 2): the state of actor 'Wrong' expected int" in ref.why()
+        ref.drop(2)
+        ref.resume()
+        kit.drain()
+        assert ref.state().count == 2
+
+
+def test_a_message_is_no_method_and_says_what_to_do() -> None:
+    _, subscription = an_app()
+    with pytest.raises(TypeError, match=r"use \.upgrade\.send\(…\) to send it"):
+        subscription.ref("ann").upgrade(plan="pro")
+
+
+def test_a_sleeping_actor_says_until_when() -> None:
+    app, subscription = an_app()
+    with run_inline(app) as kit:
+        ref = subscription.start("ann", customer="ann")
+        kit.drain()
+        assert ref.why().startswith("it sleeps until 20")
+        ref.pause()
+        assert ref.why() == "it is paused, with 0 unread messages; resume it"
+
+
+def test_a_type_tells_workers_its_fields_and_messages() -> None:
+    class Lamp:
+        state: str = "off"
+        watts: int
+
+        @when("off")
+        def press(self, ctx: ActorContext, by: str) -> None: ...
+
+        @when("on", handles="press")
+        def press_again(self, ctx: ActorContext) -> None: ...
+
+        def dim(self, ctx: ActorContext, to: int, slowly: bool = False) -> None: ...
+
+    lamp = ActorClass("Lamp", Lamp)
+    state, watts = lamp.parameters()
+    assert (state.required, watts.required, watts.type) == (False, True, "int")
+    assert watts.schema == '{"type":"integer"}'
+    told = lamp.handlers.advertised()
+    assert told is not None
+    assert told["press"] is None, "it depends on the state"
+    assert [(one.name, one.required) for one in told["dim"] or ()] == [
+        ("to", True),
+        ("slowly", False),
+    ]
 
 
 def test_a_class_that_cannot_be_an_actor_is_refused() -> None:

@@ -337,6 +337,18 @@ def test_a_job_that_waits_names_what_for(known: NodeFacts, words: str) -> None:
     assert why(job(state=JobState.WAITING), about) == words
 
 
+def test_a_turn_says_which_version_waits_for_which_worker() -> None:
+    turn = structs.replace(job(kind="Club@3", state=JobState.READY), options=Options(turn=True))
+    old = worker(kinds={"Club@1": KindInfo(), "Club@2": KindInfo()})
+    assert why(turn, facts(old)) == (
+        "its state is of version 3, and the newest class of a worker is of version 2; "
+        "start a worker with version 3 or later"
+    )
+    assert why(turn, facts(worker(kinds={"work": KindInfo()}))) == (
+        "no worker serves actors of type 'Club'; start one whose app has that class"
+    )
+
+
 def test_a_turn_that_waits_says_that_its_actor_is_paused() -> None:
     turn = structs.replace(job(state=JobState.WAITING), options=Options(turn=True))
     assert why(turn, facts()) == "its actor is paused; resume the actor to let it go on"

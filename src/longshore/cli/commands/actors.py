@@ -20,11 +20,12 @@ from longshore.cli.view.show import View, print_answer, print_json, print_text, 
 from longshore.cli.view.watching import Shown, show, watch_options
 from longshore.client import jsonable
 from longshore.client.actor import ASK_S, check_done, explained
-from longshore.client.actor_by_name import new_actor, newest
+from longshore.client.actor_by_name import check_handled, new_actor, newest
 from longshore.client.actor_json import actor_json, mail_json, turns_json
 from longshore.client.connection import Connection
 from longshore.client.ids import fresh_id
 from longshore.client.pairs import value_of, values_of
+from longshore.core.turns import turn_kind
 from longshore.errors import AskFailed, InvalidArguments, InvalidInput, NotFinished, from_code
 from longshore.model.actor import (
     Actor,
@@ -38,7 +39,7 @@ from longshore.model.actor import (
 )
 from longshore.model.worker import WorkerView
 from longshore.payload.listed import listed_value, listed_values
-from longshore.payload.schemas import nearest
+from longshore.payload.schemas import check_value, nearest
 from longshore.payload.values import pack, pack_arguments, unpack
 
 _ACTIONS: Final = (
@@ -288,6 +289,7 @@ def _message(call: _Call, *, asks: bool = False) -> Message:
 
 
 async def _sent(connection: Connection, message: Message) -> None:
+    check_handled(await connection.workers(), message)
     [answer] = await connection.actors.send((message,))
     if answer.code:
         raise from_code(answer.code, answer.message)
@@ -393,12 +395,24 @@ def _edit(call: _Call) -> None:
                     f"{call.called} has no field '{name}'{nearest(name, state)}; it has: "
                     f"{', '.join(state)}"
                 )
+        await _check_edit(connection, call, fields, found.version)
         packed = pack(state | fields, f"the state of {call.called}")
         names = (call.type, call.key, packed, found.version)
         listed = listed_values(call.type, packed, found.listed)
         return await connection.actors.edit(*names, turn=found.turn, listed=listed)
 
     _done(call, ask(call.context, edit), f"{call.called} is changed")
+
+
+async def _check_edit(
+    connection: Connection, call: _Call, fields: dict[str, Any], version: int
+) -> None:
+    """Raises if a live worker knows the state of this version, and a field is of another type."""
+    for worker in await connection.workers():
+        info = worker.info.kinds.get(turn_kind(call.type, version)) if worker.alive else None
+        known = {one.name: one for one in (info.parameters if info else None) or ()}
+        for name in fields.keys() & known.keys():
+            check_value(f"{call.called}: field '{name}'", fields[name], known[name])
 
 
 def _sort(call: _Call, action: MailAction, words: str) -> None:
