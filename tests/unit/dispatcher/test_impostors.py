@@ -260,6 +260,11 @@ BAD: list[tuple[dict[str, object], str]] = [
     ({"kinds": {"a b": KindInfo()}}, "kind 'a b' has a character"),
     ({"kinds": {f"k{n}": KindInfo() for n in range(MAX_KINDS + 1)}}, "5,001 kinds are more"),
     ({"kinds": {"k": KindInfo(parameters=(SCHEMA,))}}, "the schema of 'x' of kind 'k' has 100,001"),
+    ({"kinds": {"k": KindInfo(messages={"m": (SCHEMA,)})}}, "the schema of 'x' of kind 'k' has"),
+    (
+        {"kinds": {"k": KindInfo(messages={f"m{n}": None for n in range(501)})}},
+        "501 messages of kind 'k' are more",
+    ),
     ({"kinds": {"k": KindInfo(terms=KindTerms(queue="a b"))}}, "queue 'a b' has a character"),
     (
         {"kinds": {"k": KindInfo(terms=KindTerms(retry=RetryPolicy(attempts=0)))}},
