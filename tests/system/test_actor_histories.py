@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import signal
 import time
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -141,30 +140,25 @@ def test_a_handler_that_hangs_for_ever(fleet: Fleet, counters: Any) -> None:
     worker(fleet, dispatcher)
     connect(counters, dispatcher)
     other = counters.counters.start("other")
-    stuck = {how: counters.sleepers.start(how) for how in ("hang", "block")}
-    for how, ref in stuck.items():
-        ref.add.send(amount=1)
-        ref.send(how)
-        ref.add.send(amount=10)
+    for how in ("hang", "block"):
+        _hang(counters.sleepers.start(how), other, how)
+
+
+def _hang(ref: Any, other: Any, how: str) -> None:
+    """One after the other: what blocks a whole process makes others in it late, too."""
+    before = other.state().count
+    ref.add.send(amount=1)
+    ref.send(how)
+    ref.add.send(amount=10)
     for n in range(1, 6):
-        assert other.ask("add", amount=1) == n
-    for how, ref in stuck.items():
-        await_true(partial(_is_failed, ref), "it is given up")
-        assert ref.state().count == 1
-        assert f"message '{how}' (number 2): took longer than its timeout" in ref.why()
-        assert [one.name for one in ref.mail()] == [how, "add"]
-        ref.drop(2)
-        ref.resume()
-        await_true(partial(_has_count, ref, 11), "it goes on without that message")
-    assert other.ask("add", amount=1) == 6
-
-
-def _is_failed(ref: Any) -> bool:
-    return bool(ref.status() is ActorStatus.FAILED)
-
-
-def _has_count(ref: Any, count: int) -> bool:
-    return bool(ref.state().count == count)
+        assert other.ask("add", amount=1) == before + n
+    await_true(lambda: bool(ref.status() is ActorStatus.FAILED), "it is given up")
+    assert ref.state().count == 1
+    assert f"message '{how}' (number 2): took longer than its timeout" in ref.why()
+    assert [one.name for one in ref.mail()] == [how, "add"]
+    ref.drop(2)
+    ref.resume()
+    await_true(lambda: bool(ref.state().count == 11), "it goes on without that message")
 
 
 @on_postgres
