@@ -11,7 +11,7 @@ from longshore.client.connection import Connection
 from longshore.client.kind import Terms
 from longshore.errors import InvalidArguments, InvalidInput
 from longshore.model.actor import Message, NewActor
-from longshore.model.worker import KindInfo, WorkerView
+from longshore.model.worker import KindInfo, Parameter, WorkerView
 from longshore.payload.listed import listed_values
 from longshore.payload.schemas import check_value, nearest
 from longshore.payload.values import pack, unpack
@@ -65,17 +65,22 @@ def check_handled(workers: Sequence[WorkerView], message: Message) -> None:
 
     It would fail the actor's turn, and with it the actor.
     """
-    wrong: InvalidArguments | None = None
-    for worker in workers:
-        for kind, info in worker.info.kinds.items() if worker.alive else ():
-            if kind.rpartition("@")[0] == message.type:
-                try:
-                    return _check_message(message, info)
-                except InvalidArguments as error:
-                    wrong = error
-    if wrong is not None:
-        raise wrong
-    return None
+    wrong: list[InvalidArguments] = []
+    for info in _serving(workers, message.type):
+        try:
+            _check_message(message, info)
+        except InvalidArguments as error:
+            wrong.append(error)
+        else:
+            return
+    if wrong:
+        raise wrong[-1]
+
+
+def _serving(workers: Sequence[WorkerView], type: str) -> list[KindInfo]:
+    """What live workers say of a type, of each version that they serve."""
+    kinds = [kind for worker in workers if worker.alive for kind in worker.info.kinds.items()]
+    return [info for kind, info in kinds if kind.rpartition("@")[0] == type]
 
 
 def _check_message(message: Message, info: KindInfo) -> None:
@@ -86,11 +91,14 @@ def _check_message(message: Message, info: KindInfo) -> None:
             f"actor '{message.type}' has no message '{message.name}'"
             f"{nearest(message.name, info.messages)}; it has: {', '.join(info.messages) or 'none'}"
         )
-    what = f"actor '{message.type}': message '{message.name}'"
     takes = info.messages[message.name]
-    if takes is None:
-        return
-    known, given = {one.name: one for one in takes}, unpack(message.args)
+    if takes is not None:
+        what = f"actor '{message.type}': message '{message.name}'"
+        _check_arguments(what, unpack(message.args), takes)
+
+
+def _check_arguments(what: str, given: dict[str, Any], takes: Sequence[Parameter]) -> None:
+    known = {one.name: one for one in takes}
     listed = ", ".join(known) or "no arguments"
     for name, value in given.items():
         if name not in known:
@@ -98,6 +106,6 @@ def _check_message(message: Message, info: KindInfo) -> None:
                 f"{what} has no argument '{name}'{nearest(name, known)}; it takes {listed}"
             )
         check_value(f"{what}: argument '{name}'", value, known[name])
-    missing = [one.name for one in takes if one.required and one.name not in given]
-    if missing:
-        raise InvalidArguments(f"{what} needs argument '{missing[0]}'; it takes {listed}")
+    for one in takes:
+        if one.required and one.name not in given:
+            raise InvalidArguments(f"{what} needs argument '{one.name}'; it takes {listed}")
