@@ -224,10 +224,11 @@ def _sleeping(stage: Stage) -> Sleeping:
         with actor_fleet(url, stage) as (ours, _), actor_fleet(empty_url, stage) as (empty, _):
             jobs = empty.warm(sizes)
             ours.run(jobs)
+            since = time.time()
             ratio = interleave(sizes.pairs, lambda: ours.run(jobs), lambda: empty.run(jobs))
             time.sleep(sizes.watch_s)
             memory, memory_empty = _memory_mb(ours), _memory_mb(empty)
-        late = sleepers.late_ms(url)
+        late = sleepers.late_ms(url, since)
     times = times_of(late) if len(late) > 1 else None
     shown = f"p99 {times.p99_ms:,.0f} ms late" if times else "none"
     stage.say(

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import TypeAlias
 from uuid import UUID
 
 import asyncpg
@@ -33,7 +34,7 @@ SELECT state FROM longshore.turn WHERE n = 1 AND actor IN (
 """
 
 Row = tuple[object, ...]
-Connection = asyncpg.Connection[asyncpg.Record]
+Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 
 
 def fill(url: str, actors: int, over_s: float) -> None:
@@ -41,9 +42,10 @@ def fill(url: str, actors: int, over_s: float) -> None:
     asyncio.run(_fill(url, actors, over_s))
 
 
-def late_ms(url: str) -> list[float]:
-    """How late the timers were that have fired so far, in milliseconds."""
-    return [msgpack.decode(row["state"])["late_ms"] for row in ask(url, _LATE)]
+def late_ms(url: str, since: float) -> list[float]:
+    """How late the timers were that were due since then and have fired, in milliseconds."""
+    states = [msgpack.decode(row["state"]) for row in ask(url, _LATE)]
+    return [state["late_ms"] for state in states if state["due"] >= since]
 
 
 async def _fill(url: str, actors: int, over_s: float) -> None:
