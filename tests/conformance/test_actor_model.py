@@ -307,7 +307,7 @@ def seen_by_worker(attempt: Attempt) -> tuple[object, ...]:
     got = given(attempt)
     events = [structs.replace(event, at=0) for event in got.events]
     timeless = [structs.replace(timer, at=None) for timer in got.timers]
-    plain_input: TurnInput = structs.replace(got, now=0, timers=(), events=())
+    plain_input: TurnInput = structs.replace(got, now=0, timers=(), events=(), callback_key=b"")
     tries = attempt.attempt, attempt.failures, attempt.crashes, attempt.paused
     return attempt.id, attempt.kind, tries, plain_input, timeless, events
 

@@ -96,3 +96,12 @@ async def test_turns_and_dependents_share_the_slots_that_are_offered(actors: Act
     result = await pump(actors, Batch(ends, sends=[a_message("add")], for_dependents=slots))
     assert (len(result.turns), len(result.dependents)) == (1, 0)
     assert sum(result.ready.values()) == 1
+
+
+async def test_a_turn_starts_on_the_worker_that_had_the_last_one(actors: ActorScene) -> None:
+    other = await actors.scene.attend(kinds=[turn_kind(TYPE, 1)])
+    await actors.sleeping()
+    slots = [OpenSlots({TURNS}, [FreeWorker(other, 9, 0), FreeWorker(actors.slot, 1, 5)])]
+    result = await pump(actors, Batch(sends=[a_message("add")], for_dependents=slots))
+    [turn] = result.turns
+    assert turn.worker == actors.slot.worker

@@ -39,7 +39,8 @@ async def filled_turns(reading: ConnectionPool, attempts: Sequence[Attempt]) -> 
 async def _filled_reads(reading: ConnectionPool, attempts: Sequence[Attempt]) -> Sequence[Attempt]:
     """The attempts, those that read an actor with its state."""
     actors = {one.key: read_call(one.args).actor for one in attempts if one.options.reads}
-    rows = await reading.fetch(sql.INPUTS, [*actors.values()]) if actors else []
+    # It wants no messages.
+    rows = await reading.fetch(sql.INPUTS, [*actors.values()], 0, 0) if actors else []
     inputs = {row["id"]: _input(row) for row in rows}
     return [
         read_attempt(one, inputs.get(actors[one.key])) if one.key in actors else one
