@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from bench.actors import ActorPeer
 from bench.fleet import SLOTS, THREADS
 from bench.pairs import Ratio
 from bench.plain import (
@@ -239,6 +240,57 @@ def _groups(results: Results) -> Iterator[str]:
     yield from table(["store", "what", "measured", "beside", "ratio"], rows)
 
 
+def _actors(results: Results) -> Iterator[str]:
+    actors = results.actors
+    if actors is None:
+        return
+    yield from ["", "## Actors"]
+    rates = [
+        (
+            one.store,
+            f"{one.messages:,}",
+            f"{one.actors:,}",
+            f"{one.per_s:,.0f} ({min(one.rates):,.0f}–{max(one.rates):,.0f})",
+        )
+        for one in actors.rates
+    ]
+    yield from table(["store", "messages", "to actors", "messages/s"], rates)
+    asks = [
+        (
+            one.store,
+            f"{one.times.p50_ms:.2f} / {one.times.p99_ms:.2f}",
+            f"{one.ratio.other:.2f}",
+            shown(one.ratio),
+        )
+        for one in actors.asks
+    ]
+    yield from table(["store", "ask, ms p50 / p99", "commit + two hops", "ratio"], asks)
+    steady = [
+        (
+            "an old snapshot is held" if one.held else "empty",
+            f"{one.turns:,} in {one.seconds:.0f} s",
+            " / ".join(f"{cost:,.0f}" for cost in one.cpu_us),
+            " / ".join(f"{count:,}" for count in one.rows),
+            " / ".join(f"{late:.1f}" for late in one.tick_ms),
+        )
+        for one in actors.steady
+    ]
+    head = ["store", "messages to one actor", "µs of CPU each, by thirds", "rows at their ends"]
+    yield from table([*head, "timers late, ms, first and last third"], steady)
+    yield from table(_ACTOR_PEERS, map(_actor_peer, actors.peers))
+
+
+_ACTOR_PEERS = ["peer", "settings", "keeps messages", "messages/s", "ours", "ratio"]
+
+
+def _actor_peer(peer: ActorPeer) -> Sequence[str]:
+    name, keeps = f"{peer.name} {peer.version}", "yes" if peer.durable else "no"
+    if peer.ratio is None:
+        return name, peer.note, keeps, f"failed: {_first(peer.failure)}", "", ""
+    sides = f"{peer.ratio.other:,.0f}", f"{peer.ratio.one:,.0f}"
+    return name, peer.note, keeps, *sides, shown(peer.ratio)
+
+
 def _first(text: str) -> str:
     return (text.splitlines() or [""])[0].replace("|", "/")
 
@@ -346,6 +398,7 @@ _PARTS = (
     _peers,
     _plain,
     _groups,
+    _actors,
     _latency,
     _flatness,
     _scale,

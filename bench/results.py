@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from msgspec import Struct
 
+from bench.actors import Actors
 from bench.beside import Beside
 from bench.cost import Cost
 from bench.flatness import Flatness
@@ -28,6 +29,7 @@ class Results(Struct):
         "peers",
         "plain",
         "groups",
+        "actors",
         "latency",
         "flatness",
         "scale",
@@ -43,6 +45,7 @@ class Results(Struct):
     peers: Beside | None = None
     plain: Plain | None = None
     groups: Groups | None = None
+    actors: Actors | None = None
     latency: Latency | None = None
     flatness: Flatness | None = None
     scale: Scale | None = None

@@ -5,6 +5,7 @@ make bench BENCH=--docs                                     the same, into docs/
 .venv/bin/python bench/run.py --quick                       to try it
 .venv/bin/python bench/run.py --only throughput,peers --peers pgqueuer
 .venv/bin/python bench/run.py --only plain                  plain functions alone
+.venv/bin/python bench/run.py --only actors --full          a million sleeping actors
 """
 
 import sys

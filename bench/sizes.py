@@ -27,6 +27,13 @@ class Sizes(Struct, frozen=True, kw_only=True):
     """Layers, and the jobs of each."""
     large_graph: tuple[int, int] = (100, 1_000)
     chain_jobs: int = 500
+    actors: int = 1_000
+    messages: int = 20_000
+    peer_actors: int = 100
+    sleepers: int = 100_000
+    steady_rate: float = 200.0
+    """Messages a second to one actor, one by one."""
+    steady_s: float = 45.0
     samples: int = 500
     pause_s: float = 0.005
     """Between two samples of a latency, so that the machine is idle when each begins."""
@@ -56,6 +63,9 @@ FULL = Sizes(
     blocking_jobs=4_000,
     computing_jobs=800,
     mixed_jobs=960,
+    messages=100_000,
+    sleepers=1_000_000,
+    steady_s=600.0,
     samples=4_000,
     ended=10_000_000,
     snapshot_s=600.0,
@@ -81,6 +91,11 @@ QUICK = Sizes(
     graph=(5, 20),
     large_graph=(5, 400),
     chain_jobs=40,
+    actors=50,
+    messages=1_000,
+    peer_actors=20,
+    sleepers=5_000,
+    steady_s=3.0,
     samples=50,
     unserved=20_000,
     ended=20_000,

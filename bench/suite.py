@@ -16,7 +16,19 @@ from pathlib import Path
 
 import msgspec
 
-from bench import beside, cost, flatness, groups, latency, limit, plain, recovery, scale, throughput
+from bench import (
+    actors,
+    beside,
+    cost,
+    flatness,
+    groups,
+    latency,
+    limit,
+    plain,
+    recovery,
+    scale,
+    throughput,
+)
 from bench.machine import this_machine
 from bench.report import write_docs, write_report
 from bench.results import Results
@@ -42,6 +54,7 @@ def workloads(stage: Stage, results: Results, peers: list[str]) -> dict[str, Cal
         "peers": do("peers", lambda: beside.measure(stage, peers)),
         "plain": do("plain", lambda: plain.measure(stage, peers)),
         "groups": do("groups", lambda: groups.measure(stage, peers)),
+        "actors": do("actors", lambda: actors.measure(stage, peers)),
         "latency": do("latency", lambda: latency.measure(stage)),
         "flatness": do("flatness", lambda: flatness.measure(stage)),
         "scale": do("scale", lambda: scale.measure(stage)),

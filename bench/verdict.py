@@ -14,6 +14,8 @@ from bench.plain import BLOCK_S, BURN_S, CORES, MIXED_PROCESSES, WORKERS, Rates
 from bench.results import Results
 
 FLAT = 0.9
+MESSAGES_TO_MANY = 10_000
+MESSAGES_TO_ONE = 5_000
 STORE_NAMES = {"postgres": "PostgreSQL", "sqlite": "SQLite"}
 
 
@@ -39,7 +41,8 @@ class Verdict(Struct, frozen=True):
 
 def verdicts(results: Results) -> list[Verdict]:
     """Every level that this run can say something of."""
-    parts = (_peers, _limit, _sqlite, _plain, _groups, _latency, _flatness, _memory, _idle)
+    first = (_peers, _limit, _sqlite, _plain, _groups, _actors, _actor_costs, _actor_peers)
+    parts = (*first, _latency, _flatness, _memory, _idle)
     return [verdict for part in parts for verdict in part(results)]
 
 
@@ -154,6 +157,61 @@ def _group_times(groups: Groups) -> Iterator[Verdict]:
     for submit in groups.submits:
         name = f"groups: submit of {submit.jobs:,} jobs, {STORE_NAMES[submit.store]}"
         yield _at_most(f"{name}, in that of submit_many", 1.5, submit.ratio)
+
+
+def _actors(results: Results) -> Iterator[Verdict]:
+    actors = results.actors
+    if actors is None:
+        return
+    for one in actors.rates:
+        least = MESSAGES_TO_ONE if one.actors == 1 else MESSAGES_TO_MANY
+        many = "one actor" if one.actors == 1 else f"{one.actors:,} actors"
+        shown = f"{one.per_s:,.0f} ({min(one.rates):,.0f} to {max(one.rates):,.0f})"
+        name = f"actors: durable messages/s to {many}, {STORE_NAMES[one.store]}"
+        yield Verdict(name, f"{least:,}", "", shown, one.per_s >= least)
+    for ask in actors.asks:
+        name = f"actors: ask at idle, p50, {STORE_NAMES[ask.store]}, in (one commit + two hops)"
+        yield _at_most(name, 3, ask.ratio)
+
+
+def _actor_costs(results: Results) -> Iterator[Verdict]:
+    actors = results.actors
+    if actors is None:
+        return
+    sleeping = actors.sleeping
+    name = f"actors: {sleeping.actors:,} sleep with a timer each over the next hour"
+    more = sleeping.memory - sleeping.memory_empty
+    shown = f"{sleeping.memory:.0f} MB, {sleeping.memory_empty:.0f} with none"
+    yield Verdict(f"{name}: memory", "no more than 10 MB", "", shown, more <= 10)
+    late = sleeping.late
+    shown = (
+        f"{late.p99_ms:,.0f} ms (p50 {late.p50_ms:,.0f}), {sleeping.fired:,} fired" if late else ""
+    )
+    is_met = late is not None and late.p99_ms <= 1000
+    yield Verdict(f"{name}: lateness of timers, p99", "1 s", "", shown or "none fired", is_met)
+    yield _at_least(f"{name}: jobs/s, of an empty store", 0.95, sleeping.jobs_of_empty)
+    for one in actors.steady:
+        where = "under an old snapshot" if one.held else "on an empty store"
+        name = f"actors: {one.turns:,} messages one by one to one actor {where}"
+        shown = f"{one.last_of_first:.2f}; rows {', '.join(f'{n:,}' for n in one.rows)}"
+        cost = f"{name}: CPU of a turn, last third of first"
+        yield Verdict(cost, "at most 1.1", "", shown, one.last_of_first <= 1.1)
+        first, last = one.tick_ms
+        shown = f"{first:.1f} ms late at first, {last:.1f} in the end"
+        is_flat = last <= 1.5 * first
+        yield Verdict(f"{name}: timers beside it", "at most 1.5 times", "", shown, is_flat)
+
+
+def _actor_peers(results: Results) -> Iterator[Verdict]:
+    for peer in results.actors.peers if results.actors else ():
+        if peer.ratio is None:
+            continue
+        name = f"actors: messages/s on PostgreSQL, in {peer.name}'s"
+        if peer.durable:
+            yield _at_least(name, 3, peer.ratio)
+        else:
+            shown = f"{peer.ratio.median:.2f}{_spread(peer.ratio)}"
+            yield Verdict(f"{name}, which keeps nothing", "", "", shown, True)
 
 
 def _at_least(level: str, least: float, ratio: Ratio) -> Verdict:

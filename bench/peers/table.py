@@ -8,8 +8,9 @@ with nothing of Longshore. All have one command line:
     NAME.py measure URL N    submits N no-op jobs with a 100-byte argument while workers run them;
                              prints the seconds until all were done
 
-Ray and Dask run graphs only: see `bench.groups`. Python runs all of them with -P, or
-`import celery` in celery.py would find the script itself.
+Ray and Dask run graphs only: see `bench.groups`. NAME_actors.py is for `bench.actors`: it takes a
+URL, how many messages and to how many actors, and prints the seconds. Python runs all of them with
+-P, or `import celery` in celery.py would find the script itself.
 """
 
 from __future__ import annotations
@@ -183,12 +184,12 @@ def _workers(peer: Peer, url: str) -> Iterator[list[Child]]:
         yield workers
 
 
-def peer_command(name: str) -> list[str | Path]:
-    """The command line of a peer's script, without its words."""
+def peer_command(name: str, what: str = "") -> list[str | Path]:
+    """The command line of a peer's script, or of the one for this, without its words."""
     python = VENVS / name / "bin" / "python"
     if not python.exists():
         raise ChildFailed(f"{name} is not installed: run `scripts/setup bench`")
-    return [python, "-P", HERE / f"{name}.py"]
+    return [python, "-P", HERE / (f"{name}_{what}.py" if what else f"{name}.py")]
 
 
 def _seconds(output: str, peer: Peer) -> float:

@@ -372,7 +372,8 @@ class ActorMessage:
 
         It has its id from now on: sent twice, it arrives once.
         """
-        return self._ref.call(self._name, *args, **kwargs)
+        ref = self._ref
+        return MessageCall(ref.message(ref._new_id(), self._name, args, kwargs))
 
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
         """A message is no method: it is sent."""

@@ -26,7 +26,8 @@ from longshore.errors import InvalidInput, WrongState, from_code
 from longshore.model.actor import Message
 from longshore.wire.actor_messages import SendAnswer
 
-STREAMS: Final = 4
+STREAMS: Final = 16
+"""More streams put more messages to the same actor into a chunk, and so into one turn."""
 LOOK_AGAIN_S: Final = 0.05
 """How long a chunk waits before it asks again whether a full mailbox has room."""
 ROOM_S: Final = 30.0

@@ -8,6 +8,7 @@ slots in the order given here.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence, Set
 from heapq import heapify, heapreplace
 from typing import NamedTuple, TypeVar
@@ -94,11 +95,15 @@ def kept_slots(last: Sequence[UUID | None], slots: Sequence[SessionKey]) -> list
 
 
 class Woken(NamedTuple):
-    """A job that becomes ready: its place in the order of claims, and its arguments' bytes."""
+    """A job that becomes ready: its place in the order of claims, and its arguments' bytes.
+
+    `last` is the worker that it had last, which gets it again if it can.
+    """
 
     order: tuple[int, ...]
     lane: int
     size: int
+    last: UUID | None = None
 
 
 def slots_for(
@@ -108,16 +113,67 @@ def slots_for(
 
     It stops with the job that uses up `room` bytes.
     """
-    places = sorted(range(len(jobs)), key=lambda place: jobs[place].order) if offered else []
-    found: dict[int, SessionKey] = {}
-    for some in offered:
-        served = [at for at in places if at not in found and jobs[at].lane in some.lanes]
-        for at, slot in zip(served, slots_in_order(some.workers, len(served)), strict=False):
-            if room <= 0:
-                return found
-            found[at] = slot
-            room -= jobs[at].size
-    return found
+    return SlotOffers(offered, room).take(jobs)
+
+
+class SlotOffers:
+    """Slots for jobs that become ready in one transaction, in which several things may use them.
+
+    `left` is what nobody has taken yet, and `room` the bytes of arguments that may still start.
+    """
+
+    def __init__(self, offered: Sequence[OpenSlots], room: int) -> None:
+        self.left = offered
+        self.room = room
+
+    def take(self, jobs: Sequence[Woken]) -> dict[int, SessionKey]:
+        """Slots for these jobs, by their places, best job first; nobody else gets those slots."""
+        if not self.left:
+            return {}
+        places = sorted(range(len(jobs)), key=lambda place: jobs[place].order)
+        found: dict[int, SessionKey] = {}
+        left: list[OpenSlots] = []
+        for some in self.left:
+            served = [at for at in places if at not in found and jobs[at].lane in some.lanes]
+            taken: list[SessionKey] = []
+            last = [jobs[at].last for at in served]
+            for at, slot in zip(served, _placed(last, some.workers), strict=False):
+                if self.room <= 0:
+                    break
+                found[at] = slot
+                taken.append(slot)
+                self.room -= jobs[at].size
+            left.append(OpenSlots(some.lanes, without(some.workers, taken)) if taken else some)
+        self.left = left
+        return found
+
+
+def _placed(last: Sequence[UUID | None], free: Sequence[FreeWorker]) -> list[SessionKey]:
+    """Slots for the first of these jobs, each of the worker that it had last if that has one."""
+    if not any(last):
+        return slots_in_order(free, len(last))
+    first = last[: sum(one.free for one in free)]
+    room = {one.slot.worker: (one.slot, one.free) for one in free}
+    kept: list[SessionKey | None] = []
+    for worker in first:
+        slot, left = room.get(worker, (None, 0)) if worker is not None else (None, 0)
+        kept.append(slot if left else None)
+        if slot is not None and left:
+            room[slot.worker] = slot, left - 1
+    rest = without(free, [slot for slot in kept if slot is not None])
+    others = iter(slots_in_order(rest, kept.count(None)))
+    return [slot or next(others) for slot in kept]
+
+
+def without(free: Sequence[FreeWorker], taken: Sequence[SessionKey]) -> list[FreeWorker]:
+    """What is left of free slots of which these, from `slots_in_order`, were taken."""
+    # By identity: to hash a UUID takes long, and there may be a thousand slots.
+    counts = Counter(map(id, taken))
+    return [
+        FreeWorker(one.slot, left, one.given)
+        for one in free
+        if (left := one.free - counts[id(one.slot)]) > 0
+    ]
 
 
 def first_bytes(items: Sequence[T], size: Callable[[T], int], room: int) -> Sequence[T]:

@@ -30,7 +30,7 @@ from typing import Final, NamedTuple, Protocol
 
 from longshore.core.admission import Admission, FreeSlots, Patience
 from longshore.core.lanes import lane_of
-from longshore.core.placement import Profile, slots_in_order
+from longshore.core.placement import Profile, slots_in_order, without
 from longshore.core.turns import is_turn_kind
 from longshore.model.batch import Batch, BatchResult
 from longshore.model.ends import WITH_OUTBOX
@@ -195,7 +195,8 @@ class Scheduler:
     def plan(self, submits: Sequence[Submission], *, has_ends: bool = False) -> Plan:
         """Finds slots for submits that can start at once, and claims for the other free slots.
 
-        If the transaction has ends, what is left of the slots is for jobs that wait for them.
+        If the transaction has ends, or messages to actors, what is left of the slots is for jobs
+        that these make ready.
         """
         lanes = [lane_of(job.queue, job.kind, job.target) for job in submits]
         self.add_lanes(dict.fromkeys(lanes))
@@ -287,7 +288,7 @@ class Scheduler:
                 most -= len(claim.slots)
                 found.append(claim)
                 if len(claim.slots) >= wanted and not offer.is_ahead:
-                    left.append(OpenSlots(offer.lanes, _left(offer.free, claim)))
+                    left.append(OpenSlots(offer.lanes, without(offer.free, claim.slots)))
         return found, left
 
     def _is_barred(self, offer: _Offer) -> bool:
@@ -457,17 +458,6 @@ class LaneEstimates:
         """Whether any of these lanes may hold ready jobs."""
         # In this order it takes time for the smaller set only.
         return not self._ready.keys().isdisjoint(lanes)
-
-
-def _left(free: Sequence[FreeWorker], claim: Claim) -> list[FreeWorker]:
-    """What a claim leaves of the slots that it could have had."""
-    # By identity: to hash a UUID takes long, and there may be a thousand slots.
-    taken = Counter(map(id, claim.slots))
-    return [
-        FreeWorker(one.slot, left, one.given)
-        for one in free
-        if (left := one.free - taken[id(one.slot)]) > 0
-    ]
 
 
 def _key_of(one: SessionSlots) -> SessionKey:

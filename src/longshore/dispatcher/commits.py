@@ -309,7 +309,9 @@ class Commits:
         submits = _items(requests)
         messages = _items(sends)
         ends = [end for some, _ in finishes for end in some]
-        plan = self._scheduler.plan(submits, has_ends=bool(ends)) if may_claim else NO_PLAN
+        plan = (
+            self._scheduler.plan(submits, has_ends=bool(ends or messages)) if may_claim else NO_PLAN
+        )
         claims, slots, left = plan
         most = (self._max_bytes, self._max_group_jobs)
         batch = Batch(ends, submits, claims, slots, *most, left, messages, self._max_mailbox)
@@ -359,7 +361,7 @@ class Commits:
         if result.dependents:
             now = asyncio.get_running_loop().time()
             self._gathering.started([one.token for one in result.dependents], now)
-        begun = [*result.started, *result.dependents, *result.claimed]
+        begun = [*result.started, *result.dependents, *result.turns, *result.claimed]
         for slot, attempts in by_session(begun).items():
             self._give(slot, attempts)
         for ended in result.ended:

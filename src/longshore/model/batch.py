@@ -31,7 +31,7 @@ class Batch(Struct, frozen=True):
     slot, if that worker may have it; otherwise it is ready for any worker. Claims stop with the job
     whose arguments bring them to `max_bytes`. A finish that would bring its group past
     `max_group_jobs` is recorded as failed. Jobs of groups whose dependencies the finishes meet
-    start on slots of `for_dependents`; without one they are ready.
+    start on slots of `for_dependents`; without one they are ready. So do new turns of actors.
     """
 
     finishes: Sequence[End] = ()
@@ -61,7 +61,8 @@ class BatchResult(Struct, frozen=True):
     - `dependents`: the jobs of groups that started on slots of `for_dependents`;
     - `sent`: the answers to `sends`, item by item; what became ready of them is in `ready`;
     - `replies`: the replies to asks from outside;
-    - `watched`: whether watchers are to be told of some that ended (`tell_watchers`).
+    - `watched`: whether watchers are to be told of some that ended (`tell_watchers`);
+    - `turns`: the new turns of actors that started on slots of `for_dependents`.
     """
 
     finished: list[Finished] = []
@@ -79,3 +80,4 @@ class BatchResult(Struct, frozen=True):
     sent: list[Sent | Refused] = []
     replies: list[Reply] = []
     watched: bool = False
+    turns: list[Attempt] = []

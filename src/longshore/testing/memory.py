@@ -20,7 +20,7 @@ from longshore.core import effects
 from longshore.core.leases import ANOTHERS, is_anothers
 from longshore.core.lifecycle import OWNED
 from longshore.core.lookahead import before_barred, held_ahead
-from longshore.core.placement import Woken, first_bytes, kept_slots, slots_for
+from longshore.core.placement import SlotOffers, Woken, first_bytes, kept_slots
 from longshore.core.retention import Seen, Walk
 from longshore.core.run_times import KEPT_S, merged
 from longshore.core.turns import last_worker
@@ -83,12 +83,15 @@ class MemoryStore(MemoryActors, MemoryNewRuns):
         ready, ended = Counter[int](), list[Ended]()
         noted = len(self._notices)
         finished = [self._finish(end, ready, ended) for end in batch.finishes]
+        self._made = []
         sent, replies, by_sends = self._post(batch, finished, ready)
+        offers = SlotOffers(batch.for_dependents, batch.max_bytes)
+        turns = self._filled(self._start_turns(dispatcher, offers))
         ending, self._unsettled = self._unsettled, []
         self._woken = []
         groups = self._deliver(ending, ready) | self._to_expand() | self._sent_groups
         self._sent_groups = set()
-        dependents = self._filled(self._start_dependents(dispatcher, batch, ready))
+        dependents = self._filled(self._start_dependents(dispatcher, offers, ready))
         by_ends = Counter(ready)
         ready += by_sends
         started, submitted = list[Attempt](), []
@@ -116,19 +119,42 @@ class MemoryStore(MemoryActors, MemoryNewRuns):
             sent,
             replies,
             watched=len(self._notices) > noted,
+            turns=turns,
         )
 
+    def _start_turns(self, dispatcher: UUID, offers: SlotOffers) -> list[Attempt]:
+        """Starts new turns of actors, on slots that are left over for them."""
+        counted = {row.job.id: ready for row, ready in self._made}
+        started = self._start_on(dispatcher, offers, [row for row, _ in self._made])
+        for one in started:
+            counted[one.id][self._jobs[one.id].lane.hash] -= 1
+        return started
+
     def _start_dependents(
-        self, dispatcher: UUID, batch: Batch, ready: Counter[int]
+        self, dispatcher: UUID, offers: SlotOffers, ready: Counter[int]
     ) -> list[Attempt]:
         """Starts jobs that the batch's ends made ready, on slots that are left over for them."""
-        rows = [row for row in self._woken if not self._held_back(row)]
-        jobs = [Woken(row.order, row.lane.hash, len(row.job.args)) for row in rows]
+        started = self._start_on(dispatcher, offers, self._woken)
+        ready.subtract(self._jobs[one.id].lane.hash for one in started)
+        return started
+
+    def _start_on(
+        self, dispatcher: UUID, offers: SlotOffers, woken: Sequence[JobRow]
+    ) -> list[Attempt]:
+        rows = [row for row in woken if not self._held_back(row)]
+        jobs = [
+            Woken(
+                row.order,
+                row.lane.hash,
+                len(row.job.args),
+                last_worker(row.job.options, row.job.args),
+            )
+            for row in rows
+        ]
         started = []
-        for place, slot in slots_for(jobs, batch.for_dependents, batch.max_bytes).items():
+        for place, slot in offers.take(jobs).items():
             if self._is_free_for(slot, dispatcher):
                 started.append(self._start(rows[place], slot))
-        ready.subtract(self._jobs[one.id].lane.hash for one in started)
         return started
 
     def _finish(self, end: End, ready: Counter[int], ended: list[Ended]) -> Finished:

@@ -243,7 +243,10 @@ class MemoryActors(MemoryGroups):
         job = turns.turn_job(*of_turn, last.worker)
         answer = self._submit(job, ready, None, [])
         assert isinstance(answer, Submitted), answer
-        self._jobs[job.id].actor = actor.name
+        row = self._jobs[job.id]
+        row.actor = actor.name
+        if row.state is JobState.READY:
+            self._made.append((row, ready))
 
     def _drop_job(self, row: JobRow) -> None:
         self._emptied[row.lane.hash] = row.lane

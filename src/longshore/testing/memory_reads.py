@@ -69,6 +69,8 @@ class MemoryReads:
         """Nodes of which those that depend on them have not heard."""
         self._woken: list[JobRow] = []
         """The jobs of groups that became ready since the pump last began."""
+        self._made: list[tuple[JobRow, Counter[int]]] = []
+        """The turns that were made ready since then, and where each was counted."""
 
     def _find(self, ref: UUID | int) -> JobRow | None:
         if isinstance(ref, UUID):

@@ -23,7 +23,7 @@ def calls(app: App, keys: int, count: int) -> Iterator[MessageCall]:
     """Messages to so many actors in turn, numbered."""
     refs = [app.actor_ref("Account", f"a{key}") for key in range(keys)]
     for number in range(count):
-        yield refs[number % keys].call("add", number=number)
+        yield refs[number % keys].add.call(number=number)
 
 
 def arrived(fake: FakeDispatcher) -> dict[str, list[bytes]]:

@@ -58,6 +58,15 @@ _FIRST_DUE: Final = f"""
     WHERE actor = i.actor AND due_at IS NOT NULL ORDER BY due_at LIMIT 1
 """
 
+_FIRST_LEFT: Final = _FIRST_DUE.replace(
+    "ORDER BY",
+    """AND NOT CASE WHEN due_at < 'infinity' THEN number = ANY (ARRAY(
+            SELECT d.number FROM unnest($8::bigint[], $9::bigint[]) AS d (actor, number)
+            WHERE d.actor = i.actor
+        )) ELSE false END ORDER BY""",
+)
+"""`_FIRST_DUE` of the messages that `KEEP` does not remove."""
+
 LOOK: Final = f"""
 SELECT i.actor, t.n, t.worker, t.read_up_to, t.version, t.starts, t.timers, {NOW} AS now,
     coalesce((
@@ -146,22 +155,26 @@ FROM gone
 
 KEEP: Final = f"""
 WITH before AS MATERIALIZED (
-    SELECT i.*, t.read_up_to AS read_before, coalesce((
-        SELECT number FROM longshore.message
-        WHERE actor = i.actor AND number > t.read_up_to ORDER BY actor DESC, number DESC LIMIT 1
-    ), t.read_up_to) AS last
+    SELECT i.*, t.read_up_to AS read_before, l.last,
+        least(greatest(i.read_up_to, t.read_up_to), l.last) AS read_now
     FROM unnest(
         $1::bigint[], $2::bigint[], $3::uuid[], $4::bigint[], $5::bigint[], $6::bytea[],
         $7::bytea[]
     ) AS i (actor, n, worker, read_up_to, version, timers, state)
     CROSS JOIN LATERAL ({NEWEST.format(actor="i.actor")}) AS t
+    CROSS JOIN LATERAL (
+        SELECT coalesce((
+            SELECT number FROM longshore.message
+            WHERE actor = i.actor AND number > t.read_up_to
+            ORDER BY actor DESC, number DESC LIMIT 1
+        ), t.read_up_to) AS last
+    ) AS l
 ),
 new AS (
     INSERT INTO longshore.turn (
         actor, n, at, worker, read_up_to, version, starts, timers, state
     )
-    SELECT actor, n, statement_timestamp(), worker,
-        least(greatest(read_up_to, read_before), last), version, false, timers, state
+    SELECT actor, n, statement_timestamp(), worker, read_now, version, false, timers, state
     FROM before
 ),
 old AS (
@@ -203,13 +216,25 @@ delayed AS (
         OFFSET 0
     ) AS o
     WHERE m.ctid = o.tid
+),
+logs AS (
+    DELETE FROM longshore.log WHERE job = ANY ($10::uuid[])
 )
-DELETE FROM longshore.log WHERE job = ANY ($10::uuid[])
+SELECT i.actor, i.n, i.worker, i.read_now AS read_up_to, i.version, false AS starts, i.timers,
+    {NOW} AS now,
+    i.last,
+    EXISTS (
+        SELECT FROM longshore.message
+        WHERE actor = i.actor AND number > i.read_now AND CASE WHEN due_at IS NULL THEN true END
+    ) AS has_mail,
+    ({_FIRST_LEFT}) AS delayed_at
+FROM before AS i
 """
-"""Keeps what turns left, and removes what they have read and the oldest turn.
+"""Keeps what turns left, and removes what they have read and the oldest turn; answers as `LOOK`.
 
 What a turn said goes with its job, in a statement after the one that removed the job: until then
-more may come.
+more may come. Parts of a statement do not see what the others change: so the answer leaves out what
+the turns have read.
 """
 
 # messages
@@ -414,8 +439,39 @@ WHERE actor = $1 AND number = $2
 
 ERRORS: Final = "SELECT id, error FROM longshore.job WHERE id = ANY ($1::uuid[])"
 SECRET: Final = "SELECT value FROM longshore.secret WHERE name = 'callbacks'"
+_EVENTS: Final = f"""
+    SELECT array_agg(m.number) AS numbers, array_agg(m.id) AS ids, array_agg(m.name) AS names,
+        array_agg(m.args) AS args, array_agg({micros("coalesce(m.due_at, m.at)")}) AS times,
+        array_agg(m.due_at IS NOT NULL) AS was_delayed, array_agg(m.reply_to) AS reply_to
+    FROM (
+        SELECT * FROM (
+            SELECT f.*, sum(octet_length(f.args)) OVER (ORDER BY f.number) - octet_length(f.args)
+                AS before
+            FROM (
+                SELECT * FROM longshore.message
+                WHERE actor = a.number AND number > t.read_up_to
+                    AND CASE WHEN due_at IS NULL THEN true END
+                ORDER BY actor, number LIMIT $2
+            ) AS f
+        ) AS mail
+        WHERE mail.before < $3
+        UNION ALL
+        SELECT * FROM (
+            SELECT f.*, sum(octet_length(f.args)) OVER (ORDER BY f.due_at, f.number)
+                - octet_length(f.args) AS before
+            FROM (
+                SELECT * FROM longshore.message
+                WHERE actor = a.number AND due_at <= statement_timestamp()
+                ORDER BY actor, due_at LIMIT $2
+            ) AS f
+        ) AS delayed
+        WHERE delayed.before < $3
+    ) AS m
+"""
+"""SQL for the first messages of an actor, as many as one turn takes, and those that came due."""
+
 INPUTS: Final = f"""
-SELECT a.id, a.number, a.type, a.key, a.status, t.*, {NOW} AS now, ({SECRET}) AS secret
+SELECT a.id, a.number, a.type, a.key, a.status, t.*, {NOW} AS now, ({SECRET}) AS secret, m.*
 FROM unnest($1::uuid[]) AS i (id)
 CROSS JOIN LATERAL (
     SELECT id, number, type, key, status FROM longshore.actor WHERE id = i.id OFFSET 0
@@ -424,38 +480,9 @@ CROSS JOIN LATERAL (
     SELECT n, worker, read_up_to, version, starts, timers, state FROM longshore.turn
     WHERE actor = a.number ORDER BY actor DESC, n DESC LIMIT 1
 ) AS t
+CROSS JOIN LATERAL ({_EVENTS}) AS m
 """
-EVENTS: Final = f"""
-SELECT i.actor, m.number, m.id, m.name, m.args, {micros("coalesce(m.due_at, m.at)")} AS at,
-    m.due_at IS NOT NULL AS was_delayed, m.reply_to
-FROM unnest($1::bigint[], $2::bigint[]) AS i (actor, read_up_to)
-CROSS JOIN LATERAL (
-    SELECT * FROM (
-        SELECT f.*, sum(octet_length(f.args)) OVER (ORDER BY f.number) - octet_length(f.args)
-            AS before
-        FROM (
-            SELECT * FROM longshore.message
-            WHERE actor = i.actor AND number > i.read_up_to
-                AND CASE WHEN due_at IS NULL THEN true END
-            ORDER BY actor, number LIMIT $3
-        ) AS f
-    ) AS mail
-    WHERE mail.before < $4
-    UNION ALL
-    SELECT * FROM (
-        SELECT f.*, sum(octet_length(f.args)) OVER (ORDER BY f.due_at, f.number)
-            - octet_length(f.args) AS before
-        FROM (
-            SELECT * FROM longshore.message
-            WHERE actor = i.actor AND due_at <= statement_timestamp()
-            ORDER BY actor, due_at LIMIT $3
-        ) AS f
-    ) AS delayed
-    WHERE delayed.before < $4
-) AS m
-ORDER BY i.actor, m.due_at, m.number
-"""
-"""The first messages of these actors, as many as one turn takes, and those that came due."""
+"""What turns of these actors get. An array for each column of their messages costs least."""
 
 # showing
 

@@ -80,7 +80,7 @@ class Mailbox:
         return self.job is not None and self.job["state"] in OWNED_CODES
 
     def see(self, row: asyncpg.Record) -> None:
-        """Takes in a row of `LOOK`."""
+        """Takes in a row of `LOOK` or `KEEP`."""
         self.turn, self.version, self.starts = row["n"], row["version"], row["starts"]
         self.last_worker = row["worker"]
         self.timers = unpack_timers(row["timers"])
@@ -145,7 +145,10 @@ class Mailboxes:
         """Reads what the next turns of these actors depend on; of all, if none are given."""
         chosen = self.by_id.values() if boxes is None else boxes
         by_number = {box.number: box for box in chosen}
-        rows = await self.tx.fetch(sql.LOOK, list(by_number)) if by_number else []
+        self.seen(by_number, await self.tx.fetch(sql.LOOK, list(by_number)) if by_number else [])
+
+    def seen(self, by_number: dict[int, Mailbox], rows: Sequence[asyncpg.Record]) -> None:
+        """Takes in what was read of these actors."""
         for row in rows:
             self.now = row["now"]
             by_number[row["actor"]].see(row)

@@ -26,6 +26,7 @@ from uuid import UUID
 
 from msgspec import Struct, structs
 
+from longshore.core.placement import SlotOffers
 from longshore.model.actor import Message
 from longshore.model.attempt import Attempt
 from longshore.model.ends import End, PutAside, ReadDone, Succeeded, TurnTaken
@@ -54,7 +55,7 @@ from longshore.store.postgres.sql import (
     SUCCEED_ALONE,
 )
 from longshore.store.postgres.states import READY, RUNNING, STATES
-from longshore.store.postgres.submit import StartColumns, SubmitBatch
+from longshore.store.postgres.submit import StartColumns, SubmitBatch, TurnSlots
 from longshore.store.postgres.turns import TurnBatch, concerns_actors
 from longshore.store.rows import INT64, unpack_options
 
@@ -117,11 +118,15 @@ class Pump:
         growth = Growth(tx, batch.max_group_jobs, {} if refusals is None else refusals)
         ends = await growth.checked(batch.finishes)
         finished = await records.record(ends) if ends else []
-        intake = SubmitBatch(tx, self._lanes, self._start_columns(dispatcher, batch))
+        room = batch.max_bytes
+        offers = SlotOffers(batch.for_dependents, room)
+        for_turns = TurnSlots(dispatcher, self._expiry_margin_s, offers)
+        start_columns = self._start_columns(dispatcher, batch)
+        intake = SubmitBatch(tx, self._lanes, start_columns, for_turns)
         if turns is not None:
             await turns.commit(ends, finished, records, intake)
-        room = batch.max_bytes
-        starts = Starts(dispatcher, batch.for_dependents, self._expiry_margin_s, room)
+        starts = Starts(dispatcher, offers.left, self._expiry_margin_s, room)
+        offers.left = ()  # what turns did not take is for dependents
         settling = Settling(tx, starts)
         new_lanes = await self._settle(settling, ends, finished, records, growth)
         lost = []
@@ -165,6 +170,7 @@ class Pump:
             turns.sent if turns else [],
             turns.replies if turns else [],
             tx.has_watched_ends,
+            intake.turns,
         )
         if ends:
             self._ends_groups = bool(records.parents)

@@ -249,7 +249,7 @@ def _inserted(*, started: bool, one: bool = False, turns: bool = False) -> str:
     if started:
         own, names = f"{own}, $17::integer{'' if one else '[]'}", f"{names}, slot"
     if turns:
-        own, names = f"{own}, $17::bigint[]", f"{names}, actor"
+        own, names = f"{own}, ${22 if started else 17}::bigint[]", f"{names}, actor"
     rows = f"(VALUES ({own}))" if one else f"unnest({own})"
     may = (_MAY_ONE if one else _MAY_ALL) if started else ""
     also, values = _begun(one, shared(14, "float8")) if started else ("", _FIRST_ENTRY)
@@ -340,6 +340,11 @@ SUBMIT_TURNS: Final = f"""{_inserted(started=False, turns=True)}
 SELECT id, number, state, lane, token FROM new
 """
 """Stores turns of actors."""
+
+START_TURNS: Final = f"""{_inserted(started=True, turns=True)}
+SELECT id, number, state, lane, token FROM new
+"""
+"""Stores turns of actors, and starts those that can run now, if their slots allow."""
 
 SUBMIT_STARTED: Final = f"""{_STARTED}
 SELECT id, number, state, lane, token FROM new

@@ -153,7 +153,7 @@ class PostgresStore(
         return await self._with_results(drawn.pumped)
 
     async def _with_results(self, pumped: BatchResult) -> BatchResult:
-        for name in ("claimed", "dependents", "started"):
+        for name in ("claimed", "dependents", "started", "turns"):
             attempts: list[Attempt] = getattr(pumped, name)
             if any(map(_has_gaps, attempts)):
                 pumped = structs.replace(pumped, **{name: await self._filled(attempts)})

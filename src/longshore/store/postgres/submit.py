@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import cast
+from typing import NamedTuple, cast
 from uuid import UUID
 
 import asyncpg
 from msgspec import Struct
 from msgspec.structs import astuple
 
+from longshore.core.placement import SlotOffers, Woken
+from longshore.core.turns import last_worker
 from longshore.errors import StoreUnavailable
 from longshore.model.attempt import Attempt
 from longshore.model.job import Refused, Submission, Submitted
@@ -30,6 +32,7 @@ from longshore.store.postgres.sql import (
     ADD_LANES,
     HOLDERS,
     KNOWN,
+    START_TURNS,
     SUBMIT,
     SUBMIT_STARTED,
     SUBMIT_TURNS,
@@ -94,16 +97,52 @@ class StartColumns(Struct, frozen=True):
         )
 
 
+class TurnSlots(NamedTuple):
+    """The slots on which new turns may start, and who gives them (see `StartColumns`)."""
+
+    dispatcher: UUID
+    expiry_margin_s: float
+    offers: SlotOffers
+
+    def columns_for(self, items: list[Item]) -> StartColumns | None:
+        """The slots for these turns; None if there are none."""
+        woken = [
+            Woken(
+                (-job.priority, place),
+                lane_of_item((job, body)).hash,
+                len(job.args),
+                last_worker(job.options, job.args),
+            )
+            for place, (job, body) in enumerate(items)
+            if job.run_at is None and job.delay_s is None
+        ]
+        slots = self.offers.take(woken)
+        if not slots:
+            return None
+        by_id: dict[int, SessionKey | None] = {}
+        for at, slot in slots.items():
+            _, place = woken[at].order
+            by_id[items[place][0].id.int] = slot
+        return StartColumns(self.dispatcher, self.expiry_margin_s, by_id)
+
+
 class SubmitBatch:
     """The submissions of one transaction; `lanes` are those known to be stored already."""
 
     def __init__(
-        self, tx: Transaction, lanes: set[int], start_columns: StartColumns | None = None
+        self,
+        tx: Transaction,
+        lanes: set[int],
+        start_columns: StartColumns | None = None,
+        for_turns: TurnSlots | None = None,
     ) -> None:
         self.ready: Counter[int] = Counter()
         self.ready_sent: Counter[int] = Counter()
         self.new_lanes: set[int] = set()
         self.started: list[Attempt] = []
+        self.turns: list[Attempt] = []
+        """The turns that started."""
+        self._for_turns = for_turns
         self._tx = tx
         self._lanes = lanes
         self._start_columns = start_columns
@@ -177,9 +216,18 @@ class SubmitBatch:
     async def insert_turns(
         self, jobs: Sequence[Submission], actors: Sequence[int], *, by_ends: bool
     ) -> None:
-        """Stores turns of these actors, which are locked: so none of the turns is there."""
+        """Stores turns of these actors, which are locked: so none of the turns is there.
+
+        Those for which there are slots start.
+        """
         items = SoundItems(jobs).items
-        rows = await self._tx.fetch(SUBMIT_TURNS, *columns(items, sparse=True), actors)
+        starts = None if self._for_turns is None else self._for_turns.columns_for(items)
+        if starts is None:
+            rows = await self._tx.fetch(SUBMIT_TURNS, *columns(items, sparse=True), actors)
+        else:
+            slots = starts.columns(items)
+            rows = await self._tx.fetch(START_TURNS, *columns(items, sparse=True), *slots, actors)
+            self.turns += starts.began(items, rows)
         if by_ends:
             self._sent.update(job.id.int for job in jobs)
         await self._note(items, rows)

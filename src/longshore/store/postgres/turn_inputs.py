@@ -1,12 +1,13 @@
 """What workers get to take turns on PostgreSQL: put together when their attempts are answered.
 
-A turn that runs cannot be taken, edited or removed by others. So the state and the mailbox may be
-read one after the other, without a transaction: in between there can only be more mail.
+A turn that runs cannot be taken, edited or removed by others: after the commit that gave it to its
+worker there can only be more mail. One statement reads what all turns of a batch get.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 from uuid import UUID
 
 import asyncpg
@@ -33,23 +34,19 @@ async def filled_turns(reading: ConnectionPool, attempts: Sequence[Attempt]) -> 
     attempts = await _filled_reads(reading, attempts)
     if not actors:
         return [*attempts]
-    inputs = {row["id"]: row for row in await reading.fetch(sql.INPUTS, [*actors.values()])}
-    numbers = [row["number"] for row in inputs.values()]
-    read = [row["read_up_to"] for row in inputs.values()]
-    bounds = MOST_EVENTS, EVENT_BYTES
-    mail: dict[int, list[asyncpg.Record]] = {}
-    for row in await reading.fetch(sql.EVENTS, numbers, read, *bounds):
-        mail.setdefault(row["actor"], []).append(row)
+    rows = await reading.fetch(sql.INPUTS, [*actors.values()], MOST_EVENTS, EVENT_BYTES)
+    inputs = {row["id"]: row for row in rows}
     recovering = [one.id for one in attempts if is_recovery(one)]
     rows = await reading.fetch(sql.ERRORS, recovering) if recovering else []
     errors = {row["id"]: unpack_error(row["error"]) for row in rows}
-    return [_filled(one, inputs, mail, actors.get(one.key), errors.get(one.id)) for one in attempts]
+    return [_filled(one, inputs, actors.get(one.key), errors.get(one.id)) for one in attempts]
 
 
 async def _filled_reads(reading: ConnectionPool, attempts: Sequence[Attempt]) -> Sequence[Attempt]:
     """The attempts, those that read an actor with its state."""
     actors = {one.key: read_call(one.args).actor for one in attempts if one.options.reads}
-    rows = await reading.fetch(sql.INPUTS, [*actors.values()]) if actors else []
+    # It wants no messages.
+    rows = await reading.fetch(sql.INPUTS, [*actors.values()], 0, 0) if actors else []
     inputs = {row["id"]: _input(row) for row in rows}
     return [
         read_attempt(one, inputs.get(actors[one.key])) if one.key in actors else one
@@ -60,7 +57,6 @@ async def _filled_reads(reading: ConnectionPool, attempts: Sequence[Attempt]) ->
 def _filled(
     attempt: Attempt,
     inputs: dict[UUID, asyncpg.Record],
-    mail: dict[int, list[asyncpg.Record]],
     actor: UUID | None,
     error: JobError | None,
 ) -> Attempt:
@@ -68,12 +64,12 @@ def _filled(
     row = None if actor is None else inputs.get(actor)
     if row is None:
         return attempt
-    events = [_event(one) for one in mail.get(row["number"], ())]
+    events = _events(row)
     return turn_attempt(
         attempt,
         _input(row),
-        [event for event in events if not event.was_delayed],
-        [event for event in events if event.was_delayed],
+        sorted((event for event in events if not event.was_delayed), key=attrgetter("number")),
+        sorted((event for event in events if event.was_delayed), key=attrgetter("at", "number")),
         starts=row["starts"],
         paused=row["status"] == PAUSED,
         secret=row["secret"],
@@ -88,6 +84,12 @@ def _input(row: asyncpg.Record) -> TurnInput:
     return TurnInput(*which, row["state"], row["version"], row["now"], timers, (), row["worker"])
 
 
-def _event(row: asyncpg.Record) -> Event:
-    what = row["name"], row["args"], row["at"], row["number"], row["id"], row["was_delayed"]
-    return Event(EventKind.MESSAGE, *what, unpack_reply_to(row["reply_to"]))
+def _events(row: asyncpg.Record) -> list[Event]:
+    """The messages that a turn may get."""
+    if row["numbers"] is None:
+        return []
+    names = "names", "args", "times", "numbers", "ids", "was_delayed", "reply_to"
+    return [
+        Event(EventKind.MESSAGE, name, args, at, number, id, was_delayed, unpack_reply_to(to))
+        for name, args, at, number, id, was_delayed, to in zip(*map(row.get, names), strict=True)
+    ]

@@ -117,9 +117,9 @@ class TurnBatch:
         """Does what follows from the ends that were recorded, and from what was sent."""
         pairs = zip(ends, finished, strict=True)
         recorded = [end for end, answer in pairs if answer.verdict is Verdict.RECORDED]
-        await self._keep(records)
+        kept = await self._keep(records)
         await self._keep_read([end.reply for end in recorded if isinstance(end, ReadDone)])
-        await self._boxes.look()
+        await self._boxes.look([box for id, box in self._boxes.by_id.items() if id not in kept])
         await self._follow(recorded, records)
         by_ends = self._touched()
         self.sent = await self._send(self._batch.sends)
@@ -165,9 +165,10 @@ class TurnBatch:
     def _touched(self) -> list[Mailbox]:
         return [box for box in self._boxes.by_id.values() if box.is_touched]
 
-    async def _keep(self, records: FinishBatch) -> None:
-        """Keeps what the turns left that were taken."""
+    async def _keep(self, records: FinishBatch) -> set[UUID]:
+        """Keeps what the turns left that were taken; answers whose these are: they are known."""
         rows, delayed = [], []
+        kept: dict[int, Mailbox] = {}
         for end, worker, now in records.taken:
             if (box := self._boxes.by_id.get(end.actor)) is None:
                 continue
@@ -179,6 +180,7 @@ class TurnBatch:
                     await self._tx.fetch(sql.SORT_MAIL, box.number, number, True)
             delayed += [(box.number, one) for one in turn.read_delayed if one in INT64]
             box.knows_job = box.is_touched = True
+            kept[box.number] = box
             if not turn.stops:
                 self._boxes.note(box, end.number, What.UPDATED, turn.state)
         listed = [
@@ -190,7 +192,9 @@ class TurnBatch:
         if rows:
             columns, numbers = zip(*rows, strict=True), zip(*delayed, strict=True)
             jobs = [end.job for end, _, _ in records.taken]
-            await self._tx.fetch(sql.KEEP, *columns, *(numbers if delayed else ([], [])), jobs)
+            named = numbers if delayed else ([], [])
+            self._boxes.seen(kept, await self._tx.fetch(sql.KEEP, *columns, *named, jobs))
+        return {box.id for box in kept.values()}
 
     async def _keep_read(self, replies: Sequence[Reply]) -> None:
         """Keeps the replies of jobs that read actors, and are gone."""

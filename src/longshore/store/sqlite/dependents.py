@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from longshore.core.placement import Woken, slots_for
+from longshore.core.placement import SlotOffers, Woken
 from longshore.model.attempt import Attempt
 from longshore.model.job import JobState
-from longshore.model.worker import OpenSlots, SessionKey
+from longshore.model.worker import SessionKey
 from longshore.store.rows import history_entry, later
 from longshore.store.sqlite.claim import attending, payloads
 from longshore.store.sqlite.sql import Bulk, Candidate, Lookup, Row, appended
@@ -29,9 +29,8 @@ class Starts(NamedTuple):
     """
 
     dispatcher: UUID
-    offered: Sequence[OpenSlots]
+    offers: SlotOffers
     expiry_margin_s: float
-    max_bytes: int
 
 
 class Dependent(Candidate):
@@ -71,7 +70,7 @@ def start(tx: Transaction, starts: Starts, jobs: Mapping[int, float | None]) -> 
     order = [
         Woken((row.urgency, row.rank, row.number), row.lane, row.payload_bytes) for row in rows
     ]
-    slots = slots_for(order, starts.offered, starts.max_bytes)
+    slots = starts.offers.take(order)
     sessions = attending(tx, starts.dispatcher, list(slots.values()))
     usable = [
         (rows[at], slot)

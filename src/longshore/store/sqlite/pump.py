@@ -15,6 +15,7 @@ from uuid import UUID
 
 from longshore.core import effects
 from longshore.core.growth import added, refused, why_not
+from longshore.core.placement import SlotOffers
 from longshore.model.actor import Message
 from longshore.model.attempt import Attempt
 from longshore.model.ends import End, PutAside, ReadDone, Succeeded, TurnTaken
@@ -33,6 +34,7 @@ from longshore.store.sqlite.sql import NOTE, RUNNING, SUCCEED, Held, Row
 from longshore.store.sqlite.submit import Accepted, accept
 from longshore.store.sqlite.transaction import Transaction
 from longshore.store.sqlite.turns import NOTHING_POSTED, Posted, Sender, Turns, has_mail
+from longshore.store.sqlite.waking import TurnSlots
 
 
 def pump(tx: Transaction, dispatcher: UUID, batch: Batch, expiry_margin_s: float) -> BatchResult:
@@ -62,6 +64,7 @@ def pump(tx: Transaction, dispatcher: UUID, batch: Batch, expiry_margin_s: float
         ends.posted.sent,
         ends.posted.replies,
         tx.has_watched_ends,
+        filled(tx, ends.posted.started) if ends.posted.started else [],
     )
 
 
@@ -83,9 +86,10 @@ def _finish(tx: Transaction, dispatcher: UUID, batch: Batch, expiry_margin_s: fl
     growth = Growth(tx, batch.max_group_jobs)
     finishes = _Finishes(tx, growth)
     finished = finishes.record(batch.finishes) if batch.finishes else []
-    starts = Starts(dispatcher, batch.for_dependents, expiry_margin_s, batch.max_bytes)
+    offers = SlotOffers(batch.for_dependents, batch.max_bytes)
+    starts = Starts(dispatcher, offers, expiry_margin_s)
     settling = Settling(tx, starts)
-    posted = finishes.post(batch, settling)
+    posted = finishes.post(batch, settling, TurnSlots(dispatcher, offers, expiry_margin_s))
     growth.begin(settling)
     if ended := tx.take_ended():
         settling.deliver(ended)
@@ -214,7 +218,7 @@ class _Finishes:
         by = end.by or _name(row.worker)
         self._tx.apply(row, change, by=by, result=outcome.result, ran_s=end.ran_s)
 
-    def post(self, batch: Batch, settling: Settling) -> Posted:
+    def post(self, batch: Batch, settling: Settling, slots: TurnSlots) -> Posted:
         """Submits and sends what the recorded ends caused, and takes in what comes from outside."""
         dropped = self._submit()
         lost_groups = self._submit_groups(settling)
@@ -227,7 +231,7 @@ class _Finishes:
                 for sender, _, job, why in dropped
                 if sender.actor is not None
             ]
-            posted = self._turns.post(batch, mail, [*lost, *lost_groups])
+            posted = self._turns.post(batch, mail, [*lost, *lost_groups], slots)
         notes = [(sender, index, why) for sender, index, _, why in dropped]
         self._note([*notes, *posted.notes])
         return posted

@@ -279,7 +279,7 @@ class Settling:
 
     def _start(self, changes: Sequence[Wake]) -> Sequence[Wake]:
         """Starts the jobs that have slots; answers the changes that are left to be made."""
-        if not changes or self._starts is None or not self._starts.offered:
+        if not changes or self._starts is None or not self._starts.offers.left:
             return changes
         groups = {group: self._group(group)[1] for group in {one.group for one in changes}}
         met = {

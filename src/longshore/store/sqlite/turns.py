@@ -13,6 +13,7 @@ from longshore.core import effects
 from longshore.core.histories import What, history_job
 from longshore.core.turns import set_at
 from longshore.model.actor import TURNS_KEPT, Message, Reply, Sent
+from longshore.model.attempt import Attempt
 from longshore.model.batch import Batch
 from longshore.model.ends import Succeeded, TurnTaken
 from longshore.model.job import Ended, Finished, JobState, Refused, Submission, Verdict
@@ -29,6 +30,7 @@ from longshore.store.sqlite.waking import (
     LAST_TURN,
     PAUSED,
     STOPPING,
+    TurnSlots,
     drop_jobs,
     numbered,
     wake,
@@ -220,6 +222,7 @@ class Turns:
         batch: Batch,
         senders: Sequence[Sender],
         refused_jobs: Sequence[tuple[Sender, Message]],
+        slots: TurnSlots,
     ) -> Posted:
         """Delivers what ends send, then what comes from outside; wakes whoever got something."""
         mailing = Mailing(self._tx)
@@ -232,11 +235,12 @@ class Turns:
         first = self._touched | mailing.touched
         sent = mailing.take_in(batch.sends, batch.max_mailbox) if batch.sends else []
         mailing.close()
-        woken = wake(self._tx, first | mailing.touched, first)
+        woken = wake(self._tx, first | mailing.touched, first, slots)
         if history := [*self._history, *mailing.history]:
             woken.by_ends.update(accept(self._tx, history)[1])
         replies = [*mailing.replies, *(reply for _, reply in self._read.values())]
-        return Posted(sent, replies, woken.by_ends, woken.by_sends, notes)
+        by_ends, by_sends = woken.by_ends, woken.by_sends
+        return Posted(sent, replies, by_ends, by_sends, notes, woken.started)
 
     @property
     def has_work(self) -> bool:
@@ -247,7 +251,8 @@ class Turns:
 class Posted(NamedTuple):
     """What became of the mail of a transaction.
 
-    `notes` says which items of jobs' outboxes were not accepted, and why.
+    `notes` says which items of jobs' outboxes were not accepted, and why; `started` has the turns
+    that began.
     """
 
     sent: list[Sent | Refused]
@@ -255,6 +260,7 @@ class Posted(NamedTuple):
     by_ends: Counter[int]
     by_sends: Counter[int]
     notes: Collection[tuple[Sender, int, str]]
+    started: Sequence[Attempt] = ()
 
 
 NOTHING_POSTED: Final = Posted([], [], Counter(), Counter(), ())

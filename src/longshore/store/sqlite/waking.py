@@ -8,18 +8,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from msgspec import Struct
 
-from longshore.core import effects
+from longshore.core import effects, placement
 from longshore.core.lanes import lane_of
-from longshore.core.turns import Step, TurnJob, go, next_step, next_wake, turn_job
+from longshore.core.placement import SlotOffers
+from longshore.core.turns import Step, TurnJob, go, last_worker, next_step, next_wake, turn_job
 from longshore.model.actor import ActorTerms, Timer
+from longshore.model.attempt import Attempt
 from longshore.model.job import JobState, Submission, Submitted
+from longshore.model.worker import SessionKey
 from longshore.store.actor_rows import NEVER, unpack_terms, unpack_timers
 from longshore.store.rows import clean
+from longshore.store.sqlite.claim import usable_slots
 from longshore.store.sqlite.prune import DROP_JOBS, DROP_LOGS
 from longshore.store.sqlite.sql import Bulk, Lookup, Row
 from longshore.store.sqlite.submit import accept
@@ -139,10 +143,45 @@ def drop_job(tx: Transaction, actor: ActorRow) -> None:
         drop_jobs(tx, [(actor.job, actor.lane, actor.state)])
 
 
+class TurnSlots(NamedTuple):
+    """The slots on which new turns may start, and who gives them.
+
+    An attempt expires `expiry_margin_s` after its timeout.
+    """
+
+    dispatcher: UUID
+    offers: SlotOffers
+    expiry_margin_s: float
+
+    def slots(self, tx: Transaction, jobs: Sequence[Submission]) -> list[SessionKey | None]:
+        """The slots that these turns may have, each in its place; None for the others."""
+        ready = [(place, job) for place, job in enumerate(jobs) if job.delay_s is None]
+        order = [
+            placement.Woken(
+                (-job.priority, place),
+                _lane(job),
+                len(job.args),
+                last_worker(job.options, job.args),
+            )
+            for place, job in ready
+        ]
+        found: list[SessionKey | None] = [None] * len(jobs)
+        for at, slot in self.offers.take(order).items():
+            found[ready[at][0]] = slot
+        return usable_slots(tx, self.dispatcher, jobs, found) if any(found) else found
+
+
+NO_SLOTS: Final = TurnSlots(UUID(int=0), SlotOffers((), 0), 0.0)
+
+
 class Woken:
-    """What became ready, by lane: of actors in the set given first, and of all others."""
+    """What became ready, by lane: of actors in the set given first, and of all others.
+
+    `started` are the turns that began.
+    """
 
     def __init__(self, first: Collection[int]) -> None:
+        self.started: list[Attempt] = []
         self._first = first
         self.by_ends: Counter[int] = Counter()
         self.by_sends: Counter[int] = Counter()
@@ -152,8 +191,16 @@ class Woken:
         (self.by_ends if actor in self._first else self.by_sends)[lane] += 1
 
 
-def wake(tx: Transaction, actors: Collection[int], first: Collection[int] = ()) -> Woken:
-    """Brings the next turns of these actors to where their mail and their timers want them."""
+def wake(
+    tx: Transaction,
+    actors: Collection[int],
+    first: Collection[int] = (),
+    slots: TurnSlots = NO_SLOTS,
+) -> Woken:
+    """Brings the next turns of these actors to where their mail and their timers want them.
+
+    New turns start on the slots that there are for them.
+    """
     woken = Woken(first)
     tx.flush()
     changed: list[tuple[ActorRow, Step, float | None]] = []
@@ -162,7 +209,8 @@ def wake(tx: Transaction, actors: Collection[int], first: Collection[int] = ()) 
             step = next_step(actor.next_job(), actor.wake(), tx.now, paused=actor.status == PAUSED)
             changed.append((actor, *step))
     drop_jobs(tx, [_dropped(one) for one, step, _ in changed if step in (Step.REMOVE, Step.ANEW)])
-    _make(tx, [(one, s) for one, step, s in changed if step in (Step.MAKE, Step.ANEW)], woken)
+    made = [(one, s) for one, step, s in changed if step in (Step.MAKE, Step.ANEW)]
+    _make(tx, made, woken, slots)
     _move(tx, [one for one in changed if one[1] in (Step.GO, Step.HOLD)], woken)
     return woken
 
@@ -174,22 +222,34 @@ def _dropped(actor: ActorRow) -> tuple[int, int, JobState]:
     return actor.job, actor.lane, actor.state
 
 
-def _make(tx: Transaction, actors: Sequence[tuple[ActorRow, float | None]], woken: Woken) -> None:
-    """Makes the next turns of these actors, ready or with a delay."""
+def _make(
+    tx: Transaction,
+    actors: Sequence[tuple[ActorRow, float | None]],
+    woken: Woken,
+    slots: TurnSlots,
+) -> None:
+    """Makes the next turns of these actors, begun, ready or with a delay."""
     if not actors:
         return
     jobs: list[Submission] = []
     for one, delay_s in actors:
         of_turn = one.id, one.type, one.terms, one.version, one.turn + 1, delay_s
         jobs.append(turn_job(*of_turn, one.last_worker))
-    answers, _, _ = accept(tx, jobs)
+    usable = slots.slots(tx, jobs)
+    answers, _, started = accept(tx, jobs, usable, slots.expiry_margin_s)
     assert all(isinstance(answer, Submitted) for answer in answers), answers
+    woken.started += started
+    begun = {one.id.int for one in started}
     assigned: list[Row] = []
     for (one, delay_s), job in zip(actors, jobs, strict=True):
         assigned.append((job.id.bytes, one.number))
-        if delay_s is None:
-            woken.add(one.number, lane_of(job.queue, job.kind, job.target).hash)
+        if delay_s is None and job.id.int not in begun:
+            woken.add(one.number, _lane(job))
     _ASSIGN.run(tx.connection, assigned)
+
+
+def _lane(job: Submission) -> int:
+    return lane_of(job.queue, job.kind, job.target).hash
 
 
 def _move(
