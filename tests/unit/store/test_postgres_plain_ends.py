@@ -12,12 +12,13 @@ from collections.abc import Sequence
 import pytest
 from tests.unit.store.outside import HOLD, until_waiting
 
-from longshore.model.ends import Failed
+from longshore.model.ends import Failed, Skipped
 from longshore.model.group import Condition, GroupState, GroupVerdict
 from longshore.model.job import JobState, Verdict
 from longshore.model.worker import FreeWorker, OpenSlots, SessionKey
 from longshore.ports import Batch, BatchResult
 from longshore.store.postgres.connections import Connection
+from longshore.store.postgres.settling import MOST_REACHED
 from longshore.store.postgres.store import PostgresStore
 from longshore.testing.builders import GroupScene, Scene, a_group, a_job, done, lane
 
@@ -66,7 +67,7 @@ def ending(
     scene: Scene, group: GroupScene, *keys: str, on: SessionKey | None = None, slots: int = 9
 ) -> asyncio.Task[BatchResult]:
     """A dispatcher ends these jobs, and offers slots for what depends on them."""
-    ends = [done(group.running.pop(key)) for key in keys]
+    ends = [done(group.running.pop(key), by="") for key in keys]
     offered: Sequence[OpenSlots] = ()
     if on is not None:
         offered = [OpenSlots({lane()}, [FreeWorker(on, slots, 0)])]
@@ -105,7 +106,9 @@ async def test_ends_and_what_they_start_are_one_statement(
     assert await group.group_state() is G.SUCCEEDED
 
 
-async def test_what_is_not_plain_goes_the_general_way_and_the_rest_does_not(scene: Scene) -> None:
+async def test_what_may_not_start_at_once_is_left_to_settle_and_the_rest_starts(
+    scene: Scene,
+) -> None:
     after = {"a": "", "b": "", "e": "", "x": "a", "late": "b", "if_bad": "e"}
     jobs = {"late": a_job(delay_s=9.0)}
     conditions = {"if_bad": Condition.FAILED}
@@ -114,17 +117,64 @@ async def test_what_is_not_plain_goes_the_general_way_and_the_rest_does_not(scen
     alone = await scene.running()
     slot = await scene.attend()
     keys = ("b", "a", "e")
-    ends = [done(group.running.pop(key)) for key in keys]
-    ends += [done(alone), done(alone)]
+    ends = [done(group.running.pop(key), by="") for key in keys]
+    ends += [done(alone, by=""), done(alone, by="")]
     offered = [OpenSlots({lane()}, [FreeWorker(slot, 9, 0)])]
     result = await scene.store.pump(scene.dispatcher, Batch(ends, for_dependents=offered))
     assert [one.job for one in result.finished] == [end.job for end in ends]
     assert [one.verdict for one in result.finished[:4]] == [Verdict.RECORDED] * 4
     assert result.finished[4].verdict is Verdict.ALREADY_RECORDED
     assert [one.id for one in result.dependents] == [group.jobs["x"]]
+    assert result.groups == {group.id}
+    await group.settle()
     states = await group.states()
     wanted = {"x": S.RUNNING, "late": S.DELAYED, "if_bad": S.SKIPPED}
     assert {key: states[key] for key in wanted} == wanted
+
+
+async def test_what_is_looked_at_once_more_is_not_counted_twice(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that depends on a job is delayed: all that depends on this job is decided again."""
+    jobs = {"late": a_job(delay_s=9.0)}
+    group = await scene.submit_group(a_group({**PAIR, "late": "a"}, jobs=jobs))
+    await group.claim()
+    slot = await scene.attend()
+    in_one_statement(scene, monkeypatch)
+    assert (await ending(scene, group, "a", on=slot)).groups == {group.id}
+    await group.settle()
+    views = await group.look()
+    assert (views["c"].unmet, views["c"].state, views["late"].state) == (1, S.WAITING, S.DELAYED)
+    scene.store._pump._general_batches = 0  # type: ignore[attr-defined]
+    [last] = (await ending(scene, group, "b", on=slot)).dependents
+    assert last.id == group.jobs["c"]
+
+
+async def test_one_that_wants_only_ends_starts_after_a_skip_too(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conditions = {"c": Condition.ENDED}
+    group = await scene.submit_group(a_group(PAIR, on=conditions))
+    await group.claim()
+    slot = await scene.attend()
+    await group.end("a", how=Skipped)
+    in_one_statement(scene, monkeypatch)
+    [started] = (await ending(scene, group, "b", on=slot)).dependents
+    assert started.id == group.jobs["c"]
+
+
+async def test_an_end_that_very_many_depend_on_is_told_by_settle(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many = {f"n{place}": "a" for place in range(MOST_REACHED + 1)}
+    group = await running(scene, {"a": "", "b": "", "x": "b", **many})
+    slot = await scene.attend()
+    in_one_statement(scene, monkeypatch)
+    result = await ending(scene, group, "a", "b", on=slot)
+    assert [one.id for one in result.dependents] == [group.jobs["x"]]
+    assert result.groups == {group.id}
+    await group.settle()
+    assert (await counts(scene))["ready"] == MOST_REACHED + 1
 
 
 async def test_a_failure_beside_plain_ends_is_told(scene: Scene) -> None:

@@ -1,11 +1,20 @@
 """Plain successes as one statement on PostgreSQL, with the jobs that these let start.
 
 Theory. The general way of a batch with ends of groups takes five round trips: BEGIN, the ends, the
-nodes that they reach, what becomes of these, COMMIT. Nearly all ends are successes, and nearly all
-that depends on them wants no more than that all succeed. For those there is nothing to decide (see
-`core.dependencies`): a node that heard of nothing bad and waits for nothing more may run. So
-`END_PLAIN` does all of it in a transaction of its own. It leaves every end alone that has more to
-do, and the pump takes those the general way.
+nodes that they reach, what becomes of these, COMMIT. Nearly all ends are successes that bring only
+a result, and a success only ever counts a node down (see `core.dependencies`). There is something
+to decide when a node waits for nothing more, and nearly always it may run. So `END_PLAIN` ends the
+jobs, counts nodes down and starts their jobs in a transaction of its own. What else there may be to
+do, it leaves to others:
+
+- the end of a job in a scope, or with an open one, or that an actor watches, it leaves alone. The
+  pump takes that one the general way;
+- a job with more than `MOST_REACHED` dependents it notes in `unsettled`, as others do that end a
+  job without telling anybody;
+- if a node waits for nothing more and its job did not start (it is delayed, or a map, it heard of a
+  skip, it wants a failure, or its job changed a moment ago), the statement notes a job that the
+  node depended on, as early: `settle` looks at all that depends on that job once more, and counts
+  nothing down.
 
 The order of locks is that of `groups_sql`: jobs that workers own, rows of groups, nodes, jobs that
 wait, each kind by id. Each part reads all rows of the part before it through a sort, so it takes no
@@ -19,9 +28,7 @@ So
   are noted in `unsettled` instead;
 - a client may have added jobs that depend on those that end here. Then the group's row is not the
   one that the statement saw when it began, and the ends are noted, too;
-- a node that waits for nothing more, but whose job was not started, changed in between. Nobody else
-  would look at it again: the group is swept. Two that ask for this at once wait for each other. The
-  server ends one of them, and that one goes the general way.
+- a job that changed in between does not start, and the node is looked at once more, as above.
 """
 
 from __future__ import annotations
@@ -41,18 +48,17 @@ from longshore.model.group import NOT_RUN, Condition, GroupState
 from longshore.model.job import Ended, Finished, JobState, Verdict
 from longshore.model.worker import OpenSlots, SessionKey
 from longshore.store.postgres.cursors import ClaimCursors
-from longshore.store.postgres.finish import finish_columns, outcomes
+from longshore.store.postgres.finish import only_results, outcomes, success_columns
 from longshore.store.postgres.settling import MOST_REACHED, Starts
 from longshore.store.postgres.sql import (
-    FINISH,
     LEFT_S,
     MAY_TAKE,
     MOST_ENTRIES,
-    OF_TOKEN,
     started_or_ready,
+    succeeded,
 )
 from longshore.store.postgres.start_rules import may_start
-from longshore.store.postgres.states import CONDITIONS, GROUP_CODES, RUNNING, STATES, WAITING
+from longshore.store.postgres.states import CONDITIONS, GROUP_CODES, RUNNING, SUCCEEDED, WAITING
 from longshore.store.rows import INT64, unpack_options
 
 MOST_LANES: Final = 64
@@ -61,58 +67,26 @@ MORE_SLOTS: Final = 64
 """How many more dependents than ends may start."""
 
 _NOT_RUN: Final = ", ".join(f"'{kind}'" for kind in sorted(NOT_RUN))
-_IS_PLAIN: Final = f"""CASE WHEN watched THEN false WHEN group_id IS NULL THEN true
-            WHEN state = {RUNNING} THEN i.job <> ALL (ARRAY(SELECT parent FROM busy)) AND EXISTS (
+_IS_PLAIN: Final = """watched IS NULL AND (group_id IS NULL OR EXISTS (
                 SELECT FROM longshore.node AS n
                 WHERE n.job = i.job AND n.scope IS NULL AND n.open = 0
-            )
-            ELSE false END"""
-"""SQL for whether an end has no more to do than to count down nodes and to start their jobs."""
+            ))"""
+_CHILDREN: Final = f"""CASE WHEN j.group_id IS NOT NULL THEN ARRAY(
+        SELECT e.child FROM longshore.edge AS e WHERE e.parent = j.id
+        ORDER BY e.child LIMIT {MOST_REACHED + 1}
+    ) END AS children"""
+_MAY_RUN: Final = f"""n.unmet = 0 AND CASE n.condition
+            WHEN {CONDITIONS[Condition.SUCCEEDED]} THEN n.marks = 0
+            WHEN {CONDITIONS[Condition.ENDED]} THEN true
+        END"""
+"""SQL for whether a node lets its job run, as `core.dependencies.decide` says it."""
 
-_PLACE: Final = "($26::integer[])[($25::integer[])[m.offer] + m.turn]"
+_PLACE: Final = "($9::integer[])[($8::integer[])[m.offer] + m.turn]"
 """SQL for the session on whose slot a job would start."""
 
 END_PLAIN: Final = f"""
-WITH near AS MATERIALIZED (
-    SELECT i.parent, l.child
-    FROM unnest($1::uuid[]) AS i (parent)
-    CROSS JOIN LATERAL (
-        SELECT child FROM longshore.edge WHERE parent = i.parent LIMIT {MOST_REACHED + 1}
-    ) AS l
-),
-odd AS MATERIALIZED (
-    SELECT c.child
-    FROM (SELECT DISTINCT child FROM near) AS c
-    CROSS JOIN LATERAL (
-        SELECT marks, condition, delay_s FROM longshore.node WHERE job = c.child OFFSET 0
-    ) AS n
-    CROSS JOIN LATERAL (
-        SELECT state, run_at, kind FROM longshore.job WHERE id = c.child OFFSET 0
-    ) AS j
-    WHERE n.marks <> 0 OR n.condition <> {CONDITIONS[Condition.SUCCEEDED]}
-        OR n.delay_s IS NOT NULL OR j.state <> {WAITING} OR j.run_at IS NOT NULL
-        OR j.kind IN ({_NOT_RUN})
-),
-busy AS MATERIALIZED (
-    SELECT parent FROM near WHERE child = ANY (ARRAY(SELECT child FROM odd))
-    UNION ALL
-    SELECT parent FROM near GROUP BY parent HAVING count(*) > {MOST_REACHED}
-),
-ended AS (
-    {
-    FINISH.replace(OF_TOKEN, f"{OF_TOKEN} AND {_IS_PLAIN}")
-    .replace("RETURNING", "RETURNING j.id,")
-    .strip()
-}
-),
-reached AS MATERIALIZED (
-    SELECT e.group_id, l.child, count(*)::integer AS ended
-    FROM ended AS e
-    CROSS JOIN LATERAL (
-        SELECT child FROM longshore.edge WHERE parent = e.id AND e.group_id IS NOT NULL OFFSET 0
-    ) AS l
-    GROUP BY e.group_id, l.child
-    ORDER BY l.child
+WITH ended AS (
+    {succeeded(_IS_PLAIN, f"n.place, j.id, j.lane, j.group_id, {_CHILDREN}")}
 ),
 grouped AS MATERIALIZED (
     SELECT g.id, g.state = {GROUP_CODES[GroupState.RUNNING]} AND g.ctid = g.seen AS is_running,
@@ -132,15 +106,19 @@ counted AS (
     UPDATE longshore.node AS n
     SET unmet = greatest(0, n.unmet - c.ended)
     FROM (
-        SELECT child, ended FROM reached
-        WHERE group_id = ANY (ARRAY(SELECT id FROM grouped WHERE is_running))
-        ORDER BY child OFFSET 0
+        SELECT l.child, count(*)::integer AS ended
+        FROM (
+            SELECT unnest(children) AS child FROM ended
+            WHERE group_id = ANY (ARRAY(SELECT id FROM grouped WHERE is_running))
+                AND cardinality(children) <= {MOST_REACHED}
+        ) AS l
+        GROUP BY l.child ORDER BY l.child OFFSET 0
     ) AS c
     WHERE n.job = c.child
-    RETURNING n.job, n.unmet, n.marks, n.expires_s, n.group_id
+    RETURNING n.job, n.unmet, n.marks, n.condition, n.delay_s, n.expires_s
 ),
 may AS MATERIALIZED (
-    SELECT {MAY_TAKE.format(workers="$27", sessions="$28", dispatcher="$29")} AS slots
+    SELECT {MAY_TAKE.format(workers="$10", sessions="$11", dispatcher="$12")} AS slots
 ),
 met AS MATERIALIZED (
     SELECT m.*, row_number() OVER (PARTITION BY m.offer ORDER BY m.urgency, m.rank, m.number)
@@ -150,20 +128,23 @@ met AS MATERIALIZED (
         ) - m.size AS before
     FROM (
         SELECT n.job, n.expires_s, l.*,
-            ($24::integer[])[array_position($23::bigint[], l.lane)] AS offer
+            ($7::integer[])[array_position($6::bigint[], l.lane)] AS offer
         FROM counted AS n
         CROSS JOIN LATERAL (
-            SELECT lane, queue, ~priority AS urgency, rank, number, octet_length(args) AS size,
-                history_length
-            FROM longshore.job WHERE id = n.job OFFSET 0
+            SELECT ctid AS tid, lane, queue, ~priority AS urgency, rank, number,
+                octet_length(args) AS size, history_length
+            FROM longshore.job
+            WHERE id = n.job AND CASE WHEN state = {WAITING} AND kind NOT IN ({_NOT_RUN})
+                THEN coalesce(run_at <= statement_timestamp(), n.delay_s IS NULL) END
+            OFFSET 0
         ) AS l
-        WHERE n.unmet = 0 AND n.marks = 0
+        WHERE {_MAY_RUN}
     ) AS m
 ),
 held AS MATERIALIZED (
-    SELECT m.job, m.expires_s, CASE
-        WHEN m.turn <= ($25::integer[])[m.offer + 1] - ($25::integer[])[m.offer]
-            AND m.before < $31 AND m.history_length < {MOST_ENTRIES - 1}
+    SELECT m.job, m.tid, m.history_length, m.expires_s, CASE
+        WHEN m.turn <= ($8::integer[])[m.offer + 1] - ($8::integer[])[m.offer]
+            AND m.before < $14 AND m.history_length < {MOST_ENTRIES - 1}
             AND (SELECT slots FROM may)[{_PLACE}] AND {may_start("m.queue")}
         THEN {_PLACE} END AS slot
     FROM met AS m
@@ -171,27 +152,29 @@ held AS MATERIALIZED (
 ),
 woken AS (
     UPDATE longshore.job AS j
-    SET {started_or_ready("h.slot", "h.expires_s", "$27", "$28", "$30")}
+    SET {started_or_ready("h.slot", "h.expires_s", "$10", "$11", "$13")}
     FROM held AS h
-    WHERE j.id = h.job AND CASE WHEN j.state = {WAITING} THEN true END
-    RETURNING j.group_id, h.slot, j.lane, j.state, ~j.priority AS urgency, j.rank, j.id, j.number,
-        j.token, j.kind, CASE WHEN h.slot IS NOT NULL THEN j.args END AS args, j.options,
-        j.attempt, j.failures, j.crashes, {LEFT_S} AS left_s, j.round
+    WHERE j.ctid = h.tid AND j.id = h.job AND j.state = {WAITING}
+        AND j.history_length = h.history_length
+    RETURNING h.slot, j.lane, j.state, ~j.priority AS urgency, j.rank, j.id, j.number, j.token,
+        j.kind, CASE WHEN h.slot IS NOT NULL THEN j.args END AS args, j.options, j.attempt,
+        j.failures, j.crashes, {LEFT_S} AS left_s, j.round
 ),
-asked AS (
-    UPDATE longshore.job_group AS g SET sweep_from = 0, sweep_again = true
-    WHERE g.id = ANY (ARRAY(
-        SELECT group_id FROM counted
-        WHERE unmet = 0 AND (SELECT count(*) FROM woken) < (
-            SELECT count(*) FROM counted WHERE unmet = 0
-        )
-    ))
-    RETURNING g.id
+missed AS MATERIALIZED (
+    SELECT ARRAY(
+        SELECT job FROM counted WHERE unmet = 0 EXCEPT SELECT id FROM woken
+    ) AS jobs
+    WHERE (SELECT count(*) FROM woken) < (SELECT count(*) FROM counted WHERE unmet = 0)
 ),
 noted AS (
-    INSERT INTO longshore.unsettled (job)
-    SELECT id FROM ended
-    WHERE group_id <> ALL (ARRAY(SELECT id FROM grouped WHERE is_running))
+    INSERT INTO longshore.unsettled (job, is_early)
+    SELECT id, was_told FROM (
+        SELECT id, children, cardinality(children) <= {MOST_REACHED}
+            AND group_id = ANY (ARRAY(SELECT id FROM grouped WHERE is_running)) AS was_told
+        FROM ended WHERE group_id IS NOT NULL
+    ) AS e
+    WHERE NOT was_told OR children && (SELECT jobs FROM missed)
+    RETURNING job
 ),
 summed AS (
     INSERT INTO longshore.group_count (group_id, ended, failed, cancelled)
@@ -199,48 +182,38 @@ summed AS (
 ),
 tallied AS (
     INSERT INTO longshore.tally (lane, state, delta)
-    SELECT lane, state, sum(delta) FROM (
-        SELECT lane, was AS state, -1 AS delta FROM ended
+    SELECT m.lane, s.state, s.sign * m.jobs
+    FROM (
+        SELECT lane, {RUNNING} AS was, {SUCCEEDED} AS state, count(*) AS jobs
+        FROM ended GROUP BY lane
         UNION ALL
-        SELECT lane, state, 1 FROM ended
-        UNION ALL
-        SELECT lane, {WAITING}, -1 FROM woken
-        UNION ALL
-        SELECT lane, state, 1 FROM woken
-    ) AS moved
-    GROUP BY lane, state
+        SELECT lane, {WAITING}, state, count(*) FROM woken GROUP BY lane, state
+    ) AS m
+    CROSS JOIN LATERAL (VALUES (m.was, -1), (m.state, 1)) AS s (state, sign)
 )
-SELECT e.place, e.group_id, CASE
-        WHEN e.group_id = ANY (ARRAY(SELECT id FROM grouped WHERE is_running))
-        THEN NOT EXISTS (SELECT FROM longshore.edge WHERE parent = e.id)
-        ELSE e.group_id IS NOT NULL END AS has_more,
-    e.was, e.state, {", ".join(["NULL"] * 15)}
-FROM ended AS e
+SELECT group_id, array_agg(place) AS places, bool_or(cardinality(children) = 0) AS has_last,
+    (SELECT count(*) FROM noted) AS noted, {", ".join(["NULL"] * 15)}
+FROM ended GROUP BY group_id
 UNION ALL
-SELECT NULL, w.group_id, NULL, NULL, w.state, w.slot, w.lane, w.urgency, w.rank, w.id, w.number,
-    w.token, w.kind, w.args, w.options, w.attempt, w.failures, w.crashes, w.left_s, w.round
-FROM woken AS w
-UNION ALL
-SELECT NULL, id, true, {", ".join(["NULL"] * 17)} FROM asked
+SELECT NULL, NULL, NULL, NULL, slot, lane, urgency, rank, id, number, token, kind, args, options,
+    attempt, failures, crashes, left_s, round
+FROM woken
 """
 """Ends jobs, counts their dependents down, and starts those that wait for nothing more.
 
-After the columns of `FINISH`: lanes and for each the offer that it has slots of; for each offer the
-place before its first slot, and the place of the last; for each slot the place of its session;
+After the columns of `succeeded`: lanes and for each the offer that it has slots of; for each offer
+the place before its first slot, and the place of the last; for each slot the place of its session;
 workers and sessions, the dispatcher, the margin of an attempt's expiry, and how many bytes may
-start. It answers each end with its group, if that may be over or has more to settle, then the jobs
-that it started or made ready, then the groups to sweep.
+start. For each group it answers the places of the ends, whether nothing depends on one of these,
+and how many ends `settle` has to take up; then it answers the jobs that it started or made ready.
 """
 
 
-def may_be_plain(ends: Sequence[End], offered: Sequence[OpenSlots]) -> bool:
-    """Whether these ends, with slots for what depends on them, are worth the statement."""
-    lanes = sum(len(some.lanes) for some in offered)
-    return lanes <= MOST_LANES and all(map(_is_plain, ends))
-
-
-def _is_plain(end: End) -> bool:
-    return isinstance(end, Succeeded) and not end.outbox and end.token in INT64
+def may_be_plain(ends: Sequence[End], offered: Sequence[OpenSlots]) -> list[Succeeded] | None:
+    """The ends, if they and slots for what depends on them are worth the statement."""
+    if sum(len(some.lanes) for some in offered) > MOST_LANES:
+        return None
+    return only_results(ends) if all(end.token in INT64 for end in ends) else None
 
 
 class EndedAlone:
@@ -270,9 +243,11 @@ class EndedAlone:
 class PlainEnds:
     """Ends for `END_PLAIN`, with slots for what depends on them."""
 
-    def __init__(self, ends: Sequence[End], starts: Starts) -> None:
+    def __init__(self, ends: Sequence[Succeeded], starts: Starts) -> None:
         self.ended_groups = False
         """Whether some of the ended jobs are of groups."""
+        self.noted = 0
+        """How many ends have more to do than to start what depends on them."""
         self._ends = ends
         self._starts = starts
         self._sessions: dict[SessionKey, int] = {}
@@ -289,7 +264,7 @@ class PlainEnds:
             places += [known.setdefault(slot, len(known) + 1) for slot in slots]
             bounds.append(len(places))
         return [
-            *finish_columns(self._ends, isolate_bad_items=False),
+            *success_columns(self._ends),
             list(offers),
             list(offers.values()),
             bounds,
@@ -306,14 +281,15 @@ class PlainEnds:
         done = EndedAlone()
         woken = []
         for row in rows:
-            place, group, has_more, was, state, *_ = row
-            if place is not None:
-                done.end(place - 1, self._ends[place - 1], was, STATES[state])
-                self.ended_groups = self.ended_groups or group is not None
-            elif state is not None:
+            if (places := row["places"]) is None:
                 woken.append(row)
-            if has_more:
-                done.groups.add(group)
+                continue
+            for place in places:
+                done.succeed(place - 1, self._ends[place - 1])
+            if (group := row["group_id"]) is not None:
+                self.ended_groups, self.noted = True, row["noted"]
+                if row["has_last"] or self.noted:
+                    done.groups.add(group)
         self._wake(sorted(woken, key=_order), done, cursors)
         return done
 
@@ -322,7 +298,7 @@ class PlainEnds:
     ) -> None:
         sessions = list(self._sessions)
         for row in rows:
-            _, _, _, _, _, place, lane, urgency, rank, id, number, token, *more = row
+            _, _, _, _, place, lane, urgency, rank, id, number, token, *more = row
             if place is None:
                 done.ready[lane] += 1
                 cursors.put_back(lane, urgency, (rank, number))
@@ -334,5 +310,5 @@ class PlainEnds:
             done.dependents.append(Attempt(*job, slot.worker, slot.session, *tried))
 
 
-_order = itemgetter(7, 8, 10)
+_order = itemgetter(6, 7, 9)
 """The urgency, rank and number of a job in such a row."""

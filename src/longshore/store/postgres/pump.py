@@ -261,15 +261,16 @@ class Pump:
         if self._general_batches:
             self._general_batches -= 1
             return None
-        if not may_be_plain(batch.finishes, batch.for_dependents):
+        ends = may_be_plain(batch.finishes, batch.for_dependents)
+        if ends is None:
             return None
         margin_s, most = self._expiry_margin_s, batch.max_bytes
-        plain = PlainEnds(batch.finishes, Starts(dispatcher, batch.for_dependents, margin_s, most))
+        plain = PlainEnds(ends, Starts(dispatcher, batch.for_dependents, margin_s, most))
         rows = await lines.alone(END_PLAIN, *plain.columns())
         if rows is None:
             return None
         done = plain.read(rows, self.cursors)
-        if len(done.answers) < len(batch.finishes) * FEWEST_PLAIN:
+        if len(done.answers) - plain.noted < len(ends) * FEWEST_PLAIN:
             self._general_batches = GENERAL_BATCHES
         self._ends_groups = plain.ended_groups
         return await self._with_rest(lines, dispatcher, batch, done)

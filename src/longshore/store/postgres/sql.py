@@ -428,7 +428,7 @@ job that is being cancelled. Without one it has the first. $4 is 1 if the first 
 all, otherwise NULL. An empty array stands for a column without a value.
 """
 
-OF_TOKEN: Final = "WHERE id = i.job AND token = i.token"
+_OF_TOKEN: Final = "WHERE id = i.job AND token = i.token"
 _MOVED: Final = """tallied AS (
     INSERT INTO longshore.tally (lane, state, delta)
     SELECT m.lane, s.state, s.sign * m.jobs
@@ -439,7 +439,7 @@ _MOVED: Final = """tallied AS (
 )"""
 FINISH_ALONE: Final = f"""
 WITH ended AS (
-    {FINISH.replace(OF_TOKEN, f"{OF_TOKEN} AND group_id IS NULL AND watched IS NULL").strip()}
+    {FINISH.replace(_OF_TOKEN, f"{_OF_TOKEN} AND group_id IS NULL AND watched IS NULL").strip()}
 ), {_MOVED}
 SELECT * FROM ended
 """
@@ -448,9 +448,14 @@ SELECT * FROM ended
 It leaves out jobs of groups, and those that are watched: their ends have more to do.
 """
 
-SUCCEED_ALONE: Final = f"""
-WITH ended AS (
-    UPDATE longshore.job AS j
+
+def succeeded(only: str, answer: str) -> str:
+    """SQL that ends running jobs as successes which bring only a result, as nearly all ends are.
+
+    Its parameters are ids, tokens, results, 1 if the first result is that of all, and how long each
+    ran. It leaves out jobs for which `only`, SQL of i.job and the row of the job, does not hold.
+    """
+    return f"""UPDATE longshore.job AS j
     SET state = {SUCCEEDED}, result = n.result, error = NULL, ended_at = statement_timestamp(),
         started_at = {_BEGAN_AT}, expires_at = NULL, deadline_at = NULL,
         {appended(f"'{head(S.SUCCEEDED)}'", by=_BY_WORKER, info=NOTHING)}
@@ -465,13 +470,18 @@ WITH ended AS (
         ) AS i
         CROSS JOIN LATERAL (
             SELECT ctid AS tid, state FROM longshore.job
-            {OF_TOKEN} AND CASE WHEN state = {RUNNING} THEN group_id IS NULL AND watched IS NULL END
+            WHERE id = i.job AND token = i.token AND CASE WHEN state = {RUNNING} THEN {only} END
             OFFSET 0
         ) AS l
         OFFSET 0
     ) AS n
     WHERE j.ctid = n.tid AND j.token = n.token AND j.state = n.was
-    RETURNING n.place, n.was, j.state, j.lane
+    RETURNING {answer}"""
+
+
+SUCCEED_ALONE: Final = f"""
+WITH ended AS (
+    {succeeded("group_id IS NULL AND watched IS NULL", "n.place, n.was, j.state, j.lane")}
 ), {_MOVED}
 SELECT lane, array_agg(place) AS places FROM ended GROUP BY lane
 """
