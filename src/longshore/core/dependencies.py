@@ -147,10 +147,13 @@ class Delivered(NamedTuple):
 
 def deliver(node: Waiting, ended: Sequence[Parent]) -> Delivered:
     """A node hears this of those that it depends on."""
-    unmet = max(0, node.unmet - sum(not parent.is_early for parent in ended))
-    marks = node.marks
+    unmet, marks = node.unmet, node.marks
     for parent in ended:
-        marks = marks | mark if (mark := parent.told) else marks
+        if not parent.is_early:
+            unmet -= 1
+        if mark := parent.told:
+            marks |= mark
+    unmet = max(0, unmet)
     on, _, _, *rest = node
     return Delivered(unmet, marks, becomes(Waiting(on, unmet, marks, *rest), ended))
 
