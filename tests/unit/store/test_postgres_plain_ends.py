@@ -177,6 +177,26 @@ async def test_an_end_that_very_many_depend_on_is_told_by_settle(
     assert (await counts(scene))["ready"] == MOST_REACHED + 1
 
 
+async def test_the_last_end_of_a_group_whose_other_jobs_ended_before_closes_it(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What depends on the job that ends last was cancelled, or cannot run: nothing starts."""
+    cancelled, failed = await running(scene), await running(scene)
+    await scene.store.cancel([cancelled.jobs["c"]])
+    await failed.end("a", how=Failed)
+    await scene.settle()
+    in_one_statement(scene, monkeypatch)
+    result = await ending(scene, cancelled, "a", "b")
+    assert not result.dependents
+    assert result.groups == {cancelled.id}
+    await scene.settle()
+    assert await cancelled.group_state() is G.CANCELLED
+    scene.store._pump._general_batches = 0  # type: ignore[attr-defined]
+    assert (await ending(scene, failed, "b")).groups == {failed.id}
+    await scene.settle()
+    assert await failed.group_state() is G.FAILED
+
+
 async def test_a_failure_beside_plain_ends_is_told(scene: Scene) -> None:
     group = await running(scene, {"a": "", "b": "", "c": "a", "d": "b"})
     ends = [done(group.running["a"]), done(group.running["b"], Failed)]
