@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from math import isnan
-from typing import Final, Protocol
+from typing import Final
 from uuid import UUID
 from weakref import WeakValueDictionary
 
@@ -31,9 +31,10 @@ from longshore.core.limits import check_own_fields, check_submission
 from longshore.core.logs import MOST_ENTRIES, page
 from longshore.core.naming import workers_named
 from longshore.core.retention import continued, requested
-from longshore.core.why import Facts, why
-from longshore.dispatcher.actor_service import ActorRuntime, ActorService, Caller
+from longshore.core.why import why
+from longshore.dispatcher.actor_service import ActorService, Caller
 from longshore.dispatcher.pruner import configured
+from longshore.dispatcher.runtime_protocol import Runtime as Runtime
 from longshore.dispatcher.waiters import Waiter, Waiters
 from longshore.errors import InvalidInput, LongshoreError, NotFound, UnknownKind, from_code
 from longshore.model.actor import Reply
@@ -42,7 +43,6 @@ from longshore.model.group import (
     NOT_RUN,
     GateVerdict,
     Group,
-    GroupPart,
     GroupState,
     GroupSubmitted,
     GroupVerdict,
@@ -84,58 +84,6 @@ Answer = Submitted | Refused
 MAX_SAMPLES: Final = 1_000
 """How many elements of a map are checked when it is submitted; workers check all."""
 _CANCELS: Final = (CancelVerdict.CANCELLED, CancelVerdict.CANCELLING)
-
-
-class Runtime(ActorRuntime, Protocol):
-    """What the service needs of the dispatcher around it. All of it is in memory."""
-
-    def kinds(self) -> Mapping[str, KindInfo]:
-        """The kinds that this dispatcher's workers serve."""
-
-    def submit(self, jobs: Sequence[Submission]) -> Awaitable[list[Answer]]:
-        """Commits jobs; answers one by one, in the order given."""
-
-    def storing(self, jobs: Sequence[Submission]) -> AbstractContextManager[None]:
-        """While these jobs of a group are being stored, they take room in the queue."""
-
-    def group_stored(self, part: GroupPart, answer: GroupSubmitted) -> None:
-        """The store has a part of a group. If it was the last, the group runs."""
-
-    def group_grew(self, jobs: Sequence[Submission], group: UUID) -> None:
-        """A client added these jobs to a group."""
-
-    def groups_changed(self, groups: Collection[UUID] = ()) -> None:
-        """These groups have something to do; without any, some group may have."""
-
-    def gate_opened(self) -> None:
-        """A client opened a gate: others may depend on it, and clients wait for it."""
-
-    def runs_here(self, job: UUID) -> bool:
-        """Whether a worker of this dispatcher has the job; False if that takes long to tell."""
-
-    async def wait(self, waiter: Waiter[Ended], wait_s: float) -> None:
-        """Returns when the waiter has what it waits for, or after `wait_s`."""
-
-    def cancels_made(self, cancelled: Sequence[UUID], cancelling: Sequence[UUID]) -> None:
-        """A client cancelled jobs. Those that are `cancelling` run, and must be stopped."""
-
-    def drains_made(self) -> None:
-        """A client told workers to drain."""
-
-    def jobs_appeared(self) -> None:
-        """Any lane may have new ready jobs."""
-
-    def seen(self, worker: WorkerView) -> WorkerView:
-        """The worker, with how long its dispatcher has been silent."""
-
-    def silent_s(self, other: DispatcherView) -> float:
-        """For how long another dispatcher has not renewed; 0 if it just did."""
-
-    def shown(self, jobs: Sequence[Job]) -> tuple[Job, ...]:
-        """The jobs. Those that a worker of this dispatcher holds ahead say so."""
-
-    def explained(self, job: Job, facts: Facts) -> Facts:
-        """The facts about a job, with those that only this dispatcher knows."""
 
 
 class Service:

@@ -1,0 +1,87 @@
+"""What the use cases need of a running dispatcher; `runtime.py` and the test kit give it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Final, Protocol
+from uuid import UUID
+
+from longshore.core.why import Facts
+from longshore.dispatcher.actor_service import ActorRuntime
+from longshore.dispatcher.waiters import Waiter
+from longshore.model.group import (
+    GroupPart,
+    GroupSubmitted,
+)
+from longshore.model.job import (
+    CancelVerdict,
+    Ended,
+    Job,
+    Refused,
+    Submission,
+    Submitted,
+)
+from longshore.model.worker import (
+    DispatcherView,
+    KindInfo,
+    WorkerView,
+)
+
+Answer = Submitted | Refused
+
+MAX_SAMPLES: Final = 1_000
+"""How many elements of a map are checked when it is submitted; workers check all."""
+_CANCELS: Final = (CancelVerdict.CANCELLED, CancelVerdict.CANCELLING)
+
+
+class Runtime(ActorRuntime, Protocol):
+    """What the service needs of the dispatcher around it. All of it is in memory."""
+
+    def kinds(self) -> Mapping[str, KindInfo]:
+        """The kinds that this dispatcher's workers serve."""
+
+    def submit(self, jobs: Sequence[Submission]) -> Awaitable[list[Answer]]:
+        """Commits jobs; answers one by one, in the order given."""
+
+    def storing(self, jobs: Sequence[Submission]) -> AbstractContextManager[None]:
+        """While these jobs of a group are being stored, they take room in the queue."""
+
+    def group_stored(self, part: GroupPart, answer: GroupSubmitted) -> None:
+        """The store has a part of a group. If it was the last, the group runs."""
+
+    def group_grew(self, jobs: Sequence[Submission], group: UUID) -> None:
+        """A client added these jobs to a group."""
+
+    def groups_changed(self, groups: Collection[UUID] = ()) -> None:
+        """These groups have something to do; without any, some group may have."""
+
+    def gate_opened(self) -> None:
+        """A client opened a gate: others may depend on it, and clients wait for it."""
+
+    def runs_here(self, job: UUID) -> bool:
+        """Whether a worker of this dispatcher has the job; False if that takes long to tell."""
+
+    async def wait(self, waiter: Waiter[Ended], wait_s: float) -> None:
+        """Returns when the waiter has what it waits for, or after `wait_s`."""
+
+    def cancels_made(self, cancelled: Sequence[UUID], cancelling: Sequence[UUID]) -> None:
+        """A client cancelled jobs. Those that are `cancelling` run, and must be stopped."""
+
+    def drains_made(self) -> None:
+        """A client told workers to drain."""
+
+    def jobs_appeared(self) -> None:
+        """Any lane may have new ready jobs."""
+
+    def seen(self, worker: WorkerView) -> WorkerView:
+        """The worker, with how long its dispatcher has been silent."""
+
+    def silent_s(self, other: DispatcherView) -> float:
+        """For how long another dispatcher has not renewed; 0 if it just did."""
+
+    def shown(self, jobs: Sequence[Job]) -> tuple[Job, ...]:
+        """The jobs. Those that a worker of this dispatcher holds ahead say so."""
+
+    def explained(self, job: Job, facts: Facts) -> Facts:
+        """The facts about a job, with those that only this dispatcher knows."""
