@@ -120,9 +120,7 @@ class Pump:
         finished = await records.record(ends) if ends else []
         room = batch.max_bytes
         offers = SlotOffers(batch.for_dependents, room)
-        for_turns = TurnSlots(dispatcher, self._expiry_margin_s, offers)
-        start_columns = self._start_columns(dispatcher, batch)
-        intake = SubmitBatch(tx, self._lanes, start_columns, for_turns)
+        intake = self._intake(tx, dispatcher, batch, offers)
         if turns is not None:
             await turns.commit(ends, finished, records, intake)
         starts = Starts(dispatcher, offers.left, self._expiry_margin_s, room)
@@ -175,6 +173,13 @@ class Pump:
         if ends:
             self._ends_groups = bool(records.parents)
         return PumpResult(pumped, bool(ready - taken), intake.new_lanes, scans, tx.tallied)
+
+    def _intake(
+        self, tx: Transaction, dispatcher: UUID, batch: Batch, offers: SlotOffers
+    ) -> SubmitBatch:
+        """Takes in what is submitted, and starts new turns on slots that are offered."""
+        for_turns = TurnSlots(dispatcher, self._expiry_margin_s, offers)
+        return SubmitBatch(tx, self._lanes, self._start_columns(dispatcher, batch), for_turns)
 
     async def _settle(
         self,
