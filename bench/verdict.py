@@ -198,8 +198,8 @@ def _actor_costs(results: Results) -> Iterator[Verdict]:
         yield Verdict(cost, "at most 1.1", "", shown, one.last_of_first <= 1.1)
         first, last = one.tick_ms
         shown = f"{first:.1f} ms late at first, {last:.1f} in the end"
-        is_flat = last <= 1.5 * first
-        yield Verdict(f"{name}: timers beside it", "at most 1.5 times", "", shown, is_flat)
+        is_flat = last <= max(1.1 * first, first + 1)
+        yield Verdict(f"{name}: timers beside it", "at most 1.1 times", "", shown, is_flat)
 
 
 def _actor_peers(results: Results) -> Iterator[Verdict]:

@@ -309,9 +309,8 @@ class Commits:
         submits = _items(requests)
         messages = _items(sends)
         ends = [end for some, _ in finishes for end in some]
-        plan = (
-            self._scheduler.plan(submits, has_ends=bool(ends or messages)) if may_claim else NO_PLAN
-        )
+        causes = bool(ends or messages)
+        plan = self._scheduler.plan(submits, has_ends=causes) if may_claim else NO_PLAN
         claims, slots, left = plan
         most = (self._max_bytes, self._max_group_jobs)
         batch = Batch(ends, submits, claims, slots, *most, left, messages, self._max_mailbox)

@@ -37,8 +37,8 @@ async def filled_turns(reading: ConnectionPool, attempts: Sequence[Attempt]) -> 
     rows = await reading.fetch(sql.INPUTS, [*actors.values()], MOST_EVENTS, EVENT_BYTES)
     inputs = {row["id"]: row for row in rows}
     recovering = [one.id for one in attempts if is_recovery(one)]
-    rows = await reading.fetch(sql.ERRORS, recovering) if recovering else []
-    errors = {row["id"]: unpack_error(row["error"]) for row in rows}
+    failed = await reading.fetch(sql.ERRORS, recovering) if recovering else []
+    errors = {row["id"]: unpack_error(row["error"]) for row in failed}
     return [_filled(one, inputs, actors.get(one.key), errors.get(one.id)) for one in attempts]
 
 
