@@ -33,7 +33,8 @@ def test_schemathesis_finds_nothing(url: str, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "schemathesis.cli", "--config-file", str(CONFIG)]
     command += ["run", f"{url}/openapi.json"]
     command += ["--max-examples", str(EXAMPLES), "--seed", "7", "--exclude-path-regex", ENDLESS]
-    command += ["--phases", PHASES, "--no-color", "--workers", "2"]
+    # One thread: with two, ast.parse of Python 3.11.7 sometimes raises a SystemError.
+    command += ["--phases", PHASES, "--no-color", "--workers", "1"]
     done = subprocess.run(
         command, cwd=tmp_path, capture_output=True, text=True, timeout=110, check=False
     )

@@ -458,7 +458,10 @@ def test_a_sleeping_actor_says_until_when() -> None:
         kit.drain()
         assert ref.why().startswith("it sleeps until 20")
         ref.pause()
-        assert ref.why() == "it is paused, with 0 unread messages; resume it"
+        assert ref.why() == (
+            "it is paused, with 0 unread messages; `longshore actor resume Subscription ann` "
+            "lets it go on"
+        )
 
 
 def test_a_type_tells_workers_its_fields_and_messages() -> None:

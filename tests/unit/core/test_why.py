@@ -341,11 +341,11 @@ def test_a_turn_says_which_version_waits_for_which_worker() -> None:
     turn = structs.replace(job(kind="Club@3", state=JobState.READY), options=Options(turn=True))
     old = worker(kinds={"Club@1": KindInfo(), "Club@2": KindInfo()})
     assert why(turn, facts(old)) == (
-        "its state is of version 3, and the newest class of a worker is of version 2; "
-        "start a worker with version 3 or later"
+        "its state is of version 3, and no live worker serves that: dock-1 serves up to version 2 "
+        "of 'Club'. Start one that has the newer class"
     )
     assert why(turn, facts(worker(kinds={"work": KindInfo()}))) == (
-        "no worker serves actors of type 'Club'; start one whose app has that class"
+        "no live worker serves actors of type 'Club'; start one that has the class"
     )
 
 

@@ -319,7 +319,8 @@ async def test_own_writes_give_no_hints_but_those_of_others_do(path: Path) -> No
         assert not hint.done()
         await elsewhere.accepted(a_job())
         await spin(hint)
-        assert {await hint, await anext(hints), await anext(hints)} == set(Hint)
+        # No application sends in a transaction of its own here.
+        assert {await hint, await anext(hints), await anext(hints)} == set(Hint) - {Hint.SENDS}
 
 
 PROCESSES = 4

@@ -409,7 +409,7 @@ class RunningContext(Context):
         Nothing can be from then on.
         """
         self._is_over = True
-        if not (self._outbox or self._group or self._messages):
+        if not (self._outbox or self._group or self._groups or self._messages):
             return ()
         added = self._group.nodes if self._group is not None else ()
         jobs = map(OutboxJob, self._outbox.values())
