@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 from msgspec import structs
 
 from longshore.core.lifecycle import OWNED
-from longshore.model.actor import ActorTerms, Message, NewActor, Sent, Started
+from longshore.model.actor import ActorTerms, ActorVerdict, Message, NewActor, Sent, Started
 from longshore.model.attempt import Attempt
 from longshore.model.ends import End, TurnTaken
 from longshore.model.job import Ended, Finished, Refused
@@ -202,11 +203,28 @@ def test_a_repeated_message_that_is_not_recognised_is_noticed() -> None:
     assert hunt(20, NoReceipts, make=make_actors).promise is Promise.ACTORS
 
 
-CAME_BACK = 48
-"""In this seed a start comes late to the store: its actor was started and stopped before."""
+class LateStarts(MemoryStore):
+    """Gets each start once more after its actor was stopped, as from a dispatcher that was frozen.
+
+    Seeds in which that happens by itself are rare.
+    """
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._starts: dict[tuple[str, str], NewActor] = {}
+
+    def _start_actor(self, new: NewActor, reuse: bool) -> Started | Refused:
+        self._starts[new.type, new.key] = new
+        return super()._start_actor(new, reuse)
+
+    async def stop_actor(self, type: str, key: str, by: str = "") -> ActorVerdict:
+        verdict = await super().stop_actor(type, key, by)
+        if (type, key) in self._starts:
+            await self.start_actors([self._starts[type, key]])
+        return verdict
 
 
-class ForgetsTheStopped(MemoryStore):
+class ForgetsTheStopped(LateStarts):
     """Does not know the ids of actors that are gone."""
 
     def _start_actor(self, new: NewActor, reuse: bool) -> Started | Refused:
@@ -214,6 +232,12 @@ class ForgetsTheStopped(MemoryStore):
         return super()._start_actor(new, reuse)
 
 
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_a_start_that_comes_late_brings_no_actor_back(seed: int) -> None:
+    """G7."""
+    assert simulate(make_actors(seed, None), LateStarts).broken is None
+
+
 def test_an_actor_that_comes_back_after_it_was_stopped_is_noticed() -> None:
     """G7."""
-    assert hunt(40, ForgetsTheStopped, make=make_actors, first=CAME_BACK).promise is Promise.ACTORS
+    assert hunt(20, ForgetsTheStopped, make=make_actors).promise is Promise.ACTORS
