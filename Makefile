@@ -3,8 +3,9 @@
 
 PYTHON ?= python3
 # The longest first: those that wait run beside those that compute, and no process idles at the end.
-TESTS ?= tests/system tests/interop tests/simulation tests/conformance tests/unit tests/tidy
-PROCESSES ?= 2
+TESTS ?= tests/system tests/browser tests/interop tests/simulation tests/conformance tests/unit tests/tidy
+# More than there are cores in a small machine: many tests wait for processes, not for a core.
+PROCESSES ?= 3
 BIN := .venv/bin
 
 export PYTHON
@@ -21,7 +22,8 @@ demo:  ## see Longshore run jobs, and survive what dies
 	@$(BIN)/python examples/demo.py
 
 test: check  ## check, then run every test on real servers (TESTS=tests/unit for a part, PROCESSES=4 for more at once)
-	@scripts/setup servers compiler docs
+	@scripts/setup servers browser engine compiler docs
+	@$(BIN)/python -m compileall -q src  # processes start faster, also where Python writes no bytecode itself
 	@echo "test: pytest $(TESTS)"
 	@$(BIN)/python -m pytest -n $(PROCESSES) --dist worksteal --durations=10 --session-timeout=4800 $(TESTS)
 
@@ -51,11 +53,11 @@ reference:  ## write the parts of the reference that follow from the code
 	@$(BIN)/python scripts/reference.py
 
 bench:  ## measure speed, beside the limit and beside others; less than twenty minutes (BENCH=--docs puts the report into the docs)
-	@scripts/setup dev servers bench
+	@scripts/setup dev servers engine bench
 	@$(BIN)/python bench/run.py $(BENCH)
 
 bench-full:  ## the same with more of everything; about an hour
-	@scripts/setup dev servers bench
+	@scripts/setup dev servers engine bench
 	@$(BIN)/python bench/run.py --full $(BENCH)
 
 clean:  ## remove what these targets made

@@ -28,17 +28,19 @@ from bench.flatness import old_snapshot
 from bench.fleet import Fleet, fleet
 from bench.helper import Helper
 from bench.hops import measure_hops
-from bench.pairs import Ratio, interleave, ratio_of
+from bench.pairs import Ratio, ratio_of
 from bench.peers.table import MEASURE_S, peer_command, pinned
 from bench.percentiles import Times, pooled, times_of
 from bench.sql import ask_one
 from bench.stage import STORES, Stage
-from bench.usage import cpu_s, memory_mb
+from bench.usage import backends_cpu_s, cpu_s, memory_mb
 
 APP = "bench.actor_app:app"
 POLL_S = 0.01
 WARM_UP = 30
 HOUR_S = 3600.0
+QUIET_S = 25.0
+"""So long no timer is due, and a little for each run of jobs."""
 TICKERS = 20
 THIRDS = 3
 _LEFT = "SELECT count(*) AS n FROM longshore.message"
@@ -73,7 +75,8 @@ class Ask(Struct, frozen=True):
 class Sleeping(Struct, frozen=True):
     """So many actors with a timer each over the next hour, on PostgreSQL; memory in megabytes.
 
-    `memory` and `memory_empty` are those of all dispatchers and workers.
+    `memory` and `memory_empty` are those of all dispatchers and workers. Jobs run while all sleep:
+    a second beside an empty store, and the CPU that each takes in all processes but the client's.
     """
 
     actors: int
@@ -82,6 +85,7 @@ class Sleeping(Struct, frozen=True):
     memory: float
     memory_empty: float
     jobs_of_empty: Ratio
+    cpu_of_empty: Ratio
 
 
 class Steady(Struct, frozen=True):
@@ -220,22 +224,45 @@ def _ask(stage: Stage, store: str, client: Helper) -> Ask:
 def _sleeping(stage: Stage) -> Sleeping:
     sizes = stage.sizes
     with stage.fresh() as url, stage.fresh() as empty_url:
-        sleepers.fill(url, sizes.sleepers, HOUR_S)
+        quiet_s = QUIET_S + 4 * sizes.pairs * sizes.run_s
+        due = sleepers.fill(url, sizes.sleepers, HOUR_S, quiet_s)
         with actor_fleet(url, stage) as (ours, _), actor_fleet(empty_url, stage) as (empty, _):
             jobs = empty.warm(sizes)
             ours.run(jobs)
-            since = time.time()
-            ratio = interleave(sizes.pairs, lambda: ours.run(jobs), lambda: empty.run(jobs))
-            time.sleep(sizes.watch_s)
+            rates, costs = _beside_empty(stage, ours, empty, jobs)
+            time.sleep(max(0.0, due - time.time()) + sizes.watch_s)
             memory, memory_empty = _memory_mb(ours), _memory_mb(empty)
-        late = sleepers.late_ms(url, since)
+        late = sleepers.late_ms(url, due)
     times = times_of(late) if len(late) > 1 else None
     shown = f"p99 {times.p99_ms:,.0f} ms late" if times else "none"
     stage.say(
         f"{sizes.sleepers:,} sleeping: {len(late):,} timers fired, {shown}; {memory:.0f} MB beside "
-        f"{memory_empty:.0f}; jobs {ratio.median:.2f} of empty"
+        f"{memory_empty:.0f}; jobs {rates.median:.2f} of empty, CPU of a job {costs.median:.2f}"
     )
-    return Sleeping(sizes.sleepers, len(late), times, memory, memory_empty, ratio)
+    return Sleeping(sizes.sleepers, len(late), times, memory, memory_empty, rates, costs)
+
+
+def _beside_empty(stage: Stage, ours: Fleet, empty: Fleet, jobs: int) -> tuple[Ratio, Ratio]:
+    """The speed of jobs, and what one costs, in turn with those on an empty store."""
+    found: dict[Fleet, list[tuple[float, float]]] = {ours: [], empty: []}
+    for pair in range(stage.sizes.pairs):
+        for one in (ours, empty) if pair % 2 else (empty, ours):
+            found[one].append(_run(stage, one, jobs))
+    speeds, costs = ([[run[at] for run in runs] for runs in found.values()] for at in (0, 1))
+    return ratio_of(*speeds), ratio_of(*costs)
+
+
+def _run(stage: Stage, ours: Fleet, jobs: int) -> tuple[float, float]:
+    """Jobs a second, and microseconds of CPU that each takes."""
+    database = ours.url.rpartition("/")[2]
+    pids = [process.pid for process in [*ours.dispatchers, *ours.workers]]
+
+    def used() -> float:
+        return cpu_s(pids) + backends_cpu_s(stage.server.pid or 0, database)
+
+    before = used()
+    rate = ours.run(jobs)
+    return rate, (used() - before) / jobs * 1e6
 
 
 def _memory_mb(ours: Fleet) -> float:

@@ -11,7 +11,7 @@
 {"do": "stop"}                              until now
 {"do": "queue", "jobs": N}                  submits jobs that nobody serves
 {"do": "describe", "layers": L, "width": W} describes a group of jobs that do nothing
-{"do": "run_group", "all": N}               submits it, until so many jobs were recorded
+{"do": "run_group"}                         submits it, until it has ended
 {"do": "chain", "jobs": N}                  runs a chain of jobs
 {"do": "submit", "layers": L, "width": W,
  "as_group": B}                             submits jobs that nobody serves, as a group or not
@@ -28,6 +28,7 @@ from typing import Any
 import uvloop
 
 from bench import graphs
+from bench.command_app import noop_command
 from bench.helper import questions, reply
 from bench.noop_app import app, begun, nap, noop, unserved
 from bench.plain_app import block, burn, noop_process, noop_thread, sleep
@@ -41,8 +42,13 @@ POLL_S = 0.01
 CHUNK = 10_000
 FLOWS = 10
 KINDS: dict[str, AnyKind] = {
-    kind.kind: kind for kind in (noop, noop_process, noop_thread, block, sleep, burn)
+    kind.kind: kind for kind in (noop, noop_process, noop_thread, block, sleep, burn, noop_command)
 }
+
+
+def described_job(kind: AnyKind) -> Call[Any]:
+    """A job that does nothing. Commands take their arguments by name."""
+    return kind.call(data=DATA) if kind is noop_command else kind.call(DATA)
 
 
 class Client:
@@ -59,7 +65,7 @@ class Client:
         """The answer to one question."""
         match question:
             case {"do": "prepare", "jobs": jobs, "kind": kind, "described": described}:
-                calls = (KINDS[kind].call(DATA) for _ in range(jobs))
+                calls = (described_job(KINDS[kind]) for _ in range(jobs))
                 self._calls = list(calls) if described else calls
                 self._recorded = await recorded()
             case {"do": "run", "all": all}:
@@ -81,9 +87,9 @@ class Client:
                 await queue(jobs)
             case {"do": "describe", "layers": layers, "width": width}:
                 self._group = graphs.described(layers, width)
-                self._recorded = await recorded()
-            case {"do": "run_group", "all": all}:
-                return await self._run_group(all)
+            case {"do": "run_group"}:
+                assert self._group is not None
+                return await graphs.run(self._group)
             case {"do": "chain", "jobs": jobs}:
                 return await graphs.chain(jobs)
             case {"do": "submit", "layers": layers, "width": width, "as_group": as_group}:
@@ -96,12 +102,6 @@ class Client:
         calls, self._calls = self._calls, []
         began = time.monotonic()
         await app.submit_many_async(calls)
-        return began, await self._recorded_at(self._recorded + jobs)
-
-    async def _run_group(self, jobs: int) -> tuple[float, float]:
-        assert self._group is not None
-        began = time.monotonic()
-        await graphs.submit(self._group)
         return began, await self._recorded_at(self._recorded + jobs)
 
     async def _recorded_at(self, goal: int) -> float:

@@ -22,17 +22,15 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-import psutil
-
-from bench.usage import cpu_s
+from bench.usage import backends_cpu_s, cpu_s
 from longshore.testing.servers import PostgresServer
 
-HERE = Path(__file__).parent
+SIDE = Path(__file__).parent / "duelling"
+"""A folder of its own: what lies beside a script can hide modules of Python from it."""
 ANY = "127.0.0.1:0"
 WARM_UP = 3
 ROUNDS = 400_000
-WIDTH = 100
-WHAT = ["burst", "single", "compute", "group", "chain"]
+WHAT = ["burst", "single", "compute", "group", "chain", "ask"]
 Turn = Callable[["Side"], list[float]]
 
 
@@ -54,7 +52,7 @@ class Side:
             where = facts[number % len(facts)]["backend"]
             self._ready("worker", "--app", "duel_side:app", *pools, "--connect", where)
         for fact in facts:
-            words = [self._python, str(HERE / "duel_side.py")]
+            words = [self._python, str(SIDE / "duel_side.py")]
             self.clients.append(self._start(words, {"LONGSHORE_CONNECT": fact["frontend"]}))
 
     def _ready(self, role: str, *words: str) -> Any:
@@ -71,7 +69,7 @@ class Side:
             stderr=self._log,
             text=True,
             env={**os.environ, **env},
-            cwd=HERE,
+            cwd=SIDE,
         )
         self._all.append(started)
         return started
@@ -88,10 +86,7 @@ class Side:
     def cpu_s(self) -> float:
         """Seconds of CPU that its processes and its database connections have used."""
         own = cpu_s(process.pid for process in self._all)
-        found = psutil.process_iter(["ppid", "cmdline"])
-        backends = [one for one in found if one.info["ppid"] == self._server.pid]
-        titles = ((one.pid, " ".join(one.info["cmdline"] or ())) for one in backends)
-        return own + cpu_s(pid for pid, title in titles if f" {self._database} " in title)
+        return own + backends_cpu_s(self._server.pid or 0, self._database)
 
     def close(self) -> None:
         """Everything ends."""
@@ -121,17 +116,15 @@ def burst(jobs: int) -> Turn:
     return turn
 
 
-def group(jobs: int) -> Turn:
-    """The same of jobs in layers of 100 as one group, and seconds until it is submitted.
+def group(jobs: int, width: int) -> Turn:
+    """The same of jobs in layers of this width as one group, and seconds until it is submitted.
 
     The first client submits it.
     """
 
     def turn(side: Side) -> list[float]:
-        goal = side.ask(do="recorded")[0] + jobs
         used = side.cpu_s
-        layers = jobs // WIDTH
-        times = side.ask_first(do="group", layers=layers, width=WIDTH, goal=goal)
+        times = side.ask_first(do="group", layers=jobs // width, width=width)
         began, ended, submitted = times
         cpu_us = (side.cpu_s - used) / jobs * 1e6
         return [jobs / (ended - began), cpu_us, submitted - began, ended - submitted]
@@ -159,6 +152,17 @@ def _rated(side: Side, jobs: int, question: dict[str, object]) -> list[float]:
 def single(side: Side) -> list[float]:
     """Milliseconds from a submit to the start, and to the result."""
     return list(side.ask(do="single")[0])
+
+
+def ask(asks: int) -> Turn:
+    """Milliseconds from an ask of an actor to its reply, and of CPU."""
+
+    def turn(side: Side) -> list[float]:
+        used = side.cpu_s
+        took_ms = side.ask_first(do="ask", asks=asks)
+        return [took_ms, (side.cpu_s - used) / asks * 1e3]
+
+    return turn
 
 
 def duel(sides: Sequence[Side], turn: Turn, pairs: int, names: Sequence[str]) -> None:
@@ -202,6 +206,8 @@ def main() -> None:
     for name, default in [("dispatchers", 1), ("workers", 2), ("processes", 1), ("pairs", 30)]:
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--jobs", type=int, default=10_000)
+    parser.add_argument("--width", type=int, default=100, help="of the layers of a group")
+    parser.add_argument("--asks", type=int, default=50)
     options = parser.parse_args()
     rates = ("jobs/s", "CPU µs a job")
     with arena(options) as sides:
@@ -210,9 +216,11 @@ def main() -> None:
                 duel(sides, burst(options.jobs), options.pairs, rates)
             case "group":
                 names = (*rates, "s to submit", "s to run")
-                duel(sides, group(options.jobs), options.pairs, names)
+                duel(sides, group(options.jobs, options.width), options.pairs, names)
             case "chain":
                 duel(sides, chain(options.jobs), options.pairs, ("ms a step",))
+            case "ask":
+                duel(sides, ask(options.asks), options.pairs, ("ms to the reply", "ms of CPU"))
             case "compute":
                 duel(sides, compute(options.jobs), options.pairs, rates)
             case _:

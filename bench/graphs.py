@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
+from datetime import UTC, datetime, timedelta
 
-from bench.noop_app import app, begun, noop, unserved
+from bench.noop_app import app, begun_at, noop, unserved
 from longshore.client.group import GroupBuilder
 from longshore.client.kind import AnyKind, Call
+from longshore.model.group import GroupState
 
 DATA = "x" * 100
 PARENTS = 2
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def layered(layers: int, width: int, kind: AnyKind) -> GroupBuilder:
@@ -29,23 +32,47 @@ def described(layers: int, width: int) -> GroupBuilder:
     return layered(layers, width, noop)
 
 
+async def run(group: GroupBuilder) -> tuple[float, float]:
+    """Submits a group that was described before; when that began, and when it had ended."""
+    began = time.monotonic()
+    await submit(group)
+    state = await group.handle.wait_async()
+    ended = time.monotonic()
+    if state is not GroupState.SUCCEEDED:
+        raise RuntimeError(f"group {group.handle.number} ended as {state}")
+    return began, ended
+
+
 async def submit(group: GroupBuilder) -> None:
     """Submits a group that was described before."""
     async with group:
         pass
 
 
-async def chain(jobs: int) -> list[float]:
-    """Milliseconds from the start of each job of a chain to that of the next."""
+async def chain(jobs: int) -> dict[str, list[float]]:
+    """Milliseconds to the start of each job of a chain but the first.
+
+    `recorded`: from the end of the job before it, as the store has it. It takes that time when the
+    transaction begins, so what the transaction and its commit take counts, too. `step`: from the
+    start of the job before it.
+    """
     group = app.group("chain")
-    added = [group.add(begun.call(DATA))]
+    added = [group.add(begun_at.call(DATA))]
     for _ in range(jobs - 1):
-        added.append(group.add(begun.call(DATA), after=added[-1]))
+        added.append(group.add(begun_at.call(DATA), after=added[-1]))
     await submit(group)
     await group.handle.wait_async()
-    results = (job.handle.result_async() for job in added)
-    starts = await asyncio.gather(*results)
-    return [(later - one) / 1e6 for one, later in itertools.pairwise(starts)]
+    starts = await asyncio.gather(*(job.handle.result_async() for job in added))
+    ends = [_nanoseconds((await job.handle.job_async()).ended_at) for job in added]
+    return {
+        "recorded": [(start - end) / 1e6 for end, start in zip(ends, starts[1:], strict=False)],
+        "step": [(later - one) / 1e6 for one, later in itertools.pairwise(starts)],
+    }
+
+
+def _nanoseconds(at: datetime | None) -> int:
+    assert at is not None
+    return (at - _EPOCH) // timedelta(microseconds=1) * 1_000
 
 
 async def seconds_to_submit(layers: int, width: int, *, as_group: bool) -> float:

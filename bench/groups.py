@@ -2,10 +2,11 @@
 
 - A graph in layers, each job after two of the layer before, in turn with as many jobs without
   dependencies on the same fleet: a small graph and a large one. The small one on two dispatchers.
-- A chain: from the start of a job to that of the next, beside one commit and two hops.
+- A chain: from the recorded end of a job to the start of the next, beside one commit and two hops.
 - The submit of a large group, in turn with `submit_many` of the same jobs.
-- Ray and Dask, which keep nothing on disk, on the small graph. The other peers have no graphs of
-  jobs that are submitted as one.
+- Ray and Dask, which keep nothing on disk, on the small graph.
+- DBOS and Celery, which have no graphs of jobs that are submitted as one, on the nearest that they
+  have: layer after layer, without the edges between single jobs.
 """
 
 from __future__ import annotations
@@ -14,17 +15,26 @@ import statistics
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from bench.children import Child, ChildFailed
 from bench.fleet import Fleet, fleet
 from bench.hops import measure_hops
 from bench.pairs import Ratio, interleave, ratio_of
-from bench.peers.table import MEASURE_S, peer_command, pinned
+from bench.peers import table
+from bench.peers.table import MEASURE_S, Peer, measure_graph, peer_command, pinned
+from bench.redis_server import RedisServer
 from bench.stage import STORES, Stage
 
 PEERS = {"ray": "ray", "dask": "distributed"}
 """The peers with graphs, and the package that each is pinned by."""
+NEAREST = {
+    "dbos": "steps of one workflow, layer after layer",
+    "celery": "on Redis, a chord for each layer",
+}
+"""The peers without graphs of jobs, and what comes nearest."""
+MOST_NEAREST_PAIRS = 2
+"""Each of those takes up to half a minute for the graph."""
 CHAIN_WARM_UP = 20
 
 
@@ -38,10 +48,14 @@ class Graph(Struct, frozen=True):
 
 
 class Chain(Struct, frozen=True):
-    """Milliseconds from one start to the next, beside one commit and two hops, p50 of each pair."""
+    """Milliseconds from an end to the next start, beside one commit and two hops, p50 of each pair.
+
+    The end is as the store recorded it. `steps` are from one start to the next.
+    """
 
     store: str
     ratio: Ratio
+    steps: list[float]
 
 
 class Submit(Struct, frozen=True):
@@ -59,6 +73,8 @@ class GraphPeer(Struct, frozen=True):
     version: str
     ratio: Ratio | None
     failure: str = ""
+    nearest: str = ""
+    """What it runs instead, if it has no such graphs."""
 
 
 class Groups(Struct, frozen=True):
@@ -80,7 +96,8 @@ def measure(stage: Stage, names: Sequence[str] = ()) -> Groups:
             chains.append(_chain(stage, store, ours))
             submits.append(_submit(stage, store, ours))
     two_of_one = _two_of_one(stage)
-    peers = [_beside(stage, name) for name in PEERS if not names or name in names]
+    wanted = [name for name in (*PEERS, *NEAREST) if not names or name in names]
+    peers = [_beside(stage, name) for name in wanted]
     return Groups(graphs, two_of_one, chains, submits, peers)
 
 
@@ -102,16 +119,17 @@ def _in_turn(pairs: int, ours: Fleet, layers: int, width: int) -> Ratio:
 
 
 def _chain(stage: Stage, store: str, ours: Fleet) -> Chain:
-    found, least = [], []
+    found, steps, least = [], [], []
     with stage.fresh(store) as probe:
         for _ in range(stage.sizes.pairs):
-            steps = ours.clients[0].ask(do="chain", jobs=stage.sizes.chain_jobs)
-            found.append(statistics.median(steps[CHAIN_WARM_UP:]))
+            times = ours.clients[0].ask(do="chain", jobs=stage.sizes.chain_jobs)
+            found.append(statistics.median(times["recorded"][CHAIN_WARM_UP:]))
+            steps.append(statistics.median(times["step"][CHAIN_WARM_UP:]))
             hops = measure_hops(probe, stage.sizes.samples // stage.sizes.pairs, 0.0)
             least.append(hops.both.p50_ms)
     ratio = ratio_of(found, least)
     stage.say(f"{store}, chain: {ratio.one:.2f} ms a job, {ratio.median:.2f} commits and hops")
-    return Chain(store, ratio)
+    return Chain(store, ratio, steps)
 
 
 def _submit(stage: Stage, store: str, ours: Fleet) -> Submit:
@@ -152,19 +170,38 @@ def _two_of_one(stage: Stage) -> Ratio:
 def _beside(stage: Stage, name: str) -> GraphPeer:
     """Rounds of our small graph on a fleet just started, and of the peer's."""
     layers, width = stage.sizes.graph
-    version = pinned(name, PEERS[name])
-    command = [*peer_command(name), str(layers), str(width)]
+    version, nearest = pinned(name, PEERS.get(name, name)), NEAREST.get(name, "")
+    pairs = min(stage.sizes.pairs, MOST_NEAREST_PAIRS) if nearest else stage.sizes.pairs
     ours, theirs = [], []
     try:
-        for _ in range(stage.sizes.pairs):
+        for _ in range(pairs):
             with stage.fresh() as url, fleet(url, stage.folder) as own:
                 own.run_group(2, 100)
                 ours.append(own.run_group(layers, width))
-            with Child(command) as measuring:
-                seconds = float(measuring.await_end(MEASURE_S).split()[-1])
-            theirs.append(layers * width / seconds)
-    except (ChildFailed, IndexError, ValueError) as error:
-        return GraphPeer(name, version, None, str(error))
+            theirs.append(_nodes_per_s(stage, name, layers, width))
+    except (ChildFailed, IndexError, ValueError, RuntimeError, OSError) as error:
+        stage.say(f"{name} failed: {error}")
+        return GraphPeer(name, version, None, str(error), nearest)
     ratio = ratio_of(ours, theirs)
     stage.say(f"{name}: {ratio.other:,.0f} nodes/s; we are {ratio.median:.2f} times as fast")
-    return GraphPeer(name, version, ratio)
+    return GraphPeer(name, version, ratio, nearest=nearest)
+
+
+def _nodes_per_s(stage: Stage, name: str, layers: int, width: int) -> float:
+    """How fast a peer runs the graph, or what comes nearest."""
+    match name:
+        case "dbos":
+            # The process that measures is the one that runs the workflow.
+            alone = structs.replace(_peer(name), workers=0)
+            with stage.empty() as url:
+                return measure_graph(alone, url, layers, width)
+        case "celery":
+            with RedisServer() as redis:
+                return measure_graph(_peer(name), redis.clear(), layers, width)
+        case _:
+            with Child([*peer_command(name), str(layers), str(width)]) as measuring:
+                return layers * width / float(measuring.await_end(MEASURE_S).split()[-1])
+
+
+def _peer(name: str) -> Peer:
+    return next(peer for peer in table.PEERS if peer.name == name)

@@ -20,6 +20,12 @@ async def begun(data: str) -> int:
 
 
 @app.job
+async def begun_at(data: str) -> int:
+    """When it began, in nanoseconds since 1970, on the clock that stores take their times from."""
+    return time.time_ns()
+
+
+@app.job
 async def nap(data: str) -> None:
     """Takes long enough for a busy worker to hold some at any moment."""
     await asyncio.sleep(0.05)

@@ -6,9 +6,12 @@ import re
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from statistics import median
 
 from bench.actors import ActorPeer
+from bench.containers import AT_ONCE
 from bench.fleet import SLOTS, THREADS
+from bench.http import BATCH, CONNECTIONS, WAITING
 from bench.pairs import Ratio
 from bench.plain import (
     BLOCK_S,
@@ -192,6 +195,17 @@ def _plain_work(plain: Plain) -> Iterator[Sequence[str]]:
     yield name, f"{ratio.one:.1f} jobs/s", f"{ratio.other:.1f} jobs/s", shown(ratio)
 
 
+def _programs(results: Results) -> Iterator[str]:
+    programs = results.programs
+    if programs is None:
+        return
+    yield from ["", "## Commands"]
+    ratio = programs.commands
+    row = (f"{programs.jobs:,}", f"{ratio.one:,.0f}", f"{ratio.other:,.0f}", shown(ratio))
+    head = ["commands that do nothing", "a second", "bare posix_spawn loops", "ratio"]
+    yield from table(head, [row])
+
+
 def _groups(results: Results) -> Iterator[str]:
     groups = results.groups
     if groups is None:
@@ -213,8 +227,8 @@ def _groups(results: Results) -> Iterator[str]:
     rows += [
         (
             one.store,
-            "chain, ms from start to start, beside one commit and two hops",
-            f"{one.ratio.one:.2f}",
+            "chain, ms from a recorded end to the next start, beside one commit and two hops",
+            f"{one.ratio.one:.2f} (a step {median(one.steps):.2f})",
             f"{one.ratio.other:.2f}",
             shown(one.ratio),
         )
@@ -231,7 +245,8 @@ def _groups(results: Results) -> Iterator[str]:
         for one in groups.submits
     ]
     for peer in groups.peers:
-        name = f"the small graph, nodes/s, beside {peer.name} {peer.version}"
+        nearest = f" ({peer.nearest})" if peer.nearest else ""
+        name = f"the small graph, nodes/s, beside {peer.name} {peer.version}{nearest}"
         if peer.ratio is None:
             rows.append(("postgres", name, "", f"failed: {_first(peer.failure)}", ""))
         else:
@@ -351,6 +366,56 @@ def _scale(results: Results) -> Iterator[str]:
     yield from table([*head, "WAL a second", "all joined within"], rows)
 
 
+def _http(results: Results) -> Iterator[str]:
+    if results.http is None:
+        return
+    found = results.http
+    yield from ["", f"## HTTP: one gateway, PostgreSQL, {CONNECTIONS} connections"]
+    rows = [
+        ("requests a second, one job each", f"{found.single_per_s:,.0f}"),
+        (f"jobs a second, {BATCH} in a request", f"{found.batched_per_s:,.0f}"),
+        ("CPU of the gateway for a request with one job", f"{found.gateway_us:.0f} µs"),
+        ("CPU of the dispatcher for it", f"{found.dispatcher_us:.0f} µs"),
+        ("CPU of an idle gateway", f"{found.idle_percent:.1f} % of a core"),
+        (
+            f"with {WAITING:,} long polls and {WAITING:,} streams that wait",
+            f"{found.waiting_percent:.1f} % (dispatcher {found.waiting_dispatcher_percent:.1f} %)",
+        ),
+        ("throughput over ZeroMQ beside a flood, of that without", shown(found.flooded)),
+    ]
+    yield from table(["what", "measured"], rows)
+
+
+def _containers(results: Results) -> Iterator[str]:
+    if results.containers is None:
+        return
+    found = results.containers
+    yield from ["", f"## Containers: {AT_ONCE} at once, one dispatcher, one worker, PostgreSQL"]
+    rows = [
+        ("containers a second as jobs", f"{found.ratio.one:.1f}"),
+        ("by bare calls of the API (create, start, wait, remove)", f"{found.ratio.other:.1f}"),
+        ("as jobs, of those by bare calls", shown(found.ratio)),
+    ]
+    yield from table(["what", "measured"], rows)
+
+
+def _filesets(results: Results) -> Iterator[str]:
+    if results.filesets is None:
+        return
+    found = results.filesets
+    yield from ["", "## Filesets: one gateway, PostgreSQL, a worker on the same machine"]
+    size = f"{found.total_bytes / 1e9:g} GB in 1,000 files"
+    rows = [
+        (f"{size}: MB a second to a worker", f"{found.pulled.one / 1e6:,.0f}"),
+        ("by `cp -r`", f"{found.pulled.other / 1e6:,.0f}"),
+        ("to a worker, of those by `cp -r`", shown(found.pulled)),
+        (f"{found.small_files:,} small files: pushed a second", f"{found.small_per_s:,.0f}"),
+        ("the most memory of the command", f"{found.peak_mb:,.0f} MB"),
+        ("the same for a tenth of the files", f"{found.tenth_peak_mb:,.0f} MB"),
+    ]
+    yield from table(["what", "measured"], rows)
+
+
 def _recovery(results: Results) -> Iterator[str]:
     if results.recovery is None:
         return
@@ -397,8 +462,12 @@ _PARTS = (
     _throughput,
     _peers,
     _plain,
+    _programs,
     _groups,
     _actors,
+    _http,
+    _containers,
+    _filesets,
     _latency,
     _flatness,
     _scale,

@@ -8,13 +8,17 @@ from msgspec import Struct
 
 from bench.actors import Actors
 from bench.beside import Beside
+from bench.containers import Containers
 from bench.cost import Cost
+from bench.filesets import Filesets
 from bench.flatness import Flatness
 from bench.groups import Groups
+from bench.http import Http
 from bench.latency import Latency
 from bench.limit import Limit
 from bench.machine import Machine
 from bench.plain import Plain
+from bench.programs import Programs
 from bench.recovery import Recovery
 from bench.scale import Scale
 from bench.throughput import Throughput
@@ -28,8 +32,12 @@ class Results(Struct):
         "throughput",
         "peers",
         "plain",
+        "programs",
         "groups",
         "actors",
+        "http",
+        "containers",
+        "filesets",
         "latency",
         "flatness",
         "scale",
@@ -44,8 +52,12 @@ class Results(Struct):
     throughput: Throughput | None = None
     peers: Beside | None = None
     plain: Plain | None = None
+    programs: Programs | None = None
     groups: Groups | None = None
     actors: Actors | None = None
+    http: Http | None = None
+    containers: Containers | None = None
+    filesets: Filesets | None = None
     latency: Latency | None = None
     flatness: Flatness | None = None
     scale: Scale | None = None

@@ -22,6 +22,7 @@ class Sizes(Struct, frozen=True, kw_only=True):
     plain_jobs: int = 10_000
     blocking_jobs: int = 1_000
     computing_jobs: int = 200
+    command_jobs: int = 2_000
     mixed_jobs: int = 320
     graph: tuple[int, int] = (50, 100)
     """Layers, and the jobs of each."""
@@ -43,6 +44,12 @@ class Sizes(Struct, frozen=True, kw_only=True):
     fillings: int = 3
     snapshot_s: float = 60.0
     slice_s: float = 4.0
+    http_requests: int = 6_000
+    containers: int = 40
+    fileset_bytes: int = 1_000_000_000
+    small_files: int = 100_000
+    flood_s: float = 3.0
+    """For how long a flood rises before others are measured."""
     idle_workers: tuple[int, ...] = (100, 1_000, 5_000)
     watch_s: float = 10.0
     """As long as a dispatcher waits between two notes of who was heard of, or longer."""
@@ -63,6 +70,7 @@ FULL = Sizes(
     blocking_jobs=4_000,
     computing_jobs=800,
     mixed_jobs=960,
+    command_jobs=8_000,
     messages=100_000,
     sleepers=1_000_000,
     steady_s=600.0,
@@ -88,9 +96,15 @@ QUICK = Sizes(
     blocking_jobs=128,
     computing_jobs=40,
     mixed_jobs=20,
+    command_jobs=200,
     graph=(5, 20),
     large_graph=(5, 400),
     chain_jobs=40,
+    http_requests=400,
+    containers=4,
+    fileset_bytes=2_000_000,
+    small_files=300,
+    flood_s=0.3,
     actors=50,
     messages=1_000,
     peer_actors=20,

@@ -24,8 +24,8 @@ from longshore.store.postgres.states import ACTIVE, CODES
 from longshore.store.rows import pack_options
 
 CHUNK = 20_000
-FILLED_PER_S = 20_000
-"""About so many are filled in a second: the first timer is due when all are there."""
+FILLED_PER_S = 8_000
+"""So many are filled in a second at least: the first timer is due when all are there."""
 
 _LATE = """
 SELECT state FROM longshore.turn WHERE n = 1 AND actor IN (
@@ -37,9 +37,14 @@ Row = tuple[object, ...]
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 
 
-def fill(url: str, actors: int, over_s: float) -> None:
-    """So many actors sleep, and their timers are due one after the other over these seconds."""
-    asyncio.run(_fill(url, actors, over_s))
+def fill(url: str, actors: int, over_s: float, after_s: float) -> float:
+    """So many actors sleep, and their timers are due one after the other over these seconds.
+
+    The first is due `after_s` after all are there. Answers when that is.
+    """
+    from_s = time.time() + actors / FILLED_PER_S + after_s
+    asyncio.run(_fill(url, actors, over_s, from_s))
+    return from_s
 
 
 def late_ms(url: str, since: float) -> list[float]:
@@ -48,14 +53,13 @@ def late_ms(url: str, since: float) -> list[float]:
     return [state["late_ms"] for state in states if state["due"] >= since]
 
 
-async def _fill(url: str, actors: int, over_s: float) -> None:
+async def _fill(url: str, actors: int, over_s: float, from_s: float) -> None:
     connection = await asyncpg.connect(url)
     try:
         job = _turn(UUID(int=0))
         lane = lane_of(job.queue, job.kind, job.target)
         add = "INSERT INTO longshore.lane VALUES ($1, $2, $3, '')"
         await connection.execute(add, lane.hash, lane.queue, lane.kind)
-        from_s = time.time() + actors / FILLED_PER_S
         for first in range(0, actors, CHUNK):
             places = range(first, min(first + CHUNK, actors))
             due = [from_s + over_s * place / actors for place in places]

@@ -19,12 +19,16 @@ import msgspec
 from bench import (
     actors,
     beside,
+    containers,
     cost,
+    filesets,
     flatness,
     groups,
+    http,
     latency,
     limit,
     plain,
+    programs,
     recovery,
     scale,
     throughput,
@@ -53,8 +57,12 @@ def workloads(stage: Stage, results: Results, peers: list[str]) -> dict[str, Cal
         "throughput": do("throughput", lambda: throughput.measure(stage, ceilings())),
         "peers": do("peers", lambda: beside.measure(stage, peers)),
         "plain": do("plain", lambda: plain.measure(stage, peers)),
+        "programs": do("programs", lambda: programs.measure(stage)),
         "groups": do("groups", lambda: groups.measure(stage, peers)),
         "actors": do("actors", lambda: actors.measure(stage, peers)),
+        "http": do("http", lambda: http.measure(stage)),
+        "containers": do("containers", lambda: containers.measure(stage)),
+        "filesets": do("filesets", lambda: filesets.measure(stage)),
         "latency": do("latency", lambda: latency.measure(stage)),
         "flatness": do("flatness", lambda: flatness.measure(stage)),
         "scale": do("scale", lambda: scale.measure(stage)),
@@ -119,6 +127,7 @@ def _options(about: str | None) -> argparse.Namespace:
     parser.add_argument("--only", type=_words, default=[], help=f"some of: {names}")
     parser.add_argument("--peers", type=_words, default=[], help="only these peers")
     parser.add_argument("--pairs", type=int, help="how many pairs make a ratio (5)")
+    parser.add_argument("--sleepers", type=int, help="how many actors sleep")
     parser.add_argument("--docs", action="store_true", help="put the report into the docs too")
     parser.add_argument("--out", type=Path, help="the folder for what was found")
     options = parser.parse_args()
@@ -133,7 +142,11 @@ def _words(text: str) -> list[str]:
 
 def _sizes(options: argparse.Namespace) -> Sizes:
     sizes = QUICK if options.quick else FULL if options.full else DEFAULT
-    return msgspec.structs.replace(sizes, pairs=options.pairs) if options.pairs else sizes
+    if options.pairs:
+        sizes = msgspec.structs.replace(sizes, pairs=options.pairs)
+    if options.sleepers:
+        sizes = msgspec.structs.replace(sizes, sleepers=options.sleepers)
+    return sizes
 
 
 def _allow_many_sockets() -> None:

@@ -72,6 +72,14 @@ def cpu_s(pids: Iterable[int]) -> float:
     return total
 
 
+def backends_cpu_s(server: int, database: str) -> float:
+    """Seconds of CPU that the living backends of one database have used."""
+    found = psutil.process_iter(["ppid", "cmdline"])
+    backends = [one for one in found if one.info["ppid"] == server]
+    titles = ((one.pid, " ".join(one.info["cmdline"] or ())) for one in backends)
+    return cpu_s(pid for pid, title in titles if f" {database} " in title)
+
+
 def memory_mb(pid: int) -> float:
     """Megabytes in memory of this process and its children."""
     return sum(process.memory_info().rss for process in _tree(pid)) / 1e6

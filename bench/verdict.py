@@ -11,6 +11,7 @@ from bench.fleet import THREADS
 from bench.groups import Groups
 from bench.pairs import Ratio
 from bench.plain import BLOCK_S, BURN_S, CORES, MIXED_PROCESSES, WORKERS, Rates
+from bench.programs import WORKERS as COMMAND_WORKERS
 from bench.results import Results
 
 FLAT = 0.9
@@ -41,8 +42,9 @@ class Verdict(Struct, frozen=True):
 
 def verdicts(results: Results) -> list[Verdict]:
     """Every level that this run can say something of."""
-    first = (_peers, _limit, _sqlite, _plain, _groups, _actors, _actor_costs, _actor_peers)
-    parts = (*first, _latency, _flatness, _memory, _idle)
+    jobs = (_peers, _limit, _sqlite, _plain, _programs, _containers, _filesets, _groups)
+    actors = (_actors, _actor_costs, _actor_peers)
+    parts = (*jobs, *actors, _http, _latency, _flatness, _memory, _idle)
     return [verdict for part in parts for verdict in part(results)]
 
 
@@ -61,6 +63,60 @@ def _peers(results: Results) -> Iterator[Verdict]:
             peer.ratio.median >= 1.3 if fastest else peer.ratio.median > 1,
             peer.ratio.median >= 1.5 if fastest else None,
         )
+
+
+def _http(results: Results) -> Iterator[Verdict]:
+    if results.http is None:
+        return
+    http = results.http
+    levels = (
+        ("requests a second over HTTP, one job each", 2_500, http.single_per_s),
+        ("jobs a second over HTTP, a hundred in a request", 15_000, http.batched_per_s),
+    )
+    for words, least, found in levels:
+        yield Verdict(words, f"{least:,}", "", f"{found:,.0f}", found >= least)
+    yield Verdict(
+        "CPU of a gateway with 1,000 long polls and 1,000 streams that wait",
+        "under 5 % of a core",
+        "",
+        f"{http.waiting_percent:.1f} %",
+        http.waiting_percent < 5,
+    )
+    yield Verdict(
+        "throughput over ZeroMQ beside a flood of HTTP, of that without",
+        "0.9",
+        "",
+        f"{http.flooded.median:.2f}{_spread(http.flooded)}",
+        http.flooded.median >= 0.9,
+    )
+
+
+def _containers(results: Results) -> Iterator[Verdict]:
+    if results.containers is None:
+        return
+    over = results.containers.overhead_percent
+    yield Verdict(
+        "containers as jobs: time beyond the bare calls of the API",
+        "at most 15 %",
+        "",
+        f"{over:.0f} %{_spread(results.containers.ratio)}",
+        over <= 15,
+    )
+
+
+def _filesets(results: Results) -> Iterator[Verdict]:
+    if results.filesets is None:
+        return
+    found = results.filesets
+    yield _at_least("a fileset to a worker on the same machine, of `cp -r`", 0.5, found.pulled)
+    more_mb = found.peak_mb - found.tenth_peak_mb
+    yield Verdict(
+        f"{found.small_files:,} small files pushed: memory beyond that of a tenth of them",
+        "at most 100 MB",
+        "",
+        f"{more_mb:.0f} MB",
+        more_mb <= 100,
+    )
 
 
 def _limit(results: Results) -> Iterator[Verdict]:
@@ -122,6 +178,12 @@ def _plain(results: Results) -> Iterator[Verdict]:
     )
 
 
+def _programs(results: Results) -> Iterator[Verdict]:
+    if results.programs is not None:
+        level = f"programs: no-op commands, of {COMMAND_WORKERS} bare posix_spawn loops"
+        yield _at_least(level, 0.5, results.programs.commands)
+
+
 def _plain_rate(case: Rates) -> Verdict:
     """Ahead of every peer that ran."""
     ratios = {peer.name: peer.ratio for peer in case.peers if peer.ratio}
@@ -146,13 +208,13 @@ def _groups(results: Results) -> Iterator[Verdict]:
     yield _at_least("groups: two dispatchers on one group, of one", 0.95, groups.two_of_one)
     yield from _group_times(groups)
     for peer in groups.peers:
-        if peer.ratio:
+        if peer.ratio and not peer.nearest:
             yield _at_least(f"groups: nodes/s on PostgreSQL, in {peer.name}'s", 5, peer.ratio)
 
 
 def _group_times(groups: Groups) -> Iterator[Verdict]:
     for chain in groups.chains:
-        name = f"groups: chain, start to start, p50, {STORE_NAMES[chain.store]}"
+        name = f"groups: chain, end recorded to next start, p50, {STORE_NAMES[chain.store]}"
         yield _at_most(f"{name}, in (one commit + two hops)", 2.5, chain.ratio)
     for submit in groups.submits:
         name = f"groups: submit of {submit.jobs:,} jobs, {STORE_NAMES[submit.store]}"
@@ -190,6 +252,7 @@ def _actor_costs(results: Results) -> Iterator[Verdict]:
     is_met = late is not None and late.p99_ms <= 1000
     yield Verdict(f"{name}: lateness of timers, p99", "1 s", "", shown or "none fired", is_met)
     yield _at_least(f"{name}: jobs/s, of an empty store", 0.95, sleeping.jobs_of_empty)
+    yield _at_most(f"{name}: CPU of a job, of an empty store", 1.05, sleeping.cpu_of_empty)
     for one in actors.steady:
         where = "under an old snapshot" if one.held else "on an empty store"
         name = f"actors: {one.turns:,} messages one by one to one actor {where}"

@@ -66,13 +66,13 @@ def main() -> int:
 
 
 @contextmanager
-def longshore_up(folder: Path, app: str = "demo_app:app") -> Iterator[dict[str, str]]:
+def longshore_up(folder: Path, app: str = "demo_app:app", *more: str) -> Iterator[dict[str, str]]:
     """Runs a dispatcher and two workers on free ports; yields the addresses that they print.
 
     `--ready-fd` gives one byte as soon as everything is ready, so the demo need not sleep.
     """
     ready, tell_ready = os.pipe()
-    options = ["--app", app, "--workers", "2", "--processes", "2"]
+    options = ["--app", app, "--workers", "2", "--processes", "2", *more]
     options += ["--store", f"sqlite:///{folder}/demo.db", "--set", "lease_s=3"]
     options += ["--backend", "127.0.0.1:0", "--frontend", "127.0.0.1:0", "--no-http"]
     with (folder / "up.log").open("wb") as log:
@@ -168,7 +168,8 @@ async def run_a_group() -> None:
         group.add(demo_app.greet.call("Ada"), after=fails, key="sold")
         group.add(demo_app.greet.call("Grace"), after=fails, on="failed", key="sorry")
     state = await group.handle.wait_async()
-    await command("group", "show", str(group.handle.number))
+    for look in ("graph", "show"):
+        await command("group", look, str(group.handle.number))
     wanted = ["succeeded", "succeeded", "failed", "dependency_failed", "succeeded"]
     states = [node.state.value for node in await group.handle.jobs_async()]
     if state != "failed" or states != wanted:

@@ -13,7 +13,7 @@ import inspect
 import re
 import sys
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,10 @@ import longshore.testing
 from longshore import errors
 from longshore.cli.main import cli
 from longshore.client.decorator import Decorator
+from longshore.client.program_kinds import DeclaresPrograms
+from longshore.client.rules import Ending
+from longshore.core import metering
+from longshore.core.blocking import CAUSES
 from longshore.core.lifecycle import MEANINGS, MOVES, TERMINAL, diagram
 from longshore.executors.host.growth import AddedJob, AddedMap, OwnGroup
 from longshore.model.group import (
@@ -48,6 +52,7 @@ from longshore.model.job import (
 )
 from longshore.model.log import LogLine
 from longshore.testing.plugin import StartKit
+from reference_http import http_api
 
 ROOT = Path(__file__).resolve().parents[1]
 NOTE = "<!-- Written from the code by scripts/reference.py; to write it anew: make reference -->\n"
@@ -73,11 +78,14 @@ INTERNAL = {
 
 INTERNAL_PARAMETERS = {"App": {"connection", "new_id"}}
 MADE_BY_OTHERS = {
+    "Ending",
     *("Call", "Context", "GroupBuilder", "GroupHandle", "GroupJob", "Handle", "Kind", "Kit"),
     *("AddedJob", "AddedMap", "GroupMap", "OwnGroup", "SubGroup"),
     *("StartKit", "SubmittedJob"),
 }
 """Classes that nobody makes by calling them."""
+PARTS = (DeclaresPrograms,)
+"""Classes whose members are shown with those of the classes that they are a part of."""
 
 
 # Python
@@ -86,7 +94,8 @@ MADE_BY_OTHERS = {
 def sdk() -> str:
     """The public names of `longshore` and `longshore.testing`."""
     names = ("App", "Kind", "Call", "Handle", "Context", "current", "Retry", "Fail", "Cancelled")
-    rest = sorted(set(longshore.__all__) - {*names, "__version__", "errors", "GIVEN"})
+    ends = {one for one in longshore.__all__ if isinstance(getattr(longshore, one), Ending)}
+    rest = sorted(set(longshore.__all__) - {*names, *ends, "__version__", "errors", "GIVEN"})
     parts = [
         "# The Python interface\n",
         NOTE,
@@ -103,6 +112,7 @@ def sdk() -> str:
         "## `GIVEN`\n",
         "The default of a job's parameter that the worker gives: see "
         "[resources](../workers.md#resources-opened-once-given-to-jobs).\n",
+        _entry(Ending, "Ending", _words_of(ends)),
         _entry(Job, "Job", "What `handle.job()` answers."),
         *(_entry(part, part.__name__) for part in (Options, HistoryEntry, JobError, Progress)),
         _entry(LogLine, "LogLine", "What `handle.logs()` answers a list of."),
@@ -127,6 +137,11 @@ def sdk() -> str:
         _entry(StartKit, "StartKit"),
     ]
     return "\n".join(parts)
+
+
+def _words_of(ends: Collection[str]) -> str:
+    *most, last = (f"`{name}`" for name in sorted(ends))
+    return f"What `exit(…)` and `signal(…)` answer; {', '.join(most)} and {last} are such, too."
 
 
 def _entry(thing: Any, name: str, more: str = "") -> str:
@@ -160,7 +175,8 @@ def _members(thing: type, name: str) -> Iterator[str]:
         yield "It has " + ", ".join(f"`{one}`" for one in attributes) + ".\n"
     public = {
         attribute: value
-        for attribute, value in vars(thing).items()
+        for owner in (thing, *(one for one in thing.__bases__ if one in PARTS))
+        for attribute, value in vars(owner).items()
         if not attribute.startswith("_") or attribute == "__call__"
         if f"{name}.{attribute}" not in INTERNAL
     }
@@ -358,11 +374,47 @@ def states() -> str:
     return "\n".join(parts)
 
 
+# metrics
+
+
+def table_of_metrics() -> str:
+    """Every metric, with its labels and what it says."""
+    parts = [
+        "# Metrics\n",
+        NOTE,
+        "What is shown where, and how exact it is: [metrics](../metrics.md).\n",
+        "## Of the whole store\n",
+        "One dispatcher at a time tells these for all; the sum over dispatchers is the truth.\n",
+        _metrics(metering.OF_STORE),
+        "## Of each dispatcher\n",
+        _metrics(metering.OF_DISPATCHERS),
+        "## Of each gateway\n",
+        _metrics(metering.OF_GATEWAYS),
+        "## What holds ready jobs back\n",
+        "The values of the label `cause`:\n",
+        "| cause | the job |",
+        "|---|---|",
+        *(f"| `{cause.value}` | {words} |" for cause, words in CAUSES.items()),
+        "",
+    ]
+    return "\n".join(parts)
+
+
+def _metrics(some: tuple[metering.Metric, ...]) -> str:
+    rows = ["| metric | type | labels | what it says |", "|---|---|---|---|"]
+    for one in some:
+        labels = ", ".join(f"`{label}`" for label in one.labels)
+        rows.append(f"| `{one.shown}` | {one.type.value} | {labels} | {one.help} |")
+    return "\n".join([*rows, ""])
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/sdk.md": sdk,
     "docs/reference/cli.md": commands,
     "docs/reference/errors.md": table_of_errors,
+    "docs/reference/http.md": lambda: http_api(NOTE),
     "docs/states.md": states,
+    "docs/reference/metrics.md": table_of_metrics,
 }
 
 

@@ -19,6 +19,7 @@ from longshore.config import PREFIX
 from longshore.store.postgres.store import PostgresStore
 from longshore.store.sqlite.store import SqliteStore
 from longshore.testing.backends import migrate
+from longshore.testing.engine import Engine
 from longshore.testing.servers import PgBouncer, PostgresServer, memory_disk
 
 MIGRATED = "migrated"
@@ -54,6 +55,17 @@ def pgbouncer(postgres: PostgresServer) -> Iterator[PgBouncer]:
     """A pgbouncer in transaction mode before `postgres`."""
     with PgBouncer(postgres) as bouncer:
         yield bouncer
+
+
+@pytest.fixture(scope="session")
+def engine() -> Iterator[Engine]:
+    """A container engine of this test run alone, which has an image with busybox (`IMAGE`).
+
+    Where none can run, the tests that need it fail and say what is missing.
+    """
+    with Engine() as engine:
+        engine.add_image()
+        yield engine
 
 
 @pytest.fixture

@@ -8,7 +8,8 @@ with nothing of Longshore. All have one command line:
     NAME.py measure URL N    submits N no-op jobs with a 100-byte argument while workers run them;
                              prints the seconds until all were done
 
-Ray and Dask run graphs only: see `bench.groups`. NAME_actors.py is for `bench.actors`: it takes a
+Ray and Dask run graphs only: see `bench.groups`, which also runs NAME_graph.py with a URL, layers
+and their width. NAME_actors.py is for `bench.actors`: it takes a
 URL, how many messages and to how many actors, and prints the seconds. Python runs all of them with
 -P, or `import celery` in celery.py would find the script itself.
 """
@@ -170,6 +171,14 @@ def measure(peer: Peer, url: str, jobs: int) -> float:
     command = [*peer_command(peer.name), "measure", url, str(number)]
     with _workers(peer, url) as workers, Child(command) as measuring:
         return number / _seconds(measuring.await_end(MEASURE_S, beside=workers), peer)
+
+
+def measure_graph(peer: Peer, url: str, layers: int, width: int) -> float:
+    """Nodes per second of a peer that has a script for graphs."""
+    command = [*peer_command(peer.name, "graph"), url, str(layers), str(width)]
+    with _workers(peer, url) as workers, Child(command) as measuring:
+        output = measuring.await_end(MEASURE_S, beside=workers)
+    return layers * width / _seconds(output, peer)
 
 
 @contextmanager

@@ -6,10 +6,12 @@ from longshore.client.actor import ActorRef, ActorType
 from longshore.client.actor_class import reads, when
 from longshore.client.actor_context import ActorContext, Answer, Failure, Outcome, Undelivered
 from longshore.client.app import App
+from longshore.client.asgi import asgi
 from longshore.client.group import GroupBuilder, GroupJob, GroupMap, SubGroup
 from longshore.client.group_handle import GroupHandle
 from longshore.client.handle import Handle
 from longshore.client.kind import Call, Kind
+from longshore.client.rules import exit, lost, oom, output_missing, signal, timed_out
 from longshore.client.sending import MessageCall
 from longshore.client.signature import GIVEN
 from longshore.executors.host.context import (
@@ -24,6 +26,7 @@ from longshore.executors.host.context import (
 from longshore.model.actor import ActorStatus
 from longshore.model.group import GroupState
 from longshore.model.job import JobState, RetryPolicy
+from longshore.model.program import Input, Output
 
 __all__ = [
     "GIVEN",
@@ -44,10 +47,12 @@ __all__ = [
     "GroupMap",
     "GroupState",
     "Handle",
+    "Input",
     "JobState",
     "Kind",
     "MessageCall",
     "Outcome",
+    "Output",
     "Retry",
     "RetryPolicy",
     "Skip",
@@ -55,8 +60,15 @@ __all__ = [
     "SubGroup",
     "Undelivered",
     "__version__",
+    "asgi",
     "current",
     "errors",
+    "exit",
+    "lost",
+    "oom",
+    "output_missing",
     "reads",
+    "signal",
+    "timed_out",
     "when",
 ]

@@ -11,11 +11,16 @@
     ├── WouldBlock              a blocking call inside an event loop
     ├── Conflict                the same id, with another body
     ├── NotFound                no such job, worker or actor
+    ├── NotAuthenticated        no token, or none that is known, and one is needed
+    ├── NotAllowed              who asks may not do this
     ├── WrongState              the job or the actor is not in a state that allows this
     ├── Unavailable             try again: nothing is wrong with the request
     │   ├── StoreUnavailable    the database does not answer
     │   │   └── StoreLost       it never will again: its file is gone, damaged or read-only
-    │   └── DispatcherUnavailable   no dispatcher answers
+    │   ├── DispatcherUnavailable   no dispatcher answers
+    │   ├── DiskFull            no room is left where files are stored
+    │   └── UploadBusy          another request uploads the same bytes now
+    ├── Damaged                 stored bytes are not those that were stored
     ├── SchemaMismatch          the database was made by another version
     ├── AddressInUse            a port is taken
     ├── ProtocolError           a peer sent a message that the protocol does not allow
@@ -134,6 +139,26 @@ class NotFound(LongshoreError, LookupError):
     exit_code = 3
 
 
+class NotAuthenticated(LongshoreError):
+    """A token is needed, and none came, or one that is unknown, expired or revoked.
+
+    Send `Authorization: Bearer ls_…`; `longshore token create` makes a token.
+    """
+
+    code = "not_authenticated"
+    exit_code = 2
+
+
+class NotAllowed(LongshoreError):
+    """Who asks may not do this.
+
+    The message says what is missing: another role, or a scope that reaches further.
+    """
+
+    code = "not_allowed"
+    exit_code = 2
+
+
 class WrongState(LongshoreError):
     """The job or the actor is not in a state that allows this.
 
@@ -179,6 +204,33 @@ class DispatcherUnavailable(Unavailable):
     """
 
     code = "dispatcher_unavailable"
+
+
+class DiskFull(Unavailable):
+    """No room is left where files are stored.
+
+    Make room there, or remove old versions: `longshore filesets rm`, then `longshore filesets gc`.
+    """
+
+    code = "disk_full"
+
+
+class UploadBusy(Unavailable):
+    """Another request uploads the same bytes now.
+
+    Ask again how far they came, and go on from there.
+    """
+
+    code = "upload_busy"
+
+
+class Damaged(LongshoreError):
+    """The stored bytes are not those that were stored: the disk, or somebody, changed them.
+
+    Restore the blob that the message names from a backup of `files`.
+    """
+
+    code = "damaged"
 
 
 class SchemaMismatch(LongshoreError):

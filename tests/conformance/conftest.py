@@ -9,11 +9,15 @@ from pathlib import Path
 import pytest
 
 from longshore.ports import Store
+from longshore.store.postgres.store import PostgresStore
 from longshore.testing.backends import Backend, MemoryBackend, PostgresBackend, SqliteBackend
 from longshore.testing.builders import Scene
 from longshore.testing.servers import PgBouncer, PostgresServer
 
 DATABASE = "conformance"
+BACKENDS = ["memory", "sqlite", "postgres", "pgbouncer"]
+ALSO_IN_STEPS = pytest.mark.parametrize("backend", [*BACKENDS, "in_steps"], indirect=True)
+"""For tests of retries: PostgreSQL retries large groups in another way than small ones."""
 UNENCRYPTED = "?sslmode=disable"
 MEMORY_DISK = Path("/dev/shm")
 
@@ -38,7 +42,23 @@ def pgbouncer_backend(postgres_backend: PostgresBackend, pgbouncer: PgBouncer) -
     return PostgresBackend(postgres_backend.url, pooled_url=pgbouncer.url(DATABASE) + UNENCRYPTED)
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres", "pgbouncer"])
+class _InSteps(PostgresBackend):
+    """A PostgreSQL whose store retries groups of any size in steps, of one job each."""
+
+    def connect(self) -> Store:
+        store = super().connect()
+        assert isinstance(store, PostgresStore)
+        store.most_reopened = 1
+        return store
+
+
+@pytest.fixture(scope="session")
+def in_steps_backend(postgres_backend: PostgresBackend) -> PostgresBackend:
+    """The same database, with a store that takes the smallest steps; for tests that ask for it."""
+    return _InSteps(postgres_backend.url)
+
+
+@pytest.fixture(params=BACKENDS)
 def backend(request: pytest.FixtureRequest) -> Backend:
     """One database; what earlier tests left is still in it."""
     if request.param == "memory":

@@ -23,6 +23,7 @@ from longshore.model.attempt import Attempt
 from longshore.model.ends import PutAside
 from longshore.model.job import Refused, Verdict
 from longshore.testing.actor_builders import (
+    KEY,
     TYPE,
     ActorScene,
     a_message,
@@ -324,3 +325,17 @@ async def test_many_send_to_many_in_opposite_orders(actors: ActorScene, rival: A
         await asyncio.gather(actors.send(*messages(keys)), rival.send(*messages(keys[::-1])))
     for key in keys:
         assert [one.number for one in await actors.mail(key)] == [*range(1, 7)]
+
+
+async def test_mail_after_a_resume_is_read_though_its_dispatcher_knew_the_actor_as_paused(
+    actors: ActorScene, rival: ActorScene
+) -> None:
+    """What a dispatcher remembers of an actor may be older than a resume."""
+    await actors.sleeping()
+    await actors.store.pause_actor(TYPE, KEY, True)
+    await actors.send(a_message("first"))
+    await actors.store.pause_actor(TYPE, KEY, False)
+    turn = await actors.turn()
+    await rival.send(a_message("second"))
+    assert (await actors.take(turn))[0].verdict is Verdict.RECORDED
+    assert len(await actors.claim()) == 1, "its next turn reads the second message"

@@ -8,7 +8,8 @@ from msgspec import structs
 from longshore.model.actor import ActorTerms, MailAction
 from longshore.model.attempt import Attempt
 from longshore.model.ends import Released, Retried
-from longshore.model.job import JobState, Options, RetryPolicy
+from longshore.model.job import JobState, Options, Reason, RetryPolicy
+from longshore.model.worker import KindInfo
 from longshore.testing.actor_builders import (
     KEY,
     TYPE,
@@ -19,7 +20,7 @@ from longshore.testing.actor_builders import (
     names,
     taken,
 )
-from longshore.testing.builders import RAISED, Scene, done
+from longshore.testing.builders import RAISED, Scene, a_worker, done
 
 
 @pytest.fixture
@@ -65,6 +66,40 @@ async def test_recovery_that_is_handed_back_or_lost_is_one_again(actors: ActorSc
     turn = await actors.turn()
     assert turn.id == lost.id
     assert given(turn).failure == RAISED
+
+
+async def lose(actors: ActorScene, *, recovers: bool) -> Attempt:
+    """A worker gets the turn of the actor, and is lost with it."""
+    kinds = {f"{TYPE}@1": KindInfo(recovers=recovers)}
+    slot = await actors.scene.attend(structs.replace(a_worker(), kinds=kinds))
+    [turn] = await ActorScene(actors.scene, slot).claim()
+    await actors.store.harvest(slot.worker, slot.session, "gone", crash=True, crash_limit=2)
+    return turn
+
+
+async def test_turn_whose_workers_are_lost_with_it_gets_the_chance_to_recover(
+    actors: ActorScene,
+) -> None:
+    """Its handler kills its worker for good, say. If its recovery does too, the actor failed."""
+    await actors.send(a_message("a"), a_message("b"))
+    await lose(actors, recovers=True)
+    alone = await lose(actors, recovers=True)
+    assert (names(alone), given(alone).failure) == (["a"], None)
+    recovery = await lose(actors, recovers=True)
+    failure = given(recovery).failure
+    assert failure is not None
+    assert (names(recovery), failure.reason) == (["a"], Reason.POISONOUS)
+    assert "crashed 2 times" in failure.message
+    assert await actors.status() == "failed"
+
+
+async def test_turn_of_a_class_that_cannot_recover_fails_with_its_workers(
+    actors: ActorScene,
+) -> None:
+    await actors.send(a_message("a"))
+    await lose(actors, recovers=False)
+    await lose(actors, recovers=False)
+    assert await actors.status() == "failed"
 
 
 async def test_recovery_without_an_event_is_an_ordinary_turn(actors: ActorScene) -> None:

@@ -48,9 +48,9 @@ async def test_timer_wakes_its_actor_once(actors: ActorScene, backend: Backend) 
     )
     assert actor.next_at is not None
     assert actor.timers[0].at == round(actor.next_at.timestamp() * MICROS)
-    await due(actors, backend, 59)
+    await due(actors, backend, 30)
     assert await actors.claim() == []
-    await due(actors, backend, 2)
+    await due(actors, backend, 31)
     attempt = await actors.turn()
     [event] = given(attempt).events
     assert (event.kind, event.name, event.args) == ("timer", "tick", b"\x03")

@@ -6,7 +6,7 @@ import pytest
 
 from longshore.model.ends import Failed
 from longshore.model.finding import Trouble
-from longshore.model.group import GATE, GroupState
+from longshore.model.group import GATE, SCOPE, GroupState
 from longshore.model.job import JobState
 from longshore.run.doctor import examine
 from longshore.testing.backends import Backend
@@ -15,6 +15,10 @@ from longshore.testing.builders import GroupScene, Scene, a_group, a_job, new_id
 from .test_groups import DIAMOND
 
 T = Trouble
+
+A_SCOPE = a_job(kind=SCOPE)
+SUB = {"s": A_SCOPE}
+"""A job that stands for a sub-group."""
 
 
 async def troubles(scene: Scene, group: GroupScene, *, repair: bool = False) -> list[Trouble]:
@@ -79,6 +83,41 @@ async def test_a_job_that_waits_for_nothing_wakes_after_a_repair(
     await group.settle()
     assert await group.claim() == {"b"}
     assert await troubles(scene, group) == []
+
+
+async def test_a_scope_that_closes_by_a_repair_is_told_once(scene: Scene, backend: Backend) -> None:
+    """Who depends on it and on another job still waits for that one."""
+    part = a_group({"s": "", "s/x": "", "r": "", "d": "s r"}, jobs=SUB, scopes={"s/x": "s"})
+    group = await scene.submit_group(part)
+    await group.settle()
+    await group.claim()
+    await backend.force_open(group.jobs["s"], 2)
+    await group.end("s/x")
+    await group.settle()
+    assert await troubles(scene, group, repair=True) == [T.COUNT]
+    await group.settle()
+    assert await group.claim() == set()
+    assert (await group.look())["d"].unmet == 1
+    assert await troubles(scene, group) == []
+    await group.end("r")
+    assert await group.claim() == {"d"}
+
+
+async def test_scopes_in_scopes_close_after_a_repair(scene: Scene, backend: Backend) -> None:
+    after = {"s": "", "s/t": "", "s/t/x": "", "s/y": "", "r": "", "d": "s r"}
+    scopes = {"s/t": "s", "s/y": "s", "s/t/x": "s/t"}
+    group = await scene.submit_group(a_group(after, jobs=SUB | {"s/t": A_SCOPE}, scopes=scopes))
+    await group.settle()
+    await group.claim()
+    await backend.force_open(group.jobs["s/t"], 2)
+    await group.end("s/t/x", "s/y")
+    await group.settle()
+    assert await troubles(scene, group, repair=True) == [T.COUNT]
+    await group.settle()
+    assert await troubles(scene, group) == []
+    assert (await group.look())["d"].unmet == 1
+    await group.end("r")
+    assert await group.claim() == {"d"}
 
 
 async def test_a_group_that_did_not_end_with_its_jobs_is_found(

@@ -22,7 +22,12 @@ from longshore.store.sqlite.store import SqliteStore
 from longshore.testing.backends import PostgresBackend, SqliteBackend
 from longshore.testing.builders import Scene, a_claim, lane, some_jobs
 
+from .test_interleavings import paused_at_the_head
+
 MANY = 25_000
+HELD = 2_000
+"""So many jobs of a paused group were ready, and are held. To them come many that look as they do.
+"""
 TAKEN = 5
 S = JobState
 
@@ -141,6 +146,22 @@ async def test_sqlite_claim_costs_the_same_among_many_others(
     assert in_vain_among_many == in_vain > 0
 
 
+async def test_sqlite_claim_costs_the_same_behind_a_paused_group(
+    sqlite_store: SqliteStore, sqlite_backend: SqliteBackend
+) -> None:
+    scene, slot = await started(sqlite_store)
+    gauge = SqliteGauge(sqlite_store, scene, slot)
+    await scene.accepted(*some_jobs(TAKEN))
+    taken, alone = await gauge.claim()
+    await paused_at_the_head(scene, HELD)
+    await sqlite_backend.execute(SQLITE_FILL, S.WAITING.value, lane(), MANY * 4)
+    await sqlite_backend.execute(SQLITE_NUMBER)
+    await scene.accepted(*some_jobs(TAKEN))
+    again, behind = await gauge.claim()
+    assert len(taken) == len(again) == TAKEN
+    assert behind == alone > 0
+
+
 async def read_by_claims(backend: PostgresBackend) -> tuple[int, int]:
     """How many rows a claim reads that takes a few jobs, and one that finds nothing."""
     store = PostgresStore(backend.url)
@@ -173,3 +194,17 @@ async def test_postgres_claim_reads_the_same_among_many_others(
     assert alone[0] >= TAKEN
     assert among_many == alone
     assert analyzed == alone
+
+
+async def test_postgres_claim_reads_the_same_behind_a_paused_group(
+    postgres_backend: PostgresBackend,
+) -> None:
+    await postgres_backend.clear()
+    alone = await read_by_claims(postgres_backend)
+    async with postgres_backend.opened() as store:
+        await paused_at_the_head(Scene(store), HELD)
+    await postgres_backend.execute(POSTGRES_FILL, CODES[S.WAITING], lane(), MANY * 4)
+    behind = await read_by_claims(postgres_backend)
+    await postgres_backend.execute("TRUNCATE longshore.job, longshore.job_number")
+    assert behind == alone
+    assert alone[0] >= TAKEN

@@ -43,6 +43,7 @@ from longshore.ports import Batch, BatchResult, Store
 from longshore.testing.backends import Backend, MemoryBackend
 from longshore.testing.builders import ENDS, a_claim, a_job, a_node, a_worker, done
 
+from .conftest import ALSO_IN_STEPS
 from .machines import play
 
 T = TypeVar("T")
@@ -330,9 +331,10 @@ def pick(values: Sequence[T], which: int) -> T:
     return values[which % len(values)]
 
 
-EXAMPLES = {"memory": 2, "sqlite": 25, "postgres": 6, "pgbouncer": 2}
+EXAMPLES = {"memory": 2, "sqlite": 25, "postgres": 6, "pgbouncer": 2, "in_steps": 4}
 
 
+@ALSO_IN_STEPS
 @pytest.mark.timeout(600)  # a failure takes a while to be made small
 def test_store_settles_groups_as_the_model_does(
     backend: Backend, request: pytest.FixtureRequest

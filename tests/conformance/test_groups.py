@@ -24,12 +24,14 @@ from longshore.model.job import (
     CancelVerdict,
     JobFilter,
     JobState,
+    Options,
     Reason,
     Refused,
+    RetryPolicy,
     RetryVerdict,
 )
 from longshore.model.worker import Attended
-from longshore.payload.references import Reference
+from longshore.payload.references import MAX_REFERENCED_BYTES, Reference
 from longshore.payload.values import pack, unpack
 from longshore.ports import Batch
 from longshore.testing.backends import Backend
@@ -299,6 +301,24 @@ async def test_a_group_that_differs_is_refused(scene: Scene) -> None:
     assert answer.code == "conflict"
 
 
+async def test_a_part_that_was_written_differently_is_the_same(scene: Scene) -> None:
+    """Another program sends what the first did not send to the end."""
+    first, second = parts(a_group(DIAMOND), 2)
+    await scene.store.submit_group(first)
+    options = Options(retry=RetryPolicy())
+    again = [
+        structs.replace(node, job=structs.replace(node.job, options=options))
+        for node in first.nodes
+    ]
+    answer = await scene.store.submit_group(structs.replace(first, nodes=tuple(again)))
+    assert isinstance(answer, GroupSubmitted)
+    assert answer.staged == 2
+    await scene.store.submit_group(second)
+    shown = await scene.store.group(first.head.id)
+    assert shown is not None
+    assert shown.state is G.RUNNING
+
+
 async def test_a_staged_part_that_differs_is_refused(scene: Scene) -> None:
     first, _ = parts(a_group(DIAMOND), 2)
     await scene.store.submit_group(first)
@@ -459,6 +479,24 @@ async def test_a_failure_at_the_top_of_a_deep_chain_reaches_its_end(scene: Scene
     await scene.settle(most=7)
     assert set((await group.states()).values()) == {S.FAILED, S.DEPENDENCY_FAILED}
     assert await group.group_state() is G.FAILED
+
+
+async def test_a_job_that_depends_on_very_many_starts_after_the_last(scene: Scene) -> None:
+    """Whoever asks why it waits hears of a few of them."""
+    wide = 4_000
+    after = {f"p{n}": "" for n in range(wide)}
+    group = await scene.submit_group(a_group(after | {"d": " ".join(after)}))
+    await group.settle()
+    *most, last = await group.claim()
+    assert len(most) == wide - 1
+    await group.end(*most)
+    await group.settle()
+    assert (await group.look())["d"].unmet == 1
+    facts = await scene.store.explain(await scene.job(group.jobs["d"]))
+    assert facts.node is not None
+    assert (facts.node.unmet, facts.node.waits_for) == (1, ((last, S.RUNNING),))
+    await group.end(last)
+    assert await group.claim() == {"d"}
 
 
 async def test_a_job_with_very_many_dependents_reaches_all_of_them(scene: Scene) -> None:
@@ -803,6 +841,7 @@ async def test_results_are_filled_in_wherever_an_attempt_is_answered(scene: Scen
     ("reference", "says"),
     [
         (Reference("failed"), "'failed', which has none: it is failed"),
+        (Reference("skipped"), "'skipped', which has none: it is skipped"),
         (Reference("nobody"), "no job 'nobody'"),
         (Reference("ok", ("x",)), "'ok' has no 'x': it is a list of 2"),
         (Reference("ok", (5,)), "has no 5"),
@@ -811,10 +850,28 @@ async def test_results_are_filled_in_wherever_an_attempt_is_answered(scene: Scen
 async def test_a_result_that_is_not_there_is_told_with_the_attempt(
     scene: Scene, reference: Reference, says: str
 ) -> None:
-    after, on = {"ok": "", "failed": "", "b": "ok failed"}, {"b": ON.ENDED}
+    after, on = {"ok": "", "failed": "", "skipped": "", "b": "ok failed skipped"}, {"b": ON.ENDED}
     group = await scene.submit_group(a_group(after, on, jobs={"b": needs(reference)}))
     await group.claim()
+    await group.end("skipped", how=Skipped)
     await scene.pump(finishes=[done(group.running.pop("ok"), result=pack([1, 2], "result"))])
     await group.end("failed", how=Failed)
     await group.claim()
     assert says in group.running["b"].problem
+
+
+async def test_results_past_the_limit_are_told_with_the_attempt_that_refers_to_them(
+    scene: Scene,
+) -> None:
+    """Together they are not even read; what one takes counts as arguments, too."""
+    half = b"\xc6" + (MAX_REFERENCED_BYTES // 2).to_bytes(4) + bytes(MAX_REFERENCED_BYTES // 2)
+    wanted = {"c": needs(Reference("a"), Reference("b")), "d": needs(Reference("a"))}
+    part = a_group({"a": "", "b": "", "c": "a b", "d": "a"}, jobs=wanted)
+    group = await scene.submit_group(part)
+    await group.claim()
+    for key in ("a", "b"):
+        await group.end(key, result=half)
+    await group.settle()
+    assert await group.claim() == {"c", "d"}
+    assert "take 16,777,226 bytes, more than 16,777,216" in group.running["c"].problem
+    assert "8,388,617 bytes, more than max_value_bytes" in group.running["d"].problem

@@ -43,6 +43,7 @@ from longshore.ports import Batch, BatchResult, Store
 from longshore.testing.backends import Backend
 from longshore.testing.builders import ENDS, a_claim, a_job, a_map, done, needs
 
+from .conftest import ALSO_IN_STEPS
 from .machines import play
 from .test_group_model import DISPATCHER, LONG_S, SameGroups, choice, group_of, node_of, pick, steps
 
@@ -408,9 +409,10 @@ def outside_nodes(
     return tuple(found)
 
 
-EXAMPLES = {"memory": 2, "sqlite": 12, "postgres": 4, "pgbouncer": 1}
+EXAMPLES = {"memory": 2, "sqlite": 12, "postgres": 4, "pgbouncer": 1, "in_steps": 4}
 
 
+@ALSO_IN_STEPS
 @pytest.mark.timeout(600)  # a failure takes a while to be made small
 def test_store_settles_growing_groups_as_the_model_does(
     backend: Backend, request: pytest.FixtureRequest

@@ -13,11 +13,14 @@ from longshore.payload.values import pack, unpack
 from longshore.testing.backends import Backend
 from longshore.testing.builders import GroupScene, Scene, a_group, a_job, additions, done, new_id
 
+from .conftest import ALSO_IN_STEPS
 from .test_examined_groups import troubles
 from .test_groups import run_to_the_end
 from .test_growth import ONE, PAIR, TWO, error_of, grown
 from .test_prune import AT_ONCE, counts, prune
 from .test_prune_groups import prune_groups
+
+pytestmark = ALSO_IN_STEPS
 
 S = JobState
 G = GroupState

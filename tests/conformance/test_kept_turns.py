@@ -116,3 +116,15 @@ async def test_a_claim_that_does_not_keep_goes_by_the_order_of_slots(
     await begun(actors, workers)
     again = await claim(actors, *[workers[1]] * 50, keeps=False)
     assert set(placed(again).values()) == {workers[1]}
+
+
+async def test_the_history_of_a_turn_names_the_worker_that_got_it(
+    actors: ActorScene, workers: list[SessionKey]
+) -> None:
+    before = await begun(actors, workers)
+    again = await claim(actors, *[workers[1]] * 50, *[workers[0]] * 50)
+    assert placed(again) == before
+    for turn in again:
+        job = await actors.store.job(turn.id)
+        assert job is not None
+        assert job.history[-1].by == str(turn.worker)

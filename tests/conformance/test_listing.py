@@ -58,6 +58,21 @@ async def test_jobs_are_listed_by_their_labels(scene: Scene) -> None:
         assert await ids(scene, JobFilter(labels=(nobodys,))) == [], nobodys
 
 
+async def test_some_jobs_are_listed_by_their_ids(scene: Scene) -> None:
+    jobs = [a_job(), a_job(kind="other"), a_job()]
+    first, second, third = (job.id for job in jobs)
+    await scene.accepted(*jobs)
+    await scene.store.cancel([third])
+    nobody = UUID(int=7)
+    some = (third, first, nobody, first)
+    assert await ids(scene, JobFilter(ids=some)) == [first, third]
+    assert await ids(scene, JobFilter(ids=(second,), kind="other")) == [second]
+    assert await ids(scene, JobFilter(ids=some, states=(S.CANCELLED,))) == [third]
+    assert await ids(scene, JobFilter(ids=some, limit=1)) == [third]
+    assert await ids(scene, JobFilter(ids=(nobody,))) == []
+    assert await ids(scene, JobFilter(ids=some, group=nobody)) == []
+
+
 async def test_a_label_is_not_taken_for_another_part_of_the_options(scene: Scene) -> None:
     named = a_job(labels=("raw",))
     unnamed = structs.replace(a_job(), options=Options(labels=("x",), raw=True))

@@ -485,8 +485,9 @@ class SameAnswers(RuleBasedStateMachine):
             left_s, same_left_s = one.begin_within_s, other.begin_within_s
             assert (left_s is None) == (same_left_s is None)
             assert abs((left_s or 0) - (same_left_s or 0)) < LONG_S / 10
+            assert (one.waited_s is None) == (other.waited_s is None)
             own = {"token": one.token, "number": one.number, "begin_within_s": left_s}
-            assert structs.replace(other, **own) == one
+            assert structs.replace(other, **own, waited_s=one.waited_s) == one
 
     def same_job(self, model: Job, real: Job) -> None:
         self.numbers.setdefault(model.id, (model.number, real.number))

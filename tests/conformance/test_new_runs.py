@@ -226,6 +226,28 @@ async def test_a_sub_group_waits_only_for_what_runs_anew(scene: Scene) -> None:
     assert await run.group_state() is G.SUCCEEDED
 
 
+@pytest.mark.parametrize("key", ["s", "s/"])
+@pytest.mark.parametrize("is_depended_on", [True, False])
+async def test_the_key_of_a_sub_group_runs_all_of_it_anew(
+    scene: Scene, key: str, is_depended_on: bool
+) -> None:
+    """Also if nothing depends on it: then it has no node of its own."""
+    after = {"s/a": "", "s/b": "s/a", "other": ""} | ({"s": "", "d": "s"} if is_depended_on else {})
+    jobs = {"s": a_job(kind=SCOPE)} if is_depended_on else {}
+    scopes = dict.fromkeys(("s/a", "s/b"), "s") if is_depended_on else {}
+    group = await scene.submit_group(a_group(after, jobs=jobs, scopes=scopes))
+    await group.settle()
+    await run_to_the_end(group)
+    assert await group.group_state() is G.SUCCEEDED
+    plan, run = await rerun(scene, group, key)
+    anew = {"s/a", "s/b", "d"} if is_depended_on else {"s/a", "s/b"}
+    assert set(plan.keys) - {"s"} == anew
+    await run.settle()
+    waves = await run_to_the_end(run)
+    assert set().union(*waves) == anew
+    assert await run.group_state() is G.SUCCEEDED
+
+
 # what grew
 
 

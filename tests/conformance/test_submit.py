@@ -52,6 +52,28 @@ async def test_numbers_grow_in_the_order_of_the_batch(scene: Scene) -> None:
     assert (await scene.accepted(a_job()))[0] > numbers[-1]
 
 
+async def test_an_equal_submit_that_was_written_differently_is_the_same_job(scene: Scene) -> None:
+    """One program leaves a default out, another writes it; one sends ints, another floats."""
+    plain = a_job()
+    written = structs.replace(
+        plain,
+        queue="".join(("def", "ault")),
+        options=Options(retry=RetryPolicy(backoff_s=float("1.0"))),
+    )
+    timed = a_job(timeout_s=30.0, delay_s=60.0)
+    counted = structs.replace(
+        timed, delay_s=60, options=structs.replace(timed.options, timeout_s=30)
+    )
+    first = await scene.submit(plain, timed)
+    assert await scene.submit(written, counted) == first
+    other = a_job()
+    first = await scene.submit(structs.replace(written, id=other.id))
+    assert await scene.submit(other) == first
+    [refused] = await scene.submit(structs.replace(other, priority=1))
+    assert isinstance(refused, Refused)
+    assert refused.code == "conflict"
+
+
 async def test_same_submit_again_is_the_same_job(scene: Scene) -> None:
     """G3: a repeated submit, after a lost answer, makes no second job."""
     jobs = [a_job(), a_job(delay_s=60), a_job(unique_key="u")]

@@ -52,6 +52,18 @@ async def test_new_worker_is_in_its_first_session(scene: Scene) -> None:
     assert (view.ended_at, view.ended_why) == (None, "")
 
 
+async def test_a_worker_shows_what_its_jobs_take(scene: Scene) -> None:
+    slot = await scene.attend(structs.replace(a_worker(), resources={"cpu": 4.0}))
+    wanted = ("cpu=1", "cpu=1", "cpu=2", "")
+    running = [await scene.running(a_job(target="big", resources=one), slot) for one in wanted]
+    assert tuple(one.options.resources for one in running) == wanted
+    [view] = await scene.store.workers()
+    assert view.shapes == {"big;cpu=1": 2, "big;cpu=2": 1}
+    await scene.pump(finishes=[done(running[2])])
+    [view] = await scene.store.workers()
+    assert view.shapes == {"big;cpu=1": 2}
+
+
 async def test_adoption_raises_the_session_and_says_what_is_placed(scene: Scene) -> None:
     """G8: the jobs of a worker that moves to another dispatcher stay its own."""
     slot = await scene.attend()
@@ -454,3 +466,15 @@ async def test_heartbeat_of_a_lost_or_moved_worker_is_dropped(scene: Scene) -> N
     stats = dict.fromkeys((lost.worker, info.id, new_id()), Stats(1.0, 1.0))
     await scene.store.beat(scene.dispatcher, stats)
     assert [view.cpu_percent for view in await scene.store.workers()] == [None, None]
+
+
+async def test_the_loss_of_a_worker_is_no_crash_of_a_kind_that_is_declared_so(scene: Scene) -> None:
+    kinds = {"echo": KindInfo(lost_free=True), "other": KindInfo()}
+    slot = await scene.attend(structs.replace(a_worker(), kinds=kinds))
+    free, other = [await scene.running(a_job(kind=kind), slot) for kind in ("echo", "other")]
+    await crash(scene.store, slot, limit=1)
+    freed, crashed = [await scene.store.job(one.id) for one in (free, other)]
+    assert freed is not None
+    assert crashed is not None
+    assert (freed.state, freed.crashes) == (S.READY, 0)
+    assert (crashed.state, crashed.crashes) == (S.FAILED, 1)

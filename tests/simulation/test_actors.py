@@ -11,6 +11,7 @@ from msgspec import structs
 from longshore.core.lifecycle import OWNED
 from longshore.model.actor import ActorTerms, ActorVerdict, Message, NewActor, Sent, Started
 from longshore.model.attempt import Attempt
+from longshore.model.callback import USUAL_TERMS, CallbackTerms
 from longshore.model.ends import End, TurnTaken
 from longshore.model.job import Ended, Finished, Refused
 from longshore.ports import Told
@@ -41,7 +42,7 @@ def test_every_promise_is_kept_of_actors(first: int) -> None:
     """G1, G2, G3, G6, G7, G8."""
     for seed in range(first, first + 5):
         run = simulate_on_sqlite if is_for_sqlite(seed) else simulate
-        assert_kept(run(make_actors(seed)))
+        assert_kept(run(make_actors(seed)), "actors")
 
 
 def test_storms_hold_everything_that_can_happen_to_actors() -> None:
@@ -110,9 +111,9 @@ def test_a_watched_end_that_is_not_noted_is_noticed() -> None:
 class TellsTwice(MemoryStore):
     """Keeps the notices that it has delivered."""
 
-    async def tell_watchers(self, most: int = 100) -> Told:
+    async def tell_watchers(self, most: int = 100, callbacks: CallbackTerms = USUAL_TERMS) -> Told:
         kept = [*self._notices]
-        told = await super().tell_watchers(most)
+        told = await super().tell_watchers(most, callbacks)
         self._notices = kept
         return told
 

@@ -19,12 +19,12 @@ from longshore.testing.simulation.scenario import make_hurry
 from .telling import assert_kept
 
 
-@pytest.mark.parametrize("first", range(1, 13, 4))
+@pytest.mark.parametrize("first", range(1, 9, 4))
 def test_every_promise_is_kept_when_jobs_expire(first: int) -> None:
     """G1, G2, G3, G6, G8; and a job begins before its deadline, or fails after it."""
     for seed in range(first, first + 4):
         run = simulate_on_sqlite if is_for_sqlite(seed) else simulate
-        assert_kept(run(make_hurry(seed)))
+        assert_kept(run(make_hurry(seed)), "expiry")
 
 
 class LateClaims(MemoryStore):

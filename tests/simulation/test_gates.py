@@ -24,7 +24,7 @@ def test_every_promise_is_kept_of_groups_with_gates(first: int) -> None:
     """G1, G2, G3, G5, G6, G8."""
     for seed in range(first, first + 4):
         run = simulate_on_sqlite if is_for_sqlite(seed) else simulate
-        assert_kept(run(make_gates(seed)))
+        assert_kept(run(make_gates(seed)), "gates")
 
 
 def test_storms_hold_gates_that_are_opened_and_gates_that_expire() -> None:

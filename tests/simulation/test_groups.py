@@ -34,7 +34,7 @@ def test_every_promise_is_kept_of_groups(first: int) -> None:
     """G1, G2, G3, G5, G6, G8."""
     for seed in range(first, first + 8):
         run = simulate_on_sqlite if is_for_sqlite(seed) else simulate
-        assert_kept(run(make_groups(seed)))
+        assert_kept(run(make_groups(seed)), "groups")
 
 
 WATCHFUL = structs.replace(SETTINGS, group_stall_s=1.0, group_watch_s=0.5, stalled_groups="repair")

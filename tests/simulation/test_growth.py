@@ -31,7 +31,7 @@ def test_every_promise_is_kept_of_groups_that_grow(first: int) -> None:
     """G1, G2, G3, G5, G6, G8."""
     for seed in range(first, first + 4):
         run = simulate_on_sqlite if is_for_sqlite(seed) else simulate
-        assert_kept(run(make_growth(seed)))
+        assert_kept(run(make_growth(seed)), "growth")
 
 
 def test_storms_hold_growth_of_every_kind() -> None:

@@ -253,5 +253,5 @@ def test_without_an_estimate_long_jobs_are_queued_behind_long_ones(
 def test_a_loss_that_blames_everything_held_blames_what_never_ran(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(memory, "held_ahead", lambda worker, owned: set())
+    monkeypatch.setattr(memory, "not_blamed", lambda worker, owned: set())
     assert hunt(20, make=make_rush, first=3).promise is Promise.BLAME

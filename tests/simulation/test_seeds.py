@@ -16,7 +16,7 @@ from .telling import assert_kept
 CHUNK = 10
 
 
-@pytest.mark.parametrize("first", range(1, 101, CHUNK))
+@pytest.mark.parametrize("first", range(1, 61, CHUNK))
 def test_every_promise_is_kept(first: int) -> None:
     """G1, G2, G3, G6, G8."""
     for seed in range(first, first + CHUNK):

@@ -54,3 +54,15 @@ def test_the_benchmark_measures_plain_functions_in_every_pool(tmp_path: Path) ->
 def test_an_ideal_schedule_begins_each_job_when_a_process_is_free() -> None:
     assert scheduled_s([2, 1, 1, 1, 3], 2) == 5
     assert scheduled_s([1, 1], 8) == 1
+
+
+def test_the_benchmark_measures_containers_beside_bare_calls_of_the_engine(tmp_path: Path) -> None:
+    found, report = run_quickly("containers", tmp_path)
+    assert found["containers"]["ratio"]["median"] > 0
+    assert "by bare calls of the API" in report
+
+
+def test_the_benchmark_measures_filesets_beside_cp(tmp_path: Path) -> None:
+    found, report = run_quickly("filesets", tmp_path)
+    assert found["filesets"]["pulled"]["median"] > 0
+    assert "by `cp -r`" in report

@@ -13,7 +13,7 @@ import zmq
 from longshore.links.keys import make_pair, read_secret
 from longshore.testing.processes import Process, await_true, run
 from longshore.testing.processes import settings as as_settings
-from tests.system.conftest import APPS, Fleet
+from tests.system.conftest import ANY, APPS, Fleet
 
 Settings = dict[str, object]
 NOBODY_S = 0.7
@@ -26,7 +26,7 @@ class Harbour(Fleet):
     def __init__(self, store: str, folder: Path) -> None:
         super().__init__(store, folder)
         self.keys = folder / "keys"
-        for role in ("workers", "clients"):
+        for role in ("workers", "clients", "gateways"):
             (folder / role).mkdir()
         self.server, self.server_secret = make_pair(self.keys, "dispatcher")
 
@@ -43,6 +43,7 @@ class Harbour(Fleet):
             curve_secret=self.server_secret,
             curve_workers=self.folder / "workers",
             curve_clients=self.folder / "clients",
+            curve_gateways=self.folder / "gateways",
         )
 
     def knock(self, dispatcher: Process, **settings: object) -> Process:
@@ -182,6 +183,23 @@ def test_up_gives_its_own_key_to_its_workers(harbour: Harbour) -> None:
     client = harbour.key("client", "clients")
     code, out, err = harbour.ask(up, client, "submit", "add", "a=1", "b=2", "--within", "20s")
     assert (code, out.strip()) == (0, "3"), err
+
+
+def test_only_a_gateways_key_sends_callbacks(harbour: Harbour) -> None:
+    """Its key opens both ports. A key of a worker or a client does not make a gateway."""
+    dispatcher = harbour.guarded()
+    gate = harbour.key("gate", "gateways")
+    both = harbour.key("both", "workers")
+    shutil.copy(harbour.keys / "both.public.toml", harbour.folder / "clients")
+    asked = ["--connect", dispatcher.facts["frontend"], "--backend", dispatcher.facts["backend"]]
+    words = [*asked, "--http", ANY]
+    posing = harbour.start("gateway", *words, *as_settings(**both))
+    await_true(lambda: "not that of a gateway" in posing.said(), "it is told why")
+    assert names(harbour, dispatcher, both) == []
+    harbour.start("gateway", *words, *as_settings(**gate))
+    await_true(lambda: len(names(harbour, dispatcher, both)) == 1, "the gateway attends")
+    [name] = names(harbour, dispatcher, both)
+    assert name.startswith("gateway-")
 
 
 @pytest.mark.parametrize("flag", ["--backend", "--frontend"])

@@ -143,8 +143,10 @@ def test_two_apps_share_a_worker(place: Place) -> None:
 
 
 def test_a_worker_says_how_many_jobs_it_runs_at_once(place: Place) -> None:
-    process, _ = up(place, "--app", "two:app", "--slots", "7", "--processes", "3")
-    assert ", runs up to 7 async jobs, 3 processes and 32 threads at once\n" in process.said()
+    words = ["--slots", "7", "--processes", "3", "--commands", "4"]
+    process, _ = up(place, "--app", "two:app", *words)
+    runs = "runs up to 7 async jobs, 3 processes, 32 threads and 4 commands at once"
+    assert f", {runs}\n" in process.said()
 
 
 def test_apps_that_clash_are_both_named(place: Place) -> None:

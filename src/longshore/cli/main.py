@@ -10,32 +10,16 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from difflib import get_close_matches
+from importlib import import_module
+from typing import Final
 
 import click
 
 from longshore._version import __version__
-from longshore.cli import completing, starting
-from longshore.cli.commands import (
-    actors,
-    doctor,
-    groups,
-    jobs,
-    keys,
-    logs,
-    prune,
-    queues,
-    run,
-    run_group,
-    simulate,
-    store,
-    submit,
-    undelivered,
-    workers,
-)
-from longshore.cli.options import EXIT_CODES, Connect, connect, examples, json_option
-from longshore.cli.view.show import OutputClosed, print_answer
+from longshore.cli.options import EXIT_CODES, Connect, connect
+from longshore.cli.view.show import OutputClosed
 from longshore.errors import AppError, InvalidInput, LongshoreError
 from longshore.run.ready import note
 
@@ -43,8 +27,76 @@ INTERRUPTED = 130
 BROKEN_PIPE = 141
 
 
+_COMMANDS: Final = {
+    "init": "starting:init",
+    "up": "commands.run:up",
+    "dispatcher": "commands.run:dispatcher",
+    "gateway": "commands.run:gateway",
+    "worker": "commands.run:worker",
+    "submit": "commands.submit:submit",
+    "run": "commands.run_group:run",
+    "exec": "commands.execute:exec_command",
+    "container": "commands.execute:container",
+    "jobs": "commands.jobs:list_jobs",
+    "job": "commands.jobs:show_job",
+    "cancel": "commands.jobs:cancel",
+    "retry": "commands.jobs:retry",
+    "why": "commands.jobs:why",
+    "groups": "commands.groups:list_groups",
+    "group": "commands.groups:group",
+    "actors": "commands.actors:list_actors",
+    "actor": "commands.actors:actor",
+    "undelivered": "commands.undelivered:undelivered",
+    "logs": "commands.logs:logs",
+    "workers": "commands.workers:list_workers",
+    "dispatchers": "commands.workers:list_dispatchers",
+    "capacity": "commands.workers:show_capacity",
+    "queues": "commands.queues:list_queues",
+    "prune": "commands.prune:prune",
+    "filesets": "commands.filesets:filesets",
+    "callbacks": "commands.callbacks:callbacks",
+    "keys": "commands.keys:keys",
+    "token": "commands.tokens:token",
+    "audit": "commands.tokens:audit",
+    "migrate": "commands.store:migrate",
+    "doctor": "commands.doctor:doctor",
+    "simulate": "commands.simulate:simulate",
+    "completion": "completing:completion",
+    "version": "commands.version:version",
+}
+"""Each command, in the order of the help, and where it is."""
+
+
+class Commands(MutableMapping[str, click.Command]):
+    """The commands by name. The module of one is imported when it is asked for."""
+
+    def __init__(self, places: Mapping[str, str]) -> None:
+        self._places = dict(places)
+
+    def __getitem__(self, name: str) -> click.Command:
+        module, _, attribute = self._places[name].partition(":")
+        found = getattr(import_module(f"longshore.cli.{module}"), attribute)
+        assert isinstance(found, click.Command)
+        return found
+
+    def __setitem__(self, name: str, command: click.Command) -> None:
+        raise TypeError("commands are listed in a table")
+
+    def __delitem__(self, name: str) -> None:
+        del self._places[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._places
+
+
 class InOrder(click.Group):
-    """Lists its commands in the order they were added."""
+    """Lists its commands in the order of their table."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names of the commands."""
@@ -66,6 +118,7 @@ class InOrder(click.Group):
 
 @click.group(
     cls=InOrder,
+    commands=Commands(_COMMANDS),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog=EXIT_CODES,
 )
@@ -80,47 +133,6 @@ def cli() -> None:
       longshore submit add a=1 b=2 --wait run a job and see its result
       longshore jobs                      see what became of it
     """
-
-
-@click.command(epilog=examples("longshore version", "longshore version --json"))
-@json_option
-def version(as_json: bool) -> None:
-    """Print the version."""
-    print_answer(as_json, {"version": __version__}, f"longshore {__version__}")
-
-
-for _command in (
-    starting.init,
-    run.up,
-    run.dispatcher,
-    run.gateway,
-    run.worker,
-    submit.submit,
-    run_group.run,
-    jobs.list_jobs,
-    jobs.show_job,
-    jobs.cancel,
-    jobs.retry,
-    jobs.why,
-    groups.list_groups,
-    groups.group,
-    actors.list_actors,
-    actors.actor,
-    undelivered.undelivered,
-    logs.logs,
-    workers.list_workers,
-    workers.list_dispatchers,
-    workers.show_capacity,
-    queues.list_queues,
-    prune.prune,
-    keys.keys,
-    store.migrate,
-    doctor.doctor,
-    simulate.simulate,
-    completing.completion,
-    version,
-):
-    cli.add_command(_command)
 
 
 def execute(arguments: Sequence[str], connect: Connect = connect) -> int:

@@ -12,6 +12,7 @@ import click
 
 from longshore.client.adapters import Dialler
 from longshore.client.connection import Connection
+from longshore.client.tokens import own_token
 from longshore.config import Config, load, parse_seconds
 from longshore.model.ids import parse_ref
 
@@ -28,6 +29,7 @@ def connect(config: Config) -> Connection:
         config.client_addresses(),
         timeout_s=config.request_timeout_s,
         dialler=Dialler.of(config),
+        token=own_token,
     )
 
 
@@ -120,7 +122,8 @@ def client_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option(
         "--connect",
         metavar="ADDRESS[,…]",
-        help="Dispatchers to ask, like tcp://127.0.0.1:7702; the first that answers.",
+        help="Dispatchers to ask, like tcp://127.0.0.1:7702, or a gateway, like "
+        "http://127.0.0.1:7700; the first that answers.",
     )(json_option(config_options(click.pass_context(command))))
 
 
@@ -134,6 +137,13 @@ Exit codes of every command:
   5    the job did not end, or the actor did not reply, within --within
   130  interrupted (Ctrl-C)
   141  the output was closed: nothing reads it any more"""
+
+
+def format_option(help: str) -> Callable[[Decorated], Decorated]:
+    """Adds --format, whose help is this, for documents of other systems."""
+    return click.option(
+        "--format", type=click.Choice(["etcdq"]), help=f"etcdq, the Etcd Job Queue: {help}"
+    )
 
 
 def examples(*lines: str) -> str:

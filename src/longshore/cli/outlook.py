@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -36,6 +36,14 @@ class Neighbours(NamedTuple):
     on: Condition
     taken_from: int | None = None
     """The number of the job of an earlier run whose result it took over."""
+
+
+async def keys_of(connection: Connection, group: Group, jobs: Collection[Job]) -> dict[UUID, str]:
+    """The keys of these jobs in their group; nothing if that is a large one."""
+    if not jobs or group.jobs > MAX_PATH_JOBS:
+        return {}
+    wanted = {job.id for job in jobs}
+    return {n.job: n.key async for n in connection.all_nodes(group.id) if n.job in wanted}
 
 
 async def with_outlook(connection: Connection, shown: ShownGroup) -> ShownGroup:

@@ -122,11 +122,12 @@ class ActorRef(Generic[S]):
         if self._actor is not None:
             handlers = self._actor.handlers
             found = handlers.read_signature(name) if reads else handlers.signature_of(name)
-            return found.pack(args, kwargs)
+            if found is not None:
+                return found.pack(args, kwargs)
         if args:
             raise InvalidArguments(
-                f"the class of actor '{self.type}' is not known here; give the arguments of "
-                f"'{name}' by name"
+                f"the parameters of '{name}' of actor '{self.type}' are not known here; give its "
+                "arguments by name"
             )
         return values.pack_arguments(kwargs, f"{self.type}.{name}")
 
@@ -162,8 +163,8 @@ class ActorRef(Generic[S]):
         """
         check_timeout("timeout_s", timeout_s)
         message = self.message(self._new_id(), name, args, kwargs)
-        await self._send(structs.replace(message, reply_to=ReplyTo()))
-        reply = await self._access.connection().actors.reply(message.id, timeout_s)
+        message = structs.replace(message, reply_to=ReplyTo())
+        reply = await self._access.connection().actors.ask(message, timeout_s)
         if reply is None:
             raise NotFinished(
                 f"{self._called} has not replied to '{name}' within {timeout_s:g} s; the message "
@@ -181,7 +182,8 @@ class ActorRef(Generic[S]):
         if self._actor is not None:
             handlers = self._actor.handlers
             found = handlers.read_signature(name) if reads else handlers.signature_of(name)
-            return found.unpack_result(reply.result)
+            if found is not None:
+                return found.unpack_result(reply.result)
         return None if reply.result is None else values.unpack(reply.result)
 
     async def read_async(
@@ -335,7 +337,7 @@ def check_done(called: str, verdict: ActorVerdict, missing: str = "") -> ActorVe
         case ActorVerdict.DONE | ActorVerdict.ALREADY:
             return verdict
         case ActorVerdict.NOT_FOUND:
-            raise NotFound(missing or f"there is no {called} (any more)")
+            raise NotFound(missing or f"there is no {called}; it was stopped, or never started")
         case ActorVerdict.BUSY:
             raise WrongState(f"a turn of {called} runs now; pause it, or try again after it")
         case ActorVerdict.CHANGED:

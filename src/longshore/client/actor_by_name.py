@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from longshore.client.actor_decorator import actor_terms
 from longshore.client.connection import Connection
 from longshore.client.kind import Terms
+from longshore.core.turns import split_kind
 from longshore.errors import InvalidArguments, InvalidInput
 from longshore.model.actor import Message, NewActor
 from longshore.model.worker import KindInfo, Parameter, WorkerView
 from longshore.payload.listed import listed_values
 from longshore.payload.schemas import check_value, nearest
 from longshore.payload.values import pack, unpack
+
+KEPT_S: Final = 1.0
+"""So long it counts that no worker serves a type."""
 
 
 async def new_actor(
@@ -60,27 +65,55 @@ def check_fields(type: str, fields: dict[str, Any], info: KindInfo) -> None:
             raise InvalidArguments(f"actor '{type}' cannot start without '{name}'; give {name}=…")
 
 
-def check_handled(workers: Sequence[WorkerView], message: Message) -> None:
-    """Raises `InvalidArguments` if live workers serve the type, and none takes such a message.
+class KnownHandlers:
+    """What live workers told of the messages that types of actors take, when they were asked."""
 
-    It would fail the actor's turn, and with it the actor.
-    """
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._types: dict[str, list[KindInfo]] = {}
+        self._asked_at = float("-inf")
+
+    async def check(self, message: Message) -> None:
+        """Raises `InvalidArguments` if live workers serve the type, and none takes such a message.
+
+        It would fail the actor's turn, and with it the actor. What was told before is enough to let
+        a message pass. Before one is refused, the workers are asked again: there may be newer ones.
+        """
+        infos = self._types.get(message.type)
+        if infos and _first_wrong(infos, message) is None:
+            return
+        now = asyncio.get_running_loop().time()
+        if infos or now - self._asked_at > KEPT_S:
+            self._types = _by_type(await self._connection.workers())
+            self._asked_at = now
+        wrong = _first_wrong(self._types.get(message.type, ()), message)
+        if wrong is not None:
+            raise wrong
+
+
+def _by_type(workers: Sequence[WorkerView]) -> dict[str, list[KindInfo]]:
+    """What live workers say of each type, of each version that they serve."""
+    found: dict[str, list[KindInfo]] = {}
+    for worker in workers:
+        for kind, info in worker.info.kinds.items() if worker.alive else ():
+            type, version = split_kind(kind)
+            of_type = found.setdefault(type, []) if version else []
+            if info not in of_type:
+                of_type.append(info)
+    return found
+
+
+def _first_wrong(infos: Sequence[KindInfo], message: Message) -> InvalidArguments | None:
+    """Why none of these takes a message; None if one does, or if there are none."""
     wrong: list[InvalidArguments] = []
-    for info in _serving(workers, message.type):
+    for info in infos:
         try:
             _check_message(message, info)
         except InvalidArguments as error:
             wrong.append(error)
         else:
-            return
-    if wrong:
-        raise wrong[-1]
-
-
-def _serving(workers: Sequence[WorkerView], type: str) -> list[KindInfo]:
-    """What live workers say of a type, of each version that they serve."""
-    kinds = [kind for worker in workers if worker.alive for kind in worker.info.kinds.items()]
-    return [info for kind, info in kinds if kind.rpartition("@")[0] == type]
+            return None
+    return wrong[-1] if wrong else None
 
 
 def _check_message(message: Message, info: KindInfo) -> None:

@@ -45,6 +45,8 @@ MOVED: Final = "moved"
 UNHANDLED: Final = "unhandled"
 UNDELIVERED: Final = "undelivered"
 FAILED: Final = "failed"
+RUN: Final = "run"
+"""A handler that is called so, and needs no arguments, also takes what nothing else does."""
 MIGRATE: Final = "migrate"
 NAMED_STATE: Final = "state"
 HOOKS: Final = frozenset({START, MOVED, UNHANDLED, UNDELIVERED, FAILED})
@@ -144,6 +146,23 @@ class ActorHandlers:
         found = self._found.get(event, {})
         return found.get(state) or found.get(_ANY_STATE)
 
+    def touch(self, state: str) -> str | None:
+        """The method that a message without a handler touches; None if there is none.
+
+        It is `run`, unless that needs arguments. The class may rather have `unhandled`.
+        """
+        method = None if self.has(UNHANDLED) else self.find(RUN, state)
+        if method is None:
+            return None
+        needed = [one for one in self._signatures[method].parameters() or () if one.required]
+        return None if needed else method
+
+    @property
+    def takes_any(self) -> bool:
+        """Whether it takes messages and timers without a handler of their own, in some state."""
+        states = self._found.get(RUN, {})
+        return self.has(UNHANDLED) or any(self.touch(state) is not None for state in states)
+
     @property
     def events(self) -> list[str]:
         """The messages, timers and hooks that are handled."""
@@ -177,7 +196,7 @@ class ActorHandlers:
 
     def advertised(self) -> dict[str, tuple[Parameter, ...] | None] | None:
         """What each message takes, None if that depends on the state; None if it handles any."""
-        if self.has(UNHANDLED):
+        if self.takes_any:
             return None
         return {name: self._parameters(name) for name in self.messages}
 
@@ -186,12 +205,17 @@ class ActorHandlers:
         found = {self._signatures[one].parameters() for one in methods}
         return found.pop() if len(found) == 1 else None
 
-    def signature_of(self, message: str) -> Signature:
-        """The parameters of a message; raises `InvalidArguments` if nothing handles it."""
+    def signature_of(self, message: str) -> Signature | None:
+        """The parameters of a message; None if it takes any that has no handler of its own.
+
+        Raises `InvalidArguments` if nothing handles it.
+        """
         if message in self._reads:
             raise InvalidArguments(
                 f"'{message}' of actor '{self.type}' only reads; call it with ref.read('{message}')"
             )
+        if message not in self.messages and self.takes_any:
+            return None
         if message not in self.messages:
             there = ", ".join(self.messages) or "none"
             raise InvalidArguments(

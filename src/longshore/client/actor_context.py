@@ -298,24 +298,37 @@ class ActorContext:
     ) -> None:
         """Sets the timer of this name, in place of one that is set: once, or every so often.
 
-        It wakes the handler `on_timer_…` of its name. With both times, the first is `after_s` away.
+        It wakes the handler `on_timer_…` of its name; without one, what takes anything unhandled
+        (`unhandled`, or `run`). With both times, the first is `after_s` away.
         """
-        event = TIMER_PREFIX + name
-        self._check_handled(event, "the timer")
+        packed = self._pack_timer(TIMER_PREFIX + name, args)
         for what, seconds in (("after_s", after_s), ("every_s", every_s)):
             _check_seconds(name, what, seconds)
         if after_s is None and every_s is None:
             raise InvalidInput(f"timer '{name}' has no time; give after_s=… or every_s=…")
         if len(self._timers) >= MAX_TIMERS and name not in self._timers:
             raise InvalidInput(f"actor '{self.type}' has {MAX_TIMERS:,} timers; clear some first")
-        method = self._actor.handlers.find(event, self._named) or self._any(event)
-        packed = self._actor.handlers.signature(method).pack((), args)
         first_s = every_s if after_s is None else after_s
         self._timers[name] = Timer(name, after_s=first_s, every_s=every_s, args=packed)
 
-    def clear(self, name: str) -> bool:
-        """Removes a timer; whether it was set."""
-        return self._timers.pop(name, None) is not None
+    def _pack_timer(self, event: str, args: dict[str, Any]) -> bytes:
+        handlers = self._actor.handlers
+        if handlers.takes_any and not handlers.has(event):
+            return values.pack_arguments(args, f"{self.type}.{event}")
+        self._check_handled(event, "the timer")
+        method = handlers.find(event, self._named) or self._any(event)
+        return handlers.signature(method).pack((), args)
+
+    def clear(self, name: str | None = None) -> bool:
+        """Removes a timer, or all of them; whether any was set.
+
+        Without a timer only a message wakes the actor.
+        """
+        if name is not None:
+            return self._timers.pop(name, None) is not None
+        had_some = bool(self._timers)
+        self._timers.clear()
+        return had_some
 
     @property
     def timers(self) -> tuple[str, ...]:

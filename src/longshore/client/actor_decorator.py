@@ -24,7 +24,7 @@ RETRIES: Final = 3
 
 Without any, a turn of many events could not be tried one event at a time.
 """
-_NOT_FOR_ACTORS: Final = ("delay_s", "run_at", "unique_key", "expires_s", "id", "kind")
+_NOT_FOR_ACTORS: Final = ("delay_s", "run_at", "unique_key", "expires_s", "id", "kind", "resources")
 
 
 class ActorExtras(Struct, frozen=True):

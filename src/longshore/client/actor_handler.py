@@ -284,6 +284,9 @@ class _TurnRun:
         state = self._actor.named_state(self._state)
         method = self._actor.handlers.find(name, state)
         if method is None or name in (START, MOVED, UNHANDLED, FAILED):
+            touched = self._actor.handlers.touch(state)
+            if touched is not None and not self._ctx.is_asked:
+                return self._bound(touched, {})
             return self._unhandled(event, state)
         try:
             signature = self._actor.handlers.signature(method)

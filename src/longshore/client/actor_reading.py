@@ -50,7 +50,7 @@ class ReadContext(ActorContext):
         """Refused."""
         self._refuse_change("timer")
 
-    def clear(self, name: str) -> NoReturn:
+    def clear(self, name: str | None = None) -> NoReturn:
         """Refused."""
         self._refuse_change("clear")
 

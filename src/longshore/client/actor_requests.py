@@ -9,7 +9,7 @@ from uuid import UUID
 
 from msgspec import structs
 
-from longshore.errors import ProtocolError
+from longshore.errors import ProtocolError, from_code
 from longshore.model.actor import (
     Actor,
     ActorFilter,
@@ -65,6 +65,24 @@ class ActorRequests:
             m.Send(self._next_rid(), tuple(messages))
         )
         return _one_each(messages, answers)
+
+    async def ask(self, message: Message, wait_s: float) -> Reply | None:
+        """Sends a message that wants a reply, and waits for it; None after `wait_s`.
+
+        It raises if the message is refused.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + wait_s
+        slice_s = min(wait_s, self._wait_slice_s)
+        request = m.Send(self._next_rid(), (message,), slice_s)
+        answers: tuple[m.SendAnswer, ...] = await self._exchange(request, within_s=slice_s)
+        answer: m.SendAnswer
+        [answer] = _one_each((message,), answers)
+        if answer.code:
+            raise from_code(answer.code, answer.message)
+        if answer.reply is not None:
+            return answer.reply
+        return await self.reply(message.id, max(0.0, deadline - loop.time()))
 
     async def resolve(self, token: str, value: bytes | None) -> ActorVerdict:
         """Gives a callback its value."""

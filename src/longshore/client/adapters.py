@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from longshore.client.tokens import own_secret
 from longshore.config import Config
 from longshore.model.actor import Message
 from longshore.model.job import Refused, Submission, Submitted
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
     from longshore.links.zeromq import Secure
 
 Answer = Submitted | Refused
+
+
+def is_http(address: str) -> bool:
+    """Whether an address is that of a gateway."""
+    return address.startswith(("http://", "https://"))
 
 
 class Dialler:
@@ -37,7 +43,11 @@ class Dialler:
         return cls(calling_with(settings))
 
     def connect(self, address: str, on_messages: OnMessages) -> Link:
-        """A link to a dispatcher."""
+        """A link to a dispatcher, or to a gateway if the address is of HTTP."""
+        if is_http(address):
+            from longshore.links.http import HttpLink
+
+            return HttpLink(address, on_messages, own_secret())
         import zmq
 
         from longshore.links.zeromq import Dealer
@@ -48,9 +58,13 @@ class Dialler:
 
     def advice(self, addresses: Iterable[str]) -> str:
         """What to check if no dispatcher answers at these addresses."""
+        sockets = [address for address in addresses if not is_http(address)]
+        if not sockets:
+            return "; gateways answer at the address that --http names"
         from longshore.links.credentials import key_advice
 
-        return key_advice(self._secure, addresses, "client")
+        keys = key_advice(self._secure, sockets, "client")
+        return f"; clients connect to the address that its --frontend names{keys}"
 
     def close(self) -> None:
         """Frees the sockets. All its links must be closed before."""

@@ -35,11 +35,12 @@ from longshore.client.group import GroupBuilder
 from longshore.client.group_handle import GroupHandle
 from longshore.client.group_plan import GroupPlan
 from longshore.client.handle import Handle, all_ended_async, as_ended_async, handles_of
-from longshore.client.handler import FunctionHandler
+from longshore.client.handler import FunctionHandler, name_of
 from longshore.client.handles import Handles, awaited_of
 from longshore.client.hooks import Hooks, hook, without_brackets
 from longshore.client.ids import fresh_id
-from longshore.client.kind import AnyKind, Call, Kind, SubmitOptions, Terms, calls_of
+from longshore.client.kind import AnyKind, Call, CallbackGiven, Kind, SubmitOptions, Terms, calls_of
+from longshore.client.program_kinds import DeclaresPrograms
 from longshore.client.retry_rule import RetryRule
 from longshore.client.sending import (
     ROOM_S,
@@ -56,7 +57,7 @@ from longshore.errors import AppError, InvalidArguments, InvalidInput, NotFound,
 from longshore.model.actor import Actor, ActorStatus, ActorVerdict
 from longshore.model.ids import parse_ref
 from longshore.model.job import Job, JobState, Refused, Submitted
-from longshore.model.worker import Isolation, Pool
+from longshore.model.worker import PROGRAM_POOLS, Isolation, Pool
 from longshore.payload import values
 from longshore.ports import Handler
 from longshore.wire.messages import SubmitAnswer
@@ -65,7 +66,7 @@ R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class App:
+class App(DeclaresPrograms):
     """The jobs of a program. It connects, and starts a thread, only when it needs to."""
 
     def __init__(
@@ -115,17 +116,22 @@ class App:
         isolation: Isolation | None,
         terms: Terms,
     ) -> AnyKind:
-        kind = kind or _name_of(function)
+        kind = kind or name_of(function)
         _refuse_odd(kind, function)
         terms.submission(UUID(int=0), kind, b"")
-        if kind in self._kinds or kind in self._turns:
-            raise AppError(
-                f"the app '{self.name}' already has a job '{kind}'; rename one of the two, or "
-                "give one a kind=…"
-            )
         handler = FunctionHandler(kind, function, self._hooks, terms.advertised(), isolation)
+        return self._add_kind(handler, function, terms)
+
+    def _add_kind(
+        self, handler: FunctionHandler, function: Callable[..., Any], terms: Terms
+    ) -> AnyKind:
+        if handler.kind in self._kinds or handler.kind in self._turns:
+            raise AppError(
+                f"the app '{self.name}' already has a job '{handler.kind}'; rename one of the two, "
+                "or give one a kind=…"
+            )
         declared: AnyKind = Kind(self._access, handler, function, terms, self._new_id)
-        self._kinds[kind] = declared
+        self._kinds[handler.kind] = declared
         return declared
 
     @property
@@ -259,6 +265,8 @@ class App:
 
     def lifespan(self, pool: Pool) -> AbstractAsyncContextManager[None] | None:
         """What a worker process does around all its jobs; None if nothing."""
+        if pool in PROGRAM_POOLS:
+            return None
         handlers = [k.handler for k in self._kinds.values() if k.handler.info.pool == pool]
         turns = [turns for turns in self._turns.values() if turns.info.pool == pool]
         names = {name for handler in handlers for name in handler.signature.given}
@@ -351,14 +359,18 @@ class App:
         *,
         fail_fast: bool = False,
         labels: Sequence[str] = (),
+        callback: CallbackGiven | None = None,
         strict: bool = False,
     ) -> GroupBuilder:
         """Begins a group: jobs that depend on each other, submitted as one at the end of a `with`.
 
-        With `fail_fast`, the first failure cancels what has not ended. With `strict`, kinds that no
-        live worker serves are refused. Coroutines use `async with`.
+        With `fail_fast`, the first failure cancels what has not ended. `callback` is a URL that is
+        called when the group has ended. With `strict`, kinds that no live worker serves are
+        refused. Coroutines use `async with`.
         """
-        plan = GroupPlan(self._new_id(), name, fail_fast=fail_fast, labels=labels)
+        plan = GroupPlan(
+            self._new_id(), name, fail_fast=fail_fast, labels=labels, callback=callback
+        )
         return GroupBuilder(self._access, plan, self._unpacker, strict=strict)
 
     async def group_handle_async(self, ref: Ref | str) -> GroupHandle:
@@ -570,15 +582,6 @@ def _by_name(kind: str, arguments: Mapping[str, object] | None) -> dict[str, obj
             f"job '{kind}': its arguments are {arguments!r}; give a map by name, like {{'a': 1}}"
         )
     return dict(arguments or {})
-
-
-def _name_of(function: Callable[..., Any]) -> str:
-    name = getattr(function, "__name__", None)
-    if not callable(function):
-        raise AppError(f"{function!r} is not a function; a kind is given as @app.job(kind=…)")
-    if name is None or name == "<lambda>":
-        raise AppError(f"{function!r} has no name of its own; give it one with @app.job(kind=…)")
-    return str(name)
 
 
 def _refuse_odd(kind: str, function: Callable[..., Any]) -> None:

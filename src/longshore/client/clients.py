@@ -216,15 +216,20 @@ def _run(loop: asyncio.AbstractEventLoop, reaches: _Reaches) -> None:
     asyncio.set_event_loop(loop)
     try:
         loop.run_forever()
-        left = asyncio.all_tasks(loop)
-        for task in left:
-            task.cancel()
-        loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+        _cancel_all(loop)
         loop.run_until_complete(loop.shutdown_asyncgens())
         if loop in reaches:
             reaches.pop(loop).connection.close()
+            _cancel_all(loop)  # which also lets the loop see what was closed
     finally:
         loop.close()
+
+
+def _cancel_all(loop: asyncio.AbstractEventLoop) -> None:
+    left = asyncio.all_tasks(loop)
+    for task in left:
+        task.cancel()
+    loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
 
 
 def _end(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:

@@ -15,13 +15,18 @@ from longshore.client.adapters import Dialler
 from longshore.client.conversation import DEFAULT_ADDRESS as DEFAULT_ADDRESS
 from longshore.client.conversation import Connect, Conversation
 from longshore.client.conversation import parse_addresses as parse_addresses
+from longshore.client.file_requests import FileRequests
 from longshore.client.ids import fresh_id
 from longshore.client.run_times import KnownRunTimes
+from longshore.client.web_requests import WebRequests
 from longshore.core.group_limits import MAX_NODES_LISTED
 from longshore.core.limits import MAX_DRAINED, MAX_REQUEST_JOBS
 from longshore.errors import (
     ProtocolError,
+    StoreUnavailable,
+    Unavailable,
 )
+from longshore.model.access import AskerView, Audited, AuditFilter, NewToken, Token
 from longshore.model.group import (
     AddedNode,
     GateVerdict,
@@ -40,7 +45,7 @@ from longshore.model.log import LogPage
 from longshore.model.retention import Pruned
 from longshore.model.run_time import RunTime
 from longshore.model.worker import Capacity, KindInfo, QueueView, WorkerView
-from longshore.wire import messages
+from longshore.wire import access_messages, messages
 from longshore.wire.messages import (
     CancelAnswer,
     DispatcherAnswer,
@@ -65,6 +70,9 @@ DECISION_S = 10.0
 
 T = TypeVar("T")
 
+_LATER = frozenset({Unavailable.code, StoreUnavailable.code})
+"""What is said of a job that is sound, and may be accepted later."""
+
 
 class Connection(Conversation):
     """The requests of a client, each a method."""
@@ -80,6 +88,7 @@ class Connection(Conversation):
         connect: Connect | None = None,
         dialler: Dialler | None = None,
         new_id: Callable[[], UUID] = fresh_id,
+        token: Callable[[], bytes | None] = lambda: None,
     ) -> None:
         super().__init__(
             addresses,
@@ -88,6 +97,7 @@ class Connection(Conversation):
             pause_s=pause_s,
             connect=connect,
             dialler=dialler,
+            token=token,
         )
         self._new_id = new_id
         self._wait_slice_s = wait_slice_s
@@ -96,8 +106,32 @@ class Connection(Conversation):
     async def submit(
         self, jobs: tuple[Submission, ...], strict: bool = False
     ) -> tuple[SubmitAnswer, ...]:
-        """Submits jobs that make one message; one answer for each, in order."""
-        return _one_each(jobs, await self._ask(messages.Submit, jobs, strict))
+        """Submits jobs that make one message; one answer for each, in order.
+
+        It submits jobs again that may be accepted later, until `timeout_s` has passed.
+        """
+        answers = _one_each(jobs, await self._ask(messages.Submit, jobs, strict))
+        if any(answer.code in _LATER for answer in answers):
+            return await self._submit_again(jobs, answers, strict)
+        return answers
+
+    async def _submit_again(
+        self, jobs: tuple[Submission, ...], answers: Sequence[SubmitAnswer], strict: bool
+    ) -> tuple[SubmitAnswer, ...]:
+        """Submits the jobs again whose answers say that it may help; answers for all of them."""
+        latest = list(answers)
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self.timeout_s
+        while loop.time() < until:
+            places = [at for at, answer in enumerate(latest) if answer.code in _LATER]
+            if not places:
+                break
+            await asyncio.sleep(self._pause_s)
+            some = tuple(jobs[at] for at in places)
+            found = _one_each(some, await self._ask(messages.Submit, some, strict))
+            for at, answer in zip(places, found, strict=True):
+                latest[at] = answer
+        return tuple(latest)
 
     async def wait(
         self, ids: Sequence[UUID], wait_s: float, every: bool = False
@@ -264,13 +298,19 @@ class Connection(Conversation):
         return answer
 
     async def rerun_group(
-        self, ref: Ref, keys: Sequence[str] = (), *, dry_run: bool = False
+        self,
+        ref: Ref,
+        keys: Sequence[str] = (),
+        *,
+        dry_run: bool = False,
+        run: UUID | None = None,
     ) -> RunPlan:
         """Runs a group anew that has ended; what succeeded is taken over into the new group.
 
-        The dispatcher copies a large group in steps, so this asks until all of it is there.
+        The dispatcher copies a large group in steps, so this asks until all of it is there. `run`
+        is the id of the new group: whoever gives it can ask again.
         """
-        run = self._new_id()
+        run = run or self._new_id()
         while True:
             request = messages.RerunGroup(next(self._rids), run, ref, tuple(keys), dry_run)
             plan: RunPlan = await self._exchange(request, within_s=DECISION_S)
@@ -282,6 +322,16 @@ class Connection(Conversation):
         """The requests about actors."""
         next_rid = partial(next, self._rids)
         return ActorRequests(self._exchange, next_rid, self._new_id, self._wait_slice_s)
+
+    @property
+    def web(self) -> WebRequests:
+        """The requests of a gateway about web workers."""
+        return WebRequests(self._exchange, partial(next, self._rids), self._new_id)
+
+    @property
+    def files(self) -> FileRequests:
+        """The requests about filesets; those about blobs are a gateway's."""
+        return FileRequests(self._exchange, partial(next, self._rids), self._new_id)
 
     async def workers(self) -> tuple[WorkerView, ...]:
         """The workers, and those that ended lately."""
@@ -338,16 +388,39 @@ class Connection(Conversation):
         """
         removed: Counter[JobState] = Counter()
         groups = group_jobs = 0
-        step = Pruned({}, 0, False)
+        step, id = Pruned({}, 0, False), self._new_id()
         while not step.done:
             so_far = dict(removed) if dry_run else {}
             bounds = (tuple(states), older_than_s, keep)
-            step = await self._ask(
-                messages.Prune, self._new_id(), *bounds, step.up_to, dry_run, so_far
-            )
+            step = await self._ask(messages.Prune, id, *bounds, step.up_to, dry_run, so_far)
             removed.update(step.removed)
             groups, group_jobs = groups + step.groups, group_jobs + step.group_jobs
         return Pruned(dict(removed), step.up_to, True, groups, group_jobs)
+
+    async def create_token(self, new: NewToken) -> Token:
+        """Has a token kept, of which the dispatcher gets the hash alone."""
+        answer: Token = await self._ask(access_messages.CreateToken, new)
+        return answer
+
+    async def revoke_token(self, token: str) -> Token:
+        """Makes a token worthless, by its name or its id."""
+        answer: Token = await self._ask(access_messages.RevokeToken, self._new_id(), token)
+        return answer
+
+    async def tokens(self) -> tuple[Token, ...]:
+        """All tokens, those too that are worth nothing any more."""
+        answer: tuple[Token, ...] = await self._ask(access_messages.ListTokens)
+        return answer
+
+    async def asker(self) -> AskerView:
+        """Who asks over this connection, as a dispatcher knows it."""
+        answer: AskerView = await self._ask(access_messages.ShowAsker)
+        return answer
+
+    async def audit(self, wanted: AuditFilter) -> tuple[Audited, ...]:
+        """Who asked for which changes, newest first."""
+        answer: tuple[Audited, ...] = await self._ask(access_messages.ListAudit, wanted)
+        return answer
 
     async def hello(self) -> HelloAnswer:
         """The dispatcher that answers."""

@@ -13,12 +13,16 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable, Iterable
+from math import isnan
 from typing import Any, Concatenate, ParamSpec, Self
+
+from msgspec.structs import replace
 
 from longshore.client.adapters import Dialler
 from longshore.errors import (
     ConfigError,
     DispatcherUnavailable,
+    InvalidInput,
     LongshoreError,
     ProtocolError,
     Unavailable,
@@ -26,6 +30,7 @@ from longshore.errors import (
 )
 from longshore.ports import Link, OnMessages
 from longshore.wire import codec, messages
+from longshore.wire.access_messages import on_behalf
 from longshore.wire.messages import (
     Request,
 )
@@ -64,10 +69,17 @@ class _Exchange:
     """One request until it is answered."""
 
     def __init__(
-        self, request: Request, answer: asyncio.Future[Any], patience_s: float, deadline: float
+        self,
+        request: Request,
+        answer: asyncio.Future[Any],
+        patience_s: float,
+        deadline: float,
+        token: bytes | None = None,
     ) -> None:
         self.request = request
         self.frames = codec.encode(request)
+        if token is not None:
+            self.frames = on_behalf(token, request.rid, self.frames)
         self.answer = answer
         self.patience_s = patience_s
         self.deadline = deadline
@@ -95,7 +107,9 @@ class Conversation:
         pause_s: float = 0.25,
         connect: Connect | None = None,
         dialler: Dialler | None = None,
+        token: Callable[[], bytes | None] = lambda: None,
     ) -> None:
+        self._token = token
         self.addresses = parse_addresses(addresses)
         self.timeout_s = timeout_s
         self._try_s = min(try_s, timeout_s)
@@ -129,27 +143,43 @@ class Conversation:
 
     # how it is asked
 
+    def _token_for(self, request: Request) -> bytes | None:
+        """The hash of the token for whose holder this is asked."""
+        return self._token()
+
     async def _ask(
         self, make: Callable[Concatenate[int, P], Request], *args: P.args, **kwargs: P.kwargs
     ) -> Any:
         """The answer to a request of these fields."""
         return await self._exchange(make(next(self._rids), *args, **kwargs))
 
+    async def relay(self, request: Request, within_s: float = 0.0) -> messages.Ok:
+        """The answer to a request of another client, which this one passes on as its own."""
+        answer = await self._deliver(replace(request, rid=next(self._rids)), within_s)
+        return messages.Ok(request.rid, answer.answer)
+
     async def _exchange(self, request: Request, within_s: float = 0.0) -> Any:
         """The answer to a request that may take the dispatcher `within_s` to give."""
+        return codec.answer_to(request, await self._deliver(request, within_s))
+
+    async def _deliver(self, request: Request, within_s: float) -> messages.Ok:
         if self._closed:
             raise DispatcherUnavailable("the connection is closed; make a new one")
+        if isnan(within_s):  # no deadline would ever pass
+            raise InvalidInput("the time to wait is not a number; give seconds, 0 or more")
         loop = asyncio.get_running_loop()
         exchange = _Exchange(
             request,
             loop.create_future(),
             patience_s=self._try_s + within_s,
             deadline=loop.time() + self.timeout_s + within_s,
+            token=self._token_for(request),
         )
         self._pending[request.rid] = exchange
         try:
             self._send(exchange)
-            return codec.answer_to(request, await exchange.answer)
+            answer: messages.Ok = await exchange.answer
+            return answer
         finally:
             self._forget(exchange)
 
@@ -260,6 +290,5 @@ class Conversation:
         advice = self._dialler.advice(self.addresses)
         return DispatcherUnavailable(
             f"no dispatcher answers at {', '.join(self.addresses)}{self._noise}; is `longshore up` "
-            f"running? (gave up after {self.timeout_s:g} s; clients connect to the address that "
-            f"its --frontend names){advice}"
+            f"running? (gave up after {self.timeout_s:g} s{advice})"
         )

@@ -8,7 +8,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 
 from msgspec import UNSET, UnsetType
 
-from longshore.client.kind import AnyKind, Kind, Terms
+from longshore.client.kind import AnyKind, Kind, ResourcesGiven, Terms
 from longshore.client.retry_rule import ExceptionClasses, RetryRule
 from longshore.errors import AppError
 from longshore.executors.host.context import Context
@@ -79,6 +79,7 @@ class Decorator:
         queue: str | UnsetType = UNSET,
         priority: int | UnsetType = UNSET,
         target: str | UnsetType = UNSET,
+        resources: ResourcesGiven | UnsetType = UNSET,
         delay_s: float | UnsetType | None = UNSET,
         run_at: datetime | UnsetType | None = UNSET,
         unique_key: str | UnsetType | None = UNSET,

@@ -328,7 +328,9 @@ class GroupBuilder(SubGroup):
     def take_group(self, id: UUID, watchers: tuple[Watcher, ...]) -> GroupPart:
         """The whole group under this id, for the turn of an actor that submits it."""
         self._refuse_if_submitted()
-        self._plan.head = structs.replace(self._plan.head, id=id, watchers=watchers)
+        self._plan.head = structs.replace(
+            self._plan.head, id=id, watchers=(*self._plan.head.watchers, *watchers)
+        )
         head, nodes = self._plan.in_order()
         self._is_taken = True
         return GroupPart(head, 0, tuple(nodes))

@@ -19,22 +19,33 @@ from longshore.client.group_plan import GroupPlan
 from longshore.client.kind import SubmitOptions, Terms
 from longshore.client.located import Entry, at, read
 from longshore.client.pairs import split, value_of
+from longshore.core.callback_limits import as_callback
+from longshore.core.keys import Keys
 from longshore.core.limits import check_name, check_submission
 from longshore.errors import InvalidInput, LongshoreError, from_code
 from longshore.model.group import GATE, MAP, Condition, Group, GroupHead, Node
 from longshore.model.job import Options, Submission
+from longshore.model.program import COMMAND_KIND, CONTAINER_KIND
 from longshore.model.run_time import RunTime
+from longshore.model.watcher import CallbackWatcher
+from longshore.payload.described_programs import check_program_fields, without_results
 from longshore.payload.maps import MapPattern, check_map, pack_map
 from longshore.payload.references import RESULT, RESULTS, escaped, references, references_in
 from longshore.payload.values import pack
 
 BODY: Final = "the body"
 """How errors call the body of a request."""
-_FIELDS: Final = ("name", "fail_fast", "labels", "jobs")
-_OPTIONS: Final = tuple(sorted(SubmitOptions.__annotations__.keys() - {"id", "run_at"}))
-_JOB_FIELDS: Final = ("key", "kind", "args", "after", "on", "map", "gate", *_OPTIONS)
+_FIELDS: Final = ("name", "fail_fast", "labels", "callback", "jobs")
+_OPTIONS: Final = tuple(sorted(SubmitOptions.__annotations__.keys() - {"id", "run_at", "callback"}))
+_PROGRAMS: Final = {"command": COMMAND_KIND, "container": CONTAINER_KIND}
+"""What stands for `kind` and `args` if the job is a program."""
+_JOB_FIELDS: Final = (
+    *("key", "kind", "args", "command", "container", "after", "on", "map", "gate"),
+    *_OPTIONS,
+)
 _GATE_FIELDS: Final = ("key", "gate", "after", "on", "timeout_s")
 _MAP_FIELDS: Final = ("over", "parameter")
+_OF_JOB: Final = re.compile("job '([^']*)': ")
 _PARAMETER: Final = re.compile(r"\$(\$\{)|\$\{([^}]*)\}")
 _PARAMETER_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
@@ -88,6 +99,7 @@ class GroupFile(Struct, frozen=True):
     fail_fast: bool
     labels: tuple[str, ...]
     jobs: tuple[FileJob, ...]
+    callback: CallbackWatcher | None = None
 
     @property
     def kinds(self) -> list[str]:
@@ -104,7 +116,13 @@ class GroupFile(Struct, frozen=True):
 
         What the file says of a job replaces what its app declared.
         """
-        plan = GroupPlan(new_id(), self.name, fail_fast=self.fail_fast, labels=self.labels)
+        plan = GroupPlan(
+            new_id(),
+            self.name,
+            fail_fast=self.fail_fast,
+            labels=self.labels,
+            callback=self.callback,
+        )
         lines: dict[str, int] = {}
         for job in self.jobs:
             with _at(self.file, job.line):
@@ -117,6 +135,23 @@ class GroupFile(Struct, frozen=True):
             # Such an error names first the job that it is about.
             named = [key for key in re.findall("'([^']*)'", str(error)) if key in lines]
             raise at(self.file, lines[named[0]] if named else 1, str(error)) from None
+
+    def located(self, error: LongshoreError) -> LongshoreError:
+        """What a dispatcher says is wrong with a job of this file, with the line of that job."""
+        named = _OF_JOB.search(str(error))
+        line = self._lines().get(named[1]) if named else None
+        if line is None:
+            return error
+        return from_code(error.code, str(at(self.file, line, str(error))))
+
+    def _lines(self) -> dict[str, int]:
+        """The lines of its jobs by their keys."""
+        keys, lines = Keys(), dict[str, int]()
+        for job in self.jobs:
+            key = keys.next_of(job.kind) if job.key is None else job.key
+            keys.take(key)
+            lines[key] = job.line
+        return lines
 
     def additions(
         self,
@@ -274,7 +309,14 @@ class _Reader:
             self._flag(fields.get("fail_fast"), "fail_fast"),
             tuple(self._texts(fields.get("labels"), "labels")),
             tuple(jobs),
+            self._callback(fields.get("callback")),
         )
+
+    def _callback(self, entry: Entry | None) -> CallbackWatcher | None:
+        if entry is None:
+            return None
+        with _at(self._file, entry.line):
+            return as_callback(_plain(entry))
 
     def additions(self, whole: Entry) -> GroupFile:
         """Jobs that are to be added to a group."""
@@ -318,12 +360,8 @@ class _Reader:
         fields = self._fields(entry, "a job", _JOB_FIELDS)
         if "gate" in fields and self._flag(fields["gate"], "gate"):
             return self._gate(entry, fields)
-        kind = self._text(fields, "kind", entry)
-        with _at(self._file, fields["kind"].line):
-            check_name("kind", kind)
-        on, args = fields.get("on"), fields.get("args")
-        if args is not None and not isinstance(args.value, dict):
-            raise at(self._file, args.line, "args are given by name, like {url: …}")
+        kind, args = self._program(fields) or self._kind(entry, fields)
+        on = fields.get("on")
         options = {name: _plain(fields[name]) for name in _OPTIONS if name in fields}
         values = {} if args is None else _plain(args)
         with _at(self._file, entry.line if args is None else args.line):
@@ -347,6 +385,30 @@ class _Reader:
             elements,
         )
 
+    def _kind(self, entry: Entry, fields: Mapping[str, Entry]) -> tuple[str, Entry | None]:
+        """The kind of a job and its arguments."""
+        kind, args = self._text(fields, "kind", entry), fields.get("args")
+        with _at(self._file, fields["kind"].line):
+            check_name("kind", kind)
+        if args is not None and not isinstance(args.value, dict):
+            raise at(self._file, args.line, "args are given by name, like {url: …}")
+        return kind, args
+
+    def _program(self, fields: Mapping[str, Entry]) -> tuple[str, Entry] | None:
+        """The kind of a job that is a program, and its fields; None if it is none."""
+        found = [name for name in _PROGRAMS if name in fields]
+        if not found:
+            return None
+        entry, others = fields[found[0]], {"kind", "args", *_PROGRAMS} & {*fields}
+        if len(others) > 1:
+            words = f"a job has either `kind` or `{found[0]}`, not {' and '.join(sorted(others))}"
+            raise at(self._file, entry.line, words)
+        if found[0] == "command" and isinstance(entry.value, list):
+            entry = Entry({"argv": entry}, entry.line)
+        with _at(self._file, entry.line):
+            check_program_fields(_PROGRAMS[found[0]], without_results(_plain(entry)))
+        return _PROGRAMS[found[0]], entry
+
     def _fields(self, entry: Entry, what: str, known: Sequence[str]) -> dict[str, Entry]:
         if not isinstance(entry.value, dict):
             raise at(self._file, entry.line, f"{what} has names and values, like `kind: fetch`")
@@ -354,7 +416,7 @@ class _Reader:
             if name not in known:
                 near = get_close_matches(name, known, n=1)
                 advice = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(known)}"
-                raise at(self._file, one.line, f"{what} has no '{name}'; {advice}")
+                raise at(self._file, one.line, f"{what} has no '{name:.200}'; {advice}")
         return entry.value
 
     def _text(self, fields: Mapping[str, Entry], name: str, whole: Entry) -> str:

@@ -106,7 +106,7 @@ class GroupHandle:
         async for node in self._nodes():
             if node.key == key:
                 return self._handle(node)
-        raise NotFound(f"{self._called} has no job '{key}'; its jobs() lists those it has")
+        raise NotFound(f"{self._called} has no job '{key:.200}'; its jobs() lists those it has")
 
     job = blocking(job_async)
 
@@ -219,7 +219,7 @@ class GroupHandle:
 
     def _found(self, verdict: GroupVerdict) -> GroupVerdict:
         if verdict is GroupVerdict.NOT_FOUND:
-            raise NotFound(f"there is no group {self.id} (any more)")
+            raise NotFound(f"there is no group {self.id}; it was pruned, or never submitted")
         return verdict
 
     async def retry_async(
@@ -290,18 +290,21 @@ def check_opened(group: str, key: str, verdict: GateVerdict) -> None:
         case GateVerdict.OPENED | GateVerdict.ALREADY_OPEN:
             return
         case GateVerdict.NOT_FOUND:
-            raise NotFound(f"{group} has no gate '{key}', or there is no such group (any more)")
+            raise NotFound(
+                f"{group} has no gate '{key}', or there is no such group; `longshore group show` "
+                "names gates that wait"
+            )
         case GateVerdict.NOT_A_GATE:
             raise WrongState(f"'{key}' of {group} is not a gate; only a gate can be opened")
         case GateVerdict.NOT_REACHED:
             raise WrongState(
                 f"gate '{key}' of {group} cannot be opened yet: what it depends on has not ended, "
-                "or the group is paused"
+                "or the group is paused; `longshore group why` says which"
             )
         case GateVerdict.ALREADY_ENDED:
             raise WrongState(
                 f"gate '{key}' of {group} has ended already: it was opened with another value, "
-                "failed at its timeout, or was cancelled"
+                "failed at its timeout, or was cancelled; `longshore job` shows which"
             )
         case _:
             assert_never(verdict)

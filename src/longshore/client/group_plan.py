@@ -11,7 +11,10 @@ from uuid import UUID
 from msgspec import structs
 
 from longshore.client.connection import Connection, wire_size
+from longshore.client.kind import CallbackGiven
+from longshore.client.tracing import sending
 from longshore.core.additions import check_addition
+from longshore.core.callback_limits import as_callback
 from longshore.core.graph import places, start_order
 from longshore.core.group_limits import (
     MAX_ADDED_JOBS,
@@ -36,7 +39,7 @@ from longshore.model.group import (
     GroupSubmitted,
     Node,
 )
-from longshore.model.ids import derive_id
+from longshore.model.ids import derive_ids
 from longshore.model.job import Submission
 from longshore.model.run_time import RunTime
 from longshore.payload.group_references import check_additions, check_dependencies, referred
@@ -79,11 +82,13 @@ class GroupPlan:
         *,
         fail_fast: bool = False,
         labels: Sequence[str] = (),
+        callback: CallbackGiven | None = None,
         ending: str = "",
     ) -> None:
         if isinstance(labels, str) or not isinstance(labels, Sequence):
             raise InvalidInput(f"labels is {labels!r}; give a list of texts")
-        self.head = GroupHead(id, name, 0, fail_fast, tuple(labels))
+        watchers = () if callback is None else (as_callback(callback),)
+        self.head = GroupHead(id, name, 0, fail_fast, tuple(labels), watchers)
         with naming(self.head):
             check_head(self.head, _ANY_NUMBER)
         self.jobs: list[PlannedJob] = []
@@ -137,10 +142,13 @@ class GroupPlan:
         at = {key: place for place, key in enumerate(order)}
         inside = {key: at[scope] for scope, keys in members.items() for key in keys}
         after = places(order, {**edges, **dict.fromkeys(scopes, ())})
-        nodes = [
-            self._node(jobs.get(key) or _scope(key), place, after[place], inside.get(key))
-            for place, key in enumerate(order)
-        ]
+        # A job's id follows from its place, so a repeat is the same job.
+        ids = derive_ids(self.head.id, range(len(order)))
+        nodes = []
+        for key, id, before in zip(order, ids, after, strict=True):
+            one = jobs.get(key) or _scope(key)
+            job = structs.replace(one.job, id=id)
+            nodes.append(Node(key, job, before, one.on, inside.get(key)))
         head = structs.replace(self.head, jobs=len(nodes))
         check_dependencies(GroupPart(head, 0, tuple(nodes)))
         return head, nodes
@@ -183,11 +191,6 @@ class GroupPlan:
             return {}
         return {one.key: weight(seconds[_named_after(one.job)]) for one in self.jobs}
 
-    def _node(self, one: PlannedJob, place: int, after: tuple[int, ...], scope: int | None) -> Node:
-        """A node of the group. Its job's id follows from its place, so a repeat is the same job."""
-        job = structs.replace(one.job, id=derive_id(self.head.id, place))
-        return Node(one.key, job, after, one.on, scope)
-
 
 def _named_after(job: Submission) -> str:
     """The kind by which a job is called that was not given a key."""
@@ -196,12 +199,13 @@ def _named_after(job: Submission) -> str:
 
 def _edges(jobs: Mapping[str, PlannedJob]) -> tuple[dict[str, tuple[str, ...]], list[str]]:
     """What each job depends on, by key, and the sub-groups among that."""
-    subgroups = {prefix for key in jobs for prefix in prefixes(key)}
+    subgroups = {prefix for key in jobs if "/" in key for prefix in prefixes(key)}
     edges, scopes = {}, dict[str, None]()
     for key, one in jobs.items():
-        named = [_known(other, one, jobs, subgroups) for other in one.named]
+        named = [_known(other, one, jobs, subgroups) for other in one.named] if one.named else ()
         edges[key] = (*one.after, *named)
-        scopes.update((other, None) for other in edges[key] if other in subgroups)
+        if subgroups:
+            scopes.update((other, None) for other in edges[key] if other in subgroups)
     return edges, list(scopes)
 
 
@@ -220,7 +224,7 @@ def members_of(scopes: Iterable[str], keys: Iterable[str]) -> dict[str, list[str
     A key belongs to the innermost of these in which it lies.
     """
     found: dict[str, list[str]] = {scope: [] for scope in scopes}
-    for key in keys:
+    for key in keys if found else ():
         inner = next((prefix for prefix in prefixes(key) if prefix in found), None)
         if inner is not None:
             found[inner].append(key)
@@ -268,6 +272,17 @@ async def submit_group(
     connection: Connection, head: GroupHead, nodes: Sequence[Node], *, strict: bool = False
 ) -> GroupSubmitted:
     """Submits a group in as many parts as it takes. If one is refused, nothing of it runs."""
+    with sending([node.job for node in nodes], destination=head.name) as jobs:
+        traced = [
+            node if node.job is job else structs.replace(node, job=job)
+            for node, job in zip(nodes, jobs, strict=True)
+        ]
+        return await _submit_parts(connection, head, traced, strict)
+
+
+async def _submit_parts(
+    connection: Connection, head: GroupHead, nodes: Sequence[Node], strict: bool
+) -> GroupSubmitted:
     edges = sum(len(node.after) for node in nodes)
     room = asyncio.Semaphore(PARTS_IN_FLIGHT)
     errors: list[LongshoreError] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 from longshore.client.hooks import Hooks
 from longshore.client.retry_rule import RetryRule
@@ -83,8 +83,8 @@ def pool_for(what: str, isolation: Isolation | None, is_async: bool) -> Pool:
     """Where the jobs run: as declared, or else as the function is, async or not."""
     if isolation is None:
         return Pool.COROUTINE if is_async else Pool.PROCESS
-    if isolation not in tuple(POOLS):
-        *most, last = (f"'{one}'" for one in POOLS)
+    if isolation not in get_args(Isolation):
+        *most, last = (f"'{one}'" for one in get_args(Isolation))
         there = f"{', '.join(most)} and {last}"
         raise AppError(f"{what}: isolation {isolation!r} is unknown; there are {there}")
     facts = POOLS[isolation]
@@ -100,6 +100,16 @@ def pool_for(what: str, isolation: Isolation | None, is_async: bool) -> Pool:
             f"others without a {facts.slot}. Make it a plain def, or leave isolation out"
         )
     return Pool(isolation)
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """The kind of a function's jobs if none is given; raises `AppError` if it has no name."""
+    name = getattr(function, "__name__", None)
+    if not callable(function):
+        raise AppError(f"{function!r} is not a function; a kind is given as @app.job(kind=…)")
+    if name is None or name == "<lambda>":
+        raise AppError(f"{function!r} has no name of its own; give it one with @app.job(kind=…)")
+    return str(name)
 
 
 def _refuse_generators(kind: str, function: Callable[..., object]) -> None:

@@ -18,7 +18,10 @@ import msgspec
 from msgspec import Struct, structs
 
 from longshore.core.group_words import shown_state
+from longshore.core.urls import HIDDEN
+from longshore.model.callback import CALLBACK_KIND
 from longshore.model.job import Ended, Job, JobState
+from longshore.model.watcher import ActorWatcher, CallbackWatcher
 from longshore.model.worker import QueueView, WorkerView
 from longshore.payload.values import unpack
 from longshore.wire.messages import DispatcherAnswer, SubmitAnswer
@@ -33,8 +36,13 @@ def time_text(at: datetime) -> str:
 def plain(value: Any) -> Any:
     """The value in JSON's own types."""
     match value:
+        case CallbackWatcher():
+            headers = dict.fromkeys(value.headers, HIDDEN)
+            return {"to": "callback", "url": value.url, "method": value.method, "headers": headers}
+        case ActorWatcher():
+            return {"to": "actor", **_fields(value)}
         case Struct():
-            return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
+            return _fields(value)
         case Mapping():
             return {str(key): plain(item) for key, item in value.items()}
         case list() | tuple() | set() | frozenset():
@@ -49,6 +57,18 @@ def plain(value: Any) -> Any:
             return str(value)
         case float() if not isfinite(value):
             return None
+    return value
+
+
+def _fields(value: Struct) -> dict[str, Any]:
+    return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
+
+
+def arguments(shown: Job) -> Any:
+    """The arguments of a job. What the headers of a callback hold is hidden: often it is a key."""
+    value = payload(shown.args, raw=shown.options.raw)
+    if shown.kind == CALLBACK_KIND and isinstance(value, dict) and "headers" in value:
+        return {**value, "headers": dict.fromkeys(value["headers"], HIDDEN)}
     return value
 
 
@@ -69,7 +89,7 @@ def job(shown: Job, names: Mapping[UUID, str], key: str | None = None) -> dict[s
     options = shown.options
     return {
         **brief(shown),
-        "args": payload(shown.args, raw=options.raw),
+        "args": arguments(shown),
         "result": payload(shown.result, raw=options.raw),
         "history": plain(shown.history),
         "worker_name": names.get(shown.worker) if shown.worker else None,

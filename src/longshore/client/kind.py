@@ -16,11 +16,15 @@ from longshore.client.clients import Clients, blocking
 from longshore.client.handle import Handle
 from longshore.client.handler import FunctionHandler
 from longshore.client.results import to_builtin_arguments
+from longshore.client.tracing import sending
+from longshore.core.callback_limits import as_callback
 from longshore.core.limits import check_submission
+from longshore.core.resources import checked, parse, shape_of, split, with_shape
 from longshore.errors import AppError, InvalidInput, NotSerialisable, from_code
 from longshore.model.group import MAP
 from longshore.model.history import HistoryJob
 from longshore.model.job import ANY_TARGET, DEFAULT_QUEUE, Job, Options, RetryPolicy, Submission
+from longshore.model.watcher import CallbackWatcher
 from longshore.model.worker import KindInfo, KindTerms
 from longshore.payload.maps import MapPattern, check_map, pack_map
 from longshore.payload.references import escaped, refuse_outside_a_group
@@ -31,6 +35,14 @@ P = ParamSpec("P")
 Q = ParamSpec("Q")
 R = TypeVar("R")
 C = TypeVar("C", covariant=True)
+
+
+CallbackGiven = str | Mapping[str, object] | CallbackWatcher
+"""A URL, or a map with `url`, or with `hostname`, `port` and `path`; and `method`, `headers`."""
+
+
+ResourcesGiven = str | Mapping[str, float | str]
+"""What a job takes of its worker: {"cpu": 2, "memory": "4g", "gpu": 1}, or that as a text."""
 
 
 class SubmitOptions(TypedDict, total=False):
@@ -51,6 +63,8 @@ class SubmitOptions(TypedDict, total=False):
     backoff_factor: float
     max_backoff_s: float
     jitter: float
+    callback: CallbackGiven | None
+    resources: ResourcesGiven
 
 
 class Terms(Struct, frozen=True, kw_only=True):
@@ -62,21 +76,32 @@ class Terms(Struct, frozen=True, kw_only=True):
     timeout_s: float | None = None
     retry: RetryPolicy = RetryPolicy()
     expires_s: float | None = None
+    resources: str = ""
     delay_s: float | None = None
     run_at: datetime | None = None
     unique_key: str | None = None
     labels: tuple[str, ...] = ()
     id: UUID | None = None
+    callback: CallbackWatcher | None = None
 
     def but(self, **changes: object) -> Terms:
         """A copy with these changes; retries and backoff change the retry policy."""
         _refuse_unknown(changes, _DECLARED)
         given = {name: value for name, value in changes.items() if value is not UNSET}
-        policy = {field: given.pop(name) for name, field in _POLICY_FIELDS.items() if name in given}
+        given |= {name: _as_float(given[name]) for name in _SECONDS if name in given}
+        policy = {
+            field: _as_float(given.pop(name))
+            for name, field in _POLICY_FIELDS.items()
+            if name in given
+        }
         if "retries" in given:
             policy["attempts"] = _attempts(given.pop("retries"))
         if "labels" in given:
             given["labels"] = _labels(given["labels"])
+        if given.get("callback") is not None:
+            given["callback"] = as_callback(given["callback"])
+        if "resources" in given:
+            given["resources"] = _shape(given["resources"])
         _check_type(given, "id", UUID, "a uuid.UUID, like uuid.uuid4(), or leave it out")
         later = "datetime.now(UTC) + timedelta(hours=1)"
         _check_type(given, "run_at", datetime, f"an aware datetime, like {later}, or delay_s=…")
@@ -109,7 +134,8 @@ class Terms(Struct, frozen=True, kw_only=True):
         retry = structs.asdict(options.retry)
         given = {
             "queue": job.queue,
-            "target": job.target,
+            "target": split(job.target)[0],
+            "resources": options.resources,
             "priority": job.priority,
             "timeout_s": options.timeout_s,
             "expires_s": options.expires_s,
@@ -126,7 +152,7 @@ class Terms(Struct, frozen=True, kw_only=True):
             kind,
             args,
             queue=self.queue,
-            target=self.target,
+            target=with_shape(self.target, self.resources),
             priority=self.priority,
             run_at=self.run_at,
             delay_s=self.delay_s,
@@ -137,10 +163,25 @@ class Terms(Struct, frozen=True, kw_only=True):
                 labels=self.labels,
                 expires_s=self.expires_s,
                 references=references,
+                watchers=() if self.callback is None else (self.callback,),
+                resources=self.resources,
             ),
         )
         check_submission(submission)
         return submission
+
+
+def _shape(given: object) -> str:
+    """The shape of the resources that a job is said to take."""
+    if given is None:
+        return ""
+    if isinstance(given, str):
+        return shape_of(parse(given))
+    if not isinstance(given, Mapping):
+        raise InvalidInput(
+            f"resources is {given!r:.100}; give a map, like {{'cpu': 2, 'memory': '4g'}}"
+        )
+    return shape_of(checked(given))
 
 
 def _without_defaults(plain: Struct, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -154,6 +195,11 @@ _POLICY_FIELDS = {
     "jitter": "jitter",
 }
 
+
+_SECONDS = ("timeout_s", "expires_s", "delay_s")
+
+_EXACT = 2**53
+"""Below this, a float holds every whole number."""
 
 _WITH_THE_FUNCTION = {"kind", "isolation", "retry_on", "fail_on"}
 """Options that describe the function, not one submit."""
@@ -173,6 +219,11 @@ def _refuse_unknown(options: Collection[str], known: Collection[str]) -> None:
                 f"did you mean '{near[0]}'?" if near else f"there are {', '.join(sorted(known))}"
             )
             raise AppError(f"job option '{name}' is unknown; {advice}")
+
+
+def _as_float(value: object) -> object:
+    """A whole number as the float that a dispatcher makes of it: one body has one hash."""
+    return float(value) if type(value) is int and abs(value) < _EXACT else value
 
 
 def _attempts(retries: object) -> object:
@@ -250,7 +301,8 @@ class Call(Generic[R]):
     async def submit_async(self, *, strict: bool = False) -> Handle[R]:
         """Submits the job; with `strict` only if some live worker serves its kind."""
         refuse_outside_a_group(self.submission)
-        answers = await self._access.connection().submit((self.submission,), strict)
+        with sending((self.submission,)) as jobs:
+            answers = await self._access.connection().submit(jobs, strict)
         return self.accepted(answers[0], self._access)
 
     submit = blocking(submit_async)

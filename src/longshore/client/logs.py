@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncGenerator
 
 from longshore.client.connection import Connection, Ref
 from longshore.core.lifecycle import TERMINAL
-from longshore.model.log import LogLine, LogPage
+from longshore.model.job import Job
+from longshore.model.log import STEP, LogLine, LogPage
 
 FOLLOW_S = 0.3
 """How often a log that is followed is read again."""
+MOST_STEPS = 20
+"""How many steps are shown with a job."""
 
 
 class LogReader:
@@ -32,6 +36,27 @@ class LogReader:
             for line in page.lines:
                 yield line
             self.is_over = is_over(page, self._attempt)
+
+
+class Steps:
+    """The steps of a job's last attempt, read as far as they are there. Of very many, the last."""
+
+    def __init__(self, ref: Ref) -> None:
+        self._ref = ref
+        self._reader: LogReader | None = None
+        self.last: deque[LogLine] = deque(maxlen=MOST_STEPS)
+
+    async def look(self, connection: Connection, job: Job) -> None:
+        """Reads what the job said since the last look, if it tells steps."""
+        if job.step is None:
+            return
+        if self._reader is None:
+            self._reader = LogReader(connection, self._ref)
+        async for line in self._reader.news():
+            if self.last and self.last[-1].token != line.token:
+                self.last.clear()
+            if line.stream == STEP:
+                self.last.append(line)
 
 
 def is_over(page: LogPage, attempt: int | None) -> bool:

@@ -32,6 +32,7 @@ from longshore.client.connection import wire_size
 from longshore.client.handles import Handles, JobRecords
 from longshore.client.kind import Call, check_call, check_calls
 from longshore.client.progress import SubmitProgress
+from longshore.client.tracing import sending
 from longshore.errors import from_code
 from longshore.wire.messages import SubmitAnswer
 
@@ -56,8 +57,8 @@ class Submitting(Generic[R]):
         return self._send(chunk, self.records.reserve(chunk))
 
     async def _send(self, chunk: Sequence[Call[R]], start: int) -> None:
-        jobs = tuple([call.submission for call in chunk])
-        answers = await self._access.connection().submit(jobs, self._strict)
+        with sending([call.submission for call in chunk]) as jobs:
+            answers = await self._access.connection().submit(jobs, self._strict)
         self.records.fill(start, answers)
         for at, (call, answer) in enumerate(zip(chunk, answers, strict=True), start):
             if answer.code:

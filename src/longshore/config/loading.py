@@ -2,7 +2,7 @@
 
 A key has one name everywhere: `lease_s` in the file, `LONGSHORE_LEASE_S` in the environment,
 `--set lease_s=1` on the command line. Every field of `Config`, `DispatcherSettings`,
-`WorkerSettings` and `GatewaySettings` is a key: to add one, add a field.
+`WorkerSettings`, `GatewaySettings` and `FileSettings` is a key: to add one, add a field.
 """
 
 from __future__ import annotations
@@ -16,35 +16,43 @@ from difflib import get_close_matches
 from math import isfinite
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from msgspec import Struct, structs
 
+from longshore.config.file_settings import FileSettings
+from longshore.config.gateway_settings import GatewaySettings
 from longshore.config.settings import (
     BACKEND_PORT,
     FRONTEND_PORT,
     HTTP_OFF,
     HTTP_PORT,
     LOST_VARIABLES,
+    METRICS_PORT,
     PREFIX,
     Config,
     DispatcherSettings,
-    GatewaySettings,
     WorkerSettings,
 )
 from longshore.core.limits import MAX_DURATION_S
 from longshore.core.stalls import Policy
 from longshore.core.urls import redacted
 from longshore.errors import ConfigError
+from longshore.model.program import PROGRAM_VARIABLES
 from longshore.model.worker import POOLS
 from longshore.wire.portions import LARGEST_VALUE_BYTES
 
 FILE_NAME: Final = "longshore.toml"
 FILE_VARIABLE: Final = "LONGSHORE_CONFIG"
+TOKEN_VARIABLE: Final = "LONGSHORE_TOKEN"
+"""The token that a client shows to gateways. It is no setting, so that it never stands on a command
+line, where anybody could read it."""
 
 _NESTED: Final[dict[str, type[Struct]]] = {
     "dispatcher": DispatcherSettings,
     "worker": WorkerSettings,
     "gateway": GatewaySettings,
+    "filesets": FileSettings,
 }
 _KINDS: Final[tuple[type[Struct], ...]] = (Config, *_NESTED.values())
 _AT_MOST: Final = {
@@ -58,6 +66,7 @@ _MAY_BE_ZERO: Final = frozenset(
         "keep_failed_s",
         "keep_most",
         "keep_workers_s",
+        "keep_audit_s",
         "zeromq_heartbeat_s",
         *(pool.slots for pool in POOLS.values()),
         "lookahead_s",
@@ -71,14 +80,18 @@ _MAY_BE_ZERO: Final = frozenset(
         "abort_grace_s",
         "drain_s",
         "http_drain_s",
+        "transfer_bytes_per_s",
     }
 )
 _CHOICES: Final[dict[str, tuple[str, ...]]] = {
+    "log_format": ("text", "json"),
     "log_level": ("debug", "info", "warning", "error"),
     "stalled_groups": tuple(Policy),
+    "http_auth": ("auto", "required"),
 }
 _DEFAULT_PORTS: Final = {
     "http": HTTP_PORT,
+    "metrics": METRICS_PORT,
     "backend": BACKEND_PORT,
     "frontend": FRONTEND_PORT,
     "connect": FRONTEND_PORT,
@@ -91,7 +104,9 @@ _BOOLEANS: Final = {
     **dict.fromkeys(("true", "yes", "on", "1"), True),
     **dict.fromkeys(("false", "no", "off", "0"), False),
 }
-_NOT_SETTINGS: Final = frozenset({FILE_VARIABLE, *LOST_VARIABLES})
+_NOT_SETTINGS: Final = frozenset(
+    {FILE_VARIABLE, TOKEN_VARIABLE, *LOST_VARIABLES, *PROGRAM_VARIABLES}
+)
 # A Kubernetes service named `longshore` puts these into every container beside it.
 _SERVICE_LINK: Final = re.compile(r"_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP)\w*)?)$")
 
@@ -116,7 +131,7 @@ class _Given(Struct, frozen=True):
 
 def value_of(config: Config, key: str) -> Any:
     """The value that a key has."""
-    holders = (config, config.dispatcher, config.worker, config.gateway)
+    holders = (config, *(getattr(config, name) for name in _NESTED))
     return next(getattr(holder, key) for holder in holders if hasattr(holder, key))
 
 
@@ -246,7 +261,7 @@ def _convert(given: _Given) -> object:
 
 
 def _wrong(given: _Given, wanted: str) -> ConfigError:
-    shown = f"'{given.value}'" if isinstance(given.value, str) else repr(given.value)
+    shown = f"'{redacted(given.value)}'" if isinstance(given.value, str) else repr(given.value)
     return ConfigError(f"{given.where} is {shown}; it must be {wanted}")
 
 
@@ -327,16 +342,31 @@ def _texts(given: _Given) -> list[str]:
 
 def _address(given: _Given, text: str) -> str:
     """The text of an address in its one form; of any other key, unchanged."""
+    if given.key == "files_url":
+        return _url(given, text if "://" in text else f"http://{text}:{HTTP_PORT}")
     default_port = _DEFAULT_PORTS.get(given.key)
     if default_port is None:
         return text
     if given.key == "http" and text.lower() == HTTP_OFF:
         return HTTP_OFF
+    if given.key == "metrics" and text.lower() in ("", HTTP_OFF):
+        return ""
+    if given.key == "connect" and text.startswith(("http://", "https://")):
+        return _url(given, text)
     host, port = _split_address(given, text.removeprefix("tcp://"), default_port)
-    bind = given.key in ("http", "backend", "frontend")
+    bind = given.key in ("http", "metrics", "backend", "frontend")
     if bind or port > 0:
         return f"{host}:{port}" if bind else f"tcp://{host}:{port}"
     raise _wrong(given, "an address with a port to connect to, like tcp://127.0.0.1:7702")
+
+
+def _url(given: _Given, text: str) -> str:
+    """The URL of a gateway, which may have a path in front of those of the API."""
+    parts = urlsplit(text)
+    is_http = parts.scheme in ("http", "https")
+    if not is_http or not parts.hostname or parts.query or parts.fragment or "@" in parts.netloc:
+        raise _wrong(given, "the URL of a gateway, like http://127.0.0.1:7700")
+    return text.rstrip("/")
 
 
 def _split_address(given: _Given, text: str, default_port: int) -> tuple[str, int]:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_address
 from typing import Final
 
 from msgspec import Struct, field
 
+from longshore.config.addresses import reachable
+from longshore.config.file_settings import FileSettings
+from longshore.config.gateway_settings import GatewaySettings
 from longshore.errors import ConfigError
 from longshore.model.batch import BATCH_BYTES
+from longshore.model.callback import CallbackTerms
 
 PREFIX: Final = "LONGSHORE_"
 DEFAULT_STORE: Final = "sqlite:///.longshore/longshore.db"
 HTTP_PORT: Final = 7700
 BACKEND_PORT: Final = 7701
 FRONTEND_PORT: Final = 7702
+METRICS_PORT: Final = 7703
+_USUAL_PORT: Final = str(FRONTEND_PORT)
 DEFAULT_HTTP: Final = f"127.0.0.1:{HTTP_PORT}"
 HTTP_OFF: Final = "off"
 # The variables of an `on_worker_lost` command. A `longshore` command in it must not take them for
@@ -75,6 +80,12 @@ class DispatcherSettings(Struct, frozen=True, kw_only=True):
     run_times_s: float = 10.0
     """How often a dispatcher stores how long the jobs of each kind ran."""
 
+    metrics_s: float = 5.0
+    """How often a dispatcher with metrics counts the jobs in the store and what holds them back."""
+
+    metrics_most_labels: int = 200
+    """How many kinds, queues with kinds, and pools metrics tell apart; the rest are `other`."""
+
     heartbeat_s: float = 10.0
     """How often a dispatcher stores when it last heard of each worker, and how busy that is."""
 
@@ -102,6 +113,9 @@ class DispatcherSettings(Struct, frozen=True, kw_only=True):
     keep_workers_s: float = 7 * 86_400.0
     """How long a worker that ended is remembered; 0 is for ever."""
 
+    keep_audit_s: float = 90 * 86_400.0
+    """How long entries of the audit, and tokens that are worth nothing, are kept; 0 is for ever."""
+
     prune_s: float = 60.0
     """How often a dispatcher removes jobs, groups and workers that are kept no longer."""
 
@@ -116,6 +130,21 @@ class DispatcherSettings(Struct, frozen=True, kw_only=True):
 
     on_worker_lost_secret: str = ""
     """The secret that signs a post to that URL."""
+
+    callback_attempts: int = 20
+    """How often a callback is tried before it is given up."""
+
+    callback_backoff_s: float = 5.0
+    """How long a callback waits after its first failure; twice as long after each further one."""
+
+    callback_max_backoff_s: float = 3600.0
+    """The longest that a callback waits between two attempts."""
+
+    callback_timeout_s: float = 20.0
+    """How long the receiver of a callback may take to answer."""
+
+    max_callback_bytes: int = 256 * 1024
+    """The largest body of a callback; from a larger one the result is left out."""
 
     crash_limit: int = 3
     """A job whose process died this often fails as poisonous."""
@@ -171,11 +200,32 @@ class DispatcherSettings(Struct, frozen=True, kw_only=True):
     max_client_lanes: int = 1_000
     """How many lanes that no worker serves one client may add."""
 
+    max_web_workers: int = 1_000
+    """How many web workers may be registered."""
+
+    web_poll_s: float = 1.0
+    """How often a dispatcher looks for ends that web workers told through another gateway."""
+
+    max_fileset_bytes: int = 1024**4
+    """The most bytes that the files of one version of a fileset may have."""
+
+    filesets_gc_s: float = 600.0
+    """How often a dispatcher looks for versions, uploads and files that nothing needs any more."""
+
+    blob_unused_s: float = 86_400.0
+    """How long nothing must have needed a file before it is given up, and an upload stood still."""
+
+    blob_doomed_s: float = 3600.0
+    """How long after that its bytes are kept, for those who are reading them."""
+
     max_group_jobs: int = 100_000
     """How many jobs a group may have."""
 
     max_mailbox: int = 10_000
     """How many messages an actor may have not read before senders from outside are refused."""
+
+    max_tokens: int = 1_000
+    """How many tokens there may be that are not revoked."""
 
     max_group_edges: int = 1_000_000
     """How many dependencies the jobs of a group may have in all."""
@@ -200,6 +250,17 @@ class DispatcherSettings(Struct, frozen=True, kw_only=True):
             )
 
 
+def callback_terms(settings: DispatcherSettings) -> CallbackTerms:
+    """How a dispatcher has callbacks tried."""
+    return CallbackTerms(
+        attempts=settings.callback_attempts,
+        backoff_s=settings.callback_backoff_s,
+        max_backoff_s=settings.callback_max_backoff_s,
+        timeout_s=settings.callback_timeout_s,
+        max_bytes=settings.max_callback_bytes,
+    )
+
+
 class WorkerSettings(Struct, frozen=True, kw_only=True):
     """Every interval and bound of a worker."""
 
@@ -211,6 +272,30 @@ class WorkerSettings(Struct, frozen=True, kw_only=True):
 
     threads: int = 32
     """How many jobs with `isolation="thread"` run at once."""
+
+    commands: int = 0
+    """How many commands run at once; 0 is the number of CPUs."""
+
+    containers: int = 0
+    """How many containers run at once; 0 is the number of CPUs, or none without an engine."""
+
+    exec: bool = False
+    """Whether whoever may submit chooses commands and images, which run as the worker's user."""
+
+    engine: str = ""
+    """Where the engine of containers listens, as unix:///path or tcp://host:port; `off` is none.
+
+    By default `DOCKER_HOST`, or /var/run/docker.sock if an engine answers there.
+    """
+
+    registries: str = ""
+    """The file with credentials for registries of images, in the format of Docker's config.json."""
+
+    container_sweep_s: float = 60.0
+    """How often the worker looks for containers that a dead worker left on its engine."""
+
+    secrets_folder: str = ""
+    """The folder whose files are the secrets that commands and containers can ask for by name."""
 
     lookahead_s: float = 0.1
     """How far ahead of its free processes and threads a worker asks for short jobs; 0 is never."""
@@ -251,6 +336,15 @@ class WorkerSettings(Struct, frozen=True, kw_only=True):
     scratch: str = ""
     """Where the scratch folders of jobs are; by default in the system's temporary folder."""
 
+    instance_id: str = ""
+    """What the worker's machine is called where it is looked after; by default its host name."""
+
+    private_ip: str = ""
+    """The machine's address among its own; by default the one by which it reaches dispatchers."""
+
+    public_ip: str = ""
+    """The machine's address for others, if it has one."""
+
     stats_s: float = 5.0
     """How often the worker measures CPU and memory."""
 
@@ -265,52 +359,6 @@ class WorkerSettings(Struct, frozen=True, kw_only=True):
 
     log_echo: bool = True
     """Whether the output of jobs goes to the worker's own output too."""
-
-
-class GatewaySettings(Struct, frozen=True, kw_only=True):
-    """Every interval and bound of a gateway."""
-
-    http_hosts: tuple[str, ...] = ()
-    """Names by which browsers and proxies may call a gateway, beside 127.0.0.1 and localhost."""
-
-    max_body_bytes: int = 16 * 1024 * 1024
-    """The largest body of a request, unpacked."""
-
-    max_ndjson_bytes: int = 64 * 1024 * 1024
-    """The largest body of a request that has a line for each job, unpacked."""
-
-    max_bodies_bytes: int = 256 * 1024 * 1024
-    """How many bytes of bodies a gateway holds at once; past it clients are told to try again."""
-
-    body_s: float = 30.0
-    """How long a gateway waits for the next bytes of a body."""
-
-    max_page: int = 1_000
-    """The most items on one page of a list."""
-
-    max_http_requests: int = 10_000
-    """How many requests may be under way, long polls and streams too."""
-
-    max_streams: int = 2_000
-    """How many streams of events may be open."""
-
-    max_long_poll_s: float = 60.0
-    """The longest that a request may wait for a result or a reply."""
-
-    keep_alive_s: float = 75.0
-    """How long a connection without a request stays open."""
-
-    http_drain_s: float = 10.0
-    """How long requests under way may go on after SIGTERM."""
-
-    stream_poll_s: float = 0.3
-    """How often a gateway looks for news of what is streamed; while there are none, less often."""
-
-    stream_idle_poll_s: float = 5.0
-    """The longest pause between two such looks."""
-
-    stream_ping_s: float = 15.0
-    """How often a stream without events sends a comment, so that nobody closes it as idle."""
 
 
 class Config(Struct, frozen=True, kw_only=True):
@@ -338,6 +386,19 @@ class Config(Struct, frozen=True, kw_only=True):
     starts no gateway.
     """
 
+    metrics: str = ""
+    """Where a dispatcher shows its metrics and whether it is ready, as HOST:PORT; empty is nowhere.
+
+    A gateway shows its own where it listens for HTTP.
+    """
+
+    http_allow: tuple[str, ...] = ()
+    """What Longshore may call over HTTP beside public addresses: addresses, networks, host names.
+
+    Callbacks, web workers and `on_worker_lost` go there. A process that listens on this machine
+    only may call this machine, too.
+    """
+
     curve_secret: str | None = None
     """The file with this process's own secret key. With it, all messages are encrypted."""
 
@@ -349,6 +410,13 @@ class Config(Struct, frozen=True, kw_only=True):
 
     curve_clients: tuple[str, ...] = ()
     """The clients that a dispatcher lets in: folders of public key files, or single files."""
+
+    curve_gateways: tuple[str, ...] = ()
+    """The gateways that a dispatcher lets in: folders of public key files, or single files.
+
+    They connect to both of its ports. They alone run what Longshore does itself, and may ask for
+    holders of tokens.
+    """
 
     zeromq_heartbeat_s: float = 2.0
     """How often a dispatcher's sockets probe a connection; 0 is never.
@@ -371,11 +439,21 @@ class Config(Struct, frozen=True, kw_only=True):
     workers: int = 1
     """How many worker processes `longshore up` runs."""
 
+    resources: str = ""
+    """What the jobs of a worker share, like cpu=8,memory=32g,gpu=2.
+
+    What is not named of `cpu` and `memory` is what the machine has; with several workers of
+    `longshore up`, a share of it.
+    """
+
     target: str = ""
     """The kind of machine a worker is; by default system and processor, like linux-x86_64."""
 
     queues: tuple[str, ...] = ()
     """The queues that a worker serves; by default all."""
+
+    log_format: str = "text"
+    """How a process logs: `text`, a line for people, or `json`, an object on each line."""
 
     log_level: str = "info"
     """How much a process logs on standard error: debug, info, warning or error."""
@@ -386,6 +464,7 @@ class Config(Struct, frozen=True, kw_only=True):
     dispatcher: DispatcherSettings = field(default_factory=DispatcherSettings)
     worker: WorkerSettings = field(default_factory=WorkerSettings)
     gateway: GatewaySettings = field(default_factory=GatewaySettings)
+    filesets: FileSettings = field(default_factory=FileSettings)
 
     def client_addresses(self) -> tuple[str, ...]:
         """Where a client looks for dispatchers, in this order."""
@@ -395,23 +474,18 @@ class Config(Struct, frozen=True, kw_only=True):
         """Where a worker looks for dispatchers, in this order."""
         return self.worker_connect or (reachable(self.backend),)
 
+    def gateway_addresses(self) -> tuple[str, ...]:
+        """Where the workers of a gateway look for dispatchers, in this order.
+
+        Unless they are named, they are where the gateway asks, if the ports are the usual ones.
+        """
+        if self.worker_connect or not self.connect:
+            return self.worker_addresses()
+        pairs = (address.rpartition(":") for address in self.connect)
+        return tuple(f"{host}:{BACKEND_PORT}" for host, _, port in pairs if port == _USUAL_PORT)
+
 
 def http_address(config: Config, default: str | None = DEFAULT_HTTP) -> str | None:
     """Where a gateway listens; None if there is to be none."""
     chosen = config.http or default
     return None if chosen == HTTP_OFF else chosen
-
-
-def is_loopback(address: str) -> bool:
-    """Whether only this machine can reach HOST:PORT."""
-    host = address.removeprefix("tcp://").rpartition(":")[0]
-    try:
-        return host == "localhost" or ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
-
-
-def reachable(bind: str) -> str:
-    """The address at which a process of this machine reaches a listener."""
-    host, _, port = bind.removeprefix("tcp://").rpartition(":")
-    return f"tcp://{'127.0.0.1' if host in ('*', '0.0.0.0', '[::]') else host}:{port}"

@@ -79,8 +79,8 @@ def _check_node(node: AddedNode, places: Mapping[str, int]) -> None:
     for key in node.after:
         if places.get(key, -1) >= own:
             raise InvalidInput(
-                f"it depends on '{key}', which does not come before it in the request; send jobs "
-                "after those that they depend on"
+                f"it depends on '{key:.200}', which does not come before it in the request; send "
+                "jobs after those that they depend on"
             )
     if any(places.get(prefix, own) < own for prefix in prefixes(node.key)):
         raise InvalidInput("its sub-group comes before it; send a sub-group after what is in it")
@@ -188,7 +188,7 @@ def _check_parents(node: AddedNode, known: Mapping[str, KnownNode], new: Mapping
         if key not in known:
             near = get_close_matches(key, [*new, *known], n=1)
             hint = f" (nearest: '{near[0]}')" if near else ""
-            raise InvalidInput(f"it depends on '{key}', which the group does not have{hint}")
+            raise InvalidInput(f"it depends on '{key:.200}', which the group does not have{hint}")
         if adder is not None:
             raise InvalidInput(
                 f"it depends on '{key}', which the job '{adder}' added and takes with it when it "

@@ -32,8 +32,11 @@ def _placed(worker: WorkerView, pool: str) -> int:
 
 
 def capacity(workers: Iterable[WorkerView]) -> Capacity:
-    """The slots of all workers that take jobs. Gone, draining and silent workers take none."""
-    known = list(workers)
+    """The slots of all workers that take jobs. Gone, draining and silent workers take none.
+
+    Gateways' own workers do not count: they take no job of a user.
+    """
+    known = [one for one in workers if not one.info.gateway]
     open_workers = [one for one in known if one.alive and not one.draining and not one.silent_s]
     offers = sorted(
         {(kind, info.pool) for worker in open_workers for kind, info in worker.info.kinds.items()}

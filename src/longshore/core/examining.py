@@ -80,6 +80,13 @@ def examined(group: GroupRecord) -> Examined:
     states = [record.node for record in group.nodes]
     told = closures(states)
     on_the_way = _on_the_way(group)
+    scopes = _wrong_scopes(group, told, on_the_way)
+    closed = [place for place in scopes if told[place].is_closed and group.nodes[place].open]
+    around = _around(group, closed)
+    closed = [place for place in closed if place not in around]
+    scopes = {place: right for place, right in scopes.items() if place not in around}
+    # What closes by a repair is told to others, as any end is: they must not count it before.
+    on_the_way |= around.union(closed)
     for place, record in enumerate(group.nodes):
         if not _is_examined(record, on_the_way):
             continue
@@ -90,9 +97,7 @@ def examined(group: GroupRecord) -> Examined:
         elif may_wake(group.state) and not group.is_swept and becomes(record.waiting):
             text = f"job '{record.node.key}' waits although it waits for nothing"
             found.append(Finding(Trouble.WAITING, text, group.id, record.job))
-    scopes = _wrong_scopes(group, told, on_the_way)
     found += [_wrong_scope(group, place, right[0]) for place, right in scopes.items()]
-    closed = [place for place in scopes if told[place].is_closed]
     counts = end_counts([node.state for node in states])
     return Examined([*found, *_closing(group, counts)], counters, counts, scopes, closed)
 
@@ -108,6 +113,17 @@ def _on_the_way(group: GroupRecord) -> set[int]:
     found: set[int] = set()
     for place, record in enumerate(group.nodes):
         at: int | None = place if record.is_unsettled else None
+        while at is not None and at not in found:
+            found.add(at)
+            at = group.nodes[at].node.scope
+    return found
+
+
+def _around(group: GroupRecord, places: Collection[int]) -> set[int]:
+    """The nodes in whose scopes these are, however deep."""
+    found: set[int] = set()
+    for place in places:
+        at = group.nodes[place].node.scope
         while at is not None and at not in found:
             found.add(at)
             at = group.nodes[at].node.scope

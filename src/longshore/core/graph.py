@@ -37,8 +37,8 @@ def start_order(after: Edges, weights: Weights | None = None) -> list[str]:
     """
     _check_known(after)
     heights = _heights(after, weights or {})
-    places = {key: place for place, key in enumerate(after)}
-    return sorted(after, key=lambda key: (-heights[key], places[key]))
+    # Of keys as high as each other, the first stays first.
+    return sorted(after, key=heights.__getitem__, reverse=True)
 
 
 def _check_known(after: Edges) -> None:
@@ -50,24 +50,28 @@ def _check_known(after: Edges) -> None:
                 near = get_close_matches(other, after, n=1)
                 hint = f" (nearest: '{near[0]}')" if near else ""
                 raise InvalidInput(
-                    f"job '{key}' depends on '{other}', which the group does not have{hint}"
+                    f"job '{key}' depends on '{other:.200}', which the group does not have{hint}"
                 )
 
 
 def _heights(after: Edges, weights: Weights) -> dict[str, int]:
     """How long the longest path is from each node down."""
     dependents = dict.fromkeys(after, 0)
+    # A key that is named twice counts twice, up and down.
     for wanted in after.values():
-        for other in set(wanted):
+        for other in wanted:
             dependents[other] += 1
-    heights = {key: weights.get(key, 1) for key in after}
+    heights = {key: weights.get(key, 1) for key in after} if weights else dict.fromkeys(after, 1)
     frontier = deque(key for key, count in dependents.items() if not count)
     done = 0
     while frontier:
         key = frontier.popleft()
         done += 1
-        for other in set(after[key]):
-            heights[other] = max(heights[other], heights[key] + weights.get(other, 1))
+        height = heights[key]
+        for other in after[key]:
+            above = height + (weights.get(other, 1) if weights else 1)
+            if above > heights[other]:
+                heights[other] = above
             dependents[other] -= 1
             if not dependents[other]:
                 frontier.append(other)
@@ -127,9 +131,10 @@ def _path(came_from: Mapping[str, str], last: str) -> list[str]:
 def places(order: Iterable[str], after: Edges) -> list[tuple[int, ...]]:
     """For each key in this order, the places of those that it depends on, each once."""
     known: dict[str, int] = {}
-    found = []
+    found: list[tuple[int, ...]] = []
     for place, key in enumerate(order):
-        found.append(tuple(sorted({known[other] for other in after[key]})))
+        wanted = after[key]
+        found.append(tuple(sorted({known[other] for other in wanted})) if wanted else ())
         known[key] = place
     return found
 

@@ -79,16 +79,23 @@ def check_part(part: GroupPart, edges: int, max_jobs: int, max_edges: int) -> No
         _check_edges(part, edges, max_edges)
         _check_bounds(part)
     keys: set[str] = set()
-    ids = {part.head.id}
+    ids = {part.head.id.int}
+    sound: Submission | None = None
     for place, node in enumerate(part.nodes, part.first):
-        with naming(part.head, node.key):
+        try:
+            check_key(node.key, node.job.kind)
+            if sound is None or not node.job.is_like(sound):
+                _check_job(node.job)
+                sound = node.job if node.job.kind not in NOT_RUN else None
             _check_node(node, place)
             if node.key in keys:
                 raise InvalidInput("another job of the group has this key; rename one of them")
-            if node.job.id in ids:
+            if node.job.id.int in ids:
                 raise InvalidInput(f"its id {node.job.id} is another's; give it one of its own")
+        except LongshoreError as error:
+            raise named(part.head, node.key, error) from None
         keys.add(node.key)
-        ids.add(node.job.id)
+        ids.add(node.job.id.int)
 
 
 def _check_bounds(part: GroupPart) -> None:
@@ -114,9 +121,16 @@ def _check_edges(part: GroupPart, edges: int, max_edges: int) -> None:
         )
 
 
+def _check_job(job: Submission) -> None:
+    """Checks what the job of a node has in common with others that it `is_like`.
+
+    Of a job that no worker runs, it checks all.
+    """
+    check_not_run(job)
+    check_unwatched(job)
+
+
 def _check_node(node: Node, place: int) -> None:
-    check_key(node.key, node.job.kind)
-    check_not_run(node.job)
     if node.scope is not None and not place < node.scope <= MAX_PLACE:
         raise InvalidInput(
             f"its scope is {node.scope:,}, which does not lie behind its own place, {place:,}; "
@@ -124,10 +138,10 @@ def _check_node(node: Node, place: int) -> None:
         )
     check_condition(node.on, bool(node.after))
     check_start(node.job)
-    check_unwatched(node.job)
-    if len(set(node.after)) < len(node.after):
+    after = node.after
+    if len(after) > 1 and len(set(after)) < len(after):
         raise InvalidInput("its `after` names a job twice; name each once")
-    if node.after and not 0 <= min(node.after) <= max(node.after) < place:
+    if after and not 0 <= min(after) <= max(after) < place:
         raise InvalidInput(
             f"its `after` names a place that does not lie before its own, {place:,}; send the jobs "
             "in an order in which each comes after those it depends on"
@@ -202,7 +216,9 @@ def check_condition(on: Condition, has_after: bool) -> None:
 def check_unwatched(job: Submission) -> None:
     """Raises `InvalidInput` if a job of a group has watchers."""
     if job.options.watchers:
-        raise InvalidInput("a job of a group has no watchers; let them watch the group")
+        raise InvalidInput(
+            "a job of a group has no callback and no other watchers; give them to the group"
+        )
 
 
 def check_start(job: Submission) -> None:
@@ -232,8 +248,13 @@ class _Naming:
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         if isinstance(error, LongshoreError):
-            job = "" if self._key is None else f", job '{self._key!s:.{MAX_KEY_CHARS}}'"
-            raise from_code(error.code, f"{called(self._head)}{job}: {error}") from None
+            raise named(self._head, self._key, error) from None
+
+
+def named(head: GroupHead, key: object, error: LongshoreError) -> LongshoreError:
+    """The error, naming the group, and the job with this key, if there is one."""
+    job = "" if key is None else f", job '{key!s:.{MAX_KEY_CHARS}}'"
+    return from_code(error.code, f"{called(head)}{job}: {error}")
 
 
 def naming(head: GroupHead, key: object = None) -> _Naming:

@@ -55,7 +55,7 @@ def prefixes(key: str) -> Iterator[str]:
 def check_prefixes(keys: Collection[str]) -> None:
     """Raises `InvalidInput` if a key is also the name of a sub-group: its job adds jobs there."""
     for key in keys:
-        for prefix in prefixes(key):
+        for prefix in prefixes(key) if "/" in key else ():
             if prefix in keys:
                 raise InvalidInput(
                     f"the key '{prefix}' is of a job, and '{key}' lies below it, where only that "

@@ -10,6 +10,8 @@ from typing import Final
 
 from msgspec import msgpack
 
+from longshore.core.resources import has, split
+from longshore.core.tracing import untraced
 from longshore.model.group import GATE, MAP, SCOPE, Node
 from longshore.model.job import ANY_TARGET, DEFAULT_QUEUE, Submission
 from longshore.model.worker import Lane, WorkerInfo
@@ -41,29 +43,47 @@ NOT_RUN_LANES: Final = frozenset({MAP_LANE, SCOPE_LANE, GATE_LANE})
 
 def body_hash(job: Submission) -> int:
     """A number by which the store sees that one id was sent with two different bodies."""
-    return _signed64(_canonical.encode(job))
+    # A repeat may come from another span.
+    return _signed64(_canonical.encode(untraced(job)))
 
 
 def body_hashes(jobs: Sequence[Submission]) -> Sequence[int]:
     """The `body_hash` of each job. Of many together it takes two thirds of the time."""
+    return _hashes([untraced(job) if job.options.traceparent else job for job in jobs])
+
+
+def _hashes(values: Sequence[object]) -> Sequence[int]:
     encode, copy, digests = _canonical.encode, _nothing_hashed.copy, list[bytes]()
-    for job in jobs:
+    for value in values:
         hashed = copy()
-        hashed.update(encode(job))
+        hashed.update(encode(value))
         digests.append(hashed.digest())
-    return unpack(f">{len(jobs)}q", b"".join(digests))
+    return unpack(f">{len(values)}q", b"".join(digests))
 
 
 def node_hash(node: Node, body: int) -> int:
     """A number by which the store sees that one place of a group was sent with two nodes."""
-    own = (node.key, node.on, sorted(set(node.after)), body)
-    return _signed64(_canonical.encode(own if node.scope is None else (*own, node.scope)))
+    return _signed64(_canonical.encode(_node_body(node, sorted(set(node.after)), body)))
+
+
+def node_hashes(
+    nodes: Sequence[Node], parents: Sequence[Sequence[int]], bodies: Sequence[int]
+) -> Sequence[int]:
+    """The `node_hash` of each node; `parents` has what it depends on, in order, each once."""
+    return _hashes(list(map(_node_body, nodes, parents, bodies)))
+
+
+def _node_body(node: Node, parents: Sequence[int], body: int) -> tuple[object, ...]:
+    own = (node.key, node.on, parents, body)
+    return own if node.scope is None else (*own, node.scope)
 
 
 def serves(worker: WorkerInfo, lane: Lane) -> bool:
     """Whether a worker can run the jobs of a lane."""
+    target, shape = split(lane.target)
     return (
         lane.kind in worker.kinds
         and (not worker.queues or lane.queue in worker.queues)
-        and lane.target in (ANY_TARGET, worker.target)
+        and target in (ANY_TARGET, worker.target)
+        and has(worker.resources, shape)
     )

@@ -47,11 +47,23 @@ class Lease(Struct, frozen=True):
 
 
 ANOTHERS: Final = "another worker has this id"
+RESIGNED: Final = "its registration has ended"
+"""Why nobody attends the worker that a web service was: its READY came late."""
 
 
 def is_anothers(known: WorkerInfo, asking: WorkerInfo) -> bool:
-    """Whether `asking` names a worker that connected with another key, and so is an impostor."""
+    """Whether `asking` names a worker that connected with another key, and so is an impostor.
+
+    For a web service any gateway may speak: dispatchers know gateways by their keys.
+    """
+    if known.service is not None and known.service == asking.service:
+        return False
     return bool(known.key) and known.key != asking.key
+
+
+def lease_for(info: WorkerInfo, lease_s: float) -> float:
+    """The lease of a worker whose dispatcher grants `lease_s`."""
+    return max(info.lease_s, lease_s)
 
 
 def is_lost(heard_at: float, now: float, lease_s: float) -> bool:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from datetime import UTC, datetime
 from functools import lru_cache
 from math import isnan
-from typing import Final, TypeGuard
+from typing import Final, TypeGuard, assert_never
 
+from longshore.core.callback_limits import check_callback
+from longshore.core.resources import amounts_of, shape_of, split
+from longshore.core.tracing import is_traceparent
 from longshore.errors import InvalidInput
 from longshore.model.job import ANY_TARGET, DEFAULT_QUEUE, Options, RetryPolicy, Submission
-from longshore.model.watcher import Watcher
+from longshore.model.program import FREE_KINDS
+from longshore.model.watcher import ActorWatcher, CallbackWatcher, Watcher
 
 MAX_REQUEST_JOBS: Final = 1_000
 """How many jobs one request may name. A client sends a longer list in several requests."""
@@ -48,7 +53,7 @@ def check_submission(job: Submission, built_in: Collection[str] = ()) -> None:
     Of kinds that users may not have, it takes those that are `built_in`.
     """
     try:
-        if job.kind not in built_in:
+        if job.kind not in built_in and job.kind not in FREE_KINDS:
             _check_own_name("kind", job.kind)
         _check_shared(job)
     except InvalidInput as error:
@@ -75,8 +80,8 @@ def _of_job(job: Submission, error: InvalidInput) -> InvalidInput:
 def _check_shared(job: Submission) -> None:
     if job.queue != DEFAULT_QUEUE:
         _check_own_name("queue", job.queue)
-    if job.target != ANY_TARGET:
-        _check_own_name("target", job.target)
+    if job.target != ANY_TARGET or job.options.resources:
+        check_target(job.target, job.options.resources)
     if job.priority != 0:
         check_priority(job.priority)
     if job.options != _DEFAULT_OPTIONS:
@@ -93,11 +98,24 @@ def _check_times(job: Submission) -> None:
         _number("delay_s", job.delay_s, 0, MAX_DURATION_S)
         if job.run_at is not None:
             raise InvalidInput("delay_s and run_at are both given; give one of them")
+    if job.run_at is not None and not _has_utc(job.run_at):
+        raise InvalidInput(
+            f"run_at {job.run_at.isoformat()} is outside of the years 1 to 9999 in UTC; give "
+            "another time"
+        )
     if job.run_at is not None and job.run_at.utcoffset() is None:
         raise InvalidInput(
             f"run_at {job.run_at.isoformat()} has no time zone; give an aware datetime, like "
             "datetime.now(UTC) + timedelta(hours=1)"
         )
+
+
+def _has_utc(moment: datetime) -> bool:
+    """Whether a time can be told in UTC, as the wire and the stores do."""
+    try:
+        return moment.utcoffset() is None or bool(moment.astimezone(UTC))
+    except OverflowError:
+        return False
 
 
 def check_timeout(what: str, seconds: object) -> None:
@@ -116,6 +134,13 @@ def check_options(options: Options) -> None:
         raise InvalidInput("turn is set; only the store makes turns of actors: start an actor")
     if options.reads:
         raise InvalidInput("reads is set; only a dispatcher makes such jobs: read an actor")
+    if options.traceparent and not is_traceparent(options.traceparent):
+        raise InvalidInput(
+            f"traceparent is {options.traceparent!r:.100}; give a W3C trace context, like "
+            "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01, or none"
+        )
+    if options.by:
+        raise InvalidInput("by is set; only a dispatcher says who submits: leave it out")
     if options.labels:
         check_labels(options.labels)
     if options.watchers:
@@ -131,15 +156,23 @@ def check_watchers(watchers: tuple[Watcher, ...]) -> None:
             f"{len(watchers)} watchers are more than the {MAX_WATCHERS} there may be"
         )
     for watcher in watchers:
-        check_name("the type of an actor that watches", watcher.type)
-        check_text("the key of an actor that watches", watcher.key, MAX_KEY_CHARS)
-        if not watcher.name.isidentifier():
-            raise InvalidInput(
-                f"an outcome is handled by {watcher.name!r}; give the name of a handler"
-            )
-        check_length("the name of a handler", watcher.name, MAX_NAME_CHARS)
-        if len(watcher.about) > MAX_ABOUT_BYTES:
-            raise InvalidInput(f"about takes more than {MAX_ABOUT_BYTES:,} bytes; keep it short")
+        match watcher:
+            case ActorWatcher():
+                _check_actor_watcher(watcher)
+            case CallbackWatcher():
+                check_callback(watcher)
+            case _:
+                assert_never(watcher)
+
+
+def _check_actor_watcher(watcher: ActorWatcher) -> None:
+    check_name("the type of an actor that watches", watcher.type)
+    check_text("the key of an actor that watches", watcher.key, MAX_KEY_CHARS)
+    if not watcher.name.isidentifier():
+        raise InvalidInput(f"an outcome is handled by {watcher.name!r}; give the name of a handler")
+    check_length("the name of a handler", watcher.name, MAX_NAME_CHARS)
+    if len(watcher.about) > MAX_ABOUT_BYTES:
+        raise InvalidInput(f"about takes more than {MAX_ABOUT_BYTES:,} bytes; keep it short")
 
 
 def _check_limit(name: str, seconds: float | None) -> None:
@@ -187,6 +220,26 @@ def check_name(what: str, name: object) -> None:
         raise InvalidInput(
             f"{what} {name!r} has a character that names may not have; letters, digits and "
             "_ . : / @ + - are allowed"
+        )
+
+
+@lru_cache(maxsize=4_096)
+def check_target(target: object, resources: str) -> None:
+    """Raises `InvalidInput` unless this is the target of a job that takes these resources."""
+    if not isinstance(target, str):
+        raise InvalidInput(f"target is {target!r}; it must be text")
+    name, shape = split(target)
+    if name:
+        _check_own_name("target", name)
+    if shape != resources:
+        raise InvalidInput(
+            f"target {target!r:.100} does not end with what it takes, {resources!r:.100}; give "
+            "resources, and only the machine's name as target"
+        )
+    if shape and shape != shape_of(amounts_of(shape)):
+        raise InvalidInput(
+            f"resources {shape!r:.100} are not as Longshore writes them: "
+            f"{shape_of(amounts_of(shape))!r}"
         )
 
 

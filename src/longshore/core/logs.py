@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 
+from msgspec import structs
+
 from longshore.model.job import Job, LogEntry, LogKind
-from longshore.model.log import NOTE, STEP, KeptEntry, Line, LogLine, LogPage, as_text, unpack_line
+from longshore.model.log import NOTE, STEP, KeptEntry, Line, LogLine, LogPage, unpack_line
 
 MOST_ENTRIES = 1_000
 MOST_PAGE_BYTES = 4 * 1024 * 1024
@@ -56,7 +58,7 @@ def shown(
     """The lines of entries that follow `after`; those of one attempt, if it is given."""
     token, seq = after
     read = [(entry, _line(entry)) for entry in entries]
-    # Steps do not say their attempt's number; the lines around them do.
+    # Steps of other workers may not say their attempt's number; the lines around them do.
     numbers = {job.token: job.attempt} | {e.token: line.attempt for e, line in read if line.attempt}
     for entry, line in read:
         if entry.token != token:
@@ -75,7 +77,7 @@ def _line(entry: KeptEntry) -> Line:
         case LogKind.TEXT:
             return unpack_line(entry.data)
         case LogKind.STEP:
-            return Line(as_text(entry.data), STEP)
+            return structs.replace(unpack_line(entry.data), stream=STEP)
         case LogKind.PROGRESS:
             return Line("")
 

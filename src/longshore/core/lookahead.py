@@ -88,6 +88,15 @@ def held_ahead(worker: WorkerInfo, owned: Iterable[tuple[int, str]]) -> set[int]
     return ahead
 
 
+def not_blamed(worker: WorkerInfo, owned: Collection[tuple[int, str]]) -> set[int]:
+    """The tokens of attempts that the loss of their worker costs nothing.
+
+    It held them ahead, or their kind is declared so (`lost.retry_free`).
+    """
+    free = {kind for kind, info in worker.kinds.items() if info.lost_free}
+    return held_ahead(worker, owned) | {token for token, kind in owned if kind in free}
+
+
 class RunTimes:
     """How long the last runs of one kind took.
 

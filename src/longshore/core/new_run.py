@@ -23,6 +23,7 @@ from longshore.core.reopening import (
     named,
     not_succeeded,
     unknown_key,
+    whole,
 )
 from longshore.model.group import ENDED_GROUPS, MOST_NAMED, GroupState, RunPlan
 
@@ -89,6 +90,7 @@ def run_plan(
     if not is_whole:
         why = "its submitter did not send all of its jobs; submit it again"
         return RunPlan(group, refused=why), []
+    keys = [one for key in keys for one in whole(nodes, key)]
     if why := unknown_key(nodes, keys):
         return RunPlan(group, refused=why), []
     made = copies(nodes, keys)

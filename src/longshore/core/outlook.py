@@ -2,23 +2,26 @@
 
 Theory. A forecast plays the rest of the group through: each job takes as long as its kind did on
 average, a job that runs what is left of that, and a free slot takes the first job that can run. It
-knows no delays, no retries and no other groups; so it says *about*.
+knows no delays, no retries, no other groups and nobody who opens gates; so it says *about*.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import ceil
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from longshore.core.graph import longest_chain, makespan
 from longshore.core.lifecycle import TERMINAL
 from longshore.core.run_times import expected, weight
-from longshore.model.group import Condition, NodeView
+from longshore.model.group import GATE, SCOPE, Condition, NodeView
 from longshore.model.job import JobState
 from longshore.model.run_time import RunTime
 from longshore.model.worker import Capacity
+
+_INSTANT: Final = frozenset({GATE, SCOPE})
+"""Kinds of nodes that take no time by themselves."""
 
 
 class Forecast(NamedTuple):
@@ -71,7 +74,7 @@ def forecast(
     slots = min(slots, len(live))
     after = {node.key: node.after for node in live}
     chain = longest_chain(after, {key: weight(one) for key, one in seconds.items()})
-    kinds = {node.kind for node in live}
+    kinds = {node.kind for node in live} - _INSTANT
     return Forecast(
         left_s=makespan(after, seconds, slots),
         path_s=sum(seconds[key] for key in chain),
@@ -86,12 +89,12 @@ def _seconds(
     live: Sequence[NodeView], times: Mapping[str, RunTime], ran_s: Mapping[UUID, float]
 ) -> dict[str, float]:
     """How long each job will still run; empty if nothing is known of their kinds."""
-    by_kind = expected((node.kind for node in live), times)
+    by_kind = expected((node.kind for node in live if node.kind not in _INSTANT), times)
     if not by_kind:
         return {}
     return {
         node.key: 0.0
-        if _needs_a_failure(node)
+        if _needs_a_failure(node) or node.kind in _INSTANT
         else max(0.0, by_kind[node.kind] - ran_s.get(node.job, 0.0))
         for node in live
     }

@@ -15,6 +15,7 @@ from typing import NamedTuple, TypeVar
 from uuid import UUID
 
 from longshore.core.lanes import serves
+from longshore.core.resources import split
 from longshore.model.worker import (
     Claim,
     FreeWorker,
@@ -28,11 +29,16 @@ T = TypeVar("T")
 
 
 class Profile:
-    """The lanes that workers of one profile serve, by pool."""
+    """The lanes that workers of one profile serve, by pool.
+
+    Lanes whose jobs take resources are apart, by pool and shape: how many of these a worker takes
+    depends on more than its free slots.
+    """
 
     def __init__(self, info: WorkerInfo, lanes: Iterable[Lane]) -> None:
         self._info = info
         self.lanes: dict[str, set[int]] = {}
+        self.shaped: dict[str, dict[str, set[int]]] = {}
         for lane in lanes:
             self.add_lane(lane)
 
@@ -40,18 +46,29 @@ class Profile:
     def key(info: WorkerInfo) -> object:
         """Equal for workers that serve the same lanes from the same pools."""
         kinds = frozenset((kind, known.pool) for kind, known in info.kinds.items())
-        return kinds, frozenset(info.queues), info.target
+        return kinds, frozenset(info.queues), info.target, frozenset(info.resources.items())
 
     def add_lane(self, lane: Lane) -> None:
         """A lane is new."""
-        if serves(self._info, lane):
-            pool = self._info.kinds[lane.kind].pool
+        if not serves(self._info, lane):
+            return
+        pool, (_, shape) = self._info.kinds[lane.kind].pool, split(lane.target)
+        if shape:
+            self.shaped.setdefault(pool, {}).setdefault(shape, set()).add(lane.hash)
+        else:
             self.lanes.setdefault(pool, set()).add(lane.hash)
 
     def drop_lane(self, lane: Lane) -> None:
         """A lane is gone."""
         for lanes in self.lanes.values():
             lanes.discard(lane.hash)
+        for shapes in self.shaped.values():
+            for lanes in shapes.values():
+                lanes.discard(lane.hash)
+
+    def pools(self) -> list[str]:
+        """The pools of the lanes that it serves."""
+        return [*self.lanes, *(pool for pool in self.shaped if pool not in self.lanes)]
 
     def claim(
         self,

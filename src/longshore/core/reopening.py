@@ -60,6 +60,8 @@ class Reopening(NamedTuple):
     """Jobs that leave the group, because what added them runs again."""
     scopes: dict[int, tuple[int, Marks]]
     """How many nodes in the scope of each node are open from now on, and what these told it."""
+    wanted: frozenset[int] = frozenset()
+    """What the retry is about: all of these run again, or leave the group."""
 
 
 def reopening(nodes: Sequence[NodeState], keys: Sequence[str] = ()) -> Reopening:
@@ -87,7 +89,8 @@ def reopening(nodes: Sequence[NodeState], keys: Sequence[str] = ()) -> Reopening
     scopes = {place: (found[place].open, found[place].marks) for place in members}
     for place in retired:
         scopes.pop(place, None)
-    return Reopening(sorted(opened), held, running, counters, sorted(retired), scopes)
+    changed = sorted(opened), held, running, counters, sorted(retired), scopes
+    return Reopening(*changed, frozenset(wanted))
 
 
 def not_succeeded(nodes: Sequence[NodeState]) -> set[int]:
@@ -132,7 +135,7 @@ def below(nodes: Sequence[NodeState], first: Collection[int]) -> set[int]:
     return found
 
 
-def _whole(nodes: Sequence[NodeState], key: str) -> list[str]:
+def whole(nodes: Sequence[NodeState], key: str) -> list[str]:
     """The keys that a user means by one: the key of a sub-group names all of it.
 
     Its own node opens only if it has to: it has nothing to do.
@@ -223,11 +226,37 @@ def counted(found: Sequence[Closure], after: Sequence[int]) -> tuple[int, Marks]
     return unmet, marks
 
 
+def open_again(nodes: Sequence[NodeState], opened: Collection[int]) -> set[int]:
+    """The nodes that are not closed any more: the `opened` ones, and the scopes they are in."""
+    found = set(opened)
+    for place in opened:
+        at = nodes[place].scope
+        while at is not None and at not in found:
+            found.add(at)
+            at = nodes[at].scope
+    return found
+
+
+def inner_first(nodes: Sequence[NodeState], places: Collection[int]) -> list[int]:
+    """These nodes, those in the scopes of others before these."""
+    depths: dict[int, int] = {}
+
+    def depth(place: int) -> int:
+        path = [place]
+        while path[-1] not in depths and (scope := nodes[path[-1]].scope) is not None:
+            path.append(scope)
+        deep = depths.get(path[-1], 0)
+        depths.update((at, deep + above) for above, at in enumerate(reversed(path)))
+        return depths[place]
+
+    return sorted(places, key=depth, reverse=True)
+
+
 def retry_plan(
     group: UUID, state: GroupState, nodes: Sequence[NodeState], keys: Sequence[str]
 ) -> tuple[RetryPlan, Reopening]:
     """The answer to a retry, and what it changes if it is not refused."""
-    keys = [one for key in keys for one in _whole(nodes, key)]
+    keys = [one for key in keys for one in whole(nodes, key)]
     found = reopening(nodes, keys)
     reopened = tuple(nodes[place].key for place in found.reopened)
     running = tuple(nodes[place].key for place in found.running)
@@ -245,7 +274,7 @@ def unknown_key(nodes: Sequence[NodeState], keys: Sequence[str]) -> str:
         if not any(names(key, one) for one in known):
             near = get_close_matches(key, known, n=1)
             hint = f" (nearest: '{near[0]}')" if near else ""
-            return f"the group has no job '{key}'{hint}"
+            return f"the group has no job '{key:.200}'{hint}"
     return ""
 
 

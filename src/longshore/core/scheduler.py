@@ -18,6 +18,10 @@ no clock, store or socket, and may lose all that it knows: the store knows the t
   one holds attempts ahead. Such a claim names all lanes of the pool, and stops before the first job
   that may not be held ahead. These lanes are then *barred*: no plan looks ahead in this pool until
   one has claimed from them for a free slot. Otherwise the slots would never come free for that job.
+- Lanes whose jobs take *resources* (see `resources`) are claimed shape by shape, for workers on
+  which such jobs fit now. A plan serves one shape of a profile, and of its pool no other lanes: so
+  no slot and no resource is promised twice. The shapes take turns. One that fits nowhere for
+  `RESERVE_S` reserves a worker, which gets no other jobs with resources until such a job fits.
 - When the answer to a transaction gets lost, the dispatcher does not know which jobs the store has
   given to the sessions in it. These are *uncertain*: they get no jobs until it has read that back.
 """
@@ -29,9 +33,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Final, NamedTuple, Protocol
 
 from longshore.core.admission import Admission, FreeSlots, Patience
+from longshore.core.lane_estimates import LaneEstimates
 from longshore.core.lanes import lane_of
 from longshore.core.placement import Profile, slots_in_order, without
-from longshore.core.turns import is_turn_kind
+from longshore.core.reservations import Reservations
+from longshore.core.resources import amounts_of, how_many
 from longshore.model.batch import Batch, BatchResult
 from longshore.model.ends import WITH_OUTBOX
 from longshore.model.job import Submission, Verdict
@@ -45,8 +51,6 @@ from longshore.model.worker import (
     SessionKey,
     WorkerInfo,
 )
-
-ANY_NUMBER: Final = float("inf")
 
 CONTESTED_S: Final = 0.005
 """By then another dispatcher has released the rows that both tried to claim."""
@@ -71,6 +75,10 @@ class SessionSlots(Protocol):
     def open_slots(self) -> Mapping[str, int]:
         """How many more attempts the worker takes, by pool."""
 
+    @property
+    def free_resources(self) -> Mapping[str, float]:
+        """What is left of what its jobs share."""
+
 
 class Plan(NamedTuple):
     """What to claim, and for each submit the slot on which it can start at once, if any.
@@ -91,6 +99,7 @@ class _Offer(NamedTuple):
     lanes: set[int]
     free: list[FreeWorker]
     is_ahead: bool = False
+    shape: str = ""
 
     @property
     def taker(self) -> tuple[Profile, str]:
@@ -112,6 +121,7 @@ class Scheduler:
         self._profiles: dict[object, tuple[Profile, _Members]] = {}
         self._uncertain: set[SessionKey] = set()
         self._barred: set[int] = set()
+        self._reservations = Reservations()
         self._turn = 0
 
     # sessions
@@ -127,6 +137,7 @@ class Scheduler:
     def left(self, one: SessionSlots) -> None:
         """A session ended."""
         self._uncertain.discard(_key_of(one))
+        self._reservations.left(_key_of(one))
         key = Profile.key(one.info)
         members = self._profiles[key][1]
         del members[_key_of(one)]
@@ -192,12 +203,15 @@ class Scheduler:
         """How many submits to take now; 0 to wait for a slot. The oldest came at `oldest_at`."""
         return self._admission.room(self.free_slots(), now, oldest_at)
 
-    def plan(self, submits: Sequence[Submission], *, has_ends: bool = False) -> Plan:
+    def plan(
+        self, submits: Sequence[Submission], *, has_ends: bool = False, now: float = 0.0
+    ) -> Plan:
         """Finds slots for submits that can start at once, and claims for the other free slots.
 
         If the transaction has ends, or messages to actors, what is left of the slots is for jobs
         that these make ready.
         """
+        self._reservations.now = now
         lanes = [lane_of(job.queue, job.kind, job.target) for job in submits]
         self.add_lanes(dict.fromkeys(lanes))
         slots: list[SessionKey | None] = [None] * len(submits)
@@ -246,7 +260,7 @@ class Scheduler:
             if not waiting:
                 break
             served = offer.lanes & waiting.keys()
-            if not served or self.lanes.is_any_ready(offer.profile.lanes[offer.pool]):
+            if not served or self.lanes.is_any_ready(offer.lanes):
                 continue
             most = sum(one.free for one in offer.free)
             first = sorted(turn for lane in served for turn in waiting[lane][:most])
@@ -287,6 +301,8 @@ class Scheduler:
             if claim is not None:
                 most -= len(claim.slots)
                 found.append(claim)
+                if offer.shape:
+                    self._reservations.claimed(offer.shape, claim.slots)
                 if len(claim.slots) >= wanted and not offer.is_ahead:
                     left.append(OpenSlots(offer.lanes, without(offer.free, claim.slots)))
         return found, left
@@ -295,6 +311,8 @@ class Scheduler:
         return offer.is_ahead and not self._barred.isdisjoint(offer.profile.lanes[offer.pool])
 
     def _claim(self, offer: _Offer, lanes: Set[int], most: int, keeps: bool) -> Claim | None:
+        if offer.shape:
+            return offer.profile.claim(lanes, offer.free, most)
         of_pool = offer.profile.lanes[offer.pool]
         if not offer.is_ahead:
             self._barred -= of_pool
@@ -305,11 +323,20 @@ class Scheduler:
     def _offers(self) -> Iterator[_Offer]:
         """What sessions can take: first on their free slots, then ahead of them."""
         takers = self._in_turn()
+        has_shape: set[Profile] = set()
         for profile, members, pool in takers:
+            if profile.shaped and profile not in has_shape:
+                shaped = self._shaped_offer(profile, members, pool)
+                if shaped is not None:
+                    has_shape.add(profile)
+                    yield shaped
+                    continue
             free = self._free(members, pool, lambda one, pool: one.open_slots.get(pool, 0))
-            if free:
+            if free and pool in profile.lanes:
                 yield _Offer(profile, pool, profile.lanes[pool], free)
         for profile, members, pool in takers:
+            if pool not in profile.lanes:
+                continue
             alike: dict[tuple[str, ...], _Members] = {}
             for key, one in members.items():
                 if one.ahead.pools.get(pool):
@@ -318,11 +345,43 @@ class Scheduler:
                 lanes = {lane for lane in profile.lanes[pool] if self.lanes.kind_of(lane) in kinds}
                 yield _Offer(profile, pool, lanes, self._free(some, pool, _ahead_room), True)
 
+    def _shaped_offer(self, profile: Profile, members: _Members, pool: str) -> _Offer | None:
+        """What workers can take of one shape, if this plan is for one and not for other lanes."""
+        shapes = profile.shaped.get(pool)
+        if not shapes:
+            return None
+        wanted = [shape for shape, lanes in shapes.items() if self.lanes.is_any_ready(lanes)]
+        plain = profile.lanes.get(pool, set())
+        turns = [*wanted, ""] if self.lanes.is_any_ready(plain) or not wanted else wanted
+        first = self._turn % len(turns)
+        for shape in turns[first:] + turns[:first]:
+            if not shape:
+                return None
+            free = self._fitting(members, pool, shape)
+            if free:
+                return _Offer(profile, pool, shapes[shape], free, shape=shape)
+        return None
+
+    def _fitting(self, members: _Members, pool: str, shape: str) -> list[FreeWorker]:
+        """The workers on which jobs of this shape fit now, and how many; notes if there is none."""
+        needed = amounts_of(shape)
+        allowed = {key: one for key, one in members.items() if self._reservations.may(key, shape)}
+
+        def fits(one: SessionSlots, pool: str) -> int:
+            return min(one.open_slots.get(pool, 0), how_many(one.free_resources, needed))
+
+        free = self._free(allowed, pool, fits)
+        if not free:
+            open = [(k, one) for k, one in members.items() if one.open_slots]
+            best = max(open, key=lambda two: _nearness(two[1], needed), default=None)
+            self._reservations.blocked(shape, None if best is None else best[0])
+        return free
+
     def _in_turn(self) -> list[tuple[Profile, _Members, str]]:
         takers = [
             (profile, members, pool)
             for profile, members in self._profiles.values()
-            for pool in profile.lanes
+            for pool in (profile.pools() if profile.shaped else profile.lanes)
         ]
         first = self._turn % len(takers) if takers else 0
         return takers[first:] + takers[:first]
@@ -337,131 +396,13 @@ class Scheduler:
         ]
 
 
-class LaneEstimates:
-    """The lanes that exist, and an estimate of how many ready jobs each holds."""
-
-    def __init__(self) -> None:
-        self._lanes: dict[int, Lane] = {}
-        self._queues: Counter[str] = Counter()
-        self._added: set[int] = set()
-        """The lanes that came since the store last listed its lanes."""
-        self._turns: set[int] = set()
-        """Those of the turns of actors."""
-        self._ready: dict[int, float] = {}
-        self._marked: dict[int, int] = {}
-        """For each lane in `_ready`, the number of the last change that raised its estimate."""
-        self._marks = 0
-        self._sent_at_mark = 0
-
-    def __iter__(self) -> Iterator[Lane]:
-        return iter(self._lanes.values())
-
-    def __len__(self) -> int:
-        return len(self._lanes)
-
-    def __contains__(self, lane: Lane) -> bool:
-        return lane.hash in self._lanes
-
-    def kind_of(self, lane: int) -> str:
-        """The kind of the jobs in a lane."""
-        return self._lanes[lane].kind
-
-    def has_turns(self, lanes: Set[int]) -> bool:
-        """Whether one of these lanes is of the turns of actors."""
-        return bool(self._turns) and not self._turns.isdisjoint(lanes)
-
-    def has_queue(self, queue: str) -> bool:
-        """Whether there is a lane of this queue."""
-        return self._queues[queue] > 0
-
-    def known(self, lanes: Iterable[int]) -> list[int]:
-        """Those of these lanes that exist."""
-        return [lane for lane in lanes if lane in self._lanes]
-
-    def add(self, lanes: Iterable[Lane]) -> list[Lane]:
-        """These lanes exist; answers those that are new here."""
-        new = [lane for lane in lanes if lane.hash not in self._lanes]
-        for lane in new:
-            self._lanes[lane.hash] = lane
-            self._added.add(lane.hash)
-            if is_turn_kind(lane.kind):
-                self._turns.add(lane.hash)
-            self._queues[lane.queue] += 1
-        return new
-
-    def drop_others(self, lanes: Iterable[Lane]) -> list[Lane]:
-        """Forgets all lanes but these, and those added since `synced`; answers the forgotten."""
-        kept = {lane.hash for lane in lanes}
-        gone = [self._lanes.pop(hash) for hash in self._lanes.keys() - kept - self._added]
-        for lane in gone:
-            self._turns.discard(lane.hash)
-            self._ready.pop(lane.hash, None)
-            self._marked.pop(lane.hash, None)
-            self._queues[lane.queue] -= 1
-        return gone
-
-    def synced(self) -> None:
-        """The lanes here are those of the store."""
-        self._added = set()
-
-    # how many ready jobs they hold
-
-    def mark_all(self) -> None:
-        """Any lane may hold ready jobs."""
-        self.mark_ready(self._lanes)
-
-    def mark_ready(self, lanes: Iterable[int]) -> None:
-        """These lanes may hold any number of ready jobs."""
-        for lane in lanes:
-            self._raise(lane, ANY_NUMBER)
-
-    def add_ready(self, lanes: Mapping[int, int]) -> None:
-        """These lanes gained so many ready jobs."""
-        for lane, count in lanes.items():
-            self._raise(lane, count)
-
-    def _raise(self, lane: int, count: float) -> None:
-        self._marks += 1
-        self._ready[lane] = self._ready.get(lane, 0) + count
-        self._marked[lane] = self._marks
-
-    def claim_sent(self) -> None:
-        """A claim goes out, based on the estimates as they are now."""
-        self._sent_at_mark = self._marks
-
-    def claimed(self, claims: Sequence[Claim], taken: Mapping[int, int]) -> None:
-        """A claim took so many jobs. Lanes that gave less than it wanted are empty.
-
-        A lane whose estimate rose since the claim went out stays.
-        """
-        for lane in self._ready.keys() & taken.keys():
-            self._ready[lane] -= taken[lane]
-        empty = {lane for lane in taken if self._ready.get(lane, 0) <= 0}
-        for claim in claims:
-            if sum(taken.get(lane, 0) for lane in claim.lanes) < len(claim.slots):
-                empty.update(
-                    lane for lane in claim.lanes if self._marked.get(lane, 0) <= self._sent_at_mark
-                )
-        for lane in empty & self._ready.keys():
-            del self._ready[lane]
-
-    def ready(self, lanes: set[int]) -> dict[int, float]:
-        """Which of these lanes may hold ready jobs, and how many."""
-        return {lane: self._ready[lane] for lane in lanes & self._ready.keys()}
-
-    @property
-    def are_any_ready(self) -> bool:
-        """Whether any lane may hold ready jobs."""
-        return bool(self._ready)
-
-    def is_any_ready(self, lanes: set[int]) -> bool:
-        """Whether any of these lanes may hold ready jobs."""
-        # In this order it takes time for the smaller set only.
-        return not self._ready.keys().isdisjoint(lanes)
-
-
 def _key_of(one: SessionSlots) -> SessionKey:
     return SessionKey(one.info.id, one.number)
+
+
+def _nearness(one: SessionSlots, needed: Mapping[str, float]) -> float:
+    """How large a part of what is needed is free on a worker, of what it has least of."""
+    return min(one.free_resources.get(name, 0.0) / amount for name, amount in needed.items())
 
 
 def _ahead_room(one: SessionSlots, pool: str) -> int:

@@ -55,15 +55,18 @@ def settle_failure(
     final: bool = False,
     forced: bool = False,
     after_s: float | None = None,
+    most_attempts: int | None = None,
 ) -> Failed | Retried:
     """An attempt raised or timed out: it is tried again as its policy says, or the job fails.
 
-    If the job asked for a delay (`after_s`), that replaces the policy's backoff.
+    If the job asked for a delay (`after_s`), that replaces the policy's backoff, and
+    `most_attempts` its number of attempts.
     """
     failures = attempt.failures + 1
     policy = attempt.options.retry
     which, info = (attempt.id, attempt.token), summary(error)
-    if final or error.reason in FINAL_REASONS or failures >= policy.attempts:
+    most = policy.attempts if most_attempts is None else most_attempts
+    if final or error.reason in FINAL_REASONS or failures >= most:
         return Failed(*which, error, forced, info=info)
     if after_s is None:
         delay_s = backoff_s(policy, failures, luck)

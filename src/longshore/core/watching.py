@@ -7,7 +7,7 @@ is told once, and another round again.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, assert_never
 
 from msgspec import msgpack
 
@@ -16,7 +16,7 @@ from longshore.model.group import GroupHead
 from longshore.model.ids import watched_id
 from longshore.model.job import JobError, JobState, Reason, Submission
 from longshore.model.notice import Notice
-from longshore.model.watcher import Watcher
+from longshore.model.watcher import ActorWatcher, CallbackWatcher
 
 OUTCOME_PREFIX: Final = "outcome:"
 """An outcome is a message called so, and then like its handler."""
@@ -25,12 +25,18 @@ _packer: Final = msgpack.Encoder()
 
 
 def messages_of(notice: Notice) -> Iterator[Message]:
-    """The messages that tell the watchers, one for each."""
+    """The messages that tell the actors among the watchers, one for each."""
     for index, watcher in enumerate(notice.watchers):
-        yield _message(notice, index, watcher)
+        match watcher:
+            case ActorWatcher():
+                yield _message(notice, index, watcher)
+            case CallbackWatcher():
+                pass  # see `payload.callback_jobs`
+            case _:
+                assert_never(watcher)
 
 
-def _message(notice: Notice, index: int, watcher: Watcher) -> Message:
+def _message(notice: Notice, index: int, watcher: ActorWatcher) -> Message:
     concluded = Concluded(
         notice.subject,
         notice.round,

@@ -10,14 +10,18 @@ from typing import assert_never
 
 from msgspec import Struct
 
-from longshore.core.capacity import pool_ahead, pool_busy, pool_slots
-from longshore.core.lanes import lane_of, serves
+from longshore.core.blocking import Cause, able_workers, cause_of, left_of, taken_slots
+from longshore.core.capacity import pool_ahead, pool_slots
+from longshore.core.lanes import lane_of
 from longshore.core.lifecycle import TERMINAL
+from longshore.core.limits import RESERVED_PREFIX
+from longshore.core.resources import has, in_words, lacking, split
 from longshore.core.timing import SNOOZED, span
 from longshore.core.turns import split_kind
 from longshore.model.group import GATE, MAP, NOT_RUN, Condition, GroupState, NodeFacts
 from longshore.model.job import Job, JobState
-from longshore.model.worker import Pool, WorkerView, slot_words
+from longshore.model.program import CONTAINER_KIND, FREE_KINDS
+from longshore.model.worker import Lane, Pool, WorkerView, slot_words
 
 
 class HeldBack(StrEnum):
@@ -150,41 +154,70 @@ def _delayed(job: Job, facts: Facts) -> str:
 
 
 def _ready(job: Job, facts: Facts) -> str:
-    if job.kind in NOT_RUN:
-        return _not_run(job, facts)
-    if facts.held_back is not None:
+    if facts.held_back is not None and job.kind not in NOT_RUN:
         return _held_back(job, facts.held_back)
-    if facts.lane_limit is not None:
-        return (
-            f"no dispatcher looks at kind '{job.kind}' in queue '{job.queue}' with target "
-            f"'{job.target}': max_lanes is {facts.lane_limit:,}, and there are as many others; "
-            "put what varies into the arguments, or raise max_lanes"
-        )
     lane = lane_of(job.queue, job.kind, job.target)
-    able = [worker for worker in facts.workers if worker.alive and serves(worker.info, lane)]
-    if not able:
-        if facts.supervisor_trouble:
-            return f"no worker serves kind '{job.kind}': {facts.supervisor_trouble}"
-        return _no_worker(job, facts.workers)
-    able = [worker for worker in able if not worker.silent_s] or able
-    if all(worker.silent_s for worker in able):
-        return f"{_names(able)} could run it, but {_silence(able[0])}"
-    if all(worker.draining for worker in able):
-        trouble = (
-            facts.supervisor_trouble and f", and others do not come: {facts.supervisor_trouble}"
-        )
-        return f"every worker that serves kind '{job.kind}' is draining ({_names(able)}){trouble}"
-    open_workers = [worker for worker in able if not worker.draining]
-    pools = [worker.info.kinds[job.kind].pool for worker in open_workers]
-    slots = sum(map(pool_slots, open_workers, pools))
-    busy = sum(map(pool_busy, open_workers, pools))
-    if not slots:
-        return f"{_names(open_workers)} can run no '{job.kind}', with 0 {slot_words(pools[0])[1]}"
+    cause = cause_of(lane, facts.workers, past_limit=facts.lane_limit is not None)
+    able = able_workers(lane, facts.workers)
+    match cause:
+        case Cause.GATE | Cause.DISPATCHER:
+            return _not_run(job, facts)
+        case Cause.PAUSED_QUEUE:
+            return _held_back(job, HeldBack.PAUSED_QUEUE)
+        case Cause.LANE_LIMIT:
+            return _past_limit(job, facts)
+        case Cause.NO_WORKER:
+            if facts.supervisor_trouble:
+                return f"no worker serves kind '{job.kind}': {facts.supervisor_trouble}"
+            return _no_worker(job, facts.workers)
+        case Cause.SILENT_DISPATCHER:
+            return f"{_names(able)} could run it, but {_silence(able[0])}"
+        case Cause.DRAINING:
+            trouble = (
+                facts.supervisor_trouble and f", and others do not come: {facts.supervisor_trouble}"
+            )
+            kind = f"every worker that serves kind '{job.kind}'"
+            return f"{kind} is draining ({_names(able)}){trouble}"
+        case Cause.RESOURCES:
+            return _for_resources(job, able)
+        case Cause.NO_SLOTS | Cause.BUSY | Cause.STARTING:
+            return _for_slots(job, facts, lane, cause)
+        case _:
+            assert_never(cause)
+
+
+def _past_limit(job: Job, facts: Facts) -> str:
+    return (
+        f"no dispatcher looks at kind '{job.kind}' in queue '{job.queue}' with target "
+        f"'{job.target}': max_lanes is {facts.lane_limit or 0:,}, and there are as many others; "
+        "put what varies into the arguments, or raise max_lanes"
+    )
+
+
+def _for_slots(job: Job, facts: Facts, lane: Lane, cause: Cause) -> str:
+    """Whether a job that workers could run waits for a slot of theirs, or has one soon."""
+    able = able_workers(lane, facts.workers)
+    taking = [worker for worker in able if not worker.draining]
+    pool = taking[0].info.kinds[job.kind].pool
+    if cause is Cause.NO_SLOTS:
+        return f"{_names(taking)} can run no '{job.kind}', with 0 {slot_words(pool)[1]}"
     ahead = f"; {_ahead(facts.ahead)} before it in its lane" if facts.ahead else ""
-    if busy >= slots:
-        more = _more_at_once(open_workers[0], pools[0])
-        return f"{_all_of(pools[0], slots, _names(open_workers))} busy{ahead}{more}"
-    return f"about to be given to {_names(open_workers)}{ahead}"
+    if cause is Cause.STARTING:
+        return f"about to be given to {_names(taking)}{ahead}"
+    slots, _ = taken_slots(lane, able)
+    return f"{_all_of(pool, slots, _names(taking))} busy{ahead}{_more_at_once(taking[0], pool)}"
+
+
+def _for_resources(job: Job, able: Sequence[WorkerView]) -> str:
+    """What is short on the workers that could run a job if others took less."""
+    taking = [worker for worker in able if not worker.draining]
+    short = "; ".join(
+        f"{_names([worker])}: {', '.join(lacking(left_of(worker), job.options.resources))}"
+        for worker in taking[:3]
+    )
+    more = f"; and {len(taking) - 3:,} more workers" if len(taking) > 3 else ""
+    wanted = in_words(job.options.resources)
+    return f"it takes {wanted}, which other jobs do not leave ({short}{more})"
 
 
 def _not_run(job: Job, facts: Facts) -> str:
@@ -222,6 +255,14 @@ def _expiry(job: Job, facts: Facts) -> str:
 
 
 def _no_worker(job: Job, workers: Sequence[WorkerView]) -> str:
+    if job.kind in FREE_KINDS and not any(job.kind in worker.info.kinds for worker in workers):
+        engine = " and has an engine" if job.kind == CONTAINER_KIND else ""
+        return f"no worker runs '{job.kind}' jobs: start one with --exec{engine}"
+    if job.kind.startswith(RESERVED_PREFIX) and job.kind not in FREE_KINDS:
+        return (
+            "no gateway is connected; start one: `longshore gateway`, or `longshore up` with HTTP"
+        )
+    workers = [worker for worker in workers if not worker.info.gateway]
     if not workers:
         return f"no worker is connected; start one that serves '{job.kind}': `longshore worker`"
     kinds = sorted({kind for worker in workers for kind in worker.info.kinds})
@@ -233,9 +274,18 @@ def _no_worker(job: Job, workers: Sequence[WorkerView]) -> str:
         return f"no worker serves kind '{job.kind}'{hint}"
     same_kind = [worker for worker in workers if job.kind in worker.info.kinds]
     targets = sorted({worker.info.target for worker in same_kind})
-    if job.target and job.target not in targets:
+    wanted, shape = split(job.target)
+    if wanted and wanted not in targets:
         have = _some([target or "none" for target in targets])
-        return f"no worker of kind '{job.kind}' has target '{job.target}' (there is: {have})"
+        return f"no worker of kind '{job.kind}' has target '{wanted}' (there is: {have})"
+    alike = [worker for worker in same_kind if wanted in ("", worker.info.target)]
+    if alike and not any(has(worker.info.resources, shape) for worker in alike):
+        best = min(alike, key=lambda one: len(lacking(one.info.resources, shape)))
+        return (
+            f"no worker of kind '{job.kind}' is large enough: on {_names([best])}, "
+            f"{', '.join(lacking(best.info.resources, shape))}. Start one with --resources, or "
+            "submit it with less"
+        )
     return f"no worker of kind '{job.kind}' takes jobs from queue '{job.queue}'"
 
 

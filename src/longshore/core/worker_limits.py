@@ -8,10 +8,21 @@ from __future__ import annotations
 
 from typing import Final
 
+from msgspec import structs
+
 from longshore.core.actor_limits import check_history, check_listed_names
-from longshore.core.limits import check_length, check_name, check_priority, check_retry
+from longshore.core.limits import (
+    RESERVED_PREFIX,
+    check_length,
+    check_name,
+    check_priority,
+    check_retry,
+    check_target,
+)
+from longshore.core.resources import checked, with_shape
 from longshore.errors import InvalidInput
 from longshore.model.group import NOT_RUN
+from longshore.model.program import FREE_KINDS
 from longshore.model.worker import KindInfo, Parameter, WorkerInfo
 
 MAX_TEXT_CHARS: Final = 300
@@ -25,25 +36,42 @@ MAX_SLOTS: Final = 10_000
 MAX_HELD: Final = 2 * MAX_SLOTS
 """How many attempts one message may name as held, or as unacknowledged."""
 MAX_REASON_CHARS: Final = 500
+MAX_LEASE_S: Final = 24 * 3600.0
+"""The longest lease that a worker may ask for."""
 
 
 def check_worker(info: WorkerInfo) -> None:
     """Raises `InvalidInput` naming what a worker may not say of itself."""
     for what, text in (("name", info.name), ("host", info.host), ("process", info.process)):
         _check_text(f"the worker's {what}", text, MAX_TEXT_CHARS)
+    for what, text in structs.asdict(info.machine).items():
+        _check_text(f"the machine's {what}", text, MAX_TEXT_CHARS)
+    if not 0 <= info.lease_s <= MAX_LEASE_S:
+        raise InvalidInput(f"lease_s is {info.lease_s:g}; it may be 0 to {MAX_LEASE_S:g}")
     _check_pools(info.pools)
     _check_target(info.target)
+    checked(info.resources)
     _check_count("queues", len(info.queues), MAX_QUEUES)
     for queue in info.queues:
         check_name("queue", queue)
+        _check_reserved(info, "queue", queue)
     _check_count("kinds", len(info.kinds), MAX_KINDS)
     for kind, about in info.kinds.items():
         check_name("kind", kind)
         if kind in NOT_RUN:
             raise InvalidInput(f"it serves kind '{kind}', which no worker runs; leave it out")
+        if kind not in FREE_KINDS:
+            _check_reserved(info, "kind", kind)
         _check_kind(kind, about)
         if about.pool not in info.pools:
             raise InvalidInput(f"kind '{kind}' is of pool '{about.pool}', which is not in pools")
+
+
+def _check_reserved(info: WorkerInfo, what: str, name: str) -> None:
+    if name.startswith(RESERVED_PREFIX) and not info.gateway:
+        raise InvalidInput(
+            f"it serves {what} '{name}'; names that begin with '{RESERVED_PREFIX}' are for gateways"
+        )
 
 
 def _check_target(target: str) -> None:
@@ -75,7 +103,7 @@ def _check_kind(kind: str, about: KindInfo) -> None:
     check_history(about.history)
     check_listed_names(f"kind '{kind}'", about.listed)
     check_name("queue", about.terms.queue)
-    _check_target(about.terms.target)
+    check_target(with_shape(about.terms.target, about.terms.resources), about.terms.resources)
     check_priority(about.terms.priority)
     check_retry(about.terms.retry)
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
+from contextlib import contextmanager
+from copy import copy
 from math import isnan
 from typing import Final, NewType, Protocol, assert_never
+from uuid import UUID
 
 from msgspec import structs
 
 from longshore.config import DispatcherSettings
+from longshore.core.access import LOCAL, Asker
 from longshore.core.actor_limits import (
     check_listed,
     check_message,
@@ -73,6 +77,13 @@ class ActorRuntime(Protocol):
     def sends_appeared(self) -> None:
         """There are messages of applications to deliver."""
 
+    async def wait_reply_soon(self, waiter: Waiter[Reply], wait_s: float) -> None:
+        """Returns when the waiter has what it waits for, or after `wait_s` or a moment.
+
+        The reply to an ask that was just sent comes with the commit that has it. So the store is
+        asked only after this: it has the reply if the ask was sent before.
+        """
+
     async def wait_reply(self, waiter: Waiter[Reply], wait_s: float) -> None:
         """Returns when the waiter has what it waits for, or after `wait_s`."""
 
@@ -91,6 +102,13 @@ class ActorService:
         self._settings = settings
         self._runtime = runtime
         self._replies = replies
+        self._asker = LOCAL
+
+    def asked_by(self, asker: Asker, store: Store) -> ActorService:
+        """The service for one who asks, over a store that says so."""
+        service = copy(self)
+        service._asker, service._store = asker, store
+        return service
 
     # starting
 
@@ -125,7 +143,21 @@ class ActorService:
 
     async def send(self, request: m.Send) -> list[m.SendAnswer]:
         """Puts messages into mailboxes, or refuses some; answers in the order given."""
-        messages = request.messages
+        if not request.wait_s:
+            return await self._send(request.messages)
+        if len(request.messages) != 1:
+            raise InvalidInput("SEND with wait_s is for a single message; send the others alone")
+        _check_wait(request.wait_s)
+        [ask] = request.messages
+        waiter: Waiter[Reply] = Waiter((ask.id,), False)
+        with self._waiting(waiter, (ask.id,)):
+            [answer] = await self._send(request.messages)
+            if not answer.code and ask.reply_to is not None:
+                await self._runtime.wait_reply_soon(waiter, request.wait_s)
+                await self._wait(waiter, (ask.id,), request.wait_s)
+        return [structs.replace(answer, reply=waiter.ended.get(ask.id))]
+
+    async def _send(self, messages: Sequence[Message]) -> list[m.SendAnswer]:
         self._runtime.check_room(len(messages), sum(len(one.args) for one in messages))
         refused = {one.id: refusal for one in messages if (refusal := self._wrong_message(one))}
         good = [one for one in messages if one.id not in refused]
@@ -160,20 +192,29 @@ class ActorService:
 
     async def replies(self, request: m.AwaitReplies) -> list[Reply]:
         """The replies to asks: those that are there, or else the first that comes in time."""
-        asks, wait_s = request.asks, request.wait_s
-        if isnan(wait_s):
-            raise InvalidInput(f"wait_s is {wait_s}; give seconds, 0 or more")
-        waiter: Waiter[Reply] = Waiter(asks, False)
+        _check_wait(request.wait_s)
+        waiter: Waiter[Reply] = Waiter(request.asks, False)
+        with self._waiting(waiter, request.asks):
+            await self._wait(waiter, request.asks, request.wait_s)
+        return list(waiter.ended.values())
+
+    @contextmanager
+    def _waiting(self, waiter: Waiter[Reply], asks: Sequence[UUID]) -> Iterator[None]:
         self._replies.add(waiter)
         try:
-            for reply in await self._store.replies(asks):
-                self._replies.tell(reply)
-            if waiter.missing and not waiter.done.is_set():
-                longest_s = self._settings.max_wait_s
-                await self._runtime.wait_reply(waiter, min(max(wait_s, 0.0), longest_s))
+            yield
         finally:
             self._replies.remove(waiter, asks)
-        return list(waiter.ended.values())
+
+    async def _wait(self, waiter: Waiter[Reply], asks: Sequence[UUID], wait_s: float) -> None:
+        """Waits for a reply, which may be in the store already."""
+        if waiter.done.is_set():
+            return
+        for reply in await self._store.replies(asks):
+            self._replies.tell(reply)
+        if waiter.missing and not waiter.done.is_set():
+            longest_s = self._settings.max_wait_s
+            await self._runtime.wait_reply(waiter, min(max(wait_s, 0.0), longest_s))
 
     # showing
 
@@ -243,7 +284,7 @@ class ActorService:
 
     async def stop(self, request: m.StopActor) -> ActorVerdict:
         """Removes an actor, now or after the turn that runs."""
-        verdict = await self._store.stop_actor(request.type, request.key, by="a client")
+        verdict = await self._store.stop_actor(request.type, request.key, by=self._asker.by)
         self._runtime.actor_stopped()
         return verdict
 
@@ -325,6 +366,11 @@ def _sent(answer: Sent | Refused) -> m.SendAnswer:
     if isinstance(answer, Refused):
         return m.SendAnswer(answer.id, answer.code, answer.message)
     return m.SendAnswer(answer.id)
+
+
+def _check_wait(wait_s: float) -> None:
+    if isnan(wait_s):
+        raise InvalidInput(f"wait_s is {wait_s}; give seconds, 0 or more")
 
 
 def _nobody(type: str, key: str) -> NotFound:

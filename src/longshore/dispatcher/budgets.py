@@ -10,6 +10,7 @@ from collections import Counter
 from typing import Final, assert_never
 
 from longshore.config import DispatcherSettings
+from longshore.core.access import MAX_SUBJECT_CHARS
 from longshore.core.actor_limits import MAX_ASKS, check_actor_name
 from longshore.core.callbacks import MAX_TOKEN_CHARS
 from longshore.core.group_limits import (
@@ -28,12 +29,16 @@ from longshore.core.limits import (
     check_length,
     check_name,
 )
+from longshore.core.tickets import MAX_TICKET_CHARS
 from longshore.core.worker_limits import MAX_TEXT_CHARS
 from longshore.errors import TooLarge, Unavailable
 from longshore.model.group import GroupFilter, GroupState
 from longshore.model.job import JobFilter, JobState
+from longshore.wire import access_messages as t
 from longshore.wire import actor_messages as a
+from longshore.wire import file_messages as f
 from longshore.wire import messages as m
+from longshore.wire import web_messages as w
 
 LEAST_WAIT: Final = 100
 """A WAIT counts for at least this many jobs."""
@@ -105,14 +110,74 @@ def check_request(request: m.Request) -> None:
             check_actor_name(request.type, request.key)
         case a.EditActor() | a.SortMail() | a.ReadActor():
             check_actor_name(request.type, request.key)
+        case t.CreateToken() | t.RevokeToken() | t.ListTokens() | t.ListAudit() | t.ShowAsker():
+            _check_access(request)
+        case _:
+            _check_more(request)
+
+
+def _check_more(request: f.FileRequest | f.BlobRequest | w.WebRequest) -> None:
+    if isinstance(request, w.WebRequest):
+        _check_of_gateway(request)
+    else:
+        _check_files(request)
+
+
+def _check_files(request: f.FileRequest | f.BlobRequest) -> None:
+    """Raises if a request about filesets asks for too much."""
+    match request:
+        case f.ListFilesets() | f.ListVersions() | f.ListDoomed():
+            _check_count(request, "entries", request.most, MAX_LISTED)
+        case f.RemoveVersions():
+            _check_count(request, "versions", len(request.versions), MAX_REQUEST_JOBS)
+        case f.PinFiles() | f.LocateBlobs():
+            _check_count(request, "blobs", len(request.blobs), f.MAX_PINNED)
+        case f.NoteStored():
+            _check_count(request, "blobs", len(request.stored), f.MAX_PINNED)
+        case f.ForgetBlobs():
+            _check_count(request, "blobs", len(request.gone), f.MAX_PINNED)
+        case f.ShowVersion() | f.ShowVersionOfJob() | f.CollectFiles() | f.BindFolder():
+            pass
+        case f.SealManifest() | f.PublishUpload() | f.FixInput():
+            pass
         case _:
             assert_never(request)
+    for name in ("fileset", "ticket", "after", "folder"):
+        check_length(
+            f"{type(request).__name__.upper()}: {name}",
+            getattr(request, name, ""),
+            MAX_TICKET_CHARS,
+        )
+
+
+def _check_of_gateway(request: w.WebRequest) -> None:
+    """Raises if a request about web workers asks for too much."""
+    match request:
+        case w.AttendWebWorkers():
+            _check_count(request, "web workers", len(request.attended), MAX_LISTED)
+            _check_count(request, "web workers", len(request.notes), MAX_LISTED)
+        case w.ListWebWorkers():
+            _check_count(request, "web workers", len(request.web_workers or ()), MAX_LISTED)
+        case w.RegisterWebWorker() | w.ResignWebWorker() | w.ReportEnd() | w.ShowFleetKey():
+            pass
+        case _:
+            assert_never(request)
+
+
+def _check_access(request: t.AccessRequest) -> None:
+    if isinstance(request, t.ListAudit):
+        _check_count(request, "entries", request.wanted.limit, MAX_LISTED)
+        for text in (request.wanted.by, request.wanted.action, request.wanted.subject):
+            check_length("LISTAUDIT: a text", text or "", MAX_SUBJECT_CHARS)
+    if isinstance(request, t.RevokeToken):
+        check_length("REVOKETOKEN: the token", request.token, MAX_SUBJECT_CHARS)
 
 
 def _check_filter(request: m.ListJobs, wanted: JobFilter) -> None:
     _check_count(request, "states", len(wanted.states), len(JobState))
     _check_count(request, "labels", len(wanted.labels), MAX_LABELS)
     _check_count(request, "jobs", wanted.limit, MAX_LISTED)
+    _check_count(request, "ids", len(wanted.ids), MAX_REQUEST_JOBS)
     for label in wanted.labels:
         check_length("LISTJOBS: a label", label, MAX_LABEL_CHARS)
     for name in (wanted.kind, wanted.queue):
@@ -159,6 +224,8 @@ class RequestBudgets:
     def _of(self, request: m.Request) -> tuple[_Budget, int]:
         if isinstance(request, m.Wait):
             return self._waits, max(len(request.jobs), LEAST_WAIT)
+        if isinstance(request, a.Send) and request.wait_s:
+            return self._waits, LEAST_WAIT
         if isinstance(request, a.AwaitReplies):
             return self._waits, max(len(request.asks), LEAST_WAIT)
         return self._requests, 1

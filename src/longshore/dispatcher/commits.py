@@ -31,6 +31,7 @@ from longshore.core.gathering import Gathering
 from longshore.core.placement import first_bytes
 from longshore.core.scheduler import Plan, Scheduler
 from longshore.dispatcher.environment import Environment
+from longshore.dispatcher.meter import Meter
 from longshore.errors import StoreLost, StoreUnavailable, Unavailable
 from longshore.model.actor import Message, Reply, Sent
 from longshore.model.attempt import Attempt
@@ -38,7 +39,7 @@ from longshore.model.ends import End, ReadDone, Succeeded, TurnTaken
 from longshore.model.job import Ended, Finished, Refused, Submission, Submitted
 from longshore.model.reports import OutboxMessage, OutboxReply
 from longshore.model.worker import SessionKey
-from longshore.ports import Batch, BatchResult, Harvested
+from longshore.ports import Batch, BatchResult, Harvested, Settled
 from longshore.wire.reports import outbox_bytes, turn_bytes
 
 OnFinished = Callable[[Sequence[End], Sequence[Finished]], None]
@@ -102,7 +103,9 @@ class Commits:
         tell_reply: Callable[[Reply], None],
         learn_lanes: Callable[[], None],
         tell_watchers: Callable[[], None],
+        meter: Meter | None = None,
     ) -> None:
+        self._meter = meter
         self._tell_reply = tell_reply
         self._tell_watchers = tell_watchers
         self._learn_lanes = learn_lanes
@@ -200,11 +203,23 @@ class Commits:
 
     def ended_elsewhere(self, ended: Sequence[Ended]) -> None:
         """Jobs ended outside of a batch: tells the waiters, and what depends on them in groups."""
+        if self._meter is not None:
+            self._meter.ended_elsewhere(ended)
         for one in ended:
             self._tell(one)
         if ended:
             self._groups_changed(())
             self._tell_watchers()
+
+    def cancelled(self, jobs: int) -> None:
+        """Jobs that did not run were cancelled: the meter counts them."""
+        if self._meter is not None:
+            self._meter.cancelled(jobs)
+
+    def settled(self, answer: Settled) -> None:
+        """The upkeep of groups ended jobs: the meter counts them, but not the groups."""
+        if self._meter is not None:
+            self._meter.ended_elsewhere(answer.ended[: len(answer.ended) - answer.closed])
 
     def harvested(self, answer: Harvested) -> None:
         """A loss made jobs ready, or ended them: tells the scheduler and the waiters."""
@@ -282,6 +297,21 @@ class Commits:
         self.wake()
 
     @property
+    def is_away(self) -> bool:
+        """Whether the store did not answer the last batch."""
+        return self._outages > 0
+
+    @property
+    def queued(self) -> dict[str, int]:
+        """How much waits for the store, by what it is."""
+        sends = sum(end - start for _, start, end in self._sends)
+        return {
+            "submit": self.queued_submits - sends,
+            "message": sends,
+            "finish": self._queued_ends,
+        }
+
+    @property
     def is_certain(self) -> bool:
         """Whether every submit whose answer got lost has an answer by now."""
         return not self._uncertain
@@ -310,7 +340,8 @@ class Commits:
         messages = _items(sends)
         ends = [end for some, _ in finishes for end in some]
         causes = bool(ends or messages)
-        plan = self._scheduler.plan(submits, has_ends=causes) if may_claim else NO_PLAN
+        now = asyncio.get_running_loop().time()
+        plan = self._scheduler.plan(submits, has_ends=causes, now=now) if may_claim else NO_PLAN
         claims, slots, left = plan
         most = (self._max_bytes, self._max_group_jobs)
         batch = Batch(ends, submits, claims, slots, *most, left, messages, self._max_mailbox)
@@ -338,8 +369,12 @@ class Commits:
                 wanted = [slot for claim in claims for slot in claim.slots]
                 wanted += [one.slot for some in left for one in some.workers]
                 self._scheduler.mark_uncertain([*wanted, *filter(None, slots)])
+            if self._meter is not None:
+                self._meter.unanswered(batch)
             self._on_outage(error)
             return False
+        if self._meter is not None:
+            self._meter.committed(batch, result)
         self._deliver(batch, result, requests, finishes, sends)
         if submits and not may_claim:
             self._scheduler.submitted(submits)

@@ -18,7 +18,8 @@ from longshore.core.effects import refused_item
 from longshore.core.group_limits import check_growth, check_part, naming
 from longshore.core.growth import added, refused
 from longshore.core.limits import MAX_DURATION_S, MAX_NAME_CHARS, check_submission
-from longshore.core.recovery import recovering
+from longshore.core.publishing import check_versions
+from longshore.core.recovery import can_recover, recovering
 from longshore.core.timing import (
     settle_crash,
     settle_failure,
@@ -30,9 +31,11 @@ from longshore.core.turns import MAX_OUTBOX, MAX_TURN_GROUP, check_turn
 from longshore.dispatcher.alarms import Alarms
 from longshore.dispatcher.commits import Commits
 from longshore.dispatcher.environment import Environment
+from longshore.dispatcher.meter import Meter
 from longshore.errors import InvalidInput, LongshoreError
 from longshore.model.actor import Reply
 from longshore.model.attempt import Attempt
+from longshore.model.callback import CALLBACK_KIND
 from longshore.model.ends import (
     WITH_OUTBOX,
     Cancelled,
@@ -48,6 +51,7 @@ from longshore.model.ends import (
     Succeeded,
     TurnTaken,
 )
+from longshore.model.fileset import NewVersion
 from longshore.model.group import GATE, MAP, NOT_RUN, GroupPart
 from longshore.model.job import Finished, JobError, JobState, Reason, Submission, Verdict
 from longshore.model.reports import (
@@ -251,7 +255,8 @@ class Decisions:
             case SnoozeReport():
                 return Snoozed(report.job, report.token)
             case FailureReport() | CrashReport() if claimed is None:
-                return Failed(report.job, report.token, _bounded(report.error))
+                end = Failed(report.job, report.token, _bounded(report.error))
+                return _partly(end, report)
             case CrashReport(error=error):
                 return settle_crash(claimed, _bounded(error), self._settings.crash_limit)
             case FailureReport(error=error):
@@ -266,10 +271,15 @@ class Decisions:
             message = f"the result takes {len(result):,} bytes, more than max_value_bytes"
             error = JobError(Reason.INVALID_RESULT, f"{message} ({limit:,})")
             return Failed(job, token, error, by=by, info=message, worker=worker, ran_s=ran_s)
+        versions = report.versions
+        if versions and (why := _wrong_versions(versions)):
+            error = JobError(Reason.INVALID_RESULT, why)
+            return Failed(job, token, error, by=by, info=why, worker=worker, ran_s=ran_s)
         if not report.outbox:
-            return Succeeded(job, token, result, by=by, worker=worker, ran_s=ran_s)
+            return Succeeded(job, token, result, (), versions, by=by, worker=worker, ran_s=ran_s)
         outbox, info = self._sound(report.outbox)
-        end = Succeeded(job, token, result, outbox, by=by, info=info, worker=worker, ran_s=ran_s)
+        more = outbox, versions
+        end = Succeeded(job, token, result, *more, by=by, info=info, worker=worker, ran_s=ran_s)
         why = self._wrong_growth(added(end))
         return refused(end, why) if why else end
 
@@ -312,10 +322,36 @@ class Decisions:
 
     def _failed(self, claimed: Attempt, error: JobError, report: FailureReport) -> Failed | Retried:
         luck, after_s = self._random.random(), report.retry_after_s
-        end = settle_failure(claimed, error, luck, final=report.final, after_s=after_s)
-        if isinstance(end, Failed) and _asks_for_a_retry(error, report):
-            return settle_refused_retry(claimed, error)
+        end = settle_failure(
+            claimed,
+            error,
+            luck,
+            final=report.final,
+            after_s=after_s,
+            most_attempts=report.most_attempts,
+        )
+        asked = _asks_for_a_retry(error, report) and claimed.kind != CALLBACK_KIND
+        if isinstance(end, Failed) and asked:
+            end = settle_refused_retry(claimed, error)
+        return _partly(end, report) if isinstance(end, Failed) else end
+
+
+def _wrong_versions(versions: Sequence[NewVersion]) -> str:
+    """What is wrong with the versions that an attempt publishes; empty if nothing is."""
+    try:
+        check_versions(versions)
+    except InvalidInput as error:
+        return f"it publishes what cannot be: {error}"
+    return ""
+
+
+def _partly(end: Failed, report: FailureReport | CrashReport) -> Failed:
+    """The failure, with the partial versions that it publishes, if these can be."""
+    versions = report.versions if isinstance(report, FailureReport) else ()
+    if not versions or _wrong_versions(versions):
         return end
+    made = tuple(structs.replace(one, partial=True) for one in versions)
+    return structs.replace(end, versions=made)
 
 
 def _events_of(attempt: Attempt) -> int:
@@ -324,12 +360,6 @@ def _events_of(attempt: Attempt) -> int:
         return len(_of_turn.decode(attempt.args).events)
     except DecodeError:
         return 0
-
-
-def _recovers(session: Session, kind: str) -> bool:
-    """Whether a worker's class of actors has a handler for what failed for good."""
-    info = session.info.kinds.get(kind)
-    return info is not None and info.recovers
 
 
 def _ran_s(report: Report) -> float | None:
@@ -367,7 +397,9 @@ class Ends:
         alarms: Alarms,
         acknowledge: Acknowledge,
         ran: Callable[[str, float], None],
+        meter: Meter | None = None,
     ) -> None:
+        self._meter = meter
         self._ran = ran
         self._decisions = Decisions(environment.settings, environment.random)
         self._commits = commits
@@ -396,22 +428,48 @@ class Ends:
             return None
         session.ended(sent)
         # The worker owns the job: the store knows its name.
-        recovers = sent.claimed.options.turn and _recovers(session, sent.claimed.kind)
+        recovers = sent.claimed.options.turn and can_recover(session.info, sent.claimed.kind)
         end = self._decisions.decide(report, sent.claimed, recovers=recovers)
-        if isinstance(end, WITH_OUTBOX):
-            self._note_run(session, sent, end.ran_s)
+        if isinstance(end, WITH_OUTBOX) or self._meter is not None:
+            self._note_run(session, sent, end)
         return end
 
     def record(self, session: Session, ends: Sequence[End]) -> None:
         """Has ends recorded that a worker reported, and acknowledges them."""
         self._commits.finish(ends, partial(self._recorded, session))
 
-    def _note_run(self, session: Session, sent: Sent, ran_s: float | None) -> None:
-        """Notes how long a success ran. Without a word of the worker that is since it got it."""
+    async def record_for(
+        self, session: Session | None, report: Report, attempt: Attempt
+    ) -> Verdict:
+        """Has an end recorded that its worker told somebody else; answers what the store did.
+
+        A `session` of the worker, if it is here, has a slot free from then on.
+        """
+        end = self._decisions.decide(report, attempt, str(attempt.worker), attempt.worker)
+        recorded: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
+
+        def on_recorded(ends: Sequence[End], answers: Sequence[Finished]) -> None:
+            sent = None if session is None else session.sent(*attempt.key)
+            if session is not None and sent is not None:
+                session.ended(sent)
+            self._ended(session, ends, answers)
+            if not recorded.done():
+                recorded.set_result(answers[0].verdict)
+
+        self._commits.finish([end], on_recorded)
+        return await recorded
+
+    def _note_run(self, session: Session, sent: Sent, end: End) -> None:
+        """Notes how long an attempt ran. Without a word of the worker that is since it got it."""
+        ran_s, kind = end.ran_s, sent.claimed.kind
         if ran_s is None and sent.given_at is not None:
             ran_s = max(0.0, session.heard_at - sent.given_at)
-        if ran_s is not None:
-            self._ran(sent.claimed.kind, ran_s)
+        if ran_s is None or isinstance(end, NotBegun):
+            return
+        if isinstance(end, WITH_OUTBOX):
+            self._ran(kind, ran_s)
+        if self._meter is not None:
+            self._meter.ran(kind, ran_s)
 
     def end(self, end: End, session: Session | None) -> None:
         """An attempt is over, though its worker did not report it."""
@@ -435,6 +493,8 @@ class Ends:
         if done.state is JobState.CANCELLED and sent is not None and sent.claimed.options.turn:
             # Its actor may be one that is to be removed after it.
             self._actors.set_in(0)
+        if self._meter is not None:
+            self._meter.ended(None if sent is None else sent.claimed.kind, end, done.verdict)
         if done.verdict is Verdict.RECORDED:
             self._mind_times(end, done.state)
 

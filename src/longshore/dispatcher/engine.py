@@ -10,20 +10,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Container, Coroutine
 from functools import partial
 from random import Random
 from uuid import UUID
 
-from longshore.config import DispatcherSettings
+from longshore.config import DispatcherSettings, callback_terms
 from longshore.core.admission import Patience
 from longshore.core.scheduler import Scheduler
+from longshore.dispatcher.access import Access, KnownKeys
 from longshore.dispatcher.alarms import Alarms
 from longshore.dispatcher.commits import Commits
 from longshore.dispatcher.duties.actors import tend_actors
 from longshore.dispatcher.duties.cancels import heed_cancels
+from longshore.dispatcher.duties.census import Census
 from longshore.dispatcher.duties.drains import heed_drains
 from longshore.dispatcher.duties.expiry import expire
+from longshore.dispatcher.duties.filesets import collect_files
 from longshore.dispatcher.duties.groups import GroupUpkeep
 from longshore.dispatcher.duties.heartbeats import Heartbeats
 from longshore.dispatcher.duties.hints import follow_hints
@@ -40,11 +43,15 @@ from longshore.dispatcher.duties.sweep import sweep
 from longshore.dispatcher.duties.takeover import Takeover
 from longshore.dispatcher.duties.timeouts import end_overdue
 from longshore.dispatcher.duties.watchers import tell_watchers
+from longshore.dispatcher.duties.web_workers import read_back_proxied
 from longshore.dispatcher.duty_runner import Always, Duty, DutyRunner, Every, WhenRung, in_turn
 from longshore.dispatcher.ends import Ends
 from longshore.dispatcher.environment import Environment
+from longshore.dispatcher.figures import Figures
 from longshore.dispatcher.lane_limits import LaneLimits
 from longshore.dispatcher.losses import Losses
+from longshore.dispatcher.meter import Meter, counted_losses
+from longshore.dispatcher.metered_store import metered
 from longshore.dispatcher.own_lease import OwnLease
 from longshore.dispatcher.plain_clients import PlainClients
 from longshore.dispatcher.pruner import Pruner
@@ -55,17 +62,23 @@ from longshore.dispatcher.sessions.full import FullSessions
 from longshore.dispatcher.sessions.link import Listen, WorkerLink
 from longshore.dispatcher.sessions.plain import PlainSessions
 from longshore.dispatcher.sessions.roster import Roster
+from longshore.dispatcher.tickets import Tickets
 from longshore.dispatcher.waiters import Waiters
+from longshore.dispatcher.web_service import WebService
 from longshore.errors import StoreLost, StoreUnavailable
 from longshore.model.actor import Reply
 from longshore.model.job import Ended
+from longshore.model.worker import Lane
 from longshore.ports import Clock, HasEnded, Link, OnLost, Store
 
 log = logging.getLogger("longshore.dispatcher")
 
 
 class Dispatcher:
-    """Attends workers and answers clients, over one open store."""
+    """Attends workers and answers clients, over one open store.
+
+    With a meter, it has `figures`: what it shows of itself.
+    """
 
     def __init__(
         self,
@@ -78,13 +91,16 @@ class Dispatcher:
         random: Random,
         on_lost: OnLost = lambda lost: None,
         has_ended: HasEnded = lambda process: False,
+        meter: Meter | None = None,
+        gateway_keys: Container[str] = (),
+        keys: KnownKeys | None = None,
     ) -> None:
         self.id = id
         self.broken = asyncio.Event()
         """Set when the store is lost, or a part of the dispatcher failed: the process must end."""
         self.lost: StoreLost | None = None
-        self._store = store
-        self._here = here = Environment(id, store, settings, clock, random)
+        self._here = here = Environment(id, metered(store, meter), settings, clock, random)
+        self._store = store = here.store
         patience = Patience(settings.slot_wait_s, settings.max_slot_wait_s)
         self._scheduler = Scheduler(settings.max_batch, patience)
         self._roster = Roster(self._scheduler)
@@ -92,17 +108,7 @@ class Dispatcher:
         self._waiters: Waiters[Ended] = Waiters()
         self._replies: Waiters[Reply] = Waiters()
         self._alarms = Alarms(clock)
-        self._commits = Commits(
-            here,
-            self._scheduler,
-            give=lambda slot, attempts: self._full.give(slot, attempts),
-            tell=self._waiters.tell,
-            groups_changed=lambda groups: self._groups.ring(groups),
-            on_outage=lease.saw_outage,
-            tell_reply=self._replies.tell,
-            learn_lanes=lambda: self._alarms.lanes.set_in(0),
-            tell_watchers=lambda: self._alarms.watchers.set_in(0),
-        )
+        self._commits = self._make_commits(meter)
         self._groups = GroupUpkeep(
             here,
             self._scheduler,
@@ -111,29 +117,50 @@ class Dispatcher:
             self._waiters.tell,
             learn_lanes=lambda: self._lanes.look(),
         )
-        self._link = WorkerLink()
+        self._link = WorkerLink(gateway_keys)
         self._run_times = RunTimes(store)
-        told = (self._link.acknowledge, self._run_times.ran)
+        told = (self._link.acknowledge, self._run_times.ran, meter)
         self._ends = Ends(here, self._commits, self._alarms, *told)
-        self._losses = Losses(here, lease, self._roster, self._commits, on_lost)
+        lost = counted_losses(meter, on_lost)
+        self._losses = Losses(here, lease, self._roster, self._commits, lost)
         parts = (here, lease, self._link, self._commits, self._ends, self._losses)
         self._plain = PlainSessions(*parts)
-        self._full = FullSessions(*parts, self._plain)
+        self._tickets = Tickets(store, settings, clock.utc)
+        self._full = FullSessions(*parts, self._plain, self._tickets.issue)
         self._takeover = Takeover(here, self._losses, has_ended)
         limits = LaneLimits(settings, self._scheduler, lambda: self._takeover.elsewhere)
         memory = (self._roster, self._commits, self._waiters, self._takeover, limits, self._alarms)
         self._runtime = DispatcherRuntime(*memory, self._groups)
         self._plain_clients = PlainClients(here, self._commits, self._waiters)
-        waiting = (self._waiters, self._replies)
-        service = Service(store, settings, id, clock.utc, self._runtime, *waiting)
-        self._requests = Requests(here, lease, service, self._plain_clients)
+        waiting = (self._runtime, self._waiters, self._replies)
+        service = Service(store, settings, id, clock.utc, *waiting)
+        access = Access(store, clock, keys)
+        web = WebService(store, settings, self._roster, self._commits, self._ends)
+        self._requests = Requests(
+            here, lease, service, self._plain_clients, access, web, gateway_keys
+        )
         self._duty_runner = DutyRunner(random, lease)
         self._renew = partial(renew, here, name, lease, self._roster, self._plain)
         self._lanes = LaneUpkeep(here, self._scheduler, self._commits, limits)
         read_back = ReadBack(store, self._scheduler, self._commits, self._full.give)
         self._look_around = in_turn(self._lanes.look, read_back.read)
         self._duties = self._make_duties(has_ended)
+        self.figures = self._measured(meter, limits)
         self._tasks: list[asyncio.Task[None]] = []
+
+    def _make_commits(self, meter: Meter | None) -> Commits:
+        return Commits(
+            self._here,
+            self._scheduler,
+            give=lambda slot, attempts: self._full.give(slot, attempts),
+            tell=self._waiters.tell,
+            groups_changed=lambda groups: self._groups.ring(groups),
+            on_outage=self._own_lease.saw_outage,
+            tell_reply=self._replies.tell,
+            learn_lanes=lambda: self._alarms.lanes.set_in(0),
+            tell_watchers=lambda: self._alarms.watchers.set_in(0),
+            meter=meter,
+        )
 
     def _make_duties(self, has_ended: HasEnded) -> list[Duty]:
         here, alarms = self._here, self._alarms
@@ -145,7 +172,8 @@ class Dispatcher:
         outcomes = partial(find_outcomes, store, self._waiters)
         replies = partial(find_replies, store, self._replies)
         tending = partial(tend_actors, store, alarms, self._replies.tell)
-        watchers = partial(tell_watchers, store, scheduler, commits, alarms)
+        callbacks = callback_terms(settings)
+        watchers = partial(tell_watchers, store, scheduler, commits, alarms, callbacks)
         hints = partial(follow_hints, store, self._look_around, alarms, self._own_lease)
         return [
             Every(settings.renew_s, self._renew),
@@ -162,6 +190,8 @@ class Dispatcher:
             Every(settings.prune_s, self._lanes.forget),
             Every(settings.lease_s / 4, self._takeover.look, at_once=True),
             Every(settings.run_times_s, self._run_times.write),
+            Every(settings.web_poll_s, partial(read_back_proxied, here, roster, self._full)),
+            Every(settings.filesets_gc_s, partial(collect_files, store, settings)),
             Every(settings.heartbeat_s, Heartbeats(here, roster).write),
             WhenRung(alarms.due, settings.promote_s, promoting),
             WhenRung(alarms.cancels, settings.cancel_poll_s, in_turn(cancels, drains)),
@@ -173,9 +203,21 @@ class Dispatcher:
             Always(hints),
         ]
 
+    def _measured(self, meter: Meter | None, limits: LaneLimits) -> Figures | None:
+        """Lets it count for its metrics, if it has a meter."""
+        if meter is None:
+            return None
+        here, lease = self._here, self._own_lease
+        past_limit = partial(_is_past_limit, limits)
+        census = Census(here, lease, self._takeover, meter.lanes, past_limit)
+        self._duties.append(Every(here.settings.metrics_s, census.look, at_once=True))
+        parts = (self._roster, self._commits, meter, census)
+        return Figures(here, lease, *parts, self.broken.is_set)
+
     async def start(self, listen: Listen, backend: str, frontend: str) -> tuple[Link, Link]:
         """Renews the dispatcher's lease once, then listens for workers and clients."""
         await self._renew()
+        await self._tickets.load()
         await self._look_around()
         workers = self._link.open(listen, backend, self._full.receive)
         try:
@@ -231,3 +273,7 @@ class Dispatcher:
         if self._losses.all_told:
             # Otherwise the other dispatchers find it silent, and declare those losses for it.
             await self._store.retire(self.id)
+
+
+def _is_past_limit(limits: LaneLimits, lane: Lane) -> bool:
+    return limits.limit_of(lane) is not None

@@ -56,6 +56,10 @@ class Losses:
         """Whether the store knows every loss."""
         return not self._untold
 
+    def own_silence_s(self) -> float:
+        """For how long this dispatcher itself has not renewed its lease."""
+        return self._own_lease.silent_s()
+
     async def lose(
         self, session: Session, why: str, *, crash: bool, lost: bool | None = None
     ) -> None:
@@ -66,19 +70,24 @@ class Losses:
         self.roster.remove(session)
         is_lost = crash if lost is None else lost
         if is_lost:
-            log.warning("worker %s is lost: %s", session.name, why)
+            about = {"worker": session.worker}
+            log.warning("worker %s is lost: %s", session.name, why, extra=about)
         undelivered = tuple(one.token for one in session.undelivered())
-        told = session.info if is_lost else None
+        told = session.info if is_lost and not session.info.gateway else None
         await self.declare(Loss(session.worker, session.number, why, crash, undelivered, told))
 
     async def lose_silent(self, session: Session, why: str) -> None:
         """A worker is gone without a goodbye."""
-        await self.lose(session, why, crash=not self._own_lease.blames_store(), lost=True)
+        await self.lose(session, why, crash=self._is_crash(session.info), lost=True)
 
     def loss_of(self, worker: WorkerView, why: str) -> Loss:
         """The loss of a worker that has no session here."""
-        crash = not self._own_lease.blames_store()
-        return Loss(worker.info.id, worker.session, why, crash, info=worker.info)
+        told = None if worker.info.gateway else worker.info
+        return Loss(worker.info.id, worker.session, why, self._is_crash(worker.info), info=told)
+
+    def _is_crash(self, info: WorkerInfo) -> bool:
+        """Whether its jobs may be why a worker is gone. No job runs in a gateway."""
+        return not info.gateway and not self._own_lease.blames_store()
 
     async def declare(self, loss: Loss) -> None:
         """Tells the store, now or as soon as it answers again."""

@@ -63,6 +63,19 @@ class OwnLease:
         """The lease to put into a PONG, if this dispatcher may grant one."""
         return self._settings.lease_s if self._clock.now() < self._lease_until else None
 
+    def silent_s(self) -> float:
+        """How long ago it sent the last renewal that the store took."""
+        return self._clock.now() - self._lease_until + self._settings.dispatcher_lease_s
+
+    def left_s(self) -> float:
+        """For how much longer this dispatcher may grant leases; 0 if it may not."""
+        return max(0.0, self._lease_until - self._clock.now())
+
+    @property
+    def is_away(self) -> bool:
+        """Whether the store did not answer lately."""
+        return self._away
+
     def blames_store(self) -> bool:
         """Whether the store was away so lately that a worker may be lost because of it."""
         return self._clock.now() - self._outage_at < 2 * self._settings.lease_s

@@ -1,4 +1,4 @@
-"""The pruner: removes old jobs, groups and workers in the background.
+"""The pruner: removes old jobs, groups, workers and entries of the audit in the background.
 
 It walks along the jobs in small steps, with a pause after each. Now and then it starts at the first
 job again, to find jobs that had not ended when it passed them. It may lose its place, and several
@@ -37,6 +37,7 @@ class Pruner:
         self._store = store
         self._kept = kept
         self._keep_workers_s = settings.keep_workers_s
+        self._keep_audit_s = settings.keep_audit_s
         self._walks = [
             _Walk(store, part)
             for part in (only(kept, _GOOD_ENDS), only(kept, TERMINAL - _GOOD_ENDS))
@@ -50,6 +51,8 @@ class Pruner:
         await self._prune_groups()
         if self._keep_workers_s > 0:
             await self._forget_workers()
+        if self._keep_audit_s > 0:
+            await self._forget_audit()
 
     async def _prune_groups(self) -> None:
         """Also finishes what a dispatcher began that died."""
@@ -62,6 +65,12 @@ class Pruner:
         count = WORKERS_PER_STEP
         while count == WORKERS_PER_STEP:
             count = await self._store.forget_workers(self._keep_workers_s, most=WORKERS_PER_STEP)
+            await asyncio.sleep(PAUSE_S)
+
+    async def _forget_audit(self) -> None:
+        count = WORKERS_PER_STEP
+        while count >= WORKERS_PER_STEP:
+            count = await self._store.forget_audit(self._keep_audit_s, most=WORKERS_PER_STEP)
             await asyncio.sleep(PAUSE_S)
 
 

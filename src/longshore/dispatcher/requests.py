@@ -3,26 +3,38 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
+from longshore.core.access import LOCAL, Asker
+from longshore.dispatcher.access import Access, audit_entry, shown_to
+from longshore.dispatcher.access_service import perform_for_access
 from longshore.dispatcher.actor_service import Caller, perform_for_actors
 from longshore.dispatcher.budgets import RequestBudgets
 from longshore.dispatcher.dropped import DroppedMessages
 from longshore.dispatcher.environment import Environment
+from longshore.dispatcher.file_service import perform_for_files
 from longshore.dispatcher.own_lease import OwnLease
 from longshore.dispatcher.plain_clients import PlainClients
 from longshore.dispatcher.service import Service
 from longshore.dispatcher.sessions.link import Listen
 from longshore.dispatcher.tasks import Tasks
-from longshore.errors import LongshoreError, ProtocolError, StoreUnavailable, TooLarge
+from longshore.dispatcher.web_service import WebService
+from longshore.errors import InvalidInput, LongshoreError, ProtocolError, StoreUnavailable, TooLarge
+from longshore.model.access import Role
 from longshore.model.job import Ended
 from longshore.ports import Link
+from longshore.wire import access_messages as t
 from longshore.wire import messages as m
+from longshore.wire.access_messages import ON_BEHALF, unwrapped
 from longshore.wire.codec import encode, from_client, ok, request_number
+from longshore.wire.file_messages import BlobRequest, FileRequest
 from longshore.wire.portions import MAX_MESSAGE_BYTES, portions
 from longshore.wire.reports import error_bytes
+from longshore.wire.web_messages import WebRequest
 
 log = logging.getLogger("longshore.dispatcher")
+
+Performed = m.ClientRequest | BlobRequest
 
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
 
@@ -36,8 +48,14 @@ class Requests:
         own_lease: OwnLease,
         service: Service,
         plain: PlainClients,
+        access: Access,
+        web: WebService,
+        gateway_keys: Container[str] = (),
     ) -> None:
         self._service = service
+        self._access = access
+        self._web = web
+        self._gateway_keys = gateway_keys
         self._own_lease = own_lease
         self._plain = plain
         self._junk = DroppedMessages(environment.clock, "clients")
@@ -58,19 +76,39 @@ class Requests:
                 if len(frames) == 2:
                     self._plain.receive(self._link, peer, frames)
                 else:
-                    self._begin(peer, from_client.decode(frames))
+                    self._begin(peer, frames)
             except ProtocolError as error:
                 self._refuse_junk(peer, frames, error)
             except Exception:
                 self._junk.failed(peer)
 
-    def _begin(self, peer: bytes, request: m.Request) -> None:
+    def _begin(self, peer: bytes, frames: Sequence[bytes]) -> None:
+        token: bytes | None = None
+        if len(frames) == 3 and frames[1] == ON_BEHALF:
+            token, frames = unwrapped(frames)
+        request = from_client.decode(frames)
+        # Later nobody knows the key any more.
+        key = self._link.key_of(peer)
         try:
+            self._check_caller(key, request)
+            if token is not None:
+                self._access.check_may_name(key)
             self._underway.begin(peer, request)
         except LongshoreError as error:
             self._send(peer, failed(request.rid, error))
         else:
-            self._tasks.start(self._answer(peer, request))
+            self._tasks.start(self._answer(peer, request, self._access.of_key(key), token))
+
+    def _check_caller(self, key: str, request: m.Request) -> None:
+        """Only gateways speak for web workers, and of blobs.
+
+        Without keys, whoever may connect may do all.
+        """
+        if isinstance(request, WebRequest | BlobRequest) and key and key not in self._gateway_keys:
+            raise InvalidInput(
+                f"{type(request).__name__.upper()} is for gateways; add the caller's public key "
+                "file to curve_gateways of the dispatchers"
+            )
 
     def _refuse_junk(self, peer: bytes, frames: list[bytes], error: ProtocolError) -> None:
         # A peer that numbers its requests hears what was wrong; any other is ignored.
@@ -79,9 +117,16 @@ class Requests:
         if rid is not None:
             self._send(peer, failed(rid, error))
 
-    async def _answer(self, peer: bytes, request: m.Request) -> None:
+    async def _answer(
+        self, peer: bytes, request: m.Request, asker: Asker, token: bytes | None
+    ) -> None:
         try:
-            answer = await perform(self._service, request, Caller(peer))
+            if token is not None:
+                answer = await self._perform_for(token, request)
+            elif isinstance(request, WebRequest):
+                answer = await self._web.perform(request)
+            else:
+                answer = await perform(self._asked_by(asker, request), request, Caller(peer))
             frames = _within_the_limit(request, ok(request.rid, answer))
         except StoreUnavailable as error:
             self._own_lease.saw_outage(error)
@@ -96,6 +141,23 @@ class Requests:
             self._underway.end(peer, request)
         self._send(peer, frames)
 
+    async def _perform_for(self, token: bytes, request: m.Request) -> object:
+        """Does what the holder of a token asks for, as far as the token allows it."""
+        asker = await self._access.tokens.asker(token)
+        request = await self._access.judged(asker, request)
+        if isinstance(request, WebRequest):
+            # Gateways name the principal of a registration by the hash of the token.
+            principal = None if asker.role is Role.ADMIN else token.hex()
+            return await self._web.perform(request, principal)
+        service = self._asked_by(asker, request)
+        return shown_to(asker, request, await perform(service, request, Caller(token)))
+
+    def _asked_by(self, asker: Asker, request: m.Request) -> Service:
+        entry = audit_entry(asker, request)
+        if entry is None and asker is LOCAL:
+            return self._service
+        return self._service.asked_by(asker, entry)
+
     def _send(self, peer: bytes, frames: list[bytes]) -> None:
         # A client that is gone or too slow asks again later.
         self._link.send(peer, frames)
@@ -103,10 +165,14 @@ class Requests:
     async def close(self) -> None:
         """Stops all requests; their clients ask another dispatcher."""
         await self._tasks.cancel()
+        await self._access.tokens.close()
 
 
-async def perform(service: Service, request: m.Request, caller: Caller) -> object:
-    """Does what a request asks for; answers with what OK carries."""
+async def perform(service: Service, request: Performed, caller: Caller) -> object:
+    """Does what a request asks for; answers with what OK carries.
+
+    Gateways' requests about web workers are another service's.
+    """
     match request:
         case m.Submit():
             return await service.submit(request, caller)
@@ -165,6 +231,10 @@ async def perform(service: Service, request: m.Request, caller: Caller) -> objec
             return await service.prune(request)
         case m.Hello():
             return await service.hello()
+        case t.CreateToken() | t.RevokeToken() | t.ListTokens() | t.ListAudit() | t.ShowAsker():
+            return await perform_for_access(service.access, request)
+        case request if isinstance(request, FileRequest | BlobRequest):
+            return await perform_for_files(service.files, request)
         case _:
             return await perform_for_actors(service.actors, request, caller)
 

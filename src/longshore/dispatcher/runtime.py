@@ -27,6 +27,8 @@ from longshore.model.job import Ended, Job, JobState, Refused, Submission
 
 MOST_LOOKED_THROUGH: Final = 64
 """Among so many attempts a job is found faster than in the store."""
+SOON_S: Final = 0.1
+"""A reply that takes longer is looked for in the store."""
 
 
 class DispatcherRuntime:
@@ -90,6 +92,9 @@ class DispatcherRuntime:
     def sends_appeared(self) -> None:
         self._alarms.sends.set_in(0)
 
+    async def wait_reply_soon(self, waiter: Waiter[Reply], wait_s: float) -> None:
+        await self.wait_reply(waiter, min(SOON_S, wait_s))
+
     async def wait_reply(self, waiter: Waiter[Reply], wait_s: float) -> None:
         with suppress(TimeoutError):
             await asyncio.wait_for(waiter.done.wait(), wait_s)
@@ -132,6 +137,7 @@ class DispatcherRuntime:
     def cancels_made(self, cancelled: Sequence[UUID], cancelling: Sequence[UUID]) -> None:
         self._alarms.cancels.set_in(0)
         if cancelled:
+            self._commits.cancelled(len(cancelled))
             # Other jobs of a group may depend on them, and somebody may watch them.
             self.groups_changed()
             self._alarms.watchers.set_in(0)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from copy import copy
 from datetime import datetime
 from math import isnan
 from typing import Final
@@ -22,9 +22,17 @@ from msgspec import structs
 
 from longshore import _version
 from longshore.config import DispatcherSettings
+from longshore.core.access import (
+    LOCAL,
+    Asker,
+    check_submit,
+    check_watchers,
+    submitted_by,
+    with_submitter,
+)
 from longshore.core.additions import check_addition, naming_job
 from longshore.core.capacity import capacity
-from longshore.core.group_limits import MAX_NODES_LISTED, MAX_PLACE, check_part, naming
+from longshore.core.group_limits import MAX_NODES_LISTED, MAX_PLACE, check_part, named
 from longshore.core.keys import within_key
 from longshore.core.lifecycle import TERMINAL
 from longshore.core.limits import check_own_fields, check_submission
@@ -32,14 +40,17 @@ from longshore.core.logs import MOST_ENTRIES, page
 from longshore.core.naming import workers_named
 from longshore.core.retention import continued, requested
 from longshore.core.why import why
+from longshore.dispatcher.access_service import AccessService
 from longshore.dispatcher.actor_service import ActorService, Caller
+from longshore.dispatcher.file_service import FileService
 from longshore.dispatcher.pruner import configured
+from longshore.dispatcher.run_by import run_by, run_by_shapes
 from longshore.dispatcher.runtime_protocol import Runtime as Runtime
 from longshore.dispatcher.waiters import Waiter, Waiters
 from longshore.errors import InvalidInput, LongshoreError, NotFound, UnknownKind, from_code
+from longshore.model.access import AuditEntry
 from longshore.model.actor import Reply
 from longshore.model.group import (
-    MAP,
     NOT_RUN,
     GateVerdict,
     Group,
@@ -61,6 +72,7 @@ from longshore.model.job import (
     Submitted,
 )
 from longshore.model.log import LogPage
+from longshore.model.program import FREE_KINDS
 from longshore.model.retention import Pruned
 from longshore.model.run_time import RunTime
 from longshore.model.worker import (
@@ -71,8 +83,9 @@ from longshore.model.worker import (
     QueueView,
     WorkerView,
 )
+from longshore.payload.callback_words import callback_ids, callback_view, purpose, words
+from longshore.payload.described_programs import check_described
 from longshore.payload.group_references import check_additions, check_dependencies
-from longshore.payload.maps import check_map, samples
 from longshore.payload.references import escaped_arguments, refuse_outside_a_group
 from longshore.payload.schemas import check_arguments, nearest
 from longshore.payload.values import check_packed, within
@@ -81,8 +94,7 @@ from longshore.wire import messages as m
 
 Answer = Submitted | Refused
 
-MAX_SAMPLES: Final = 1_000
-"""How many elements of a map are checked when it is submitted; workers check all."""
+_LIST_KEYS: Final = "`longshore group graph GROUP --no-fold` lists its keys"
 _CANCELS: Final = (CancelVerdict.CANCELLED, CancelVerdict.CANCELLING)
 
 
@@ -101,19 +113,34 @@ class Service:
     ) -> None:
         self.actors = ActorService(store, settings, runtime, replies)
         """What clients ask about actors."""
+        self.access = AccessService(store, settings)
+        """What clients ask about tokens and the audit."""
+        self.files = FileService(store, settings, utc)
+        """What clients and gateways ask about filesets."""
+        self._asker = LOCAL
         self._store = store
         self._settings = settings
         self._dispatcher = dispatcher
         self._utc = utc
         self._runtime = runtime
         self._waiters = waiters
-        self._new_runs: WeakValueDictionary[UUID, asyncio.Lock] = WeakValueDictionary()
+        self._long_requests: WeakValueDictionary[UUID, asyncio.Lock] = WeakValueDictionary()
+
+    def asked_by(self, asker: Asker, entry: AuditEntry | None) -> Service:
+        """The service for one who asks. What it changes leaves the entry, if one is given."""
+        service = copy(self)
+        service._asker = asker
+        service._store = self._store if entry is None else self._store.audited(entry)
+        service.actors = self.actors.asked_by(asker, service._store)
+        service.access = self.access.asked_by(asker, service._store)
+        service.files = self.files.asked_by(asker, service._store)
+        return service
 
     # submitting
 
     async def submit(self, request: m.Submit, caller: Caller) -> list[m.SubmitAnswer]:
         """Accepts jobs, or refuses some; `strict` refuses kinds that no live worker serves."""
-        jobs = request.jobs
+        jobs = submitted_by(self._asker, request.jobs)
         self._runtime.check_room(len(jobs), sum(len(job.args) for job in jobs))
         kinds = await self._kinds(jobs, request.strict)
         refused = self._refused(request, caller, kinds)
@@ -155,6 +182,8 @@ class Service:
     ) -> None:
         """Raises if this job cannot be accepted."""
         check_submission(job)
+        check_submit(self._asker, job.queue, job.kind)
+        check_watchers(self._asker, job.options.watchers)
         self._check_own(job, kinds)
         self._runtime.check_lane(job, caller)
         if strict and job.kind not in kinds:
@@ -167,7 +196,9 @@ class Service:
         """Raises if a job cannot be accepted for what others that it `is_like` need not share."""
         check_own_fields(job)
         self._check_size(job)
-        if (info := kinds.get(job.kind)) is not None:
+        if job.kind in FREE_KINDS:
+            check_described(job)
+        elif (info := kinds.get(job.kind)) is not None:
             check_arguments(job, info)
 
     def _check_size(self, job: Submission) -> None:
@@ -181,13 +212,18 @@ class Service:
         self._runtime.check_room(len(jobs), sum(len(job.args) for job in jobs))
         check_part(part, request.edges, settings.max_group_jobs, settings.max_group_edges)
         check_dependencies(part)
-        run = [_run_by(naming(part.head, node.key), node.job) for node in part.nodes]
-        kinds = await self._kinds([job for some in run for job in some], request.strict)
-        for node, some in zip(part.nodes, run, strict=True):
-            with naming(part.head, node.key):
+        run = run_by_shapes(part)
+        kinds = await self._kinds([job for some in run.values() for job in some], request.strict)
+        for place, node in enumerate(part.nodes):
+            try:
+                if (some := run.get(place)) is None:
+                    self._check_own(node.job, kinds)
+                    continue
                 self._check_size(node.job)
                 for job in some:
                     self._check(job, caller, request.strict, kinds)
+            except LongshoreError as error:
+                raise named(part.head, node.key, error) from None
         with self._runtime.storing(jobs):
             answer = await self._store.submit_group(part)
         if isinstance(answer, Refused):
@@ -202,7 +238,7 @@ class Service:
         self._runtime.check_room(len(jobs), sum(len(job.args) for job in jobs))
         check_addition(nodes)
         check_additions(nodes)
-        run = {node.key: _run_by(naming_job(node.key), node.job) for node in nodes}
+        run = {node.key: run_by(naming_job(node.key), node.job) for node in nodes}
         kinds = await self._kinds([job for some in run.values() for job in some], request.strict)
         for node in nodes:
             with naming_job(node.key):
@@ -241,8 +277,9 @@ class Service:
         try:
             # The waiter hears of the end of a job that runs here: no need to ask the store.
             if len(jobs) != 1 or not self._runtime.runs_here(jobs[0]):
+                added = self._waiters.added
                 for ended in await self._store.ended(jobs):
-                    self._waiters.tell(ended)
+                    self._waiters.tell_first(ended, added)
             if waiter.missing and not waiter.done.is_set():
                 await self._runtime.wait(waiter, min(max(wait_s, 0.0), self._settings.max_wait_s))
         finally:
@@ -257,7 +294,7 @@ class Service:
         if job is None:
             raise NotFound(f"there is no job {ref}; `longshore jobs` lists those there are")
         [shown] = self._runtime.shown([job])
-        return shown
+        return with_submitter(shown)
 
     async def jobs(self, request: m.ListJobs) -> JobPage:
         """Jobs, newest first."""
@@ -277,7 +314,16 @@ class Service:
         """Why this job is where it is, in words."""
         facts = self._runtime.explained(job, await self._store.explain(job))
         key = "" if facts.node is None else facts.node.key
-        return m.WhyAnswer(job.id, job.number, job.state.value, why(job, facts), key)
+        text = "; ".join(filter(None, [why(job, facts), purpose(job), *await self._called(job)]))
+        return m.WhyAnswer(job.id, job.number, job.state.value, text, key)
+
+    async def _called(self, job: Job) -> list[str]:
+        """What became of the callbacks of a job that has ended."""
+        if job.state not in TERMINAL:
+            return []
+        ids = callback_ids(job.id, job.round, job.options.watchers)
+        views = [callback_view(to, id, await self._store.job(id)) for to, id in ids]
+        return [f"callback {words(one)}" for one in views]
 
     async def logs(self, request: m.ReadLogs) -> LogPage:
         """What a job's attempts said, in order, after a place in the log; of one if it is given."""
@@ -363,7 +409,7 @@ class Service:
 
     async def cancel(self, request: m.Cancel) -> list[m.CancelAnswer]:
         """Cancels what does not run, and has what runs stopped; answers in the order given."""
-        verdicts = await self._store.cancel(request.jobs, by="a client")
+        verdicts = await self._store.cancel(request.jobs, by=self._asker.by)
         by_verdict = {
             wanted: [id for id, verdict in verdicts if id is not None and verdict is wanted]
             for wanted in (CancelVerdict.CANCELLED, CancelVerdict.CANCELLING)
@@ -376,7 +422,7 @@ class Service:
 
         A repeated request gets the answer of the first, and opens no second round.
         """
-        verdicts = await self._store.retry(request.jobs, "a client", request.id)
+        verdicts = await self._store.retry(request.jobs, self._asker.by, request.id)
         self._runtime.jobs_appeared()
         return [m.RetryAnswer(ref, *one) for ref, one in zip(request.jobs, verdicts, strict=True)]
 
@@ -384,7 +430,7 @@ class Service:
         """Cancels what has not ended of a group, or of a part. A repeat changes nothing."""
         if request.prefix:
             return await self._cancel_below(request.group, request.prefix)
-        verdict = await self._store.cancel_group(request.group, by="a client")
+        verdict = await self._store.cancel_group(request.group, by=self._asker.by)
         if verdict is GroupVerdict.CANCELLING:
             self._runtime.groups_changed()
         return verdict
@@ -406,7 +452,9 @@ class Service:
             if live:
                 cancelled = await self._cancel(live) or cancelled
         if not met:
-            raise NotFound(f"group {ref} has no job '{prefix}', and none below it")
+            raise NotFound(
+                f"group {ref} has no job '{prefix:.200}', and none below it; {_LIST_KEYS}"
+            )
         return GroupVerdict.CANCELLING if cancelled else GroupVerdict.ALREADY_ENDED
 
     async def _cancel(self, jobs: Sequence[UUID | int]) -> bool:
@@ -420,7 +468,8 @@ class Service:
         if value is not None:
             within(value, f"the value for gate '{request.key}'", self._settings.max_value_bytes)
             check_packed(value, f"the value for gate '{request.key}'")
-        verdict = await self._store.open_gate(request.group, request.key, value, by="a client")
+        by = self._asker.by
+        verdict = await self._store.open_gate(request.group, request.key, value, by=by)
         if verdict in (GateVerdict.OPENED, GateVerdict.ALREADY_OPEN):
             self._runtime.gate_opened()
         return verdict
@@ -437,14 +486,16 @@ class Service:
         A repeated request gets the answer of the first, and opens no second round.
         """
         args = None if request.args is None else await self._new_arguments(request, request.args)
-        plan = await self._store.retry_group(
-            request.group,
-            "a client",
-            request.id,
-            keys=request.keys,
-            args=args,
-            dry_run=request.dry_run,
-        )
+        # A client that waits asks again, and the retry of a large group takes seconds.
+        async with self._long_requests.setdefault(request.id, asyncio.Lock()):
+            plan = await self._store.retry_group(
+                request.group,
+                self._asker.by,
+                request.id,
+                keys=request.keys,
+                args=args,
+                dry_run=request.dry_run,
+            )
         if plan is None:
             raise _no_group(request.group)
         if not request.dry_run:
@@ -457,7 +508,7 @@ class Service:
         The new group has the id of the request, so that repeats make one group.
         """
         # A client that waits asks again, and the first look at a large group takes seconds.
-        async with self._new_runs.setdefault(request.id, asyncio.Lock()):
+        async with self._long_requests.setdefault(request.id, asyncio.Lock()):
             plan = await self._store.rerun_group(
                 request.group,
                 request.id,
@@ -479,6 +530,7 @@ class Service:
         job = await self._job_of(await self.group(request.group), key)
         if job.kind in NOT_RUN:
             raise InvalidInput(f"no worker runs '{key}' ({job.kind}): it takes no arguments")
+        check_submit(self._asker, job.queue, job.kind)
         given = Submission(job.id, job.kind, args, options=job.options)
         self._check_size(given)
         if job.kind in (kinds := self._runtime.kinds()):
@@ -494,7 +546,7 @@ class Service:
             for node in nodes:
                 if node.key == key:
                     return await self.job(node.job)
-        raise NotFound(f"group {group.number} has no job '{key}'")
+        raise NotFound(f"group {group.number} has no job '{key:.200}'; {_LIST_KEYS}")
 
     async def drain(self, request: m.Drain) -> list[m.DrainAnswer]:
         """Has workers finish what they run and leave; answers in the order given."""
@@ -533,16 +585,6 @@ class Service:
             return step
         gone = await self._store.prune_groups(kept, dry_run=dry_run)
         return structs.replace(step, done=gone.done, groups=gone.groups, group_jobs=gone.jobs)
-
-
-def _run_by(named: AbstractContextManager[None], job: Submission) -> list[Submission]:
-    """The jobs that workers run because of one of a group; raises if it is none that can be."""
-    with named:
-        check_submission(job, built_in=NOT_RUN)
-        if job.kind != MAP:
-            return [job] if job.kind not in NOT_RUN else []
-        check_map(job)
-        return samples(job, MAX_SAMPLES)
 
 
 def _no_group(ref: UUID | int) -> NotFound:

@@ -39,12 +39,15 @@ class Waiters(Generic[T]):
     """All waiting requests of one dispatcher, by job, the oldest first."""
 
     def __init__(self) -> None:
-        self._by_job: dict[UUID, dict[Waiter[T], None]] = {}
+        self._by_job: dict[UUID, dict[Waiter[T], int]] = {}
+        self.added = 0
+        """How many requests have ever waited."""
 
     def add(self, waiter: Waiter[T]) -> None:
         """A request waits from now on."""
+        self.added += 1
         for job in waiter.missing:
-            self._by_job.setdefault(job, {})[waiter] = None
+            self._by_job.setdefault(job, {})[waiter] = self.added
 
     def remove(self, waiter: Waiter[T], jobs: Iterable[UUID]) -> None:
         """A request waits no longer."""
@@ -58,6 +61,17 @@ class Waiters(Generic[T]):
     def tell(self, ended: T) -> None:
         """A job has ended: tells the requests that wait for it."""
         for waiter in self._by_job.pop(ended.id, ()):
+            waiter.tell(ended)
+
+    def tell_first(self, ended: T, added: int) -> None:
+        """What a read found that began when so many had waited: tells only those requests.
+
+        A retry may have come since. Whoever waits for the new round must not hear of the last one,
+        and has a read of its own.
+        """
+        waiting = self._by_job.get(ended.id, {})
+        for waiter in [one for one, number in waiting.items() if number <= added]:
+            self.remove(waiter, [ended.id])
             waiter.tell(ended)
 
     def is_awaited(self, job: UUID) -> bool:

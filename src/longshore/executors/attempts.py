@@ -56,10 +56,11 @@ class Attempts:
     """A table from which every attempt is reported once: it leaves the table with its report.
 
     `expire` is called with the report of an attempt whose time is over. One timer serves all.
+    Without it, hosts look after the time of their attempts.
     """
 
     def __init__(
-        self, on_report: OnReport, on_log: OnLog, expire: Callable[[Report], None]
+        self, on_report: OnReport, on_log: OnLog, expire: Callable[[Report], None] | None
     ) -> None:
         self._on_report = on_report
         self._on_log = on_log
@@ -84,7 +85,7 @@ class Attempts:
     def began(self, running: Running, at: float) -> None:
         """An attempt began at that moment of the monotonic clock: its time runs from then on."""
         running.began_at = at
-        if running.assignment.timeout_s is None:
+        if running.assignment.timeout_s is None or self._expire is None:
             return
         if (expires_at := running.expires_at) is not None and expires_at < self._timer_at:
             self._watch(expires_at)
@@ -128,7 +129,7 @@ class Attempts:
             expires_at = running.expires_at
             if expires_at is None or running.abort_report is not None:
                 continue
-            if expires_at <= now:
+            if expires_at <= now and self._expire is not None:
                 self._expire(timed_out(running.assignment))
             else:
                 next_at = min(next_at, expires_at)

@@ -7,6 +7,7 @@
     Run    begin these attempts       →
     Abort  stop these attempts        →
     Close  end in good order          →
+                                       ← Began       a program begins later than it was sent
                                        ← Ended       attempts that ended by themselves
                                        ← Stopped     attempts that ended by being aborted
                                        ← Said        what attempts say
@@ -23,6 +24,7 @@ from typing import Generic, TypeVar
 import msgspec
 from msgspec import Struct
 
+from longshore.config import FileSettings
 from longshore.errors import ProtocolError
 from longshore.model.attempt import Assignment, AttemptKey
 from longshore.model.job import LogEntry
@@ -38,12 +40,35 @@ _LENGTH_BYTES = 4
 _encoder = msgspec.msgpack.Encoder(uuid_format="bytes")
 
 
+class ProgramTerms(Struct, frozen=True, array_like=True):
+    """How a worker runs commands and containers."""
+
+    exec: bool = False
+    """Whether it runs programs that submitters describe."""
+    engine: str = ""
+    """The address of the engine of containers."""
+    secrets: str = ""
+    """The folder whose files are secrets."""
+    files: FileSettings = FileSettings()
+    """From which gateways files come, and how."""
+    grace_s: float = 5.0
+    """How long a program that is told to end may take, before it is killed."""
+    registries: str = ""
+    """The file with credentials for registries of images."""
+    sweep_s: float = 60.0
+    """How often containers are looked for that a dead process left."""
+    worker: str = ""
+    fleet: str = ""
+    """Whose containers they are, for people."""
+
+
 class Load(Struct, frozen=True, tag=True, array_like=True):
     """Import the apps, and say which kinds they have.
 
     Scratch folders go into `scratch`; `limits` says how much of what an attempt says is kept.
     The pool runs up to `slots` attempts at once. A process that runs one at a time takes no more
-    after `max_jobs` of them, or when its memory is past `max_mb`; 0 is no limit.
+    after `max_jobs` of them, or when its memory is past `max_mb`; 0 is no limit. Only a worker that
+    serves nothing but programs of submitters has no `app`.
     """
 
     app: str
@@ -52,6 +77,7 @@ class Load(Struct, frozen=True, tag=True, array_like=True):
     slots: int = 1
     max_jobs: int = 0
     max_mb: int = 0
+    programs: ProgramTerms = ProgramTerms()
 
 
 class Run(Struct, frozen=True, tag=True, array_like=True):
@@ -95,6 +121,12 @@ class Ended(Struct, frozen=True, tag=True, array_like=True):
     worn: float = 0.0
 
 
+class Began(Struct, frozen=True, tag=True, array_like=True):
+    """A program really begins only now: until then its files were brought, or its image."""
+
+    token: int
+
+
 class Stopped(Struct, frozen=True, tag=True, array_like=True):
     """Attempts that ended because they were aborted."""
 
@@ -108,7 +140,7 @@ class Said(Struct, frozen=True, tag=True, array_like=True):
 
 
 ToHost = Load | Run | Abort | Close
-FromHost = Loaded | LoadFailed | Ended | Stopped | Said
+FromHost = Loaded | LoadFailed | Began | Ended | Stopped | Said
 
 M = TypeVar("M")
 T = TypeVar("T")

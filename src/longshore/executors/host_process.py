@@ -21,6 +21,7 @@ from longshore.errors import AppError, Unavailable
 from longshore.executors.attempt_queue import AttemptQueue
 from longshore.executors.channel import Channel
 from longshore.executors.frames import Close, FromHost, Load, Loaded, LoadFailed, ToHost, from_host
+from longshore.executors.process_marks import process_mark
 from longshore.model.worker import KindInfo, Pool
 
 DEAF_GRACE_S = 0.5
@@ -46,6 +47,8 @@ class HostProcess:
         self._loaded: asyncio.Future[dict[str, KindInfo]] = self._loop.create_future()
         self._exited: asyncio.Future[None] = self._loop.create_future()
         self._process, sock = _start(pool, self.queue)
+        self.mark = process_mark(self._process.pid)
+        """By which it is known, also when it has ended."""
         self._channel = Channel(sock, from_host(), self._receive, self._go_deaf)
         self._deaf_timer: asyncio.TimerHandle | None = None
         self._was_deaf = False
@@ -102,6 +105,14 @@ class HostProcess:
         if not self._exited.done():
             self.was_killed = True
             self._kill_group()
+
+    def put_down(self, within_s: float) -> None:
+        """Has the process kill what it runs and end; kills it too, if that takes too long."""
+        self.was_killed = True
+        if self.send(Close()):
+            self._loop.call_later(within_s, self.kill)
+        else:
+            self.kill()
 
     async def end(self) -> None:
         """Kills the process and waits until it is gone."""

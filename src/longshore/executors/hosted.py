@@ -24,11 +24,13 @@ from msgspec import Struct
 from longshore.executors.attempts import Attempts, Running, crashed, released
 from longshore.executors.frames import (
     Abort,
+    Began,
     Ended,
     FromHost,
     Load,
     Loaded,
     LoadFailed,
+    ProgramTerms,
     Said,
     Stopped,
 )
@@ -56,6 +58,7 @@ class Hosting(Struct, frozen=True):
     """A process that runs one attempt at a time is replaced after so many; 0 is never."""
     max_mb: int = 0
     """Such a process is replaced when its resident memory is larger; 0 is never."""
+    programs: ProgramTerms = ProgramTerms()
 
 
 class HostedExecutor(ABC):
@@ -64,12 +67,16 @@ class HostedExecutor(ABC):
     pool: ClassVar[Pool]
     has_queues: ClassVar[bool] = False
     """Whether attempts can wait in its hosts."""
+    keeps_time: ClassVar[bool] = True
+    """Whether it stops attempts at their timeouts. Otherwise their host does."""
+    closes_busy_hosts: ClassVar[bool] = False
+    """Whether a host must end by itself, because it has programs to kill."""
 
     def __init__(self, hosting: Hosting, slots: int, on_report: OnReport, on_log: OnLog) -> None:
         self.slots = slots
         self.kinds: dict[str, KindInfo] = {}
         self._hosting = hosting
-        self._attempts = Attempts(on_report, on_log, self.abort)
+        self._attempts = Attempts(on_report, on_log, self.abort if self.keeps_time else None)
         self._unsent: dict[int, Running] = {}
         """The attempts that were sent to no host yet, by token."""
         self._hosts: set[HostProcess] = set()
@@ -106,8 +113,13 @@ class HostedExecutor(ABC):
             self._loop.call_soon(self._attempts.end, report)
         else:
             running.host.send(Abort((report.key,)))
-            running.keep(self._loop.call_later(self._hosting.abort_grace_s, running.host.kill))
+            running.keep(self._loop.call_later(self._patience_s, running.host.kill))
             self._aborting(running, running.host)
+
+    @property
+    def _patience_s(self) -> float:
+        """How long after an abort a host is killed if the attempt has not ended."""
+        return self._hosting.abort_grace_s
 
     def kill(self) -> None:
         """Kills everything at once, and hands back the attempts that were not aborted already."""
@@ -132,7 +144,10 @@ class HostedExecutor(ABC):
             task.cancel()
         await asyncio.gather(*self._starting, return_exceptions=True)
         grace_s = self._hosting.abort_grace_s
-        ends = (host.end() if busy else host.finish(grace_s) for host, busy in hosts.items())
+        ends = (
+            host.end() if busy and not self.closes_busy_hosts else host.finish(grace_s)
+            for host, busy in hosts.items()
+        )
         await asyncio.gather(*ends)
 
     # attempts and their hosts
@@ -197,6 +212,8 @@ class HostedExecutor(ABC):
             match message:
                 case Ended():
                     self._ended(host, message)
+                case Began(token=token):
+                    self._began_late(token)
                 case Stopped(attempts=attempts):
                     self._stopped(host, attempts)
                 case Said(entries=entries):
@@ -206,6 +223,9 @@ class HostedExecutor(ABC):
                     pass
                 case _:
                     assert_never(message)
+
+    def _began_late(self, token: int) -> None:  # noqa: B027
+        """Called when a host says that an attempt, which it has had for a while, begins now."""
 
     def _stopped(self, host: HostProcess, attempts: Sequence[AttemptKey]) -> None:
         """Called when a host says that aborted attempts stopped."""
@@ -226,6 +246,7 @@ class HostedExecutor(ABC):
             self.slots,
             hosting.max_jobs,
             hosting.max_mb,
+            hosting.programs,
         )
         queues = self.has_queues
         host = HostProcess(self.pool, self._receive, self._host_gone, has_queue=queues)

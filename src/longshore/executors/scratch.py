@@ -3,6 +3,7 @@
     SCRATCH/longshore-scratch-x1y2/  one for each worker; its agent holds the lock
         lock
         JOB-TOKEN/                   one for each attempt that asked for it
+        spare-HOST-NUMBER/           one for a command after another
 
 The host removes a folder when its attempt ends. If the host dies, its agent does. If the agent dies
 too, the next worker that starts there does: it finds a lock that no process holds.
@@ -82,6 +83,12 @@ def discard(room: str, attempts: Iterable[AttemptKey]) -> None:
         threading.Thread(target=lambda: list(map(remove, left)), daemon=True).start()
 
 
+def discard_spare(room: str, host: int) -> None:
+    """Removes the folders that a dead host gave to one attempt after another."""
+    for path in Path(room).glob(f"spare-{host}-*") if room else ():
+        remove(path)
+
+
 # in a host
 
 
@@ -98,6 +105,15 @@ def make(job: UUID, token: int) -> Path:
         return Path(tempfile.mkdtemp(prefix=f"longshore-job-{job}-{token}-"))
     path = _path(_room, job, token)
     # The room itself may be gone: some systems tidy up their temporary folders.
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return path
+
+
+def make_spare(host: int, number: int) -> Path:
+    """Makes a folder for one attempt after another; without a worker, a temporary one."""
+    if _room is None:
+        return Path(tempfile.mkdtemp(prefix="longshore-spare-"))
+    path = _room / f"spare-{host}-{number}"
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     return path
 

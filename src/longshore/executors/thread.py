@@ -67,7 +67,8 @@ class _ThreadHosts(HostedExecutor):
         """Hands the attempt back after a pause: at once, the next one would come just as soon."""
         running = self._attempts.get(report.key)
         if running is not None and running.abort_report is None:
-            _log.warning("no thread can be started for job %s: it is handed back", report.job)
+            text, about = "no thread can be started for job %s: it is handed back", report.job
+            _log.warning(text, about, extra={"job": about})
             running.stop_timers()
             running.host = running.began_at = None
             self._refused.add(report.token)

@@ -102,7 +102,10 @@ async def send(call: Call) -> Response:
     wanted = await call.body(NewMessage)
     delay_s = None if wanted.delay_s is UNSET else wanted.delay_s
     message = _message(call, wanted, delay_s=delay_s)
-    await _send(call, message)
+    await call.gateway.handlers.check(message)
+    [done] = await call.connection.actors.send((message,))
+    if done.code:
+        raise from_code(done.code, done.message)
     return answer({"id": str(message.id)}, 202)
 
 
@@ -112,8 +115,8 @@ async def ask(call: Call) -> Response:
     given = call.wait_s(call.query(AskQuery).wait_s)
     wait_s = given or min(ASK_S, call.settings.max_long_poll_s)
     message = _message(call, wanted, reply_to=ReplyTo())
-    await _send(call, message)
-    reply = await call.unless_gone(call.connection.actors.reply(message.id, wait_s))
+    await call.gateway.handlers.check(message)
+    reply = await call.unless_gone(call.connection.actors.ask(message, wait_s))
     if reply is None:
         raise NotFinished(
             f"{_called(call)} has not replied within {wait_s:g} s; the message stays in its "
@@ -130,12 +133,6 @@ def _message(call: Call, wanted: NewMessage | NewAsk, **more: Any) -> Message:
     args = pack_arguments(wanted.args, f"{type}.{wanted.name}")
     id = new_id() if wanted.id is UNSET else wanted.id
     return Message(id, type, key, wanted.name, args, **more)
-
-
-async def _send(call: Call, message: Message) -> None:
-    [done] = await call.connection.actors.send((message,))
-    if done.code:
-        raise from_code(done.code, done.message)
 
 
 # changing

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
@@ -14,11 +15,14 @@ from starlette.responses import Response
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from longshore.errors import InvalidInput, LongshoreError
+from longshore.core.access import Right
+from longshore.errors import InvalidInput, LongshoreError, NotAuthenticated
+from longshore.gateway.asking import asked_by, asking, bearer, ticket_of
 from longshore.gateway.bodies import JSON, media_type
-from longshore.gateway.fleet import explain_error
+from longshore.gateway.fleet import explain_error, show_metrics
 from longshore.gateway.guard import Guard
 from longshore.gateway.ids import ids_of
+from longshore.gateway.meter import MEASURED, Metering
 from longshore.gateway.openapi import document
 from longshore.gateway.operation import Call, Gateway, Operation
 from longshore.gateway.problems import MethodNotAllowed, NoRoute, problem_answer
@@ -26,6 +30,7 @@ from longshore.gateway.routes import OPERATIONS
 
 GZIP_FROM_BYTES = 1_024
 _GZIP_LEVEL = 5
+_FILES = re.compile(r"/dispatcher/(blobs/([0-9a-f]{64}|read)$|filesets/[^/]+/[^/]+/files/)")
 
 
 async def _describe(call: Call) -> Response:
@@ -44,14 +49,25 @@ _PAGES = (
         path="/openapi.json",
         id="describe",
         summary="Describe the API.",
+        needs=None,
         do=_describe,
         answers={200: dict[str, Any]},
+    ),
+    Operation(
+        method="GET",
+        path="/metrics",
+        id="show_metrics",
+        summary="Show the metrics of the gateway.",
+        do=show_metrics,
+        needs=Right.READ,
+        answers={200: str},
     ),
     Operation(
         method="GET",
         path="/errors/{code}",
         id="explain_error",
         summary="Say what an error means.",
+        needs=None,
         do=explain_error,
         answers={200: str},
     ),
@@ -64,12 +80,26 @@ def make_app(gateway: Gateway) -> ASGIApp:
     for one in (*OPERATIONS, *_PAGES):
         by_path.setdefault(one.path, {})[one.method] = one
     routes = [
-        Route(path, _Resource(gateway, methods))
+        Route(path.replace("{path}", "{path:path}"), _Resource(gateway, methods))
         for listed, methods in by_path.items()
         for path in _forms(listed)
     ]
     router = Router(routes, redirect_slashes=False, default=_no_route)
-    return Guard(GZipMiddleware(router, GZIP_FROM_BYTES, _GZIP_LEVEL), gateway.settings)
+    guard = Guard(_Packing(router), gateway.settings, gateway.own_host)
+    return Metering(guard, gateway.meter)
+
+
+class _Packing:
+    """Packs answers for who takes gzip, but not files: those are sent as they are stored."""
+
+    def __init__(self, router: Router) -> None:
+        self._router = router
+        self._packed = GZipMiddleware(router, GZIP_FROM_BYTES, _GZIP_LEVEL)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers one request."""
+        app: ASGIApp = self._router if _FILES.match(scope["path"]) else self._packed
+        await app(scope, receive, send)
 
 
 def _forms(path: str) -> Iterable[str]:
@@ -96,14 +126,22 @@ class _Resource:
         """Answers one request."""
         request = Request(scope, receive)
         try:
-            response = await self._answer(request)
-        except ClientDisconnect:
-            return
+            operation = self._operation(request)
+            token = await self._token(operation, request)
         except LongshoreError as error:
-            response = problem_answer(error)
-        await response(scope, receive, send)
+            await problem_answer(error)(scope, receive, send)
+            return
+        # Around the sending too: a stream asks dispatchers while it is sent.
+        with asked_by(token):
+            try:
+                response = await self._answer(operation, request)
+            except ClientDisconnect:
+                return
+            except LongshoreError as error:
+                response = problem_answer(error)
+            await response(scope, receive, send)
 
-    async def _answer(self, request: Request) -> Response:
+    def _operation(self, request: Request) -> Operation:
         method = "GET" if request.method == "HEAD" else request.method
         operation = self._operations.get(method)
         if operation is None:
@@ -111,12 +149,30 @@ class _Resource:
                 f"{request.method} is not for this address; {self._allowed} are",
                 {"Allow": self._allowed},
             )
+        request.scope[MEASURED].operation = operation.id
+        return operation
+
+    async def _token(self, operation: Operation, request: Request) -> bytes | None:
+        """The token of a request; raises if it is worth nothing here, or asks too often."""
+        if operation.needs is None:
+            return None
+        if operation.takes_ticket and ticket_of(request.headers):
+            return None  # a dispatcher judges the ticket
+        token = bearer(request.headers)
+        if token is None and self._gateway.needs_token:
+            raise NotAuthenticated("this needs a token: send `Authorization: Bearer ls_…`")
+        if token is not None:
+            self._gateway.rates.take(token)
+            await self._gateway.askers.check(token, operation.needs)
+        return token
+
+    async def _answer(self, operation: Operation, request: Request) -> Response:
         request.scope["path_params"] = _decoded(request.path_params)
-        if operation.body is None:
+        if operation.body is None and not (operation.is_octets or operation.takes_bytes):
             media_type(request)  # which raises for what a page of another site could send
         call = Call(self._gateway, operation, request)
         key = request.headers.get("idempotency-key")
-        with ids_of(method, request.url.path, key):
+        with ids_of(operation.method, request.scope["path"], key, asking()):
             return await operation.do(call)
 
 

@@ -22,6 +22,7 @@ T = TypeVar("T")
 
 JSON: Final = "application/json"
 NDJSON: Final = "application/x-ndjson"
+OCTETS: Final = "application/octet-stream"
 _NDJSON_NAMES: Final = frozenset({NDJSON, "application/ndjson", "application/jsonl"})
 _GZIP: Final = zlib.MAX_WBITS | 16
 _UNDECODABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, OverflowError)
@@ -34,6 +35,11 @@ class Bodies:
         self._most = most
         self._wait_s = wait_s
         self._held = 0
+
+    @property
+    def held(self) -> int:
+        """How many bytes are held now."""
+        return self._held
 
     @asynccontextmanager
     async def read(self, request: Request, limit: int, name: str) -> AsyncIterator[bytes]:
@@ -114,13 +120,15 @@ class _Reading:
 
 
 def media_type(request: Request) -> str:
-    """What the body of a request is, by its header: JSON, NDJSON, or empty if there is no body."""
+    """What the body of a request is, by its header; empty if there is no body."""
     given = request.headers.get("content-type", "")
     name = given.partition(";")[0].strip().lower()
     if name == JSON:
         return JSON
     if name in _NDJSON_NAMES:
         return NDJSON
+    if name == OCTETS:
+        return OCTETS
     if name or _has_body(request):
         what = repr(name) if name else "not named"
         raise UnsupportedMediaType(

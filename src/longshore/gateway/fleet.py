@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterator
 from contextlib import aclosing
+from typing import Literal
 
+from msgspec import Struct
 from starlette.responses import Response
 
 from longshore._version import __version__
-from longshore.client import jsonable
+from longshore.client import etcdq, jsonable
+from longshore.core import metering
 from longshore.core.limits import check_name
+from longshore.core.metering import Sample, snapshot
 from longshore.core.naming import workers_named
 from longshore.errors import InvalidInput, NotFound, Unavailable, WrongState
-from longshore.gateway.operation import Call, answer
+from longshore.gateway import web_routes
+from longshore.gateway.asking import asked_by
+from longshore.gateway.operation import Call, Gateway, answer
 from longshore.gateway.problems import NoRoute, all_errors, explained
 from longshore.gateway.streams import Event, Events
+from longshore.links.openmetrics import exposition
 from longshore.model.worker import DrainVerdict, WorkerView
 
 # queues
@@ -63,13 +72,33 @@ async def _queue_events(call: Call) -> Events:
 # workers and dispatchers
 
 
+class WorkersQuery(Struct, frozen=True):
+    """How to list workers."""
+
+    format: Literal["etcdq"] | None = None
+    """As documents of the Etcd Job Queue."""
+
+
 async def list_workers(call: Call) -> Response:
     """Lists the workers, and those that ended lately."""
-    return answer({"workers": [jsonable.worker(one) for one in await call.connection.workers()]})
+    if call.query(WorkersQuery).format is not None:
+        return answer({"workers": await etcdq.shown_workers(call.connection)})
+    workers = await call.connection.workers()
+    services = await call.connection.web.listed()
+    seen_at = {one.info.id: one.seen_at for one in workers}
+    return answer(
+        {
+            "workers": [jsonable.worker(one) for one in workers],
+            "web_workers": [web_routes.shown(one, seen_at) for one in services],
+        }
+    )
 
 
 async def show_worker(call: Call) -> Response:
-    """Shows a worker."""
+    """Shows a worker, or the registration of a web worker."""
+    if (web := await web_routes.find(call, call.name("id"))) is not None:
+        seen_at = {one.info.id: one.seen_at for one in await call.connection.workers()}
+        return answer(web_routes.shown(web, seen_at))
     return answer(jsonable.worker(await _worker(call)))
 
 
@@ -116,12 +145,30 @@ async def is_alive(call: Call) -> Response:
 
 
 async def is_ready(call: Call) -> Response:
-    """Says whether jobs can be claimed: a dispatcher answers, and renews its lease in the store."""
-    hello = await call.connection.hello()
-    found = await call.connection.dispatchers()
-    if not any(one.alive for one in found):
-        raise Unavailable("no dispatcher renews its lease: the store may be down; try again")
+    """Says whether jobs can be claimed: a dispatcher answers, its store too, its lease holds."""
+    with asked_by(None):
+        hello = await call.connection.hello()
+        found = await call.connection.dispatchers()
+    if not any(one.alive and one.id == hello.dispatcher for one in found):
+        raise Unavailable(
+            f"dispatcher {hello.dispatcher} answers, but does not renew its lease in the store: it "
+            "can claim no jobs; try again"
+        )
     return answer({"status": "ready", "dispatcher": str(hello.dispatcher)})
+
+
+async def show_metrics(call: Call) -> Response:
+    """Shows the metrics of the gateway."""
+    accept, now = call.request.headers.get("accept", ""), snapshot(_samples(call.gateway))
+    text, kind = await asyncio.to_thread(exposition, now, accept)
+    return Response(text, headers={"Content-Type": kind})
+
+
+def _samples(gateway: Gateway) -> Iterator[Sample]:
+    yield Sample(metering.INFO, (__version__, "gateway"), 1)
+    yield Sample(metering.STREAMS, (), gateway.streams.open)
+    yield Sample(metering.BODIES, (), gateway.bodies.held)
+    yield from gateway.meter.samples()
 
 
 async def explain_error(call: Call) -> Response:

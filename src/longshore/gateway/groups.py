@@ -7,16 +7,18 @@ from contextlib import aclosing
 from typing import Annotated, Any
 from uuid import UUID
 
-from msgspec import UNSET, Meta, Struct
+from msgspec import UNSET, Meta, Struct, structs
 from starlette.responses import Response
 
 from longshore.client import jsonable
+from longshore.client.callbacks import callbacks_of
 from longshore.client.group_file import GroupFile, group_in_body, group_in_lines
 from longshore.client.group_handle import check_opened
 from longshore.client.group_plan import run_times, submit_group
 from longshore.client.kind import Terms
 from longshore.core.group_limits import MAX_NODES_LISTED, MAX_PLACE
 from longshore.core.group_words import shown_counts, shown_state
+from longshore.core.tracing import with_trace
 from longshore.errors import Conflict, NotFound, WrongState
 from longshore.gateway.bodies import Document, decoded, lines
 from longshore.gateway.ids import has_key, new_id
@@ -84,6 +86,8 @@ async def submit(call: Call) -> Response:
     id = new_id()
     known = await _known(call, id) if has_key() else None
     head, nodes = await _in_order(described, id, terms, times)
+    if parent := call.traceparent:
+        nodes = [structs.replace(node, job=with_trace(node.job, parent)) for node in nodes]
     try:
         done = await submit_group(
             call.connection, head, nodes, strict=call.query(GroupSubmitQuery).strict
@@ -141,7 +145,10 @@ async def list_groups(call: Call) -> Response:
 
 async def show_group(call: Call) -> Response:
     """Shows a group, and how many of its jobs are in each state."""
-    return answer(shown(await call.connection.group(call.ref("group"))))
+    group = await call.connection.group(call.ref("group"))
+    how = group.id, group.round, group.watchers
+    calls = await callbacks_of(call.connection, *how, ended=group.state in ENDED_GROUPS)
+    return answer({**shown(group), "callbacks": jsonable.plain(calls)})
 
 
 def shown(group: Group) -> dict[str, Any]:
@@ -241,11 +248,14 @@ async def resume(call: Call) -> Response:
 def _changed(call: Call, verdict: GroupVerdict) -> Response:
     name = call.name("id")
     if verdict is GroupVerdict.NOT_FOUND:
-        raise NotFound(f"there is no group {name}, or nothing with this key in it")
+        raise NotFound(f"there is no group {name}; `GET /dispatcher/groups/` lists those there are")
     if verdict is GroupVerdict.NOT_RUNNING:
-        raise WrongState(f"group {name} is not running: it waits for parts, or is being cancelled")
+        raise WrongState(
+            f"group {name} is not running: it waits for parts, or is being cancelled; look at it "
+            "again in a moment"
+        )
     if verdict is GroupVerdict.ALREADY_ENDED:
-        raise WrongState(f"group {name} has ended already")
+        raise WrongState(f"group {name} has ended already; look at it to see how")
     status = 202 if verdict is GroupVerdict.CANCELLING else 200
     return answer({"id": name, "verdict": verdict.value}, status)
 

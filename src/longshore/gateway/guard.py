@@ -17,6 +17,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from longshore.config import GatewaySettings
+from longshore.core import webhooks
+from longshore.core.tracing import is_traceparent
 from longshore.errors import LongshoreError, Unavailable
 from longshore.gateway.problems import Forbidden, Misdirected, problem_answer
 
@@ -24,10 +26,8 @@ REQUEST_ID: Final = "X-Request-ID"
 _LOCAL_HOSTS: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
 _OWN_SITES: Final = frozenset({"same-origin", "none"})
 _REQUEST_ID: Final = re.compile(r"[\w.:@+/=-]{1,128}", re.ASCII)
-_TRACE: Final = re.compile(
-    r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
-)
 _MAX_STATE_CHARS: Final = 512
+
 
 log = logging.getLogger("longshore.gateway")
 
@@ -35,9 +35,10 @@ log = logging.getLogger("longshore.gateway")
 class Guard:
     """Lets requests through to an application, or answers them itself."""
 
-    def __init__(self, app: ASGIApp, settings: GatewaySettings) -> None:
+    def __init__(self, app: ASGIApp, settings: GatewaySettings, own_host: str = "") -> None:
         self._app = app
-        self._hosts = _LOCAL_HOSTS | {host.lower() for host in settings.http_hosts}
+        named = (*settings.http_hosts, *([own_host] if own_host else []))
+        self._hosts = _LOCAL_HOSTS | {host.lower() for host in named}
         self._most = settings.max_http_requests
         self._under_way = 0
 
@@ -80,7 +81,12 @@ class Guard:
 
 
 def _check_site(headers: Headers) -> None:
-    """Raises if a browser sends the request for a page of another site."""
+    """Raises if a browser sends the request for a page of another site, or a gateway a callback.
+
+    A callback comes from this machine, but what it says and where it goes, somebody else chose.
+    """
+    if webhooks.ID in headers:
+        raise Forbidden("this is a callback; no callback may call the API")
     host = headers["host"]
     for origin in headers.getlist("origin"):
         if origin not in (f"http://{host}", f"https://{host}"):
@@ -119,7 +125,7 @@ class _Sending:
 def _trace(headers: Headers) -> dict[str, str]:
     """The trace context of a request (W3C), if it is sound."""
     parent = headers.get("traceparent", "")
-    if not _TRACE.fullmatch(parent):
+    if not is_traceparent(parent):
         return {}
     state = ",".join(headers.getlist("tracestate"))
     has_state = 0 < len(state) <= _MAX_STATE_CHARS and state.isascii() and state.isprintable()

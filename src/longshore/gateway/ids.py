@@ -53,12 +53,17 @@ def has_key() -> bool:
 
 
 @contextmanager
-def ids_of(method: str, path: str, key: str | None) -> Iterator[None]:
-    """Inside, `new_id` goes by this key. The same key on another address is another one."""
+def ids_of(method: str, path: str, key: str | None, token: bytes | None) -> Iterator[None]:
+    """Inside, `new_id` goes by this key.
+
+    The same key on another address, or of the holder of another token, is another one.
+    """
     if key is None:
         yield
         return
-    seed = blake2b("\n".join((method, path, _plain(key))).encode()).digest()
+    who = "" if token is None else token.hex()
+    words = (method, path, _plain(key), *([who] if who else []))
+    seed = blake2b("\n".join(words).encode()).digest()
     before = _derived.set(_Derived(seed))
     try:
         yield

@@ -19,7 +19,8 @@ from longshore.core.lifecycle import HISTORY_FIRST, TERMINAL
 from longshore.errors import InvalidInput
 from longshore.gateway.jobs import is_cut
 from longshore.gateway.operation import Call, answer
-from longshore.gateway.streams import END, Event, Events, Pace
+from longshore.gateway.pace import Pace
+from longshore.gateway.streams import END, Event, Events
 from longshore.model.job import HistoryEntry, Job
 
 _PLACE: Final = re.compile(r"(\d{1,19})-(\d{1,19})")
@@ -96,7 +97,8 @@ async def stream_job(call: Call) -> Response:
 
 async def _job_events(call: Call, id: UUID, last: str | None) -> Events:
     told = _Told(last)
-    news = call.gateway.streams.news(("job", id), lambda: call.connection.job(id))
+    streams = call.gateway.streams
+    news = streams.news(("job", id), lambda: call.connection.job(id), streams.changes.until_changed)
     async with aclosing(news):
         async for job in news:
             for event in told.events(job):

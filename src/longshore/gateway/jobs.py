@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 from uuid import UUID
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, structs
 from starlette.responses import Response
 
-from longshore.client import jsonable
-from longshore.client.connection import MAX_CHUNK_BYTES, MAX_CHUNK_JOBS, wire_size
+from longshore.client import etcdq, jsonable
+from longshore.client.callbacks import callbacks_of
 from longshore.client.kind import Terms
 from longshore.core.lifecycle import HISTORY_FIRST, HISTORY_LAST, TERMINAL
 from longshore.core.limits import MAX_LABELS
+from longshore.core.tracing import with_trace
 from longshore.errors import (
     Conflict,
     InvalidInput,
@@ -24,16 +25,18 @@ from longshore.errors import (
     WrongState,
     from_code,
 )
+from longshore.gateway.asking import asked_by, asking
 from longshore.gateway.bodies import decoded, lines
 from longshore.gateway.ids import has_key, new_id
-from longshore.gateway.models import Label, NewJob, NewJobs, Number, Seconds
+from longshore.gateway.models import CallbackParts, Label, NewJob, NewJobs, Number, Seconds
 from longshore.gateway.operation import Call, answer
 from longshore.gateway.problems import KeyReused
 from longshore.model.ids import parse_ref
 from longshore.model.job import CancelVerdict, Job, JobFilter, JobState, RetryVerdict, Submission
+from longshore.model.program import CONTAINER_KIND
+from longshore.payload import etcdq as documents
 from longshore.payload.values import pack
 from longshore.wire.messages import SubmitAnswer
-from longshore.wire.portions import portions
 
 _Moment = Annotated[datetime, Meta(tz=True)]
 MOST_ENTRIES: Final = HISTORY_FIRST + HISTORY_LAST
@@ -44,6 +47,15 @@ class SubmitQuery(Struct, frozen=True):
 
     strict: bool = False
     """Refuse kinds that no live worker serves."""
+    format: Literal["etcdq"] | None = None
+    """The body is a job of the Etcd Job Queue."""
+
+
+class ShowQuery(Struct, frozen=True):
+    """How to show a job."""
+
+    format: Literal["etcdq"] | None = None
+    """As a document of the Etcd Job Queue, if it is a container."""
 
 
 class JobsQuery(Struct, frozen=True):
@@ -90,16 +102,17 @@ _OPTIONS: Final = tuple(
 
 async def submit(call: Call) -> Response:
     """Submits one job, or many. The first one tells whether the request is a repeat."""
-    strict = call.query(SubmitQuery).strict
-    wanted = await call.body_as(_wanted)
+    query = call.query(SubmitQuery)
+    wanted = await call.body_as(_wanted if query.format is None else _wanted_container)
     terms = await call.gateway.kinds.terms_of({job.kind for job in wanted.jobs})
     ids = [new_id() if job.id is UNSET else job.id for job in wanted.jobs]
     jobs = [
         _placed(place if wanted.is_list else None, job, id, terms[job.kind])
         for place, (job, id) in enumerate(zip(wanted.jobs, ids, strict=True))
     ]
+    jobs = [with_trace(job, call.traceparent) for job in jobs]
     is_repeat = await _is_there(call, wanted.jobs[0], ids[0])
-    answers = await _send(call, wanted.jobs, jobs, strict)
+    answers = await _send(call, wanted.jobs, jobs, query.strict)
     refused = [one for one in answers if one.code]
     if len(refused) == len(answers):
         raise from_code(refused[0].code, refused[0].message)
@@ -112,10 +125,20 @@ async def submit(call: Call) -> Response:
 
 def _wanted(data: bytes, is_lines: bool) -> _Wanted:
     if is_lines:
-        return _Wanted([job for _, job in lines(data, NewJob)], True)
+        jobs = [job for _, job in lines(data, NewJob)]
+        if not jobs:
+            raise InvalidInput("the body has no line with a job; send a JSON object on each line")
+        return _Wanted(jobs, True)
     if decoded(data, _IsList).jobs is not UNSET:
         return _Wanted(decoded(data, NewJobs).jobs, True)
     return _Wanted([decoded(data, NewJob)], False)
+
+
+def _wanted_container(data: bytes, is_lines: bool) -> _Wanted:
+    if is_lines:
+        raise InvalidInput("a document of the Etcd Job Queue is one job; send it as JSON")
+    args = documents.arguments(documents.read_job(data))
+    return _Wanted([NewJob(kind=CONTAINER_KIND, args=args)], False)
 
 
 def _placed(place: int | None, job: NewJob, id: UUID, terms: Terms) -> Submission:
@@ -131,6 +154,8 @@ def _placed(place: int | None, job: NewJob, id: UUID, terms: Terms) -> Submissio
 def _submission(job: NewJob, id: UUID, terms: Terms) -> Submission:
     given = {name: getattr(job, name) for name in _OPTIONS}
     chosen = {name: value for name, value in given.items() if value is not UNSET}
+    if isinstance(parts := chosen.get("callback"), CallbackParts):
+        chosen["callback"] = msgspec.to_builtins(parts)
     if job.data is UNSET:
         args = pack(job.args, f"the arguments of job '{job.kind}'")
         return terms.but(**chosen).submission(id, job.kind, args)
@@ -153,9 +178,7 @@ async def _is_there(call: Call, job: NewJob, id: UUID) -> bool:
 async def _send(
     call: Call, wanted: Sequence[NewJob], jobs: Sequence[Submission], strict: bool
 ) -> list[SubmitAnswer]:
-    answers: list[SubmitAnswer] = []
-    for chunk in portions(jobs, wire_size, MAX_CHUNK_BYTES, MAX_CHUNK_JOBS):
-        answers += await call.connection.submit(tuple(chunk), strict)
+    answers = await call.gateway.submits.submit(jobs, strict)
     return [
         await _again(call, job, one) if one.code == Conflict.code else one
         for job, one in zip(wanted, answers, strict=True)
@@ -167,7 +190,10 @@ async def _again(call: Call, job: NewJob, refused: SubmitAnswer) -> SubmitAnswer
 
     What its app declares may have changed since then; what the request says must be the same.
     """
-    stored = await call.connection.job(refused.id)
+    try:
+        stored = await call.connection.job(refused.id)
+    except NotFound:
+        return refused  # it is there, and out of this token's reach
     [found] = await call.connection.submit((_submission(job, stored.id, Terms.of_job(stored)),))
     if found.code == Conflict.code and job.id is UNSET:
         raise KeyReused(
@@ -202,7 +228,7 @@ async def list_jobs(call: Call) -> Response:
             before=query.before,
             limit=limit,
             labels=query.label,
-            since=None if query.since is None else _moment(query.since),
+            since=None if query.since is None else moment(query.since),
             group=group,
         )
     )
@@ -211,7 +237,8 @@ async def list_jobs(call: Call) -> Response:
     return answer(document, headers=None if after is None else call.next_link(before=after))
 
 
-def _moment(text: str) -> datetime:
+def moment(text: str) -> datetime:
+    """The time that a parameter names."""
     try:
         return msgspec.convert(text, _Moment)
     except msgspec.ValidationError:
@@ -221,7 +248,12 @@ def _moment(text: str) -> datetime:
 
 async def show_job(call: Call) -> Response:
     """Shows a whole job."""
-    return answer(shown(await call.connection.job(call.ref("job"))))
+    job = await call.connection.job(call.ref("job"))
+    if call.query(ShowQuery).format is not None:
+        return answer(await etcdq.shown_job(call.connection, job))
+    how = job.id, job.round, job.options.watchers
+    calls = await callbacks_of(call.connection, *how, ended=job.state in TERMINAL)
+    return answer({**shown(job), "callbacks": jsonable.plain(calls)})
 
 
 def shown(job: Job) -> dict[str, Any]:
@@ -229,7 +261,7 @@ def shown(job: Job) -> dict[str, Any]:
     raw = job.options.raw
     return {
         **jsonable.brief(job),
-        "args": jsonable.payload(job.args, raw=raw),
+        "args": jsonable.arguments(job),
         "result": jsonable.payload(job.result, raw=raw),
         "history": jsonable.plain(job.history),
     }
@@ -264,8 +296,12 @@ async def show_result(call: Call) -> Response:
     job = await call.connection.job(call.ref("job"))
     wait_s = call.wait_s(call.query(WaitQuery).wait_s)
     if job.state not in TERMINAL and wait_s:
-        ended = await call.unless_gone(call.gateway.outcomes.ended(job.id, wait_s))
-        if ended is not None:
+        with asked_by(None):
+            # All who wait share their requests. What this one may see, it has asked above.
+            ended = await call.unless_gone(call.gateway.outcomes.ended(job.id, wait_s))
+        if ended is not None and asking() is not None:
+            job = await call.connection.job(job.id)
+        elif ended is not None:
             job = structs.replace(job, state=ended.state, result=ended.result, error=ended.error)
     headers = call.applied(wait_s)
     document = {"id": str(job.id), "number": job.number, "state": job.state.value}

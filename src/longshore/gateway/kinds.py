@@ -8,6 +8,7 @@ from typing import Final
 
 from longshore.client.connection import Connection
 from longshore.client.kind import Terms
+from longshore.gateway.asking import asked_by
 
 KEPT_S: Final = 1.0
 MOST_KEPT: Final = 10_000
@@ -25,7 +26,8 @@ class KnownKinds:
         now = asyncio.get_running_loop().time()
         asked_at, terms = self._known.get(kind, (float("-inf"), Terms()))
         if now - asked_at > KEPT_S:
-            terms = Terms.of_kind(await self._connection.kind(kind))
+            with asked_by(None):
+                terms = Terms.of_kind(await self._connection.kind(kind))
             if len(self._known) >= MOST_KEPT:
                 self._known.clear()
             self._known[kind] = (now, terms)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Final, get_type_hints
+from typing import Annotated, Any, Final, Literal, get_type_hints
 from uuid import UUID
 
 from msgspec import UNSET, Meta, Struct, UnsetType, defstruct, structs
 
+from longshore.core.access import MAX_SCOPE_NAMES, MAX_TOKEN_NAME_CHARS
 from longshore.core.actor_limits import MAX_VERSION
+from longshore.core.addresses import MAX_URL_CHARS
+from longshore.core.callback_limits import MAX_HEADERS
 from longshore.core.limits import (
     MAX_ATTEMPTS,
     MAX_BACKOFF_FACTOR,
@@ -20,17 +23,26 @@ from longshore.core.limits import (
     MAX_REQUEST_JOBS,
     MAX_UNIQUE_KEY_CHARS,
     MIN_PRIORITY,
+    RESERVED_PREFIX,
 )
 from longshore.core.limits import MAX_KEY_CHARS as MAX_ACTOR_KEY_CHARS
+from longshore.gateway.web_models import ShownWebWorker
+from longshore.model.access import Role
 from longshore.model.actor import Actor, ActorTerms
 from longshore.model.group import Group, GroupState, NodeView
 from longshore.model.job import HistoryEntry, Job, JobError, JobState, Options
 from longshore.model.log import LogLine
+from longshore.model.program import FREE_KINDS
 from longshore.model.worker import QueueView, WorkerInfo, WorkerView
+from longshore.payload.callback_words import CallbackView
 from longshore.wire.messages import DispatcherAnswer
 
 _NAME: Final = r"^(?!longshore\.)[\w.:/@+-]+$"
 Name = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_CHARS, pattern=_NAME)]
+_FREE: Final = "|".join(sorted(kind.removeprefix(RESERVED_PREFIX) for kind in FREE_KINDS))
+_KIND: Final = rf"^(?!longshore\.(?!(?:{_FREE})$))[\w.:/@+-]+$"
+Kind = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_CHARS, pattern=_KIND)]
+"""A kind: of Longshore's own, only those of programs that submitters describe."""
 Label = Annotated[
     str, Meta(min_length=1, max_length=MAX_LABEL_CHARS, pattern=r"^(?!longshore\.)[ -~]+$")
 ]
@@ -45,10 +57,37 @@ Handler = Annotated[str, Meta(max_length=MAX_NAME_CHARS, pattern="^[A-Za-z_][A-Z
 # what requests bring
 
 
+class CallbackParts(Struct, frozen=True, forbid_unknown_fields=True):
+    """What to call: a `url`, or a `hostname` with `port` and `path`."""
+
+    url: Annotated[str, Meta(min_length=1, max_length=MAX_URL_CHARS)] | UnsetType = UNSET
+    hostname: Annotated[str, Meta(min_length=1)] | UnsetType = UNSET
+    port: Annotated[int, Meta(ge=1, le=65_535)] | UnsetType = UNSET
+    path: str | UnsetType = UNSET
+    method: Literal["POST", "PUT", "GET", "DELETE"] = "POST"
+    headers: Annotated[dict[str, str], Meta(max_length=MAX_HEADERS)] = {}
+
+
+NewCallback = Annotated[str, Meta(min_length=1, max_length=MAX_URL_CHARS)] | CallbackParts
+"""A URL, or more about what to call."""
+
+
+class NewTokenBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """A token to make. Without queues or kinds, it reaches to all of them."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=MAX_TOKEN_NAME_CHARS, pattern=_NAME)]
+    role: Role
+    queues: Annotated[list[Name], Meta(max_length=MAX_SCOPE_NAMES)] = []
+    kinds: Annotated[list[Kind], Meta(max_length=MAX_SCOPE_NAMES)] = []
+    payloads: bool = True
+    """Whether its holder sees arguments, results, logs and states."""
+    expires_s: Limit | UnsetType | None = UNSET
+
+
 class NewJob(Struct, frozen=True, forbid_unknown_fields=True):
     """A job to submit. What is left out is as the app declares it for the kind."""
 
-    kind: Name
+    kind: Kind
     args: dict[str, Any] = {}
     data: bytes | UnsetType = UNSET
     """The bytes of a raw job, in base64. It has no `args`."""
@@ -56,6 +95,8 @@ class NewJob(Struct, frozen=True, forbid_unknown_fields=True):
     """Submitted again with the same id, it is the same job."""
     queue: Name | UnsetType = UNSET
     target: Name | UnsetType = UNSET
+    resources: dict[str, float | str] | UnsetType = UNSET
+    """What it takes of its worker, like `{"cpu": 2, "memory": "4g", "gpu": 1}`."""
     priority: Annotated[int, Meta(ge=MIN_PRIORITY, le=MAX_PRIORITY)] | UnsetType = UNSET
     run_at: Annotated[datetime, Meta(tz=True)] | UnsetType = UNSET
     delay_s: Seconds | UnsetType = UNSET
@@ -71,12 +112,48 @@ class NewJob(Struct, frozen=True, forbid_unknown_fields=True):
         | UnsetType
     ) = UNSET
     labels: Annotated[list[Label], Meta(max_length=MAX_LABELS)] | UnsetType = UNSET
+    callback: NewCallback | UnsetType = UNSET
+    """What is called when it has ended."""
 
 
 class NewJobs(Struct, frozen=True, forbid_unknown_fields=True):
     """Jobs to submit at once."""
 
     jobs: Annotated[list[NewJob], Meta(min_length=1, max_length=10 * MAX_REQUEST_JOBS)]
+
+
+class EtcdqJob(Struct, frozen=True, rename="pascal"):
+    """A job of the Etcd Job Queue, to submit or as it is shown (`format=etcdq`)."""
+
+    container: dict[str, Any]
+    """`Config` has the `Image`, and what else is asked for; then the engine's description."""
+    fileset: dict[str, Any] | None = None
+    """`Input` and `Output`, each with a `Name` and `Patterns`."""
+    owner: str | None = None
+    states: list[dict[str, Any]] | None = None
+    """Each a `State`, a `Step` and a `Date`."""
+    result: dict[str, Any] | None = None
+    """A `Status` and an `Info`, once it has ended."""
+
+
+class EtcdqWorker(Struct, frozen=True, rename="pascal"):
+    """A worker of the Etcd Job Queue."""
+
+    name: str
+    instance_id: str
+    private_ip: str
+    public_ip: str
+    job: str
+    """The number of a job that it runs; empty if it is idle."""
+    heartbeat: str
+    stats: dict[str, float]
+    status: Literal["ALIVE", "DEAD"]
+
+
+class EtcdqWorkers(Struct, frozen=True):
+    """The workers as documents of the Etcd Job Queue."""
+
+    workers: list[EtcdqWorker]
 
 
 class NewGroup(Struct, frozen=True, forbid_unknown_fields=True):
@@ -86,6 +163,8 @@ class NewGroup(Struct, frozen=True, forbid_unknown_fields=True):
     jobs: list[dict[str, Any]]
     fail_fast: bool = False
     labels: list[str] = []
+    callback: NewCallback | None = None
+    """What is called when it has ended."""
 
 
 class GroupRetry(Struct, frozen=True, forbid_unknown_fields=True):
@@ -190,8 +269,14 @@ ShownJob = defstruct(
         ("args", Any),
         ("result", Any),
         ("history", list[HistoryEntry]),
+        ("callbacks", list[CallbackView]),
     ],
     namespace={"__doc__": "A whole job."},
+)
+ShownGroup = defstruct(
+    "Group",
+    [*_fields(Group), ("callbacks", list[CallbackView])],
+    namespace={"__doc__": "A group, with the number of its jobs in each state."},
 )
 GroupBrief = defstruct(
     "GroupBrief",
@@ -387,6 +472,7 @@ class WorkerList(Struct, frozen=True):
     """The workers, and those that ended lately."""
 
     workers: list[ShownWorker]  # type: ignore[valid-type]
+    web_workers: list[ShownWebWorker]
 
 
 class Drained(Struct, frozen=True):
@@ -401,6 +487,61 @@ class DispatcherList(Struct, frozen=True):
     """The dispatchers."""
 
     dispatchers: list[ShownDispatcher]  # type: ignore[valid-type]
+
+
+class ShownScope(Struct, frozen=True):
+    """To which jobs a token reaches: all, or those of some queues and kinds."""
+
+    queues: list[str]
+    kinds: list[str]
+    payloads: bool
+
+
+class ShownToken(Struct, frozen=True):
+    """A token, without its secret."""
+
+    id: UUID
+    name: str
+    prefix: str
+    role: Role
+    scope: ShownScope
+    created_at: datetime
+    created_by: str
+    expires_at: datetime | None
+    revoked_at: datetime | None
+    last_used_at: datetime | None
+
+
+class TokenMade(ShownToken, frozen=True):
+    """A new token, with its secret."""
+
+    token: str
+
+
+class TokenList(Struct, frozen=True):
+    """The tokens, the oldest first."""
+
+    tokens: list[ShownToken]
+
+
+class ShownEntry(Struct, frozen=True):
+    """An entry of the audit."""
+
+    number: int
+    at: datetime
+    request: UUID
+    principal: str
+    action: str
+    subject: str
+    fingerprint: str
+    detail: str
+
+
+class AuditList(Struct, frozen=True):
+    """Some entries of the audit, newest first."""
+
+    entries: list[ShownEntry]
+    next: int | None
 
 
 class Health(Struct, frozen=True):

@@ -10,7 +10,8 @@ import msgspec
 from msgspec import NODEFAULT, Struct, structs
 
 from longshore._version import __version__
-from longshore.gateway.bodies import JSON, NDJSON
+from longshore.files.documents import UPLOAD_OFFSET
+from longshore.gateway.bodies import JSON, NDJSON, OCTETS
 from longshore.gateway.ids import MAX_KEY_CHARS
 from longshore.gateway.operation import Operation
 from longshore.gateway.problems import PROBLEM_TYPE, ProblemDetails
@@ -28,18 +29,34 @@ _PLACES: Final[dict[str, dict[str, Any]]] = {
     "queues/name": {"pattern": r"^[A-Za-z0-9_.:/@+-]{1,200}$"},
     "actors/type": {"pattern": r"^[A-Za-z0-9_.:/+-]{1,200}$"},
     "actors/key": {"pattern": r"^[ -~]{1,500}$"},
+    "tokens/id": {"pattern": r"^[A-Za-z0-9_.:/@+-]{1,200}$"},
     "groups/key": {"pattern": r"^[A-Za-z0-9_.:@+-]{1,200}$"},
+    "filesets/name": {"pattern": r"^[A-Za-z0-9_.:/@+-]{1,200}$"},
+    "filesets/version": {"pattern": r"^([0-9]{1,15}|latest)$"},
+    "filesets/path": {"minLength": 1},
+    "blobs/sha256": {"pattern": r"^[0-9a-f]{64}$"},
+    "requests/verb": {"pattern": r"^[A-Z]{1,40}$"},
 }
 """What parts of a path look like, by its heading and their name."""
+_OCTETS: Final = {OCTETS: {"schema": {"type": "string", "format": "binary"}}}
 _ERRORS: Final = {
     400: "The request cannot be accepted as it is.",
-    403: "A page of another site may not call the API.",
+    401: "It needs a token, or the token is unknown, expired or revoked.",
+    403: "The token does not allow this, or a page of another site sent it.",
     404: "There is no such thing.",
     409: "Another has this id, or it is in a state that does not allow this.",
     413: "The body is too large.",
     415: "The body is in another format.",
     421: "The request names another host.",
+    429: "The token makes too many requests.",
     503: "Try again: no dispatcher answers, or the gateway is busy.",
+}
+
+_TOKEN: Final = "token"
+_BEARER: Final = {
+    "type": "http",
+    "scheme": "bearer",
+    "description": "A token of `longshore token create`. A gateway on this machine may need none.",
 }
 
 
@@ -59,7 +76,7 @@ def document(operations: Iterable[Operation]) -> dict[str, Any]:
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "paths": paths,
-        "components": {"schemas": schemas.components},
+        "components": {"schemas": schemas.components, "securitySchemes": {_TOKEN: _BEARER}},
     }
 
 
@@ -105,10 +122,14 @@ def _operation(one: Operation, schemas: _Schemas) -> dict[str, Any]:
         "operationId": one.id,
         "summary": one.summary,
         "tags": [one.tag],
+        "security": [] if one.needs is None else [{_TOKEN: []}, {}],
+        **({} if one.needs is None else {"x-longshore-right": one.needs.value}),
         "parameters": [*_path(one), *_query(one), *_headers(one)],
         "responses": _responses(one, schemas),
     }
-    if one.body is not None:
+    if one.is_octets or one.takes_bytes:
+        described["requestBody"] = {"required": True, "content": _OCTETS}
+    elif one.body is not None:
         content: dict[str, Any] = {JSON: {"schema": schemas.of(one.body)}}
         if one.ndjson is not None:
             content[NDJSON] = {"schema": {"type": "string"}}
@@ -169,6 +190,12 @@ def _headers(one: Operation) -> list[dict[str, Any]]:
         found.append(("If-Match", True, {"pattern": '^"turn-[0-9]{1,18}"$'}))
     if one.streams:
         found.append(("Last-Event-ID", False, {}))
+    if one.answers_bytes:
+        found.append(("Range", False, {"pattern": "^bytes=[0-9]{1,15}-[0-9]{0,15}$"}))
+    if one.takes_bytes:
+        place = "^bytes [0-9]{1,15}-[0-9]{1,15}/[0-9]{1,15}$"
+        found.append(("Content-Range", False, {"pattern": place}))
+        found.append((UPLOAD_OFFSET, False, {"pattern": "^[0-9]{1,15}$"}))
     return [
         {"name": name, "in": "header", "required": required, "schema": {"type": "string", **more}}
         for name, required, more in found
@@ -183,6 +210,12 @@ def _responses(one: Operation, schemas: _Schemas) -> dict[str, Any]:
             "description": _words(kind),
             **({"content": content} if content else {}),
         }
+    if one.answers_bytes:
+        found["200"] = {"description": "The file.", "content": _OCTETS}
+        found["206"] = {"description": "The part that was asked for.", "content": _OCTETS}
+        found["304"] = {"description": "It is the one that `If-None-Match` names."}
+    if one.is_octets:
+        found["200"] = {"description": "The answer, in msgpack.", "content": _OCTETS}
     if one.streams:
         streamed = found.setdefault("200", {"description": f"A stream of events, {one.streams}."})
         streamed.setdefault("content", {})[EVENT_STREAM] = {"schema": {"type": "string"}}

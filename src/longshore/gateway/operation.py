@@ -11,8 +11,10 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from difflib import get_close_matches
+from functools import cache
+from time import monotonic, time
 from types import UnionType
-from typing import Any, Final, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Final, TypeVar, get_args, get_origin
 from urllib.parse import urlencode
 
 import msgspec
@@ -20,14 +22,22 @@ from msgspec import Struct, structs
 from starlette.requests import Request
 from starlette.responses import Response
 
+from longshore.client.actor_by_name import KnownHandlers
 from longshore.client.connection import Connection, Ref
 from longshore.client.outcomes import Outcomes
 from longshore.config import GatewaySettings
+from longshore.core.access import Right
+from longshore.core.tracing import is_traceparent
 from longshore.errors import InvalidInput
-from longshore.gateway.bodies import JSON, NDJSON, Bodies, decoded, media_type
+from longshore.gateway.asking import KnownAskers, Rates, asking, ticket_of
+from longshore.gateway.bodies import JSON, NDJSON, OCTETS, Bodies, decoded, media_type
+from longshore.gateway.file_keeping import FileKeeping
 from longshore.gateway.kinds import KnownKinds
+from longshore.gateway.meter import Meter
 from longshore.gateway.problems import UnsupportedMediaType
 from longshore.gateway.streams import Streams
+from longshore.gateway.submits import Submits
+from longshore.gateway.web_workers import WebWorkers
 from longshore.model.ids import parse_ref
 
 T = TypeVar("T")
@@ -39,11 +49,35 @@ _WAIT: Final = re.compile(r"(?:^|,)\s*wait\s*=\s*\"?(\d{1,9})\"?\s*(?:[;,]|$)", 
 class Gateway:
     """What all requests share."""
 
-    def __init__(self, connection: Connection, settings: GatewaySettings) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        settings: GatewaySettings,
+        *,
+        needs_token: bool = False,
+        own_host: str = "",
+        web: WebWorkers | None = None,
+        files: FileKeeping | None = None,
+        utc: Callable[[], float] = time,
+    ) -> None:
         self.connection = connection
         self.settings = settings
+        self.web = web
+        """The web workers that it attends; None if it is no worker itself."""
+        self.files = files
+        """The bytes of filesets; None if it keeps none."""
+        self.utc = utc
+        self.meter = Meter()
+        self.needs_token = needs_token
+        """Whether a request without a token is refused."""
+        self.own_host = own_host
+        """The address that it listens on, if that is one that a client can name."""
+        self.rates = Rates(settings, monotonic)
+        self.askers = KnownAskers(connection, monotonic)
         self.outcomes = Outcomes(connection)
         self.kinds = KnownKinds(connection)
+        self.handlers = KnownHandlers(connection)
+        self.submits = Submits(connection)
         self.bodies = Bodies(settings.max_bodies_bytes, settings.body_s)
         self.closing = asyncio.Event()
         """Set when the process is told to stop: what waits ends then."""
@@ -62,6 +96,8 @@ class Operation(Struct, frozen=True, kw_only=True):
     id: str
     """Its name in `/openapi.json`."""
     summary: str
+    needs: Right | None
+    """The right that dispatchers ask for; None if it needs no token."""
     do: Callable[[Call], Awaitable[Response]]
     answers: Mapping[int, Any]
     """What it answers, by status; None is an answer without a body."""
@@ -71,6 +107,14 @@ class Operation(Struct, frozen=True, kw_only=True):
     may_lack_body: bool = False
     ndjson: Any = None
     """What each line must be, if it takes a body with a line for each."""
+    is_octets: bool = False
+    """Whether its body and its answer are a message of ours, in msgpack."""
+    takes_bytes: bool = False
+    """Whether its body is a file, which is written while it comes."""
+    answers_bytes: bool = False
+    """Whether its answer is a file, or a part of one."""
+    takes_ticket: bool = False
+    """Whether an attempt may ask it, with its ticket instead of a token."""
     streams: str = ""
     """When it answers with a stream of events; empty if it never does."""
     needs_match: bool = False
@@ -109,9 +153,25 @@ class Call:
         return parse_ref(self.name("id"), what)
 
     @property
+    def ticket(self) -> str:
+        """The ticket of the attempt that asks; empty if none does."""
+        return ticket_of(self.request.headers) if self.operation.takes_ticket else ""
+
+    @property
+    def principal(self) -> str:
+        """Who asks, by the hash of the token; empty without one."""
+        return (asking() or b"").hex()
+
+    @property
     def last_event(self) -> str | None:
         """The id of the last event that a client of a stream has got."""
         return self.request.headers.get("last-event-id") or None
+
+    @property
+    def traceparent(self) -> str:
+        """Where its sender is in a trace (W3C trace context); empty if that is not said."""
+        given: str = self.request.headers.get("traceparent", "")
+        return given if is_traceparent(given) else ""
 
     async def body(self, kind: type[T]) -> T:
         """Its body, decoded; an empty one is an empty object, if the operation may lack one."""
@@ -119,10 +179,10 @@ class Call:
 
     async def body_as(self, read: Callable[[bytes, bool], T]) -> T:
         """What `read` makes of its body, and of whether that has lines of JSON."""
-        is_lines = media_type(self.request) == NDJSON
-        if is_lines and self.operation.ndjson is None:
-            raise UnsupportedMediaType(f"the content type is {NDJSON}; send {JSON} here")
-        name = "max_ndjson_bytes" if is_lines else "max_body_bytes"
+        given = media_type(self.request)
+        is_lines = given == NDJSON
+        self._check_type(given)
+        name = "max_body_bytes" if given == JSON else "max_ndjson_bytes"
         limit = getattr(self.settings, name)
         async with self.gateway.bodies.read(self.request, limit, name) as data:
             if not data and self.operation.may_lack_body:
@@ -133,6 +193,13 @@ class Call:
                 return await off_loop(read, data, is_lines, size=len(data))
             except RecursionError:
                 raise InvalidInput("the body is nested too deep; make it flatter") from None
+
+    def _check_type(self, given: str) -> None:
+        wanted = [OCTETS] if self.operation.is_octets else [JSON]
+        if self.operation.ndjson is not None:
+            wanted.append(NDJSON)
+        if given and given not in wanted:
+            raise UnsupportedMediaType(f"the content type is {given}; send {wanted[0]} here")
 
     # waiting
 
@@ -194,6 +261,8 @@ async def off_loop(work: Callable[..., T], *args: Any, size: int) -> T:
 
 
 def _query_of(operation: Operation, request: Request) -> Struct:
+    if not request.scope["query_string"]:
+        return _nothing_given(operation.query)
     fields = {field.encode_name: field for field in structs.fields(operation.query)}
     given: dict[str, Any] = {}
     for name, value in request.query_params.multi_items():
@@ -212,11 +281,22 @@ def _query_of(operation: Operation, request: Request) -> Struct:
             raise InvalidInput(f"{name} is {value!r}; leave it out")
         else:
             given[name] = value
+    return _converted(given, operation.query)
+
+
+@cache
+def _nothing_given(query: type[Struct]) -> Struct:
+    return _converted({}, query)
+
+
+def _converted(given: dict[str, Any], query: type[Struct]) -> Struct:
     try:
-        return msgspec.convert(given, operation.query, strict=False)
+        return msgspec.convert(given, query, strict=False)
     except msgspec.ValidationError as error:
         raise InvalidInput(f"the parameters of the address: {error}") from None
 
 
 def _is_list(kind: Any) -> bool:
+    if get_origin(kind) is Annotated:
+        kind = get_args(kind)[0]
     return get_origin(kind) is tuple and not isinstance(kind, UnionType)

@@ -17,8 +17,11 @@ from starlette.responses import Response
 from longshore.errors import (
     AskFailed,
     Conflict,
+    DiskFull,
     InvalidInput,
     LongshoreError,
+    NotAllowed,
+    NotAuthenticated,
     NotFinished,
     NotFound,
     ProtocolError,
@@ -34,12 +37,15 @@ RETRY_AFTER_S: Final = 1
 STATUSES: Final[dict[type[LongshoreError], int]] = {
     InvalidInput: 400,
     TooLarge: 413,
+    NotAuthenticated: 401,
+    NotAllowed: 403,
     NotFound: 404,
     Conflict: 409,
     WrongState: 409,
     AskFailed: 422,
     ProtocolError: 502,
     Unavailable: 503,
+    DiskFull: 507,
     NotFinished: 504,
     LongshoreError: 500,
 }
@@ -61,13 +67,22 @@ class HttpError(LongshoreError):
 
 
 class Forbidden(HttpError):
-    """The request comes from a page of another site.
+    """The request comes from a page of another site, or is a callback.
 
-    The API is not for pages of other sites. Call it from a program, or from a page that the gateway
-    itself serves.
+    The API is not for pages of other sites, nor for callbacks. Call it from a program, or from a
+    page that the gateway itself serves.
     """
 
     code, status = "forbidden", 403
+
+
+class BadSignature(HttpError):
+    """The request is not signed by the web worker that it names.
+
+    Sign it with the secret that the registration answered, and check the clock of the machine.
+    """
+
+    code, status = "bad_signature", 403
 
 
 class NoRoute(HttpError):
@@ -116,6 +131,15 @@ class UnsupportedMediaType(HttpError):
     code, status = "unsupported_media_type", 415
 
 
+class RangeNotSatisfiable(HttpError):
+    """The file is shorter than the range that was asked for.
+
+    `Content-Range` says how long it is.
+    """
+
+    code, status = "range_not_satisfiable", 416
+
+
 class Misdirected(HttpError):
     """The request names a host that this gateway is not.
 
@@ -132,6 +156,15 @@ class KeyReused(HttpError):
     """
 
     code, status = "idempotency_key_reused", 422
+
+
+class TooManyRequests(HttpError):
+    """The token makes more requests than one may.
+
+    Wait for as long as `Retry-After` says. `http_rate` and `http_burst` are the limits.
+    """
+
+    code, status = "too_many_requests", 429
 
 
 class PreconditionRequired(HttpError):
@@ -172,8 +205,13 @@ def problem_answer(error: LongshoreError) -> Response:
     """The answer that tells of an error."""
     status = status_of(error)
     headers = dict(error.headers) if isinstance(error, HttpError) else {}
+    if status == 401:
+        headers["WWW-Authenticate"] = 'Bearer realm="longshore"'
     if status == 503:
         headers.setdefault("Retry-After", str(RETRY_AFTER_S))
+    if status == 413:
+        # Otherwise the server would read the rest of the body, and throw it away.
+        headers.setdefault("Connection", "close")
     return Response(msgspec.json.encode(problem(error)), status, headers, PROBLEM_TYPE)
 
 

@@ -1,7 +1,8 @@
 """Streams of server-sent events: a job's changes, a group's, a log, the queues.
 
 Dispatchers do not tell of changes, so the gateway looks: often while there is news, less often
-while there is none. All streams of one thing share one look. The events follow from what is seen.
+while there is none. All streams of one thing share one look, and all streamed jobs one request
+(`job_changes`). The events follow from what is seen.
 Events have ids, and a client that comes back sends the last one it got (`Last-Event-ID`).
 """
 
@@ -18,6 +19,9 @@ from starlette.responses import Response, StreamingResponse
 from longshore.client.connection import Connection
 from longshore.config import GatewaySettings
 from longshore.errors import LongshoreError, Unavailable
+from longshore.gateway.asking import asking
+from longshore.gateway.job_changes import JobChanges
+from longshore.gateway.pace import Pace
 from longshore.gateway.problems import problem
 
 T = TypeVar("T")
@@ -25,7 +29,6 @@ T = TypeVar("T")
 EVENT_STREAM: Final = "text/event-stream"
 END: Final = "end"
 """The last event of a stream, and its id: who comes back with it gets 204, and stays away."""
-_SLOWER: Final = 1.5
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -46,39 +49,34 @@ class Event(msgspec.Struct, frozen=True):
 Events = AsyncGenerator[Event, None]
 
 
-class Pace:
-    """How long to pause between two looks: longer and longer while there is no news."""
-
-    def __init__(self, settings: GatewaySettings) -> None:
-        self._least_s, self._most_s = settings.stream_poll_s, settings.stream_idle_poll_s
-        self._pause_s = self._least_s
-
-    def pause_s(self, *, is_news: bool) -> float:
-        """The next pause, after a look that brought news or did not."""
-        self._pause_s = self._least_s if is_news else min(self._pause_s * _SLOWER, self._most_s)
-        return self._pause_s
-
-
 class _Watch(Generic[T]):
     """One thing that is looked at again and again, and those who wait for news of it."""
 
-    def __init__(self, look: Callable[[], Awaitable[T]]) -> None:
+    def __init__(
+        self,
+        look: Callable[[], Awaitable[T]],
+        until_changed: Callable[[T], Awaitable[None]] | None,
+    ) -> None:
         self._look = look
+        self._until_changed = until_changed
         self._changed = asyncio.Condition()
         self.seen: T | LongshoreError | None = None
         self.number = 0
         self.watchers = 0
         self.task: asyncio.Task[None]
 
-    async def run(self, settings: GatewaySettings) -> None:
-        """Looks until it is cancelled."""
+    async def run(self, pace: Pace, longest_s: float | None = None) -> None:
+        """Looks until it is cancelled, each `longest_s` even if nothing changes."""
         loop = asyncio.get_running_loop()
-        pace = Pace(settings)
         while True:
             began_at = loop.time()
             seen = await self._seen()
             if is_news := seen != self.seen:
                 await self._tell(seen)
+            if self._until_changed is not None and not isinstance(seen, LongshoreError):
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._until_changed(seen), longest_s)
+                continue
             # What takes long to look at, such as a large group, is looked at less often.
             took_s = loop.time() - began_at
             await asyncio.sleep(max(pace.pause_s(is_news=is_news), 4 * took_s))
@@ -118,6 +116,12 @@ class Streams:
         self._closing = closing
         self._open = 0
         self._watches: dict[Hashable, _Watch[Any]] = {}
+        self.changes = JobChanges(connection, Pace(settings))
+
+    @property
+    def open(self) -> int:
+        """How many streams are open now."""
+        return self._open
 
     def answer(self, events: Events) -> Response:
         """An answer that streams these events."""
@@ -157,21 +161,35 @@ class Streams:
             await events.aclose()
 
     async def news(
-        self, key: Hashable, look: Callable[[], Awaitable[T]]
+        self,
+        key: Hashable,
+        look: Callable[[], Awaitable[T]],
+        until_changed: Callable[[T], Awaitable[None]] | None = None,
     ) -> AsyncGenerator[T, None]:
-        """What a look sees, and again whenever it sees something else."""
-        with self._watching(key, look) as watch:
+        """What a look sees, and again whenever it sees something else.
+
+        It looks again when `until_changed` returns, or else after a pause.
+        """
+        # What one token's holder sees, another's may not.
+        with self._watching((asking(), key), look, until_changed) as watch:
             number = 0
             while True:
                 number, seen = await watch.after(number)
                 yield seen
 
     @contextmanager
-    def _watching(self, key: Hashable, look: Callable[[], Awaitable[T]]) -> Iterator[_Watch[T]]:
+    def _watching(
+        self,
+        key: Hashable,
+        look: Callable[[], Awaitable[T]],
+        until_changed: Callable[[T], Awaitable[None]] | None,
+    ) -> Iterator[_Watch[T]]:
         watch = self._watches.get(key)
         if watch is None:
-            watch = self._watches[key] = _Watch(look)
-            watch.task = asyncio.create_task(watch.run(self._settings))
+            watch = self._watches[key] = _Watch(look, until_changed)
+            # A token may be revoked although nothing changes.
+            longest_s = None if asking() is None else self._settings.stream_idle_poll_s
+            watch.task = asyncio.create_task(watch.run(Pace(self._settings), longest_s))
         watch.watchers += 1
         try:
             yield watch

@@ -38,13 +38,17 @@ def calling_with(config: Config) -> Secure | None:
 def dispatcher_keys(config: Config) -> Keys | None:
     """A dispatcher's key pair, if CURVE is on; raises if it would let in nobody, or anybody."""
     keys = own_keys(config)
-    lists = {"curve_workers": config.curve_workers, "curve_clients": config.curve_clients}
+    lists = {
+        "curve_workers": config.curve_workers,
+        "curve_clients": config.curve_clients,
+        "curve_gateways": config.curve_gateways,
+    }
     for name, sources in lists.items():
         if keys is None and sources:
             raise ConfigError(
                 f"{name} is set and curve_secret is not, so no key would be asked for"
             )
-        if keys is not None and not sources:
+        if keys is not None and not sources and name != "curve_gateways":
             raise ConfigError(
                 f"curve_secret is set and {name} is not: set it to the folder with the public keys "
                 "that may connect"

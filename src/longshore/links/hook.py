@@ -7,39 +7,36 @@ many wait, the hook drops the next one and logs it.
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import hmac
 import logging
 import os
 import shlex
 import signal
-import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from contextlib import suppress
 from datetime import datetime
 from typing import Final
-from urllib.error import HTTPError
-from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 import msgspec
 
-from longshore.errors import ConfigError
+from longshore.core.addresses import Allowed, checked_url, shown_url
+from longshore.core.webhooks import key_of_text, signed_headers
+from longshore.errors import ConfigError, InvalidInput
 from longshore.model.worker import LostWorker
 
 log = logging.getLogger("longshore.hook")
 
-SIGNATURE: Final = "Longshore-Signature"
 MOST_AT_ONCE: Final = 8
 MOST_WAITING: Final = 1_000
 LEAVE_S: Final = 1.0
 _STDERR: Final = 2
+NOTHING_MORE: Final = Allowed()
 
 
 class LostHook:
     """Runs once for each lost worker that it is told of, within `within_s` each.
 
-    `variables` name the worker's id, name, host, reason of loss and session for a command.
+    `variables` name the worker's id, name, host, reason of loss and session for a command. A URL is
+    posted to as Standard Webhooks 1.0 says, if its address is `allowed`.
     """
 
     def __init__(
@@ -49,11 +46,13 @@ class LostHook:
         utc: Callable[[], datetime],
         *,
         variables: Sequence[str],
+        allowed: Allowed = NOTHING_MORE,
         within_s: float = 10.0,
     ) -> None:
         self._url = what if what.startswith(("http://", "https://")) else None
         self._command = [] if self._url else _words(what)
-        self._secret = secret.encode()
+        self._key = key_of_text(secret)
+        self._allowed = allowed
         self._utc = utc
         self._variables = variables
         self._within_s = within_s
@@ -64,6 +63,8 @@ class LostHook:
                 "on_worker_lost is a URL, and what is posted there is signed: set "
                 "on_worker_lost_secret to a text that only its receiver knows"
             )
+        if self._url:
+            _check(self._url)
 
     def __call__(self, lost: LostWorker) -> None:
         """Begins to tell of a lost worker."""
@@ -133,61 +134,47 @@ class LostHook:
     # a URL
 
     async def _post(self, lost: LostWorker) -> None:
-        request = self._request(lost)
-        posted: Future[None] = Future()
-        posted.set_running_or_notify_cancel()
+        # Few dispatchers have a URL to post to, and the import takes a while.
+        from longshore.links.outbound import NotAllowed, Outbound, Request, Unanswered
 
-        def work() -> None:
-            try:
-                _send(request, self._within_s)
-            except Exception as error:
-                posted.set_exception(error)
-            else:
-                posted.set_result(None)
+        url, body, now = self._url or "", self._body(lost), int(self._utc().timestamp())
+        headers = signed_headers(self._key, f"{lost.info.id}-{lost.session}", now, body)
+        headers["Content-Type"] = "application/json"
+        request = Request(url=url, headers=headers, body=body)
+        try:
+            async with Outbound(self._allowed) as outbound:
+                answer = await outbound.send(request, within_s=self._within_s)
+        except (NotAllowed, Unanswered) as error:
+            raise _Refused(f"{shown_url(url)}: {error}") from None
+        if not answer.is_success:
+            raise _Refused(f"{shown_url(url)} answered {answer.status}")
 
-        # A daemon: a post that hangs must not keep the process from ending.
-        threading.Thread(target=work, name="longshore-hook", daemon=True).start()
-        await asyncio.wrap_future(posted)
-
-    def _request(self, lost: LostWorker) -> Request:
+    def _body(self, lost: LostWorker) -> bytes:
         info = lost.info
-        body = msgspec.json.encode(
+        return msgspec.json.encode(
             {
-                "event": "worker_lost",
-                "worker": info.id,
-                "name": info.name,
-                "host": info.host,
-                "session": lost.session,
-                "reason": lost.reason,
-                "at": self._utc().strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+                "type": "worker.lost",
+                "timestamp": self._utc().strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+                "data": {
+                    "worker": info.id,
+                    "name": info.name,
+                    "host": info.host,
+                    "session": lost.session,
+                    "reason": lost.reason,
+                },
             }
         )
-        signed = hmac.new(self._secret, body, hashlib.sha256).hexdigest()
-        headers = {"Content-Type": "application/json", SIGNATURE: f"sha256={signed}"}
-        return Request(self._url or "", body, headers, method="POST")
 
 
 class _Refused(Exception):
-    """The other side was reached and did not do what it was asked."""
+    """The other side did not do what it was asked, or may not be asked."""
 
 
-class _NoRedirects(HTTPRedirectHandler):
-    """Follows no redirect: the signature is for the receiver that the user named."""
-
-    def redirect_request(self, *_: object) -> None:
-        """Follows none."""
-
-
-def _send(request: Request, within_s: float) -> None:
+def _check(url: str) -> None:
     try:
-        build_opener(_NoRedirects).open(request, timeout=within_s).close()
-    except HTTPError as error:
-        error.close()
-        raise _Refused(f"{request.full_url} answered {error.code}") from None
-    except (OSError, ValueError):
-        raise
-    except Exception as error:
-        raise _Refused(f"{request.full_url} did not speak HTTP: {error!r}") from None
+        checked_url("on_worker_lost", url)
+    except InvalidInput as error:
+        raise ConfigError(str(error)) from None
 
 
 def _words(command: str) -> list[str]:

@@ -119,7 +119,7 @@ def _is_pair(public: str, secret: str) -> bool:
 
 
 class KeyRing:
-    """The public keys in some files and folders, and the owner's key.
+    """The public keys in some files and folders, and the owner's.
 
     It sees changes there after `LOOK_AGAIN_S` at the latest. A file that cannot be read lets nobody
     in; `on_fault` is told of it, once for each change.
@@ -128,7 +128,7 @@ class KeyRing:
     def __init__(
         self,
         sources: Sequence[str],
-        own: str,
+        own: Keys,
         *,
         now: Callable[[], float],
         on_fault: Callable[[str], None],
@@ -138,21 +138,29 @@ class KeyRing:
         self._now = now
         self._on_fault = on_fault
         self._texts: list[tuple[Path, bytes]] | None = None
-        self._keys: frozenset[str] = frozenset()
+        self._names: dict[str, str] = {}
         self._looked_at = float("-inf")
 
     def __contains__(self, key: object) -> bool:
+        self._look_again()
+        return key == self._own.public or key in self._names
+
+    def name_of(self, key: str) -> str | None:
+        """The name that the file of a key gives it; None if the ring does not hold the key."""
+        self._look_again()
+        return self._own.name if key == self._own.public else self._names.get(key)
+
+    def _look_again(self) -> None:
         if self._now() - self._looked_at >= LOOK_AGAIN_S:
             self._looked_at = self._now()
             self._look()
-        return key == self._own or key in self._keys
 
     def _look(self) -> None:
         # What is written there, not when: a file may be rewritten in place, with its old time.
         texts = [(path, _text(path)) for path in self._files()]
         if texts != self._texts:
             self._texts = texts
-            self._keys = frozenset(self._read())
+            self._names = {keys.public: keys.name for keys in self._read()}
 
     def _files(self) -> Iterator[Path]:
         for source in self._sources:
@@ -161,12 +169,31 @@ class KeyRing:
             else:
                 yield source
 
-    def _read(self) -> Iterator[str]:
+    def _read(self) -> Iterator[Keys]:
         for path in self._files():
             try:
-                yield read_keys(path).public
+                yield read_keys(path)
             except ConfigError as error:
                 self._on_fault(str(error))
+
+
+class ClientKeys:
+    """Who may ask a dispatcher: clients, and gateways, which may ask for others too."""
+
+    def __init__(self, clients: KeyRing, gateways: KeyRing) -> None:
+        self._clients = clients
+        self._gateways = gateways
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._clients or key in self._gateways
+
+    def name_of(self, key: str) -> str:
+        """The name of a key; its beginning, if its file was removed since it was let in."""
+        return self._gateways.name_of(key) or self._clients.name_of(key) or key[:8]
+
+    def may_speak_for_others(self, key: str) -> bool:
+        """Whether this is the key of a gateway."""
+        return key in self._gateways
 
 
 def _text(path: Path) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Final
 from uuid import UUID
 
 from msgspec import Struct
@@ -10,6 +11,11 @@ from longshore.model.job import Options
 
 AttemptKey = tuple[UUID, int]
 """A job's id and the token of one attempt at it."""
+
+
+WAITS_KNOWN: Final = "first attempts of jobs outside of groups"
+"""Whose waits a claim tells: since the submit, or since it was due. Of others no row says when they
+became ready."""
 
 
 class Attempt(Struct, frozen=True, gc=False):
@@ -35,6 +41,8 @@ class Attempt(Struct, frozen=True, gc=False):
     """Why its arguments cannot be built; then it must not run."""
     paused: bool = False
     """It is a turn of a paused actor. If its worker does not have it yet, it is put aside."""
+    waited_s: float | None = None
+    """How long it was ready before this claim; None if that is not known (see `WAITS_KNOWN`)."""
 
     @property
     def key(self) -> AttemptKey:
@@ -59,6 +67,12 @@ class Assignment(Struct, frozen=True, omit_defaults=True, gc=False):
     """The ids of the jobs that it submits follow from it. An older dispatcher does not send it."""
     worker: UUID | None = None
     """Who gets it, if it is a turn of an actor: so its code sees that the actor has moved."""
+    traceparent: str = ""
+    """The span that submitted the job (W3C trace context)."""
+    failures: int = 0
+    """How many attempts have failed before."""
+    ticket: str = ""
+    """With it a program's files are brought and taken."""
 
     @property
     def key(self) -> AttemptKey:

@@ -17,6 +17,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from longshore.model.actor import Reply, Turn
+from longshore.model.fileset import NewVersion
 from longshore.model.job import JobError
 from longshore.model.reports import OutboxItem
 
@@ -34,10 +35,11 @@ class _End(_OfAttempt, frozen=True, gc=False, kw_only=True):
 
 
 class Succeeded(_End, frozen=True, gc=False):
-    """The body returned. The store commits its outbox with it."""
+    """The body returned. The store commits its outbox with it, and publishes its versions."""
 
     result: bytes | None = None
     outbox: tuple[OutboxItem, ...] = ()
+    versions: tuple[NewVersion, ...] = ()
 
 
 class TurnTaken(_End, frozen=True, gc=False):
@@ -57,10 +59,14 @@ class ReadDone(_End, frozen=True, gc=False):
 
 
 class Failed(_End, frozen=True, gc=False):
-    """The attempt raised, timed out or cannot run. The job is not tried again."""
+    """The attempt raised, timed out or cannot run. The job is not tried again.
+
+    It may publish versions all the same, which are partial.
+    """
 
     error: JobError
     forced: bool = False
+    versions: tuple[NewVersion, ...] = ()
 
 
 class Retried(_End, frozen=True, gc=False):

@@ -144,6 +144,10 @@ class Group(Struct, frozen=True, kw_only=True):
     """The number of the group that this one is a new run of."""
     taken_over: int = 0
     """How many of its jobs were taken over from that run. A list does not count them."""
+    round: int = 1
+    """How often it ran: a retry begins another round."""
+    watchers: tuple[Watcher, ...] = ()
+    """Who is told when it has ended."""
 
 
 class GroupFilter(Struct, frozen=True, omit_defaults=True):

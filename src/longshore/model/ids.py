@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Final
 from uuid import UUID
@@ -14,6 +15,7 @@ NOISE_BYTES: Final = 10
 _SET = 0x7 << 76 | 0b10 << 62
 _KEPT = (1 << 8 * NOISE_BYTES) - 1 & ~(0xF << 76 | 0b11 << 62)
 _ONE = (1).to_bytes(NOISE_BYTES, "big")
+_ONE_OF_16 = (1).to_bytes(16, "big")
 _DERIVED = 0x8 << 76 | 0b10 << 62
 _NOISE = 0xFFF << 64 | (1 << 62) - 1
 
@@ -50,6 +52,21 @@ def derive_id(parent: UUID, index: int) -> UUID:
     derived = parent_int >> 80 << 80 | _DERIVED | noise & _NOISE
     # Less than half of what `UUID(…)` takes.
     return convert(derived.to_bytes(16, "big"), UUID)
+
+
+def derive_ids(parent: UUID, indexes: Sequence[int]) -> list[UUID]:
+    """The `derive_id` of each index. Of many together it takes half of the time."""
+    parent_int, count = parent.int, len(indexes)
+    copy, digests = blake2b(parent_int.to_bytes(16, "big"), digest_size=16).copy, list[bytes]()
+    for index in indexes:
+        hashed = copy()
+        hashed.update(index.to_bytes(8, "big"))
+        digests.append(hashed.digest())
+    each = int.from_bytes(_ONE_OF_16 * count, "big")
+    fixed = (parent_int >> 80 << 80 | _DERIVED) * each
+    derived = (int.from_bytes(b"".join(digests), "big") & _NOISE * each) | fixed
+    made = derived.to_bytes(16 * count, "big")
+    return convert([made[start : start + 16] for start in range(0, 16 * count, 16)], list[UUID])
 
 
 def submitted_id(parent: UUID, round: int, index: int) -> UUID:

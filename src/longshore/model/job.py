@@ -47,6 +47,17 @@ class Reason(StrEnum):
     UNKNOWN_KIND = "unknown_kind"
     DEPENDENCY_FAILED = "dependency_failed"
     CANCELLED = "cancelled"
+    EXITED = "exited"
+    OUT_OF_MEMORY = "out_of_memory"
+    NOT_STARTED = "not_started"
+    IMAGE_MISSING = "image_missing"
+    PULL_FAILED = "pull_failed"
+    INPUT_MISSING = "input_missing"
+    OUTPUT_MISSING = "output_missing"
+    OUTPUT_REFUSED = "output_refused"
+    TRANSFER_FAILED = "transfer_failed"
+    DISK_FULL = "disk_full"
+    ENGINE_GONE = "engine_gone"
 
 
 class JobError(Struct, frozen=True, omit_defaults=True):
@@ -56,6 +67,8 @@ class JobError(Struct, frozen=True, omit_defaults=True):
     message: str
     type: str = ""
     traceback: str = ""
+    exit_code: int | None = None
+    """With which code a command or a container exited, if that is what went wrong."""
 
 
 class RetryPolicy(Struct, frozen=True, omit_defaults=True, gc=False):
@@ -89,6 +102,12 @@ class Options(Struct, frozen=True, omit_defaults=True, gc=False):
     """Who is told when it has ended. Jobs of groups have none: their group may."""
     reads: bool = False
     """Whether it reads an actor, which a dispatcher makes of a request. Its end removes it."""
+    traceparent: str = ""
+    """The span that submitted it (W3C trace context). It is no part of the job's body."""
+    by: str = ""
+    """Who submitted it, if a token or a key names that. The dispatcher says so, no submitter."""
+    resources: str = ""
+    """What it takes of its worker beside a slot: a shape, with which its target ends."""
 
 
 class Submission(Struct, frozen=True, omit_defaults=True, gc=False):
@@ -233,7 +252,8 @@ class LogEntry(Struct, frozen=True):
 class JobFilter(Struct, frozen=True, omit_defaults=True):
     """Which jobs to list: those that match every given field, newest first.
 
-    Their numbers are below `before`. They have all `labels`, and came at `since` or later.
+    Their numbers are below `before`. They have all `labels`, and came at `since` or later. If `ids`
+    are given, they are among these.
     """
 
     states: tuple[JobState, ...] = ()
@@ -245,6 +265,7 @@ class JobFilter(Struct, frozen=True, omit_defaults=True):
     labels: tuple[str, ...] = ()
     since: datetime | None = None
     group: UUID | None = None
+    ids: tuple[UUID, ...] = ()
 
 
 class JobPage(Struct, frozen=True):

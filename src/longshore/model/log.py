@@ -1,7 +1,7 @@
 """Log entries, as a store keeps them and as commands show them.
 
-An entry of kind TEXT holds UTF-8 text or a `Line`. A `Line` is a msgpack array, and no UTF-8 text
-starts with the first byte of one, so a reader can tell them apart.
+An entry of kind TEXT or STEP holds UTF-8 text or a `Line`. A `Line` is a msgpack array, and no
+UTF-8 text starts with the first byte of one, so a reader can tell them apart.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ LOGGED = "log"
 STEP = "step"
 NOTE = "note"
 """Longshore's own notes in a job's log: which entries were not kept or got lost."""
+ENGINE = "engine"
+"""A container as its engine describes it when it has ended, as JSON. Commands do not print it."""
 
 
 class Line(Struct, frozen=True, array_like=True):
@@ -95,12 +97,12 @@ def as_text(data: bytes) -> str:
 
 
 def pack_line(line: Line) -> bytes:
-    """The data of a TEXT entry."""
+    """The data of a TEXT or STEP entry."""
     return _encoder.encode(line)
 
 
 def unpack_line(data: bytes) -> Line:
-    """The line in a TEXT entry. Data that is no line is text."""
+    """The line in a TEXT or STEP entry. Data that is no line is text."""
     try:
         return _decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError):

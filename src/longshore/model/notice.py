@@ -23,3 +23,5 @@ class Notice(Struct, frozen=True):
     error: JobError | None
     watchers: tuple[Watcher, ...]
     is_group: bool = False
+    raw: bool = False
+    """Whether the result is bytes as they are."""

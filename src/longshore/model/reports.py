@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from longshore.model.actor import Message, Reply, ReplyTo, Turn
 from longshore.model.attempt import AttemptKey
+from longshore.model.fileset import NewVersion
 from longshore.model.group import Condition, GroupPart
 from longshore.model.job import JobError, Reason, Submission
 
@@ -78,10 +79,15 @@ class _Ran(_Report, frozen=True, gc=False, kw_only=True):
 
 
 class SuccessReport(_Ran, frozen=True, gc=False, tag="succeeded"):
-    """The body returned `result`. The store commits the outbox with this end."""
+    """The body returned `result`. The store commits the outbox with this end.
+
+    It publishes the `versions`, too.
+    """
 
     result: bytes | None = None
     outbox: tuple[OutboxItem, ...] = ()
+    versions: tuple[NewVersion, ...] = ()
+    """The files that it publishes."""
 
 
 class TurnReport(_Ran, frozen=True, gc=False, tag="turn"):
@@ -92,11 +98,18 @@ class TurnReport(_Ran, frozen=True, gc=False, tag="turn"):
 
 
 class FailureReport(_Ran, frozen=True, gc=False, tag="failed"):
-    """The body raised or took too long. `final` forbids a retry, `retry_after_s` sets its delay."""
+    """The body raised or took too long. `final` forbids a retry, `retry_after_s` sets its delay.
+
+    `most_attempts` stands for the attempts of the job's own policy. If the job is not tried again,
+    the store publishes the `versions`.
+    """
 
     error: JobError = UNEXPLAINED
     final: bool = False
     retry_after_s: float | None = None
+    most_attempts: int | None = None
+    versions: tuple[NewVersion, ...] = ()
+    """The files that it publishes, if the job fails with it."""
 
 
 class CrashReport(_Ran, frozen=True, gc=False, tag="crashed"):

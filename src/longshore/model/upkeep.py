@@ -17,6 +17,7 @@ class Settled(Struct, frozen=True):
     - `ready`: how many jobs became ready, by lane;
     - `delayed`: whether a job's delay began;
     - `ended`: jobs and groups that ended, the groups under their own ids;
+    - `closed`: how many of these are groups, which come last;
     - `groups`: groups that need another `settle`;
     - `watched`: whether watchers are to be told of some that ended (`tell_watchers`).
     """
@@ -26,6 +27,7 @@ class Settled(Struct, frozen=True):
     ended: tuple[Ended, ...] = ()
     groups: frozenset[UUID] = frozenset()
     watched: bool = False
+    closed: int = 0
 
 
 class Tended(Struct, frozen=True):

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+DEFAULT_METHOD = "POST"
+
 
 class ActorWatcher(Struct, frozen=True, omit_defaults=True, gc=False, tag_field="to", tag="actor"):
     """An actor that gets a message, which its handler `name` takes.
@@ -22,5 +24,16 @@ class ActorWatcher(Struct, frozen=True, omit_defaults=True, gc=False, tag_field=
     about: bytes = b""
 
 
-Watcher = ActorWatcher
+class CallbackWatcher(Struct, frozen=True, omit_defaults=True, tag_field="to", tag="callback"):
+    """A web address that a gateway calls. `headers` go with the request as they are.
+
+    The store makes a job of it (`model.callback`).
+    """
+
+    url: str
+    method: str = DEFAULT_METHOD
+    headers: dict[str, str] = {}
+
+
+Watcher = ActorWatcher | CallbackWatcher
 """Who may watch a job or a group. On the wire, `to` says which variant it is."""

@@ -21,10 +21,15 @@ class Pool(StrEnum):
     COROUTINE = "coroutine"
     PROCESS = "process"
     THREAD = "thread"
+    COMMAND = "command"
+    CONTAINER = "container"
 
+
+PROGRAM_POOLS: Final = frozenset({Pool.COMMAND, Pool.CONTAINER})
+"""The pools whose jobs are programs, not functions of an app."""
 
 Isolation = Literal["coroutine", "process", "thread"]
-"""The pools by name, as apps choose them: what keeps a job's code apart from the code of others."""
+"""The pools of functions, as apps choose them: what keeps a job's code apart from other code."""
 
 
 class PoolFacts(Struct, frozen=True, kw_only=True):
@@ -59,6 +64,10 @@ POOLS: Final[dict[str, PoolFacts]] = {
         takes_plain=True,
         looks_ahead=True,
     ),
+    Pool.COMMAND: PoolFacts(
+        slot="command", slots="commands", runs="commands run", looks_ahead=True
+    ),
+    Pool.CONTAINER: PoolFacts(slot="container", slots="containers", runs="containers run"),
 }
 AHEAD_POOLS: Final = frozenset(pool for pool, facts in POOLS.items() if facts.looks_ahead)
 
@@ -90,6 +99,7 @@ class KindTerms(Struct, frozen=True, omit_defaults=True):
     timeout_s: float | None = None
     retry: RetryPolicy = RetryPolicy()
     expires_s: float | None = None
+    resources: str = ""
 
 
 class KindInfo(Struct, frozen=True, omit_defaults=True):
@@ -109,6 +119,10 @@ class KindInfo(Struct, frozen=True, omit_defaults=True):
     recovers: bool = False
     """Whether it is for turns of actors that handle what has failed for good."""
     messages: dict[str, tuple[Parameter, ...] | None] | None = None
+    files: bool = False
+    """Whether its attempts get tickets, with which they reach filesets."""
+    lost_free: bool = False
+    """Whether the loss of their worker costs its attempts nothing, and so is no crash."""
 
 
 class Lane(Struct, frozen=True):
@@ -118,6 +132,15 @@ class Lane(Struct, frozen=True):
     queue: str
     kind: str
     target: str
+
+
+class MachineInfo(Struct, frozen=True, omit_defaults=True):
+    """The machine of a worker, for whoever looks after machines."""
+
+    instance: str = ""
+    """What its cloud calls it, or its operator."""
+    private_ip: str = ""
+    public_ip: str = ""
 
 
 class WorkerInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -136,6 +159,15 @@ class WorkerInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Names its machine and process. A dispatcher on that machine sees when the process ends."""
     key: str = ""
     """The key that opened its connection, if the dispatcher asks for keys."""
+    gateway: bool = False
+    """Whether a gateway speaks for it. Only such workers serve kinds of Longshore's own."""
+    service: UUID | None = None
+    """The registration of the web service that it is, if a gateway speaks for that."""
+    lease_s: float = 0.0
+    """Its own lease, if that is longer than the dispatcher's."""
+    machine: MachineInfo = MachineInfo()
+    resources: dict[str, float] = {}
+    """What its jobs share, by name: `cpu` in cores, `memory` and `disk` in bytes, devices."""
 
 
 class Stats(Struct, frozen=True, omit_defaults=True):
@@ -207,6 +239,8 @@ class WorkerView(Struct, frozen=True, kw_only=True):
     memory_percent: float | None = None
     silent_s: float = 0.0
     """How long its dispatcher has not renewed its lease; 0 while it does."""
+    shapes: dict[str, int] = {}
+    """How many of its jobs have each target, of those that take resources."""
 
 
 class DispatcherView(Struct, frozen=True, kw_only=True):

@@ -63,8 +63,8 @@ def _check_node(node: Node, places: Mapping[str, _Place], first: int) -> None:
 
 def _not_after(key: str) -> str:
     return (
-        f"its arguments refer to the result of '{key}', on which it does not depend; add '{key}' "
-        "to its `after`"
+        f"its arguments refer to the result of '{key:.200}', on which it does not depend; add "
+        f"'{key:.200}' to its `after`"
     )
 
 

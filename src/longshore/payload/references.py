@@ -177,7 +177,9 @@ def _part(wanted: Reference, results: Results) -> object:
     if wanted.is_map:
         return [_value(one, f"'{wanted.job}/{at}'") for at, one in enumerate(found)]
     if not found:
-        raise InvalidArguments(f"the group has no job '{wanted.job}' whose result this job needs")
+        raise InvalidArguments(
+            f"the group has no job '{wanted.job:.200}' whose result this job needs"
+        )
     value = _value(found[0], f"'{wanted.job}'")
     for at, step in enumerate(wanted.path):
         value = _step(value, step, wanted, at)

@@ -1,7 +1,8 @@
 """The ports: what the engine needs of a store, a link, an executor and a clock.
 
-`store.py` has the verbs of a store, `group_store.py` and `actor_store.py` those about groups and
-actors; `processes.py` has the rest.
+`store.py` has the verbs of a store, `group_store.py`, `actor_store.py`, `access_store.py`,
+`web_store.py` and `file_store.py` those about groups, actors, tokens, web workers and filesets;
+`files.py` has what programs need of filesets; `processes.py` has the rest.
 """
 
 from longshore.model.batch import Batch as Batch  # stores and dispatchers take them from here
@@ -11,9 +12,12 @@ from longshore.model.upkeep import Promoted as Promoted
 from longshore.model.upkeep import Settled as Settled
 from longshore.model.upkeep import Tended as Tended
 from longshore.model.upkeep import Told as Told
+from longshore.ports.access_store import AccessStore as AccessStore
 from longshore.ports.actor_store import ActorStore as ActorStore
+from longshore.ports.file_store import FileStore as FileStore
 from longshore.ports.group_store import GroupStore as GroupStore
 from longshore.ports.processes import App as App
+from longshore.ports.processes import BeginsLate as BeginsLate
 from longshore.ports.processes import Clock as Clock
 from longshore.ports.processes import Executor as Executor
 from longshore.ports.processes import Handler as Handler
@@ -25,6 +29,8 @@ from longshore.ports.processes import OnLog as OnLog
 from longshore.ports.processes import OnLost as OnLost
 from longshore.ports.processes import OnMessages as OnMessages
 from longshore.ports.processes import OnReport as OnReport
+from longshore.ports.processes import ProgramHandler as ProgramHandler
 from longshore.ports.processes import QueueingExecutor as QueueingExecutor
 from longshore.ports.store import Hint as Hint
 from longshore.ports.store import Store as Store
+from longshore.ports.web_store import WebStore as WebStore

@@ -13,6 +13,7 @@ from longshore.model.batch import BatchResult as BatchResult
 from longshore.model.job import (
     LogEntry,
 )
+from longshore.model.program import AnyProgram
 from longshore.model.reports import Report
 from longshore.model.upkeep import Harvested as Harvested
 from longshore.model.upkeep import Promoted as Promoted
@@ -84,6 +85,14 @@ class Handler(Protocol):
         """Whether an attempt that raised this is not tried again, by what was declared."""
 
 
+@runtime_checkable
+class ProgramHandler(Protocol):
+    """A kind whose jobs are commands or containers."""
+
+    def program(self, args: bytes) -> AnyProgram:
+        """What to run for a job with these arguments; raises `InvalidInput` if they do not fit."""
+
+
 Handlers = Mapping[str, Handler]
 
 
@@ -133,6 +142,13 @@ class Executor(Protocol):
 
 OnBegun = Callable[[int, float], None]
 """Called with an attempt's token, and how many seconds ago the attempt began."""
+
+
+@runtime_checkable
+class BeginsLate(Protocol):
+    """An executor that says when an attempt begins, if that is not when it was started."""
+
+    on_begun: OnBegun
 
 
 @runtime_checkable

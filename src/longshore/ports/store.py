@@ -16,6 +16,8 @@ from longshore.core.why import Facts
 from longshore.model.attempt import Attempt
 from longshore.model.batch import Batch as Batch  # stores and dispatchers take them from here
 from longshore.model.batch import BatchResult as BatchResult
+from longshore.model.callback import USUAL_TERMS, CallbackTerms
+from longshore.model.depth import LaneDepth
 from longshore.model.job import (
     CancelVerdict,
     Ended,
@@ -45,8 +47,11 @@ from longshore.model.worker import (
     WorkerInfo,
     WorkerView,
 )
+from longshore.ports.access_store import AccessStore
 from longshore.ports.actor_store import ActorStore
+from longshore.ports.file_store import FileStore
 from longshore.ports.group_store import GroupStore
+from longshore.ports.web_store import WebStore
 
 
 class Hint(StrEnum):
@@ -59,7 +64,7 @@ class Hint(StrEnum):
     """An application sent messages to actors in its own transaction."""
 
 
-class Store(GroupStore, ActorStore, Protocol):
+class Store(GroupStore, ActorStore, AccessStore, WebStore, FileStore, Protocol):
     """What all processes share. All methods raise `StoreUnavailable` when the database is away."""
 
     @property
@@ -83,12 +88,12 @@ class Store(GroupStore, ActorStore, Protocol):
         An item that the database refuses gets its own error; the rest is committed.
         """
 
-    async def tell_watchers(self, most: int = 100) -> Told:
+    async def tell_watchers(self, most: int = 100, callbacks: CallbackTerms = USUAL_TERMS) -> Told:
         """Tells those who watch jobs and groups of at most so many that ended.
 
         It stops with the end whose result brings them to `BATCH_BYTES`. Each end of a round is told
-        once. An actor gets a message; if it is gone, the history of the
-        job says so.
+        once. An actor gets a message; if it is gone, the history of the job says so. For a web
+        address the store submits a callback, on these terms (`model.callback`).
         """
 
     # the keeper: leases, losses, cancels, clocks
@@ -144,8 +149,9 @@ class Store(GroupStore, ActorStore, Protocol):
 
         With `crash`, each running job has crashed once more, and at `crash_limit` it fails as
         poisonous. Without (a goodbye), the loss costs nothing; nor does it cost attempts that the
-        worker held ahead (`core.lookahead.held_ahead`), or whose tokens are `undelivered`. Jobs
-        that were being cancelled are cancelled.
+        worker held ahead (`core.lookahead.not_blamed`), or whose tokens are `undelivered`. Jobs
+        that were being cancelled are cancelled. The services that a gateway attended have none
+        afterwards, and a loss of a service that has none costs nothing either.
         """
 
     async def sweep(self, crash_limit: int) -> Harvested:
@@ -258,6 +264,12 @@ class Store(GroupStore, ActorStore, Protocol):
 
     async def queues(self) -> list[QueueView]:
         """Every queue that ever held a job or was paused."""
+
+    async def depths(self) -> list[LaneDepth]:
+        """Every lane that holds jobs: how many in each state, and how long the oldest waits.
+
+        It costs the same however many jobs there are.
+        """
 
     async def workers(self) -> list[WorkerView]:
         """Live workers, and those that ended lately."""

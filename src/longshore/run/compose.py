@@ -8,15 +8,15 @@ import os
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager
+from functools import partial
 from itertools import count
 from pathlib import Path
 from random import Random, SystemRandom
-from typing import assert_never
 
 import psutil
 import zmq
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from longshore.client.ids import fresh_id
 from longshore.config import (
@@ -25,6 +25,7 @@ from longshore.config import (
     LOST_VARIABLES,
     PREFIX,
     Config,
+    FileSettings,
     WorkerSettings,
     as_text,
     http_address,
@@ -33,40 +34,38 @@ from longshore.config import (
     reachable,
     value_of,
 )
+from longshore.core.addresses import allowed
+from longshore.core.resources import as_given
 from longshore.core.urls import redacted
+from longshore.core.webhooks import callback_key, secret_text
 from longshore.dispatcher.engine import Dispatcher
+from longshore.dispatcher.meter import meter_of
 from longshore.errors import AppError, ConfigError, LongshoreError
-from longshore.executors.coroutine import CoroutineExecutor
-from longshore.executors.hosted import Hosting
-from longshore.executors.process import ProcessExecutor
 from longshore.executors.scratch import room
-from longshore.executors.thread import ThreadExecutor
-from longshore.links import curve
 from longshore.links.credentials import calling_with, dispatcher_keys, key_advice, own_keys
 from longshore.links.descriptors import raise_limit
 from longshore.links.hook import LostHook
-from longshore.links.keys import KeyRing
-from longshore.links.zeromq import Dealer, Router, Secure
+from longshore.links.zeromq import Dealer, Router
 from longshore.model.finding import Finding
-from longshore.model.log import LogLimits
-from longshore.model.worker import Pool, Stats
-from longshore.ports import Executor, Link, OnLog, OnMessages, OnReport, Store
+from longshore.model.worker import MachineInfo, Stats
+from longshore.ports import Link, OnMessages, Store
 from longshore.run import doctor, machine
-from longshore.run.http import gateway_beside
+from longshore.run.http import SQLITE, DispatcherAddresses, gateway_beside, with_files
+from longshore.run.logs import sayer
+from longshore.run.own_token import write_own_token
+from longshore.run.pools import make_executors, pools_of
 from longshore.run.ready import Announce, Ready, at_once
 from longshore.run.reload import Reloader
+from longshore.run.rings import Rings, Sockets, gate
 from longshore.run.stopping import first_of, stop_signals
 from longshore.run.supervisor import Supervisor
 from longshore.worker.agent import Connect, Identity, Worker
-
-Sockets = zmq.Context[zmq.Socket[bytes]]
 
 log = logging.getLogger("longshore")
 
 # Python tells a changed file from its cached bytecode by size and whole seconds only.
 _UNCACHED = {"PYTHONDONTWRITEBYTECODE": "1"}
 _DOMAINS = ("workers", "clients")
-_SQLITE = "sqlite:///"
 _POSTGRES = ("postgresql://", "postgres://")
 _URLS = (
     "a store is sqlite:///relative/file.db, sqlite:////absolute/file.db "
@@ -77,19 +76,21 @@ _URLS = (
 # stores
 
 
-def make_store(url: str, listen_url: str | None = None, prepared: bool = True) -> Store:
-    """The store that a URL names; it is not open yet."""
+def make_store(
+    url: str, listen_url: str | None = None, prepared: bool = True, margin_s: float = 10.0
+) -> Store:
+    """The store that a URL names; it is not open yet. `margin_s` is `timeout_margin_s`."""
     if url.startswith(_POSTGRES):
-        return _postgres(url, listen_url, prepared)
-    path = url.removeprefix(_SQLITE)
+        return _postgres(url, listen_url, prepared, margin_s)
+    path = url.removeprefix(SQLITE)
     if path in (url, "", ":memory:"):
         raise ConfigError(f"'{redacted(url)}' is not the URL of a store; {_URLS}")
     from longshore.store.sqlite.store import SqliteStore
 
-    return SqliteStore(Path(path))
+    return SqliteStore(Path(path), expiry_margin_s=margin_s)
 
 
-def _postgres(url: str, listen_url: str | None, prepared: bool) -> Store:
+def _postgres(url: str, listen_url: str | None, prepared: bool, margin_s: float) -> Store:
     try:
         from longshore.store.postgres.store import PostgresStore
     except ModuleNotFoundError as error:
@@ -99,7 +100,7 @@ def _postgres(url: str, listen_url: str | None, prepared: bool) -> Store:
             f"{redacted(url)} needs asyncpg, which is not installed; "
             "run: pip install 'longshore[postgres]'"
         ) from None
-    return PostgresStore(url, listen_url=listen_url, prepared=prepared)
+    return PostgresStore(url, listen_url=listen_url, prepared=prepared, expiry_margin_s=margin_s)
 
 
 async def migrate(config: Config) -> tuple[int, int]:
@@ -117,9 +118,20 @@ async def examine(config: Config, *, repair: bool) -> list[Finding]:
         await store.close()
 
 
+async def webhook_secret(config: Config) -> str:
+    """The secret with which receivers check the callbacks of a store's fleet."""
+    store = _store(config)
+    await store.open()
+    try:
+        return secret_text(callback_key(await store.callback_secret()))
+    finally:
+        await store.close()
+
+
 def _store(config: Config) -> Store:
     _refuse_missing_folder(config.store)
-    return make_store(config.store, config.listen_url, config.prepared_statements)
+    margin_s = config.dispatcher.timeout_margin_s
+    return make_store(config.store, config.listen_url, config.prepared_statements, margin_s)
 
 
 async def _make_new_file(config: Config) -> None:
@@ -130,13 +142,13 @@ async def _make_new_file(config: Config) -> None:
 
 
 def _is_new_file(url: str) -> bool:
-    return url.startswith(_SQLITE) and not Path(url.removeprefix(_SQLITE)).exists()
+    return url.startswith(SQLITE) and not Path(url.removeprefix(SQLITE)).exists()
 
 
 def _refuse_missing_folder(url: str) -> None:
     """Raises if the file's folder does not exist: a mistyped path must not become a new store."""
-    folder = Path(url.removeprefix(_SQLITE)).parent
-    if url.startswith(_SQLITE) and url != DEFAULT_STORE and not folder.is_dir():
+    folder = Path(url.removeprefix(SQLITE)).parent
+    if url.startswith(SQLITE) and url != DEFAULT_STORE and not folder.is_dir():
         raise ConfigError(
             f"'{url}': there is no folder {folder}; make it, or correct the path "
             "(three slashes begin a relative path, four an absolute one)"
@@ -153,16 +165,24 @@ class Dispatching(Struct, frozen=True):
     backend: str
     frontend: str
     store: str
+    metrics: str | None = None
 
     @property
     def words(self) -> str:
         """Where it is, in one line."""
-        return f"workers {self.backend}, clients {self.frontend}, store {self.store}"
+        metrics = f", metrics {self.metrics}" if self.metrics else ""
+        return f"workers {self.backend}, clients {self.frontend}, store {self.store}{metrics}"
+
+    @property
+    def addresses(self) -> DispatcherAddresses:
+        """Where processes of this machine reach it."""
+        return DispatcherAddresses(reachable(self.frontend), reachable(self.backend))
 
     @property
     def facts(self) -> dict[str, str]:
         """Where it is, as JSON shows it."""
-        return {"backend": self.backend, "frontend": self.frontend, "store": self.store}
+        facts = {"backend": self.backend, "frontend": self.frontend, "store": self.store}
+        return {**facts, "metrics": self.metrics} if self.metrics else facts
 
     async def breaks(self) -> None:
         """Raises when the store is lost, or a part of the dispatcher fails unexpectedly."""
@@ -181,7 +201,8 @@ async def run_dispatcher(config: Config, announce: Announce) -> None:
         async with _dispatching(config) as dispatching:
             address = http_address(config, None)
             own = {**_credentials(config)}
-            async with gateway_beside(config, address, reachable(dispatching.frontend), own) as url:
+            beside = gateway_beside(config, address, dispatching.addresses, own)
+            async with beside as url:
                 announce(Ready(*_with_http(dispatching, url)))
                 await first_of(stop.wait(), dispatching.breaks())
 
@@ -201,10 +222,13 @@ async def _dispatching(config: Config) -> AsyncIterator[Dispatching]:
         hook = _lost_hook(config)
         if hook is not None:
             stack.push_async_callback(hook.close)
+        listening = stack.enter_context(_bound_metrics(config))
         store = _store(config)
         await store.open()
         stack.push_async_callback(store.close)
         sockets = stack.enter_context(_sockets())
+        keys = dispatcher_keys(config)
+        rings = None if keys is None else Rings.of(config, keys)
         dispatcher = Dispatcher(
             store,
             config.dispatcher,
@@ -214,10 +238,40 @@ async def _dispatching(config: Config) -> AsyncIterator[Dispatching]:
             random=Random(SystemRandom().getrandbits(64)),
             on_lost=hook or (lambda lost: None),
             has_ended=machine.has_ended,
+            meter=meter_of(config),
+            keys=None if rings is None else rings.clients,
+            gateway_keys=() if rings is None else rings.gateways,
         )
-        serving = _serving(dispatcher, store, config, sockets)
+        serving = _serving(dispatcher, store, config, sockets, rings)
         backend, frontend = await stack.enter_async_context(serving)
-        yield Dispatching(dispatcher, backend, frontend, redacted(config.store))
+        shown = await stack.enter_async_context(_shown(listening, dispatcher))
+        yield Dispatching(dispatcher, backend, frontend, redacted(config.store), shown)
+
+
+@contextmanager
+def _bound_metrics(config: Config) -> Iterator[socket.socket | None]:
+    """The socket for metrics, if there are to be any. A taken port is known before all else."""
+    if not config.metrics:
+        yield None
+        return
+    from longshore.run.metrics import bind
+
+    with closing(bind(config.metrics)) as listening:
+        yield listening
+
+
+@asynccontextmanager
+async def _shown(
+    listening: socket.socket | None, dispatcher: Dispatcher
+) -> AsyncIterator[str | None]:
+    """Where a dispatcher shows its metrics, while it does."""
+    if listening is None or dispatcher.figures is None:
+        yield None
+        return
+    from longshore.run.metrics import metrics_shown
+
+    async with metrics_shown(listening, dispatcher.figures) as url:
+        yield url
 
 
 def _lost_hook(config: Config) -> LostHook | None:
@@ -230,12 +284,16 @@ def _lost_hook(config: Config) -> LostHook | None:
         settings.on_worker_lost_secret,
         machine.SystemClock().utc,
         variables=LOST_VARIABLES,
+        allowed=allowed(
+            config.http_allow,
+            loopback=is_loopback(config.backend) and is_loopback(config.frontend),
+        ),
     )
 
 
 @asynccontextmanager
 async def _serving(
-    dispatcher: Dispatcher, store: Store, config: Config, sockets: Sockets
+    dispatcher: Dispatcher, store: Store, config: Config, sockets: Sockets, rings: Rings | None
 ) -> AsyncIterator[tuple[str, str]]:
     """The addresses a dispatcher listens on, while it does."""
     addresses: list[str] = []
@@ -254,7 +312,7 @@ async def _serving(
         addresses.append(router.address)
         return router
 
-    with _gate(config, sockets) as guarded:
+    with gate(rings, sockets) as guarded:
         try:
             await dispatcher.start(listen, f"tcp://{config.backend}", f"tcp://{config.frontend}")
         except BaseException:
@@ -265,26 +323,6 @@ async def _serving(
             yield backend, frontend
         finally:
             await dispatcher.stop()
-
-
-@contextmanager
-def _gate(config: Config, sockets: Sockets) -> Iterator[Callable[[str], Secure | None]]:
-    """How each of a dispatcher's sockets is secured, while the gate is open."""
-    keys = dispatcher_keys(config)
-    if keys is None:
-        yield lambda domain: None
-        return
-    now = machine.SystemClock().now
-    sources = zip(_DOMAINS, (config.curve_workers, config.curve_clients), strict=True)
-    rings = {
-        domain: KeyRing(paths, keys.public, now=now, on_fault=log.warning)
-        for domain, paths in sources
-    }
-    gate = curve.Gate(sockets, rings)
-    try:
-        yield lambda domain: curve.serving(keys, domain)
-    finally:
-        gate.close()
 
 
 @contextmanager
@@ -328,12 +366,14 @@ async def run_worker(config: Config, announce: Announce) -> None:
                 pid=os.getpid(),
                 process=machine.process_mark(),
                 target=config.target or machine.machine_target(),
+                resources=machine.machine_resources(config.resources),
                 queues=config.queues,
+                machine=_machine_info(config),
             ),
             config.worker,
             config.worker_addresses(),
             connect=_dialling(config, sockets, lambda: bool(joined)),
-            make_executors=lambda on_report, on_log: _executors(config, on_report, on_log, scratch),
+            make_executors=partial(make_executors, config, scratch),
             clock=machine.SystemClock(),
             new_id=fresh_id,
             measure=lambda: Stats(psutil.cpu_percent(), psutil.virtual_memory().percent),
@@ -371,62 +411,19 @@ def port_advice(config: Config) -> str:
     )
 
 
-def _executors(
-    config: Config, on_report: OnReport, on_log: OnLog, scratch: str
-) -> dict[str, Executor]:
+def _machine_info(config: Config) -> MachineInfo:
     settings = config.worker
-    hosting = Hosting(
-        config.app or "",
-        abort_grace_s=settings.abort_grace_s,
-        start_timeout_s=settings.start_timeout_s,
-        scratch=scratch,
-        log_limits=LogLimits(
-            line_bytes=settings.log_line_bytes,
-            entries=settings.log_entries,
-            bytes=settings.log_bytes,
-            echo=settings.log_echo,
-        ),
-        max_jobs=settings.max_jobs_per_process,
-        max_mb=settings.max_process_mb,
-    )
-    executors: dict[str, Executor] = {}
-
-    def executor(pool: Pool, slots: int) -> Executor:
-        match pool:
-            case Pool.COROUTINE:
-                return CoroutineExecutor(hosting, slots, on_report, on_log)
-            case Pool.PROCESS:
-                return ProcessExecutor(hosting, slots, on_report, on_log)
-            case Pool.THREAD:
-                # The worker opens coroutines first: when it opens threads, the kinds are known.
-                first = executors[Pool.COROUTINE]
-                return ThreadExecutor(hosting, slots, on_report, on_log, lambda: first.kinds)
-            case _:
-                assert_never(pool)
-
-    for pool in Pool:
-        executors[pool] = executor(pool, _slots(settings, pool))
-    return executors
-
-
-def _slots(settings: WorkerSettings, pool: Pool) -> int:
-    """How many attempts a worker runs at once in this pool."""
-    match pool:
-        case Pool.COROUTINE:
-            return settings.slots
-        case Pool.PROCESS:
-            return settings.processes or machine.cpu_count()
-        case Pool.THREAD:
-            return settings.threads
-        case _:
-            assert_never(pool)
+    private_ip = settings.private_ip or machine.own_address(config.worker_addresses()[0])
+    return MachineInfo(settings.instance_id or socket.gethostname(), private_ip, settings.public_ip)
 
 
 def _at_work(config: Config) -> Ready:
     addresses = ", ".join(config.worker_addresses())
     facts = {"app": config.app, "connect": list(config.worker_addresses())}
-    runs = at_once({pool: _slots(config.worker, pool) for pool in Pool})
-    return Ready(f"app {config.app}, dispatchers {addresses}, {runs}", facts)
+    runs = at_once(pools_of(config))
+    what = f"app {config.app}" if config.app else "no app"
+    anything = ", and any command" if config.worker.exec else ""
+    return Ready(f"{what}{anything}, dispatchers {addresses}, {runs}", facts)
 
 
 # all in one
@@ -442,9 +439,20 @@ async def run_up(config: Config, announce: Announce, *, reload: bool = False) ->
                 f"{PREFIX}CONNECT": ",".join(config.connect) or reachable(dispatching.frontend),
                 **_credentials(config),
             }
-            frontend = reachable(dispatching.frontend)
-            async with gateway_beside(config, http_address(config), frontend, environ) as url:
+            address, addresses = http_address(config), dispatching.addresses
+            if address is not None and config.worker.exec:
+                await _make_own_token(config)
+            async with gateway_beside(config, address, addresses, environ) as url:
                 await _run_workers(config, dispatching, url, announce, environ, stop, reload)
+
+
+async def _make_own_token(config: Config) -> None:
+    store = _store(config)
+    await store.open()
+    try:
+        await write_own_token(store, config.dispatcher.max_tokens)
+    finally:
+        await store.close()
 
 
 async def _run_workers(
@@ -457,9 +465,9 @@ async def _run_workers(
     reload: bool,
 ) -> None:
     """Keeps the workers of `longshore up` running until it is told to stop."""
-    count = config.workers if config.app else 0
+    count = _worker_count(config)
     backend = reachable(dispatching.backend)
-    supervisor = _supervisor(config, backend, environ, count, reload)
+    supervisor = _supervisor(with_files(config, url), backend, environ, count, reload)
     working = _working(
         supervisor,
         lambda: announce(_all_up(config, dispatching, url)),
@@ -512,11 +520,15 @@ def _supervisor(
     config: Config, backend: str, environ: Mapping[str, str], count: int, reload: bool
 ) -> Supervisor:
     """Keeps `count` workers running for the dispatcher at `backend`."""
+    if count > 1:
+        share = machine.machine_resources(config.resources, count)
+        config = structs.replace(config, resources=as_given(share))
     return Supervisor(
         worker_command(config, backend),
         {**os.environ, **(_UNCACHED if reload else {}), **environ},
         count,
         patience_s=config.worker.drain_s + config.worker.abort_grace_s,
+        say=sayer(config.log_format),
     )
 
 
@@ -535,7 +547,8 @@ def worker_command(config: Config, backend: str) -> list[str]:
     """The command for a worker with these settings; it sets those that a worker reads otherwise."""
     file = ["--config", config.file] if config.file else []
     inherited = load(file=config.file)
-    keys = ("app", "target", "queues", "log_level", *WorkerSettings.__struct_fields__)
+    own = ("app", "target", "resources", "queues", "log_level", "log_format")
+    keys = (*own, *WorkerSettings.__struct_fields__, *FileSettings.__struct_fields__)
     changed = [key for key in keys if value_of(config, key) != value_of(inherited, key)]
     overrides = [f"{key}={as_text(value_of(config, key))}" for key in changed]
     command = [sys.executable, "-m", "longshore", "worker", "--connect", backend]
@@ -543,10 +556,15 @@ def worker_command(config: Config, backend: str) -> list[str]:
     return [*command, *parent, *file, *(word for one in overrides for word in ("--set", one))]
 
 
+def _worker_count(config: Config) -> int:
+    """How many workers `longshore up` runs: none, if there is nothing for them to run."""
+    return config.workers if config.app or config.worker.exec else 0
+
+
 def _all_up(config: Config, dispatching: Dispatching, url: str | None) -> Ready:
-    count = config.workers if config.app else 0
-    crew = f"{count} worker{'' if count == 1 else 's'} of {config.app}"
-    if config.app is None:
+    count = _worker_count(config)
+    crew = f"{count} worker{'' if count == 1 else 's'} of {config.app or 'any command'}"
+    if not config.app and not config.worker.exec:
         crew = "no workers, as no --app was given"
     words, facts = _with_http(dispatching, url)
     return Ready(f"{words}, {crew}", {**facts, "app": config.app, "workers": count})

@@ -5,22 +5,23 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import gc
-import logging
 import os
 import platform
-import re
 import signal
 import socket
 import sys
 import time
 from collections.abc import Coroutine
 from datetime import UTC, datetime
-from functools import cache
-from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
-from longshore.core.text import visible_entry
+import psutil
+
+from longshore.core.resources import parse
 from longshore.errors import Unavailable
+from longshore.executors.process_marks import has_ended as has_ended
+from longshore.executors.process_marks import process_mark as process_mark
 
 T = TypeVar("T")
 
@@ -45,48 +46,36 @@ def process_name() -> str:
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
-def process_mark(pid: int | None = None) -> str:
-    """A text that no other process has: machine, number, start; empty if the system hides them."""
-    number = os.getpid() if pid is None else pid
-    try:
-        return f"{_place()} {number} {_started(number)[0]}"
-    except (OSError, ValueError, IndexError):
+def own_address(towards: str) -> str:
+    """The address of this machine on the way to another; empty if there is no way."""
+    there = urlsplit(towards if "://" in towards else f"tcp://{towards}")
+    if not there.hostname or not there.port:
         return ""
-
-
-def has_ended(mark: str) -> bool:
-    """Whether the process of this mark, on this machine, has ended; False if in doubt."""
-    found = re.fullmatch(r"(.+) ([1-9]\d{0,9}) (\d{1,19})", mark)
     try:
-        if found is None or found[1] != _place():
-            return False
-        # Where /proc hides what others run, a signal still says whether there is such a process.
-        os.kill(int(found[2]), 0)
-        started, state = _started(int(found[2]))
-    except ProcessLookupError:
-        return True
-    except (OSError, ValueError, IndexError):
-        return False
-    return started != int(found[3]) or state in "ZX"
-
-
-@cache
-def _place() -> str:
-    """Where a process number names one process: this host, boot and namespace."""
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return f"{socket.gethostname()} {boot} {os.readlink('/proc/self/ns/pid')}"
-
-
-def _started(pid: int) -> tuple[int, str]:
-    """When a process started, in ticks since the machine did, and its state."""
-    # The second field is the program's name in brackets, and may hold anything.
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
-    return int(fields[19]), fields[0]
+        kind, _, _, _, address = socket.getaddrinfo(
+            there.hostname, there.port, type=socket.SOCK_DGRAM
+        )[0]
+        with socket.socket(kind, socket.SOCK_DGRAM) as link:
+            link.connect(address)  # sends nothing
+            return str(link.getsockname()[0])
+    except OSError:
+        return ""
 
 
 def machine_target() -> str:
     """The system and processor of this machine, like linux-x86_64."""
     return f"{platform.system()}-{platform.machine()}".lower()
+
+
+def machine_resources(given: str, share: int = 1) -> dict[str, float]:
+    """What the jobs of a worker share: what was given, and else what this machine has.
+
+    Rounded down, so that machines of one sort say the same. Of several workers each has a share.
+    """
+    memory = psutil.virtual_memory().total // share
+    step = 1 << max(0, memory.bit_length() - 4)
+    own = {"cpu": float(max(1, cpu_count() // share)), "memory": float(memory // step * step)}
+    return {**own, **parse(given)}
 
 
 def cpu_count() -> int:
@@ -110,28 +99,6 @@ def _collect_less() -> None:
     """Makes garbage collection rarer: the many objects of a busy process form no cycles."""
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
-
-
-class _Entries(logging.Formatter):
-    """Formats entries so that text from outside cannot forge a line of the log."""
-
-    def formatMessage(self, record: logging.LogRecord) -> str:
-        record.message = visible_entry(record.message)
-        return super().formatMessage(record)
-
-    def formatException(self, ei: Any) -> str:
-        return visible_entry(super().formatException(ei))
-
-
-def log_to_stderr(level: str) -> None:
-    """Sends the log to standard error, a line for each entry, with times in UTC."""
-    formatter = _Entries(
-        "%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%S"
-    )
-    formatter.converter = time.gmtime
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(formatter)
-    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
 
 
 def die_with(parent: int) -> None:

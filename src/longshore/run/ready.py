@@ -55,14 +55,16 @@ class Announcer:
         role: str,
         descriptor: int | None,
         on_facts: Callable[[dict[str, Any]], None] | None = None,
+        say: Callable[[str], None] = note,
     ) -> None:
         self._role = role
+        self._say = say
         self._descriptor = _checked(descriptor)
         self._on_facts = on_facts
 
     def __call__(self, ready: Ready) -> None:
         """Says it."""
-        note(f"longshore {self._role} ready: {ready.words}")
+        self._say(f"longshore {self._role} ready: {ready.words}")
         if self._on_facts is not None:
             self._on_facts({"ready": self._role, "pid": os.getpid(), **ready.facts})
         if self._descriptor is not None:

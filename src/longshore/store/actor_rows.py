@@ -254,7 +254,8 @@ def actor_not_accepted(actor: NewActor, why: str) -> Refused:
 
 def actor_exists(actor: NewActor, *, stopping: bool) -> Refused:
     """The answer to the start of an actor whose key is taken."""
-    why = "is being stopped; start it again when it is gone" if stopping else "exists"
+    there = "exists; take another key, or get_or_start, which takes the one that there is"
+    why = "is being stopped; start it again when it is gone" if stopping else there
     return Refused(actor.id, Conflict.code, f"{_name(actor.type, actor.key)} {why}")
 
 

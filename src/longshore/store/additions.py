@@ -17,6 +17,7 @@ from longshore.core.additions import (
     placed,
 )
 from longshore.core.lanes import node_hash
+from longshore.core.same_body import is_body
 from longshore.errors import Conflict, InvalidInput, LongshoreError
 from longshore.model.group import AddedNode, GroupState, Node
 from longshore.model.ids import derive_id
@@ -52,6 +53,8 @@ class Growable(NamedTuple):
     edges: int
     first: int
     """The place of the next node."""
+    number: int
+    """The group's number, which is before those of its jobs: what is added inherits it."""
 
 
 def added_items(
@@ -63,12 +66,12 @@ def added_items(
         check_room(len(addition.nodes), group.jobs, addition.max_jobs)
         check_edges(addition.edges, group.edges, addition.max_edges)
         places = placed(addition.nodes, known, group.first)
-        return _items(addition, places)
+        return _items(addition, places, group.number)
     except LongshoreError as error:
         return not_added(group.id, error)
 
 
-def _items(addition: Addition, places: Sequence[PlacedNode]) -> list[NodeItem]:
+def _items(addition: Addition, places: Sequence[PlacedNode], rank: int) -> list[NodeItem]:
     now = micros(utc_now())
     items = []
     for added, id, where in zip(addition.nodes, addition.ids, places, strict=True):
@@ -79,7 +82,8 @@ def _items(addition: Addition, places: Sequence[PlacedNode]) -> list[NodeItem]:
         if isinstance(body, str):
             raise InvalidInput(f"job '{clean(added.key)}': {body}")
         node = Node(added.key, job, where.parents, added.on, where.scope)
-        items.append(NodeItem(node, where.place, where.parents, node_hash(node, body), body))
+        hashes = node_hash(node, body), body
+        items.append(NodeItem(node, where.place, where.parents, *hashes, rank))
     return items
 
 
@@ -102,8 +106,10 @@ def is_repeat(addition: Addition, stored: Mapping[UUID, tuple[str, int]]) -> boo
         return False
     now = micros(utc_now())
     for node, id in zip(addition.nodes, addition.ids, strict=True):
-        body = body_or_why(structs.replace(node.job, id=id), now)
-        if stored.get(id) != (node.key, body):
+        job = structs.replace(node.job, id=id)
+        key, known = stored.get(id, (None, 0))
+        body = body_or_why(job, now)
+        if key != node.key or isinstance(body, str) or not is_body(job, body, known):
             raise Conflict(
                 f"request {addition.request} added other jobs before; give a new one a new id"
             )

@@ -15,10 +15,10 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct, structs
 
-from longshore.core.lanes import body_hash, body_hashes, node_hash
-from longshore.errors import Conflict, InvalidInput
+from longshore.core.lanes import body_hash, body_hashes, node_hash, node_hashes
+from longshore.errors import Conflict, InvalidInput, Unavailable
 from longshore.model.group import NOT_RUN, GroupPart, Node
-from longshore.model.ids import derive_id
+from longshore.model.ids import derive_ids
 from longshore.model.job import (
     HistoryEntry,
     Job,
@@ -29,9 +29,11 @@ from longshore.model.job import (
     Refused,
     Submission,
 )
+from longshore.model.log import unpack_line
 from longshore.model.notice import Notice
 from longshore.model.reports import OutboxNode
 from longshore.model.watcher import Watcher
+from longshore.model.web_worker import WebRegistration
 from longshore.model.worker import QueueView, WorkerInfo, WorkerView
 from longshore.payload.maps import grown_id
 
@@ -56,6 +58,7 @@ _watchers = msgspec.msgpack.Decoder(tuple[Watcher, ...])
 _error = msgspec.msgpack.Decoder(JobError)
 _info = msgspec.msgpack.Decoder(WorkerInfo)
 _progress = msgspec.msgpack.Decoder(Progress)
+_registration = msgspec.msgpack.Decoder(WebRegistration)
 _json = msgspec.json.Encoder()
 
 
@@ -191,8 +194,27 @@ def node_not_accepted(id: UUID, key: str, why: str) -> Refused:
     return Refused(id, InvalidInput.code, message)
 
 
-def key_taken(id: UUID, key: str, job: Submission) -> Refused:
-    """The answer to a group with a job whose id or unique key a live job has."""
+def held_by_staging(job: Submission, group: UUID) -> Refused:
+    """The answer to a job whose unique key a group has that may still come to nothing."""
+    message = f"job {job.id} was not accepted: {_staging(job, group)}"
+    return Refused(job.id, Unavailable.code, message)
+
+
+def _staging(job: Submission, group: UUID) -> str:
+    return (
+        f"its unique key '{job.unique_key}' belongs to group {group}, which is still being "
+        "submitted; try again in a moment"
+    )
+
+
+def key_taken(id: UUID, key: str, job: Submission, staging: UUID | None = None) -> Refused:
+    """The answer to a group with a job whose id or unique key a live job has.
+
+    `staging` is the group of that live job, if it is another one that is not whole yet.
+    """
+    if staging is not None and staging != id:
+        message = f"group {id} was not accepted: of job '{key}', {_staging(job, staging)}"
+        return Refused(id, Unavailable.code, message)
     what = f"unique key '{job.unique_key}'" if job.unique_key is not None else f"id {job.id}"
     message = f"group {id} was not accepted: another job has the {what} of its job '{key}'"
     return Refused(id, Conflict.code, message)
@@ -211,23 +233,29 @@ class NodeItem(NamedTuple):
     parents: tuple[int, ...]
     body: int
     job_body: int
+    rank: int | None = None
+    """The place in the order of claims that it inherits; None for one that its number gives."""
 
 
 def node_items(part: GroupPart) -> list[NodeItem] | Refused:
     """The nodes of a part as they are stored; a refusal if one of them cannot be."""
-    now, group = micros(utc_now()), part.head.id
-    items = []
-    for place, node in enumerate(part.nodes, part.first):
-        body = body_or_why(node.job, now)
+    nodes, group = part.nodes, part.head.id
+    places = range(part.first, part.first + len(nodes))
+    found = bodies_or_whys([node.job for node in nodes], micros(utc_now()))
+    bodies: list[int] = []
+    parents: list[tuple[int, ...]] = []
+    for place, node, body, id in zip(places, nodes, found, derive_ids(group, places), strict=True):
         if isinstance(body, str):
             return node_not_accepted(group, node.key, body)
-        if node.job.id != derive_id(group, place):
+        if node.job.id != id:
             return node_not_accepted(group, node.key, "its id does not follow from its place")
-        parents = tuple(sorted(set(node.after)))
-        if "\0" in node.key or (parents and not 0 <= parents[0] <= parents[-1] < place):
+        after = tuple(sorted(set(node.after))) if len(node.after) > 1 else node.after
+        if "\0" in node.key or (after and not 0 <= after[0] <= after[-1] < place):
             return node_not_accepted(group, node.key, "its key or what it depends on is not valid")
-        items.append(NodeItem(node, place, parents, node_hash(node, body), body))
-    return items
+        bodies.append(body)
+        parents.append(after)
+    hashes = node_hashes(nodes, parents, bodies)
+    return list(map(NodeItem, nodes, places, parents, hashes, bodies))
 
 
 def wrong_scopes(
@@ -255,12 +283,16 @@ def wrong_scopes(
 
 
 class Adder(NamedTuple):
-    """The node that others are added by, in a round of its job."""
+    """The node that others are added by, in a round of its job.
+
+    What it adds gets its `rank`: so growth of an older group comes before younger jobs.
+    """
 
     job: UUID
     round: int
     key: str
     place: int
+    rank: int
 
 
 def grown_items(
@@ -283,7 +315,7 @@ def grown_items(
         parents = tuple(sorted({first + at for at in added.after}))
         scope = None if added.detached else adder.place
         node = Node(f"{adder.key}/{added.key}", job, parents, added.on, scope)
-        items.append(NodeItem(node, place, parents, node_hash(node, body), body))
+        items.append(NodeItem(node, place, parents, node_hash(node, body), body, adder.rank))
     return items
 
 
@@ -292,6 +324,11 @@ def grown_taken(node: Node) -> str:
     unique_key = node.job.unique_key
     what = "key in the group" if unique_key is None else f"unique key '{unique_key}'"
     return f"it adds the job '{node.key}', and another job has its {what}"
+
+
+def other_size(sha256: bytes, size: int) -> str:
+    """What is wrong with a manifest that says another size of a blob than it has."""
+    return f"blob {sha256.hex()} has {size:,} bytes, not as many as the manifest says"
 
 
 def clean(text: str) -> str:
@@ -339,6 +376,11 @@ def pack_watchers(watchers: tuple[Watcher, ...]) -> bytes | None:
     return _packer.encode(watchers) if watchers else None
 
 
+def unpack_watchers(data: bytes | None) -> tuple[Watcher, ...]:
+    """The watchers of a group."""
+    return () if data is None else _watchers.decode(data)
+
+
 def read_notice(
     subject: UUID,
     is_group: bool,
@@ -349,8 +391,11 @@ def read_notice(
     result: bytes | None,
 ) -> Notice:
     """A notice from the columns of its row."""
-    watchers = _watchers.decode(options) if is_group else _options.decode(options).watchers
-    return Notice(subject, round, state, result, unpack_error(error), watchers, bool(is_group))
+    how = subject, round, state, result, unpack_error(error)
+    if is_group:
+        return Notice(*how, _watchers.decode(options), is_group=True)
+    known = _options.decode(options)
+    return Notice(*how, known.watchers, raw=known.raw)
 
 
 def pack_error(error: JobError | None) -> bytes | None:
@@ -379,6 +424,16 @@ def unpack_info(data: bytes) -> WorkerInfo:
     return _info.decode(data)
 
 
+def pack_registration(said: WebRegistration) -> bytes:
+    """What a service said of itself, as it is stored."""
+    return _packer.encode(said)
+
+
+def unpack_registration(data: bytes) -> WebRegistration:
+    """What a service said of itself."""
+    return _registration.decode(data)
+
+
 def unpack_progress(data: bytes | None) -> Progress | None:
     """Stored progress; None if there is none, or if it cannot be read."""
     try:
@@ -389,7 +444,7 @@ def unpack_progress(data: bytes | None) -> Progress | None:
 
 def unpack_step(data: bytes | None) -> str | None:
     """A stored step; None if there is none."""
-    return None if data is None else bytes(data).decode(errors="replace")
+    return None if data is None else unpack_line(bytes(data)).text
 
 
 # what is shown
@@ -416,6 +471,7 @@ def read_worker(**columns: Any) -> WorkerView:
         "alive": bool(columns["alive"]),
         "draining": bool(columns["draining"]),
         "running": msgspec.json.decode(columns["running"]),
+        "shapes": msgspec.json.decode(columns["shapes"]),
     }
     return WorkerView(**columns)
 

@@ -12,11 +12,13 @@ from longshore.executors.attempts import timed_out
 from longshore.executors.host.call import Call, prepare, succeeded
 from longshore.executors.host.context import Cancelled, RunningContext, enter
 from longshore.executors.host.failures import raised, refused
+from longshore.executors.tracing import processing
 from longshore.model.attempt import Attempt
 from longshore.model.job import Reason
 from longshore.model.reports import CancelReport, Report
-from longshore.ports import Handler, Handlers
+from longshore.ports import Handler, Handlers, ProgramHandler
 from longshore.testing.inline_dispatcher import StillClock
+from longshore.testing.programs import run_program
 from longshore.wire.dispatcher_side import assignment
 
 ENDS: Final = (Exception, SystemExit, asyncio.CancelledError, Cancelled)
@@ -28,7 +30,8 @@ class InlineAttempt:
 
     def __init__(self, claimed: Attempt, handlers: Handlers, clock: StillClock) -> None:
         self.claimed = claimed
-        self.is_async = handlers[claimed.kind].is_async
+        handler = handlers[claimed.kind]
+        self.is_async = handler.is_async or isinstance(handler, ProgramHandler)
         self.context = RunningContext(assignment(claimed), lambda attempt_log: None)
         self.error: BaseException | None = None
         """What the job's code raised, if it did."""
@@ -47,6 +50,12 @@ class InlineAttempt:
 
     def run(self) -> Report:
         """The report of a plain function, which runs here and now."""
+        with processing(self._assignment) as processed:
+            report = self._run()
+            processed(report)
+        return report
+
+    def _run(self) -> Report:
         call = self._enter()
         if not isinstance(call, Call):
             return call
@@ -59,8 +68,11 @@ class InlineAttempt:
     async def run_async(self) -> Report:
         """The report of a coroutine, which is stopped when its timeout is over."""
         self._task = asyncio.create_task(self._perform())
+        # A program has its own way to end when its time is over.
+        runs_program = isinstance(self._handlers[self.claimed.kind], ProgramHandler)
+        timeout_s = None if runs_program else self._assignment.timeout_s
         try:
-            await asyncio.wait({self._task}, timeout=self._assignment.timeout_s)
+            await asyncio.wait({self._task}, timeout=timeout_s)
             in_time = self._task.done()
         finally:
             self._task.cancel()
@@ -72,9 +84,17 @@ class InlineAttempt:
         return self._judged(self._task.result())
 
     async def _perform(self) -> Report:
+        with processing(self._assignment) as processed:
+            report = await self._call()
+            processed(report)
+        return report
+
+    async def _call(self) -> Report:
         call = self._enter()
         if not isinstance(call, Call):
             return call
+        if isinstance(call.handler, ProgramHandler):
+            return await run_program(self._assignment, call.handler, self.context.attempt_log())
         try:
             value = await cast(Awaitable[object], call.begin())
         except ENDS as error:

@@ -314,7 +314,7 @@ class PostgresBackend(SqlBackend):
         return await self._count("log")
 
     async def group_rows(self) -> int:
-        tables = (*_OF_GROUPS, "group_count", "job_number", "job")
+        tables = (*_OF_GROUPS, "group_reopening", "group_count", "job_number", "job")
         return sum([await self._count(table) for table in tables])
 
     async def _count(self, table: str) -> int:
@@ -343,8 +343,19 @@ _EMPTY_ALL = "; ".join(
         "job",
         "job_number",
         *_OF_GROUPS,
+        "group_reopening",
         *_OF_ACTORS,
         "group_count",
+        "web_worker",
+        "web_gateway",
+        "blob",
+        "manifest",
+        "manifest_blob",
+        "manifest_pin",
+        "fileset",
+        "fileset_version",
+        "job_input",
+        "file_place",
         "log",
         "lane",
         "queue",
@@ -352,6 +363,8 @@ _EMPTY_ALL = "; ".join(
         "dispatcher",
         "heartbeat",
         "run_time",
+        "access_token",
+        "audit",
         "worker",
     )
 )

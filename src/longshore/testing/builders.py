@@ -22,6 +22,7 @@ from msgspec import structs
 from longshore.core.graph import places as places_of
 from longshore.core.graph import start_order
 from longshore.core.lanes import lane_of
+from longshore.core.resources import with_shape
 from longshore.model.attempt import Attempt
 from longshore.model.batch import MAX_GROUP_JOBS
 from longshore.model.ends import (
@@ -99,6 +100,7 @@ def a_job(
     timeout_s: float | None = None,
     expires_s: float | None = None,
     labels: tuple[str, ...] = (),
+    resources: str = "",
 ) -> Submission:
     """A submission that is ready at once, unless told otherwise."""
     return Submission(
@@ -106,12 +108,14 @@ def a_job(
         kind=kind,
         args=args,
         queue=queue,
-        target=target,
+        target=with_shape(target, resources),
         priority=priority,
         run_at=run_at,
         delay_s=delay_s,
         unique_key=unique_key,
-        options=Options(timeout_s=timeout_s, labels=labels, expires_s=expires_s),
+        options=Options(
+            timeout_s=timeout_s, labels=labels, expires_s=expires_s, resources=resources
+        ),
     )
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from enum import StrEnum
+from functools import partial
 from random import Random
 from typing import TypeVar
 from uuid import UUID
@@ -33,6 +34,8 @@ from longshore.model.actor import (
 )
 from longshore.model.attempt import Attempt
 from longshore.model.batch import MAX_GROUP_EDGES, MAX_GROUP_JOBS
+from longshore.model.callback import USUAL_TERMS, CallbackTerms
+from longshore.model.depth import LaneDepth
 from longshore.model.finding import Finding
 from longshore.model.group import (
     MOST_COPIED,
@@ -61,6 +64,13 @@ from longshore.model.job import (
 from longshore.model.log import KeptEntry
 from longshore.model.retention import GroupsPruned, Pruned, Retention
 from longshore.model.run_time import RunTime
+from longshore.model.web_worker import (
+    WebAttendance,
+    WebNote,
+    WebRegistered,
+    WebRegistration,
+    WebWorker,
+)
 from longshore.model.worker import (
     Attended,
     DispatcherView,
@@ -84,6 +94,8 @@ from longshore.ports import (
     Tended,
     Told,
 )
+from longshore.testing.faulty_access import FaultyAccess
+from longshore.testing.faulty_files import FaultyFiles
 
 Answer = TypeVar("Answer")
 
@@ -131,7 +143,7 @@ def seeded(seed: int, rate: float, verbs: Collection[str] | None = None) -> Plan
     return plan
 
 
-class FaultyStore:
+class FaultyStore(FaultyAccess, FaultyFiles):
     """Any store, with the faults of a plan. `plan` may be exchanged while it is in use."""
 
     def __init__(self, store: Store, plan: Plan = healthy) -> None:
@@ -386,8 +398,9 @@ class FaultyStore:
     async def callback_secret(self) -> bytes:
         return await self._call("callback_secret", self.store.callback_secret)
 
-    async def tell_watchers(self, most: int = 100) -> Told:
-        return await self._call("tell_watchers", lambda: self.store.tell_watchers(most))
+    async def tell_watchers(self, most: int = 100, callbacks: CallbackTerms = USUAL_TERMS) -> Told:
+        telling = partial(self.store.tell_watchers, most, callbacks)
+        return await self._call("tell_watchers", telling)
 
     async def tend_actors(self, most: int = 1000) -> Tended:
         return await self._call("tend_actors", lambda: self.store.tend_actors(most))
@@ -470,6 +483,9 @@ class FaultyStore:
     async def queues(self) -> list[QueueView]:
         return await self._call("queues", self.store.queues)
 
+    async def depths(self) -> list[LaneDepth]:
+        return await self._call("depths", self.store.depths)
+
     async def workers(self) -> list[WorkerView]:
         return await self._call("workers", self.store.workers)
 
@@ -485,3 +501,27 @@ class FaultyStore:
     def watch(self) -> AsyncIterator[Hint]:
         """Passed on: hints may be lost anyway."""
         return self.store.watch()
+
+    async def register_web_worker(
+        self, id: UUID, said: WebRegistration, most: int
+    ) -> WebRegistered | Refused:
+        return await self._call(
+            "register_web_worker", lambda: self.store.register_web_worker(id, said, most)
+        )
+
+    async def resign_web_worker(self, id: UUID) -> Harvested | None:
+        return await self._call("resign_web_worker", lambda: self.store.resign_web_worker(id))
+
+    async def adopt_web_workers(self, gateway: UUID, most: int = 100) -> list[WebWorker]:
+        return await self._call(
+            "adopt_web_workers", lambda: self.store.adopt_web_workers(gateway, most)
+        )
+
+    async def note_web_workers(self, gateway: UUID, notes: Sequence[WebNote]) -> None:
+        await self._call("note_web_workers", lambda: self.store.note_web_workers(gateway, notes))
+
+    async def web_attendance(self, gateway: UUID) -> WebAttendance:
+        return await self._call("web_attendance", lambda: self.store.web_attendance(gateway))
+
+    async def web_workers(self, ids: Sequence[UUID] | None = None) -> list[WebWorker]:
+        return await self._call("web_workers", lambda: self.store.web_workers(ids))

@@ -14,7 +14,7 @@ from uuid import UUID
 from longshore.client.actor_requests import ActorRequests
 from longshore.client.clients import Clients, LoopClient
 from longshore.client.connection import Connection, Ref
-from longshore.errors import WrongState
+from longshore.errors import WrongState, from_code
 from longshore.model.actor import ActorVerdict, Message, NewActor, Reply
 from longshore.model.group import GateVerdict, GroupPart, GroupSubmitted
 from longshore.model.job import Submission
@@ -156,6 +156,12 @@ class _InlineActors(ActorRequests):
         answers = await super().send(messages)
         await self._catch_up([])
         return answers
+
+    async def ask(self, message: Message, wait_s: float) -> Reply | None:
+        [answer] = await self.send((message,))
+        if answer.code:
+            raise from_code(answer.code, answer.message)
+        return await self.reply(message.id, wait_s)
 
     async def reply(self, ask: UUID, wait_s: float) -> Reply | None:
         await self._kit.drain_async()

@@ -47,6 +47,8 @@ from longshore.ports import Batch, BatchResult, Handlers
 from longshore.testing.memory import MemoryStore
 from longshore.wire import codec
 from longshore.wire import messages as m
+from longshore.wire.file_messages import BlobRequest
+from longshore.wire.web_messages import WebRequest
 
 T = TypeVar("T")
 
@@ -54,7 +56,7 @@ WORKER: Final = "kit.drain()"
 """What runs jobs, as `why` names it."""
 
 _CALLER: Final = Caller(b"")
-_FLEET: Final = (m.ListWorkers, m.Drain, m.ListDispatchers, m.ShowCapacity, m.Hello)
+_FLEET: Final = m.ListWorkers | m.Drain | m.ListDispatchers | m.ShowCapacity | m.Hello
 
 
 class StillClock:
@@ -112,7 +114,7 @@ class InlineDispatcher:
         """The frames that answer a client's request."""
         request = codec.from_client.decode(frames)
         try:
-            if isinstance(request, _FLEET):
+            if isinstance(request, _FLEET | WebRequest | BlobRequest):
                 wanted = type(request).__name__
                 raise WrongState(f"a test kit has no fleet, and so no answer to {wanted}")
             with self._lock:
@@ -157,6 +159,9 @@ class InlineDispatcher:
         for attempt in _at_once(self.store.cancelling(self._id)):
             self._on_cancel(attempt.id)
         _at_once(self.store.tend_actors())
+
+    async def wait_reply_soon(self, waiter: Waiter[Reply], wait_s: float) -> None:
+        """Nothing: what is ready has run."""
 
     async def wait_reply(self, waiter: Waiter[Reply], wait_s: float) -> None:
         """Waiting would be for ever: what is ready has run."""

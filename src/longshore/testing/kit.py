@@ -28,6 +28,7 @@ from longshore.client.group_handle import GroupHandle
 from longshore.client.handle import unsuccessful
 from longshore.client.kind import AnyKind, Call
 from longshore.core.limits import MAX_DURATION_S
+from longshore.core.tracing import untraced
 from longshore.errors import InvalidInput, WouldBlock, WrongState
 from longshore.executors import scratch
 from longshore.executors.attempts import released
@@ -48,7 +49,7 @@ class SubmittedJob:
     """A job as it was submitted; equal to any call that describes it, whatever the ids."""
 
     def __init__(self, submission: Submission, arguments: dict[str, Any]) -> None:
-        self.submission = submission
+        self.submission = untraced(submission)
         """All of it: kind, queue, target, priority, run_at, delay_s, unique_key, options."""
         self.arguments = arguments
         """What was given, by name, as the job will see it."""

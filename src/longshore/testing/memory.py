@@ -17,12 +17,14 @@ from uuid import UUID
 from msgspec import convert, structs
 
 from longshore.core import effects
-from longshore.core.leases import ANOTHERS, is_anothers
+from longshore.core.leases import ANOTHERS, RESIGNED, is_anothers
 from longshore.core.lifecycle import OWNED
-from longshore.core.lookahead import before_barred, held_ahead
+from longshore.core.lookahead import before_barred, not_blamed
 from longshore.core.placement import SlotOffers, Woken, first_bytes, kept_slots
+from longshore.core.recovery import can_recover, of_lost_turn
 from longshore.core.retention import Seen, Walk
 from longshore.core.run_times import KEPT_S, merged
+from longshore.core.same_body import is_body
 from longshore.core.turns import last_worker
 from longshore.model.attempt import Attempt
 from longshore.model.ends import End, ReadDone, TurnTaken
@@ -55,15 +57,25 @@ from longshore.model.worker import (
     WorkerView,
 )
 from longshore.ports import Batch, BatchResult, Harvested, Hint, Promoted
-from longshore.store.rows import body_or_why, clean, in_conflict, micros, not_accepted
+from longshore.store.rows import (
+    body_or_why,
+    clean,
+    held_by_staging,
+    in_conflict,
+    micros,
+    not_accepted,
+)
+from longshore.testing.memory_access import MemoryAccess
 from longshore.testing.memory_actors import MemoryActors
+from longshore.testing.memory_files import MemoryFiles
 from longshore.testing.memory_rows import JobRow, new_row
 from longshore.testing.memory_runs import MemoryNewRuns
+from longshore.testing.memory_web import MemoryWebWorkers
 
 MAX_SWEPT = 1000
 
 
-class MemoryStore(MemoryActors, MemoryNewRuns):
+class MemoryStore(MemoryAccess, MemoryActors, MemoryNewRuns, MemoryWebWorkers, MemoryFiles):
     """The whole `Store` port, over one dictionary of jobs. A verb happens at one moment, `_now`."""
 
     is_serial = False
@@ -166,12 +178,13 @@ class MemoryStore(MemoryActors, MemoryNewRuns):
         if row is None or verdict is Verdict.STALE:
             return Finished(end.job, end.token, verdict)
         if verdict is Verdict.RECORDED:
-            end, added = self._growth(row, end)
+            end, added = self._growth(row, self._with_versions(end))
             change, was_cancelling = effects.of_end(end)[row.state], row.is_cancelling
             self._count_added(row, added)
             if change.ends:
                 ended.append(effects.outcome(end.job, change, end))
                 row.job = structs.replace(row.job, result=ended[-1].result)
+                self._publish_end(end, row.job.round)
             self._apply(row, change, end.by or str(row.job.worker), end.ran_s)
             self._add(row, added, ready, cancelled=was_cancelling)
             ready.update([row.lane.hash] * (row.state is JobState.READY))
@@ -202,10 +215,12 @@ class MemoryStore(MemoryActors, MemoryNewRuns):
         if isinstance(body, str):
             return not_accepted(job.id, body)
         if (known := self._jobs.get(job.id)) is not None:
-            same = body == known.body
+            same = is_body(job, body, known.body)
             return Submitted(job.id, known.job.number) if same else in_conflict(job.id)
         row = new_row(job, body, self._last_number + 1, self._now)
         if (holder := self._holder(row)) is not None:
+            if (staging := self._staging_group(holder)) is not None:
+                return held_by_staging(job, staging)
             return Submitted(holder.job.id, holder.job.number, existing=True)
         self._last_number += 1
         self._jobs[job.id] = row
@@ -251,8 +266,19 @@ class MemoryStore(MemoryActors, MemoryNewRuns):
         best = first_bytes(free, lambda row: len(row.job.args), room)
         if claim.keeps:
             slots = kept_slots([last_worker(one.job.options, one.job.args) for one in best], slots)
-        claimed = [self._start(row, slot) for row, slot in zip(best, slots, strict=False)]
+        waits = [self._waited_s(row) for row in best]
+        claimed = [
+            structs.replace(self._start(row, slot), waited_s=waited_s)
+            for row, slot, waited_s in zip(best, slots, waits, strict=False)
+        ]
         return claimed, len(free) < len(first)
+
+    def _waited_s(self, row: JobRow) -> float | None:
+        """How long a job has been ready, if a claim can know that."""
+        if row.job.attempt or row.node is not None:
+            return None
+        since = max(row.job.created_at, row.job.run_at or row.job.created_at)
+        return max(0.0, (self._now - since).total_seconds())
 
     def _is_free_for(self, slot: SessionKey, dispatcher: UUID) -> bool:
         worker = self._workers.get(slot.worker)
@@ -291,6 +317,8 @@ class MemoryStore(MemoryActors, MemoryNewRuns):
             return Gone(known.ended_why)
         if known is not None and is_anothers(known.info, info):
             return Gone(ANOTHERS)
+        if info.service is not None and not self._is_registered(info.service, info.id):
+            return Gone(RESIGNED)
         if known is not None and session is not None and session <= known.session:
             return Late(known.session)
         new = {"session": 0, "alive": True, "draining": False, "running": {}, "started_at": now}
@@ -342,15 +370,30 @@ class MemoryStore(MemoryActors, MemoryNewRuns):
         crash_limit: int,
         undelivered: Collection[int] = (),
     ) -> Harvested:
+        return self._harvest(worker, session, why, crash_limit if crash else None, undelivered)
+
+    def _bury(self, worker: UUID, why: str) -> Harvested:
+        row = self._workers.get(worker)
+        return self._harvest(worker, row.session if row else 0, why, None)
+
+    def _harvest(
+        self,
+        worker: UUID,
+        session: int,
+        why: str,
+        crash_limit: int | None,
+        undelivered: Collection[int] = (),
+    ) -> Harvested:
         row = self._workers.get(worker)
         if row is None or not row.alive or row.session != session:
             return Harvested(False)
         self._now = now = self._utc()
         lost = structs.replace(row, alive=False, ended_at=now, ended_why=clean(why))
         self._workers[worker], owned = lost, self._owned_by(worker)
+        self._let_go(worker)
         free = self._held_ahead(worker, owned).union(undelivered)
-        freed = self._lose(owned, why, crash_limit if crash else None, free)
-        return structs.replace(freed, lost=True)
+        limit = None if self._is_unattended(worker) else crash_limit
+        return structs.replace(self._lose(owned, why, limit, free), lost=True)
 
     async def sweep(self, crash_limit: int) -> Harvested:
         self._now = self._utc()
@@ -366,7 +409,14 @@ class MemoryStore(MemoryActors, MemoryNewRuns):
     def _held_ahead(self, worker: UUID, owned: Sequence[JobRow]) -> set[int]:
         row = self._workers.get(worker)
         kinds = [(one.job.token, one.job.kind) for one in owned]
-        return held_ahead(row.info, kinds) if row is not None else set()
+        return not_blamed(row.info, kinds) if row is not None else set()
+
+    def _loss(self, job: Job, limit: int | None, why: str) -> effects.Effect:
+        worker = self._workers.get(job.worker) if job.worker is not None else None
+        if job.options.turn and worker is not None and can_recover(worker.info, job.kind):
+            counts = job.failures, job.crashes, job.options.retry.attempts
+            return of_lost_turn(*counts, limit, why)
+        return effects.of_loss(job.crashes, limit, why)
 
     def _lose(
         self, rows: list[JobRow], why: str, crash_limit: int | None, free: Collection[int] = ()
@@ -374,7 +424,7 @@ class MemoryStore(MemoryActors, MemoryNewRuns):
         ended = []
         for row in rows:
             limit = None if row.job.token in free else crash_limit
-            change = effects.of_loss(row.job.crashes, limit, clean(why))[row.state]
+            change = self._loss(row.job, limit, clean(why))[row.state]
             self._apply(row, change)
             if change.ends:
                 ended.append(effects.outcome(row.job.id, change))

@@ -37,17 +37,21 @@ from longshore.model.actor import (
 )
 from longshore.model.attempt import Attempt
 from longshore.model.batch import BATCH_BYTES, Batch
+from longshore.model.callback import USUAL_TERMS, CallbackTerms
 from longshore.model.ends import End, PutAside, ReadDone, Succeeded, TurnTaken
 from longshore.model.ids import derive_id
 from longshore.model.job import Finished, JobState, Refused, Submission, Submitted, Verdict
 from longshore.model.notice import Notice
 from longshore.model.reports import OutboxGroup, OutboxJob, OutboxMessage, OutboxReply
 from longshore.model.worker import SessionKey
+from longshore.payload.callback_jobs import is_callback, with_key
 from longshore.ports import Hint, Tended, Told
 from longshore.store import actor_rows
+from longshore.store.callback_rows import jobs_for
 from longshore.store.rows import micros
 from longshore.testing.memory_groups import MemoryGroups
 from longshore.testing.memory_rows import ActorRow, JobRow, MailRow, Receipt, TurnRow
+from longshore.testing.memory_subjects import subjects
 
 
 class MemoryActors(MemoryGroups):
@@ -270,6 +274,8 @@ class MemoryActors(MemoryGroups):
     def _turn_filled(self, attempt: Attempt) -> Attempt:
         if attempt.options.reads:
             return self._read_filled(attempt)
+        if is_callback(attempt):
+            return with_key(attempt, self._secret)
         actor = self._actor_of(self._jobs[attempt.id])
         if actor is None:
             return attempt
@@ -385,9 +391,10 @@ class MemoryActors(MemoryGroups):
         job = row.job
         if job.options.watchers:
             how = job.state, job.result, job.error
-            self._notices.append(Notice(job.id, job.round, *how, job.options.watchers))
+            watchers, raw = job.options.watchers, job.options.raw
+            self._notices.append(Notice(job.id, job.round, *how, watchers, raw=raw))
 
-    async def tell_watchers(self, most: int = 100) -> Told:
+    async def tell_watchers(self, most: int = 100, callbacks: CallbackTerms = USUAL_TERMS) -> Told:
         self._now = self._utc()
         notices = first_bytes(self._notices[:most], lambda one: len(one.result or b""), BATCH_BYTES)
         self._notices = self._notices[len(notices) :]
@@ -399,6 +406,9 @@ class MemoryActors(MemoryGroups):
         ready: Counter[int] = Counter()
         for name in sorted(touched):
             self._wake_actor(name, ready)
+        rows = subjects(notices, self._jobs, self._groups)
+        for job in jobs_for(notices, rows, micros(self._now), callbacks):
+            self._submit(job, ready, None, [])
         self._hint(*[Hint.WORK] * bool(ready))
         return Told(len(notices), ready, more=bool(self._notices))
 

@@ -63,7 +63,7 @@ class MemoryAdditions(MemoryGrowth):
     def _growable(self, group: GroupRow) -> Growable:
         edges = sum(len(set(self._node(id).node.after)) for id in group.jobs.values())
         first = max(group.jobs, default=-1) + 1
-        return Growable(group.head.id, group.state, len(group.jobs), edges, first)
+        return Growable(group.head.id, group.state, len(group.jobs), edges, first, group.number)
 
     def _known_nodes(self, group: GroupRow, nodes: Sequence[AddedNode]) -> dict[str, KnownNode]:
         asked, known = keys_asked(nodes), dict[str, KnownNode]()

@@ -17,6 +17,7 @@ from longshore.core.group_words import shown_state
 from longshore.core.lifecycle import TERMINAL
 from longshore.core.reopening import NodeState, Reopening, retry_plan
 from longshore.core.retention import group_bounds
+from longshore.core.same_body import is_node
 from longshore.core.why import Facts
 from longshore.model.batch import MAX_GROUP_JOBS
 from longshore.model.finding import Finding
@@ -95,12 +96,12 @@ class MemoryGroups(MemoryAdditions):
             return items
         for item in items:
             stored = group.jobs.get(item.place)
-            if stored is not None and self._node(stored).body != item.body:
+            if stored is not None and not is_node(item.node, item.body, self._node(stored).body):
                 return group_conflict(group.head.id)
         new = [item for item in items if item.place not in group.jobs]
         taken = self._first_taken(group, new)
         if taken is not None:
-            return key_taken(group.head.id, taken.node.key, taken.node.job)
+            return key_taken(group.head.id, taken.node.key, taken.node.job, self._staging(taken))
         return new
 
     def _run(self, group: GroupRow, ready: Counter[int]) -> None:
@@ -230,7 +231,7 @@ class MemoryGroups(MemoryAdditions):
         self._hint(*[Hint.WORK] * bool(ready), *[Hint.ENDED] * bool(outcomes), Hint.CANCEL)
         delayed = any(row.state is JobState.DELAYED for row in self._jobs.values())
         watched = any(group.head.watchers for group in closed)
-        return Settled(ready, delayed, tuple(outcomes), frozenset(again), watched)
+        return Settled(ready, delayed, tuple(outcomes), frozenset(again), watched, len(closed))
 
     def _ended_ids(self) -> set[UUID]:
         return {id for id, row in self._jobs.items() if row.state in TERMINAL and row.node}
@@ -542,6 +543,8 @@ def _shown(group: GroupRow) -> Group:
         ended_at=group.ended_at,
         cancelled_by=group.cancelled_by,
         run_of=None if group.run is None else group.run.source,
+        round=group.round,
+        watchers=head.watchers,
     )
 
 

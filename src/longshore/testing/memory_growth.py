@@ -68,7 +68,8 @@ class MemoryGrowth(MemoryReads, ABC):
             why := growth.why_not(key, nodes, len(jobs), self._max_group_jobs)
         ) or adder.node is None:
             return why
-        who = Adder(adder.job.id, adder.job.round, adder.node.key, adder.node.place)
+        where = adder.node.key, adder.node.place, adder.inherited
+        who = Adder(adder.job.id, adder.job.round, *where)
         items = grown_items(who, nodes, max(jobs) + 1, index)
         if isinstance(items, str):
             return items
@@ -94,6 +95,18 @@ class MemoryGrowth(MemoryReads, ABC):
             unique |= own
             keys.add(item.node.key)
         return None
+
+    def _staging(self, item: NodeItem) -> UUID | None:
+        """The group whose job holds a new node's unique key, if that group is not whole yet."""
+        row = new_row(item.node.job, item.job_body, 0, self._now, JobState.WAITING)
+        holder = self._holder(row) if row.holds_its_key else None
+        return None if holder is None else self._staging_group(holder)
+
+    def _staging_group(self, row: JobRow) -> UUID | None:
+        """The group of a job, if it is not whole yet."""
+        if row.node is None or self._groups[row.node.group].state is not GroupState.STAGING:
+            return None
+        return row.node.group
 
     def _count_added(self, adder: JobRow, items: Sequence[NodeItem]) -> None:
         if adder.node is not None:
@@ -133,6 +146,7 @@ class MemoryGrowth(MemoryReads, ABC):
         row = new_row(item.node.job, item.job_body, 0, self._now, JobState.WAITING)
         row.node = NodeRow(item.node, group.head.id, item.place, len(item.parents), item.body)
         row.job = structs.replace(row.job, group=group.head.id)
+        row.rank = item.rank
         return row
 
     # scopes

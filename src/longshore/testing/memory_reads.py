@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from datetime import datetime
 from itertools import count
@@ -15,15 +15,18 @@ from longshore.core.dependencies import Waiting
 from longshore.core.lifecycle import OWNED, TERMINAL
 from longshore.core.why import Facts, HeldBack
 from longshore.model.batch import MAX_GROUP_JOBS
+from longshore.model.depth import LaneDepth
 from longshore.model.group import ENDED_GROUPS
 from longshore.model.job import Ended, Job, JobFilter, JobPage, JobState, LogKind
 from longshore.model.log import KeptEntry
 from longshore.model.notice import Notice
 from longshore.model.run_time import RunTime
+from longshore.model.web_worker import WebWorker
 from longshore.model.worker import DispatcherView, Lane, QueueView, WorkerView
 from longshore.ports import Hint
 from longshore.store.listing import most_looked_at, must_walk, page
 from longshore.store.rows import unpack_progress, unpack_step, utc_now
+from longshore.testing.memory_file_rows import FileRows
 from longshore.testing.memory_rows import ActorRow, GroupRow, JobRow, NodeRow, Note, Receipt
 
 MAX_AHEAD = 1000
@@ -64,6 +67,9 @@ class MemoryReads:
         self._unsettled: list[Note] = []
         self._notices: list[Notice] = []
         self._secret = b"secret"
+        self._web: dict[UUID, WebWorker] = {}
+        self._web_gateways: set[UUID] = set()
+        self._files = FileRows()
         self._sent_groups: set[UUID] = set()
         """The groups that turns submit in this batch."""
         """Nodes of which those that depend on them have not heard."""
@@ -165,6 +171,20 @@ class MemoryReads:
         counts = {name: Counter(state for queue, state in found if queue == name) for name in names}
         return [QueueView(one, self._paused.get(one, False), counts[one]) for one in sorted(names)]
 
+    async def depths(self) -> list[LaneDepth]:
+        counts: defaultdict[Lane, Counter[JobState]] = defaultdict(Counter)
+        since: defaultdict[Lane, list[datetime]] = defaultdict(list)
+        for row in self._jobs.values():
+            counts[row.lane][row.state] += 1
+            if row.state is JobState.READY:
+                since[row.lane].append(
+                    max(row.job.created_at, row.job.run_at or row.job.created_at)
+                )
+        return [
+            LaneDepth(lane, of, self._paused.get(lane.queue, False), min(since[lane], default=None))
+            for lane, of in counts.items()
+        ]
+
     async def workers(self) -> list[WorkerView]:
         alive = [row for row in self._workers.values() if row.alive]
         ended = [row for row in self._workers.values() if not row.alive]
@@ -172,8 +192,10 @@ class MemoryReads:
         return [self._view(row) for row in [*alive, *ended[:SHOWN_ENDED_WORKERS]]]
 
     def _view(self, row: WorkerView) -> WorkerView:
-        running = Counter(job.job.kind for job in self._owned_by(row.info.id))
-        return structs.replace(row, running=running)
+        owned = list(self._owned_by(row.info.id))
+        shapes = Counter(one.job.target for one in owned if one.job.options.resources)
+        running = Counter(one.job.kind for one in owned)
+        return structs.replace(row, running=running, shapes=shapes)
 
     async def dispatchers(self) -> list[DispatcherView]:
         return list(self._dispatchers.values())
@@ -232,6 +254,7 @@ def _matches(job: Job, wanted: JobFilter) -> bool:
         and wanted.queue in (None, job.queue)
         and wanted.worker in (None, job.worker)
         and wanted.group in (None, job.group)
+        and (not wanted.ids or job.id in wanted.ids)
         and set(wanted.labels) <= set(job.options.labels)
         and (wanted.since is None or job.created_at >= wanted.since)
     )

@@ -130,6 +130,8 @@ class JobRow:
     node: NodeRow | None = None
     actor: tuple[str, str] | None = None
     """The actor that it is a turn of."""
+    rank: int | None = None
+    """The place in the order that it inherits, if it was added to its group."""
 
     @property
     def state(self) -> JobState:
@@ -142,9 +144,14 @@ class JobRow:
         return self.state is JobState.CANCELLING
 
     @property
-    def order(self) -> tuple[int, int]:
+    def order(self) -> tuple[int, int, int]:
         """Jobs are claimed in this order."""
-        return (-self.job.priority, self.job.number)
+        return (-self.job.priority, self.inherited, self.job.number)
+
+    @property
+    def inherited(self) -> int:
+        """The rank that those get which it adds."""
+        return self.job.number if self.rank is None else self.rank
 
     @property
     def holds_its_key(self) -> bool:

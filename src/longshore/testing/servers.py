@@ -3,7 +3,7 @@
 Each server runs in a temporary folder, on a free loopback port, as a direct child of this process,
 never as root (both refuse that): root lends them the `postgres` account. A server ends when its
 `with` block does. Should this process be killed first, the kernel ends the server too (see
-`_die_with`); only its folder then stays behind.
+`die_with`); only its folder then stays behind.
 
 The kernel ties a child to the thread that started it: start servers from a thread that outlives
 them, the main thread for instance.
@@ -362,7 +362,7 @@ class _Place:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=_die_with(os.getpid(), signal.SIGQUIT),
+                preexec_fn=die_with(os.getpid(), signal.SIGQUIT),
                 user=self._uid,
                 group=self._gid,
                 extra_groups=self._extra_groups,
@@ -453,7 +453,7 @@ def _log_tail(log: Path) -> str:
     return "\n".join([f"the end of {log.parent.name}'s log follows", *lines])
 
 
-def _die_with(parent: int, by: signal.Signals) -> Callable[[], None]:
+def die_with(parent: int, by: signal.Signals) -> Callable[[], None]:
     """For the child between fork and exec: be sent this signal when the parent's thread ends.
 
     The kernel forgets the wish when a process changes its user, so it must come after that:

@@ -46,10 +46,14 @@ class StartActors(Numbered, frozen=True):
     reuse: bool = False
 
 
-class Send(Numbered, frozen=True):
-    """Put these messages into the mailboxes of their actors."""
+class Send(Numbered, frozen=True, omit_defaults=True):
+    """Put these messages into the mailboxes of their actors.
+
+    With `wait_s`, for a single message that asks: answer when its reply is there, or after so long.
+    """
 
     messages: tuple[Message, ...]
+    wait_s: float = 0.0
 
 
 class Resolve(Numbered, frozen=True):
@@ -158,6 +162,7 @@ class SendAnswer(Struct, frozen=True, omit_defaults=True):
     id: UUID
     code: str = ""
     message: str = ""
+    reply: Reply | None = None
 
 
 ActorRequest = (

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Generic, TypeVar, get_args
+from uuid import UUID
 
 import msgspec
 
 from longshore.errors import ProtocolError
-from longshore.wire import actor_messages, messages
+from longshore.wire import actor_messages, messages, web_messages
 from longshore.wire.portions import MESSAGE_BYTES
 
 M = TypeVar("M", bound=msgspec.Struct)
@@ -28,6 +29,7 @@ _LARGE = frozenset(
         actor_messages.Send,
         actor_messages.Resolve,
         actor_messages.EditActor,
+        web_messages.ReportEnd,
     }
 )
 
@@ -84,6 +86,19 @@ def request_number(frames: Sequence[bytes]) -> int | None:
         return None
 
 
+def worker_of(frames: Sequence[bytes]) -> UUID | None:
+    """The worker that a message between worker and dispatcher names; None if it is malformed."""
+    try:
+        return _named.decode(frames[2]).worker
+    except (IndexError, *_UNDECODABLE):
+        return None
+
+
+class _Named(msgspec.Struct, frozen=True):
+    worker: UUID
+
+
+_named = msgspec.msgpack.Decoder(_Named)
 _rid = msgspec.msgpack.Decoder(messages.Numbered)
 
 

@@ -26,13 +26,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from math import inf
 from typing import Final
 from uuid import UUID
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from longshore.core.leases import is_lost
+from longshore.core.leases import is_lost, lease_for
+from longshore.core.resources import taken
 from longshore.model.attempt import Assignment, Attempt, AttemptKey
 from longshore.model.worker import Ahead, Attended, Stats, WorkerInfo
 from longshore.wire import messages as m
@@ -41,6 +43,8 @@ from longshore.wire.portions import MESSAGE_BYTES, portions
 MAX_UNSEEN_BYTES: Final = 64 * 1024 * 1024
 """How many bytes of arguments may be on their way to a worker."""
 
+LATE_S: Final = 1.0
+"""An attempt whose age shrinks by more than this has begun anew, later than it was said."""
 MAX_STRAYS: Final = 1_000
 """How many reports of attempts that are not placed on the worker may wait for the store."""
 
@@ -87,6 +91,8 @@ def assignment(claimed: Attempt) -> Assignment:
         claimed.begin_within_s,
         claimed.round,
         claimed.worker if claimed.options.turn else None,
+        claimed.options.traceparent,
+        claimed.failures,
     )
 
 
@@ -117,8 +123,12 @@ class Session(ABC):
         """Tokens of reports that came here, of attempts that are not placed here."""
         self.free = dict(info.pools)
         """The free slots of each pool; below zero, so many attempts are held ahead."""
+        self.free_resources: Mapping[str, float] = dict(info.resources)
+        """What is left of what its jobs share."""
         self._lingering: dict[int, str] = {}
         """The pools of attempts that take up a slot, though they are not placed here any more."""
+        self._lingering_shapes: dict[int, str] = {}
+        """What those of them that take resources take."""
         self.ahead = Ahead()
         for claimed in attended.placed:
             self._place(claimed, 0)
@@ -164,16 +174,18 @@ class Session(ABC):
         """Whether so much is on its way to the worker that it gets no more for now."""
         return self._unseen_bytes >= MAX_UNSEEN_BYTES
 
-    def _take(self, kind: str, slots: int) -> None:
-        """Takes slots of a kind's pool, or gives them back."""
-        info = self.info.kinds.get(kind)
+    def _take(self, claimed: Attempt, slots: int) -> None:
+        """Takes slots of a kind's pool, or gives them back, and the resources of an attempt."""
+        info = self.info.kinds.get(claimed.kind)
         if info is not None:
             self.free[info.pool] -= slots
+        if claimed.options.resources:
+            self.free_resources = taken(self.free_resources, claimed.options.resources, slots)
 
     def _place(self, claimed: Attempt, seq: int) -> Sent:
         sent = self.placed.get(claimed.token)
         if sent is None:
-            self._take(claimed.kind, 1)
+            self._take(claimed, 1)
             sent = self.placed[claimed.token] = Sent(claimed, seq, given_at=self.given_at)
             self._unseen_bytes += len(claimed.args)
         return sent
@@ -244,7 +256,7 @@ class Session(ABC):
         if not sent.reported:
             sent.reported = True
             self._mark_seen(sent)
-            self._take(sent.claimed.kind, -1)
+            self._take(sent.claimed, -1)
 
     def settled(self, attempt: AttemptKey) -> Sent | None:
         """The store has recorded or refused the end of an attempt; answers it if it was placed."""
@@ -254,7 +266,8 @@ class Session(ABC):
             return None
         if not sent.reported:
             if self._may_linger(sent):
-                self._linger(sent.claimed.token, self.info.kinds[sent.claimed.kind].pool)
+                pool = self.info.kinds[sent.claimed.kind].pool
+                self._linger(sent.claimed.token, pool, sent.claimed.options.resources)
             self.ended(sent)
         del self.placed[attempt[1]]
         return sent
@@ -263,15 +276,21 @@ class Session(ABC):
         """Whether the worker may still run an attempt that was ended without it."""
         return False
 
-    def _linger(self, token: int, pool: str) -> None:
+    def _linger(self, token: int, pool: str, shape: str = "") -> None:
         self._lingering[token] = pool
         self.free[pool] -= 1
+        if shape:
+            self._lingering_shapes[token] = shape
+            self.free_resources = taken(self.free_resources, shape)
 
     def _stopped(self, token: int) -> None:
         """An attempt lingers no longer."""
         pool = self._lingering.pop(token, None)
         if pool is not None:
             self.free[pool] += 1
+        shape = self._lingering_shapes.pop(token, "")
+        if shape:
+            self.free_resources = taken(self.free_resources, shape, -1)
 
     def undeliverable(self, claimed: Sequence[Attempt]) -> None:
         """The link could not send the message that assigns these attempts."""
@@ -300,10 +319,17 @@ class FullSession(Session):
         """Tokens that the last PING listed as unacknowledged, and whose reports never came."""
         # Tokens grow. So an attempt with an older token was here before, and may have ended.
         self._newest = max((one.token for one in attended.placed), default=0)
+        self.is_proxied = info.service is not None
+        """Whether a gateway speaks for the worker. Its ends may come through another one."""
+        self.in_doubt: list[Attempt] = []
+        """What a proxied worker should have, but does not list. It may have ended elsewhere."""
+        self.issue: Callable[[Attempt], str] = lambda attempt: ""
+        """Makes the ticket of an attempt that has to do with files."""
+        self._with_files = frozenset(kind for kind, known in info.kinds.items() if known.files)
 
     def is_lost(self, now: float, lease_s: float) -> bool:
         """Whether the worker's lease has ended."""
-        return is_lost(self.heard_at, now, lease_s)
+        return is_lost(self.heard_at, now, lease_for(self.info, lease_s))
 
     def heed(self, draining: bool) -> list[m.DispatcherMessage]:
         """An EXIT, if the worker is to drain and is not draining yet. It cannot be undone."""
@@ -317,7 +343,7 @@ class FullSession(Session):
         self._note_held(ready.held)
         held = _tokens(ready.held, ready.unacknowledged)
         lacking = [sent.claimed for token, sent in self.placed.items() if token not in held]
-        welcome = m.Welcome(self.worker, self.number, ping_s, lease_s)
+        welcome = m.Welcome(self.worker, self.number, ping_s, lease_for(self.info, lease_s))
         return [welcome, *self._jobs(lacking), *self._aborts(ready.held)]
 
     def assign(self, claimed: Sequence[Attempt]) -> list[m.DispatcherMessage]:
@@ -335,9 +361,16 @@ class FullSession(Session):
                 sent = self._place(one, self._seq)
                 sent.seq, sent.undeliverable = self._seq, False
                 sent.withheld = one.paused or bool(one.problem)
-            sound = tuple(assignment(one) for one in part if not (one.paused or one.problem))
+            made = self._with_ticket if self._with_files else assignment
+            sound = tuple(made(one) for one in part if not (one.paused or one.problem))
             messages.append(m.Jobs(self.worker, self._seq, sound))
         return messages
+
+    def _with_ticket(self, one: Attempt) -> Assignment:
+        made = assignment(one)
+        if one.kind not in self._with_files:
+            return made
+        return structs.replace(made, failures=one.failures, ticket=self.issue(one))
 
     def broken(self) -> list[Attempt]:
         """The attempts that are placed here and cannot run; the worker never hears of them."""
@@ -374,12 +407,15 @@ class FullSession(Session):
         for pool, runs in ping.begun.items():
             for run in runs:
                 running[run.token] = pool
-                self._begun(run.token, now - max(0.0, run.age_s))
+                self._begun(run.token, now - max(0.0, run.age_s), LATE_S)
         self._linger_only(running)
 
-    def _begun(self, token: int, at: float) -> None:
+    def _begun(self, token: int, at: float, late_s: float = inf) -> None:
         sent = self.placed.get(token)
-        if sent is not None and sent.begun_at is None:
+        if sent is None:
+            return
+        # A program begins when its files are there: its worker then tells a lower age than before.
+        if sent.begun_at is None or at > sent.begun_at + late_s:
             sent.begun_at = at
 
     def _linger_only(self, running: Mapping[int, str]) -> None:
@@ -412,14 +448,19 @@ class FullSession(Session):
         self.heard_at = now
         self.stats = ping.stats
         self._seen = ping.seen
-        messages: list[m.DispatcherMessage] = [m.Pong(self.worker, ping.no, ping_s, lease_s)]
+        granted_s = None if lease_s is None else lease_for(self.info, lease_s)
+        messages: list[m.DispatcherMessage] = [m.Pong(self.worker, ping.no, ping_s, granted_s)]
         if self.draining and not ping.draining:
             messages.append(m.Exit(self.worker, DRAINED))
         self.draining = self.draining or ping.draining
         self.ahead = ping.ahead
         self._note_held(ping.held)
         self._note_begun(now, ping)
-        messages += self._jobs(self._lost(now, ping))
+        lost = self._lost(now, ping)
+        if self.is_proxied:
+            self.in_doubt = lost
+        else:
+            messages += self._jobs(lost)
         messages += self._aborts(ping.held)
         messages += self._resends(ping.unacknowledged)
         return messages
@@ -438,6 +479,19 @@ class FullSession(Session):
         if lost:
             self._sent_again_at = now
         return lost
+
+    def read_back(self, placed: Set[int], at: float) -> list[m.DispatcherMessage]:
+        """The store said at this time what is placed here. What ended elsewhere frees its slot.
+
+        Answers the messages that send again what is in doubt and still placed.
+        """
+        for token, sent in list(self.placed.items()):
+            known = sent.given_at is None or sent.given_at < at
+            if known and token not in placed and not sent.reported:
+                self.ended(sent)
+                del self.placed[token]
+        lost, self.in_doubt = self.in_doubt, []
+        return self._jobs([one for one in lost if one.token in self.placed])
 
     def _resends(self, ended: Iterable[AttemptKey]) -> list[m.DispatcherMessage]:
         """A RESEND for attempts that the last two PINGs list, and whose reports never came."""

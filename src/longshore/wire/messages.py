@@ -70,9 +70,13 @@ from longshore.model.worker import (
     Run,
     WorkerView,
 )
+from longshore.model.worker import MachineInfo as MachineInfo
 from longshore.model.worker import Stats as Stats
+from longshore.wire.access_messages import ACCESS_ANSWERS, AccessRequest
 from longshore.wire.actor_messages import ACTOR_ANSWERS, ActorRequest
 from longshore.wire.actor_messages import Numbered as Numbered
+from longshore.wire.file_messages import FILE_ANSWERS, BlobRequest, FileRequest
+from longshore.wire.web_messages import WEB_ANSWERS, WebRequest
 
 PROTOCOL_VERSION = 2
 
@@ -90,7 +94,9 @@ class _OfWorker(Struct, frozen=True):
 class Ready(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A worker asks to be attended: what it is, what it can do, which attempts it holds.
 
-    It numbers the sessions it asks for, so that an old READY cannot end a newer session.
+    It numbers the sessions it asks for, so that an old READY cannot end a newer session. A worker
+    of a gateway says so: only those may serve kinds of Longshore's own. A gateway that speaks for a
+    web service names its registration as `service`, and the lease that it needs.
     """
 
     v: int
@@ -104,6 +110,11 @@ class Ready(Struct, frozen=True, omit_defaults=True, kw_only=True):
     target: str = ""
     pools: dict[str, int] = {}
     process: str = ""
+    gateway: bool = False
+    service: UUID | None = None
+    lease_s: float = 0.0
+    machine: MachineInfo = MachineInfo()
+    resources: dict[str, float] = {}
     draining: bool = False
     held: tuple[AttemptKey, ...] = ()
     unacknowledged: tuple[AttemptKey, ...] = ()
@@ -139,9 +150,10 @@ class Logs(_OfWorker, frozen=True):
 
 
 class Bye(_OfWorker, frozen=True, omit_defaults=True):
-    """A worker leaves, and holds nothing."""
+    """A worker leaves, and holds nothing; or it is `lost`, says the gateway that speaks for it."""
 
     reason: str = ""
+    lost: bool = False
 
 
 # dispatcher to worker
@@ -482,10 +494,7 @@ class DrainAnswer(Struct, frozen=True):
 
 
 class DispatcherAnswer(Struct, frozen=True, kw_only=True):
-    """A dispatcher, as the one that answers sees it.
-
-    `silent_s` is for how long `renewed_no` has not changed.
-    """
+    """A dispatcher. `silent_s` is for how long `renewed_no` has not changed, as another sees it."""
 
     id: UUID
     name: str
@@ -518,7 +527,7 @@ class HelloAnswer(Struct, frozen=True):
 
 WorkerMessage = Ready | Ping | Done | Logs | Bye
 DispatcherMessage = Welcome | Pong | Jobs | Abort | Ack | Resend | Exit | Gone
-Request = (
+ClientRequest = (
     Submit
     | Wait
     | Show
@@ -548,7 +557,10 @@ Request = (
     | Prune
     | Hello
     | ActorRequest
+    | AccessRequest
+    | FileRequest
 )
+Request = ClientRequest | WebRequest | BlobRequest
 Answer = Ok | Err
 
 ANSWERS: Final[dict[type, Any]] = {
@@ -581,5 +593,8 @@ ANSWERS: Final[dict[type, Any]] = {
     Prune: Pruned,
     Hello: HelloAnswer,
     **ACTOR_ANSWERS,
+    **WEB_ANSWERS,
+    **ACCESS_ANSWERS,
+    **FILE_ANSWERS,
 }
 """What OK carries in answer to each request."""

@@ -28,6 +28,7 @@ from longshore.model.reports import (
     SuccessReport,
     TurnReport,
 )
+from longshore.model.watcher import ActorWatcher, CallbackWatcher, Watcher
 from longshore.wire.portions import MESSAGE_BYTES, portions
 
 WINDOW_BYTES: Final = 16 * 1024 * 1024
@@ -67,8 +68,8 @@ def _item_bytes(item: OutboxItem) -> int:
         case OutboxJob(job=job) | OutboxNode(job=job):
             return len(job.args)
         case OutboxGroup(part=part):
-            about = sum(len(one.about) for one in part.head.watchers)
-            return about + sum(len(node.job.args) + _FIELDS_BYTES for node in part.nodes)
+            watchers = sum(map(_watcher_bytes, part.head.watchers))
+            return watchers + sum(len(node.job.args) + _FIELDS_BYTES for node in part.nodes)
         case OutboxMessage(message=message):
             return len(message.args) + len(message.reply_to.about if message.reply_to else b"")
         case OutboxReply(reply=reply, to=to):
@@ -76,6 +77,17 @@ def _item_bytes(item: OutboxItem) -> int:
             return len(reply.result or b"") + len(to.about) + error
         case _:
             assert_never(item)
+
+
+def _watcher_bytes(watcher: Watcher) -> int:
+    match watcher:
+        case ActorWatcher():
+            return len(watcher.about)
+        case CallbackWatcher():
+            headers = watcher.headers.items()
+            return len(watcher.url) + sum(len(name) + len(value) for name, value in headers)
+        case _:
+            assert_never(watcher)
 
 
 def turn_bytes(turn: Turn) -> int:

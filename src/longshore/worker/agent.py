@@ -25,12 +25,21 @@ from longshore.errors import ProtocolError
 from longshore.model.attempt import Assignment, AttemptKey
 from longshore.model.job import LogEntry
 from longshore.model.reports import CancelReport, NotBegunReport, ReleaseReport, Report
-from longshore.model.worker import AHEAD_POOLS, Ahead, Run, Stats
-from longshore.ports import Clock, Executor, Link, OnLog, OnMessages, OnReport, QueueingExecutor
+from longshore.model.worker import AHEAD_POOLS, Ahead, MachineInfo, Run, Stats
+from longshore.ports import (
+    BeginsLate,
+    Clock,
+    Executor,
+    Link,
+    OnLog,
+    OnMessages,
+    OnReport,
+    QueueingExecutor,
+)
 from longshore.wire import worker_side as w
 from longshore.wire.codec import encode, from_dispatcher
 from longshore.wire.messages import PROTOCOL_VERSION, Ready
-from longshore.worker.failure_text import called, failure
+from longshore.worker.failure_text import called, failure, ids
 from longshore.worker.line import Line, Waiting
 
 log = logging.getLogger("longshore.worker")
@@ -56,6 +65,11 @@ class Identity(Struct, frozen=True, kw_only=True):
     target: str = ""
     queues: tuple[str, ...] = ()
     process: str = ""
+    gateway: bool = False
+    """Whether it is a worker of a gateway."""
+    machine: MachineInfo = MachineInfo()
+    resources: dict[str, float] = {}
+    """What its jobs share (`core.resources`)."""
 
 
 class Begun(Struct, frozen=True, gc=False):
@@ -103,8 +117,9 @@ class Worker:
             for pool, executor in self._executors.items()
             if isinstance(executor, QueueingExecutor)
         }
-        for pool, executor in self._queueing.items():
-            executor.on_begun = partial(self._has_begun, pool)
+        for pool, executor in self._executors.items():
+            if isinstance(executor, BeginsLate):
+                executor.on_begun = partial(self._has_begun, pool)
         self._unfed: set[str] = set()
         """Pools whose executors can take something from their lines, perhaps."""
         self._lookahead = Lookahead(settings.lookahead_s, settings.lookahead_runs)
@@ -128,7 +143,7 @@ class Worker:
             if self._draining.is_set():
                 return
             ready = self._ready()
-            if not ready.kinds:
+            if not ready.kinds and not ready.gateway:
                 log.warning(
                     "the app declares no jobs (0 kinds), so this worker is given none: the module "
                     "with its @app.job functions is probably not imported where the app is made"
@@ -185,6 +200,9 @@ class Worker:
             queues=self._identity.queues,
             target=self._identity.target,
             process=self._identity.process,
+            gateway=self._identity.gateway,
+            machine=self._identity.machine,
+            resources=self._identity.resources,
             pools={pool: executor.slots for pool, executor in self._executors.items()},
         )
 
@@ -353,7 +371,9 @@ class Worker:
 
     def _recorded(self, stale: Sequence[AttemptKey]) -> None:
         for job, token in stale:
-            log.warning("the result of job %s (token %d) was refused: stale", job, token)
+            about = {"job": job, "attempt": token}
+            text = "the result of job %s (token %d) was refused: stale"
+            log.warning(text, job, token, extra=about)
 
     # the attempts
 
@@ -561,7 +581,8 @@ class Worker:
     def _ran(self, pool: str, begun: Begun, report: Report, took_s: float | None) -> Report:
         """The report of an attempt that ran; in a pool that looks ahead, with how long it did."""
         if why := failure(report):
-            log.warning("%s failed: %s", called(begun.assignment), why)
+            about = ids(begun.assignment)
+            log.warning("%s failed: %s", called(begun.assignment), why, extra=about)
         was_stopping = report.token in self._stopping
         self._stopping.discard(report.token)
         if pool not in AHEAD_POOLS or isinstance(report, NotBegunReport):

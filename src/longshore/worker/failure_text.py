@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from longshore.core.tracing import trace_of
 from longshore.model.attempt import Assignment
 from longshore.model.job import JobError
 from longshore.model.reports import CrashReport, FailureReport, Report
@@ -12,6 +13,12 @@ _SHOWN = 500
 def called(assignment: Assignment) -> str:
     """An attempt as a log names it."""
     return f"job {assignment.number} ({assignment.kind}), attempt {assignment.attempt}"
+
+
+def ids(assignment: Assignment) -> dict[str, object]:
+    """What an entry of a log about an attempt is about."""
+    trace = trace_of(assignment.traceparent)
+    return {"job": assignment.job, "attempt": assignment.token, "trace": trace}
 
 
 def failure(report: Report) -> str:

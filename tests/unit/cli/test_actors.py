@@ -137,6 +137,12 @@ def test_an_actor_is_started_as_its_workers_say(
     assert (started.type, started.key, started.version) == ("Club", "ann", 2)
     assert (started.terms.queue, unpack(started.state)) == ("slow", {"customer": "Ann"})
     capsys.readouterr()
+    dispatcher.answers[am.EditActor] = ActorVerdict.DONE
+    assert dispatcher.run("actor", "restart", "Club", "ann", "customer=Eve") == 0
+    edit = dispatcher.asked[-1]
+    assert isinstance(edit, am.EditActor)
+    assert (unpack(edit.state), edit.version, edit.restart) == ({"customer": "Eve"}, 2, True)
+    assert capsys.readouterr().out == "actor Club 'ann' starts anew\n"
     for words, why in (
         (("plan=pro",), "cannot start without 'customer'"),
         (("custmer=Ann",), "nearest: 'customer'"),

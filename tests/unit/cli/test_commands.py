@@ -313,6 +313,7 @@ def test_waiting_for_a_job_that_fails_exits_with_1(
         "message": "no\nroute",
         "type": "OSError",
         "traceback": "Traceback …",
+        "exit_code": None,
     }
     assert "error: job 42 failed, raised: OSError: no; `longshore job 42` shows" in printed.err
 
@@ -490,7 +491,7 @@ def test_job_as_json_has_every_field(dispatcher: ScriptedDispatcher, capsys: Cap
     printed = json.loads(capsys.readouterr().out)
     wanted = {*Job.__struct_fields__, *Options.__struct_fields__} - {"options"}
     of_its_group = {"key", "after", "on", "dependents", "taken_from"}
-    assert printed.keys() == wanted | {"worker_name"} | of_its_group
+    assert printed.keys() == wanted | {"worker_name", "callbacks", "steps"} | of_its_group
     assert (printed["args"], printed["result"]) == ({"file": "a.png"}, [1, 2])
     assert printed["retry"]["attempts"] == 1
     assert printed["history"][0]["at"] == "2026-01-31T12:00:00.000000Z"
@@ -500,6 +501,7 @@ def test_a_job_that_is_not_there_exits_with_3(
     dispatcher: ScriptedDispatcher, capsys: Captured
 ) -> None:
     dispatcher.answers[m.Show] = NotFound("there is no job 42")
+    dispatcher.answers[m.ShowGroup] = NotFound("there is no group 42")
     assert dispatcher.run("job", "42") == 3
     assert capsys.readouterr() == ("", "error: there is no job 42\n")
 
@@ -644,6 +646,20 @@ def test_a_closed_pipe_ends_a_command_silently() -> None:
     ended = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, check=False)
     os.close(writing)
     assert (ended.returncode, ended.stderr) == (141, b"")
+
+
+def test_every_command_is_where_the_table_says() -> None:
+    assert {name: cli.commands[name].name for name in cli.commands} == {
+        name: name for name in cli.commands
+    }
+
+
+def test_a_command_imports_no_other() -> None:
+    """Commands start fast: each imports what it needs and no more."""
+    code = "import sys; from longshore.cli.main import execute; execute(['version']); "
+    code += "print([name for name in sys.modules if name.startswith('longshore.cli.commands.')])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "['longshore.cli.commands.version']"
 
 
 def test_help_fits_a_terminal_and_explains_exit_codes_once(

@@ -41,7 +41,7 @@ def test_a_script_is_one_that_its_shell_can_read(shell: str, capsys: Captured) -
 def test_commands_and_states_are_offered_without_asking_anybody(
     dispatcher: ScriptedDispatcher,
 ) -> None:
-    assert offered(dispatcher, "ca") == ["cancel", "capacity"]
+    assert offered(dispatcher, "ca") == ["cancel", "capacity", "callbacks"]
     assert offered(dispatcher, "jobs", "--state", "su") == ["succeeded"]
     assert dispatcher.asked == []
 

@@ -18,7 +18,7 @@ from tests.unit.cli.test_watching import OnTerminal, terminal
 from tests.unit.core.graphs import node
 
 from longshore.cli import file_input, outlook
-from longshore.errors import NotFound, ProtocolError
+from longshore.errors import InvalidInput, NotFound, ProtocolError
 from longshore.model.group import (
     Group,
     GroupFilter,
@@ -134,6 +134,39 @@ def test_run_says_which_kinds_nobody_serves(
     taking.answers[m.ShowCapacity] = fleet_of("fetch")
     assert taking.run("run", flow, "-p", "day=1") == 0
     assert "no live worker takes jobs of kind 'pack', 'tidy' now" in capsys.readouterr().err
+
+
+def test_what_a_dispatcher_refuses_is_told_with_the_line_of_the_job(
+    taking: ScriptedDispatcher, flow: str, capsys: Captured
+) -> None:
+    """Only it knows the parameters of kinds, of which workers tell it."""
+    said = "group 'nightly', job 'pack': job 'pack' has no parameter 'boxes'"
+    taking.answers[m.SubmitGroup] = InvalidInput(said)
+    assert taking.run("run", flow, "-p", "day=1") == 2
+    line = next(at for at, text in enumerate(FLOW.splitlines(), 1) if "kind: pack" in text)
+    assert capsys.readouterr().err == f"error: {flow}, line {line}: {said}\n"
+
+
+def test_a_plan_of_many_jobs_is_folded_and_fits_a_terminal(
+    dispatcher: ScriptedDispatcher, tmp_path: Path, capsys: Captured
+) -> None:
+    keys = [f"resize_the_picture_with_the_number_{n}" for n in range(200)]
+    jobs = [
+        {"kind": "fetch"},
+        *({"kind": "resize", "key": key, "after": ["fetch"]} for key in keys),
+    ]
+    jobs.append({"kind": "pack", "after": keys, "on": "ended"})
+    file = tmp_path / "wide.json"
+    file.write_text(json.dumps({"name": "wide", "jobs": jobs}))
+    assert dispatcher.run("run", str(file), "--plan") == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "wide: 202 jobs in 3 layers, 400 dependencies; nothing was submitted (folded to 3 rows; "
+        "--json has every job)",
+        "LAYER  JOB          AFTER        ON",
+        "    1  fetch",
+        "    2  resize ×200  fetch",
+        "    3  pack         resize ×200  ended",
+    ]
 
 
 def test_a_plan_asks_nobody(dispatcher: ScriptedDispatcher, flow: str, capsys: Captured) -> None:
@@ -567,17 +600,56 @@ def test_a_ref_that_is_no_group_is_refused(
     assert dispatcher.run("group", "show", "nightly") == 2
     assert "'nightly' is not a group: give its number" in capsys.readouterr().err
     dispatcher.answers[m.ShowGroup] = NotFound("there is no group 9")
+    dispatcher.answers[m.Show] = NotFound("there is no job 9")
     assert dispatcher.run("group", "show", "9") == 3
 
 
 # jobs of groups
 
 
+def test_the_number_of_a_group_is_no_job_and_that_of_a_job_no_group(
+    dispatcher: ScriptedDispatcher, capsys: Captured
+) -> None:
+    """Both are counted together, so one is easily taken for the other."""
+    dispatcher.answers[m.Show] = NotFound("there is no job 7; `longshore jobs` lists them")
+    dispatcher.answers[m.Why] = NotFound("there is no job 7")
+    dispatcher.answers[m.ShowGroup] = group()
+    for command in ("job", "why"):
+        assert dispatcher.run(command, "7") == 3
+        said = capsys.readouterr().err
+        assert said == "error: there is no job 7; 7 is a group: `longshore group show 7`\n"
+    dispatcher.answers[m.ShowGroup] = NotFound("there is no group 9")
+    dispatcher.answers[m.Show] = FAILED
+    for action in ("show", "graph"):
+        assert dispatcher.run("group", action, "9") == 3
+        said = capsys.readouterr().err
+        assert said == "error: there is no group 9; 9 is a job: `longshore job 9`\n"
+    dispatcher.answers[m.Show] = NotFound("there is no job 9")
+    assert dispatcher.run("group", "show", "9") == 3
+    assert capsys.readouterr().err == "error: there is no group 9\n"
+
+
 def test_jobs_of_a_group_are_listed(dispatcher: ScriptedDispatcher, capsys: Captured) -> None:
     dispatcher.answers[m.ShowGroup] = group()
     dispatcher.answers[m.ListJobs] = JobPage((FAILED,))
+    own = structs.replace(node("left", state=JobState.FAILED), job=FAILED.id)
+    dispatcher.answers[m.ListNodes] = (own, node("right"))
     assert dispatcher.run("jobs", "--group", "7") == 0
     assert [one.wanted.group for one in dispatcher.asked if isinstance(one, m.ListJobs)] == [ID]
+    titles, row = capsys.readouterr().out.splitlines()
+    assert titles.split()[:4] == ["NUMBER", "STATE", "KEY", "KIND"]
+    assert row.split()[:3] == ["9", "failed", "left"]
+    assert dispatcher.run("jobs", "--group", "7", "--json") == 0
+    assert [one["key"] for one in json.loads(capsys.readouterr().out)] == ["left"]
+
+
+def test_of_a_large_group_jobs_are_listed_without_keys(
+    dispatcher: ScriptedDispatcher, capsys: Captured
+) -> None:
+    dispatcher.answers[m.ShowGroup] = group(jobs=100_000)
+    dispatcher.answers[m.ListJobs] = JobPage((FAILED,))
+    assert dispatcher.run("jobs", "--group", "7") == 0
+    assert "KEY" not in capsys.readouterr().out
 
 
 def of_a_group(dispatcher: ScriptedDispatcher, *nodes: NodeView) -> None:

@@ -84,6 +84,16 @@ def test_job_shows_its_workers_by_name(dispatcher: ScriptedDispatcher, capsys: C
     assert (printed["worker"], printed["worker_name"]) == (str(UUID(int=5)), "h:9")
 
 
+def test_the_history_of_a_job_that_no_worker_has_names_those_that_had_it(
+    dispatcher: ScriptedDispatcher, capsys: Captured
+) -> None:
+    began = HistoryEntry(JobState.RUNNING, NOW, str(UUID(int=5)))
+    dispatcher.answers[m.Show] = job(state=JobState.DELAYED, worker=None, history=(began,))
+    dispatcher.answers[m.ListWorkers] = (VIEW,)
+    assert dispatcher.run("job", "42") == 0
+    assert capsys.readouterr().out.splitlines()[-1].split()[2:] == ["running", "h:9"]
+
+
 def test_cancel_does_what_can_be_done_and_says_the_rest(
     dispatcher: ScriptedDispatcher, capsys: Captured
 ) -> None:

@@ -109,6 +109,7 @@ def test_watching_a_job_ends_with_the_job(
     ]
     looks = iter(shown)
     dispatcher.answers[m.Show] = lambda request: next(looks)
+    dispatcher.answers[m.ListWorkers] = ()
     code, written = terminal("job", "42", *QUICK)
     assert code == 0
     screen, _, after = written.partition("\x1b[?1049l")

@@ -13,6 +13,7 @@ import zmq
 
 from longshore.errors import LongshoreError, NotFound
 from longshore.links.zeromq import Router
+from longshore.model.access import AskerView, Role, Scope, Token
 from longshore.model.actor import ActorPage, ActorVerdict
 from longshore.model.group import (
     GateVerdict,
@@ -40,8 +41,11 @@ from longshore.model.job import (
 from longshore.model.log import LogPage
 from longshore.model.retention import Pruned
 from longshore.model.worker import Capacity
+from longshore.wire import access_messages as t
 from longshore.wire import actor_messages as a
 from longshore.wire import codec, messages
+from longshore.wire.file_messages import BlobRequest, FileRequest
+from longshore.wire.web_messages import ListWebWorkers, WebRequest
 
 SILENT = object()
 """A reply that is not sent."""
@@ -198,8 +202,34 @@ class FakeDispatcher:
                 return self._rerun_group(request)
             case messages.OpenGate():
                 return GateVerdict.OPENED
+            case t.CreateToken():
+                return self._token(request)
+            case t.RevokeToken():
+                raise NotFound(f"there is no token {request.token}")
+            case t.ListTokens() | t.ListAudit():
+                return ()
+            case t.ShowAsker():
+                return AskerView("local", Role.ADMIN, Scope())
+            case ListWebWorkers():
+                return ()
+            case _ if isinstance(request, WebRequest):
+                raise LongshoreError("this dispatcher knows no web workers")
+            case _ if isinstance(request, FileRequest | BlobRequest):
+                raise LongshoreError("this dispatcher knows no filesets")
             case _:
                 return self._answer_about_actors(request)
+
+    def _token(self, request: t.CreateToken) -> Token:
+        new = request.new
+        return Token(
+            id=new.id,
+            name=new.name,
+            prefix=new.prefix,
+            role=new.role,
+            scope=new.scope,
+            created_at=NOW,
+            created_by="local",
+        )
 
     def _answer_about_actors(self, request: a.ActorRequest) -> object:
         match request:

@@ -342,6 +342,78 @@ def test_unhandled_takes_what_nothing_else_does() -> None:
         assert ref.state().log == ["dance {'steps': 2}"]
 
 
+def a_poller() -> tuple[longshore.App, Any]:
+    """An actor as the older system had them: it runs when it is touched, whatever touched it."""
+    app = longshore.App("poll")
+
+    class Poller:
+        state: str = "busy"
+        log: list[str] = []  # noqa: RUF012
+
+        async def start(self, ctx: ActorContext) -> None:
+            ctx.timer("again", after_s=60)
+            ctx.timer("yearly", every_s=86_400 * 365)
+
+        @longshore.when("busy")
+        async def run(self, ctx: ActorContext) -> str:
+            self.log.append("run")
+            ctx.timer("again", after_s=60)
+            return "ran"
+
+        @longshore.when("idle", handles="run")
+        async def run_idle(self, ctx: ActorContext) -> None:
+            self.log.append("idle")
+
+        async def rest(self, ctx: ActorContext) -> None:
+            assert ctx.clear()
+            assert not ctx.clear()
+            ctx.become("idle")
+
+    return app, app.actor(Poller)
+
+
+def test_a_message_or_timer_without_a_handler_is_a_touch_run_now() -> None:
+    app, poller = a_poller()
+    with run_inline(app) as kit:
+        ref = poller.start("1")
+        ref.send("poke", why="no handler has this name")
+        kit.drain()
+        assert ref.state().log == ["run"]
+        kit.advance(61)
+        kit.drain()
+        assert ref.state().log == ["run", "run"], "a timer without a handler of its own"
+        ref.rest.send()
+        ref.poke.send()
+        kit.drain()
+        assert ref.state().log == ["run", "run", "idle"], "by the named state"
+        kit.advance(86_400 * 366)
+        kit.drain()
+        assert ref.state().log == ["run", "run", "idle"], "nothing but a message wakes it now"
+        assert ref.status() is ActorStatus.SLEEPING
+
+
+def test_an_ask_that_nothing_handles_is_no_touch() -> None:
+    app, poller = a_poller()
+    with run_inline(app):
+        ref = poller.start("1")
+        with pytest.raises(AskFailed, match="does not handle it"):
+            ref.ask("poke")
+        assert ref.ask("run") == "ran"
+        assert ref.state().log == ["run"]
+
+
+def test_a_run_that_needs_arguments_is_a_message_like_any_other() -> None:
+    app = longshore.App("poll")
+
+    class Runner:
+        async def run(self, ctx: ActorContext, far: int) -> None:
+            """Takes something."""
+
+    runner = app.actor(Runner)
+    with run_inline(app), pytest.raises(InvalidArguments, match="has no message 'poke'"):
+        runner.start("1").send("poke")
+
+
 def test_what_nothing_handles_fails_the_turn_but_answers_an_ask() -> None:
     app, stock, _order = a_shop()
     with run_inline(app) as kit:

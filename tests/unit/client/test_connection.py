@@ -14,6 +14,7 @@ from longshore.errors import (
     ConfigError,
     Conflict,
     DispatcherUnavailable,
+    InvalidInput,
     NotFound,
     ProtocolError,
     StoreUnavailable,
@@ -45,6 +46,40 @@ async def test_a_request_without_an_answer_is_sent_again_with_the_same_ids(
     assert answers == (messages.SubmitAnswer(UUID(int=1), 7),)
     first, second, third = fake.of(messages.Submit)
     assert first == second == third
+
+
+def held(job: Submission) -> messages.SubmitAnswer:
+    """What a dispatcher says of a unique key that a group has which is not whole yet."""
+    return messages.SubmitAnswer(job.id, code="unavailable", message="try again")
+
+
+async def test_a_job_that_may_be_accepted_later_is_submitted_again(fake: FakeDispatcher) -> None:
+    """The others of its message are not."""
+    tries = itertools.count()
+
+    def reply(request: messages.Submit) -> list[messages.SubmitAnswer]:
+        is_held = next(tries) < 2
+        return [
+            held(job) if is_held and job.id.int == 2 else messages.SubmitAnswer(job.id, job.id.int)
+            for job in request.jobs
+        ]
+
+    fake.replies[messages.Submit] = reply
+    async with Connection(fake.address, pause_s=0.0) as connection:
+        answers = await connection.submit(jobs(3))
+    assert [(answer.number, answer.code) for answer in answers] == [(1, ""), (2, ""), (3, "")]
+    sent = [[job.id.int for job in one.jobs] for one in fake.of(messages.Submit)]
+    assert sent == [[1, 2, 3], [2], [2]]
+
+
+async def test_a_job_that_is_never_accepted_is_answered_when_the_time_is_up(
+    fake: FakeDispatcher,
+) -> None:
+    fake.replies[messages.Submit] = lambda request: [held(job) for job in request.jobs]
+    async with Connection(fake.address, pause_s=0.01, timeout_s=0.05) as connection:
+        [answer] = await connection.submit(jobs(1))
+    assert (answer.code, answer.message) == ("unavailable", "try again")
+    assert len(fake.of(messages.Submit)) > 1
 
 
 async def test_a_silent_dispatcher_is_left_for_the_next_address(fake: FakeDispatcher) -> None:
@@ -215,6 +250,15 @@ async def test_an_answer_that_leaves_jobs_out_is_an_error(fake: FakeDispatcher) 
     async with Connection(fake.address) as connection:
         with pytest.raises(ProtocolError, match="1 jobs were submitted, 0 were answered"):
             await connection.submit(jobs(1))
+
+
+async def test_a_time_that_is_no_number_is_refused_and_nothing_is_sent(
+    fake: FakeDispatcher,
+) -> None:
+    async with Connection(fake.address, timeout_s=0.05) as connection:
+        with pytest.raises(InvalidInput, match="not a number"):
+            await connection.relay(messages.ListDispatchers(1), float("nan"))
+    assert fake.of(messages.ListDispatchers) == []
 
 
 async def test_wait_answers_nothing_when_its_time_is_up(fake: FakeDispatcher) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from longshore.config import KEYS, Config, as_text, load, parse_seconds, value_of
 from longshore.errors import ConfigError
+from longshore.model.program import PROGRAM_VARIABLES
 
 
 def write(folder: Path, text: str, name: str = "longshore.toml") -> str:
@@ -225,3 +226,7 @@ def test_several_apps_are_a_list_or_a_text_with_commas(tmp_path: Path) -> None:
     write(tmp_path, 'app = ["shop.jobs:app", "mail:app"]')
     assert load(environ={}, folder=tmp_path).app == "shop.jobs:app,mail:app"
     assert load({"app": "a:app, b:app"}, environ={}, folder=tmp_path).app == "a:app,b:app"
+
+
+def test_what_a_program_finds_in_its_environment_is_no_setting() -> None:
+    assert load(environ=dict.fromkeys(PROGRAM_VARIABLES, "x")) == load(environ={})

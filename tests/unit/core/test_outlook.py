@@ -19,6 +19,7 @@ from longshore.core.outlook import (
     remaining,
     usable_slots,
 )
+from longshore.model.group import GATE, SCOPE
 from longshore.model.job import JobState
 from longshore.model.run_time import RunTime
 from longshore.model.worker import Capacity, KindCapacity
@@ -52,6 +53,16 @@ def test_a_forecast_plays_the_rest_through() -> None:
     assert forecast(live, TIMES, ran_s, 2) == Forecast(36.0, 36.0, 40.0, 2, 2, 3)
     assert forecast(live, TIMES, ran_s, 99) == Forecast(36.0, 36.0, 40.0, 4, 2, 3)
     assert forecast(live, TIMES, ran_s, 1) == Forecast(40.0, 36.0, 40.0, 1, 2, 3)
+
+
+def test_gates_and_sub_groups_take_no_time_and_are_no_kind_of_job() -> None:
+    live = [
+        node("approve", kind=GATE, state=S.READY),
+        node("a", "approve", kind="short"),
+        node("part", kind=SCOPE),
+    ]
+    assert forecast(live, TIMES, {}, 9) == Forecast(2.0, 2.0, 2.0, 3, 1, 1)
+    assert forecast(live[:1], TIMES, {}, 9) is None
 
 
 def test_a_job_that_runs_longer_than_expected_may_end_any_moment() -> None:

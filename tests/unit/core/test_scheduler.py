@@ -8,6 +8,7 @@ from msgspec import Struct, structs
 
 from longshore.core.admission import FreeSlots, Patience
 from longshore.core.lanes import lane_of
+from longshore.core.resources import taken
 from longshore.core.scheduler import CONTESTED_S, Plan, Scheduler
 from longshore.model.batch import Batch, BatchResult
 from longshore.model.job import Submission
@@ -27,6 +28,12 @@ class Worker(Struct):
 
     ahead: Ahead = Ahead()
     busy: int = 0
+    taken: str = ""
+    """The shape of a job that it runs."""
+
+    @property
+    def free_resources(self) -> Mapping[str, float]:
+        return taken(self.info.resources, self.taken)
 
     @property
     def open_slots(self) -> Mapping[str, int]:

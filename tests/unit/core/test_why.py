@@ -10,6 +10,7 @@ from longshore.core.timing import span
 from longshore.core.why import Facts, HeldBack, ordinal, why
 from longshore.model.group import GATE, MAP, SCOPE, Condition, Group, GroupState, NodeFacts
 from longshore.model.job import HistoryEntry, Job, JobError, JobState, Options, Reason
+from longshore.model.program import COMMAND_KIND
 from longshore.model.worker import KindInfo, Pool, WorkerInfo, WorkerView
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -79,6 +80,11 @@ def facts(*workers: WorkerView, paused: bool = False, ahead: int = 0) -> Facts:
             job(),
             facts(),
             "no worker is connected; start one that serves 'fetch': `longshore worker`",
+        ),
+        (
+            job(kind=COMMAND_KIND),
+            facts(worker()),
+            "no worker runs 'longshore.command' jobs: start one with --exec",
         ),
         (
             job(),

@@ -13,7 +13,9 @@ from uuid import UUID
 from msgspec import structs
 
 from longshore.config import DispatcherSettings, WorkerSettings
+from longshore.dispatcher.access import KnownKeys
 from longshore.dispatcher.engine import Dispatcher
+from longshore.dispatcher.meter import Meter
 from longshore.model.job import Ended, JobError, JobState, Reason, Submission
 from longshore.model.reports import CrashReport, FailureReport, ReleaseReport, SuccessReport
 from longshore.model.worker import KindInfo, Parameter, Pool
@@ -179,6 +181,8 @@ class Stage:
         self.store = FaultyStore(self.model)
         self.settings = DispatcherSettings(max_wait_s=1000.0)
         self.on_lost: OnLost = lambda lost: None
+        self.make_meter: Callable[[], Meter | None] = lambda: None
+        self.keys: KnownKeys | None = None
         self.ended: set[str] = set()
         """The names of workers whose processes are known to have ended."""
         self._dispatchers: list[Dispatcher] = []
@@ -195,6 +199,8 @@ class Stage:
             random=Random(1),
             on_lost=self.on_lost,
             has_ended=self.ended.__contains__,
+            meter=self.make_meter(),
+            keys=self.keys,
         )
         await dispatcher.start(self.network.listen, f"{name}/workers", f"{name}/clients")
         self._dispatchers.append(dispatcher)

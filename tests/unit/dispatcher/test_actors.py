@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from math import nan
 from random import Random
 from typing import Any
 
@@ -14,6 +15,7 @@ from longshore.dispatcher.ends import Decisions
 from longshore.errors import InvalidInput
 from longshore.model.actor import (
     ActorStatus,
+    ActorTerms,
     ActorVerdict,
     Message,
     NewActor,
@@ -116,6 +118,48 @@ def test_an_ask_is_answered_when_its_turn_is_committed() -> None:
     tell(story)
 
 
+def test_who_sends_an_ask_may_wait_for_its_reply_with_one_request() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.dispatcher()
+        taker, client, asker = await a_taker(stage), stage.client(), stage.client()
+        await start(client)
+        first, _ = await taker.turn(1)
+        taker.take(first)
+        ask = message(reply_to=ReplyTo())
+        asking = asyncio.create_task(asker.ask(am.Send(2, (ask,), 100.0)))
+        second, _ = await taker.turn(2)
+        reply = Reply(ask.id, b"\x07")
+        # No store is asked for a reply that this dispatcher records itself.
+        stage.store.plan = scripted(("replies", Fault.BEFORE))
+        taker.take(second, read=1, outbox=(OutboxReply(reply, ReplyTo()),))
+        assert await asking == (am.SendAnswer(ask.id, reply=reply),)
+        stage.store.plan = scripted()
+        again = am.SendAnswer(ask.id, reply=reply)
+        assert await client.ask(am.Send(3, (ask,), 100.0)) == (again,), "it was sent before"
+
+    tell(story)
+
+
+def test_an_ask_that_gets_no_reply_in_time_or_cannot_be_sent_says_so() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.dispatcher()
+        client = stage.client()
+        await start(client)
+        ask, note = message(reply_to=ReplyTo()), message()
+        assert await client.ask(am.Send(2, (ask,), 3.0)) == (am.SendAnswer(ask.id),)
+        assert await client.ask(am.Send(3, (note,), 3.0)) == (am.SendAnswer(note.id),)
+        lost = Message(new_id(), "Counter", "none", "add", reply_to=ReplyTo())
+        refused = await client.ask(am.Send(4, (lost,), 100.0))
+        assert isinstance(refused, tuple)
+        assert refused[0].code == "not_found"
+        for rid, wrong in enumerate((am.Send(5, (ask, note), 1.0), am.Send(6, (ask,), nan)), 5):
+            answer = await client.ask(wrong)
+            assert isinstance(answer, m.Err), rid
+            assert answer.code == "invalid_input"
+
+    tell(story)
+
+
 def test_a_reply_that_another_dispatcher_recorded_is_found() -> None:
     async def story(stage: Stage) -> None:
         await stage.dispatcher("d1")
@@ -198,6 +242,35 @@ def test_a_timer_wakes_its_actor_on_time() -> None:
         assert 7 < took_s < 9
         _, given = await taker.turn(2)
         assert [(event.kind, event.name) for event in given.events] == [("timer", "tick")]
+
+    tell(story)
+
+
+def test_a_turn_that_its_worker_cannot_stop_gets_the_chance_to_recover() -> None:
+    """Its handler hangs for good. The dispatcher ends it by force, as often as it takes."""
+
+    async def story(stage: Stage) -> None:
+        await stage.dispatcher(lease_s=600.0)
+        taker, client = TurnTaker(stage), stage.client()
+        taker.say(introduction(kinds={"Counter@1": KindInfo(Pool.COROUTINE, recovers=True)}))
+        await taker.told(m.Welcome)
+        terms = ActorTerms(options=Options(timeout_s=5.0))
+        new = NewActor(new_id(), "Counter", "a", STATE, terms=terms)
+        await client.ask(am.StartActors(1, (new,)))
+        first, _ = await taker.turn(1)
+        taker.take(first)
+        await sent(client, message("hangs"))
+        got: list[TurnInput] = []
+        for count in (2, 3, 4):
+            hanging, given = await taker.turn(count)
+            got.append(given)
+            seen = max(one.seq for one in taker.heard if isinstance(one, m.Jobs))
+            taker.say(m.Ping(taker.worker, count, seen, (hanging.key,)))
+        assert [[event.name for event in one.events] for one in got] == [["hangs"]] * 3
+        failures = [one.failure for one in got]
+        assert failures[:2] == [None, None]
+        assert failures[2] is not None
+        assert failures[2].reason == "timed_out"
 
     tell(story)
 

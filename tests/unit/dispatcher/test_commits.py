@@ -77,7 +77,9 @@ class Scripted(Scheduler):
     def free_slots(self) -> FreeSlots:
         return self._scripted[0]()
 
-    def plan(self, submits: Sequence[Submission], *, has_ends: bool = False) -> Plan:
+    def plan(
+        self, submits: Sequence[Submission], *, has_ends: bool = False, now: float = 0.0
+    ) -> Plan:
         made = self._scripted[1](submits)
         if submits:
             self._admission.took(any_started=any(made.slots))

@@ -11,6 +11,7 @@ from msgspec import structs
 
 from longshore.client.connection import Connection
 from longshore.model.group import (
+    GATE,
     Condition,
     Group,
     GroupFilter,
@@ -397,10 +398,17 @@ def changed(**changes: object) -> GroupPart:
 
 
 CHAIN = a_group({"a": "", "b": "a"})
+GATES = a_group({"a": "", "b": ""}, jobs=dict.fromkeys("ab", a_job(kind=GATE)))
 BAD = {
     "an after that is its own place": (changed(after=(1,)), "job 'b': its `after` names a place"),
     "an after that is negative": (changed(after=(-1,)), "does not lie before its own"),
     "an after named twice": (changed(after=(0, 0)), "names a job twice"),
+    "a million edges to one job": (
+        changed(after=tuple(range(1_000_000))),
+        "its `after` names a place that does not lie before its own",
+    ),
+    "an edge named a million times": (changed(after=(0,) * 1_000_000), "names a job twice"),
+    "a key of a megabyte": (changed(key="k" * 1_000_000), "has 1,000,000 characters; 200 are"),
     "a key used twice": (changed(key="a"), "job 'a': another job of the group has this key"),
     "a key that ends in a slash": (changed(key="b/"), "'/' between the names of sub-groups"),
     "an empty key": (changed(key=""), "must be text, and not empty"),
@@ -411,6 +419,22 @@ BAD = {
         "job 'b': its id",
     ),
     "a bad job": (changed(job=structs.replace(a_job(), queue="a b")), "job 'b': job 'work': queue"),
+    "a delay below 0, of a job like the one before": (
+        changed(job=structs.replace(a_job(), delay_s=-1.0)),
+        "job 'b': job 'work': delay_s",
+    ),
+    "a second gate with a unique key": (
+        structs.replace(
+            GATES,
+            nodes=(
+                GATES.nodes[0],
+                structs.replace(
+                    GATES.nodes[1], job=structs.replace(GATES.nodes[1].job, unique_key="k")
+                ),
+            ),
+        ),
+        "job 'b': no worker runs a 'longshore.gate'",
+    ),
     "a time to run": (
         changed(job=structs.replace(a_job(), run_at=datetime(2030, 1, 1, tzinfo=UTC))),
         "job 'b': run_at cannot be kept in a group",
@@ -437,11 +461,26 @@ def test_a_group_that_cannot_be_is_refused_and_named(what: str) -> None:
     part, said = BAD[what]
 
     async def story(stage: Stage) -> None:
-        await stage.dispatcher(max_group_jobs=10, max_value_bytes=1000)
+        await stage.dispatcher(max_group_jobs=10, max_group_edges=2_000_000, max_value_bytes=1000)
         refused = await stage.client().ask(m.SubmitGroup(1, part, edges(part)))
         assert isinstance(refused, m.Err), refused
         assert said in refused.message, refused.message
         assert refused.message.startswith(f"group '{part.head.name}'")
+        assert len(refused.message) < 700
+        assert not stage.model._groups
+
+    tell(story)
+
+
+def test_more_than_a_million_edges_to_one_job_are_past_the_limit() -> None:
+    part = changed(after=tuple(range(1_000_001)))
+
+    async def story(stage: Stage) -> None:
+        await stage.dispatcher()
+        refused = await stage.client().ask(m.SubmitGroup(1, part, edges(part)))
+        assert isinstance(refused, m.Err)
+        assert refused.code == "too_large"
+        assert "1,000,001 dependencies, and max_group_edges is 1,000,000" in refused.message
         assert not stage.model._groups
 
     tell(story)

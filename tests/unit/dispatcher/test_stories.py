@@ -8,8 +8,8 @@ from uuid import UUID
 import pytest
 from msgspec import structs
 
+from longshore.core.lane_estimates import LaneEstimates
 from longshore.core.lanes import lane_of
-from longshore.core.scheduler import LaneEstimates
 from longshore.errors import InvalidArguments, InvalidInput, TooLarge, UnknownKind
 from longshore.model.job import CancelVerdict, JobState, Options, RetryPolicy
 from longshore.model.reports import CrashReport, SuccessReport

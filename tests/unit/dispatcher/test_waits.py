@@ -16,6 +16,7 @@ from longshore.testing.builders import a_job, new_id, some_jobs
 from longshore.testing.faults import Fault, scripted
 from longshore.wire import messages as m
 
+from .late import LateStore
 from .stage import Stage
 from .test_stories import tell
 
@@ -110,5 +111,27 @@ def test_a_wait_for_a_job_that_ran_here_and_ended_elsewhere_hears_of_it() -> Non
         answer = await client.ask(m.Wait(2, (job.id,), 1000.0))
         assert isinstance(answer, tuple)
         assert [one.state for one in answer] == [JobState.SUCCEEDED]
+
+    tell(story)
+
+
+def test_a_wait_after_a_retry_does_not_hear_of_the_round_before() -> None:
+    """Though a read that began before the retry answers while it waits."""
+
+    async def story(stage: Stage) -> None:
+        stage.store = late = LateStore(stage.model)
+        await stage.dispatcher()
+        client, job = stage.client(), a_job(kind="elsewhere")
+        await client.submit(job)
+        await stage.model.cancel([job.id])
+        late.delay("ended", 5.0)
+        first = asyncio.create_task(client.ask(m.Wait(2, (job.id,), 100.0)))
+        await stage.until(lambda: not late._late["ended"])
+        await stage.model.retry([job.id])
+        second = asyncio.create_task(client.ask(m.Wait(3, (job.id,), 20.0)))
+        answer = await first
+        assert isinstance(answer, tuple)
+        assert [one.state for one in answer] == [JobState.CANCELLED]
+        assert await second == ()
 
     tell(story)

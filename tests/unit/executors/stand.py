@@ -11,10 +11,13 @@ from uuid import uuid4
 import msgspec
 
 from longshore.executors.coroutine import CoroutineExecutor
+from longshore.executors.frames import ProgramTerms
 from longshore.executors.hosted import Hosting
 from longshore.executors.process import ProcessExecutor
+from longshore.executors.program import CommandExecutor
 from longshore.executors.thread import ThreadExecutor
 from longshore.model.job import JobError, LogEntry, LogKind, Progress
+from longshore.model.log import unpack_line
 from longshore.model.reports import CancelReport, CrashReport, FailureReport, Report, SuccessReport
 from longshore.payload.values import pack, unpack
 from longshore.wire.messages import Assignment
@@ -28,7 +31,7 @@ class Stand:
     def __init__(self) -> None:
         self.reports: list[Report] = []
         self.logs: list[LogEntry] = []
-        self.executor: CoroutineExecutor | ProcessExecutor | ThreadExecutor
+        self.executor: CoroutineExecutor | ProcessExecutor | ThreadExecutor | CommandExecutor
         self.begun: list[int] = []
         """The tokens of attempts that a child executor said began, in order."""
         self._said = asyncio.Event()
@@ -64,17 +67,36 @@ class Stand:
         self.executor = executor
         return executor
 
+    async def open_command(
+        self, slots: int = 4, app: str = "", exec: bool = True, **options: Any
+    ) -> CommandExecutor:
+        """A command executor, open; without an app it runs what submitters choose."""
+        grace_s = options.setdefault("abort_grace_s", 0.5)
+        terms = ProgramTerms(exec=exec, grace_s=grace_s, secrets=options.pop("secrets", ""))
+        hosting = Hosting(app, programs=terms, **options)
+        executor = CommandExecutor(hosting, slots, self._on_report, self._on_log)
+        await executor.open()
+        self.executor = executor
+        return executor
+
     def start(self, kind: str, *, timeout_s: float | None = None, **args: Any) -> Assignment:
         """An attempt, begun."""
         return self.start_packed(kind, pack(args, "args"), timeout_s=timeout_s)
 
     def start_packed(
-        self, kind: str, args: bytes, *, timeout_s: float | None = None, raw: bool = False
+        self,
+        kind: str,
+        args: bytes,
+        *,
+        timeout_s: float | None = None,
+        raw: bool = False,
+        failures: int = 0,
     ) -> Assignment:
         """An attempt with any bytes as arguments, begun."""
         self._token += 1
+        number = self._token + 1000
         assignment = Assignment(
-            uuid4(), self._token, self._token + 1000, kind, args, timeout_s, 1, raw
+            uuid4(), self._token, number, kind, args, timeout_s, 1, raw, failures=failures
         )
         self.executor.start(assignment)
         return assignment
@@ -89,9 +111,13 @@ class Stand:
         self.executor.start_short(assignment)
         return assignment
 
-    async def run(self, kind: str, *, timeout_s: float | None = None, **args: Any) -> Report:
-        """The report of an attempt."""
-        return await self.report_of(self.start(kind, timeout_s=timeout_s, **args))
+    async def run(
+        self, kind: str, *, timeout_s: float | None = None, failures: int = 0, **args: Any
+    ) -> Report:
+        """The report of an attempt, before which so many have failed."""
+        packed = pack(args, "args")
+        started = self.start_packed(kind, packed, timeout_s=timeout_s, failures=failures)
+        return await self.report_of(started)
 
     async def result(self, kind: str, **args: Any) -> Any:
         """What an attempt returns, if all is well."""
@@ -114,7 +140,7 @@ class Stand:
         """The first step an attempt says it takes, when it does."""
         while not (steps := self.said_by(assignment, LogKind.STEP)):
             await self._news()
-        return steps[0].data.decode()
+        return unpack_line(steps[0].data).text
 
     async def progress_of(self, assignment: Assignment, done: float) -> Progress:
         """The progress with this amount done, when it is told."""

@@ -18,6 +18,7 @@ from longshore.executors.output.attempt_log import STEPS_KEPT, AttemptLog
 from longshore.executors.text import bounded, bounded_middle
 from longshore.model.ids import derive_id, submitted_id
 from longshore.model.job import LogKind, Options, Progress, Submission
+from longshore.model.log import unpack_line
 from longshore.model.reports import OutboxJob
 from longshore.payload.maps import grown_id
 from longshore.wire.messages import Assignment
@@ -53,7 +54,7 @@ def test_of_too_many_steps_the_newest_are_told() -> None:
     context = a_context([])
     for number in range(1000):
         context.step(str(number))
-    told = [int(entry.data) for entry in context.unsaid()]
+    told = [int(unpack_line(entry.data).text) for entry in context.unsaid()]
     assert told == list(range(1000 - STEPS_KEPT, 1000))
 
 

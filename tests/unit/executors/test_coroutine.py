@@ -17,6 +17,7 @@ from longshore.executors.frames import ITEMS_PER_FRAME
 from longshore.executors.hosted import Hosting
 from longshore.model.ids import derive_id
 from longshore.model.job import LogKind, Reason
+from longshore.model.log import unpack_line
 from longshore.model.reports import (
     CrashReport,
     FailureReport,
@@ -358,7 +359,7 @@ async def test_progress_is_thinned_out_and_the_last_is_kept(stand: Stand) -> Non
     assert last.total == 10_000
     entries = stand.said_by(assignment)
     assert [entry.seq for entry in entries] == list(range(1, len(entries) + 1))
-    assert [e.data for e in entries if e.kind is LogKind.STEP] == [b"done"]
+    assert [unpack_line(e.data).text for e in entries if e.kind is LogKind.STEP] == ["done"]
     assert len(entries) < 100
 
 

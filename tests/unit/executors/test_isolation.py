@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from longshore.model.job import LogKind
+from longshore.model.log import unpack_line
 from longshore.model.worker import Pool
 
 from .stand import Stand
@@ -78,4 +79,4 @@ async def test_it_is_stopped_at_an_await_and_cleans_up(stand: Stand, app: str) -
     given = stand.abort(assignment)
     assert await stand.report_of(assignment) == given
     steps = stand.said_by(assignment, LogKind.STEP)
-    assert [entry.data for entry in steps] == [b"begun", b"cleaned up"]
+    assert [unpack_line(entry.data).text for entry in steps] == ["begun", "cleaned up"]

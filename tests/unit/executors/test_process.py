@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from longshore.model.job import LogKind, Reason
+from longshore.model.log import unpack_line
 from longshore.model.reports import CrashReport, ReleaseReport, SuccessReport
 
 from .stand import Stand, children, error_of, failure_in, is_alive, result_of, wait_gone
@@ -145,7 +146,7 @@ async def test_an_aborted_async_job_in_a_child_cleans_up(stand: Stand) -> None:
     given = stand.abort(assignment)
     assert await stand.report_of(assignment) == given
     steps = stand.said_by(assignment, LogKind.STEP)
-    assert [entry.data for entry in steps] == [b"begun", b"cleaned up"]
+    assert [unpack_line(entry.data).text for entry in steps] == ["begun", "cleaned up"]
 
 
 async def test_what_an_aborted_job_started_dies_with_it(stand: Stand) -> None:
@@ -342,9 +343,9 @@ def test_hosts_die_with_their_agent() -> None:
     agent = subprocess.Popen([sys.executable, "-c", AGENT], stdout=subprocess.PIPE, text=True)
     assert agent.stdout is not None
     with agent, agent.stdout:
-        pids = [int(agent.stdout.readline()) for _ in range(2)]
+        said = [agent.stdout.readline() for _ in range(2)]
         agent.kill()
-    for pid in pids:
+    for pid in map(int, said):
         wait_gone(pid)
 
 
@@ -352,11 +353,12 @@ AGENT = """
 import asyncio
 from longshore.executors.hosted import Hosting
 from longshore.executors.process import ProcessExecutor
+from longshore.model.log import unpack_line
 from longshore.wire.messages import Assignment
 from uuid import uuid4
 
 def tell(entry):
-    print(entry.data.decode().removeprefix("pid "), flush=True)
+    print(unpack_line(entry.data).text.removeprefix("pid "), flush=True)
 
 async def main():
     executor = ProcessExecutor(Hosting("jobs_app:app"), 2, print, tell)

@@ -21,6 +21,7 @@ from longshore.gateway.operation import Gateway
 from longshore.ports import OnMessages
 from longshore.testing.kit import Kit
 from longshore.wire import codec, messages
+from longshore.wire.web_messages import ListWebWorkers
 
 JSON = "application/json"
 LOOK_S = 0.002
@@ -101,7 +102,7 @@ class Api:
 
     def __init__(self, kit: Kit, **settings: Any) -> None:
         self.kit = kit
-        self.replies: dict[type, Any] = {}
+        self.replies: dict[type, Any] = {ListWebWorkers: ()}
         self._waits = asyncio.Event()
         self.connection = Connection(
             "inline://kit",

@@ -17,11 +17,14 @@ ANN = f"{ACTORS}Counter/ann%2Fb"
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
 
-@pytest.fixture
-async def ann(api: Api) -> Api:
-    """A gateway to a fleet with an actor."""
-    kinds = {"Counter@1": KindInfo(parameters=(Parameter("count", required=False),))}
-    worker = WorkerView(
+Takes = dict[str, tuple[Parameter, ...] | None]
+
+
+def a_worker(takes: Takes | None = None, version: int = 1) -> WorkerView:
+    """A live worker whose counters take these messages; any, if none are given."""
+    fields = (Parameter("count", required=False),)
+    kinds = {f"Counter@{version}": KindInfo(parameters=fields, messages=takes)}
+    return WorkerView(
         info=WorkerInfo(id=uuid4(), kinds=kinds),
         session=1,
         dispatcher=uuid4(),
@@ -31,7 +34,12 @@ async def ann(api: Api) -> Api:
         started_at=NOW,
         attended_at=NOW,
     )
-    api.replies[messages.ListWorkers] = (worker,)
+
+
+@pytest.fixture
+async def ann(api: Api) -> Api:
+    """A gateway to a fleet with an actor."""
+    api.replies[messages.ListWorkers] = (a_worker(),)
     reply = await api.post(ACTORS, {"type": "Counter", "key": "ann/b", "fields": {"count": 5}})
     assert (reply.status, reply.json["existing"]) == (201, False), reply.body
     return api
@@ -84,6 +92,20 @@ async def test_an_ask_that_cannot_be_handled_is_told_so(ann: Api) -> None:
     await ann.kit.drain_async()
     reply = await ann.post(f"{ANN}/ask", wrong)
     assert (reply.status, reply.json["code"]) == (422, "ask_failed")
+
+
+async def test_a_message_that_no_worker_takes_is_refused_before_it_is_sent(ann: Api) -> None:
+    """As the command line does; it would fail the actor."""
+    takes: Takes = {"bump": (Parameter("by", required=False, type="int"),)}
+    ann.replies[messages.ListWorkers] = (a_worker(takes),)
+    assert (await ann.post(f"{ANN}/messages", {"name": "bump"})).status == 202
+    for wrong in ({"name": "bmup"}, {"name": "bump", "args": {"bye": 1}}):
+        for way in ("messages", "ask"):
+            reply = await ann.post(f"{ANN}/{way}", wrong)
+            assert (reply.status, reply.json["code"]) == (400, "invalid_arguments"), reply.body
+    assert "'bump'" in (await ann.post(f"{ANN}/messages", {"name": "bmup"})).json["detail"]
+    ann.replies[messages.ListWorkers] = (a_worker(takes), a_worker({**takes, "bmup": ()}, 2))
+    assert (await ann.post(f"{ANN}/messages", {"name": "bmup"})).status == 202
 
 
 async def test_an_actor_is_paused_and_stopped(ann: Api) -> None:

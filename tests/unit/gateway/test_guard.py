@@ -143,3 +143,9 @@ async def test_answers_are_for_nobody_else_to_keep_or_to_guess(api: Api) -> None
     headers = (await api.get(HEALTH)).headers
     assert headers["cache-control"] == "no-store"
     assert headers["x-content-type-options"] == "nosniff"
+
+
+async def test_a_callback_may_not_call_the_api(api: Api) -> None:
+    """A gateway sends it from this machine, with words that somebody else chose."""
+    reply = await api.call("POST", "/dispatcher/queues/mail/pause", webhook_id="msg_1")
+    assert (reply.status, reply.json["code"]) == (403, "forbidden")

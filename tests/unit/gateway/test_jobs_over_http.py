@@ -13,7 +13,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from longshore.errors import DispatcherUnavailable, StoreUnavailable
-from longshore.wire import messages
+from longshore.wire import codec, messages
 
 from .api import Api
 
@@ -334,6 +334,7 @@ async def test_a_body_past_its_limit_is_refused(
 ) -> None:
     reply = await make_api(max_body_bytes=5_000).call("POST", JOBS, **sent)
     assert (reply.status, reply.json["code"]) == (413, "too_large")
+    assert reply.headers["connection"] == "close", "the rest of the body is not read"
     assert "max_body_bytes" in reply.json["detail"]
 
 
@@ -349,3 +350,32 @@ async def test_large_answers_are_packed_for_those_who_take_it(api: Api) -> None:
     reply = await api.get(JOBS, accept_encoding="gzip")
     assert reply.headers["content-encoding"] == "gzip"
     assert len(json.loads(gzip.decompress(reply.body))["jobs"]) == 5
+
+
+async def test_jobs_are_listed_by_one_label_or_several(api: Api) -> None:
+    await api.post(JOBS, {**ADD, "labels": ["red", "round"]})
+    await api.post(JOBS, {**ADD, "labels": ["red"]})
+    for query, expected in (("label=red", [2, 1]), ("label=red&label=round", [1])):
+        reply = await api.get(f"{JOBS}?{query}")
+        assert [job["number"] for job in reply.json["jobs"]] == expected, query
+
+
+async def test_lines_without_a_job_are_refused(api: Api) -> None:
+    reply = await api.call("POST", JOBS, b"\n\n", content_type="application/x-ndjson")
+    assert (reply.status, reply.json["code"]) == (400, "invalid_input")
+
+
+@pytest.mark.parametrize("moment", ["0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59"])
+async def test_a_time_that_utc_cannot_tell_is_refused(api: Api, moment: str) -> None:
+    reply = await api.post(JOBS, {**ADD, "run_at": moment})
+    assert (reply.status, reply.json["code"]) == (400, "invalid_input")
+    assert "run_at" in reply.json["detail"]
+
+
+async def test_a_wait_that_is_no_number_is_refused(api: Api) -> None:
+    body = codec.encode(messages.Wait(1, (uuid4(),), float("nan")))[-1]
+    target, octets = "/dispatcher/requests/wait", "application/octet-stream"
+    async with asyncio.timeout(5):
+        reply = await api.call("POST", target, body, content_type=octets)
+    assert reply.status == 400
+    assert b"wait_s is not a number" in reply.body

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
@@ -56,6 +56,7 @@ async def test_answers_are_what_is_described(api: Api) -> None:
             and 200 in one.answers
         ):
             reply = await api.get(one.path.replace("/dispatcher/jobs/{id}", target))
-            kind = one.answers[200]
+            # Of several, the first is what is answered unless a parameter asks for another.
+            kind = (get_args(one.answers[200]) or (one.answers[200],))[0]
             msgspec.convert(reply.json, kind)
             assert reply.json.keys() == set(kind.__struct_fields__), one.id

@@ -13,7 +13,15 @@ from longshore.cli.main import execute
 from longshore.config import load
 from longshore.errors import ConfigError
 from longshore.links.credentials import calling_with, dispatcher_keys, key_advice
-from longshore.links.keys import KeyRing, is_key, make_pair, public_key, read_keys, read_secret
+from longshore.links.keys import (
+    KeyRing,
+    Keys,
+    is_key,
+    make_pair,
+    public_key,
+    read_keys,
+    read_secret,
+)
 
 Captured = pytest.CaptureFixture[str]
 
@@ -97,7 +105,8 @@ class Moment:
 
 
 def ring(*sources: Path, on_fault: Callable[[str], None] = lambda text: None) -> KeyRing:
-    return KeyRing([str(source) for source in sources], "own", now=Moment(), on_fault=on_fault)
+    own = Keys("own", "own")
+    return KeyRing([str(source) for source in sources], own, now=Moment(), on_fault=on_fault)
 
 
 def test_a_ring_follows_what_is_put_into_its_folder_and_taken_out(tmp_path: Path) -> None:

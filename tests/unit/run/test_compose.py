@@ -11,8 +11,9 @@ import pytest
 
 from longshore.config import WorkerSettings, load
 from longshore.errors import ConfigError
-from longshore.model.worker import POOLS, Isolation, Pool
+from longshore.model.worker import AHEAD_POOLS, POOLS, PROGRAM_POOLS, Isolation, Pool
 from longshore.run import compose
+from longshore.run.pools import make_executors, pools_of
 from longshore.run.ready import Ready
 
 
@@ -128,15 +129,35 @@ async def test_a_dispatcher_migrates_no_store_that_is_there(tmp_path: Path) -> N
 
 
 async def test_a_worker_has_an_executor_with_its_slots_for_every_pool() -> None:
-    given = {"app": "jobs:app", "slots": "3", "processes": "4", "threads": "5"}
-    executors = compose._executors(load(given, environ={}), print, print, "")
+    functions = {"slots": "3", "processes": "4", "threads": "5"}
+    programs = {"commands": "6", "containers": "7", "engine": "unix:///engine.sock"}
+    given = {"app": "jobs:app", **functions, **programs}
+    executors = make_executors(load(given, environ={}), "", print, print)
     slots = {pool: executor.slots for pool, executor in executors.items()}
-    assert slots == {Pool.COROUTINE: 3, Pool.PROCESS: 4, Pool.THREAD: 5}
+    assert slots == {
+        Pool.COROUTINE: 3,
+        Pool.PROCESS: 4,
+        Pool.THREAD: 5,
+        Pool.COMMAND: 6,
+        Pool.CONTAINER: 7,
+    }
     assert set(executors) == set(Pool)
 
 
+async def test_a_worker_without_an_engine_runs_no_containers() -> None:
+    config = load({"app": "jobs:app", "engine": "off", "containers": "7"}, environ={})
+    assert pools_of(config)[Pool.CONTAINER] == 0
+
+
+async def test_a_worker_without_an_app_has_the_pools_of_programs_only() -> None:
+    config = load({"exec": "yes", "engine": "off"}, environ={})
+    assert {*pools_of(config)} == PROGRAM_POOLS
+
+
 def test_every_pool_has_its_facts_its_isolation_and_its_setting() -> None:
-    assert tuple(POOLS) == tuple(Pool) == get_args(Isolation)
+    assert tuple(POOLS) == tuple(Pool)
+    assert {*get_args(Isolation)} == {*Pool} - PROGRAM_POOLS
+    assert {Pool.PROCESS, Pool.THREAD, Pool.COMMAND} == AHEAD_POOLS
     assert {facts.slots for facts in POOLS.values()} <= {*WorkerSettings.__struct_fields__}
 
 

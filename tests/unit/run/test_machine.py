@@ -9,14 +9,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from longshore.run import machine
+from longshore.executors import process_marks
 from longshore.run.machine import has_ended, process_mark
 
 
 def test_nothing_that_is_logged_can_forge_a_line_or_steer_a_terminal() -> None:
     program = (
         "import logging\n"
-        "from longshore.run.machine import log_to_stderr\n"
+        "from longshore.run.logs import log_to_stderr\n"
         "log_to_stderr('info')\n"
         "log = logging.getLogger('longshore.dispatcher')\n"
         "log.info('worker %s attends', 'x\\n2026-01-01T00:00:00.000Z ERROR forged\\x1b[31m')\n"
@@ -95,6 +95,6 @@ def test_where_processes_cannot_be_told_apart_none_is_said_to_have_ended(
     def nowhere() -> str:
         raise FileNotFoundError("/proc")
 
-    monkeypatch.setattr(machine, "_place", nowhere)
+    monkeypatch.setattr(process_marks, "_place", nowhere)
     assert process_mark() == ""
     assert not has_ended(mark)

@@ -17,7 +17,7 @@ from longshore.model.ends import Succeeded
 from longshore.model.job import LogEntry, LogKind
 from longshore.model.reports import OutboxMessage
 from longshore.ports import Batch
-from longshore.store.postgres import actors_sql
+from longshore.store.postgres import actors_sql, single_turns
 from longshore.store.postgres.connections import Connection, Transaction
 from longshore.store.postgres.mailboxes import Mailboxes
 from longshore.store.postgres.sql import STEADY
@@ -37,7 +37,7 @@ MANY = 1000
 
 STATEMENTS = {
     name: text
-    for name, text in vars(actors_sql).items()
+    for name, text in {**vars(actors_sql), **vars(single_turns)}.items()
     if name.isupper()
     and not name.startswith("_")
     and isinstance(text, str)

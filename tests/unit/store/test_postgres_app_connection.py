@@ -14,10 +14,11 @@ import asyncpg
 import psycopg
 import pytest
 import sqlalchemy
+from msgspec import msgpack
 from tests.unit.store.lent import GRANTS, WAYS, Way
 
 from longshore import App, Call
-from longshore.core.lanes import lane_of
+from longshore.core.lanes import body_hash, lane_of
 from longshore.errors import (
     ConfigError,
     Conflict,
@@ -26,7 +27,7 @@ from longshore.errors import (
     SchemaMismatch,
     WouldBlock,
 )
-from longshore.model.job import JobState, Submitted
+from longshore.model.job import JobState, Submission, Submitted
 from longshore.ports import Hint
 from longshore.store.postgres import keeper as postgres_keeper
 from longshore.store.postgres.connections import Connection
@@ -125,6 +126,17 @@ async def test_the_same_again_is_the_same_job(
     assert (existing.id, existing.number, existing.existing) == (first.id, accepted.number, True)
     assert twice == again
     assert (await counted(outside))["job"] == 1
+
+
+async def test_what_was_enqueued_is_the_same_job_to_a_dispatcher(
+    scene: Scene, own: Connection, postgres_url: str
+) -> None:
+    """A dispatcher hashes what it decoded, in which whole seconds are floats."""
+    call = send.options(delay_s=60, backoff_s=2).call("me")
+    handle = await app.enqueue_async(own, call)
+    decoded = msgpack.decode(msgpack.encode(call.submission), type=Submission)
+    assert body_hash(decoded) == body_hash(call.submission)
+    assert await scene.submit(decoded) == [Submitted(call.id, handle.number or 0)]
 
 
 async def test_another_job_under_a_taken_id_is_refused(

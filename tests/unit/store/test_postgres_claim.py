@@ -36,9 +36,10 @@ FROM pg_class AS c WHERE c.relnamespace = 'longshore'::regnamespace AND c.relkin
 
 LOAD = """
 INSERT INTO longshore.job (
-    id, number, lane, state, run_at, body_hash, kind, queue, target, options, args, history
+    id, number, rank, lane, state, run_at, body_hash, kind, queue, target, options, args, history
 )
-SELECT gen_random_uuid(), 1000000 + i, $1, $2, now() + interval '1 day', 0, 'x', 'x', '', '', '', ''
+SELECT gen_random_uuid(), 1000000 + i, 1000000 + i, $1, $2, now() + interval '1 day', 0, 'x', 'x',
+    '', '', '', ''
 FROM generate_series(1, $3) AS i
 """
 

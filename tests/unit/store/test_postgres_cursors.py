@@ -133,6 +133,19 @@ def test_full_look_that_costs_much_is_rarer(cost_s: float, rest_s: float) -> Non
     assert ranges(marks, 110.0 + rest_s) == [ALL]
 
 
+def test_lane_that_gives_its_jobs_as_they_come_is_seldom_looked_through() -> None:
+    """Under an old snapshot a look costs much, and the jobs of that claim would wait for it."""
+    marks = ClaimCursors()
+    take(marks, 100.0, 10)
+    look = marks.look([LANE], 110.0)
+    marks.claimed(look, [Reached(LANE, 0, (0, 11))], short=True, cost_s=0.003, now=110.0)
+    assert len(ranges(marks, 111.1)) == 2, "it gave something"
+    look = marks.look([LANE], 111.1)
+    assert marks.unseen(look, [Reached(LANE, 0, (0, 12))], 111.1) == []
+    assert marks.unseen(look, [], 111.1) == [LANE], "it gave nothing"
+    assert ranges(marks, 111.3) == [ALL]
+
+
 def test_number_of_marks_is_bounded() -> None:
     marks = ClaimCursors()
     for now in (100.0, 100.5):
@@ -167,6 +180,6 @@ def test_claim_under_way_as_its_lane_is_forgotten_counts() -> None:
     now = 100.0 + 2 * LATER_S
     look = marks.look([LANE], now)
     marks.keep(set())
-    assert marks.unseen(look, now) == [LANE]
+    assert marks.unseen(look, [], now) == [LANE]
     marks.claimed(look, [Reached(LANE, 0, (0, 7))], short=True, cost_s=0.0, now=now)
     assert ranges(marks, now) == [ALL]

@@ -18,6 +18,7 @@ from longshore.model.job import JobState, Verdict
 from longshore.model.worker import FreeWorker, OpenSlots, SessionKey
 from longshore.ports import Batch, BatchResult
 from longshore.store.postgres.connections import Connection
+from longshore.store.postgres.plain_ends import MORE_SLOTS
 from longshore.store.postgres.settling import MOST_REACHED
 from longshore.store.postgres.store import PostgresStore
 from longshore.testing.builders import GroupScene, Scene, a_group, a_job, done, lane
@@ -104,6 +105,22 @@ async def test_ends_and_what_they_start_are_one_statement(
     assert (await ending(scene, group, "d", on=slot)).groups == {group.id}
     await group.settle()
     assert await group.group_state() is G.SUCCEEDED
+
+
+async def test_ends_that_earlier_ones_waited_for_start_what_depends_on_both(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A layer that ends in two parts: the first starts nothing, the second all of the next one."""
+    width = MORE_SLOTS + 10
+    keys = [f"p{place}" for place in range(2 * width)]
+    layer = {f"c{place}": f"{keys[place]} {keys[place - 1]}" for place in range(2 * width)}
+    group = await running(scene, {**dict.fromkeys(keys, ""), **layer})
+    slot = await scene.attend()
+    in_one_statement(scene, monkeypatch)
+    first = await ending(scene, group, *keys[::2], on=slot, slots=999)
+    second = await ending(scene, group, *keys[1::2], on=slot, slots=999)
+    assert (len(first.dependents), first.ready) == (0, {})
+    assert (len(second.dependents), second.ready) == (2 * width, {})
 
 
 async def test_what_may_not_start_at_once_is_left_to_settle_and_the_rest_starts(

@@ -92,11 +92,12 @@ def test_progress_that_cannot_be_read_is_no_progress() -> None:
 
 
 def test_added_jobs_get_keys_below_their_adder_and_places_after_all_others() -> None:
-    adder = Adder(new_id(), 2, "sub/split", 4)
+    adder = Adder(new_id(), 2, "sub/split", 4, rank=7)
     nodes = [OutboxNode("a", a_job()), OutboxNode("b", a_job(), (0, 0), detached=True)]
     items = grown_items(adder, nodes, first=10, index=100)
     assert not isinstance(items, str)
     assert [(one.place, one.parents) for one in items] == [(10, ()), (11, (10,))]
+    assert [one.rank for one in items] == [7, 7]
     assert [(one.node.key, one.node.scope) for one in items] == [
         ("sub/split/a", 4),
         ("sub/split/b", None),
@@ -106,7 +107,7 @@ def test_added_jobs_get_keys_below_their_adder_and_places_after_all_others() -> 
 
 
 def test_an_added_job_that_no_database_takes_is_told_by_its_key() -> None:
-    adder = Adder(new_id(), 1, "split", 0)
+    adder = Adder(new_id(), 1, "split", 0, rank=1)
     bad = structs.replace(a_job(), kind="a\0b")
     why = grown_items(adder, [OutboxNode("odd", bad)], first=1)
     assert why == "it adds the job 'odd', and its kind holds a NUL character"

@@ -66,6 +66,7 @@ class InlineDispatcher:
             FROM n""",
             (state, lane, number),
         )
+        self.connection.execute("UPDATE job SET rank = number WHERE rank = 0")
         self.connection.execute("UPDATE sequence SET number = (SELECT max(number) FROM job)")
 
     def steps(self, work: Callable[[], object]) -> int:

@@ -105,6 +105,15 @@ def test_a_submitted_job_equals_its_call_on_the_same_terms_only() -> None:
         assert kit.submitted(double) == []
 
 
+def test_a_callback_is_submitted_and_not_sent() -> None:
+    with run_inline(app) as kit:
+        double.options(callback="https://example.com/hook").submit(2)
+        kit.drain()
+        [callback] = kit.submitted("longshore.callback")
+        assert callback.arguments["url"] == "https://example.com/hook"
+        assert '"result":4' in callback.arguments["body"]
+
+
 def test_bad_arguments_are_refused_where_they_are_submitted() -> None:
     with run_inline(app) as kit:
         with pytest.raises(InvalidArguments, match="argument 'number'"):

@@ -84,6 +84,24 @@ def test_ages_that_make_no_sense_do_no_harm() -> None:
         assert not session.is_overdue(one, 23.9, 10.0)
 
 
+def test_a_program_that_begins_late_has_its_whole_time_from_then_on() -> None:
+    one = claimed(11)
+    session = attending(one)
+    ping(session, 1.0, (one,), {11: 1.0})
+    ping(session, 60.0, (one,), {11: 0.5})
+    ping(session, 61.0, (one,), {11: 1.3})
+    assert not session.is_overdue(one, 74.4, 10.0)
+    assert session.is_overdue(one, 74.5, 10.0), "what a PING takes does not count"
+
+
+def test_a_worker_that_does_not_say_what_runs_cannot_put_off_a_timeout() -> None:
+    one = claimed(11)
+    session = attending(one)
+    for at in (9.0, 15.0, 21.0):
+        ping(session, at, (one,), None)
+    assert session.is_overdue(one, 24.0, 10.0)
+
+
 # what is held ahead
 
 

@@ -653,6 +653,37 @@ def test_the_first_lease_counts_from_when_ready_was_sent(pair: Pair) -> None:
     assert stops(pair.worker.tick(10.0)) == [False]
 
 
+# what attempts take of a worker beside a slot
+
+
+def taking(number: int, token: int, shape: str) -> Attempt:
+    return structs.replace(claimed(number, token), options=Options(resources=shape))
+
+
+def with_resources(pair: Pair, *placed: Attempt, **amounts: float) -> FullSession:
+    info = WorkerInfo(id=WORKER, kinds=pair.ready.kinds, pools=POOLS, resources=amounts)
+    return FullSession(b"peer", info, Attended(1, placed), 0.0, False)
+
+
+def test_an_attempt_takes_its_resources_until_its_end_is_heard(pair: Pair) -> None:
+    session = with_resources(pair, taking(1, 11, "cpu=1"), cpu=4.0)
+    assert session.free_resources == {"cpu": 3.0}
+    session.assign([taking(2, 12, "cpu=2"), claimed(3, 13)])
+    assert session.free_resources == {"cpu": 1.0}
+    assert reported(session, taking(2, 12, "cpu=2")) is not None
+    assert session.free_resources == {"cpu": 3.0}
+
+
+def test_an_attempt_that_may_still_run_keeps_its_resources(pair: Pair) -> None:
+    session = with_resources(pair, cpu=4.0)
+    attempt = taking(1, 11, "cpu=3")
+    session.assign([attempt])
+    session.settled(attempt.key)
+    assert session.free_resources == {"cpu": 1.0}
+    session.pinged(1.0, m.Ping(WORKER, 1, begun={}), PING_S, LEASE_S)
+    assert session.free_resources == {"cpu": 4.0}
+
+
 def stops(events: list[w.Event]) -> list[bool]:
     """Of each order to stop everything, whether it kills."""
     return [event.kill for event in events if isinstance(event, w.StopAll)]

@@ -20,7 +20,7 @@ from longshore.cli.view.show import View, print_answer, print_json, print_text, 
 from longshore.cli.view.watching import Shown, show, watch_options
 from longshore.client import jsonable
 from longshore.client.actor import ASK_S, check_done, explained
-from longshore.client.actor_by_name import check_handled, new_actor, newest
+from longshore.client.actor_by_name import KnownHandlers, new_actor, newest
 from longshore.client.actor_json import actor_json, mail_json, turns_json
 from longshore.client.connection import Connection
 from longshore.client.ids import fresh_id
@@ -55,6 +55,7 @@ _ACTIONS: Final = (
     "resume",
     "stop",
     "edit",
+    "restart",
     "park",
     "put-back",
     "drop",
@@ -186,6 +187,7 @@ def _check_listed(workers: Sequence[WorkerView], type: str, fields: Collection[s
         "longshore actor mail Subscription ann",
         "longshore actor pause Subscription ann",
         "longshore actor edit Subscription ann plan=gift",
+        "longshore actor restart Subscription ann customer=Ann",
         "longshore actor park Subscription ann 7",
         "longshore actor resolve hx1QnT…3w true",
     ),
@@ -224,9 +226,10 @@ def actor(
     @longshore.reads, and prints what it answers; `show` shows its state, timers and status; `why`
     says in words what it waits for; `turns` shows its last turns, `mail` what it has not read;
     `pause` lets it do nothing until `resume`, which also tries a failed turn again; `stop` removes
-    it; `edit` changes fields of its state; `park` puts the message NUMBER aside, `put-back` undoes
-    that, `drop` removes it for good. `resolve` gives the callback with this TOKEN its VALUE, which
-    is JSON or plain text; only the first one counts.
+    it; `edit` changes fields of its state; `restart` starts it anew with these fields, without its
+    timers: its mail stays; `park` puts the message NUMBER aside, `put-back` undoes that, `drop`
+    removes it for good. `resolve` gives the callback with this TOKEN its VALUE, which is JSON or
+    plain text; only the first one counts.
 
     Exits with 3 if there is no such actor, with 5 if no reply came in time, with 2 if it is in a
     state in which that cannot be done.
@@ -254,7 +257,7 @@ def _check_rest(call: _Call, action: str) -> None:
         raise click.UsageError(f"`actor {action}` needs the NUMBER of a message", call.context)
     if action == "edit" and not call.rest:
         raise click.UsageError("`actor edit` needs fields, like plan=pro", call.context)
-    takes = ("send", "ask", "read", "start", "edit", *_SORTS)
+    takes = ("send", "ask", "read", "start", "edit", "restart", *_SORTS)
     if call.rest and action not in takes:
         raise click.UsageError(f"`actor {action}` takes no '{call.rest[0]}'", call.context)
     if call.context.params["delay"] is not None and action != "send":
@@ -289,7 +292,7 @@ def _message(call: _Call, *, asks: bool = False) -> Message:
 
 
 async def _sent(connection: Connection, message: Message) -> None:
-    check_handled(await connection.workers(), message)
+    await KnownHandlers(connection).check(message)
     [answer] = await connection.actors.send((message,))
     if answer.code:
         raise from_code(answer.code, answer.message)
@@ -306,8 +309,8 @@ def _ask(call: _Call) -> None:
     message, within_s = _message(call, asks=True), call.context.params["within"]
 
     async def wait(connection: Connection) -> Reply | None:
-        await _sent(connection, message)
-        return await connection.actors.reply(message.id, within_s)
+        await KnownHandlers(connection).check(message)
+        return await connection.actors.ask(message, within_s)
 
     reply = ask(call.context, wait)
     if reply is None:
@@ -328,7 +331,10 @@ def _read(call: _Call) -> None:
 
     reply = ask(call.context, read)
     if reply is None:
-        raise NotFinished(f"{call.called} was not read by '{name}' within {within_s:g} s")
+        raise NotFinished(
+            f"{call.called} was not read by '{name}' within {within_s:g} s; `longshore capacity` "
+            "says whether a worker is free for it"
+        )
     _print_reply(call, reply)
 
 
@@ -404,6 +410,17 @@ def _edit(call: _Call) -> None:
     _done(call, ask(call.context, edit), f"{call.called} is changed")
 
 
+def _restart(call: _Call) -> None:
+    fields = values_of(call.rest)
+
+    async def restart(connection: Connection) -> ActorVerdict:
+        new = await new_actor(connection, fresh_id(), call.type, call.key, fields)
+        names = (call.type, call.key, new.state, new.version)
+        return await connection.actors.edit(*names, restart=True, listed=new.listed)
+
+    _done(call, ask(call.context, restart), f"{call.called} starts anew")
+
+
 async def _check_edit(
     connection: Connection, call: _Call, fields: dict[str, Any], version: int
 ) -> None:
@@ -456,4 +473,5 @@ _DO: Final[dict[str, Callable[[_Call], None]]] = {
     "turns": _turns,
     "mail": _mail,
     "edit": _edit,
+    "restart": _restart,
 }

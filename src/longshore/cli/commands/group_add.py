@@ -14,6 +14,7 @@ from longshore.client.connection import Connection, Ref
 from longshore.client.group_plan import add_to_group
 from longshore.client.ids import fresh_id
 from longshore.client.kind import Terms
+from longshore.errors import LongshoreError
 from longshore.model.group import AddedNode, Condition, GroupSubmitted
 from longshore.model.ids import derive_id
 
@@ -85,7 +86,10 @@ def add_jobs(context: click.Context, ref: Ref, kind: str | None, given: dict[str
         group = await connection.group(ref)
         terms = {one: Terms.of_kind(await connection.kind(one)) for one in described.kinds}
         plan = described.additions(group, request, fresh_id, terms)
-        return await add_to_group(connection, plan, request, strict=given["strict"])
+        try:
+            return await add_to_group(connection, plan, request, strict=given["strict"])
+        except LongshoreError as error:
+            raise (error if given["file"] is None else described.located(error)) from None
 
     answer, nodes = ask(context, talk)
     ids = [str(derive_id(request, at)) for at in range(len(nodes))]

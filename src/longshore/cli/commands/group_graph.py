@@ -9,6 +9,7 @@ from typing import Any, Final
 import click
 from msgspec import structs
 
+from longshore.cli.namesakes import of_group
 from longshore.cli.options import Decorated, ask
 from longshore.cli.view.graph import Drawing, graph_dot, graph_json, graph_view
 from longshore.cli.view.show import as_text, json_document, print_text, print_view
@@ -91,7 +92,7 @@ def _format(context: click.Context, file: str | None) -> str:
 
 
 async def _read(connection: Connection, ref: Ref) -> tuple[Group, list[NodeView]]:
-    group = await connection.group(ref)
+    group = await of_group(connection, ref, connection.group(ref))
     nodes = [node async for node in connection.all_nodes(group.id)]
     return group, [structs.replace(node, state=shown_state(node)) for node in nodes]
 

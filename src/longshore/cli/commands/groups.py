@@ -11,6 +11,7 @@ import msgspec
 
 from longshore.cli.commands.group_add import add_jobs, add_options, refuse_add_options
 from longshore.cli.commands.group_graph import draw, graph_options, refuse_graph_options
+from longshore.cli.namesakes import of_group
 from longshore.cli.options import Whole, ask, client_options, examples
 from longshore.cli.outlook import with_outlook
 from longshore.cli.view.groups import (
@@ -27,6 +28,7 @@ from longshore.cli.view.groups import (
 from longshore.cli.view.show import View, print_answer, print_json, print_text
 from longshore.cli.view.watching import Shown, every_option, show, watch_options
 from longshore.client import jsonable
+from longshore.client.callbacks import callbacks_of
 from longshore.client.connection import Connection, Ref
 from longshore.client.group_handle import check_opened
 from longshore.core.lifecycle import TERMINAL
@@ -227,8 +229,10 @@ def _shown(ref: Ref) -> Shown[ShownGroup]:
 
 async def look_at(connection: Connection, ref: Ref) -> ShownGroup:
     """A group, and what failed first in it."""
-    found = await connection.group(ref)
-    return ShownGroup(found, await _first_failure(connection, found))
+    found = await of_group(connection, ref, connection.group(ref))
+    how = found.id, found.round, found.watchers
+    calls = await callbacks_of(connection, *how, ended=found.state in ENDED_GROUPS)
+    return ShownGroup(found, await _first_failure(connection, found), callbacks=tuple(calls))
 
 
 async def _look_closely(connection: Connection, ref: Ref) -> ShownGroup:

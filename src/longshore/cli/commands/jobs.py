@@ -10,8 +10,17 @@ from uuid import UUID
 import click
 
 from longshore.cli import completing
-from longshore.cli.options import Whole, ask, client_options, examples, moment, ref_argument
-from longshore.cli.outlook import Neighbours, neighbours
+from longshore.cli.namesakes import of_job
+from longshore.cli.options import (
+    Whole,
+    ask,
+    client_options,
+    examples,
+    format_option,
+    moment,
+    ref_argument,
+)
+from longshore.cli.outlook import Neighbours, keys_of, neighbours
 from longshore.cli.view.lists import jobs_screen, jobs_table
 from longshore.cli.view.neighbours import neighbour_lines, neighbours_json
 from longshore.cli.view.show import (
@@ -22,16 +31,20 @@ from longshore.cli.view.show import (
     print_text,
     why_line,
 )
-from longshore.cli.view.watching import Shown, show, watch_options
-from longshore.client import jsonable
+from longshore.cli.view.watching import Shown, refuse_watch, show, watch_options
+from longshore.client import etcdq, jsonable
+from longshore.client.callbacks import callbacks_of
 from longshore.client.connection import Connection, Ref
+from longshore.client.logs import Steps
 from longshore.config import parse_seconds
 from longshore.core.group_words import shown_state
 from longshore.core.lifecycle import TERMINAL
 from longshore.core.naming import workers_named
 from longshore.errors import InvalidInput, NotFound, WrongState
+from longshore.model.group import Group
 from longshore.model.ids import parse_ref
 from longshore.model.job import CancelVerdict, Job, JobFilter, JobPage, JobState, RetryVerdict
+from longshore.payload.callback_words import CallbackView
 from longshore.run.ready import note
 from longshore.wire.messages import CancelAnswer, RetryAnswer
 
@@ -48,7 +61,7 @@ _WORDS: dict[type[_Answer], dict[Any, str]] = {
         RetryVerdict.NOT_ENDED: "has not ended: cancel it first, or wait",
         RetryVerdict.SUCCEEDED: "succeeded: submit a new one to run it again",
         RetryVerdict.UNIQUE_KEY_TAKEN: "cannot run: another job with its unique key has not ended",
-        RetryVerdict.IN_GROUP: "belongs to a group, and cannot be retried alone",
+        RetryVerdict.IN_GROUP: "belongs to a group: use `longshore group retry GROUP --from KEY`",
         RetryVerdict.NOT_FOUND: "does not exist",
     },
 }
@@ -122,28 +135,44 @@ def _since(text: str) -> datetime:
 def list_jobs(context: click.Context, /, **given: Any) -> None:
     """List jobs, newest first."""
 
-    async def look(connection: Connection) -> JobPage:
-        return await connection.jobs(await _wanted(connection, given))
+    async def look(connection: Connection) -> _Listed:
+        ref = given["group"]
+        group = None if ref is None else await connection.group(parse_ref(ref, "group"))
+        page = await connection.jobs(await _wanted(connection, given, group))
+        return _Listed(page, {} if group is None else await keys_of(connection, group, page.jobs))
 
-    def as_json(found: JobPage) -> list[dict[str, Any]]:
-        return [jsonable.brief(job) for job in found.jobs]
-
-    show(context, Shown(look, as_json, _jobs_view, remark=_where_it_stopped))
-
-
-def _jobs_view(found: JobPage) -> View:
-    screen = jobs_screen(found.jobs, datetime.now(UTC))
-    return View([jobs_table(found.jobs)], "no such jobs", screen=[screen])
+    show(context, Shown(look, _jobs_json, _jobs_view, remark=_where_it_stopped))
 
 
-def _where_it_stopped(found: JobPage) -> str:
-    if found.stopped_at is None:
+class _Listed(NamedTuple):
+    """Some jobs, and the keys of those in the group that was asked for."""
+
+    page: JobPage
+    keys: dict[UUID, str]
+
+
+def _jobs_json(found: _Listed) -> list[dict[str, Any]]:
+    keys = found.keys
+    return [
+        {**jsonable.brief(job), **({"key": keys[job.id]} if job.id in keys else {})}
+        for job in found.page.jobs
+    ]
+
+
+def _jobs_view(found: _Listed) -> View:
+    jobs, keys = found.page.jobs, found.keys
+    screen = jobs_screen(jobs, datetime.now(UTC), keys)
+    return View([jobs_table(jobs, keys)], "no such jobs", screen=[screen])
+
+
+def _where_it_stopped(found: _Listed) -> str:
+    if found.page.stopped_at is None:
         return ""
-    number = found.stopped_at
+    number = found.page.stopped_at
     return f"the search stopped at job {number}; `--before {number}` goes on from there"
 
 
-async def _wanted(connection: Connection, given: dict[str, Any]) -> JobFilter:
+async def _wanted(connection: Connection, given: dict[str, Any], group: Group | None) -> JobFilter:
     worker: str | None = given["worker"]
     return JobFilter(
         states=tuple(JobState(state) for state in given["states"]),
@@ -154,12 +183,8 @@ async def _wanted(connection: Connection, given: dict[str, Any]) -> JobFilter:
         limit=given["limit"],
         labels=given["labels"],
         since=given["since"],
-        group=None if given["group"] is None else await _group_id(connection, given["group"]),
+        group=None if group is None else group.id,
     )
-
-
-async def _group_id(connection: Connection, text: str) -> UUID:
-    return (await connection.group(parse_ref(text, "group"))).id
 
 
 async def worker_id(connection: Connection, text: str) -> UUID:
@@ -182,9 +207,11 @@ async def worker_id(connection: Connection, text: str) -> UUID:
         "longshore job 42",
         "longshore job 42 --watch    (until it has ended)",
         "longshore job 42 --json | jq .result",
+        "longshore job 42 --format etcdq | jq .States",
     ),
 )
 @ref_argument
+@format_option("Show a container as that system's document, in JSON.")
 @watch_options
 @client_options
 def show_job(context: click.Context, /, ref: Ref, **given: Any) -> None:
@@ -193,12 +220,21 @@ def show_job(context: click.Context, /, ref: Ref, **given: Any) -> None:
     REF is the job's number or its id. Of a job of a group it also shows what it depends on and what
     depends on it, if the group has at most 5,000 jobs.
     """
+    if given["format"] is not None:
+        refuse_watch(context)
+        print_json(ask(context, lambda connection: _document(connection, ref)))
+        return
+
+    steps = Steps(ref)
 
     async def look(connection: Connection) -> _Looked:
-        job = await connection.job(ref)
+        job = await of_job(connection, ref, connection.job(ref))
+        await steps.look(connection, job)
         names = await _worker_names(connection, job)
         if job.group is None:
-            return _Looked(job, names)
+            how = job.id, job.round, job.options.watchers
+            calls = await callbacks_of(connection, *how, ended=job.state in TERMINAL)
+            return _Looked(job, names, callbacks=tuple(calls))
         group, key = await connection.group(job.group), (await connection.why(job.id)).key
         others = await neighbours(connection, group, job.id)
         return _Looked(job, names, key, f"{group.number} ({group.name}), as '{key}'", others)
@@ -210,13 +246,26 @@ def show_job(context: click.Context, /, ref: Ref, **given: Any) -> None:
             lambda found: {
                 **jsonable.job(found.job, found.names, found.key),
                 **neighbours_json(found.neighbours),
+                "callbacks": jsonable.plain(found.callbacks),
+                "steps": [
+                    {"at": jsonable.plain(line.at), "text": line.text} for line in steps.last
+                ],
             },
             lambda found: job_view(
-                found.job, found.names, found.group, neighbour_lines(found.neighbours)
+                found.job,
+                found.names,
+                found.group,
+                neighbour_lines(found.neighbours),
+                found.callbacks,
+                tuple(steps.last),
             ),
             lambda found: shown_state(found.job) in TERMINAL,
         ),
     )
+
+
+async def _document(connection: Connection, ref: Ref) -> dict[str, Any]:
+    return await etcdq.shown_job(connection, await connection.job(ref))
 
 
 class _Looked(NamedTuple):
@@ -227,11 +276,12 @@ class _Looked(NamedTuple):
     key: str | None = None
     group: str = ""
     neighbours: Neighbours | None = None
+    callbacks: tuple[CallbackView, ...] = ()
 
 
 async def _worker_names(connection: Connection, job: Job) -> Mapping[UUID, str]:
     """The names of the workers that had a job, as far as they are known."""
-    if job.worker is None:
+    if job.worker is None and not any(entry.state is JobState.RUNNING for entry in job.history):
         return {}
     had = {str(job.worker), *(entry.by for entry in job.history)}
     infos = [view.info for view in await connection.workers()]
@@ -246,7 +296,7 @@ def why(context: click.Context, /, ref: Ref, **given: Any) -> None:
 
     REF is the job's number or its id.
     """
-    answer = ask(context, lambda connection: connection.why(ref))
+    answer = ask(context, lambda connection: of_job(connection, ref, connection.why(ref)))
     print_answer(given["as_json"], jsonable.plain(answer), why_line(answer))
 
 

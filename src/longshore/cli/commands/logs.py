@@ -11,6 +11,7 @@ from longshore.cli.view.show import Telling, print_json, print_json_line, print_
 from longshore.client import jsonable
 from longshore.client.connection import Connection, Ref
 from longshore.client.logs import read_logs
+from longshore.model.log import ENGINE
 from longshore.run.ready import note
 
 
@@ -66,6 +67,8 @@ async def _print(
     count = 0
     telling = Telling()
     async for line in read_logs(connection, ref, attempt, follow=follow):
+        if line.stream == ENGINE and not as_json:
+            continue
         count += 1
         if as_json:
             print_json_line(jsonable.plain(line))

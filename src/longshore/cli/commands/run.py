@@ -17,9 +17,11 @@ from longshore.config import HTTP_OFF, Config, WorkerSettings
 from longshore.errors import InvalidInput
 from longshore.model.worker import POOLS
 from longshore.run import machine
+from longshore.run.logs import log_to_stderr, sayer
 from longshore.run.ready import Announcer
 
-_DISPATCHER_KEYS = ("store", "listen_url", "http", "backend", "frontend")
+_HTTP_KEYS = ("http", "http_tls_cert", "http_tls_key", "http_insecure")
+_DISPATCHER_KEYS = ("store", "listen_url", *_HTTP_KEYS, "metrics", "backend", "frontend")
 _SLOT_KEYS = tuple(pool.slots for pool in POOLS.values())
 _WORKER_KEYS = (
     "app",
@@ -27,7 +29,9 @@ _WORKER_KEYS = (
     "max_jobs_per_process",
     "max_process_mb",
     "target",
+    "resources",
     "queues",
+    "exec",
 )
 _DRAINS = (
     "SIGTERM or Ctrl-C stops it: running jobs may finish, for at most drain_s (30 s). A second one "
@@ -55,6 +59,7 @@ def _process_options(command: Decorated) -> Decorated:
 def _dispatcher_options(command: Decorated) -> Decorated:
     """Adds where jobs are kept and where to listen."""
     for flag, metavar, text in (
+        ("--metrics", "HOST:PORT", "Where to show metrics (nowhere); port 0 is any."),
         ("--frontend", "HOST:PORT", "Where to listen for clients (127.0.0.1:7702); port 0 is any."),
         ("--backend", "HOST:PORT", "Where to listen for workers (127.0.0.1:7701); port 0 is any."),
         ("--listen-url", "URL", "PostgreSQL itself, for LISTEN, if --store is a pooler."),
@@ -72,9 +77,24 @@ def _http_options(default: str) -> Callable[[Decorated], Decorated]:
             "--no-http", "http", flag_value=HTTP_OFF, help="Do not listen for HTTP."
         )(command)
         text = f"Where to listen for HTTP ({default}); port 0 is any."
+        command = _tls_options(command)
         return click.option("--http", "http", metavar="HOST:PORT", help=text)(command)
 
     return add
+
+
+def _tls_options(command: Decorated) -> Decorated:
+    """Adds what it takes to listen beyond this machine."""
+    text = "Let other machines in without TLS, and anybody without a token."
+    command = click.option("--insecure", "http_insecure", is_flag=True, default=None, help=text)(
+        command
+    )
+    for flag, key, text in (
+        ("--tls-key", "http_tls_key", "Its private key, unless --tls-cert holds it too."),
+        ("--tls-cert", "http_tls_cert", "The certificate for HTTPS; read again if it changes."),
+    ):
+        command = click.option(flag, key, metavar="FILE", help=text)(command)
+    return command
 
 
 def _worker_options(command: Decorated) -> Decorated:
@@ -86,6 +106,11 @@ def _worker_options(command: Decorated) -> Decorated:
             "NAME",
             "The kind of this machine (its system and processor: linux-x86_64).",
         ),
+        (
+            "--resources",
+            "AMOUNTS",
+            "What its jobs share, like cpu=8,memory=32g,gpu=2 (its CPUs and memory).",
+        ),
         ("--max-process-mb", "MB", "Replace a process that has more memory after a job (any)."),
         ("--max-jobs-per-process", "N", "Replace a process after so many jobs (never)."),
     ):
@@ -94,6 +119,12 @@ def _worker_options(command: Decorated) -> Decorated:
         default = getattr(WorkerSettings(), pool.slots) or "the number of CPUs"
         text = f"How many {pool.runs} at once ({default})."
         command = click.option(f"--{pool.slots}", metavar="N", help=text)(command)
+    command = click.option(
+        "--exec",
+        is_flag=True,
+        default=None,
+        help="Run commands and images that submitters choose: whoever may submit is this user.",
+    )(command)
     command = click.option(
         "--reload",
         is_flag=True,
@@ -164,8 +195,10 @@ def dispatcher(**given: Any) -> None:
         "longshore gateway",
         "longshore gateway --connect tcp://127.0.0.1:7702,tcp://127.0.0.1:7712",
         "longshore gateway --http 127.0.0.1:8080",
+        "longshore gateway --http 0.0.0.0:7700 --tls-cert dock.pem --tls-key dock.key",
     ),
 )
+@_tls_options
 @click.option(
     "--http", metavar="HOST:PORT", help="Where to listen (127.0.0.1:7700); port 0 is any."
 )
@@ -174,6 +207,12 @@ def dispatcher(**given: Any) -> None:
     metavar="ADDRESS[,…]",
     help="Dispatchers to ask (tcp://127.0.0.1:7702); the first that answers.",
 )
+@click.option(
+    "--backend",
+    "worker_connect",
+    metavar="ADDRESS[,…]",
+    help="Dispatchers to send callbacks for (port 7701 of the hosts in --connect).",
+)
 @click.option("--http-fd", type=int, hidden=True)
 @click.option("--parent", type=int, hidden=True)
 @_process_options
@@ -181,7 +220,7 @@ def gateway(**given: Any) -> None:
     """Runs a gateway until told to stop."""
     from longshore.run.gateway import run_gateway
 
-    config = settings(given, "http", "connect")
+    config = settings(given, *_HTTP_KEYS, "connect", "worker_connect")
     if given["parent"] is not None:
         machine.die_with(given["parent"])
     _run(given, "gateway", config, partial(run_gateway, descriptor=given["http_fd"]))
@@ -210,8 +249,11 @@ def worker(**given: Any) -> None:
     from longshore.run import compose
 
     config = settings(given, "worker_connect", *_WORKER_KEYS)
-    if config.app is None:
-        raise InvalidInput("a worker needs the app whose jobs it runs: --app module:app")
+    if config.app is None and not config.worker.exec:
+        raise InvalidInput(
+            "a worker needs the app whose jobs it runs: --app module:app; or --exec, to run the "
+            "commands of anybody who may submit"
+        )
     if given["parent"] is not None:
         machine.die_with(given["parent"])
     work = compose.run_reloading if given["reload"] else compose.run_worker
@@ -224,6 +266,7 @@ def _run(
     config: Config,
     work: Callable[[Config, Announcer], Coroutine[Any, Any, None]],
 ) -> None:
-    announcer = Announcer(role, given["ready_fd"], print_json_line if given["as_json"] else None)
-    machine.log_to_stderr(config.log_level)
+    on_facts, say = print_json_line if given["as_json"] else None, sayer(config.log_format)
+    announcer = Announcer(role, given["ready_fd"], on_facts, say)
+    log_to_stderr(config.log_level, config.log_format)
     machine.run(work(config, announcer))

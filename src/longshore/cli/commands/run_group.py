@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import replace
 
 from longshore.cli.commands.groups import look_at
 from longshore.cli.file_input import file_bytes, file_name
@@ -16,14 +17,14 @@ from longshore.cli.view.groups import (
     failure_words,
     group_json,
     group_view,
-    plan_json,
-    plan_view,
 )
+from longshore.cli.view.plan import plan_json, plan_view
 from longshore.cli.view.show import print_answer, print_json, print_view
 from longshore.client.connection import Connection
 from longshore.client.group_plan import run_times, submit_group
 from longshore.client.ids import fresh_id
 from longshore.client.kind import Terms
+from longshore.core.callback_limits import as_callback
 from longshore.errors import (
     JobCancelled,
     JobFailed,
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     metavar="KEY=VALUE",
     help="The value for ${KEY} in the file; repeatable.",
 )
+@click.option("--callback", metavar="URL", help="Call this URL when the group has ended.")
 @click.option("--plan", is_flag=True, help="Print what would run, in layers; submit nothing.")
 @click.option("--strict", is_flag=True, help="Refuse kinds that no live worker serves.")
 @click.option("--wait", is_flag=True, help="Wait, show how far it is, exit with its outcome.")
@@ -70,6 +72,8 @@ def run(context: click.Context, /, file: str, **given: Any) -> None:
     from longshore.client.group_file import read_group  # it imports YAML, which takes a while
 
     described = read_group(file_name(file), file_bytes(file), given["parameters"])
+    if given["callback"] is not None:
+        described = replace(described, callback=as_callback(given["callback"]))
     head, nodes = described.in_order(fresh_id, {})
     if given["plan"]:
         if given["as_json"]:
@@ -83,7 +87,10 @@ def run(context: click.Context, /, file: str, **given: Any) -> None:
         terms = await _terms(connection, described)
         times = await run_times(connection, described.kinds)
         head, nodes = described.in_order(fresh_id, terms, times)
-        answer = await submit_group(connection, head, nodes, strict=given["strict"])
+        try:
+            answer = await submit_group(connection, head, nodes, strict=given["strict"])
+        except LongshoreError as error:
+            raise described.located(error) from None
         words = f"submitted group {answer.number} ({head.name}) of {head.jobs:,} jobs ({answer.id})"
         if waits:
             note(words)

@@ -12,8 +12,16 @@ import msgspec
 from msgspec import structs
 
 from longshore.cli import completing
-from longshore.cli.options import Whole, ask, client_options, duration, examples, moment
-from longshore.cli.view.show import error_line, print_answer, print_json
+from longshore.cli.options import (
+    Whole,
+    ask,
+    client_options,
+    duration,
+    examples,
+    format_option,
+    moment,
+)
+from longshore.cli.view.show import print_answer, print_json, unsuccessful
 from longshore.cli.view.waiting import wait_for
 from longshore.client import jsonable, pairs
 from longshore.client.connection import Connection
@@ -29,6 +37,8 @@ from longshore.errors import (
     from_code,
 )
 from longshore.model.job import Ended, JobState, Submission
+from longshore.model.program import CONTAINER_KIND
+from longshore.payload import etcdq
 from longshore.payload.schemas import nearest
 from longshore.payload.values import pack
 from longshore.run.ready import note
@@ -42,14 +52,19 @@ from longshore.wire.messages import SubmitAnswer
         'longshore submit resize --args \'{"file": "a.png", "size": 300}\' --retries 3',
         "longshore submit report --args @report.json --queue nightly --delay 2h",
         "longshore submit raw --data hello --wait",
+        "longshore submit --format etcdq job.json",
     )
 )
 @click.argument("kind", shell_complete=completing.kinds)
 @click.argument("pairs", nargs=-1, metavar="[KEY=VALUE…]")
 @click.option("--args", metavar="JSON", help="Arguments as a JSON object, @FILE, or - .")
+@format_option("KIND is a file with a job of that system, or - .")
 @click.option("--data", metavar="TEXT", help="The bytes of a raw job: text, @FILE, or - .")
 @click.option("--queue", metavar="NAME", shell_complete=completing.queues, help="The job's queue.")
 @click.option("--target", metavar="NAME", help="The machine it needs, like linux-x86_64.")
+@click.option(
+    "--resources", metavar="AMOUNTS", help="What it takes of it, like cpu=2,memory=4g,gpu=1."
+)
 @click.option(
     "--priority",
     type=Whole(-32768, 32767),
@@ -94,6 +109,7 @@ from longshore.wire.messages import SubmitAnswer
 )
 @click.option("--unique-key", help="At most one unended job of this kind has this key.")
 @click.option("--label", "labels", multiple=True, help="A tag; repeatable.")
+@click.option("--callback", metavar="URL", help="Call this URL when it has ended.")
 @click.option("--id", type=click.UUID, help="The job's id; submitted again, it is the same job.")
 @click.option("--strict", is_flag=True, help="Refuse a kind that no live worker serves.")
 @click.option(
@@ -109,7 +125,12 @@ def submit(context: click.Context, /, **given: Any) -> None:
     A VALUE that is JSON is taken as JSON, any other as text: n=1 is a number, n='"1"' and name=x
     are text. The app declares a queue, target, priority, timeout, expiry and retries for the kind,
     and workers that serve the kind, or did lately, tell of them. An option here replaces one.
+
+    With --format etcdq, KIND is a file that describes a container as the Etcd Job Queue does. A
+    worker with --exec and a container engine runs it.
     """
+    if given["format"] is not None:
+        given = {**given, "kind": CONTAINER_KIND, "document": _document(given)}
     args = _arguments(given)
     waits = given["wait"] or given["within"] is not None
 
@@ -169,9 +190,8 @@ def _end_with(given: dict[str, Any], answer: SubmitAnswer, ended: Ended | None) 
     if ended.state is JobState.CANCELLED:
         raise JobCancelled(f"job {answer.number} was cancelled")
     if ended.state is not JobState.SUCCEEDED:
-        what = error_line(ended.error) if ended.error else ended.state.value
         more = f"`longshore job {answer.number}` shows more"
-        raise JobFailed(f"job {answer.number} failed, {what}; {more}")
+        raise JobFailed(f"{unsuccessful(answer.number, ended)}; {more}")
 
 
 def _print_outcome(given: dict[str, Any], answer: SubmitAnswer, ended: Ended, *, raw: bool) -> None:
@@ -191,7 +211,10 @@ def _arguments(given: dict[str, Any]) -> bytes:
     """The arguments as they are stored. Wrong options raise here, before a dispatcher is asked."""
     if given["delay_s"] is not None and given["run_at"] is not None:
         raise InvalidInput("--delay and --run-at exclude each other; give one of them")
-    args = _raw_bytes(given) if given["data"] is not None else _packed(given)
+    if "document" in given:
+        args = pack(given["document"], f"the arguments of job '{given['kind']}'")
+    else:
+        args = _raw_bytes(given) if given["data"] is not None else _packed(given)
     _job(given, args, Terms())
     return args
 
@@ -209,6 +232,16 @@ def _job(given: dict[str, Any], args: bytes, declared: Terms) -> Submission:
     if given["data"] is None:
         return job
     return structs.replace(job, options=structs.replace(job.options, raw=True))
+
+
+def _document(given: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of the container that a document describes."""
+    if given["args"] is not None or given["data"] is not None or given["pairs"]:
+        raise InvalidInput(
+            "a document says all about its job; leave out --args, --data and KEY=VALUE"
+        )
+    name = given["kind"]
+    return etcdq.arguments(etcdq.read_job(_read(name if name == "-" else f"@{name}", "--format")))
 
 
 def _raw_bytes(given: dict[str, Any]) -> bytes:

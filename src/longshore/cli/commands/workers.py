@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from longshore.cli import completing
-from longshore.cli.options import ask, client_options, examples
+from longshore.cli.options import ask, client_options, examples, format_option
 from longshore.cli.view.lists import (
     capacity_view,
     dispatchers_table,
@@ -18,7 +18,7 @@ from longshore.cli.view.lists import (
 )
 from longshore.cli.view.show import View, print_json, print_text
 from longshore.cli.view.watching import Shown, refuse_watch, show, watch_options
-from longshore.client import jsonable
+from longshore.client import etcdq, jsonable
 from longshore.client.connection import Connection
 from longshore.errors import InvalidInput, NotFound
 from longshore.model.worker import DrainVerdict, WorkerView
@@ -49,6 +49,7 @@ _Seen = tuple[tuple[WorkerView, ...], tuple[DispatcherAnswer, ...]]
         "longshore workers --watch",
         "longshore workers --json | jq '.[].id'",
         "longshore workers drain dock-1:4711",
+        "longshore workers --format etcdq | jq '.[].InstanceId'",
     ),
 )
 @click.argument("action", type=click.Choice(["list", "drain"]), metavar="[drain]", default="list")
@@ -59,6 +60,7 @@ _Seen = tuple[tuple[WorkerView, ...], tuple[DispatcherAnswer, ...]]
     is_flag=True,
     help="Show workers that are gone too; the JSON always has them.",
 )
+@format_option("Show all workers as that system's documents, in JSON.")
 @watch_options
 @client_options
 def list_workers(
@@ -71,6 +73,10 @@ def list_workers(
     """
     if action == "drain":
         return _drain(context, names)
+    if given["format"] is not None:
+        refuse_watch(context)
+        print_json(ask(context, etcdq.shown_workers))
+        return 0
     show(
         context,
         Shown(

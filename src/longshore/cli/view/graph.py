@@ -67,25 +67,27 @@ def graph_view(drawing: Drawing) -> View:
     group, layout = drawing
     words = Text(f"{visible(called(group))} ").append(group.state.value, state_style(group.state))
     columns = ("layer", "job", "state", "after", "on")
-    table = Table(columns, list(_table_rows(layout)), frozenset({"layer"}))
+    table = Table(columns, list(box_rows(layout)), frozenset({"layer"}))
     return View([words.append(f": {extent(layout)}", style=""), table])
 
 
-def _table_rows(layout: Layout) -> Iterator[tuple[str, ...]]:
+def box_rows(layout: Layout, *, with_state: bool = True) -> Iterator[tuple[str, ...]]:
+    """The layer, label and state of each box, what it depends on, and on which condition."""
     sources: list[list[str]] = [[] for _ in layout.boxes]
     for edge in layout.edges:
         sources[edge.target].append(layout.boxes[edge.source].label)
-    for_label, for_after = _widths(layout)
+    for_label, for_after = _widths(layout, with_state=with_state)
     for box, after in zip(layout.boxes, sources, strict=True):
         on = "" if box.on is Condition.SUCCEEDED else box.on.value
         label = short(box.label, for_label)
-        yield str(box.layer + 1), label, box.state.value, _some(after, for_after), on
+        state = (box.state.value,) if with_state else ()
+        yield str(box.layer + 1), label, *state, _some(after, for_after), on
 
 
-def _widths(layout: Layout) -> tuple[int, int]:
+def _widths(layout: Layout, *, with_state: bool) -> tuple[int, int]:
     """How many characters there are for a label, and for what it depends on."""
-    states = max((len(box.state.value) for box in layout.boxes), default=0)
-    room = MAX_LINE_CHARS - len("layer  ") - len("  ") - states - len("  ") - len("  failed")
+    states = max((len(box.state.value) + 2 for box in layout.boxes), default=0) * with_state
+    room = MAX_LINE_CHARS - len("layer  ") - len("  ") - states - len("  failed")
     labels = max((len(box.label) for box in layout.boxes), default=0)
     for_label = min(labels, MAX_LABEL_CHARS, room // 2)
     return for_label, room - for_label

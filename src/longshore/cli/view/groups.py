@@ -3,37 +3,37 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from rich.text import Text
 
 from longshore.cli.view.lists import age, brief_error
-from longshore.cli.view.show import Table, View, duration, error_line, state_style, time
+from longshore.cli.view.show import (
+    Table,
+    View,
+    callback_lines,
+    duration,
+    error_line,
+    state_style,
+    time,
+)
 from longshore.client import jsonable
-from longshore.core.graph import layers
 from longshore.core.group_words import in_states, shown_counts, shown_state
 from longshore.core.lifecycle import TERMINAL
 from longshore.core.outlook import Cost, Forecast, about
 from longshore.core.text import visible
 from longshore.model.group import (
     ENDED_GROUPS,
-    GATE,
-    MAP,
-    SCOPE,
-    Condition,
     Group,
-    GroupHead,
     GroupState,
-    Node,
     NodeView,
     RetryPlan,
     RunPlan,
 )
-from longshore.model.job import Job, Submission
-from longshore.payload.maps import read_map
-from longshore.payload.values import unpack
+from longshore.model.job import Job
+from longshore.payload.callback_words import CallbackView
 from longshore.wire.messages import WhyAnswer
 
 MAX_LABEL_CHARS: Final = 32
@@ -67,7 +67,8 @@ class ShownGroup(NamedTuple):
     - `critical_path`: the longest chain of jobs that have not ended;
     - `forecast`: when it is expected to end;
     - `gates`: those that wait for somebody to open them;
-    - `parts`: how far its maps and sub-groups are.
+    - `parts`: how far its maps and sub-groups are;
+    - `callbacks`: what became of them.
     """
 
     group: Group
@@ -76,6 +77,7 @@ class ShownGroup(NamedTuple):
     forecast: Forecast | None = None
     gates: tuple[str, ...] = ()
     parts: tuple[GroupSection, ...] = ()
+    callbacks: tuple[CallbackView, ...] = ()
 
 
 def parts_of(nodes: Sequence[NodeView]) -> tuple[GroupSection, ...]:
@@ -168,7 +170,7 @@ def _took(group: Group) -> str:
 
 def group_json(shown: ShownGroup) -> dict[str, Any]:
     """A group with the number of its jobs in every state there is, and what failed first."""
-    group, failure, path, forecast, gates, parts = shown
+    group, failure, path, forecast, gates, parts, callbacks = shown
     cost = failure and failure.cost
     first = failure and {
         "key": failure.key,
@@ -181,6 +183,7 @@ def group_json(shown: ShownGroup) -> dict[str, Any]:
     }
     found = {
         "first_failure": first,
+        "callbacks": jsonable.plain(callbacks),
         "critical_path": path,
         "expected": forecast and forecast._asdict(),
         "gates": list(gates),
@@ -202,7 +205,7 @@ def group_view(shown: ShownGroup) -> View:
 
 
 def _group_lines(shown: ShownGroup) -> list[tuple[str, str]]:
-    group, failure, path, forecast, gates, parts = shown
+    group, failure, path, forecast, gates, parts, callbacks = shown
     took = f" (took {_took(group)})" if group.ended_at else ""
     return [
         ("id", str(group.id)),
@@ -212,7 +215,7 @@ def _group_lines(shown: ShownGroup) -> list[tuple[str, str]]:
         ("missing", _missing(group)),
         ("below", _parts_words(parts)),
         ("critical path", chain_words(path or ()) + (path_words(forecast) if forecast else "")),
-        ("expected end", forecast_words(forecast) if forecast else ""),
+        ("expected end", forecast_words(forecast, gates) if forecast else ""),
         ("gates", _gates_words(group, gates)),
         ("failed first", _failed_first(failure)),
         ("fail fast", "yes" if group.fail_fast else ""),
@@ -220,6 +223,7 @@ def _group_lines(shown: ShownGroup) -> list[tuple[str, str]]:
         ("labels", ", ".join(group.labels)),
         ("created", time(group.created_at)),
         ("ended", f"{time(group.ended_at)}{took}"),
+        *callback_lines(callbacks),
     ]
 
 
@@ -272,11 +276,12 @@ def path_words(forecast: Forecast) -> str:
     return f" (about {about(forecast.path_s)})" if forecast.path_s < forecast.left_s else ""
 
 
-def forecast_words(forecast: Forecast) -> str:
+def forecast_words(forecast: Forecast, gates: Sequence[str] = ()) -> str:
     """When a group will have ended, about."""
     kinds = "these kinds" if forecast.known == forecast.kinds else _some_kinds(forecast)
     slots = f"{forecast.slots:,} slot{'s' if forecast.slots > 1 else ''}"
-    return f"about {about(forecast.left_s)} left on {slots}, by earlier runs of {kinds}"
+    when = " once its gates are open" if gates else ""
+    return f"about {about(forecast.left_s)} left{when} on {slots}, by earlier runs of {kinds}"
 
 
 def _some_kinds(forecast: Forecast) -> str:
@@ -360,82 +365,6 @@ def why_lines(shown: ShownGroup, whys: Sequence[WhyAnswer], most: int) -> list[s
     if not whys and group.state not in ENDED_GROUPS and group.state is not GroupState.STAGING:
         lines.append("all of its jobs have ended; a dispatcher is about to end the group")
     return lines
-
-
-# what would run
-
-
-def plan_json(head: GroupHead, nodes: Sequence[Node]) -> dict[str, Any]:
-    """What a file describes, in the order in which it would start."""
-    layer = _layer_of(nodes)
-    return {
-        "name": head.name,
-        "fail_fast": head.fail_fast,
-        "labels": list(head.labels),
-        "jobs": [
-            {
-                "layer": layer[node.key],
-                "key": node.key,
-                "kind": node.job.kind,
-                **_plan_arguments(node),
-                "after": [nodes[place].key for place in node.after],
-                "scope": None if node.scope is None else nodes[node.scope].key,
-                "on": node.on.value,
-                "queue": node.job.queue,
-            }
-            for node in nodes
-        ],
-    }
-
-
-def plan_view(head: GroupHead, nodes: Sequence[Node]) -> View:
-    """What a file describes, in layers: those of one depend only on those above."""
-    layer = _layer_of(nodes)
-    edges = sum(len(node.after) for node in nodes)
-    words = f"{head.name}: {len(nodes):,} jobs in {max(layer.values(), default=0):,} layers, "
-    title = Text(f"{words}{edges:,} dependencies; nothing was submitted")
-    rows = [
-        (
-            str(layer[node.key]),
-            node.key,
-            _kind_words(node.job),
-            ", ".join(nodes[place].key for place in node.after),
-            node.on.value if node.on is not Condition.SUCCEEDED else "",
-        )
-        for node in sorted(nodes, key=lambda node: layer[node.key])
-    ]
-    return View([title, Table(("layer", "key", "kind", "after", "on"), rows, frozenset({"layer"}))])
-
-
-def _plan_arguments(node: Node) -> dict[str, Any]:
-    """The arguments of a job, or of all jobs of a map and what it goes over."""
-    if node.job.kind != MAP:
-        return {"args": jsonable.plain(unpack(node.job.args))}
-    over, pattern = read_map(node.job.args)
-    mapped = {"kind": pattern.job.kind, "parameter": pattern.parameter, "over": over}
-    return {"args": jsonable.plain(unpack(pattern.job.args)), "map": jsonable.plain(mapped)}
-
-
-def _kind_words(job: Submission) -> str:
-    """What a node of a group is, in a table."""
-    if job.kind == GATE:
-        return "(gate)"
-    if job.kind == SCOPE:
-        return "(sub-group)"
-    if job.kind != MAP:
-        return job.kind
-    over, pattern = read_map(job.args)
-    return (
-        f"{pattern.job.kind} ×{len(over):,}" if isinstance(over, list) else f"{pattern.job.kind} ×…"
-    )
-
-
-def _layer_of(nodes: Sequence[Node]) -> Mapping[str, int]:
-    edges = {node.key: [nodes[place].key for place in node.after] for node in nodes}
-    for node in nodes:
-        if node.scope is not None:
-            edges[nodes[node.scope].key].append(node.key)
-    return {key: number for number, some in enumerate(layers(edges), 1) for key in some}
 
 
 def failure_words(shown: ShownGroup) -> str:

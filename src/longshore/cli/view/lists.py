@@ -72,12 +72,13 @@ def brief_error(error: JobError) -> str:
     return (words or error.reason.value).split("\n", 1)[0]
 
 
-def jobs_table(jobs: Sequence[Job]) -> Table:
-    """Jobs, one a row, in full."""
+def jobs_table(jobs: Sequence[Job], keys: Mapping[UUID, str] | None = None) -> Table:
+    """Jobs, one a row, in full; with their keys in a group, if these are given."""
     rows = [
         (
             str(job.number),
             state_words(job),
+            *([keys.get(job.id, "")] if keys else []),
             job.kind,
             job.queue,
             str(job.attempt),
@@ -88,17 +89,24 @@ def jobs_table(jobs: Sequence[Job]) -> Table:
         )
         for job in jobs
     ]
-    columns = (*_JOB, "created", "took", "progress", "error")
+    columns = (*_job_columns(keys), "created", "took", "progress", "error")
     return Table(columns, rows, frozenset({"number", "attempt"}))
 
 
-def jobs_screen(jobs: Sequence[Job], now: datetime) -> Table:
-    """Jobs, one a row, for a terminal."""
+def _job_columns(keys: Mapping[UUID, str] | None) -> tuple[str, ...]:
+    return ("number", "state", "key", *_JOB[2:]) if keys else _JOB
+
+
+def jobs_screen(
+    jobs: Sequence[Job], now: datetime, keys: Mapping[UUID, str] | None = None
+) -> Table:
+    """Jobs, one a row, for a terminal; with their keys in a group, if these are given."""
     has_queues = any(job.queue != DEFAULT_QUEUE for job in jobs)
     rows = [
         (
             str(job.number),
             state_words(job),
+            *([keys.get(job.id, "")] if keys else []),
             job.kind,
             job.queue if has_queues else "",
             str(job.attempt or ""),
@@ -109,7 +117,7 @@ def jobs_screen(jobs: Sequence[Job], now: datetime) -> Table:
         )
         for job in jobs
     ]
-    columns = (*_JOB, "age", "took", "progress", "error")
+    columns = (*_job_columns(keys), "age", "took", "progress", "error")
     numbers = frozenset({"number", "attempt", "age", "took"})
     return Table(columns, rows, numbers, ("queue", "attempt", "age", "took"))
 

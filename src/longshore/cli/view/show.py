@@ -25,9 +25,13 @@ from rich.text import Text
 
 from longshore.client import jsonable
 from longshore.core.group_words import shown_state
+from longshore.core.outcomes import OF_PROGRAMS
+from longshore.core.resources import in_words, split
 from longshore.core.text import visible, visible_json
-from longshore.model.job import Job, JobError, JobState, Progress
+from longshore.model.job import Ended, Job, JobError, JobState, Progress, Reason
 from longshore.model.log import LOGGED, LogLine
+from longshore.payload import callback_words
+from longshore.payload.callback_words import CallbackView
 from longshore.run.ready import note
 from longshore.wire.messages import WhyAnswer
 
@@ -344,7 +348,16 @@ def percent(value: float | None) -> str:
 def error_line(error: JobError) -> str:
     """What went wrong, in one line."""
     kind = f"{error.type}: " if error.type else ""
-    return f"{error.reason.value}: {kind}{error.message}".split("\n", 1)[0]
+    # Of a program that exited, the message says it all: "exited with code 3".
+    reason = "" if error.reason is Reason.EXITED else f"{error.reason.value}: "
+    return f"{reason}{kind}{error.message}".split("\n", 1)[0]
+
+
+def unsuccessful(number: int, ended: Ended) -> str:
+    """How a job ended that did not succeed, in one line."""
+    if ended.error is None:
+        return f"job {number} was {ended.state}"
+    return f"job {number} failed, {error_line(ended.error)}"
 
 
 def why_line(answer: WhyAnswer) -> str:
@@ -394,26 +407,55 @@ def state_style(state: str) -> str:
 
 
 def job_view(
-    job: Job, names: Mapping[UUID, str], group: str = "", near: Sequence[tuple[str, str]] = ()
+    job: Job,
+    names: Mapping[UUID, str],
+    group: str = "",
+    near: Sequence[tuple[str, str]] = (),
+    callbacks: Sequence[CallbackView] = (),
+    steps: Sequence[LogLine] = (),
 ) -> View:
     """Everything about a job; `names` are those of the workers that had it.
 
-    `near` has lines about the jobs around it in its group.
+    `near` has lines about the jobs around it in its group, `steps` the steps of its last attempt.
     """
     worker = names.get(job.worker, str(job.worker)) if job.worker else ""
     title = Text(f"job {job.number} ").append(
         state_words(job), style=_STYLES.get(shown_state(job), "")
     )
-    lines = [(name, text) for name, text in _job_lines(job, worker, group, near) if text]
+    all_lines = [*_job_lines(job, worker, group, near), *callback_lines(callbacks)]
+    lines = [(name, text) for name, text in all_lines if text]
     width = max(len(name) for name, _ in lines)
     parts: list[Text | Table] = [title]
     for name, text in lines:
         parts.append(Text(f"  {name:<{width}}  ", "dim").append(visible(text), style="not dim"))
     if job.error is not None and job.error.traceback:
-        parts += [Text("\ntraceback"), Text(visible(job.error.traceback.rstrip()))]
+        is_output = job.error.reason in OF_PROGRAMS
+        heading = "what it printed last" if is_output else "traceback"
+        parts += [Text(f"\n{heading}"), Text(visible(job.error.traceback.rstrip()))]
+    if steps:
+        parts += [Text("\nsteps"), steps_table(steps)]
     if job.history:
         parts += [Text("\nhistory"), history_table(job, names)]
     return View(parts)
+
+
+def steps_table(steps: Sequence[LogLine]) -> Table:
+    """What an attempt did, and for how long before it went on to the next."""
+    ends = [*(step.at for step in steps[1:]), None]
+    rows = [
+        (
+            time(step.at, "milliseconds"),
+            duration((end - step.at).total_seconds()) if end is not None else "",
+            step.text,
+        )
+        for step, end in zip(steps, ends, strict=True)
+    ]
+    return Table(("at", "took", "step"), rows)
+
+
+def callback_lines(callbacks: Sequence[CallbackView]) -> list[tuple[str, str]]:
+    """What became of the callbacks of a job or a group, a line for each."""
+    return [("callback", callback_words.words(one)) for one in callbacks]
 
 
 def _job_lines(
@@ -428,11 +470,12 @@ def _job_lines(
         ("group", group),
         *near,
         ("queue", job.queue),
-        ("target", job.target),
+        ("target", split(job.target)[0]),
+        ("resources", in_words(job.options.resources)),
         ("priority", str(job.priority)),
         ("labels", ", ".join(job.options.labels)),
         ("unique key", job.unique_key or ""),
-        ("args", json_line(jsonable.payload(job.args, raw=raw))),
+        ("args", json_line(jsonable.arguments(job))),
         ("result", json_line(result) if job.state is JobState.SUCCEEDED else ""),
         ("error", error_line(job.error) if job.error else ""),
         ("attempts", _attempts(job)),

@@ -21,7 +21,7 @@ from longshore.client.logs import LogReader
 from longshore.core.group_words import shown_state
 from longshore.core.text import visible
 from longshore.model.job import Ended, Job, JobState
-from longshore.model.log import STEP
+from longshore.model.log import ENGINE, STEP
 from longshore.run.ready import note
 from longshore.wire.messages import SubmitAnswer
 
@@ -47,7 +47,7 @@ async def wait_for(
             ended = await connection.wait([answer.id], min(left_s, LOOK_S))
             async for line in log.news():
                 # Steps may be many: only the last is shown, with the job.
-                if line.stream != STEP:
+                if line.stream not in (STEP, ENGINE):
                     view.say(telling.in_words(line))
             if ended or left_s <= LOOK_S:
                 return ended[0] if ended else None

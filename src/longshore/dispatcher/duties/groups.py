@@ -94,6 +94,7 @@ class GroupUpkeep:
     def _deliver(self, settled: Settled) -> None:
         for ended in settled.ended:
             self._tell(ended)
+        self._commits.settled(settled)
         if settled.ready:
             self._scheduler.lanes.mark_ready(self._scheduler.lanes.known(settled.ready))
             self._commits.wake()

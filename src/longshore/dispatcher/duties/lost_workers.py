@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+from longshore.core.leases import lease_for
 from longshore.dispatcher.environment import Environment
 from longshore.dispatcher.losses import Losses
 from longshore.ports import HasEnded
@@ -20,6 +21,7 @@ async def find_lost(environment: Environment, losses: Losses, has_ended: HasEnde
     await asyncio.sleep(0)
     for session in losses.roster:
         if session.is_lost(asked_at, lease_s):
-            await losses.lose_silent(session, f"not heard of for {lease_s:g} s")
+            silent_s = lease_for(session.info, lease_s)
+            await losses.lose_silent(session, f"not heard of for {silent_s:g} s")
         elif has_ended(session.info.process):
             await losses.lose_silent(session, ENDED)

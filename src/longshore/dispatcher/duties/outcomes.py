@@ -14,10 +14,10 @@ CHUNK: Final = 5_000
 
 async def find_outcomes(store: Store, waiters: Waiters[Ended]) -> None:
     """Tells waiting requests which of their jobs have ended."""
-    awaited = waiters.awaited()
+    awaited, added = waiters.awaited(), waiters.added
     for start in range(0, len(awaited), CHUNK):
         for ended in await store.ended(awaited[start : start + CHUNK]):
-            waiters.tell(ended)
+            waiters.tell_first(ended, added)
 
 
 async def find_replies(store: Store, waiters: Waiters[Reply]) -> None:

@@ -62,7 +62,8 @@ class StalledGroups:
         lanes = await self._ready_lanes(group) if group.counts.get(JobState.READY.value) else {}
         nobody = unserved(lanes, alive)
         if nobody and self._watch.is_news(group.number, "unserved"):
-            log.warning("%s", unserved_words(group, self._idle_s(group), nobody, len(alive)))
+            words = unserved_words(group, self._idle_s(group), nobody, len(alive))
+            log.warning("%s", words, extra={"group": group.id})
         if works(group) or len(nobody) < len(lanes):
             return
         findings = await self._store.examine_group(group.id)
@@ -94,7 +95,7 @@ class StalledGroups:
         if self._watch.is_news(group.number, "stalled"):
             jobs = await self._jobs(findings)
             words = stall_words(group, idle_s, findings, jobs, alive)
-            log.error("%s\n%s", words, _ADVICE[self._policy])
+            log.error("%s\n%s", words, _ADVICE[self._policy], extra={"group": group.id})
         if self._policy is Policy.LOG:
             return
         # A group whose counts are wrong could not end, even if it is cancelled.

@@ -19,7 +19,7 @@ from uuid import UUID
 
 from msgspec import structs
 
-from longshore.core.leases import is_lost, is_silent
+from longshore.core.leases import is_lost, is_silent, lease_for
 from longshore.core.placement import Profile
 from longshore.dispatcher.duties.lost_workers import ENDED
 from longshore.dispatcher.environment import Environment
@@ -58,7 +58,7 @@ class Takeover:
         signs.pop(self._id, None)
         silent = self._silent(signs, asked_at)
         if silent:
-            await self._harvest_workers_of(silent, workers)
+            await self._harvest_workers_of(silent, workers, asked_at)
         for worker in self._neglected(workers, asked_at):
             await self._declare(worker, "its dispatcher never heard of it again")
         for worker in workers:
@@ -69,7 +69,10 @@ class Takeover:
         await self._losses.declare(self._losses.loss_of(worker, why))
 
     def silent_s(self, other: DispatcherView) -> float:
-        """For how long another dispatcher has not renewed; 0 if it just did."""
+        """For how long a dispatcher has not renewed; 0 if it just did."""
+        if other.id == self._id:
+            silent_s = self._losses.own_silence_s()
+            return silent_s if silent_s >= self._settings.dispatcher_lease_s else 0.0
         sign, since = self._others.get(other.id, (None, 0.0))
         return self._clock.now() - since if sign == _sign(other) else 0.0
 
@@ -110,20 +113,31 @@ class Takeover:
             if worker.dispatcher != self._id or self._roster.of_session(slot):
                 continue
             since = self._missed[slot] = before.get(slot, heard_at)
-            if is_lost(since, asked_at, self._settings.lease_s):
+            if is_lost(since, asked_at, lease_for(worker.info, self._settings.lease_s)):
                 found.append(worker)
         return found
 
     async def _harvest_workers_of(
-        self, silent: Sequence[UUID], workers: Sequence[WorkerView]
+        self, silent: Sequence[UUID], workers: Sequence[WorkerView], asked_at: float
     ) -> None:
+        waited_for: set[UUID] = set()
         for worker in workers:
-            if worker.dispatcher in silent:
-                why = "its dispatcher fell silent and it came to no other"
-                await self._losses.harvest(self._losses.loss_of(worker, why))
-        for dispatcher in silent:
+            if worker.dispatcher not in silent:
+                continue
+            if self._may_still_run(worker, asked_at):
+                waited_for.add(worker.dispatcher)
+                continue
+            why = "its dispatcher fell silent and it came to no other"
+            await self._losses.harvest(self._losses.loss_of(worker, why))
+        for dispatcher in set(silent) - waited_for:
             log.warning("dispatcher %s is silent; its workers were declared lost", dispatcher)
             await self._store.forget_dispatcher(dispatcher)
+
+    def _may_still_run(self, worker: WorkerView, asked_at: float) -> bool:
+        """Whether the lease of a worker, which may be longer than others', has not ended."""
+        lease_s = lease_for(worker.info, self._settings.lease_s)
+        since = self._others[worker.dispatcher][1]
+        return not is_silent(since, asked_at, lease_s, self._settings.takeover_margin_s)
 
 
 def _sign(dispatcher: DispatcherView) -> Sign:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from longshore.core.recovery import can_recover, recovering
 from longshore.core.timing import settle_failure
 from longshore.dispatcher.ends import Ends
 from longshore.dispatcher.environment import Environment
 from longshore.dispatcher.sessions.link import WorkerLink
 from longshore.dispatcher.sessions.roster import Roster
 from longshore.model.attempt import Attempt
-from longshore.model.ends import Failed, Retried
+from longshore.model.ends import End, Failed, Retried
 from longshore.model.job import JobError, Reason
 from longshore.model.worker import SessionKey
 
@@ -22,7 +23,10 @@ async def end_overdue(
     for claimed in await store.overdue():
         session = roster.of_session(SessionKey(claimed.worker, claimed.session))
         if session is not None and session.is_overdue(claimed, now, settings.timeout_margin_s):
-            ends.end(_timed_out(claimed, random.random()), session)
+            end: End = _timed_out(claimed, random.random())
+            if claimed.options.turn and can_recover(session.info, claimed.kind):
+                end = recovering(claimed, end)
+            ends.end(end, session)
             link.abort(session, (claimed.id, claimed.token), "timed out")
 
 

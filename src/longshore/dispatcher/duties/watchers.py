@@ -9,14 +9,18 @@ from __future__ import annotations
 from longshore.core.scheduler import Scheduler
 from longshore.dispatcher.alarms import Alarms
 from longshore.dispatcher.commits import Commits
+from longshore.model.callback import CallbackTerms
 from longshore.ports import Store
 
 
 async def tell_watchers(
-    store: Store, scheduler: Scheduler, commits: Commits, alarms: Alarms
+    store: Store, scheduler: Scheduler, commits: Commits, alarms: Alarms, callbacks: CallbackTerms
 ) -> None:
-    """Tells some of them. The turns of actors that became ready by it can be claimed at once."""
-    told = await store.tell_watchers()
+    """Tells some of them.
+
+    The turns of actors that became ready by it, and the callbacks, can be claimed at once.
+    """
+    told = await store.tell_watchers(callbacks=callbacks)
     if told.ready:
         known = scheduler.lanes.known(told.ready)
         scheduler.lanes.mark_ready(known)

@@ -10,7 +10,7 @@ entries through `log_writer.py`, and an end waits until the entries before it ar
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from longshore.core.leases import ping_every_s
@@ -54,7 +54,9 @@ class FullSessions:
         ends: Ends,
         losses: Losses,
         plain: PlainSessions,
+        issue: Callable[[Attempt], str],
     ) -> None:
+        self._issue = issue
         _, self._store, self._settings, self._clock, _ = environment
         self._own_lease = own_lease
         self._link = link
@@ -104,7 +106,10 @@ class FullSessions:
                 self.log_writer.add([one for one in own if fits(one)])
             case m.Bye():
                 reason = message.reason[:MAX_REASON_CHARS] or "left"
-                self._tasks.start(self._losses.lose(session, reason, crash=False))
+                if message.lost and session.is_proxied:
+                    self._tasks.start(self._losses.lose_silent(session, reason))
+                else:
+                    self._tasks.start(self._losses.lose(session, reason, crash=False))
 
     def _done(self, session: FullSession, done: m.Done) -> None:
         session.ahead = done.ahead
@@ -130,10 +135,12 @@ class FullSessions:
         through = self._roster.of_peer(session.peer).values()
         plain = [one for one in through if isinstance(one, PlainSession)]
         self._roster.add(session)
+        session.issue = self._issue
         welcome = session.welcome(ready, self._ping_s(), self._settings.lease_s)
         if not self._link.tell(session, welcome):
             session.unsent()
-        log.info("worker %s attends, session %d", session.name, session.number)
+        about = {"worker": session.worker}
+        log.info("worker %s attends, session %d", session.name, session.number, extra=about)
         self._end_broken(session)
         self._commits.wake()
         for previous in plain:
@@ -148,11 +155,26 @@ class FullSessions:
         acks, session.unsent_acks = session.unsent_acks, []
         for ack in acks:
             self._link.acknowledge(session, ack)
+        if session.in_doubt:
+            self._tasks.start(self._own_lease.surviving(partial(self.read_back, [session])))
         if session.room > room:
             self._commits.wake()
         if ping.draining and not was_draining:
             mark = partial(self._store.set_draining, session.worker, True)
             self._tasks.start(self._own_lease.surviving(mark))
+
+    async def read_back(self, sessions: Sequence[FullSession]) -> None:
+        """Reads what the store has placed on proxied workers, before anything is sent again."""
+        asked_at = self._clock.now()
+        slots = [SessionKey(one.worker, one.number) for one in sessions]
+        placed = {one.token for one in await self._store.placed(slots)}
+        for session in sessions:
+            if session in self._roster:
+                room = session.room
+                if not self._link.tell(session, session.read_back(placed, asked_at)):
+                    session.unsent()
+                if session.room > room:
+                    self._commits.wake()
 
     def _ping_s(self) -> float:
         settings = self._settings

@@ -65,7 +65,7 @@ class Joining:
     def asked(self, peer: bytes, ready: m.Ready) -> None:
         """A worker sent READY."""
         info = _info(ready, self._link.key_of(peer))
-        reason = _unfit(ready, info)
+        reason = _unfit(ready, info) or self._link.refuses(info)
         others = self._roster.of_peer(peer)
         if len(others) >= MAX_CONNECTION_WORKERS and info.id not in others:
             reason = f"its connection carries {len(others):,} workers; open another one"
@@ -145,4 +145,9 @@ def _info(ready: m.Ready, key: str) -> WorkerInfo:
         pools=ready.pools,
         process=ready.process,
         key=key,
+        gateway=ready.gateway,
+        service=ready.service,
+        lease_s=ready.lease_s,
+        machine=ready.machine,
+        resources=ready.resources,
     )

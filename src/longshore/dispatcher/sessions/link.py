@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 
+from longshore.model.worker import WorkerInfo
 from longshore.ports import Link, OnMessages
 from longshore.wire import messages as m
 from longshore.wire.codec import encode
@@ -13,10 +14,24 @@ Listen = Callable[[str, OnMessages], Link]
 
 
 class WorkerLink:
-    """The socket for workers. It exists from `open` on."""
+    """The socket for workers. It exists from `open` on.
 
-    def __init__(self) -> None:
+    Of connections with keys, only those with one of `gateway_keys` carry workers of gateways.
+    """
+
+    def __init__(self, gateway_keys: Container[str] = ()) -> None:
         self.socket: Link
+        self._gateway_keys = gateway_keys
+
+    def refuses(self, info: WorkerInfo) -> str | None:
+        """Why a worker may not be one of a gateway; None if it may, or is none."""
+        is_of_gateway = info.gateway or info.service is not None
+        if not is_of_gateway or not info.key or info.key in self._gateway_keys:
+            return None
+        return (
+            f"READY is refused: key {info.key} is not that of a gateway; add its public key file "
+            "to curve_gateways of the dispatchers"
+        )
 
     def open(self, listen: Listen, address: str, on_messages: OnMessages) -> Link:
         """Listens at this address."""

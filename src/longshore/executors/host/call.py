@@ -36,7 +36,7 @@ def prepare(assignment: Assignment, handlers: Handlers) -> Call | Report:
     """What to call, or the report of an attempt that cannot begin."""
     handler = handlers.get(assignment.kind)
     if handler is None:
-        return _unknown(assignment, handlers)
+        return unknown(assignment, handlers)
     function = handler.function
     if assignment.raw:
         return Call(handler, lambda: function(assignment.args))
@@ -80,7 +80,8 @@ def _raw(assignment: Assignment, value: object) -> bytes:
     return within(bytes(value), what)
 
 
-def _unknown(assignment: Assignment, handlers: Handlers) -> Report:
+def unknown(assignment: Assignment, handlers: Handlers) -> Report:
+    """The report of an attempt at a job that the app does not have."""
     known = ", ".join(sorted(handlers)) or "none"
     message = f"the app has no job {assignment.kind!r}; it has: {known}"
     return refused(assignment, Reason.UNKNOWN_KIND, message)

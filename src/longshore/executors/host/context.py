@@ -14,6 +14,7 @@ from uuid import UUID
 import msgspec
 
 from longshore.core.limits import MAX_SNOOZE_S
+from longshore.core.tracing import with_trace
 from longshore.core.turns import MAX_TURN_GROUP
 from longshore.errors import Conflict, InvalidInput, NotSerialisable, TooLarge, WrongState
 from longshore.executors import scratch
@@ -21,6 +22,7 @@ from longshore.executors.host.growth import OwnGroup
 from longshore.executors.output.attempt_log import AttemptLog
 from longshore.executors.output.logger import JobLogger
 from longshore.executors.text import bounded
+from longshore.executors.tracing import current_traceparent
 from longshore.model.actor import Message, ReplyTo
 from longshore.model.attempt import Assignment
 from longshore.model.group import GroupPart
@@ -228,6 +230,11 @@ class Context:
         return self._assignment.token
 
     @property
+    def traceparent(self) -> str:
+        """The span that submitted the job, as W3C trace context; empty if it is in no trace."""
+        return self._assignment.traceparent
+
+    @property
     def cancelled(self) -> bool:
         """Whether this attempt has been told to stop."""
         return self._cancelled
@@ -275,7 +282,7 @@ class Context:
         if own.id in self._outbox:
             return self._again(own)
         self._count(own)
-        self._outbox[own.id] = own
+        self._outbox[own.id] = with_trace(own, current_traceparent() or self.traceparent)
         return own.id
 
     def send(self, to: Addresses, name: str, /, *args: Any, **kwargs: Any) -> None:
@@ -331,7 +338,8 @@ class Context:
         return job.take_id(submitted_id(self.id, self._assignment.round, len(self._outbox)))
 
     def _again(self, job: Submission) -> UUID:
-        if self._outbox[job.id] != job:
+        known = self._outbox[job.id]
+        if known != with_trace(job, known.options.traceparent):
             raise Conflict(
                 f"job {self.number} submits two different jobs under the id {job.id}; "
                 "give each an id of its own, or none"
@@ -378,7 +386,8 @@ class RunningContext(Context):
                 f"a '{own.kind}' job with a unique key is submitted with then=…; another job may "
                 "have the key already, and its outcome would go elsewhere: leave one of them out"
             )
-        options = msgspec.structs.replace(own.options, watchers=(watcher,))
+        watchers = (*own.options.watchers, watcher)
+        options = msgspec.structs.replace(own.options, watchers=watchers)
         return self._submit(msgspec.structs.replace(own, options=options))
 
     def submit_group(self, group: DescribesGroup, watchers: tuple[Watcher, ...]) -> UUID:

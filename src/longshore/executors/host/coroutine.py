@@ -36,6 +36,7 @@ from longshore.executors.host.failures import raised
 from longshore.executors.host.forks import leave, leave_if_copy
 from longshore.executors.host.host import Host
 from longshore.executors.output.attempt_log import TELL_EVERY_S, AttemptLog
+from longshore.executors.tracing import processing
 from longshore.model.attempt import Assignment, AttemptKey
 from longshore.model.job import LogEntry
 from longshore.model.reports import Report
@@ -84,7 +85,11 @@ class CoroutineHost(Host):
         return self._loop
 
     def _attach(self) -> None:
-        self._channel = Channel(self._sock, self._unpacker, self._receive, leave)
+        self._channel = Channel(self._sock, self._unpacker, self._receive, self._lose_agent)
+
+    def _lose_agent(self) -> None:
+        """The agent is gone: nothing can be told any more."""
+        leave()
 
     def _receive(self, messages: list[ToHost]) -> None:
         for message in messages:
@@ -131,21 +136,24 @@ class CoroutineHost(Host):
 
     async def _perform(self, assignment: Assignment, context: RunningContext) -> None:
         enter(context)
+        with processing(assignment) as processed:
+            report = await self._call(assignment, context)
+            processed(report)
+        self._end(assignment, context, report)
+
+    async def _call(self, assignment: Assignment, context: RunningContext) -> Report:
         call = prepare(assignment, self._handlers)
         if not isinstance(call, Call):
-            self._end(assignment, context, call)
-            return
+            return call
         try:
             value = call.begin()
             if call.handler.is_async:
                 value = await cast(Awaitable[object], value)
         except BaseException as error:
             leave_if_copy()
-            report = raised(assignment, error, call.handler)
-        else:
-            leave_if_copy()
-            report = succeeded(assignment, call.handler, context, value)
-        self._end(assignment, context, report)
+            return raised(assignment, error, call.handler)
+        leave_if_copy()
+        return succeeded(assignment, call.handler, context, value)
 
     def _end(self, assignment: Assignment, context: RunningContext, report: Report) -> None:
         del self._running[assignment.token]

@@ -8,10 +8,10 @@ from abc import ABC, abstractmethod
 from collections import deque
 from typing import NoReturn
 
-from longshore.errors import AppError, ProtocolError
+from longshore.errors import AppError, ConfigError, ProtocolError
 from longshore.executors import scratch
 from longshore.executors.frames import FromHost, Load, Loaded, LoadFailed, ToHost, pack, to_host
-from longshore.executors.host.apps import load_apps
+from longshore.executors.host.apps import Apps, load_apps
 from longshore.executors.host.context import RunningContext
 from longshore.executors.host.forks import leave
 from longshore.executors.host.lifespan import Lifespan
@@ -39,15 +39,19 @@ class Host(ABC):
         # Before the app is imported: some libraries keep the streams that they find then.
         self._set_streams = install(echo=load.limits.echo, mark=True)
         scratch.settle(load.scratch)
-        self._expect(load)
         try:
-            self._handlers, spans = load_apps(load.app)
+            self._expect(load)
+            self._handlers, spans = self._apps(load)
             self._lifespan = Lifespan(spans(pool), self._make_loop)
             self._lifespan.begin()
-        except AppError as error:
+        except (AppError, ConfigError) as error:
             self._send(LoadFailed(str(error)))
             leave()
         self._send(Loaded({kind: handler.info for kind, handler in self._handlers.items()}))
+
+    def _apps(self, load: Load) -> Apps:
+        """What the apps declare; raises `AppError` if one cannot be imported."""
+        return load_apps(load.app)
 
     def _expect(self, load: Load) -> None:  # noqa: B027
         """Makes ready for as many attempts as the agent says."""

@@ -23,8 +23,9 @@ from longshore.executors.host.child import ChildHost
 from longshore.executors.host.coroutine import CoroutineHost
 from longshore.executors.host.forks import leave, remain_one
 from longshore.executors.host.host import Host
+from longshore.executors.host.programs.host import ProgramHost
 from longshore.executors.host.thread import ThreadHost
-from longshore.model.worker import Pool
+from longshore.model.worker import PROGRAM_POOLS, Pool
 
 COLLECT_AFTER = (10_000, 20, 20)
 """How many new objects make the collector look for cycles: jobs leave objects, but no cycles."""
@@ -34,7 +35,7 @@ _PR_SET_PDEATHSIG = 1
 
 def main(pool: Pool, agent_pid: int, *fds: int) -> NoReturn:
     """Serves the agent until it is gone."""
-    _die_with(agent_pid)
+    _die_with(agent_pid, pool)
     sockets = [socket.socket(fileno=fd) for fd in fds]
     for sock in sockets:
         sock.set_inheritable(False)
@@ -57,13 +58,18 @@ def _host(pool: Pool) -> type[Host]:
             return ChildHost
         case Pool.THREAD:
             return ThreadHost
+        case Pool.COMMAND | Pool.CONTAINER:
+            return ProgramHost
         case _:
             assert_never(pool)
 
 
-def _die_with(agent_pid: int) -> None:
-    """On Linux, has the kernel kill this process when the agent dies."""
-    if sys.platform == "linux":
+def _die_with(agent_pid: int, pool: Pool) -> None:
+    """On Linux, has the kernel kill this process when the agent dies.
+
+    A host of programs has these to kill first: it ends by itself when its socket is closed.
+    """
+    if sys.platform == "linux" and pool not in PROGRAM_POOLS:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != agent_pid:
         leave()

@@ -30,6 +30,7 @@ from longshore.executors.host.forks import is_copy, leave, leave_if_copy
 from longshore.executors.host.host import Host
 from longshore.executors.host.interruption import Interruption
 from longshore.executors.output.attempt_log import TELL_EVERY_S, AttemptLog
+from longshore.executors.tracing import processing
 from longshore.model.attempt import Assignment, AttemptKey
 from longshore.model.reports import NotBegunReport, Report
 
@@ -118,6 +119,12 @@ class ThreadHost(Host):
 
     def _perform(self, assignment: Assignment, context: RunningContext) -> Report:
         enter(context)
+        with processing(assignment) as processed:
+            report = self._call(assignment, context)
+            processed(report)
+        return report
+
+    def _call(self, assignment: Assignment, context: RunningContext) -> Report:
         call = prepare(assignment, self._handlers)
         if not isinstance(call, Call):
             return call

@@ -16,7 +16,7 @@ import msgspec
 
 from longshore.executors.output.quota import Gathered, LineQuota
 from longshore.model.job import LogEntry, LogKind, Progress
-from longshore.model.log import LogLimits, pack_line
+from longshore.model.log import STEP, Line, LogLimits, pack_line
 
 TELL_EVERY_S = 0.05
 STEPS_KEPT = 64
@@ -56,6 +56,11 @@ class AttemptLog:
         self._steps.append((time.time(), text))
         self._tell()
 
+    def drop_untold(self) -> None:
+        """Drops the steps, if nothing was told yet: the attempt ended before anybody could look."""
+        if self._seq == 0:
+            self._steps.clear()
+
     def printed(self, stream: str, data: bytes) -> None:
         """Adds what was printed; a line is told when it is whole."""
         if self._lines.write(stream, data):
@@ -85,7 +90,9 @@ class AttemptLog:
     def _told(self, said: tuple[float, str] | Gathered) -> LogEntry:
         if isinstance(said, Gathered):
             return self._entry(LogKind.TEXT, pack_line(said.line(self._attempt)))
-        return self._entry(LogKind.STEP, said[1].encode())
+        at, text = said
+        line = Line(text, STEP, said_at=at, attempt=self._attempt)
+        return self._entry(LogKind.STEP, pack_line(line))
 
     def _entry(self, kind: LogKind, data: bytes) -> LogEntry:
         self._seq += 1

@@ -16,6 +16,7 @@ from longshore.core.histories import What
 from longshore.core.turns import RESUME
 from longshore.errors import StoreUnavailable
 from longshore.model.actor import ActorVerdict, MailAction, NewActor, Reply, Started
+from longshore.model.callback import USUAL_TERMS, CallbackTerms
 from longshore.model.job import Refused
 from longshore.ports import Hint, Tended, Told
 from longshore.store.actor_rows import (
@@ -331,10 +332,10 @@ class PostgresActors(PostgresActorReads, PostgresKeeper):
         await self._forget_undelivered(most)
         return Tended(tuple(replies), more=more or len(found) > most)
 
-    async def tell_watchers(self, most: int = 100) -> Told:
+    async def tell_watchers(self, most: int = 100, callbacks: CallbackTerms = USUAL_TERMS) -> Told:
         """Tells those who watch jobs and groups of at most so many that ended."""
         cursors = self._pump.cursors
-        told = await self._keeping.run(lambda tx: tell_watchers(tx, most, cursors))
+        told = await self._keeping.run(lambda tx: tell_watchers(tx, most, cursors, callbacks))
         if told.ready:
             self._sender.tell(Hint.WORK)
         return told

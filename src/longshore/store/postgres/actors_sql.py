@@ -52,20 +52,21 @@ NEWEST: Final = """
     WHERE actor = {actor} ORDER BY actor DESC, n DESC LIMIT 1
 """
 """SQL for what the newest turn of an actor left, all but the state."""
-_FIRST_DUE: Final = f"""
+FIRST_DUE: Final = f"""
     SELECT CASE WHEN due_at < 'infinity' THEN {micros("due_at")} ELSE {NEVER} END
     FROM longshore.message
-    WHERE actor = i.actor AND due_at IS NOT NULL ORDER BY due_at LIMIT 1
+    WHERE actor = {{actor}} AND due_at IS NOT NULL ORDER BY due_at LIMIT 1
 """
+"""SQL for when the first delayed message of an actor is due; parked ones are due never."""
 
-_FIRST_LEFT: Final = _FIRST_DUE.replace(
+_FIRST_LEFT: Final = FIRST_DUE.format(actor="i.actor").replace(
     "ORDER BY",
     """AND NOT CASE WHEN due_at < 'infinity' THEN number = ANY (ARRAY(
             SELECT d.number FROM unnest($8::bigint[], $9::bigint[]) AS d (actor, number)
             WHERE d.actor = i.actor
         )) ELSE false END ORDER BY""",
 )
-"""`_FIRST_DUE` of the messages that `KEEP` does not remove."""
+"""`FIRST_DUE` of the messages that `KEEP` does not remove."""
 
 LOOK: Final = f"""
 SELECT i.actor, t.n, t.worker, t.read_up_to, t.version, t.starts, t.timers, {NOW} AS now,
@@ -77,7 +78,7 @@ SELECT i.actor, t.n, t.worker, t.read_up_to, t.version, t.starts, t.timers, {NOW
         SELECT FROM longshore.message
         WHERE actor = i.actor AND number > t.read_up_to AND CASE WHEN due_at IS NULL THEN true END
     ) AS has_mail,
-    ({_FIRST_DUE}) AS delayed_at
+    ({FIRST_DUE.format(actor="i.actor")}) AS delayed_at
 FROM unnest($1::bigint[]) AS i (actor)
 CROSS JOIN LATERAL ({NEWEST.format(actor="i.actor")}) AS t
 """

@@ -17,7 +17,7 @@ from longshore.store.postgres import groups_sql
 from longshore.store.postgres import growth_sql as sql
 from longshore.store.postgres.columns import columns, lane_of_item
 from longshore.store.postgres.connections import Again, Transaction
-from longshore.store.postgres.sql import ADD_LANES, HOLDERS
+from longshore.store.postgres.known_sql import ADD_LANES, HOLDERS
 from longshore.store.postgres.states import CONDITIONS, WAITING
 from longshore.store.rows import NodeItem, clean, due_at, micros, utc_now
 
@@ -95,8 +95,9 @@ async def store_nodes(
     delays = [item.node.job.delay_s for item in items]
     values[6] = delays if any(delay is not None for delay in delays) else []
     scopes = [None if (at := item.node.scope) is None else ids[at] for item in items]
+    ranks = [item.rank for item in items if item.rank is not None]
     rows = await tx.fetch(
-        groups_sql.ADD_NODES,
+        groups_sql.ADD_RANKED_NODES if ranks else groups_sql.ADD_NODES,
         *values,
         group,
         [item.body for item in items],
@@ -105,6 +106,7 @@ async def store_nodes(
         [CONDITIONS[item.node.on] for item in items],
         [item.node.key for item in items],
         scopes if any(scopes) else [],
+        *([ranks] if ranks else []),
     )
     if sum(row["n"] for row in rows) < len(items):
         return False

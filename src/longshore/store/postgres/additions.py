@@ -24,7 +24,7 @@ import asyncpg
 from longshore.core.additions import KnownNode, keys_asked
 from longshore.core.dependencies import Delivered, Marks, Parent, deliver
 from longshore.core.lifecycle import TERMINAL
-from longshore.errors import Conflict
+from longshore.errors import Conflict, StoreUnavailable
 from longshore.model.group import AddedNode, GroupSubmitted
 from longshore.model.job import Refused
 from longshore.store.additions import Addition, Growable, added_items, is_repeat, not_added, taken
@@ -117,10 +117,12 @@ class AddToGroup(NamedTuple):
                 return GroupSubmitted(self.group, group["number"], state, staged), settling
         except Conflict as error:
             return not_added(self.group, error), settling
+        if group["reopening"]:
+            raise StoreUnavailable("the group is being retried; try again in a moment")
         [room] = await tx.fetch(_ROOM, self.group)
         edges = self.edges if room["edges"] is None else room["edges"]
         rows = await self._hold_known(tx, self.addition.nodes)
-        into = Growable(self.group, state, staged, edges, room["last"] + 1)
+        into = Growable(self.group, state, staged, edges, room["last"] + 1, group["number"])
         items = added_items(self.addition, into, {row["key"]: _known(row) for row in rows})
         if not isinstance(items, Refused):
             items = await self._unless_taken(tx, items)

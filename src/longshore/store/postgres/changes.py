@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from uuid import UUID
 
 import asyncpg
 
+from longshore.core import effects
 from longshore.core.effects import Change
+from longshore.model.group import GroupState
 from longshore.store.postgres import keeper_sql as sql
 from longshore.store.postgres.connections import Transaction
 from longshore.store.postgres.finish import change_row
-from longshore.store.postgres.states import CODES, RUNS_SOON
+from longshore.store.postgres.states import CODES, GROUP_CODES, RUNS_SOON, STATES
 
 Rows = list[asyncpg.Record]
 
@@ -31,8 +33,14 @@ async def apply(
     changes: Sequence[tuple[asyncpg.Record, Change]],
     by: str = "",
     statement: str = sql.APPLY,
+    *,
+    holds_nodes: bool = False,
 ) -> None:
-    """Makes these changes to locked rows; equal changes are sent once."""
+    """Makes these changes to locked rows; equal changes are sent once.
+
+    If the transaction `holds_nodes` of theirs, a sweep that comes by begins anew. Otherwise one is
+    asked for, if a group is paused.
+    """
     if not changes:
         return
     places: dict[Change, int] = {}
@@ -42,7 +50,7 @@ async def apply(
         if row["group_id"] is not None:
             if change.ends:
                 tx.ended(row["group_id"], row["id"], CODES[change.state])
-            elif change.state in RUNS_SOON:
+            elif change.state in RUNS_SOON and not holds_nodes:
                 tx.woke(row["group_id"])
         elif change.ends and row["watched"]:
             tx.watched_end(row["id"])
@@ -52,3 +60,17 @@ async def apply(
         strict=True,
     )
     await tx.fetch(statement, ids, [places[change] for _, change in changes], *columns)
+
+
+async def hold_if_paused(tx: Transaction, woken: Mapping[UUID, UUID]) -> None:
+    """Jobs that are to run again wait, if their groups are paused; `woken` has their groups.
+
+    No pause begins from now on until the commit. Afterwards its sweep sees these jobs. The groups'
+    rows are locked before any node is: those who add to a group hold its row, and wait for nodes.
+    """
+    if not woken:
+        return
+    rows = await tx.fetch(sql.HOLD_WOKEN, sorted(set(woken.values())))
+    paused = {row["id"] for row in rows if row["state"] == GROUP_CODES[GroupState.PAUSED]}
+    jobs = await locked(tx, [job for job, group in woken.items() if group in paused])
+    await apply(tx, [(row, effects.HOLD[STATES[row["state"]]]) for row in jobs])

@@ -7,10 +7,12 @@ from typing import Any
 from uuid import UUID
 
 from longshore.core.lanes import lane_of
+from longshore.core.same_body import is_body
 from longshore.model.job import Refused, Submission, Submitted
 from longshore.model.worker import Lane
 from longshore.store.rows import (
     bodies_or_whys,
+    held_by_staging,
     in_conflict,
     micros,
     not_accepted,
@@ -22,6 +24,9 @@ Item = tuple[Submission, int]
 """A submission and the hash of its body."""
 
 Answer = Submitted | Refused
+
+Holder = Submitted | UUID
+"""The job that holds a unique key; or its group, while that is not there as a whole."""
 
 
 class SoundItems:
@@ -69,17 +74,21 @@ def unique_keys(items: Sequence[Item], known: Container[UUID]) -> list[list[str]
 def answered(
     items: Sequence[Item],
     known: Mapping[UUID, tuple[int, int]],
-    holders: Mapping[tuple[str, str | None], Answer],
+    holders: Mapping[tuple[str, str | None], Holder],
 ) -> dict[UUID, Answer]:
     """Answers for the jobs that are stored already (`known`), or whose key a job holds."""
     answers: dict[UUID, Answer] = {}
     for job, body in items:
         if job.id in known:
             number, known_body = known[job.id]
-            same = body == known_body
+            same = is_body(job, body, known_body)
             answers[job.id] = Submitted(job.id, number) if same else in_conflict(job.id)
         elif (job.kind, job.unique_key) in holders:
-            answers[job.id] = holders[job.kind, job.unique_key]
+            holder = holders[job.kind, job.unique_key]
+            if isinstance(holder, UUID):
+                answers[job.id] = held_by_staging(job, holder)
+            else:
+                answers[job.id] = holder
     return answers
 
 

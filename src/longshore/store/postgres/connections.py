@@ -13,6 +13,7 @@ import random
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from copy import copy
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 from uuid import UUID
@@ -28,7 +29,9 @@ from longshore.errors import (
     SchemaMismatch,
     StoreUnavailable,
 )
+from longshore.model.access import AuditEntry
 from longshore.model.group import GroupState
+from longshore.store.access_rows import entry_texts
 from longshore.store.postgres.sql import MARK
 from longshore.store.postgres.states import CANCELLED, FAILED_CODES, GROUP_CODES
 
@@ -107,6 +110,12 @@ WHERE state = {GROUP_CODES[GroupState.PAUSED]}"""
 _NOTE_WATCHED: Final = """
 INSERT INTO longshore.notice (subject, is_group, round, state, options, error, result)
 SELECT id, false, round, state, options, error, result FROM longshore.job"""
+
+
+_WRITE_ENTRY: Final = """
+INSERT INTO longshore.audit (at, request, fingerprint, principal, action, subject, detail)
+VALUES (now(), $1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING
+"""
 
 
 class Transaction:
@@ -308,10 +317,13 @@ class ConnectionPool:
         self._most = most
         self._room = asyncio.Semaphore(most)
         self._idle: list[Connection] = []
+        self._entry: AuditEntry | None = None
         self._closed = False
 
-    async def run(self, work: Work[T]) -> T:
+    async def run(self, work: Work[T], first: str = "") -> T:
         """Runs `work` in one transaction; answers what it answers.
+
+        What `first` says, a statement or several, is sent with the message that begins it.
 
         The pool repeats it if another transaction got in its way. It repeats it once with
         `isolate_bad_items` if an item cannot be stored, or if a transaction that does not end
@@ -320,7 +332,7 @@ class ConnectionPool:
         isolate_bad_items = False
         for turn in range(TURNS):
             try:
-                return await self._attempt(work, isolate_bad_items)
+                return await self._attempt(work, isolate_bad_items, first)
             except _REPEATED:
                 await asyncio.sleep(random.random() * 0.02 * turn)
             except Exception as error:
@@ -364,13 +376,22 @@ class ConnectionPool:
         except Exception as error:
             raise _translated(error, self._address) from error
 
-    async def _attempt(self, work: Work[T], isolate_bad_items: bool) -> T:
+    def audited(self, entry: AuditEntry) -> ConnectionPool:
+        """This pool, of which each transaction leaves an entry of the audit."""
+        pool = copy(self)
+        pool._entry = entry
+        return pool
+
+    async def _attempt(self, work: Work[T], isolate_bad_items: bool, first: str) -> T:
         async with self._connection() as connection:
             transaction = Transaction(connection, isolate_bad_items=isolate_bad_items)
             if self._bare:
                 return await work(transaction)
-            await connection.execute(self._begin)
+            await connection.execute(f"{self._begin}; {first}" if first else self._begin)
             answer = await work(transaction)
+            if (entry := self._entry) is not None:
+                key = (entry.request, entry.fingerprint)
+                await transaction.fetch(_WRITE_ENTRY, *key, *entry_texts(entry))
             await connection.execute(transaction.ending())
             return answer
 

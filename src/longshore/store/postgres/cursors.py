@@ -12,7 +12,8 @@ its submitter committed late. Three rules find such jobs:
 - What this process makes ready moves the mark back at once.
 - A mark trails the claims by `TRAIL_S`, for transactions that have a number and commit late.
 - A full look reads a lane without marks, every `FULL_LOOK_S`, and also when the lane gave less than
-  was wanted. After it the lane rests, for longer if the look cost more.
+  was wanted. After it the lane rests, for longer if the look cost more, and much longer if the lane
+  gave something: its jobs are started as they come, and looks that cost much would make them late.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from typing import Final, NamedTuple
 TRAIL_S: Final = 0.25
 FULL_LOOK_S: Final = 2.0
 LOOK_SHARE: Final = 20.0
+GIVING_SHARE: Final = 400.0
+"""As `LOOK_SHARE`, for a lane that gave something, but less than was wanted."""
 LONGEST_REST_S: Final = 10.0
 MOST_LEVELS: Final = 8
 
@@ -89,6 +92,7 @@ class _Lane:
         self.levels: dict[int, _Level] = {}
         self.version = 0
         self.was_short = False
+        self.gave_some = False
         self._looked_at = 0.0
         self._rest_s = 0.0
 
@@ -97,7 +101,10 @@ class _Lane:
         self._rest_s = min(cost_s * LOOK_SHARE, LONGEST_REST_S)
 
     def wants_full_look(self, now: float) -> bool:
-        rest_s = self._rest_s if self.was_short else max(FULL_LOOK_S, self._rest_s)
+        rest_s = max(FULL_LOOK_S, self._rest_s)
+        if self.was_short:
+            giving_s = self._rest_s * GIVING_SHARE / LOOK_SHARE
+            rest_s = min(giving_s, rest_s) if self.gave_some else self._rest_s
         return now - self._looked_at >= rest_s
 
 
@@ -125,9 +132,10 @@ class ClaimCursors:
         self, look: ScanPlan, took: Sequence[Reached], *, short: bool, cost_s: float, now: float
     ) -> None:
         """Learns from a committed claim; `short` if it found less than was wanted."""
+        gave = {one.lane for one in took}
         for lane in look.versions:
             known = self._lane(lane)
-            known.was_short = short
+            known.was_short, known.gave_some = short, lane in gave
             if lane in look.full:
                 known.looked(cost_s, now)
         for lane, urgency, place in took:
@@ -135,11 +143,13 @@ class ClaimCursors:
             if known.version == look.versions[lane]:
                 _reach(known, urgency, place, now)
 
-    def unseen(self, look: ScanPlan, now: float) -> list[int]:
+    def unseen(self, look: ScanPlan, took: Sequence[Reached], now: float) -> list[int]:
         """The lanes that a short claim read from marks only, and that may have a full look now."""
         short = [lane for lane in look.versions if lane not in look.full]
+        gave = {one.lane for one in took}
         for lane in short:
-            self._lane(lane).was_short = True
+            known = self._lane(lane)
+            known.was_short, known.gave_some = True, lane in gave
         return [lane for lane in short if self._lane(lane).wants_full_look(now)]
 
     def keep(self, lanes: Container[int]) -> None:

@@ -21,6 +21,7 @@ from longshore.model.job import Submission, Submitted
 from longshore.ports import Hint
 from longshore.store.postgres.columns import (
     Answer,
+    Holder,
     Item,
     SoundItems,
     answered,
@@ -29,7 +30,8 @@ from longshore.store.postgres.columns import (
     unique_keys,
 )
 from longshore.store.postgres.deliveries_sql import ENQUEUE_SENDS
-from longshore.store.postgres.sql import ENQUEUE, HOLDERS, KNOWN, MARK
+from longshore.store.postgres.known_sql import HOLDERS, KNOWN
+from longshore.store.postgres.sql import ENQUEUE, MARK
 
 TURNS: Final = 5
 _NOTIFY: Final = "SELECT pg_notify('longshore', $1::text)"
@@ -97,8 +99,9 @@ def _look_up(items: list[Item]) -> Generator[Ask, Rows, dict[UUID, Answer]]:
     known = {_uuid(id): (number, body) for id, number, body in rows}
     keys = unique_keys(items, known)
     rows = (yield Ask(HOLDERS, keys)) if keys else []
-    holders: dict[tuple[str, str | None], Answer] = {
-        (kind, key): Submitted(_uuid(id), number, existing=True) for kind, key, id, number in rows
+    holders: dict[tuple[str, str | None], Holder] = {
+        (kind, key): Submitted(_uuid(id), number, existing=True)
+        for kind, key, id, number, _ in rows
     }
     answers = answered(items, known, holders)
     if answers:

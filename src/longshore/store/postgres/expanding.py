@@ -134,7 +134,8 @@ class _Step(NamedTuple):
     async def _items(self, found: Elements) -> list[NodeItem] | str:
         """The elements as nodes, or why they cannot be stored."""
         [node] = await self.tx.fetch(sql.ADDERS, [self.map["id"]])
-        adder = Adder(self.map["id"], self.map["round"], node["key"], node["place"])
+        where = node["key"], node["place"], self.map["rank"]
+        adder = Adder(self.map["id"], self.map["round"], *where)
         nodes = [OutboxNode(one.key, one.job) for one in found.jobs]
         if why := self._keys_too_long(adder, found):
             return why

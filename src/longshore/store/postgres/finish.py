@@ -23,7 +23,7 @@ from longshore.core.effects import Change
 from longshore.core.lifecycle import TERMINAL
 from longshore.errors import StoreUnavailable
 from longshore.model.actor import Message
-from longshore.model.ends import WITH_OUTBOX, End, ReadDone, Succeeded, TurnTaken
+from longshore.model.ends import WITH_OUTBOX, End, Failed, ReadDone, Succeeded, TurnTaken
 from longshore.model.ids import derive_id
 from longshore.model.job import Ended, Finished, JobState, Refused, Submission, Submitted, Verdict
 from longshore.model.reports import OutboxJob
@@ -68,6 +68,8 @@ class FinishBatch:
         self.sent: list[Sent] = []
         self.parents: list[Parent] = []
         """The jobs of groups that ended."""
+        self.woken: dict[UUID, UUID] = {}
+        """The jobs of groups that are to run again, and their groups."""
         self.taken: list[Taken] = []
         self.refused: list[tuple[Succeeded, int, str]] = []
         """Messages that jobs sent and nobody gets: the end, the index in its outbox, and why."""
@@ -152,10 +154,10 @@ class FinishBatch:
             if (group := row["group_id"]) is None:
                 continue
             state = STATES[row["state"]]
-            if state not in TERMINAL:
-                self._tx.woke(group)
-                continue
             end = ends[row["place"] - 1]
+            if state not in TERMINAL:
+                self.woken[end.job] = group
+                continue
             [outcome] = outcomes(end, row["was"], state)
             self._tx.ended(group, end.job, row["state"], settled=True)
             self.parents.append(Parent(end.job, group, "", row["number"], state, outcome.error))
@@ -301,7 +303,8 @@ def only_results(ends: Sequence[End]) -> list[Succeeded] | None:
     plain = [
         end
         for end in ends
-        if isinstance(end, Succeeded) and not (end.outbox or end.by or end.info or end.worker)
+        if isinstance(end, Succeeded)
+        and not (end.outbox or end.by or end.info or end.worker or end.versions)
     ]
     return plain if len(plain) == len(ends) else None
 
@@ -317,5 +320,7 @@ def _shape(end: End) -> tuple[object, ...]:
     """Ends that have this in common do the same to their jobs."""
     if isinstance(end, Succeeded):
         return Succeeded, end.by, end.info, end.worker
+    if isinstance(end, Failed) and end.versions:
+        end = structs.replace(end, versions=())
     _, _, *rest = structs.astuple(structs.replace(end, ran_s=None))
     return type(end), *rest

@@ -1,4 +1,4 @@
-"""The retry of a group on PostgreSQL, in one transaction.
+"""The retry of a group on PostgreSQL, in one transaction. `group_reopening` retries large ones.
 
 It holds the group's row and all its nodes first. So nobody counts a node down, or adds one, between
 the look at the states and the new counters. What a job added that runs again leaves the group.
@@ -24,9 +24,9 @@ from longshore.model.job import JobState
 from longshore.store.postgres import groups_sql as sql
 from longshore.store.postgres import growth_sql
 from longshore.store.postgres.changes import apply, locked
-from longshore.store.postgres.connections import Transaction
-from longshore.store.postgres.keeper_sql import REOPEN
-from longshore.store.postgres.sql import HOLDERS
+from longshore.store.postgres.connections import Again, Transaction
+from longshore.store.postgres.keeper_sql import LOCK_FREE, REOPEN
+from longshore.store.postgres.known_sql import HOLDERS
 from longshore.store.postgres.states import GROUP_CODES, GROUP_STATES, STATES
 from longshore.store.rows import unique_key_taken
 
@@ -66,16 +66,13 @@ class GroupRetry(NamedTuple):
 
     async def run(self, tx: Transaction) -> RetryPlan | None:
         """Opens the rounds, or says why not; None if the group was pruned."""
-        found = await tx.fetch(sql.LOCK_GROUP, self.group)
-        if not found or found[0]["is_gone"]:
-            return None
-        for row in await tx.fetch(sql.RETRIED, self.request) if self.request else ():
-            tx.rest_on_found()
-            return RetryPlan(self.group, tuple(row["reopened"]), retired=tuple(row["retired"]))
+        group = await self.hold(tx)
+        if group is None or isinstance(group, RetryPlan):
+            return group
         await tx.fetch(sql.HOLD_UNSETTLED, self.group)
         await tx.fetch(sql.HOLD_NODES, self.group)
         rows = await tx.fetch(sql.NODE_STATES, self.group)
-        state, jobs = GROUP_STATES[found[0]["state"]], found[0]["jobs"]
+        state, jobs = GROUP_STATES[group["state"]], group["jobs"]
         # Python's own work: a large group would stop the event loop for a second.
         plan, changes = await asyncio.to_thread(
             lambda: retry_plan(self.group, state, node_states(rows, jobs), self.keys)
@@ -86,14 +83,36 @@ class GroupRetry(NamedTuple):
         if (taken := await self._open(tx, ids, changes)) is not None:
             return RetryPlan(self.group, refused=unique_key_taken(taken))
         await self._count_anew(tx, rows, changes)
-        await self._retire(tx, [ids[at] for at in changes.retired])
-        await self._give_args(tx, rows)
+        await self.retire(tx, [ids[at] for at in changes.retired])
+        await self.give_args(tx, rows)
+        await self.run_again(tx, state, plan)
+        return plan
+
+    async def hold(self, tx: Transaction) -> asyncpg.Record | RetryPlan | None:
+        """Locks the group's row; answers a repeat as at first, and None if the group is gone."""
+        found = await tx.fetch(sql.LOCK_GROUP, self.group)
+        if not found or found[0]["is_gone"]:
+            return None
+        if (plan := await self.repeated(tx)) is not None:
+            return plan
+        if found[0]["reopening"]:
+            raise Again("another retry of the group is under way")
+        return found[0]
+
+    async def repeated(self, tx: Transaction) -> RetryPlan | None:
+        """The answer of the first such request, if this one repeats it."""
+        for row in await tx.fetch(sql.RETRIED, self.request) if self.request else ():
+            tx.rest_on_found()
+            return RetryPlan(self.group, tuple(row["reopened"]), retired=tuple(row["retired"]))
+        return None
+
+    async def run_again(self, tx: Transaction, state: GroupState, plan: RetryPlan) -> None:
+        """The group runs, or stays paused; a repeat of the request finds the answer."""
         state = GroupState.PAUSED if state is GroupState.PAUSED else GroupState.RUNNING
         await tx.fetch(sql.RUN_AGAIN, self.group, GROUP_CODES[state])
         if self.request is not None:
             names = list(plan.reopened), list(plan.retired)
             await tx.fetch(sql.NOTE_RETRY, self.request, self.group, *names)
-        return plan
 
     async def _open(self, tx: Transaction, jobs: Sequence[UUID], found: Reopening) -> str | None:
         """Changes the jobs; answers a unique key that another job has, if there is one."""
@@ -105,19 +124,22 @@ class GroupRetry(NamedTuple):
             if holder["id"] not in retired:
                 key: str = holder["unique_key"]
                 return key
-        await self._cancel(tx, retired)
+        await self.cancel(tx, retired)
         changes = [
             (row, effects.of_group_retry(row["round"], self.by, self.request)[STATES[row["state"]]])
             for row in rows
         ]
         await apply(tx, changes, self.by, REOPEN)
-        held = await locked(tx, [jobs[at] for at in found.held])
-        if any(STATES[row["state"]] not in effects.HOLD for row in held):
+        held = await locked(tx, [jobs[at] for at in found.held], LOCK_FREE)
+        # Not waited for: one that has just begun may be ending, and its end wants the group's row.
+        if len(held) < len(found.held) or any(
+            STATES[row["state"]] not in effects.HOLD for row in held
+        ):
             raise StoreUnavailable("a job of the group started just now; try again")
         await apply(tx, [(row, effects.HOLD[STATES[row["state"]]]) for row in held])
         return None
 
-    async def _cancel(self, tx: Transaction, retired: set[UUID]) -> None:
+    async def cancel(self, tx: Transaction, retired: set[UUID]) -> None:
         """Cancels the jobs that leave the group and have not ended.
 
         They leave it first: so their ends are not counted as those of the group.
@@ -147,11 +169,13 @@ class GroupRetry(NamedTuple):
         counts = (-ended.total(), -failed, -ended[JobState.CANCELLED])
         await tx.fetch(sql.UNCOUNT, self.group, *counts)
 
-    async def _retire(self, tx: Transaction, retired: Sequence[UUID]) -> None:
+    async def retire(self, tx: Transaction, retired: Sequence[UUID]) -> None:
+        """Removes the nodes of jobs that left the group."""
         if retired:
             await tx.fetch(growth_sql.RETIRE, retired, self.group)
 
-    async def _give_args(self, tx: Transaction, rows: Rows) -> None:
+    async def give_args(self, tx: Transaction, rows: Rows) -> None:
+        """Gives the job that was named its new arguments, if there are any."""
         if self.args is None:
             return
         for row in rows:

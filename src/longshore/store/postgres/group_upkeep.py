@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import Final
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Final, NamedTuple
 from uuid import UUID
 
 import asyncpg
@@ -22,25 +24,35 @@ from longshore.core.dependencies import Marks, Waiting
 from longshore.core.examining import (
     EXAMINED,
     EndCounts,
-    Examined,
     GroupRecord,
     NodeRecord,
+    end_counts,
     examined,
 )
-from longshore.core.reopening import NodeState
+from longshore.core.reopening import NodeState, inner_first
 from longshore.core.retention import group_bounds
 from longshore.model.finding import Finding
 from longshore.model.group import GroupProgress, GroupState
 from longshore.model.retention import GroupsPruned, Retention
 from longshore.store.postgres import groups_sql as sql
 from longshore.store.postgres.connections import ConnectionPool, Transaction
-from longshore.store.postgres.group_retry import node_states, write_scopes
+from longshore.store.postgres.group_retry import node_states
+from longshore.store.postgres.node_pages import AFTER
 from longshore.store.postgres.prune import DROP, FARTHEST_S
-from longshore.store.postgres.states import CONDITION_OF, ENDED, GROUP_CODES, GROUP_STATES
+from longshore.store.postgres.recounting import (
+    count_members,
+    count_parents,
+    hold_nodes,
+    write_counters,
+    write_scopes,
+)
+from longshore.store.postgres.states import CONDITION_OF, ENDED, GROUP_CODES, GROUP_STATES, STATES
 from longshore.store.rows import ABANDONED
 
 MOST_MARKED: Final = 100
 """How many groups one step marks as gone."""
+MOST_COUNTED: Final = 1000
+"""How many nodes a repair counts anew in one transaction."""
 MOST_EDGES: Final = 10_000
 """How many edges one step removes: a job may have very many dependents."""
 
@@ -129,25 +141,42 @@ RETURNING id
 """
 
 
-_EXAMINED: Final = """
+_EXAMINED: Final = f"""
 SELECT g.state AS group_state, g.jobs, g.sweep_from IS NOT NULL AS is_swept, c.*, n.job, n.place,
     n.key, n.condition, n.unmet, n.marks, n.scope, n.open, n.scope_marks, l.state, l.kind,
-    EXISTS (SELECT FROM longshore.unsettled AS u WHERE u.job = n.job) AS is_unsettled, ARRAY(
-        SELECT p.place FROM longshore.edge AS e JOIN longshore.node AS p ON p.job = e.parent
-        WHERE e.child = n.job ORDER BY p.place
-    ) AS after
+    EXISTS (SELECT FROM longshore.unsettled AS u WHERE u.job = n.job) AS is_unsettled,
+    {AFTER} AS after
 FROM longshore.job_group AS g
 CROSS JOIN (
     SELECT coalesce(sum(ended), 0)::bigint AS ended, coalesce(sum(failed), 0)::bigint AS failed,
         coalesce(sum(cancelled), 0)::bigint AS cancelled
     FROM longshore.group_count WHERE group_id = $1
 ) AS c
-JOIN longshore.node AS n ON n.group_id = g.id
+CROSS JOIN LATERAL (SELECT * FROM longshore.node WHERE group_id = g.id OFFSET 0) AS n
 CROSS JOIN LATERAL (SELECT state, kind FROM longshore.job WHERE id = n.job OFFSET 0) AS l
-WHERE g.id = $1 AND NOT g.is_gone AND g.state = ANY ($2::smallint[])
+WHERE g.id = $1 AND NOT (g.is_gone OR g.reopening) AND g.state = ANY ($2::smallint[])
 ORDER BY n.place
 """
 """All that is examined, in one statement: so all of it is of one moment."""
+_COUNTED: Final = """
+SELECT c.*, s.state, s.n
+FROM (
+    SELECT coalesce(sum(ended), 0)::bigint AS ended, coalesce(sum(failed), 0)::bigint AS failed,
+        coalesce(sum(cancelled), 0)::bigint AS cancelled
+    FROM longshore.group_count WHERE group_id = $1
+) AS c
+CROSS JOIN (
+    SELECT j.state, count(*) AS n
+    FROM longshore.node AS n
+    CROSS JOIN LATERAL (SELECT state FROM longshore.job WHERE id = n.job OFFSET 0) AS j
+    WHERE n.group_id = $1 GROUP BY j.state
+) AS s
+"""
+"""What a group counts, and how many of its jobs are in each state: of one moment, too."""
+_UNLESS_REOPENING: Final = """
+SELECT FROM longshore.job_group WHERE id = $1 AND NOT reopening FOR SHARE
+"""
+_ONE_REPAIR: Final = "SELECT pg_advisory_xact_lock($1::bigint)"
 _EXAMINED_CODES: Final = [GROUP_CODES[state] for state in EXAMINED]
 
 
@@ -202,11 +231,20 @@ class PostgresGroupUpkeep:
 
     async def examine_group(self, group: UUID, *, repair: bool = False) -> list[Finding]:
         """What is wrong with a group that runs; with `repair`, its counts are made right."""
-
-        async def work(tx: Transaction) -> list[Finding]:
-            return await _repair(tx, group) if repair else (await _examine(tx, group))[2].findings
-
-        return await self._keeping.run(work)
+        rows = await self._reading.fetch(_EXAMINED, group, _EXAMINED_CODES)
+        if not rows:
+            return []
+        # Python's own work: a large group would stop the event loop for a second.
+        wrong = await asyncio.to_thread(_examine, group, rows)
+        if not (repair and wrong.findings):
+            return wrong.findings
+        for some in _pieces(wrong.scopes):
+            await self._keeping.run(partial(_repair_scopes, group=group, jobs=some))
+        # Afterwards: of a scope that closes by that, others are told like of any other.
+        for some in _pieces(wrong.nodes):
+            await self._keeping.run(partial(_repair_nodes, group=group, jobs=some))
+        await self._keeping.run(partial(_repair_counts, group=group))
+        return [structs.replace(one, repaired=True) for one in wrong.findings]
 
 
 def _bounds(kept: Retention) -> tuple[list[int], list[float]]:
@@ -264,19 +302,30 @@ async def _drop(tx: Transaction, rows: list[asyncpg.Record]) -> None:
 # examining
 
 
-async def _examine(
-    tx: Transaction, group: UUID
-) -> tuple[list[asyncpg.Record], EndCounts, Examined]:
-    """The nodes of a group, its counts, and what is wrong."""
-    rows = await tx.fetch(_EXAMINED, group, _EXAMINED_CODES)
-    if not rows:
-        return [], EndCounts(0, 0, 0), Examined([], {}, EndCounts(0, 0, 0), {}, [])
+class _Wrong(NamedTuple):
+    """What is wrong with a group."""
+
+    findings: list[Finding]
+    nodes: list[UUID]
+    """Nodes with wrong counters."""
+    scopes: list[UUID]
+    """Nodes with wrong counters of their scopes, inner ones first."""
+
+
+def _pieces(jobs: Sequence[UUID]) -> Iterator[Sequence[UUID]]:
+    for at in range(0, len(jobs), MOST_COUNTED):
+        yield jobs[at : at + MOST_COUNTED]
+
+
+def _examine(group: UUID, rows: Sequence[asyncpg.Record]) -> _Wrong:
     counts = EndCounts(rows[0]["ended"], rows[0]["failed"], rows[0]["cancelled"])
     state, is_swept = GROUP_STATES[rows[0]["group_state"]], rows[0]["is_swept"]
     states = node_states(rows, rows[0]["jobs"])
     nodes = [_record(row, node) for row, node in zip(rows, states, strict=True)]
-    record = GroupRecord(group, state, is_swept, counts, nodes)
-    return rows, counts, await asyncio.to_thread(examined, record)
+    found = examined(GroupRecord(group, state, is_swept, counts, nodes))
+    scopes = inner_first(states, found.scopes)
+    jobs = ([rows[at]["job"] for at in some] for some in (found.counters, scopes))
+    return _Wrong(found.findings, *jobs)
 
 
 def _record(row: asyncpg.Record, node: NodeState) -> NodeRecord:
@@ -285,23 +334,42 @@ def _record(row: asyncpg.Record, node: NodeState) -> NodeRecord:
     return NodeRecord(row["job"], node, waiting, row["is_unsettled"], row["open"], scope_marks)
 
 
-async def _repair(tx: Transaction, group: UUID) -> list[Finding]:
-    """Counts a group anew while nobody counts its nodes down, and has it swept."""
-    await tx.fetch(sql.LOCK_GROUP, group)
-    await tx.fetch(sql.HOLD_NODES, group)
-    rows, counts, found = await _examine(tx, group)
-    if not found.findings:
-        return []
-    counters = [
-        (rows[at]["job"], unmet, int(marks)) for at, (unmet, marks) in found.counters.items()
-    ]
-    if counters:
-        await tx.fetch(sql.COUNT_DOWN, *zip(*counters, strict=True))
-    await write_scopes(tx, rows, found.scopes)
-    for at in found.closed:
-        tx.note(rows[at]["job"])
-    missing = [right - has for right, has in zip(found.counts, counts, strict=True)]
+async def _repair_nodes(tx: Transaction, group: UUID, jobs: Sequence[UUID]) -> None:
+    """Counts nodes anew while nobody counts them down."""
+    if await _may_repair(tx, group):
+        held = await hold_nodes(tx, jobs)
+        await write_counters(tx, await count_parents(tx, held))
+
+
+async def _repair_scopes(tx: Transaction, group: UUID, jobs: Sequence[UUID]) -> None:
+    """Counts anew what nodes have of their scopes; others hear of those that are closed by that."""
+    if not await _may_repair(tx, group):
+        return
+    held = await hold_nodes(tx, jobs)
+    counters = await count_members(tx, [job for job in jobs if job in held])
+    ended = await write_scopes(tx, counters)
+    for job, (left, _) in counters.items():
+        if held[job]["open"] and not left and job in ended:
+            tx.note(job)
+
+
+async def _may_repair(tx: Transaction, group: UUID) -> bool:
+    """Whether the group is not being retried; until the commit no retry begins."""
+    rows = await tx.fetch(_UNLESS_REOPENING, group)
+    return bool(rows)
+
+
+async def _repair_counts(tx: Transaction, group: UUID) -> None:
+    """Counts the ended jobs of a group anew, and has it swept.
+
+    What ends meanwhile counts itself. Only two that repair must not do so at once.
+    """
+    await tx.fetch(_ONE_REPAIR, group.int & 0x7FFF_FFFF_FFFF_FFFF)
+    rows = await tx.fetch(_COUNTED, group)
+    states = [STATES[row["state"]] for row in rows for _ in range(row["n"])]
+    counts = [rows[0][name] for name in ("ended", "failed", "cancelled")] if rows else []
+    missing = [right - has for right, has in zip(end_counts(states), counts, strict=False)]
     if any(missing):
         await tx.fetch(sql.UNCOUNT, group, *missing)
+    await tx.fetch(sql.LOCK_GROUP, group)
     await tx.fetch(sql.ASK_SWEEP, [group])
-    return [structs.replace(one, repaired=True) for one in found.findings]

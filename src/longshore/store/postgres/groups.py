@@ -57,6 +57,12 @@ from longshore.store.postgres.expanding import (
     found_results,
     open_gate,
 )
+from longshore.store.postgres.group_reopening import (
+    MOST_REOPENED,
+    reopen_in_steps,
+    take_step,
+    take_steps,
+)
 from longshore.store.postgres.group_retry import GroupRetry
 from longshore.store.postgres.hints import Sender
 from longshore.store.postgres.keeper_sql import LOCK_FREE
@@ -77,6 +83,7 @@ from longshore.store.rows import (
     clean,
     node_items,
     unpack_error,
+    unpack_watchers,
 )
 
 MOST_CLOSED: Final = 100
@@ -87,6 +94,8 @@ class PostgresGroups(PostgresReads):
 
     _keeping: ConnectionPool
     _pump: Pump
+    most_reopened: int = MOST_REOPENED
+    """A group of more jobs is retried in steps of so many."""
     _sender: Sender
     _clock: Callable[[], float]
 
@@ -170,7 +179,7 @@ class PostgresGroups(PostgresReads):
         ready = sum((step.ready for step in steps), Counter[int]())
         over = {one.id for one in closed}
         is_delayed = any(step.delayed for step in steps)
-        return Settled(ready, is_delayed, ended, frozenset(groups - over))
+        return Settled(ready, is_delayed, ended, frozenset(groups - over), closed=len(closed))
 
     async def open_gate(
         self, ref: UUID | int, key: str, value: bytes | None = None, by: str = ""
@@ -228,11 +237,18 @@ class PostgresGroups(PostgresReads):
         dry_run: bool = False,
     ) -> RetryPlan | None:
         """Opens a new round of what did not succeed, or of some jobs and all below them."""
-        group = await self.group(ref)
-        if group is None:
+        if isinstance(ref, int) and ref not in INT64:
             return None
-        retry = GroupRetry(group.id, by, request, keys, args, dry_run)
-        return await self._keeping.run(retry.run)
+        found = await self._reading.fetch(sql.RETRIED_GROUP.format(key=_key(ref)), ref)
+        if not found:
+            return None
+        [group], most = found, self.most_reopened
+        asked = GroupRetry(group["id"], by, request, keys, args, dry_run)
+        if group["reopening"]:
+            await take_steps(self._keeping, group["id"], most)
+        if group["staged"] <= most:
+            return await self._keeping.run(asked.run)
+        return await reopen_in_steps(self._keeping, self._reading, asked, most)
 
     async def _filled(self, attempts: Sequence[Attempt]) -> list[Attempt]:
         """The attempts with the results that their arguments refer to."""
@@ -318,27 +334,40 @@ async def _sweep_and_expand(tx: Transaction, most: int) -> tuple[Settling, list[
 
 
 async def _sweep(tx: Transaction, most: int) -> Settling:
-    """Brings some jobs of one group to where the group's state wants them."""
+    """Brings some jobs of one group to where the group's state wants them.
+
+    Of groups that are being reopened it takes a step of that instead.
+    """
     settling = Settling(tx)
     found = await tx.fetch(sql.NEXT_SWEEP)
     # Also the group after this one: whoever settles then goes on with it at once.
     named = found or await tx.fetch(sql.HELD_SWEEPS)
     settling.groups.update(group["id"] for group in named)
-    for group in found[:1]:
-        state, first = GROUP_STATES[group["state"]], group["sweep_from"]
-        every = not may_wake(state)
-        rows = await tx.fetch(sql.SWEPT_NODES, group["id"], first, most, every)
-        live = [row for row in rows if STATES[row["state"]] not in TERMINAL]
-        free = [row for row in live if row["condition"] is not None]
-        missed = await _bring(tx, state, free, group, settling)
-        again = len(free) < len(live) or missed > 0
-        if len(rows) < most:
-            again = again or group["sweep_again"]
-            next_place, again = (0 if again else None), False
-        else:
-            next_place, again = rows[-1]["place"] + 1, again or group["sweep_again"]
-        await tx.fetch(sql.SWEEP_ON, group["id"], next_place, again)
+    for group in found:
+        if not group["reopening"]:
+            await _sweep_group(tx, group, most, settling)
+            break
+        await take_step(tx, group["id"], most, if_free=True)
     return settling
+
+
+async def _sweep_group(
+    tx: Transaction, group: asyncpg.Record, most: int, settling: Settling
+) -> None:
+    """Brings the next jobs of a group, which is locked, to where its state wants them."""
+    state, first = GROUP_STATES[group["state"]], group["sweep_from"]
+    every = not may_wake(state)
+    rows = await tx.fetch(sql.SWEPT_NODES, group["id"], first, most, every)
+    live = [row for row in rows if STATES[row["state"]] not in TERMINAL]
+    free = [row for row in live if row["condition"] is not None]
+    missed = await _bring(tx, state, free, group, settling)
+    again = len(free) < len(live) or missed > 0
+    if len(rows) < most:
+        again = again or group["sweep_again"]
+        next_place, again = (0 if again else None), False
+    else:
+        next_place, again = rows[-1]["place"] + 1, again or group["sweep_again"]
+    await tx.fetch(sql.SWEEP_ON, group["id"], next_place, again)
 
 
 async def _bring(
@@ -439,6 +468,12 @@ async def _close(tx: Transaction, named: list[UUID] | None) -> tuple[list[Ended]
     return closed, failing | missed, bool(noted)
 
 
+def _key(ref: UUID | int) -> str:
+    """The column by which a group is found."""
+    return "number" if isinstance(ref, int) else "id"
+
+
 def _shown(row: asyncpg.Record, counts: dict[str, int], open: int = 0) -> Group:
     values = {**row, "state": GROUP_STATES[row["state"]], "labels": tuple(row["labels"])}
+    values["watchers"] = unpack_watchers(row["watchers"])
     return Group(**values, counts=counts, open=open)

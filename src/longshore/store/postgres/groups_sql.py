@@ -1,11 +1,11 @@
 """The statements of groups on PostgreSQL.
 
 Theory of the locks. A transaction that ends jobs takes its locks in this order, each kind in one
-statement and by id: the jobs that workers own, then the rows of groups that grow, then nodes, then
-jobs that wait. Counters change by id in a statement after the one that locked their rows: an update
-that finds a row by itself may see an older version of it, and lose what another dispatcher counted.
-Edges are read in a statement after the ends. `plain_ends` does all of it in one statement, and says
-what else it needs for that.
+statement and by id: the jobs that workers own, then the rows of groups that grow or whose jobs run
+again, then nodes, then jobs that wait. Counters change by id in a statement after the one that
+locked their rows: an update that finds a row by itself may see an older version of it, and lose
+what another dispatcher counted. Edges are read in a statement after the ends. `plain_ends` does all
+of it in one statement, and says what else it needs for that.
 
 Whatever else touches groups (sweeps, cancels) passes over rows that are held, and comes back. So
 does a delivery that asks for a sweep. It holds the nodes of the jobs that it leaves alone: a sweep
@@ -36,28 +36,30 @@ VALUES ($1, $2, $3, $4, $5, $6, $7)
 ON CONFLICT DO NOTHING
 """
 LOCK_GROUP: Final = """
-SELECT id, number, jobs, staged, state, fail_fast, name, labels, is_gone, run_of, watchers
+SELECT id, number, jobs, staged, state, fail_fast, name, labels, is_gone, run_of, watchers,
+    ended_at, reopening, retries
 FROM longshore.job_group WHERE id = $1 FOR UPDATE
 """
 STAGED: Final = """
 SELECT place, body_hash FROM longshore.node
 WHERE group_id = $1 AND place >= $2 AND place < $3
 """
-ADD_NODES: Final = f"""
+_ADD_NODES_FORM: Final = f"""
 WITH new AS (
     INSERT INTO longshore.job (
         id, body_hash, args, unique_key, run_at, lane, priority, kind, queue, target, options,
-        timeout_s, created_at, state, history, group_id
+        timeout_s, created_at, state, history, group_id{{also}}
     )
     SELECT
         n.id, n.body_hash, n.args, n.unique_key, n.run_at,
         ($8::bigint[])[n.shape], ($9::smallint[])[n.shape], ($10::text[])[n.shape],
         ($11::text[])[n.shape], ($12::text[])[n.shape], ($13::bytea[])[n.shape],
-        ($14::float8[])[n.shape], statement_timestamp(), {WAITING}, {NEW_NODE_ENTRY}, $16::uuid
+        ($14::float8[])[n.shape], statement_timestamp(), {WAITING}, {NEW_NODE_ENTRY},
+        $16::uuid{{rank}}
     FROM unnest(
         $1::uuid[], $2::bigint[], $3::bytea[], $4::integer[], $5::text[], $6::timestamptz[],
-        $7::float8[]
-    ) AS n (id, body_hash, args, shape, unique_key, run_at, delay_s)
+        $7::float8[]{{ranks}}
+    ) AS n (id, body_hash, args, shape, unique_key, run_at, delay_s{{also}})
     ON CONFLICT DO NOTHING
     RETURNING id, number, lane
 ),
@@ -77,6 +79,12 @@ nodes AS (
 )
 SELECT lane, count(*) AS n FROM new GROUP BY lane
 """
+ADD_NODES: Final = _ADD_NODES_FORM.format(also="", rank="", ranks="")
+"""Nodes that are submitted: their rank is their number, by the default of the column."""
+ADD_RANKED_NODES: Final = _ADD_NODES_FORM.format(
+    also=", rank", rank=", n.rank", ranks=", $23::bigint[]"
+)
+"""Nodes that are added later, and take the rank of another."""
 ADD_EDGES: Final = """
 INSERT INTO longshore.edge (parent, child)
 SELECT * FROM unnest($1::uuid[], $2::uuid[])
@@ -227,11 +235,11 @@ CROSS JOIN LATERAL (
 """
 
 NEXT_SWEEP: Final = """
-SELECT id, state, sweep_from, sweep_again, cancelled_by FROM longshore.job_group
-WHERE sweep_from IS NOT NULL ORDER BY number LIMIT 2 FOR UPDATE SKIP LOCKED
+SELECT id, state, sweep_from, sweep_again, cancelled_by, reopening FROM longshore.job_group
+WHERE sweep_from IS NOT NULL ORDER BY reopening, number LIMIT 2 FOR UPDATE SKIP LOCKED
 """
 HELD_SWEEPS: Final = """
-SELECT id FROM longshore.job_group WHERE sweep_from IS NOT NULL ORDER BY number LIMIT 2
+SELECT id FROM longshore.job_group WHERE sweep_from IS NOT NULL ORDER BY reopening, number LIMIT 2
 """
 """Groups to sweep, when others hold all of them: plain ends do for a moment, by a shared lock."""
 SWEPT_NODES: Final = f"""
@@ -286,6 +294,7 @@ WHERE c.ended >= g.staged OR (g.fail_fast AND c.failed > 0 AND g.state = $1::sma
 _LIVE: Final = """(
     SELECT * FROM longshore.job_group
     WHERE ended_at IS NULL AND state > $2::smallint AND ($3::uuid[] IS NULL OR id = ANY ($3))
+        AND NOT reopening
 )"""
 MAY_BE_OVER: Final = f"{_SUMS.format(which=_LIVE)}ORDER BY g.number LIMIT $4"
 """At most $4 of those that may be over: groups that go on must not hide younger ones."""
@@ -294,7 +303,7 @@ SELECT id FROM longshore.job_group
 WHERE id = ANY ($1::uuid[]) AND ended_at IS NULL ORDER BY id FOR UPDATE SKIP LOCKED
 """
 ARE_OVER: Final = _SUMS.format(
-    which="(SELECT * FROM longshore.job_group WHERE id = ANY ($2::uuid[]))"
+    which="(SELECT * FROM longshore.job_group WHERE id = ANY ($2::uuid[]) AND NOT reopening)"
 )
 _NOTICE: Final = """
 INSERT INTO longshore.notice (subject, is_group, round, state, options)
@@ -330,6 +339,9 @@ WHERE id = $1 AND state = ANY ($3::smallint[])
 RETURNING id
 """
 
+RETRIED_GROUP: Final = """
+SELECT id, staged, reopening FROM longshore.job_group WHERE {key} = $1 AND NOT is_gone
+"""
 RETRIED: Final = "SELECT reopened, retired FROM longshore.group_retry WHERE request = $1"
 NOTE_RETRY: Final = """
 INSERT INTO longshore.group_retry (request, group_id, reopened, retired) VALUES ($1, $2, $3, $4)
@@ -370,13 +382,13 @@ INSERT INTO longshore.group_count (group_id, ended, failed, cancelled) VALUES ($
 RUN_AGAIN: Final = """
 UPDATE longshore.job_group
 SET state = $2, round = round + CASE WHEN ended_at IS NULL THEN 0 ELSE 1 END, ended_at = NULL,
-    cancelled_by = '', sweep_from = 0, sweep_again = true
+    cancelled_by = '', sweep_from = 0, sweep_again = true, retries = retries + 1
 WHERE id = $1
 """
 
 _SHOWN: Final = """
 SELECT id, number, name, state, greatest(jobs, staged) AS jobs, fail_fast, labels, created_at,
-    ended_at, cancelled_by, run_of
+    ended_at, cancelled_by, run_of, round, watchers
 FROM longshore.job_group
 """
 GROUP_BY_ID: Final = f"{_SHOWN} WHERE id = $1 AND NOT is_gone"

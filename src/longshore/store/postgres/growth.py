@@ -10,7 +10,7 @@ the repeat.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
@@ -56,6 +56,7 @@ class _Adding(NamedTuple):
     state: JobState
     round: int
     group: UUID | None
+    rank: int
 
     @property
     def key(self) -> AttemptKey:
@@ -107,11 +108,18 @@ class Growth:
         owned = await self._owned(ends)
         adding = {
             place: _Adding(
-                place, end, added(end), STATES[row["state"]], row["round"], row["group_id"]
+                place,
+                end,
+                added(end),
+                STATES[row["state"]],
+                row["round"],
+                row["group_id"],
+                row["rank"],
             )
             for place, end in enumerate(ends)
             if (row := owned.get(place)) is not None and added(end)
         }
+        await self._hold_groups(ends, owned, adding)
         adders = await self._adders([*adding.values()])
         taken = await self._taken([*adding.values()], adders)
         answer = list(ends)
@@ -129,20 +137,32 @@ class Growth:
         rows = await self._tx.fetch(sql.HOLD_OWNED, ids, tokens)
         return {sound[row["place"] - 1][0]: row for row in rows}
 
+    async def _hold_groups(
+        self, ends: Sequence[End], owned: Mapping[int, asyncpg.Record], adding: Collection[int]
+    ) -> None:
+        """Locks the groups that grow, in one statement with those whose jobs are to run again."""
+        groups = {
+            row["group_id"]
+            for place, row in owned.items()
+            if place in adding or not effects.of_end(ends[place])[STATES[row["state"]]].ends
+        }
+        groups.discard(None)
+        if groups:
+            for row in await self._tx.fetch(sql.HOLD_GROWING, sorted(groups)):
+                self._rooms[row["id"]] = _Room(GROUP_STATES[row["state"]], row["staged"])
+
     async def _adders(self, adding: Sequence[_Adding]) -> dict[int, Adder]:
-        """Locks the groups that grow; answers the nodes that add to them."""
-        groups = sorted({one.group for one in adding if one.group is not None})
-        if not groups:
+        """The nodes that add to groups."""
+        if not self._rooms:
             return {}
-        for row in await self._tx.fetch(sql.HOLD_GROWING, groups):
-            self._rooms[row["id"]] = _Room(GROUP_STATES[row["state"]], row["staged"])
         rows = await self._tx.fetch(sql.ADDERS, [one.end.job for one in adding])
         nodes = {row["job"]: row for row in rows}
         found = {}
         for one in adding:
             if one.group in self._rooms and (node := nodes.get(one.end.job)) is not None:
                 self._rooms[one.group].next_place = node["last"] + 1
-                found[one.place] = Adder(one.end.job, one.round, node["key"], node["place"])
+                where = node["key"], node["place"], one.rank
+                found[one.place] = Adder(one.end.job, one.round, *where)
         return found
 
     async def _taken(self, adding: Sequence[_Adding], adders: Mapping[int, Adder]) -> Taken:

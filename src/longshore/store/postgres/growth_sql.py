@@ -7,14 +7,17 @@ from typing import Final
 from longshore.model.group import GroupState
 from longshore.store.postgres.states import GROUP_CODES, OWNED, READY
 
+_RANK: Final = "CASE rank WHEN 0 THEN number ELSE rank END"
+"""What a job gives to those that it adds. Jobs of earlier versions have none but their number."""
+
 HOLD_OWNED: Final = f"""
-SELECT i.place, l.state, l.round, l.group_id
+SELECT i.place, l.state, l.round, l.group_id, l.rank
 FROM (
     SELECT * FROM unnest($1::uuid[], $2::bigint[]) WITH ORDINALITY AS i (job, token, place)
     ORDER BY i.job, i.place
 ) AS i
 CROSS JOIN LATERAL (
-    SELECT state, round, group_id FROM longshore.job
+    SELECT state, round, group_id, {_RANK} AS rank FROM longshore.job
     WHERE id = i.job AND token = i.token AND CASE WHEN state IN ({OWNED}) THEN true END
     FOR UPDATE
 ) AS l
@@ -62,7 +65,7 @@ CROSS JOIN LATERAL (
 ) AS l
 """
 HOLD_MAP: Final = f"""
-SELECT id, state, lane, group_id, round, args, options FROM longshore.job
+SELECT id, state, lane, group_id, round, args, options, {_RANK} AS rank FROM longshore.job
 WHERE id = $1 AND state = {READY} FOR UPDATE SKIP LOCKED
 """
 HOLD_NODE: Final = "SELECT expanded FROM longshore.node WHERE job = $1 FOR UPDATE"

@@ -15,8 +15,9 @@ import asyncpg
 
 from longshore.core import effects
 from longshore.core.effects import Effect
-from longshore.core.leases import ANOTHERS, is_anothers
-from longshore.core.lookahead import held_ahead
+from longshore.core.leases import ANOTHERS, RESIGNED, is_anothers
+from longshore.core.lookahead import not_blamed
+from longshore.core.recovery import can_recover, of_lost_turn
 from longshore.model.attempt import Attempt
 from longshore.model.job import CancelVerdict, Ended, JobState, LogEntry, RetryVerdict
 from longshore.model.worker import Attended, Gone, Lane, Late, SessionKey, Stats, WorkerInfo
@@ -26,9 +27,9 @@ from longshore.store.postgres.changes import apply, locked
 from longshore.store.postgres.connections import ConnectionPool, Transaction
 from longshore.store.postgres.due_cursor import DueCursor
 from longshore.store.postgres.hints import Sender
+from longshore.store.postgres.known_sql import HOLDERS, KNOWN
 from longshore.store.postgres.pump import Pump
 from longshore.store.postgres.reads import NUMBERS, PostgresReads, claimed
-from longshore.store.postgres.sql import HOLDERS, KNOWN
 from longshore.store.postgres.states import DELAYED, OWNED_CODES, READY, STATES
 from longshore.store.rows import (
     INT64,
@@ -125,6 +126,10 @@ class PostgresKeeper(PostgresReads):
         values = (info.id, dispatcher, pack_info(info), draining, session)
 
         async def work(tx: Transaction) -> Attended | Gone | Late:
+            # Before the worker's row: whoever ends a registration locks the two in this order.
+            service = info.service
+            if service is not None and not await tx.fetch(sql.REGISTERED, service, info.id):
+                return Gone(RESIGNED)
             for new in await tx.fetch(sql.REGISTER, *values):
                 return Attended(new["session"])
             [row] = await tx.fetch(sql.ATTENDED, info.id)
@@ -188,9 +193,8 @@ class PostgresKeeper(PostgresReads):
             row = next(iter(await tx.fetch(sql.ATTENDED, worker)), None)
             if row is None or not row["alive"] or row["session"] != session:
                 return Harvested(False), []
-            await tx.fetch(sql.BURY, worker, clean(why))
             limit = crash_limit if crash else None
-            return await _lose(tx, worker, row["info"], why, limit, undelivered, lost=True)
+            return await bury(tx, worker, row["info"], why, limit, undelivered)
 
         return self._freed(*await self._keeping.run(work))
 
@@ -395,6 +399,25 @@ async def _owned(tx: Transaction, worker: UUID) -> Rows:
     return [row for row in rows if row["state"] in OWNED_CODES and row["worker"] == worker]
 
 
+async def bury(
+    tx: Transaction,
+    worker: UUID,
+    info: bytes,
+    why: str,
+    crash_limit: int | None = None,
+    undelivered: Collection[int] = (),
+) -> tuple[Harvested, Rows]:
+    """Ends a live worker whose row is locked. What a gateway attended, no gateway does then.
+
+    If no gateway attends the worker, a service, then its loss costs nothing.
+    """
+    await tx.fetch(sql.BURY, worker, clean(why))
+    await tx.fetch(sql.LET_GO, worker)
+    await tx.fetch(sql.FORGET_GATEWAY, worker)
+    limit = None if await tx.fetch(sql.UNATTENDED, worker) else crash_limit
+    return await _lose(tx, worker, info, why, limit, undelivered, lost=True)
+
+
 async def _lose(
     tx: Transaction,
     worker: UUID,
@@ -411,18 +434,27 @@ async def _lose(
     """
     rows = await _owned(tx, worker)
     kinds = [(row["token"], row["kind"]) for row in rows]
-    ahead = held_ahead(unpack_info(info), kinds) if info is not None else set[int]()
+    known = None if info is None else unpack_info(info)
+    ahead = set[int]() if known is None else not_blamed(known, kinds)
     changes = []
     for row in rows:
         free = row["token"] in ahead or row["token"] in undelivered
         limit = None if free else crash_limit
-        effect = effects.of_loss(row["crashes"], limit, clean(why))
+        effect = _loss(row, known, limit, clean(why))
         changes.append((row, effect[STATES[row["state"]]]))
     await apply(tx, changes)
     requeued = [row for row, change in changes if change.state is JobState.READY]
     lanes = frozenset(row["lane"] for row in requeued)
     ended = tuple(effects.outcome(row["id"], change) for row, change in changes if change.ends)
     return Harvested(lost, len(requeued), lanes, ended), requeued
+
+
+def _loss(row: asyncpg.Record, worker: WorkerInfo | None, limit: int | None, why: str) -> Effect:
+    """What the loss of its worker does to a job; a turn may get the chance to recover."""
+    if can_recover(worker, row["kind"]) and (options := unpack_options(row["options"])).turn:
+        counts = row["failures"], row["crashes"], options.retry.attempts
+        return of_lost_turn(*counts, limit, why)
+    return effects.of_loss(row["crashes"], limit, why)
 
 
 def _expires_s(row: asyncpg.Record) -> float | None:

@@ -23,7 +23,7 @@ from longshore.store.postgres.states import (
 
 _HELD: Final = """
     j.id, j.state, j.token, j.lane, ~j.priority AS urgency, j.rank, j.number, j.worker,
-    j.crashes, j.round, j.kind, j.unique_key, j.options, j.group_id, j.watched
+    j.failures, j.crashes, j.round, j.kind, j.unique_key, j.options, j.group_id, j.watched
 """
 LOCK: Final = f"""
 SELECT l.*
@@ -47,6 +47,10 @@ CROSS JOIN LATERAL (
 """`LOCK` of the jobs that wait for others, with the states of their groups.
 
 It does not wait for a job that a worker owns.
+"""
+
+HOLD_WOKEN: Final = """
+SELECT id, state FROM longshore.job_group WHERE id = ANY ($1::uuid[]) ORDER BY id FOR SHARE
 """
 
 OWNED_BY: Final = f"SELECT id FROM longshore.job WHERE worker = $1 AND state IN ({OWNED})"
@@ -161,6 +165,10 @@ CROSS JOIN LATERAL (
 ATTENDED: Final = """
 SELECT session, alive, ended_why, info FROM longshore.worker WHERE id = $1 FOR UPDATE
 """
+REGISTERED: Final = """
+SELECT 1 FROM longshore.web_worker WHERE id = $1 AND worker = $2 AND ended_at IS NULL FOR SHARE
+"""
+"""Waits for who ends the registration of a service, and lets nobody end it meanwhile."""
 REGISTER: Final = """
 INSERT INTO longshore.worker (id, dispatcher, session, draining, info)
 VALUES ($1, $2, coalesce($5::bigint, 1), $4, $3)
@@ -191,6 +199,13 @@ RETURNING {CLAIMED_COLUMNS}
 """
 BURY: Final = """
 UPDATE longshore.worker SET alive = false, ended_at = now(), ended_why = $2 WHERE id = $1
+"""
+LET_GO: Final = """
+UPDATE longshore.web_worker SET gateway = NULL WHERE gateway = $1 AND ended_at IS NULL
+"""
+FORGET_GATEWAY: Final = "DELETE FROM longshore.web_gateway WHERE id = $1"
+UNATTENDED: Final = """
+SELECT 1 FROM longshore.web_worker WHERE worker = $1 AND gateway IS NULL AND ended_at IS NULL
 """
 DRAIN: Final = """
 UPDATE longshore.worker SET draining = $2 WHERE id = $1 AND CASE WHEN alive THEN true END

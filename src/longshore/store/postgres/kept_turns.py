@@ -2,6 +2,9 @@
 
 It does so if that worker has one of the slots that are offered (`core.placement.kept_slots`). All
 other jobs fill what is left, in the slots' order. Claims without such lanes use `CLAIM`.
+
+An idle fleet offers thousands of slots for a few turns. So the slots are read once for each step,
+and never for each turn: as the inner side of a join each step would be run again and again.
 """
 
 from __future__ import annotations
@@ -18,35 +21,40 @@ _LAST: Final = f""",
                 )
             END AS kept"""
 _PLACED: Final = """
-wish AS (
-    SELECT w.turn, w.place, row_number() OVER (PARTITION BY w.place ORDER BY w.turn) AS nth
+wish AS MATERIALIZED (
+    SELECT w.place, array_agg(w.turn ORDER BY w.turn) AS turns
     FROM slot CROSS JOIN unnest(slot.places) WITH ORDINALITY AS w (place, turn)
+    GROUP BY w.place
 ),
-kept AS (
-    SELECT a.turn, w.turn AS wish, w.place
+kept AS MATERIALIZED (
+    SELECT a.turn, w.turns[a.nth] AS wish, w.place
     FROM (
         SELECT k.turn, k.kept, row_number() OVER (PARTITION BY k.kept ORDER BY k.turn) AS nth
         FROM locked AS k WHERE k.kept IS NOT NULL
     ) AS a
-    JOIN wish AS w ON w.place = a.kept AND w.nth = a.nth
+    JOIN wish AS w ON w.place = a.kept
+    WHERE a.nth <= cardinality(w.turns)
 ),
-others AS (
-    SELECT j.turn, w.place
+spare AS MATERIALIZED (
+    SELECT array_agg(s.place ORDER BY s.turn) AS places
     FROM (
-        SELECT turn, row_number() OVER (ORDER BY turn) AS nth FROM locked
-        WHERE turn NOT IN (SELECT turn FROM kept)
-    ) AS j
-    JOIN (
-        SELECT place, row_number() OVER (ORDER BY turn) AS nth FROM wish
-        WHERE turn NOT IN (SELECT wish FROM kept)
-    ) AS w ON w.nth = j.nth
+        SELECT w.place, w.turn
+        FROM slot CROSS JOIN unnest(slot.places) WITH ORDINALITY AS w (place, turn)
+        WHERE w.turn NOT IN (SELECT wish FROM kept)
+        ORDER BY w.turn
+        LIMIT (SELECT count(*) FROM locked)
+    ) AS s
 ),
-placed AS (
-    SELECT k.tid, k.turn, p.place FROM locked AS k
-    JOIN (SELECT turn, place FROM kept UNION ALL SELECT turn, place FROM others) AS p
-        ON p.turn = k.turn
+placed AS MATERIALIZED (
+    SELECT array_agg(p.place ORDER BY p.turn) AS places
+    FROM (
+        SELECT turn, place FROM kept
+        UNION ALL
+        SELECT turn, (SELECT places FROM spare)[row_number() OVER (ORDER BY turn)] FROM locked
+        WHERE turn NOT IN (SELECT turn FROM kept)
+    ) AS p
 ),"""
 
 CLAIM_KEEPING: Final = CLAIM_FORM.format(
-    last=_LAST, also=", l.kept", placing=_PLACED, placed="placed", place="l.place"
+    last=_LAST, also=", l.kept", placing=_PLACED, place="(SELECT places FROM placed)[l.turn]"
 )

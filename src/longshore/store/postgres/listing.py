@@ -85,9 +85,16 @@ def listings(wanted: JobFilter, floor: int = 0) -> list[Listing]:
         add("j.created_at >= {}", wanted.since)
     states = [CODES[state] for state in dict.fromkeys(wanted.states)]
     most = most_looked_at(wanted)
+    if wanted.ids:
+        if wanted.group is not None:
+            add("j.group_id = {}", wanted.group)
+        values.append([*dict.fromkeys(wanted.ids)])
+        source = f"unnest(${len(values)}::uuid[]) AS n (job)"
+        return [Listing(_among(source, states, conditions), None, values)]
     if wanted.group is not None:
         values.append(wanted.group)
-        return [Listing(_of_group(states, conditions, len(values)), None, values)]
+        source = f"(SELECT job FROM longshore.node WHERE group_id = ${len(values)}) AS n"
+        return [Listing(_among(source, states, conditions), None, values)]
     if must_walk(wanted):
         return [Listing(_walk(states, conditions, most), _stopped(most), values)]
     by_index = Listing(
@@ -114,18 +121,17 @@ ORDER BY n.number DESC LIMIT $3
 """
 
 
-def _of_group(states: Sequence[int], conditions: Sequence[str], group: int) -> str:
-    """SQL for the jobs of the group that the parameter of this number names."""
+def _among(source: str, states: Sequence[int], conditions: Sequence[str]) -> str:
+    """SQL for those of the jobs with the ids `n.job` that a source gives."""
     in_state = [f"j.state IN ({', '.join(map(str, states))})"] if states else []
     bounds = ["j.id = n.job", "j.number <= $1", "j.number > $2"]
     return f"""
 SELECT j.*
-FROM longshore.node AS n
+FROM {source}
 CROSS JOIN LATERAL (
     SELECT {LISTED} FROM longshore.job AS j
     WHERE {" AND ".join([*bounds, *in_state, *conditions])} OFFSET 0
 ) AS j
-WHERE n.group_id = ${group}
 ORDER BY j.number DESC LIMIT $3
 """
 

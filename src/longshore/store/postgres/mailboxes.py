@@ -45,6 +45,7 @@ class Mailbox:
     """One actor whose row is locked. What its turns left is known after a look."""
 
     def __init__(self, row: asyncpg.Record) -> None:
+        self.row = row
         self.number: int = row["number"]
         self.id: UUID = row["id"]
         self.name: Name = (row["type"], row["key"])

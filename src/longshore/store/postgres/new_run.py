@@ -27,7 +27,8 @@ from longshore.model.job import JobState
 from longshore.store.postgres import groups_sql
 from longshore.store.postgres.connections import Again, ConnectionPool, Transaction
 from longshore.store.postgres.group_retry import node_states
-from longshore.store.postgres.sql import HOLDERS
+from longshore.store.postgres.known_sql import HOLDERS
+from longshore.store.postgres.node_pages import read_nodes
 from longshore.store.postgres.states import CODES, GROUP_CODES, GROUP_STATES, WAITING
 from longshore.store.rows import INT64, unique_key_taken
 from longshore.store.run_steps import (
@@ -40,27 +41,11 @@ from longshore.store.run_steps import (
 )
 
 _SUCCEEDED: Final = CODES[JobState.SUCCEEDED]
-MOST_READ: Final = 5000
-"""How many nodes are read at a time, while it is decided what becomes of each."""
 _SOURCE: Final = """
 SELECT id, state, jobs, staged, ended_at FROM longshore.job_group
 WHERE {key} = $1 AND NOT is_gone"""
 _BY_ID: Final = _SOURCE.format(key="id")
 _BY_NUMBER: Final = _SOURCE.format(key="number")
-_NODES: Final = """
-SELECT n.place, n.job, n.key, n.scope, l.state, l.kind, l.unique_key, ARRAY(
-    SELECT p.place FROM longshore.edge AS e JOIN longshore.node AS p ON p.job = e.parent
-    WHERE e.child = n.job ORDER BY p.place
-) AS after
-FROM (
-    SELECT place, job, key, scope FROM longshore.node
-    WHERE group_id = $1 AND place > $2 ORDER BY place LIMIT $3
-) AS n
-CROSS JOIN LATERAL (
-    SELECT state, kind, unique_key FROM longshore.job WHERE id = n.job OFFSET 0
-) AS l
-ORDER BY n.place
-"""
 _RUN: Final = """
 SELECT g.number, g.run_of, g.state, g.staged, r.source, r.source_ended_at, r.anew, r.taken_over,
     r.left_out, r.keys, octet_length(r.copies) AS size
@@ -197,7 +182,7 @@ class PostgresNewRuns:
         [source] = found
         state, is_whole = GROUP_STATES[source["state"]], source["staged"] >= source["jobs"]
         is_over = source["ended_at"] is not None and is_whole
-        rows = await self._rows(source["id"]) if is_over else []
+        rows = await read_nodes(self._keeping, source["id"]) if is_over else []
 
         def decide() -> tuple[RunPlan, list[Copy]]:
             states = node_states(rows, source["jobs"])
@@ -208,15 +193,6 @@ class PostgresNewRuns:
         anew = [rows[one.at] for one in copies if not one.is_taken]
         places = [row["place"] for row in rows]
         return _Decision(plan, source["ended_at"], packed(copies, places), _unique_keys(anew))
-
-    async def _rows(self, group: UUID) -> list[asyncpg.Record]:
-        """All nodes of a group, by place."""
-        rows: list[asyncpg.Record] = []
-        last = -1
-        while found := await self._keeping.fetch(_NODES, group, last, MOST_READ):
-            rows += found
-            last = found[-1]["place"]
-        return rows
 
 
 def _source(ref: UUID | int) -> str:

@@ -64,7 +64,9 @@ from longshore.store.rows import INT64, unpack_options
 MOST_LANES: Final = 64
 """With more lanes than these the general way costs less than to send them all."""
 MORE_SLOTS: Final = 64
-"""How many more dependents than ends may start."""
+"""How many more dependents than ends may start, at least."""
+MOST_OWED: Final = 1_000
+"""How many more may start at most, because of earlier ends."""
 
 _NOT_RUN: Final = ", ".join(f"'{kind}'" for kind in sorted(NOT_RUN))
 _IS_PLAIN: Final = """watched IS NULL AND (group_id IS NULL OR EXISTS (
@@ -241,26 +243,31 @@ class EndedAlone:
 
 
 class PlainEnds:
-    """Ends for `END_PLAIN`, with slots for what depends on them."""
+    """Ends for `END_PLAIN`, with slots for what depends on them.
 
-    def __init__(self, ends: Sequence[Succeeded], starts: Starts) -> None:
+    So many earlier ends as are `owed` have let nothing start yet. With these ends they may.
+    """
+
+    def __init__(self, ends: Sequence[Succeeded], starts: Starts, owed: int = 0) -> None:
         self.ended_groups = False
         """Whether some of the ended jobs are of groups."""
         self.noted = 0
         """How many ends have more to do than to start what depends on them."""
         self._ends = ends
         self._starts = starts
+        self._owed = owed
         self._sessions: dict[SessionKey, int] = {}
 
     def columns(self) -> list[object]:
         """The parameters of the statement."""
         starts, known = self._starts, self._sessions
+        most = len(self._ends) + MORE_SLOTS + self._owed
         offers: dict[int, int] = {}
         bounds, places = [0], list[int]()
         for number, some in enumerate(starts.offered, 1):
             for lane in some.lanes:
                 offers.setdefault(lane, number)
-            slots = slots_in_order(some.workers, len(self._ends) + MORE_SLOTS)
+            slots = slots_in_order(some.workers, most)
             places += [known.setdefault(slot, len(known) + 1) for slot in slots]
             bounds.append(len(places))
         return [
@@ -275,6 +282,12 @@ class PlainEnds:
             starts.expiry_margin_s,
             starts.max_bytes,
         ]
+
+    def left_owed(self, done: EndedAlone) -> int:
+        """How many ends have let nothing start by now, as far as later ends may still do it."""
+        if not self.ended_groups:
+            return 0
+        return max(0, min(MOST_OWED, self._owed + len(self._ends) - len(done.dependents)))
 
     def read(self, rows: Sequence[asyncpg.Record], cursors: ClaimCursors) -> EndedAlone:
         """What the rows of the statement say."""

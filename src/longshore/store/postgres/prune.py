@@ -63,6 +63,9 @@ WITH numbers AS (
 ),
 logs AS (
     DELETE FROM longshore.log WHERE job = ANY($1::uuid[])
+),
+inputs AS (
+    DELETE FROM longshore.job_input WHERE job = ANY($1::uuid[])
 )
 DELETE FROM longshore.job WHERE id = ANY($1::uuid[])
 """

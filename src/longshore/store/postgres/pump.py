@@ -9,7 +9,8 @@ What concerns actors (`turns`) comes between the ends and all else. A batch with
 more for them.
 
 A batch of nothing but submits needs no transaction: `alone` runs it as a single statement. So it
-does a batch of nothing but ends, as far as these have no more to do (see `plain_ends`).
+does a batch of nothing but ends, as far as these have no more to do (see `plain_ends`). A single
+message to an actor, or a single turn, has a short transaction of its own (see `single_turns`).
 
 A transaction may fail or be repeated. So the pump remembers what it learnt (which lanes are stored,
 how far claims came) only after the commit, in `committed`.
@@ -29,10 +30,11 @@ from msgspec import Struct, structs
 from longshore.core.placement import SlotOffers
 from longshore.model.actor import Message
 from longshore.model.attempt import Attempt
-from longshore.model.ends import End, PutAside, ReadDone, Succeeded, TurnTaken
+from longshore.model.ends import End, Failed, PutAside, ReadDone, Succeeded, TurnTaken
 from longshore.model.job import Finished, Refused, Submission, Submitted
 from longshore.model.worker import Claim, SessionKey
 from longshore.ports import Batch, BatchResult
+from longshore.store.postgres.changes import hold_if_paused
 from longshore.store.postgres.columns import SoundItems, columns, lane_of_item, runs
 from longshore.store.postgres.connections import ConnectionPool, Transaction
 from longshore.store.postgres.cursors import ClaimCursors, Place, Reached, ScanPlan
@@ -46,7 +48,20 @@ from longshore.store.postgres.finish import (
 from longshore.store.postgres.growth import Growth, Refusals
 from longshore.store.postgres.kept_turns import CLAIM_KEEPING
 from longshore.store.postgres.plain_ends import END_PLAIN, EndedAlone, PlainEnds, may_be_plain
+from longshore.store.postgres.publishing import checked_versions, publish_versions
 from longshore.store.postgres.settling import Cursor, Settling, Starts
+from longshore.store.postgres.single_turns import (
+    Known,
+    KnownActors,
+    known_of,
+    lock_actor,
+    lock_turn,
+    only,
+    send_one,
+    sendable,
+    take_one,
+    takeable,
+)
 from longshore.store.postgres.sql import (
     CLAIM,
     FINISH_ALONE,
@@ -89,6 +104,10 @@ class PumpResult(Struct, frozen=True):
     new_lanes: set[int]
     scans: list[ClaimScan]
     tallied: int
+    known: list[Known] = []
+    """What it has shown of actors."""
+    is_filled: bool = False
+    """Whether turns that began have all that their workers get."""
 
 
 class Pump:
@@ -97,12 +116,15 @@ class Pump:
     def __init__(self, expiry_margin_s: float, clock: Callable[[], float]) -> None:
         self.cursors = ClaimCursors()
         self._lanes: set[int] = set()
+        self._actors = KnownActors()
         self._expiry_margin_s = expiry_margin_s
         self._clock = clock
         self._ends_groups = False
         """Whether the last batch of ends had some of groups."""
         self._general_batches = 0
         """So many batches of ends of groups go the general way: the last was hardly plain."""
+        self._owed = 0
+        """So many plain ends have let nothing start: jobs that wait for others, too, will."""
 
     async def run(
         self, tx: Transaction, dispatcher: UUID, batch: Batch, refusals: Refusals | None = None
@@ -116,8 +138,9 @@ class Pump:
             await turns.hold()
         records = FinishBatch(tx, self.cursors)
         growth = Growth(tx, batch.max_group_jobs, {} if refusals is None else refusals)
-        ends = await growth.checked(batch.finishes)
+        ends = await growth.checked(await checked_versions(tx, batch.finishes))
         finished = await records.record(ends) if ends else []
+        await hold_if_paused(tx, records.woken)
         room = batch.max_bytes
         offers = SlotOffers(batch.for_dependents, room)
         intake = self._intake(tx, dispatcher, batch, offers)
@@ -146,11 +169,9 @@ class Pump:
                 found = await self._claim(tx, dispatcher, claim, room)
                 room -= sum(scan.size for scan in found)
                 scans += found
-        by_ends = records.ready + settling.ready
-        ready = by_ends + intake.ready
-        if turns is not None:
-            by_ends += turns.ready_by_ends
-            ready += turns.ready_by_ends + turns.ready
+        await publish_versions(tx, ends, finished)
+        by_ends = records.ready + settling.ready + (turns.ready_by_ends if turns else Counter())
+        ready = by_ends + intake.ready + (turns.ready if turns else Counter())
         taken = sum((scan.counts for scan in scans), Counter[int]())
         pumped = BatchResult(
             finished,
@@ -172,7 +193,9 @@ class Pump:
         )
         if ends:
             self._ends_groups = bool(records.parents)
-        return PumpResult(pumped, bool(ready - taken), intake.new_lanes, scans, tx.tallied)
+        known = known_of(turns.boxes) if turns is not None else []
+        lanes = intake.new_lanes
+        return PumpResult(pumped, bool(ready - taken), lanes, scans, tx.tallied, known)
 
     def _intake(
         self, tx: Transaction, dispatcher: UUID, batch: Batch, offers: SlotOffers
@@ -201,7 +224,13 @@ class Pump:
         self, lines: ConnectionPool, dispatcher: UUID, batch: Batch
     ) -> PumpResult | None:
         """Runs a batch of only ends or only submits as one statement; None if it takes more."""
-        if batch.claims or batch.sends or (batch.finishes and batch.submits):
+        if batch.claims or (batch.finishes and batch.submits):
+            return None
+        if (known := sendable(batch, self._actors)) is not None:
+            return await self._send_one(lines, dispatcher, batch, known)
+        if (known := takeable(batch, self._actors)) is not None:
+            return await self._take_one(lines, dispatcher, batch, known)
+        if batch.sends:
             return None
         if batch.finishes and self._ends_groups:
             return await self._end_plain(lines, dispatcher, batch)
@@ -215,7 +244,7 @@ class Pump:
         start_columns = self._start_columns(dispatcher, batch) or StartColumns(dispatcher, 0.0, {})
         values = [*columns(items, sparse=True), *start_columns.columns(items)]
         rows = await (
-            lines.alone(SUBMIT_ONE, *map(_only, values))
+            lines.alone(SUBMIT_ONE, *map(only, values))
             if len(items) == 1
             else lines.alone(SUBMIT_ALONE, *values)
         )
@@ -236,6 +265,45 @@ class Pump:
             ready.update(rest.pumped.ready)
         pumped = BatchResult([], submitted, started, ready=ready)
         return PumpResult(pumped, bool(ready), set(), [], tallied)
+
+    async def _send_one(
+        self, lines: ConnectionPool, dispatcher: UUID, batch: Batch, known: Known
+    ) -> PumpResult:
+        """Sends one message to an actor of which something is known."""
+        [message] = batch.sends
+
+        async def work(tx: Transaction) -> PumpResult:
+            offers = SlotOffers(batch.for_dependents, batch.max_bytes)
+            slots = TurnSlots(dispatcher, self._expiry_margin_s, offers)
+            found = None
+            if not tx.isolate_bad_items:
+                found = await send_one(tx, message, known, slots, self._lanes)
+            if found is None:
+                return await self.run(tx, dispatcher, batch)
+            return PumpResult(found, bool(found.ready), set(), [], 1, [known], True)
+
+        return await lines.run(work, lock_actor(known.row["id"]))
+
+    async def _take_one(
+        self, lines: ConnectionPool, dispatcher: UUID, batch: Batch, known: Known
+    ) -> PumpResult:
+        """Ends one turn of an actor of which something is known."""
+        [end] = batch.finishes
+        assert isinstance(end, TurnTaken)
+
+        async def work(tx: Transaction) -> PumpResult:
+            offers = SlotOffers(batch.for_dependents, batch.max_bytes)
+            intake = self._intake(tx, dispatcher, batch, offers)
+            found = None
+            if not tx.isolate_bad_items:
+                found = await take_one(tx, end, known, intake, self.cursors)
+            if found is None:
+                return await self.run(tx, dispatcher, batch)
+            result, left = found
+            tallied, lanes = 1 + tx.tallied, intake.new_lanes
+            return PumpResult(result, bool(result.ready), lanes, [], tallied, [left])
+
+        return await lines.run(work, lock_turn(end))
 
     async def _end_alone(
         self, lines: ConnectionPool, dispatcher: UUID, batch: Batch
@@ -276,7 +344,8 @@ class Pump:
         if ends is None:
             return None
         margin_s, most = self._expiry_margin_s, batch.max_bytes
-        plain = PlainEnds(ends, Starts(dispatcher, batch.for_dependents, margin_s, most))
+        starts = Starts(dispatcher, batch.for_dependents, margin_s, most)
+        plain = PlainEnds(ends, starts, self._owed)
         rows = await lines.alone(END_PLAIN, *plain.columns())
         if rows is None:
             return None
@@ -284,6 +353,7 @@ class Pump:
         if len(done.answers) - plain.noted < len(ends) * FEWEST_PLAIN:
             self._general_batches = GENERAL_BATCHES
         self._ends_groups = plain.ended_groups
+        self._owed = plain.left_owed(done)
         return await self._with_rest(lines, dispatcher, batch, done)
 
     async def _with_rest(
@@ -336,6 +406,7 @@ class Pump:
     def committed(self, drawn: PumpResult) -> None:
         """Remembers what a committed batch showed."""
         self._lanes |= drawn.new_lanes
+        self._actors.note(drawn.known)
         now = self._clock()
         for scan in drawn.scans:
             self.cursors.claimed(
@@ -357,7 +428,7 @@ class Pump:
         """Serves one claim. A lane that seems empty gets a full look before it counts as empty."""
         lanes = dict.fromkeys(claim.lanes)
         first = await self._read(tx, dispatcher, lanes, claim, claim.slots, room)
-        unseen = self.cursors.unseen(first.look, self._clock()) if first.short else []
+        unseen = self.cursors.unseen(first.look, first.took, self._clock()) if first.short else []
         if not unseen:
             return [first]
         left = _left(claim.slots, first.claimed)
@@ -396,9 +467,9 @@ class Pump:
             options = unpack_options(options)
             slot = workers[place - 1], sessions[place - 1]
             of_job = id, number, token, kind, args, options
-            begun, failures, crashes, left_s, round = tries
+            begun, failures, crashes, left_s, round, waited_s = tries
             tried = begun, failures, crashes, False, ~urgency, left_s, round
-            claimed.append(Attempt(*of_job, *slot, *tried))
+            claimed.append(Attempt(*of_job, *slot, *tried, waited_s=waited_s))
         took = [Reached(*level, place) for level, place in reached.items()]
         size = sum(len(attempt.args) for attempt in claimed)
         # A claim that is full of bytes, or was barred, says nothing of what lies behind it.
@@ -428,13 +499,6 @@ async def _accept(
     return submitted, records.lost_of_turns(answers[: len(sent)])
 
 
-def _only(value: object) -> object:
-    """The element of a list of at most one; any other value as it is."""
-    if isinstance(value, list):
-        return value[0] if value else None
-    return value
-
-
 def _slot_columns(slots: Sequence[SessionKey]) -> tuple[list[UUID], list[int], list[int]]:
     """Each session once, and for each slot, in order, which of them it is of."""
     known: dict[SessionKey, int] = {}
@@ -457,5 +521,7 @@ def _left(slots: Sequence[SessionKey], taken: Sequence[Attempt]) -> list[Session
 def _does_more(end: End) -> bool:
     """Whether an end has more to do than to change the row of its job."""
     if isinstance(end, Succeeded):
-        return bool(end.outbox)
+        return bool(end.outbox or end.versions)
+    if isinstance(end, Failed):
+        return bool(end.versions)
     return isinstance(end, TurnTaken | PutAside | ReadDone)

@@ -10,12 +10,14 @@ import asyncpg
 
 from longshore.core.why import Facts, HeldBack
 from longshore.model.attempt import Attempt
+from longshore.model.depth import LaneDepth
 from longshore.model.group import ENDED_GROUPS
 from longshore.model.job import Ended, Job, JobFilter, JobPage, JobState, LogKind
 from longshore.model.log import KeptEntry
 from longshore.model.worker import DispatcherView, Lane, QueueView, WorkerView
 from longshore.store.listing import last_number, old, page, probes
 from longshore.store.postgres.connections import ConnectionPool
+from longshore.store.postgres.depths import depths
 from longshore.store.postgres.listing import FLOOR, LAST, LISTED, listings
 from longshore.store.postgres.sql import LEFT_S
 from longshore.store.postgres.start_rules import held_back
@@ -124,7 +126,12 @@ SELECT w.info, w.session, w.dispatcher, w.alive, w.draining, w.started_at, w.att
         SELECT kind, count(*) AS n FROM longshore.job AS j
         WHERE j.worker = w.id AND j.state IN ({OWNED}) GROUP BY kind
     ) AS k
-) AS running, greatest(w.attended_at, h.seen_at) AS seen_at, h.cpu_percent, h.memory_percent
+) AS running, (
+    SELECT coalesce(json_object_agg(target, n), '{{{{}}}}')::text FROM (
+        SELECT target, count(*) AS n FROM longshore.job AS j
+        WHERE j.worker = w.id AND j.state IN ({OWNED}) AND strpos(target, ';') > 0 GROUP BY target
+    ) AS k
+) AS shapes, greatest(w.attended_at, h.seen_at) AS seen_at, h.cpu_percent, h.memory_percent
 FROM ({{which}}) AS w
 LEFT JOIN longshore.heartbeat AS h ON h.worker = w.id
 """
@@ -235,6 +242,10 @@ class PostgresReads:
         ]
         paused = {row["name"]: row["paused"] for row in await self._reading.fetch(_QUEUES)}
         return queue_views(totals, paused)
+
+    async def depths(self) -> list[LaneDepth]:
+        """Every lane that holds jobs: how many in each state, and how long the oldest waits."""
+        return await depths(self._reading)
 
     async def workers(self) -> list[WorkerView]:
         """Live workers, and those that ended lately."""

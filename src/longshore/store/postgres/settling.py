@@ -256,7 +256,7 @@ class Settling:
             else:
                 held.add(group)
         await self._ask_sweep(held)
-        await apply(self._tx, made)
+        await apply(self._tx, made, holds_nodes=True)
         self._note(made)
 
     def _note(self, made: Sequence[Decided]) -> None:

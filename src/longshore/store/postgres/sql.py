@@ -42,7 +42,6 @@ from longshore.core.lifecycle import HISTORY_FIRST, HISTORY_LAST
 from longshore.store.postgres.start_rules import lane_may_start, may_start
 from longshore.store.postgres.states import (
     DELAYED,
-    ENDED,
     OWNED,
     READY,
     RUNNING,
@@ -68,6 +67,10 @@ MARK: Final = "SELECT pg_logical_emit_message(true, 'longshore', '')"
 
 LEFT_S: Final = "extract(epoch FROM j.deadline_at - statement_timestamp())::float8"
 """SQL for how many seconds job j has to begin; NULL if it does not expire."""
+
+WAITED_S: Final = """CASE WHEN j.attempt = 1 AND j.group_id IS NULL THEN
+    extract(epoch FROM j.started_at - greatest(j.created_at, j.run_at))::float8 END"""
+"""SQL for how long job j, which starts now, was ready; NULL if that is not known."""
 
 NOTHING: Final = """'""'"""
 """SQL for an empty text as JSON."""
@@ -189,7 +192,7 @@ def started_or_ready(slot: str, deadline_s: str, workers: str, sessions: str, ma
 
 _CLAIMED: Final = appended(
     f"'{head(S.RUNNING)}'",
-    by="""'"' || ($1::uuid[])[(SELECT places FROM slot)[l.turn]] || '"'""",
+    by="""'"' || ($1::uuid[])[{place}] || '"'""",
     info=NOTHING,
 )
 
@@ -236,12 +239,14 @@ An empty array stands for a column without a value; a job without a shape has th
 """
 
 
-def _inserted(*, started: bool, one: bool = False, turns: bool = False) -> str:
+def inserted(
+    *, started: bool, one: bool = False, turns: bool = False, first: str = "", guard: str = "true"
+) -> str:
     """SQL that inserts the jobs whose id and unique key are free.
 
     With `started`, a job runs from the start if its slot may take it. With `one`, the parameters
     are those of a single job, not arrays, which cost more to take apart. With `turns`, the jobs are
-    turns of actors, whose numbers come last.
+    turns of actors, whose numbers come last. What `first` selects precedes it, and can `guard` it.
     """
     shared = "${}::{}".format if one else "(${}::{}[])[n.shape]".format
     own = ", ".join(f"${n}::{of}{'' if one else '[]'}" for n, of in enumerate(_OWN.values(), 1))
@@ -249,14 +254,15 @@ def _inserted(*, started: bool, one: bool = False, turns: bool = False) -> str:
     if started:
         own, names = f"{own}, $17::integer{'' if one else '[]'}", f"{names}, slot"
     if turns:
-        own, names = f"{own}, ${22 if started else 17}::bigint[]", f"{names}, actor"
+        own = f"{own}, ${22 if started else 17}::bigint{'' if one else '[]'}"
+        names = f"{names}, actor"
     rows = f"(VALUES ({own}))" if one else f"unnest({own})"
     may = (_MAY_ONE if one else _MAY_ALL) if started else ""
     also, values = _begun(one, shared(14, "float8")) if started else ("", _FIRST_ENTRY)
     if turns:
         also, values = f"{also}, actor_id", f"{values}, n.actor"
     return f"""
-WITH {may} new AS (
+WITH {first} {may} new AS (
     INSERT INTO longshore.job (
         id, body_hash, args, unique_key, run_at, lane, priority, kind, queue, target, options,
         timeout_s, deadline_at, watched, created_at, state, history{also}
@@ -281,6 +287,7 @@ WITH {may} new AS (
         ) AS d
         OFFSET 0
     ) AS n
+    WHERE {guard}
     ON CONFLICT DO NOTHING
     RETURNING id, number, state, lane, token
 ),
@@ -323,25 +330,25 @@ def _begun(one: bool, timeout_s: str) -> tuple[str, str]:
     return columns, values
 
 
-_TALLIED: Final = """
+TALLIED: Final = """
 tallied AS (
     INSERT INTO longshore.tally (lane, state, delta)
     SELECT lane, state, count(*) FROM new GROUP BY lane, state
 )"""
-_ACCEPTED: Final = _inserted(started=False)
-_STARTED: Final = _inserted(started=True)
+_ACCEPTED: Final = inserted(started=False)
+_STARTED: Final = inserted(started=True)
 
 SUBMIT: Final = f"""{_ACCEPTED}
 SELECT id, number, state, lane, token FROM new
 """
 """Stores jobs."""
 
-SUBMIT_TURNS: Final = f"""{_inserted(started=False, turns=True)}
+SUBMIT_TURNS: Final = f"""{inserted(started=False, turns=True)}
 SELECT id, number, state, lane, token FROM new
 """
 """Stores turns of actors."""
 
-START_TURNS: Final = f"""{_inserted(started=True, turns=True)}
+START_TURNS: Final = f"""{inserted(started=True, turns=True)}
 SELECT id, number, state, lane, token FROM new
 """
 """Stores turns of actors, and starts those that can run now, if their slots allow."""
@@ -351,47 +358,23 @@ SELECT id, number, state, lane, token FROM new
 """
 """Stores jobs as `SUBMIT` does, and starts those that can run now, if their slots allow."""
 
-SUBMIT_ALONE: Final = f"""{_STARTED},{_TALLIED}
+SUBMIT_ALONE: Final = f"""{_STARTED},{TALLIED}
 SELECT id, number, state, lane, token FROM new
 """
 """`SUBMIT_STARTED` as a transaction of its own, which needs neither BEGIN nor COMMIT."""
 
-SUBMIT_ONE: Final = f"""{_inserted(started=True, one=True)},{_TALLIED}
+SUBMIT_ONE: Final = f"""{inserted(started=True, one=True)},{TALLIED}
 SELECT id, number, state, lane, token FROM new
 """
 """`SUBMIT_ALONE` for a single job, as a fleet with little to do gets them."""
 
-ENQUEUE: Final = f"""{_ACCEPTED},{_TALLIED}
+ENQUEUE: Final = f"""{_ACCEPTED},{TALLIED}
 SELECT id, number FROM new
 """
 """`SUBMIT` in the application's own transaction, and the tally: each statement may be a commit.
 
 It adds no lane. Another submitter of a job in the same new lane would wait for that row until this
 transaction ends, which may take hours: see `keeper_sql.ADOPT_LANES`.
-"""
-
-KNOWN: Final = """
-SELECT i.id, l.number, l.body_hash
-FROM unnest($1::uuid[]) AS i (id)
-CROSS JOIN LATERAL (
-    SELECT number, body_hash FROM longshore.job WHERE id = i.id OFFSET 0
-) AS l
-"""
-
-HOLDERS: Final = f"""
-SELECT i.kind, i.unique_key, l.id, l.number
-FROM unnest($1::text[], $2::text[]) AS i (kind, unique_key)
-CROSS JOIN LATERAL (
-    SELECT id, number FROM longshore.job
-    WHERE kind = i.kind AND unique_key = i.unique_key AND state < {ENDED} OFFSET 0
-) AS l
-"""
-
-ADD_LANES: Final = """
-INSERT INTO longshore.lane (hash, queue, kind, target)
-SELECT * FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[]) AS i (hash)
-ORDER BY i.hash
-ON CONFLICT DO NOTHING
 """
 
 _BEGAN_AT: Final = """greatest(
@@ -575,12 +558,12 @@ taken AS (
         started_at = statement_timestamp(),
         expires_at = statement_timestamp() + (j.timeout_s + $10) * interval '1 s',
         {_CLAIMED}
-    FROM {{placed}} AS l
+    FROM locked AS l
     WHERE j.ctid = l.tid
     RETURNING
         l.turn, {{place}} AS place, j.lane, ~j.priority AS urgency, j.rank,
         j.id, j.number, j.token, j.kind, j.args, j.options, j.attempt, j.failures, j.crashes,
-        {LEFT_S}, j.round
+        {LEFT_S}, j.round, {WAITED_S}
 )
 SELECT b.seen, b.barred, t.*
 FROM (
@@ -589,5 +572,5 @@ FROM (
 LEFT JOIN taken AS t ON true
 """
 CLAIM: Final = CLAIM_FORM.format(
-    last="", also="", placing="", placed="locked", place="(SELECT places FROM slot)[l.turn]"
+    last="", also="", placing="", place="(SELECT places FROM slot)[l.turn]"
 )

@@ -8,6 +8,7 @@ from uuid import UUID
 import asyncpg
 
 from longshore.core.dependencies import becomes
+from longshore.core.same_body import is_node
 from longshore.errors import StoreUnavailable
 from longshore.model.group import (
     MOST_AT_ONCE,
@@ -17,14 +18,15 @@ from longshore.model.group import (
     GroupState,
     GroupSubmitted,
 )
-from longshore.model.ids import derive_id
+from longshore.model.ids import derive_ids
 from longshore.model.job import Refused
 from longshore.store.postgres import groups_sql as sql
 from longshore.store.postgres import growth_sql
 from longshore.store.postgres.added_nodes import lanes_of, store_lanes, store_nodes
 from longshore.store.postgres.connections import Transaction
+from longshore.store.postgres.key_holders import staging_of
+from longshore.store.postgres.known_sql import HOLDERS
 from longshore.store.postgres.settling import Settling, waiting
-from longshore.store.postgres.sql import HOLDERS
 from longshore.store.postgres.states import GROUP_CODES, GROUP_STATES
 from longshore.store.rows import (
     NodeItem,
@@ -93,7 +95,8 @@ async def _unknown(
     last = part.first + len(part.nodes)
     rows = await tx.fetch(sql.STAGED, part.head.id, part.first, last)
     stored = {row["place"]: row["body_hash"] for row in rows}
-    if any(stored.get(item.place, item.body) != item.body for item in items):
+    there = (item for item in items if item.place in stored)
+    if not all(is_node(item.node, item.body, stored[item.place]) for item in there):
         raise NotAccepted(group_conflict(part.head.id))
     return [item for item in items if item.place not in stored]
 
@@ -101,7 +104,8 @@ async def _unknown(
 async def _add(tx: Transaction, group: UUID, items: Sequence[NodeItem]) -> None:
     ids = {item.place: item.node.job.id for item in items}
     named = {at for item in items for at in (*item.parents, item.node.scope) if at is not None}
-    ids.update((at, derive_id(group, at)) for at in named.difference(ids))
+    elsewhere = list(named.difference(ids))
+    ids.update(zip(elsewhere, derive_ids(group, elsewhere), strict=True))
     if not await store_nodes(tx, group, items, ids):
         raise NotAccepted(await _taken(tx, group, items))
     await store_lanes(tx, lanes_of(items))
@@ -134,11 +138,17 @@ async def _taken(tx: Transaction, group: UUID, items: Sequence[NodeItem]) -> Ref
     keyed = [item.node.job for item in items if item.node.job.unique_key is not None]
     keys = [(job.kind, job.unique_key) for job in keyed]
     rows = await tx.fetch(HOLDERS, *zip(*keys, strict=True)) if keys else []
-    held = {(row["kind"], row["unique_key"]) for row in rows if row["id"] not in own}
-    held |= {key for key in keys if keys.count(key) > 1}
+    staging = await staging_of(tx, rows)
+    held: dict[tuple[str, str | None], UUID | None] = {
+        (row["kind"], row["unique_key"]): row["group_id"] if row["group_id"] in staging else None
+        for row in rows
+        if row["id"] not in own
+    }
+    held |= {key: None for key in keys if keys.count(key) > 1}
     for item in items:
-        if (item.node.job.kind, item.node.job.unique_key) in held:
-            return key_taken(group, item.node.key, item.node.job)
+        key = item.node.job.kind, item.node.job.unique_key
+        if key in held:
+            return key_taken(group, item.node.key, item.node.job, held[key])
     return key_taken(group, items[0].node.key, items[0].node.job)
 
 

@@ -8,6 +8,7 @@ server's own address.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from copy import copy
 from functools import partial
 from time import monotonic
 from typing import Final
@@ -15,12 +16,16 @@ from uuid import UUID
 
 from msgspec import structs
 
+from longshore.model.access import AuditEntry
 from longshore.model.attempt import Attempt
 from longshore.model.worker import Attended, Gone, Late, SessionKey, WorkerInfo
+from longshore.payload.callback_jobs import is_callback
 from longshore.ports import Batch, BatchResult, Hint
 from longshore.store.migrations import check, latest, refuse_newer, steps
+from longshore.store.postgres.access import PostgresAccess
 from longshore.store.postgres.connections import ConnectionPool, Transaction, parse_address
 from longshore.store.postgres.deliveries import PostgresDeliveries
+from longshore.store.postgres.files import PostgresFiles
 from longshore.store.postgres.group_upkeep import PostgresGroupUpkeep
 from longshore.store.postgres.groups import PostgresGroups
 from longshore.store.postgres.growth import Refusals
@@ -32,8 +37,11 @@ from longshore.store.postgres.pump import Pump
 from longshore.store.postgres.run_times import PostgresRunTimes
 from longshore.store.postgres.sql import STEADY
 from longshore.store.postgres.turn_inputs import filled_turns
+from longshore.store.postgres.web_workers import PostgresWebWorkers
 
 PUMPING_LINES: Final = 2
+FILLING_LINES: Final = 2
+"""For what turns get. It is read with each batch, so its plan must be made only once."""
 LOCK_SHARE: Final = 0.2
 """The share of its timeout that a pump waits for a lock before it goes on without the item.
 
@@ -57,12 +65,15 @@ _VERSION: Final = "SELECT max(version) AS version FROM longshore.longshore_schem
 
 
 class PostgresStore(
+    PostgresAccess,
+    PostgresFiles,
     PostgresPruning,
     PostgresRunTimes,
     PostgresDeliveries,
     PostgresGroupUpkeep,
     PostgresNewRuns,
     PostgresGroups,
+    PostgresWebWorkers,
     PostgresKeeper,
 ):
     """The `Store` port on a PostgreSQL database, in its schema `longshore`."""
@@ -95,6 +106,9 @@ class PostgresStore(
             address, most=KEEPER_LINES, timeout_s=timeout_s, settings=STEADY
         )
         self._reading = ConnectionPool(address, most=READING_LINES, timeout_s=timeout_s, bare=True)
+        self._filling = ConnectionPool(
+            address, most=FILLING_LINES, timeout_s=timeout_s, settings=STEADY, bare=True
+        )
         self._sender = Sender(self._keeping.execute)
         listen_at = parse_address(listen_url) if listen_url is not None else address
         self._listener = Listener(
@@ -115,6 +129,7 @@ class PostgresStore(
         await self._sender.close()
         await self._keeping.close()
         await self._reading.close()
+        await self._filling.close()
 
     async def migrate(self) -> tuple[int, int]:
         """Brings the schema forward, one transaction a step; answers the version before and after.
@@ -150,7 +165,7 @@ class PostgresStore(
             self._sender.tell(Hint.WORK)
         if drawn.pumped.ended or drawn.pumped.replies:
             self._sender.tell(Hint.ENDED)
-        return await self._with_results(drawn.pumped)
+        return drawn.pumped if drawn.is_filled else await self._with_results(drawn.pumped)
 
     async def _with_results(self, pumped: BatchResult) -> BatchResult:
         for name in ("claimed", "dependents", "started", "turns"):
@@ -161,7 +176,7 @@ class PostgresStore(
 
     async def _filled(self, attempts: Sequence[Attempt]) -> list[Attempt]:
         """The attempts as their workers get them: with results, and turns with their events."""
-        return await filled_turns(self._reading, await super()._filled(attempts))
+        return await filled_turns(self._filling, await super()._filled(attempts))
 
     async def attend(
         self,
@@ -180,6 +195,12 @@ class PostgresStore(
     async def placed(self, slots: Sequence[SessionKey]) -> list[Attempt]:
         """The attempts these sessions own, whether or not anybody told the workers."""
         return await self._filled(await super().placed(slots))
+
+    def audited(self, entry: AuditEntry) -> PostgresStore:
+        """This store, of which each transaction of the keeper leaves the entry."""
+        store = copy(self)
+        store._keeping = self._keeping.audited(entry)
+        return store
 
     def watch(self) -> AsyncIterator[Hint]:
         """Hints of what other processes did."""
@@ -209,4 +230,4 @@ async def _take_step(version: int, script: str, tx: Transaction) -> None:
 def _has_gaps(attempt: Attempt) -> bool:
     """Whether its worker gets more than the row of the job has."""
     options = attempt.options
-    return options.references or options.turn or options.reads
+    return options.references or options.turn or options.reads or is_callback(attempt)

@@ -28,10 +28,9 @@ from longshore.store.postgres.columns import (
     unique_keys,
 )
 from longshore.store.postgres.connections import TURNS, Transaction, is_data_error, is_held
+from longshore.store.postgres.key_holders import holder_of, staging_of
+from longshore.store.postgres.known_sql import ADD_LANES, HOLDERS, KNOWN
 from longshore.store.postgres.sql import (
-    ADD_LANES,
-    HOLDERS,
-    KNOWN,
     START_TURNS,
     SUBMIT,
     SUBMIT_STARTED,
@@ -74,10 +73,11 @@ class StartColumns(Struct, frozen=True):
         for place, (id, number, state, _, token) in enumerate(rows):
             if state == RUNNING:
                 job = items[place][0] if jobs is None else jobs[id.int]
-                began.append(self._attempt(job, number, token))
+                began.append(self.attempt(job, number, token))
         return began
 
-    def _attempt(self, job: Submission, number: int, token: int) -> Attempt:
+    def attempt(self, job: Submission, number: int, token: int) -> Attempt:
+        """The attempt at a job that began on its slot."""
         slot, options = cast(SessionKey, self.slots[job.id.int]), job.options
         return Attempt(
             job.id,
@@ -103,6 +103,11 @@ class TurnSlots(NamedTuple):
     dispatcher: UUID
     expiry_margin_s: float
     offers: SlotOffers
+
+    def starts_for(self, items: list[Item]) -> StartColumns:
+        """The slots for these turns, even if there are none."""
+        none = StartColumns(self.dispatcher, self.expiry_margin_s, {})
+        return self.columns_for(items) or none
 
     def columns_for(self, items: list[Item]) -> StartColumns | None:
         """The slots for these turns; None if there are none."""
@@ -187,9 +192,8 @@ class SubmitBatch:
         known = {row["id"]: (row["number"], row["body_hash"]) for row in rows}
         keys = unique_keys(items, known)
         rows = await self._tx.fetch(HOLDERS, *keys) if keys else []
-        holders: dict[tuple[str, str | None], Answer] = {
-            (kind, key): Submitted(id, number, existing=True) for kind, key, id, number in rows
-        }
+        staging = await staging_of(self._tx, rows)
+        holders = {(row["kind"], row["unique_key"]): holder_of(row, staging) for row in rows}
         if known or holders:
             self._tx.rest_on_found()
         unknown = [job.id for job, _ in items if job.id not in known]

@@ -17,6 +17,7 @@ from longshore.core.turns import EVENT_BYTES, MOST_EVENTS, read_call, turn_of
 from longshore.model.actor import Event, EventKind, TurnInput
 from longshore.model.attempt import Attempt
 from longshore.model.job import JobError
+from longshore.payload.callback_jobs import is_callback, with_key
 from longshore.store.actor_rows import read_attempt, turn_attempt, unpack_reply_to, unpack_timers
 from longshore.store.postgres import actors_sql as sql
 from longshore.store.postgres.connections import ConnectionPool
@@ -27,7 +28,8 @@ Rows = Sequence[asyncpg.Record]
 
 
 async def filled_turns(reading: ConnectionPool, attempts: Sequence[Attempt]) -> list[Attempt]:
-    """The attempts, those of turns with what their workers need."""
+    """The attempts, those of turns and callbacks with what their workers need."""
+    attempts = await _filled_callbacks(reading, attempts)
     actors = {one.key: turn_of(one.args)[0] for one in attempts if one.options.turn}
     if not actors and not any(one.options.reads for one in attempts):
         return [*attempts]
@@ -40,6 +42,16 @@ async def filled_turns(reading: ConnectionPool, attempts: Sequence[Attempt]) -> 
     failed = await reading.fetch(sql.ERRORS, recovering) if recovering else []
     errors = {row["id"]: unpack_error(row["error"]) for row in failed}
     return [_filled(one, inputs, actors.get(one.key), errors.get(one.id)) for one in attempts]
+
+
+async def _filled_callbacks(
+    reading: ConnectionPool, attempts: Sequence[Attempt]
+) -> Sequence[Attempt]:
+    """The attempts, those at callbacks with the key that signs them."""
+    if not any(map(is_callback, attempts)):
+        return attempts
+    [row] = await reading.fetch(sql.SECRET)
+    return [with_key(one, row["value"]) if is_callback(one) else one for one in attempts]
 
 
 async def _filled_reads(reading: ConnectionPool, attempts: Sequence[Attempt]) -> Sequence[Attempt]:

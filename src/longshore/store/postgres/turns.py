@@ -73,19 +73,19 @@ class TurnBatch:
         self._tx = tx
         self._batch = batch
         self._cursors = cursors
-        self._boxes = Mailboxes(tx)
+        self.boxes = Mailboxes(tx)
         self._aside: dict[UUID, UUID] = {}
         self._read: list[Reply] = []
 
     @property
     def history(self) -> list[Submission]:
         """The jobs that hear of these turns."""
-        return self._boxes.history
+        return self.boxes.history
 
     @property
     def replies(self) -> list[Reply]:
         """The replies to asks from outside that count."""
-        return [*self._boxes.replies.values(), *self._read]
+        return [*self.boxes.replies.values(), *self._read]
 
     async def hold(self) -> None:
         """Locks all actors that finish or receive, before anything else is locked."""
@@ -96,7 +96,7 @@ class TurnBatch:
         self._aside = await self._put_aside(ends)
         ids = {end.actor for end in turns} | {*self._aside.values()}
         removing = [end.actor for end in turns if end.turn.stops]
-        await self._boxes.hold(filter(_is_sound, names), ids, removing)
+        await self.boxes.hold(filter(_is_sound, names), ids, removing)
 
     async def _put_aside(self, ends: Sequence[End]) -> dict[UUID, UUID]:
         """The turns that are put aside, and their actors.
@@ -119,32 +119,30 @@ class TurnBatch:
         recorded = [end for end, answer in pairs if answer.verdict is Verdict.RECORDED]
         kept = await self._keep(records)
         await self._keep_read([end.reply for end in recorded if isinstance(end, ReadDone)])
-        await self._boxes.look([box for id, box in self._boxes.by_id.items() if id not in kept])
+        await self.boxes.look([box for id, box in self.boxes.by_id.items() if id not in kept])
         await self._follow(recorded, records)
         by_ends = self._touched()
         self.sent = await self._send(self._batch.sends)
         by_sends = [box for box in self._touched() if box not in by_ends]
-        await self._boxes.flush()
-        await self._boxes.drop_removed()
-        self.ready_by_ends += await wake(self._boxes, by_ends, intake, self._cursors, by_ends=True)
-        self.ready += await wake(self._boxes, by_sends, intake, self._cursors)
+        await self.boxes.flush()
+        await self.boxes.drop_removed()
+        self.ready_by_ends += await wake(self.boxes, by_ends, intake, self._cursors, by_ends=True)
+        self.ready += await wake(self.boxes, by_sends, intake, self._cursors)
 
     async def bring_back(
         self, lost: Sequence[tuple[TurnTaken, Message]], intake: SubmitBatch
     ) -> None:
         """Tells turns of their jobs and groups that were not accepted."""
-        senders = [self._boxes.by_id.get(end.actor) for end, _ in lost]
+        senders = [self.boxes.by_id.get(end.actor) for end, _ in lost]
         told = []
         for box, (_, message) in zip(senders, lost, strict=True):
             if box is not None and box.status != STOPPING:
-                self._boxes.put(box, message)
+                self.boxes.put(box, message)
                 told.append(box)
         if told:
-            await self._boxes.flush()
+            await self.boxes.flush()
             boxes = [*dict.fromkeys(told)]
-            self.ready_by_ends += await wake(
-                self._boxes, boxes, intake, self._cursors, by_ends=True
-            )
+            self.ready_by_ends += await wake(self.boxes, boxes, intake, self._cursors, by_ends=True)
 
     async def submit_groups(
         self, ends: Sequence[End], finished: Sequence[Finished], settling: Settling
@@ -163,14 +161,14 @@ class TurnBatch:
         return lost
 
     def _touched(self) -> list[Mailbox]:
-        return [box for box in self._boxes.by_id.values() if box.is_touched]
+        return [box for box in self.boxes.by_id.values() if box.is_touched]
 
     async def _keep(self, records: FinishBatch) -> set[UUID]:
         """Keeps what the turns left that were taken; answers whose these are: they are known."""
         rows, delayed = [], []
         kept: dict[int, Mailbox] = {}
         for end, worker, now in records.taken:
-            if (box := self._boxes.by_id.get(end.actor)) is None:
+            if (box := self.boxes.by_id.get(end.actor)) is None:
                 continue
             turn, timers = end.turn, pack_timers(set_at(end.turn.timers, now))
             read, version = min(turn.read, LARGEST_INT), min(turn.version, LARGEST_INT)
@@ -182,18 +180,18 @@ class TurnBatch:
             box.knows_job = box.is_touched = True
             kept[box.number] = box
             if not turn.stops:
-                self._boxes.note(box, end.number, What.UPDATED, turn.state)
+                self.boxes.note(box, end.number, What.UPDATED, turn.state)
         listed = [
             (box.number, box.name, end.turn.listed)
             for end, _, _ in records.taken
-            if end.turn.listed is not None and (box := self._boxes.by_id.get(end.actor))
+            if end.turn.listed is not None and (box := self.boxes.by_id.get(end.actor))
         ]
         await keep_listed(self._tx, listed)
         if rows:
             columns, numbers = zip(*rows, strict=True), zip(*delayed, strict=True)
             jobs = [end.job for end, _, _ in records.taken]
             named = numbers if delayed else ([], [])
-            self._boxes.seen(kept, await self._tx.fetch(sql.KEEP, *columns, *named, jobs))
+            self.boxes.seen(kept, await self._tx.fetch(sql.KEEP, *columns, *named, jobs))
         return {box.id for box in kept.values()}
 
     async def _keep_read(self, replies: Sequence[Reply]) -> None:
@@ -206,18 +204,18 @@ class TurnBatch:
     async def _follow(self, recorded: Sequence[End], records: FinishBatch) -> None:
         """Delivers the outboxes, and pauses and removes actors whose turns say so."""
         turns = [end for end in recorded if isinstance(end, TurnTaken)]
-        stopped = [self._boxes.by_id[end.actor] for end in turns if end.turn.stops]
-        await self._boxes.read_asks([box.id for box in stopped])
-        await self._pause([self._boxes.by_id[end.actor] for end in turns if end.turn.pauses])
+        stopped = [self.boxes.by_id[end.actor] for end in turns if end.turn.stops]
+        await self.boxes.read_asks([box.id for box in stopped])
+        await self._pause([self.boxes.by_id[end.actor] for end in turns if end.turn.pauses])
         for box in stopped:
             box.status = STOPPING
         for end in recorded:
             if isinstance(end, Succeeded | TurnTaken):
                 self._deliver(end, records)
             elif isinstance(end, PutAside) and end.job in self._aside:
-                self._boxes.by_id[self._aside[end.job]].is_touched = True
+                self.boxes.by_id[self._aside[end.job]].is_touched = True
         for box in sorted(stopped, key=attrgetter("name")):
-            self._boxes.remove(box)
+            self.boxes.remove(box)
 
     async def _pause(self, boxes: Sequence[Mailbox]) -> None:
         """Pauses actors whose turns say so; those that are being stopped stay so."""
@@ -230,21 +228,21 @@ class TurnBatch:
     def _deliver(self, end: Succeeded | TurnTaken, records: FinishBatch) -> None:
         for index, item in enumerate(end.outbox):
             if isinstance(item, OutboxReply):
-                self._boxes.answer(item.reply, item.to)
+                self.boxes.answer(item.reply, item.to)
             elif isinstance(item, OutboxMessage) and (refused := self._post(item.message)):
                 if isinstance(end, Succeeded):
                     records.refused.append((end, index, refused.message))
-                elif (own := self._boxes.by_id[end.actor]).status != STOPPING:
-                    self._boxes.put(own, undelivered(item.message, refused.message))
+                elif (own := self.boxes.by_id[end.actor]).status != STOPPING:
+                    self.boxes.put(own, undelivered(item.message, refused.message))
 
     def _post(self, message: Message) -> Refused | None:
         """Puts a message of a turn or a job into its mailbox; answers why it cannot."""
         if why := unstorable_message(message):
             return message_not_accepted(message, why)
-        box = self._boxes.find((message.type, message.key))
+        box = self.boxes.find((message.type, message.key))
         if box is None:
             return nobody(message)
-        self._boxes.put(box, message)
+        self.boxes.put(box, message)
         return None
 
     # from outside
@@ -257,7 +255,7 @@ class TurnBatch:
         for message in messages:
             if message.id in answers or message.id in found or message.id in missing:
                 continue
-            box = self._boxes.find((message.type, message.key))
+            box = self.boxes.find((message.type, message.key))
             if why := unstorable_message(message):
                 answers[message.id] = message_not_accepted(message, why)
             elif box is None or message.actor not in (None, box.id):
@@ -292,7 +290,7 @@ class TurnBatch:
                 continue
             if room[box.number] > 0:
                 room[box.number] -= 1
-                self._boxes.put(box, message)
+                self.boxes.put(box, message)
             else:
                 full.append(id)
                 answers[id] = mailbox_full(message, self._batch.max_mailbox)

@@ -16,17 +16,21 @@ from longshore.core.placement import first_bytes
 from longshore.core.watching import messages_of, nobody_heard
 from longshore.model.actor import Message
 from longshore.model.batch import BATCH_BYTES
+from longshore.model.callback import CallbackTerms
 from longshore.model.job import JobState
 from longshore.model.notice import Notice
+from longshore.payload.callback_jobs import has_callbacks
 from longshore.ports import Told
 from longshore.store.actor_rows import unstorable_message
+from longshore.store.callback_rows import SubjectRow, jobs_for
+from longshore.store.postgres.actors_sql import micros as sql_micros
 from longshore.store.postgres.connections import Transaction
 from longshore.store.postgres.cursors import ClaimCursors
 from longshore.store.postgres.mailboxes import Mailboxes
 from longshore.store.postgres.next_turns import wake
 from longshore.store.postgres.states import GROUP_STATES, STATES
 from longshore.store.postgres.submit import SubmitBatch
-from longshore.store.rows import clean, read_notice
+from longshore.store.rows import clean, micros, read_notice, utc_now
 
 _FIND: Final = """
 SELECT number, coalesce(octet_length(result), 0) AS size FROM longshore.notice
@@ -54,10 +58,20 @@ FROM (
 WHERE j.id = n.id
 """
 
+_SUBJECTS: Final = f"""
+SELECT id, number, kind AS name, round, {sql_micros("ended_at")} AS ended_at
+FROM longshore.job WHERE id = ANY ($1::uuid[])
+UNION ALL
+SELECT id, number, name, round, {sql_micros("ended_at")}
+FROM longshore.job_group WHERE id = ANY ($2::uuid[])
+"""
+
 _Item = tuple[Notice, Message]
 
 
-async def tell_watchers(tx: Transaction, most: int, cursors: ClaimCursors) -> Told:
+async def tell_watchers(
+    tx: Transaction, most: int, cursors: ClaimCursors, callbacks: CallbackTerms
+) -> Told:
     """Tells those who watch jobs and groups of at most so many that ended."""
     found = await tx.fetch(_FIND, most)
     if not found:
@@ -74,11 +88,25 @@ async def tell_watchers(tx: Transaction, most: int, cursors: ClaimCursors) -> To
     intake = SubmitBatch(tx, set())
     touched = [box for box in boxes.by_id.values() if box.is_touched]
     ready = await wake(boxes, touched, intake, cursors)
+    await _call_back(tx, [one for one in notices if has_callbacks(one)], intake, callbacks)
     return Told(
         len(notices),
         Counter(ready) + intake.ready,
         more=len(some) < len(found) or len(found) == most,
     )
+
+
+async def _call_back(
+    tx: Transaction, notices: Sequence[Notice], intake: SubmitBatch, terms: CallbackTerms
+) -> None:
+    """Submits the callbacks for these ends."""
+    if not notices:
+        return
+    jobs = [one.subject for one in notices if not one.is_group]
+    groups = [one.subject for one in notices if one.is_group]
+    found = await tx.fetch(_SUBJECTS, jobs, groups)
+    rows = {row["id"]: SubjectRow(*row[1:5]) for row in found}
+    await intake.accept(jobs_for(notices, rows, micros(utc_now()), terms))
 
 
 async def _take(tx: Transaction, numbers: Sequence[int]) -> list[Notice]:

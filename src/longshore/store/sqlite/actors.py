@@ -293,13 +293,6 @@ def _oldest(tx: Snapshot) -> int:
     return tx.now - round(actor_rows.RECEIPTS_S * 1e6)
 
 
-def callback_secret(tx: Snapshot) -> bytes:
-    """The secret of this store from which the keys for callback tokens follow."""
-    query = "SELECT value FROM secret WHERE name = 'callbacks'"
-    secret: bytes = tx.execute(query).fetchone()[0]
-    return secret
-
-
 def replies(tx: Snapshot, ids: Sequence[UUID]) -> list[Reply]:
     """The replies to these asks from outside, as far as there are any."""
     return list(_replies(tx, [(id.bytes,) for id in ids]))

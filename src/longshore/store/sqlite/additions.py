@@ -74,7 +74,8 @@ def add_to_group(
         return not_added(into.id, error)
     staged, edges, first = tx.execute(_ROOM, (into.number,)).fetchone()
     jobs, known = _known(tx, into.number, nodes)
-    items = added_items(addition, Growable(into.id, into.state, staged, edges, first), known)
+    growable = Growable(into.id, into.state, staged, edges, first, into.number)
+    items = added_items(addition, growable, known)
     if isinstance(items, Refused):
         return items
     if (node := first_taken(tx, items)) is not None:

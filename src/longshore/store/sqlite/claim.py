@@ -156,12 +156,24 @@ def _place(
         token, owner = tx.next_token(), (slot.worker, slot.session)
         tries = job.attempt + 1, job.failures, job.crashes
         of_job = id, job.number, token, job.kind, args, options
-        left_s = tx.seconds_to(job.deadline_at)
-        claimed.append(Attempt(*of_job, *owner, *tries, False, -job.urgency, left_s, job.round))
+        attempt = Attempt(
+            *of_job,
+            *owner,
+            *tries,
+            priority=-job.urgency,
+            begin_within_s=tx.seconds_to(job.deadline_at),
+            round=job.round,
+            waited_s=_waited_s(tx, job),
+        )
+        claimed.append(attempt)
     _store(tx, claimed, expiry_margin_s)
     for lane, number in Counter(job.lane for job in jobs).items():
         tx.count(lane, JobState.READY, JobState.RUNNING, number)
     return claimed
+
+
+def _waited_s(tx: Transaction, job: Candidate) -> float | None:
+    return None if job.ready_at is None else max(0.0, (tx.now - job.ready_at) / 1e6)
 
 
 def _store(tx: Transaction, claimed: Sequence[Attempt], expiry_margin_s: float) -> None:

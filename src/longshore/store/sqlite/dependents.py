@@ -42,7 +42,7 @@ class Dependent(Candidate):
 DEPENDENTS: Final = Lookup(
     """SELECT json_group_array(json_array(-job.priority, job.rank, job.number, job.lane, job.kind,
         job.attempt, job.failures, job.crashes, length(job.options) + length(job.args),
-        job.deadline_at, job.round, job.queue))
+        job.deadline_at, job.round, NULL, job.queue))
     FROM {rows} AS v CROSS JOIN job ON job.number = v.column1 WHERE job.state = 'waiting'""",
     1,
     Dependent,

@@ -11,6 +11,7 @@ from longshore.core.recovery import is_recovery
 from longshore.core.turns import MOST_EVENTS, read_call
 from longshore.model.actor import Event, EventKind, TurnInput
 from longshore.model.attempt import Attempt
+from longshore.payload.callback_jobs import is_callback, with_key
 from longshore.store.actor_rows import read_attempt, turn_attempt, unpack_reply_to, unpack_timers
 from longshore.store.rows import LARGEST_INT, unpack_error
 from longshore.store.sqlite.results import with_results
@@ -63,7 +64,17 @@ def filled(tx: Snapshot, attempts: Sequence[Attempt]) -> list[Attempt]:
         whole = _with_events(tx, whole)
     if any(one.options.reads for one in whole):
         whole = [_read(tx, one) if one.options.reads else one for one in whole]
+    if any(map(is_callback, whole)):
+        secret = callback_secret(tx)
+        whole = [with_key(one, secret) if is_callback(one) else one for one in whole]
     return whole
+
+
+def callback_secret(tx: Snapshot) -> bytes:
+    """The secret of this store from which the keys for callbacks, and for their tokens, follow."""
+    query = "SELECT value FROM secret WHERE name = 'callbacks'"
+    secret: bytes = tx.execute(query).fetchone()[0]
+    return secret
 
 
 def _read(tx: Snapshot, attempt: Attempt) -> Attempt:

@@ -19,14 +19,14 @@ from longshore.model.group import (
     NodeView,
 )
 from longshore.model.job import Job, JobState
-from longshore.store.rows import LARGEST_INT, NOT_RUN_LIST, clean, moment
+from longshore.store.rows import LARGEST_INT, NOT_RUN_LIST, clean, moment, unpack_watchers
 from longshore.store.sqlite import reads
 from longshore.store.sqlite.states import LIVE_LIST
 from longshore.store.sqlite.transaction import Snapshot
 
 _words = msgspec.json.Decoder(tuple[str, ...])
 _SHOWN: Final = """SELECT number, id, state, max(jobs, staged), fail_fast, created_at, ended_at,
-    name, labels, cancelled_by, run_of FROM job_group"""
+    name, labels, cancelled_by, run_of, round, watchers FROM job_group"""
 _NODES: Final = """
     SELECT node.key, job.id, job.number, job.kind, job.state, node.condition, node.unmet, (
         SELECT json_group_array(other.key) FROM (
@@ -93,7 +93,8 @@ def groups(tx: Snapshot, wanted: GroupFilter) -> list[Group]:
 
 
 def _shown(row: tuple[Any, ...], counts: dict[str, int], open: int = 0) -> Group:
-    number, id, state, jobs, fail_fast, created_at, ended_at, name, labels, by, run_of = row
+    number, id, state, jobs, fail_fast, created_at, ended_at, name, labels, by, *more = row
+    run_of, round, watchers = more
     return Group(
         id=UUID(bytes=id),
         number=number,
@@ -108,6 +109,8 @@ def _shown(row: tuple[Any, ...], counts: dict[str, int], open: int = 0) -> Group
         counts=counts,
         open=open,
         run_of=run_of,
+        round=round,
+        watchers=unpack_watchers(watchers),
     )
 
 

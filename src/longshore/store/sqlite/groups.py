@@ -11,6 +11,7 @@ import msgspec
 from longshore.core import effects
 from longshore.core.dependencies import group_end, may_wake
 from longshore.core.effects import Effect
+from longshore.core.same_body import is_node
 from longshore.model.batch import MAX_GROUP_JOBS
 from longshore.model.group import (
     MOST_AT_ONCE,
@@ -34,7 +35,7 @@ from longshore.store.rows import (
 )
 from longshore.store.sqlite.group_reads import group
 from longshore.store.sqlite.growth import IS_TO_EXPAND, expand, to_expand, wake_waiting
-from longshore.store.sqlite.nodes import add_nodes, first_taken
+from longshore.store.sqlite.nodes import add_nodes, first_taken, staging_holder
 from longshore.store.sqlite.settling import NODES_FROM, Settling, WaitingNode
 from longshore.store.sqlite.sql import Bulk
 from longshore.store.sqlite.transaction import Snapshot, Transaction
@@ -93,7 +94,7 @@ def submit_group(
     if isinstance(new, Refused):
         return new
     if (taken := first_taken(tx, new)) is not None:
-        return key_taken(head.id, taken.key, taken.job)
+        return key_taken(head.id, taken.key, taken.job, staging_holder(tx, taken.job))
     staged += len(new)
     if staged == head.jobs and (wrong := _wrong_scopes(tx, number, head.id, new)) is not None:
         return wrong
@@ -115,7 +116,8 @@ def _unknown(
     query = "SELECT place, body_hash FROM node WHERE group_id = ? AND place >= ? AND place < ?"
     last = part.first + len(part.nodes)
     stored = dict(tx.connection.execute(query, (group, part.first, last)).fetchall())
-    if any(stored.get(item.place, item.body) != item.body for item in items):
+    there = (item for item in items if item.place in stored)
+    if not all(is_node(item.node, item.body, stored[item.place]) for item in there):
         return group_conflict(part.head.id)
     return [item for item in items if item.place not in stored]
 
@@ -226,8 +228,8 @@ def settle(
     )
     again |= {UUID(bytes=id) for (id,) in noted} | to_expand(tx)
     ended = (*settling.ended, *closed)
-    watched = tx.has_watched_ends
-    return Settled(settling.ready, settling.delayed, ended, frozenset(again), watched)
+    moved = settling.ready, settling.delayed, ended
+    return Settled(*moved, frozenset(again), tx.has_watched_ends, len(closed))
 
 
 def _deliver(tx: Transaction, settling: Settling, most: int) -> int:

@@ -44,8 +44,10 @@ _HELD_TO_EXPAND: Final = f"""
     FROM (SELECT number FROM {_TO_EXPAND} LIMIT ?) AS some CROSS JOIN job USING (number)"""
 _GROWING: Final = """
     SELECT node.key, node.place, node.expanded, g.id, g.state, g.staged,
-        (SELECT max(place) FROM node AS other WHERE other.group_id = g.number) + 1
-    FROM node CROSS JOIN job_group AS g ON g.number = node.group_id WHERE node.job = ?"""
+        (SELECT max(place) FROM node AS other WHERE other.group_id = g.number) + 1,
+        CASE job.rank WHEN 0 THEN job.number ELSE job.rank END
+    FROM node CROSS JOIN job_group AS g ON g.number = node.group_id
+    CROSS JOIN job ON job.number = node.job WHERE node.job = ?"""
 _KEYS: Final = Bulk(
     """SELECT node.key FROM {rows} AS v
     CROSS JOIN node ON node.group_id = v.column1 AND node.key = v.column2 LIMIT 1""",
@@ -75,8 +77,8 @@ class _Growing(NamedTuple):
 
 def _growing(tx: Transaction, row: Held) -> _Growing:
     found = tx.execute(_GROWING, (row.number,)).fetchone()
-    key, place, expanded, id, state, staged, first = found
-    adder = Adder(row.uuid, row.round, key, place)
+    key, place, expanded, id, state, staged, first, rank = found
+    adder = Adder(row.uuid, row.round, key, place, rank)
     assert row.group is not None
     group_id = UUID(bytes=id)
     return _Growing(row.group, group_id, GroupState(state), staged, first, adder, expanded)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from math import isnan
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from longshore.core import effects
+from longshore.core.effects import Effect
 from longshore.core.lanes import GATE_LANE
-from longshore.core.leases import ANOTHERS, is_anothers
-from longshore.core.lookahead import held_ahead
+from longshore.core.leases import ANOTHERS, RESIGNED, is_anothers
+from longshore.core.lookahead import not_blamed
+from longshore.core.recovery import can_recover, of_lost_turn
 from longshore.errors import InvalidInput
 from longshore.model.group import GATE
-from longshore.model.job import CancelVerdict, Ended, JobState, LogEntry, RetryVerdict
+from longshore.model.job import CancelVerdict, Ended, JobState, LogEntry, Options, RetryVerdict
 from longshore.model.worker import Attended, Gone, Late, Stats, WorkerInfo
 from longshore.ports import Harvested, Promoted
 from longshore.store.rows import (
@@ -82,6 +84,8 @@ def attend(
     session: int | None = None,
 ) -> Attended | Gone | Late:
     """Registers or adopts a worker: raises its session and says what is placed on it."""
+    if info.service is not None and not _is_registered(tx, info.service, info.id):
+        return Gone(RESIGNED)
     known = tx.execute(
         "SELECT alive, session, ended_why, info FROM worker WHERE id = ?", (info.id.bytes,)
     ).fetchone()
@@ -167,34 +171,81 @@ def harvest(
     ).fetchone()
     if buried is None:
         return Harvested(False)
-    owned, ahead = _owned(tx, worker.bytes, buried[0])
-    return _free(tx, owned, why, crash_limit, ahead.union(undelivered), lost=True)
+    # What a gateway attended is adopted by another, and its loss is no fault of jobs elsewhere.
+    let_go(tx, worker)
+    limit = None if is_unattended(tx, worker) else crash_limit
+    owned = _owned(tx, worker.bytes, buried[0])
+    return _free(tx, [owned], why, limit, undelivered, lost=True)
+
+
+def bury(tx: Transaction, worker: UUID, why: str) -> Harvested:
+    """Ends a worker in whatever session it is, and frees its jobs at no cost."""
+    query = "SELECT session FROM worker WHERE id = ?"
+    found = tx.execute(query, (worker.bytes,)).fetchone()
+    return Harvested(False) if found is None else harvest(tx, worker, found[0], why, None)
+
+
+def _is_registered(tx: Transaction, service: UUID, worker: UUID) -> bool:
+    """Whether a service is registered, and is this worker at present."""
+    query = "SELECT 1 FROM web_worker WHERE id = ? AND worker = ? AND ended_at IS NULL"
+    return tx.execute(query, (service.bytes, worker.bytes)).fetchone() is not None
+
+
+def let_go(tx: Transaction, gateway: UUID) -> None:
+    """No gateway attends the services any more that this one did."""
+    tx.execute(
+        "UPDATE web_worker SET gateway = NULL WHERE gateway = ? AND ended_at IS NULL",
+        (gateway.bytes,),
+    )
+    tx.execute("DELETE FROM web_gateway WHERE id = ?", (gateway.bytes,))
+
+
+def is_unattended(tx: Transaction, worker: UUID) -> bool:
+    """Whether a worker is a service that no gateway attends."""
+    query = "SELECT 1 FROM web_worker WHERE worker = ? AND gateway IS NULL AND ended_at IS NULL"
+    return tx.execute(query, (worker.bytes,)).fetchone() is not None
 
 
 def sweep(tx: Transaction, crash_limit: int) -> Harvested:
     """Frees jobs whose worker is not alive: a worker after the other, up to a bound."""
-    owned, ahead = list[Held](), set[int]()
+    orphans, found = list[_Owned](), 0
     for worker, info in tx.connection.execute(ORPHANED).fetchall():
-        some, ahead_of_some = _owned(tx, worker, info)
-        owned += some
-        ahead |= ahead_of_some
-        if len(owned) >= _MAX_SWEPT:
+        orphans.append(_owned(tx, worker, info))
+        found += len(orphans[-1].rows)
+        if found >= _MAX_SWEPT:
             break
-    return _free(tx, owned, "its worker is not alive", crash_limit, ahead, lost=False)
+    return _free(tx, orphans, "its worker is not alive", crash_limit, lost=False)
 
 
-def _owned(tx: Transaction, worker: bytes, info: bytes | None) -> tuple[list[Held], set[int]]:
-    """The jobs that a worker owns, and the tokens of those that it held ahead."""
+class _Owned(NamedTuple):
+    """The jobs that a worker owned: the tokens of those that it held ahead, and turns.
+
+    The latter are those that may recover, with the attempts that their policies allow.
+    """
+
+    rows: list[Held]
+    ahead: set[int]
+    recovering: dict[int, int]
+
+
+def _owned(tx: Transaction, worker: bytes, info: bytes | None) -> _Owned:
+    """The jobs that a worker owns."""
     owned = tx.held_where(HELD_BY_WORKER, (worker,))
     if info is None:
-        return owned, set()
+        return _Owned(owned, set(), {})
+    known = unpack_info(info)
     kinds = tx.connection.execute(OWNED_KINDS, (worker,)).fetchall()
-    return owned, held_ahead(unpack_info(info), kinds)
+    of_rows = dict(kinds)
+    recovering = {}
+    for row in owned:
+        if can_recover(known, of_rows[row.token]) and (options := _options(tx, row)).turn:
+            recovering[row.token] = options.retry.attempts
+    return _Owned(owned, not_blamed(known, kinds), recovering)
 
 
 def _free(
     tx: Transaction,
-    rows: Sequence[Held],
+    losses: Sequence[_Owned],
     why: str,
     crash_limit: int | None,
     undelivered: Collection[int] = (),
@@ -202,14 +253,23 @@ def _free(
     lost: bool,
 ) -> Harvested:
     ended = []
-    for row in rows:
-        limit = None if row.token in undelivered else crash_limit
-        change = effects.of_loss(row.crashes, limit, clean(why))[row.state]
+    rows = [(row, owned) for owned in losses for row in owned.rows]
+    for row, owned in rows:
+        is_free = row.token in owned.ahead or row.token in undelivered
+        change = _loss(row, owned, None if is_free else crash_limit, clean(why))[row.state]
         tx.apply(row, change)
         if change.ends:
             ended.append(effects.outcome(row.uuid, change))
-    requeued = [row.lane for row in rows if row.state is JobState.READY]
+    requeued = [row.lane for row, _ in rows if row.state is JobState.READY]
     return Harvested(lost, len(requeued), frozenset(requeued), tuple(ended))
+
+
+def _loss(row: Held, owned: _Owned, limit: int | None, why: str) -> Effect:
+    """What the loss of its worker does to a job; a turn may get the chance to recover."""
+    attempts = owned.recovering.get(row.token)
+    if attempts is None:
+        return effects.of_loss(row.crashes, limit, why)
+    return of_lost_turn(row.failures, row.crashes, attempts, limit, why)
 
 
 # clocks
@@ -237,8 +297,12 @@ def expire(tx: Transaction, most: int = 1000) -> list[Ended]:
 
 
 def _expires_s(tx: Transaction, row: Held) -> float | None:
+    return _options(tx, row).expires_s
+
+
+def _options(tx: Transaction, row: Held) -> Options:
     [options] = tx.execute("SELECT options FROM job WHERE number = ?", (row.number,)).fetchone()
-    return unpack_options(options).expires_s
+    return unpack_options(options)
 
 
 # users

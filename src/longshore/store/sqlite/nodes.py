@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final
+from uuid import UUID
 
 from longshore.core.lanes import lane_of
 from longshore.model.group import Node
-from longshore.model.job import JobState
+from longshore.model.job import JobState, Submission
 from longshore.store.rows import NodeItem, due_at, history_entry, pack_options
 from longshore.store.sqlite.sql import HOLDERS, KNOWN, Bulk, Row
 from longshore.store.sqlite.transaction import Transaction
 
 _ADD_JOBS: Final = Bulk(
-    """INSERT INTO job (number, id, body_hash, args, history, lane, state, priority, created_at,
-        run_at, timeout_s, kind, queue, target, unique_key, options, group_id)
+    """INSERT INTO job (number, rank, id, body_hash, args, history, lane, state, priority,
+        created_at, run_at, timeout_s, kind, queue, target, unique_key, options, group_id)
     SELECT * FROM {rows} WHERE column1 IS NOT NULL""",
-    17,
+    18,
 )
 _ADD_NODES: Final = Bulk(
     """INSERT INTO node (group_id, place, job, body_hash, unmet, condition, delay_s, expires_s,
@@ -45,6 +46,14 @@ def first_taken(tx: Transaction, items: Sequence[NodeItem]) -> Node | None:
     return items[min(taken)].node if taken else None
 
 
+def staging_holder(tx: Transaction, job: Submission) -> UUID | None:
+    """The group whose job holds this one's unique key, if that group is not whole yet."""
+    if job.unique_key is None:
+        return None
+    found = HOLDERS.find(tx.connection, [(0, job.kind, job.unique_key)])
+    return next((UUID(hex=staging) for *_, staging in found if staging is not None), None)
+
+
 def add_nodes(tx: Transaction, group: int, items: Sequence[NodeItem]) -> list[int]:
     """Stores nodes, whose jobs wait; answers the numbers of these jobs."""
     jobs: list[Row] = []
@@ -59,6 +68,7 @@ def add_nodes(tx: Transaction, group: int, items: Sequence[NodeItem]) -> list[in
         jobs.append(
             (
                 number,
+                number if item.rank is None else item.rank,
                 job.id.bytes,
                 item.job_body,
                 job.args,

@@ -56,6 +56,11 @@ _IN_STATE: Final = f"""SELECT * FROM (
 _COUNTS: Final = "SELECT state, sum(n) FROM tally GROUP BY state"
 
 DROP_LOGS: Final = Bulk("DELETE FROM log WHERE job IN (SELECT column1 FROM {rows})", 1)
+DROP_INPUTS: Final = Bulk(
+    """DELETE FROM job_input WHERE job IN (
+        SELECT id FROM job WHERE number IN (SELECT column1 FROM {rows}))""",
+    1,
+)
 DROP_JOBS: Final = Bulk("DELETE FROM job WHERE number IN (SELECT column1 FROM {rows})", 1)
 
 _EMPTY_LANES: Final = """
@@ -78,6 +83,7 @@ def prune(tx: Transaction, kept: Retention, after: int, most: int) -> Pruned:
         tx.count(row.lane, row.state, None)
     numbers: list[Row] = [(row.number,) for row in gone]
     DROP_LOGS.run(tx.connection, numbers)
+    DROP_INPUTS.run(tx.connection, numbers)
     DROP_JOBS.run(tx.connection, numbers)
     return pruned
 

@@ -15,7 +15,9 @@ from uuid import UUID
 
 from longshore.core import effects
 from longshore.core.growth import added, refused, why_not
+from longshore.core.lifecycle import TERMINAL
 from longshore.core.placement import SlotOffers
+from longshore.core.publishing import published
 from longshore.model.actor import Message
 from longshore.model.attempt import Attempt
 from longshore.model.ends import End, PutAside, ReadDone, Succeeded, TurnTaken
@@ -29,6 +31,7 @@ from longshore.store.sqlite.dependents import Starts
 from longshore.store.sqlite.filling import filled
 from longshore.store.sqlite.groups import submit_group
 from longshore.store.sqlite.growth import Growth
+from longshore.store.sqlite.publishing import checked_versions, publish_versions
 from longshore.store.sqlite.settling import Settling
 from longshore.store.sqlite.sql import NOTE, RUNNING, SUCCEED, Held, Row
 from longshore.store.sqlite.submit import Accepted, accept
@@ -197,8 +200,10 @@ class _Finishes:
                 continue
             verdict = effects.judge(row.state, row.token, row.owner, end)
             if verdict is Verdict.RECORDED:
-                recorded = self._growth.add(row, end)
+                recorded = self._growth.add(row, checked_versions(self._tx, end))
                 self._apply(row, recorded)
+                if published(recorded) and row.state in TERMINAL:
+                    publish_versions(self._tx, recorded)
                 if isinstance(recorded, Succeeded) and recorded.outbox:
                     sender = Sender(recorded, row.number)
                 if isinstance(recorded, PutAside):
@@ -286,7 +291,7 @@ def _sound(end: End) -> End:
 
 def _is_plain(end: Succeeded) -> bool:
     """Whether a success is recorded like most others: it sends nothing, and its owner sent it."""
-    return 0 < end.token <= LARGEST_INT and not (end.outbox or end.worker)
+    return 0 < end.token <= LARGEST_INT and not (end.outbox or end.worker or end.versions)
 
 
 @lru_cache(maxsize=1024)

@@ -85,6 +85,10 @@ _WORKER: Final = f"""SELECT info, session, dispatcher, alive, draining,
     (SELECT json_group_object(kind, n) FROM (
         SELECT kind, count(*) AS n FROM job INDEXED BY job_owned
         WHERE job.state IN {OWNED_LIST} AND job.worker = worker.id GROUP BY kind)) AS running,
+    (SELECT json_group_object(target, n) FROM (
+        SELECT target, count(*) AS n FROM job INDEXED BY job_owned
+        WHERE job.state IN {OWNED_LIST} AND job.worker = worker.id AND instr(target, ';')
+        GROUP BY target)) AS shapes,
     started_at, attended_at, ended_at, ended_why,
     max(attended_at, coalesce(h.seen_at, 0)) AS seen_at, h.cpu_percent, h.memory_percent
     FROM worker INDEXED BY {{index}} LEFT JOIN heartbeat AS h ON h.worker = worker.id"""
@@ -108,6 +112,7 @@ _GROUP_ENDS: Final = Bulk(
 _OF_GROUP: Final = """WHERE number IN (
     SELECT node.job FROM job_group AS g CROSS JOIN node ON node.group_id = g.number
     WHERE g.id = :group)"""
+_OF_IDS: Final = "WHERE id IN ({ids})"
 _WALK: Final = "NOT INDEXED WHERE true"
 _IN_ORDER: Final = {
     _WALK,
@@ -264,13 +269,17 @@ def _newest_numbers(tx: Snapshot, wanted: JobFilter) -> tuple[list[int], int | N
 def _sources(wanted: JobFilter) -> list[tuple[str, str]]:
     """Where to look, and which states to look for there: by one walk, or each by its index."""
     states = list(dict.fromkeys(wanted.states))
+    names = ", ".join(f"'{state.value}'" for state in states)
+    in_state = f" AND state IN ({names})" if states else ""
+    if wanted.ids:
+        ids = ", ".join(f"x'{id.hex}'" for id in wanted.ids)
+        of_group = _OF_GROUP.replace("WHERE", " AND", 1) if wanted.group is not None else ""
+        return [(_OF_IDS.format(ids=ids) + of_group, in_state)]
     if wanted.group is not None:
-        names = ", ".join(f"'{state.value}'" for state in states)
-        return [(_OF_GROUP, f" AND state IN ({names})" if states else "")]
+        return [(_OF_GROUP, in_state)]
     if not must_walk(wanted):
         return [(INDEXES[state], "") for state in states]
-    names = ", ".join(f"'{state.value}'" for state in states)
-    return [(_WALK, f" AND state IN ({names})" if states else "")]
+    return [(_WALK, in_state)]
 
 
 def _number_at(tx: Snapshot, stretch: str, most: int, values: dict[str, Value]) -> int | None:

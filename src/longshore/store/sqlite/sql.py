@@ -121,6 +121,8 @@ class Candidate(Struct, array_like=True, order=True):
     payload_bytes: int
     deadline_at: int | None
     round: int
+    ready_at: int | None
+    """Since when it is ready, if that is known."""
 
 
 def appended(entry: str, history: str = "history") -> str:
@@ -232,15 +234,18 @@ KNOWN: Final = Lookup(
 )
 # Live jobs that hold these unique keys: the keys' places, the jobs' numbers and ids.
 HOLDERS: Final = Lookup(
-    f"""SELECT json_group_array(json_array(v.column1, job.number, hex(job.id)))
+    f"""SELECT json_group_array(json_array(v.column1, job.number, hex(job.id), (
+        SELECT hex(id) FROM job_group WHERE number = job.group_id AND state = 'staging'
+    )))
     FROM {{rows}} AS v CROSS JOIN job INDEXED BY job_unique
     ON job.kind = v.column2 AND job.unique_key = v.column3
     WHERE job.unique_key IS NOT NULL
         AND job.state IN {LIVE_LIST}""",
     3,
-    tuple[int, int, str],
+    tuple[int, int, str, str | None],
 )
-# A new job: what it has alone, and what it has in common with others of its kind.
+# A new job: what it has alone, and what it has in common with others of its kind. Its rank is its
+# number, so that what it adds to a group can come right after it.
 _OWN: Final = "number, id, body_hash, args, history, token, worker, session"
 _SHARED: Final = """lane, state, priority, created_at, run_at, timeout_s, kind, queue, target,
     unique_key, options, deadline_at, attempt, started_at, expires_at, watched"""
@@ -248,13 +253,13 @@ _OWN_WIDTH: Final = _OWN.count(",") + 1
 _SHARED_WIDTH: Final = _SHARED.count(",") + 1
 
 INSERT: Final = Bulk(
-    f"""INSERT INTO job ({_OWN}, {_SHARED}) SELECT * FROM {{rows}}
+    f"""INSERT INTO job (rank, {_OWN}, {_SHARED}) SELECT column1, * FROM {{rows}}
     WHERE column1 IS NOT NULL ON CONFLICT (id) DO NOTHING""",
     _OWN_WIDTH + _SHARED_WIDTH,
 )
 INSERT_ALIKE: Final = Bulk(
-    f"""INSERT INTO job ({_OWN}, {_SHARED})
-    SELECT *, {", ".join(f"?{n + 1}" for n in range(_SHARED_WIDTH))} FROM {{rows}}
+    f"""INSERT INTO job (rank, {_OWN}, {_SHARED})
+    SELECT column1, *, {", ".join(f"?{n + 1}" for n in range(_SHARED_WIDTH))} FROM {{rows}}
     WHERE column1 IS NOT NULL ON CONFLICT (id) DO NOTHING""",
     _OWN_WIDTH,
 )
@@ -270,10 +275,12 @@ ATTENDED_NOW: Final = Lookup(
 )
 LANE_TOP: Final = """
     SELECT json_group_array(json_array(-priority, rank, number, lane, kind, attempt, failures,
-        crashes, payload_bytes, deadline_at, round))
+        crashes, payload_bytes, deadline_at, round, ready_at))
     FROM (
         SELECT priority, rank, number, lane, kind, attempt, failures, crashes,
-            length(options) + length(args) AS payload_bytes, deadline_at, round
+            length(options) + length(args) AS payload_bytes, deadline_at, round,
+            CASE WHEN attempt = 0 AND group_id IS NULL
+                THEN max(created_at, coalesce(run_at, 0)) END AS ready_at
         FROM job INDEXED BY job_ready
         WHERE state = 'ready' AND lane = ? AND (deadline_at IS NULL OR deadline_at > ?)
         ORDER BY priority DESC, rank, number LIMIT ? OFFSET ?)"""

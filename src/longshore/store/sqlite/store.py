@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
+from copy import copy
 from datetime import datetime
 from functools import wraps
 from pathlib import Path
@@ -21,9 +22,12 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from uuid import UUID
 
 from longshore.errors import StoreUnavailable
+from longshore.model.access import AuditEntry
 from longshore.model.actor import Delivered, UndeliveredSend
 from longshore.model.attempt import Attempt
 from longshore.model.batch import MAX_GROUP_JOBS
+from longshore.model.callback import USUAL_TERMS, CallbackTerms
+from longshore.model.fileset import BlobRef
 from longshore.model.finding import Finding
 from longshore.model.group import MOST_COPIED, RunPlan
 from longshore.model.job import Ended
@@ -32,8 +36,10 @@ from longshore.model.worker import SessionKey, Stats
 from longshore.ports import Batch, BatchResult, Harvested, Hint, Promoted, Settled, Tended, Told
 from longshore.store.rows import micros, utc_now
 from longshore.store.sqlite import (
+    access,
     actor_reads,
     additions,
+    collecting,
     group_reads,
     group_upkeep,
     growth,
@@ -42,13 +48,16 @@ from longshore.store.sqlite import (
     reads,
     reopening,
     watchers,
+    web_workers,
 )
 from longshore.store.sqlite import actors as actor_verbs
+from longshore.store.sqlite import files as file_verbs
 from longshore.store.sqlite import groups as group_verbs
 from longshore.store.sqlite import prune as pruning
 from longshore.store.sqlite import run_times as run_time_verbs
+from longshore.store.sqlite.depths import depths
 from longshore.store.sqlite.file import DatabaseFile
-from longshore.store.sqlite.filling import filled
+from longshore.store.sqlite.filling import callback_secret, filled
 from longshore.store.sqlite.pump import pump
 from longshore.store.sqlite.runner import Runner, ThreadRunner, Turn
 from longshore.store.sqlite.transaction import Remembered, Snapshot, Transaction
@@ -114,6 +123,7 @@ class SqliteStore:
         self._reader: sqlite3.Connection | None = None
         self._opened_version = 0
         self._remembered = Remembered()
+        self._entry: AuditEntry | None = None
         self._closed = False
 
     async def open(self) -> None:
@@ -273,7 +283,7 @@ class SqliteStore:
     edit_actor = _writes(actor_verbs.edit_actor)
     sort_mail = _writes(actor_verbs.sort_mail)
     replies = _reads(actor_verbs.replies)
-    callback_secret = _reads(actor_verbs.callback_secret)
+    callback_secret = _reads(callback_secret)
     actor = _reads(actor_reads.actor)
     actors = _reads(actor_reads.actors)
     turns = _reads(actor_reads.turns)
@@ -297,16 +307,77 @@ class SqliteStore:
             return Tended()
         return await self._write(lambda tx: actor_verbs.tend_actors(tx, most))
 
-    async def tell_watchers(self, most: int = 100) -> Told:
+    async def tell_watchers(self, most: int = 100, callbacks: CallbackTerms = USUAL_TERMS) -> Told:
         """Tells those who watch jobs and groups of at most so many that ended."""
-        return await self._run(Turn.KEEPER, lambda: self._tell_watchers(most))
+        return await self._run(Turn.KEEPER, lambda: self._tell_watchers(most, callbacks))
 
-    def _tell_watchers(self, most: int) -> Told:
+    def _tell_watchers(self, most: int, callbacks: CallbackTerms) -> Told:
         """Mostly nobody is to be told: the store sees that without taking the write lock."""
         with self._file.used():
             if not watchers.has_notices(self._glance()):
                 return Told()
-        return self._transact(lambda tx: watchers.tell_watchers(tx, most))
+        return self._transact(lambda tx: watchers.tell_watchers(tx, most, callbacks))
+
+    # web workers
+
+    register_web_worker = _writes(web_workers.register)
+    resign_web_worker = _writes(web_workers.resign)
+    adopt_web_workers = _writes(web_workers.adopt)
+    note_web_workers = _writes(web_workers.note)
+    web_attendance = _reads(web_workers.attendance)
+    web_workers = _reads(web_workers.listed)
+
+    # filesets
+
+    pin = _writes(file_verbs.pin)
+    note_stored = _writes(file_verbs.note_stored)
+    seal = _writes(file_verbs.seal)
+    publish = _writes(file_verbs.publish)
+    input_version = _writes(file_verbs.input_version)
+    version_of_job = _reads(file_verbs.version_of_job)
+    filesets = _reads(file_verbs.listed)
+    fileset_versions = _reads(file_verbs.versions)
+    fileset_version = _reads(file_verbs.version_of)
+    remove_versions = _writes(file_verbs.remove_versions)
+    blob_generations = _reads(file_verbs.generations)
+    doomed_blobs = _reads(collecting.doomed_blobs)
+    forget_blobs = _writes(collecting.forget_blobs)
+    unused_bytes = _reads(collecting.unused_bytes)
+    bind_folder = _writes(collecting.bind_folder)
+
+    async def forget_manifests(self, older_than_s: float, most: int = 1000) -> int:
+        """Forgets pins of the dead, and manifests that neither a version nor a pin needs."""
+        if not await self._read(lambda tx: collecting.has_old(tx, older_than_s)):
+            return 0
+        return await self._write(lambda tx: collecting.forget_manifests(tx, older_than_s, most))
+
+    async def doom_blobs(self, older_than_s: float, most: int = 1000) -> list[BlobRef]:
+        """Dooms blobs of no manifest that nobody has touched for so long."""
+        if not await self._read(lambda tx: collecting.has_loose_blobs(tx, older_than_s)):
+            return []
+        return await self._write(lambda tx: collecting.doom_blobs(tx, older_than_s, most))
+
+    # who may ask for what, and who asked
+
+    def audited(self, entry: AuditEntry) -> SqliteStore:
+        """This store, of which each transaction that writes leaves the entry."""
+        store = copy(self)
+        store._entry = entry
+        return store
+
+    create_token = _writes(access.create_token)
+    revoke_token = _writes(access.revoke_token)
+    tokens = _reads(access.tokens)
+    token = _reads(access.token)
+    tokens_used = _writes(access.tokens_used)
+    audit = _reads(access.audit)
+    group_lanes = _reads(access.group_lanes)
+
+    async def forget_audit(self, older_than_s: float, most: int = 1000) -> int:
+        """Removes old entries of the audit, and tokens that have long been worthless."""
+        if not await self._read(lambda tx: access.has_old(tx, older_than_s)):
+            return 0
+        return await self._write(lambda tx: access.forget_audit(tx, older_than_s, most))
 
     # how long kinds run
 
@@ -370,6 +441,7 @@ class SqliteStore:
     ended = _reads(reads.ended)
     lanes = _reads(reads.lanes)
     queues = _reads(reads.queues)
+    depths = _reads(depths)
     workers = _reads(reads.workers)
     dispatchers = _reads(reads.dispatchers)
     explain = _reads(group_reads.explain)
@@ -406,6 +478,8 @@ class SqliteStore:
                 self._remembered.forget_if_changed(_data_version(connection))
                 tx = Transaction(connection, micros(self._utc()), self._remembered)
                 answer = work(tx)
+                if self._entry is not None:
+                    access.write_entry(tx, self._entry)
                 tx.settle()
                 connection.execute("COMMIT")
                 tx.committed()

@@ -10,6 +10,7 @@ from typing import Final
 from uuid import UUID
 
 from longshore.core.lanes import lane_of
+from longshore.core.same_body import is_body
 from longshore.model.attempt import Attempt
 from longshore.model.job import JobState, Refused, Submission, Submitted
 from longshore.model.worker import Lane, SessionKey
@@ -17,6 +18,7 @@ from longshore.store.rows import (
     bodies_or_whys,
     deadline_at,
     due_at,
+    held_by_staging,
     history_entry,
     in_conflict,
     not_accepted,
@@ -47,6 +49,9 @@ _ALIKE: Final = 16
 
 _Shared = tuple[int, JobState, *Row]
 """The lane and the state of some new jobs, and what else they have in common."""
+
+_Holder = Submitted | UUID
+"""The job that holds a unique key; or its group, while that is not there as a whole."""
 
 Accepted = tuple[list[Submitted | Refused], Counter[int], list[Attempt]]
 
@@ -101,14 +106,16 @@ class SubmitBatch:
         found = KNOWN.find(self._tx.connection, ids)
         return {jobs[place].id.int: (number, body) for place, number, body in found}
 
-    def _find_holders(self, jobs: Sequence[Submission]) -> dict[tuple[str, str | None], Submitted]:
+    def _find_holders(self, jobs: Sequence[Submission]) -> dict[tuple[str, str | None], _Holder]:
         """The live jobs that have these jobs' unique keys."""
         if not jobs:
             return {}
         keys = [(place, job.kind, job.unique_key) for place, job in enumerate(jobs)]
         return {
-            keys[place][1:]: Submitted(UUID(hex=id), number, existing=True)
-            for place, number, id in HOLDERS.find(self._tx.connection, keys)
+            keys[place][1:]: UUID(hex=staging)
+            if staging
+            else Submitted(UUID(hex=id), number, existing=True)
+            for place, number, id, staging in HOLDERS.find(self._tx.connection, keys)
         }
 
     def store(
@@ -132,10 +139,11 @@ class SubmitBatch:
         known = self._known.get(job.id.int)
         if known is not None:
             number, known_body = known
-            return Submitted(job.id, number) if body == known_body else in_conflict(job.id)
+            is_repeat = is_body(job, body, known_body)
+            return Submitted(job.id, number) if is_repeat else in_conflict(job.id)
         key = (job.kind, job.unique_key)
-        if key in self._holders:
-            return self._holders[key]
+        if (holder := self._holders.get(key)) is not None:
+            return held_by_staging(job, holder) if isinstance(holder, UUID) else holder
         number = self._tx.next_number()
         self._known[job.id.int] = (number, body)
         if job.unique_key is not None:

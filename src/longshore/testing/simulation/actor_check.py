@@ -27,7 +27,7 @@ from longshore.model.ends import Succeeded, TurnTaken
 from longshore.model.ids import derive_id, watched_id
 from longshore.model.job import JobState, Refused, Verdict
 from longshore.model.reports import OutboxItem, OutboxJob, OutboxMessage, OutboxReply
-from longshore.model.watcher import Watcher
+from longshore.model.watcher import ActorWatcher, Watcher
 from longshore.ports import Batch, BatchResult
 from longshore.testing.simulation.actor_plans import Name
 from longshore.testing.simulation.database import Committed, Edit
@@ -270,6 +270,8 @@ class ActorCheck:
         untold, self._untold = self._untold, []
         for job, round in untold:
             for index, watcher in enumerate(self._watched[job]):
+                if not isinstance(watcher, ActorWatcher):
+                    continue
                 if (actor := self._living(watcher.type, watcher.key)) is not None:
                     id, name = watched_id(job, round, index), OUTCOME_PREFIX + watcher.name
                     actor.put(Message(id, *actor.name, name), self._micros())

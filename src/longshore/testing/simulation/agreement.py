@@ -71,14 +71,16 @@ def _dispatcher(node: DispatcherNode, workers: Sequence[WorkerNode]) -> str | No
         return f"{node.name} is down"
     ids = {worker.id for worker in workers}
     for session in node.dispatcher._roster:
-        if session.info.id not in ids and not isinstance(session, PlainSession):
+        is_web = session.info.gateway or session.info.service is not None
+        if session.info.id not in ids and not isinstance(session, PlainSession) and not is_web:
             return f"{node.name} attends {session.info.name}, which is gone"
     return None
 
 
 def _ghost(views: Views, workers: Sequence[WorkerNode], plain_workers: int) -> str | None:
     ids = {worker.id for worker in workers}
-    others = [view for view in views.values() if view.info.id not in ids]
+    ours = [view for view in views.values() if not view.info.gateway and not view.info.service]
+    others = [view for view in ours if view.info.id not in ids]
     plain = [view for view in others if KIND in view.info.kinds]
     if len(others) > len(plain):
         names = ", ".join(view.info.name for view in others)

@@ -106,6 +106,9 @@ class Witness(Protocol):
     def reported(self, process: Process, report: Report) -> None:
         """This is what is said of a body that ran."""
 
+    def forgot(self, attempt: AttemptKey) -> None:
+        """A worker knows no more of an attempt that it had; it may begin once more."""
+
 
 class Script:
     """The script: how every job behaves, and how often it has run so far."""
@@ -247,6 +250,15 @@ class SimulatedExecutor:
         for body in list(self._bodies.values()):
             released = ReleaseReport(*body.assignment.key)
             self._stop(body, body.last_words or released, "is killed")
+
+    def forget(self, attempt: AttemptKey) -> bool:
+        """Loses an attempt without a word; False if it does not run."""
+        body = self._bodies.get(attempt)
+        if body is None or body.last_words is not None:
+            return False
+        self._take_off(body, "is forgotten")
+        self._witness.forgot(attempt)
+        return True
 
     async def close(self) -> None:
         """Kills whatever is left, without reporting it."""

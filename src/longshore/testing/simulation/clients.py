@@ -7,21 +7,27 @@ Each speaks through the real connection. One that gets no answer asks again, wit
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from random import Random
 from uuid import UUID
 
 from longshore.client.connection import Connection
 from longshore.errors import WrongState
-from longshore.model.group import GateVerdict, GroupVerdict
+from longshore.model.group import GateVerdict, GroupState, GroupVerdict, RunPlan
 from longshore.model.ids import derive_id
 from longshore.model.job import CancelVerdict, Ended, JobState, RetryVerdict
 from longshore.testing.simulation.actor_clients import ActorClient, OnActors, patiently
 from longshore.testing.simulation.actor_plans import ActorPlans
 from longshore.testing.simulation.cluster import Node, World, clients_at
 from longshore.testing.simulation.database import RemoteStore
-from longshore.testing.simulation.group_plans import Act, AdditionPlan, GatePlan, GroupPlan
+from longshore.testing.simulation.group_plans import (
+    Act,
+    AdditionPlan,
+    GatePlan,
+    GroupPlan,
+    RerunPlan,
+)
 from longshore.testing.simulation.loop import Process
 from longshore.testing.simulation.promises import BrokenPromise, Promise
 from longshore.testing.simulation.scenario import JobPlan
@@ -125,9 +131,19 @@ class ClientNode(Node):
     async def _see_group_through(self, connection: Connection, plan: GroupPlan) -> None:
         await asyncio.sleep(plan.at)
         await self._submit_group(connection, plan)
-        gates = [self._keep_open(connection, plan, gate) for gate in plan.gates]
+        gates = self._gatekeepers(connection, plan, plan.id)
         more = [self._add_later(connection, plan, one) for one in plan.additions]
         await asyncio.gather(self._act_on(connection, plan), *gates, *more)
+
+    def _gatekeepers(
+        self, connection: Connection, plan: GroupPlan, group: UUID
+    ) -> list[Coroutine[object, object, None]]:
+        """Open the gates of a group, or of a new run of it, until that has ended for good."""
+        places = {node.key: place for place, node in enumerate(plan.nodes)}
+        return [
+            self._keep_open(connection, group, derive_id(group, places[gate.key]), gate)
+            for gate in plan.gates
+        ]
 
     async def _act_on(self, connection: Connection, plan: GroupPlan) -> None:
         """Does what is to be done to a group, and waits until it has ended for good."""
@@ -140,6 +156,35 @@ class ClientNode(Node):
                 break
             await self._do(connection, plan, Act.RETRY)
         self._over.add(plan.id)
+        if plan.rerun is not None:
+            await self._see_run_through(connection, plan, plan.rerun)
+
+    async def _see_run_through(
+        self, connection: Connection, plan: GroupPlan, rerun: RerunPlan
+    ) -> None:
+        """Makes a new run of a group that has ended, if anything would run, and waits for it."""
+        await asyncio.sleep(rerun.after_s)
+        self._note("asks to run it anew", plan.id)
+        made = await patiently(partial(self._run_anew, connection, plan.id, rerun))
+        self._note(f"is told {made}", plan.id)
+        if made.run is not None:
+            gates = asyncio.gather(*self._gatekeepers(connection, plan, made.run.id))
+            await self._wait(connection, made.run.id)
+            self._over.add(made.run.id)
+            await gates
+
+    async def _run_anew(self, connection: Connection, group: UUID, rerun: RerunPlan) -> RunPlan:
+        """All steps towards a new run: a dispatcher's, or smaller ones by the store itself."""
+        if not rerun.most:
+            return await connection.rerun_group(group, rerun.keys, run=rerun.run)
+        store = RemoteStore(self.world.database)
+        while True:
+            step = partial(store.rerun_group, group, rerun.run, keys=rerun.keys, most=rerun.most)
+            plan = await patiently(step)
+            if plan is None:
+                raise BrokenPromise(Promise.DURABLE, "there is no group to run anew", group)
+            if plan.run is None or plan.run.state is not GroupState.STAGING:
+                return plan
 
     async def _add_later(
         self, connection: Connection, plan: GroupPlan, addition: AdditionPlan
@@ -155,12 +200,13 @@ class ClientNode(Node):
         for at in range(len(addition.nodes)):
             self._on_accepted(derive_id(addition.request, at))
 
-    async def _keep_open(self, connection: Connection, plan: GroupPlan, gate: GatePlan) -> None:
+    async def _keep_open(
+        self, connection: Connection, group: UUID, job: UUID, gate: GatePlan
+    ) -> None:
         """Opens a gate, in each round of its group, as soon as it can be."""
-        [job] = [node.job.id for node in plan.nodes if node.key == gate.key]
         await asyncio.sleep(gate.after_s)
-        while plan.id not in self._over:
-            ask = partial(connection.open_gate, plan.id, gate.key, gate.value)
+        while group not in self._over:
+            ask = partial(connection.open_gate, group, gate.key, gate.value)
             verdict = await patiently(ask)
             if verdict in (GateVerdict.OPENED, GateVerdict.ALREADY_OPEN):
                 self._on_open(job)

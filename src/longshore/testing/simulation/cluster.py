@@ -16,6 +16,7 @@ from longshore.model.worker import Pool, Stats
 from longshore.ports import OnLog, OnReport
 from longshore.testing.simulation.bodies import Script, SimulatedExecutor, Witness
 from longshore.testing.simulation.database import Database, RemoteStore
+from longshore.testing.simulation.http_link import HttpLink
 from longshore.testing.simulation.loop import Process, SimulatedLoop
 from longshore.testing.simulation.network import Network
 from longshore.testing.simulation.scenario import KINDS, UNIX_MS, WorkerPlan
@@ -37,12 +38,14 @@ class World:
         trace: Trace,
         network: Network,
         database: Database,
+        http: HttpLink,
     ) -> None:
         self.loop = loop
         self.seed = seed
         self.trace = trace
         self.network = network
         self.database = database
+        self.http = http
         self.clock = VirtualClock(loop)
         self.processes: list[Process] = []
         self.is_calm = False
@@ -69,6 +72,7 @@ class Node:
         self.process: Process | None = None
         self.up_since: float | None = None
         """Since when it does what it is for; none while it is down or still starting."""
+        self.died_at = float("-inf")
         self._lives = 0
 
     def start(self) -> None:
@@ -100,7 +104,7 @@ class Node:
         """kill -9."""
         process, self.process = self.process, None
         if process is not None:
-            self.up_since = None
+            self.up_since, self.died_at = None, self.world.loop.time()
             self.world.note(process.name, why)
             process.kill()
             self.world.network.died(process)

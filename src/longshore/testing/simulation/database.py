@@ -19,12 +19,14 @@ from longshore.errors import StoreUnavailable
 from longshore.model.actor import ActorVerdict, NewActor, Started
 from longshore.model.batch import MAX_GROUP_EDGES, MAX_GROUP_JOBS
 from longshore.model.group import (
+    MOST_COPIED,
     AddedNode,
     GateVerdict,
     GroupPart,
     GroupSubmitted,
     GroupVerdict,
     RetryPlan,
+    RunPlan,
 )
 from longshore.model.job import Refused
 from longshore.model.worker import Attended, Gone, Late, SessionKey, WorkerInfo
@@ -35,8 +37,10 @@ from longshore.testing.simulation.loop import Process, SimulatedLoop, current_pr
 
 READS: Final = frozenset(
     {"placed", "draining", "overdue", "cancelling", "job", "jobs", "ended", "resolve", "lanes"}
-    | {"queues", "workers", "dispatchers", "explain", "group", "groups", "nodes"}
+    | {"queues", "depths", "workers", "dispatchers", "explain", "group", "groups", "nodes"}
     | {"actor", "actors", "turns", "mail", "replies", "deliver_sends", "callback_secret"}
+    | {"web_attendance", "web_workers", "version_of_job", "filesets", "fileset_versions"}
+    | {"fileset_version", "blob_generations", "doomed_blobs", "unused_bytes"}
 )
 
 Answer = TypeVar("Answer")
@@ -58,8 +62,25 @@ class Additions(Struct, frozen=True):
     nodes: tuple[AddedNode, ...]
 
 
+class Rerun(Struct, frozen=True):
+    """A step towards a new run of a group."""
+
+    group: UUID
+    run: UUID
+    keys: tuple[str, ...]
+
+
 About = (
-    Additions | Batch | SessionKey | GroupPart | UUID | tuple[NewActor, ...] | Name | Edit | None
+    Additions
+    | Rerun
+    | Batch
+    | SessionKey
+    | GroupPart
+    | UUID
+    | tuple[NewActor, ...]
+    | Name
+    | Edit
+    | None
 )
 """What a call is about: a batch, a session, a part of a group or a whole one, or an actor."""
 
@@ -307,6 +328,26 @@ class RemoteStore(FaultyStore):
             "retry_group",
             lambda: self.store.retry_group(ref, by, request, keys=keys, args=args, dry_run=dry_run),
             _group_id(ref),
+        )
+
+    async def rerun_group(
+        self,
+        ref: UUID | int,
+        run: UUID,
+        *,
+        keys: Sequence[str] = (),
+        dry_run: bool = False,
+        most: int = MOST_COPIED,
+        max_group_jobs: int = MAX_GROUP_JOBS,
+    ) -> RunPlan | None:
+        """As the store does, so that the promises see what went in."""
+        assert not dry_run, "simulated clients ask for no plans"
+        return await self._database.ask(
+            "rerun_group",
+            lambda: self.store.rerun_group(
+                ref, run, keys=keys, most=most, max_group_jobs=max_group_jobs
+            ),
+            Rerun(_group_id(ref), run, tuple(keys)),
         )
 
     async def start_actors(

@@ -136,7 +136,32 @@ class Late(Struct, frozen=True):
     for_s: float
 
 
-Fault = Kill | Freeze | Leave | Cut | Reset | Slow | Full | Leak | Outage | Flaky | Sluggish | Late
+class Unreliable(Struct, frozen=True):
+    """HTTP loses and doubles shares of what is said, and takes up to `late_s` longer."""
+
+    at: float
+    lost: float
+    unanswered: float
+    doubled: float
+    late_s: float
+    for_s: float
+
+
+Fault = (
+    Kill
+    | Freeze
+    | Leave
+    | Cut
+    | Reset
+    | Slow
+    | Full
+    | Leak
+    | Outage
+    | Flaky
+    | Sluggish
+    | Late
+    | Unreliable
+)
 Kind = Callable[[float], Fault | list[Fault]]
 
 

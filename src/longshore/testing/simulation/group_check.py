@@ -8,15 +8,23 @@ it depends on each of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Final
 from uuid import UUID
 
 from longshore.core.lifecycle import OWNED, TERMINAL
-from longshore.model.group import ENDED_GROUPS, Condition, GroupState, GroupSubmitted, RetryPlan
+from longshore.model.group import (
+    ENDED_GROUPS,
+    Condition,
+    GroupState,
+    GroupSubmitted,
+    NodeView,
+    RetryPlan,
+    RunPlan,
+)
 from longshore.model.job import Ended, JobState, Verdict
 from longshore.ports import Batch, BatchResult, Settled
-from longshore.testing.simulation.database import Additions, Committed
+from longshore.testing.simulation.database import Additions, Committed, Rerun
 from longshore.testing.simulation.group_nodes import (
     GroupNode,
     added_nodes,
@@ -25,6 +33,7 @@ from longshore.testing.simulation.group_nodes import (
 )
 from longshore.testing.simulation.group_plans import GroupPlan
 from longshore.testing.simulation.promises import BrokenPromise, Promise
+from longshore.testing.simulation.run_check import NewRun
 from longshore.testing.simulation.snapshots import NOWHERE, Change, Snapshot
 
 S, G = JobState, GroupState
@@ -44,6 +53,7 @@ _MOVES: Final[Mapping[str, Mapping[GroupState | None, Set[GroupState]]]] = {
     "cancel_group": {G.RUNNING: {G.CANCELLING}, G.PAUSED: {G.CANCELLING}},
     "pause_group": {G.RUNNING: {G.PAUSED}, G.PAUSED: {G.RUNNING}},
     "retry_group": {state: {G.RUNNING} for state in ENDED_GROUPS},
+    "rerun_group": {None: {G.STAGING, G.RUNNING}, G.STAGING: {G.RUNNING}},
 }
 """Which call may take a group from which state to which."""
 
@@ -51,7 +61,9 @@ _MOVES: Final[Mapping[str, Mapping[GroupState | None, Set[GroupState]]]] = {
 class GroupCheck:
     """Every group of a scenario, and where it was when last seen."""
 
-    def __init__(self, plans: Iterable[GroupPlan]) -> None:
+    def __init__(
+        self, plans: Iterable[GroupPlan], nodes_of: Callable[[UUID], list[NodeView]]
+    ) -> None:
         self._plans = {plan.id: plan for plan in plans}
         self._nodes = {
             node.job: node for plan in self._plans.values() for node in planned_nodes(plan)
@@ -64,6 +76,11 @@ class GroupCheck:
         """Groups that a user cancelled, in this round of theirs."""
         self._ever_cancelling: set[UUID] = set()
         self._opened: set[UUID] = set()
+        self._nodes_of = nodes_of
+        """Which jobs the store has of a new run."""
+        self._runs: dict[UUID, NewRun] = {}
+        self._taken: set[UUID] = set()
+        """The jobs that a new run took over."""
 
     def has(self, job: UUID) -> bool:
         """Whether it is a job of a group."""
@@ -71,7 +88,7 @@ class GroupCheck:
 
     def is_group(self, id: UUID | None) -> bool:
         """Whether it is the id of a group."""
-        return id in self._plans
+        return id in self._plans or id in self._runs
 
     def told(self, ended: Ended) -> bool:
         """A client was told how something ended. Answers whether it was a group."""
@@ -98,6 +115,8 @@ class GroupCheck:
             new += [one for one in elements if one.job in fresh]
         elif isinstance(commit.about, Additions) and isinstance(commit.answer, GroupSubmitted):
             new += self._from_outside(commit.about)
+        elif isinstance(commit.about, Rerun) and isinstance(commit.answer, RunPlan):
+            return self._note_run(commit.about, commit.answer, fresh, shots)
         for node in new:
             if node.job not in shots:
                 self._broke(node.adder or node.job, f"it added '{node.key}', which is not there")
@@ -108,6 +127,26 @@ class GroupCheck:
         """What a client added, unless this was a repeat."""
         known = {node.key: node.job for node in self._of(about.group)}
         return [node for node in outside_nodes(about, known) if node.job not in self._nodes]
+
+    def _note_run(
+        self, about: Rerun, plan: RunPlan, fresh: Sequence[UUID], shots: Shots
+    ) -> set[UUID]:
+        """The jobs that one step copied. With the last step they are nodes."""
+        run = self._runs.get(about.run)
+        if run is None:
+            run = NewRun.of(self._of(about.group), about.keys, shots)
+            run.check_plan(about, plan)
+        if plan.run is None:
+            return set()
+        self._runs[about.run] = run
+        views = self._nodes_of(about.run)
+        if plan.run.state is not G.STAGING and not self._of(about.run):
+            nodes = run.copied(about.run, views, shots)
+            self._nodes.update((node.job, node) for node in nodes)
+            taken = nodes[: len(run.taken)]
+            self._taken.update(node.job for node in taken)
+            self._opened.update(node.job for node in taken if node.is_gate)
+        return {view.job for view in views}.intersection(fresh)
 
     def _note_retired(self, group: UUID, plan: RetryPlan) -> None:
         """Jobs leave a group. No job runs again while what it added before stays."""
@@ -137,7 +176,9 @@ class GroupCheck:
         before, self._states = self._states, states
         self._note_user(commit, changes)
         for change in [*changes, *(Change(job, NOWHERE, shots[job]) for job in fresh)]:
-            if change.job in self._nodes and change.before.state is not change.after.state:
+            is_copied = commit.verb == "rerun_group" and change.job in self._taken
+            has_moved = change.before.state is not change.after.state
+            if change.job in self._nodes and has_moved and not is_copied:
                 self._check_job(commit.verb, change, before, shots)
         for group, state in states.items():
             if state is not before.get(group):
@@ -255,9 +296,12 @@ class GroupCheck:
         return None
 
     def check_end(self, shots: Shots) -> None:
-        """When all is over: each job of a group that was never retried ended as it had to."""
+        """When all is over: each job of a group that was never retried ended as it had to.
+
+        What a new run took over may have had other parents, in an earlier round of its group.
+        """
         for group in self._states:
-            nodes = self._of(group)
+            nodes = [node for node in self._of(group) if node.job not in self._taken]
             if group not in self._ever_left and all(shots[one.job].round == 1 for one in nodes):
                 for node in nodes:
                     self._check_outcome(node, shots)

@@ -66,6 +66,17 @@ class AdditionPlan(Struct, frozen=True):
         return self.after_s + sum(behaviour_in(node.job.args).work_s for node in self.nodes)
 
 
+class RerunPlan(Struct, frozen=True):
+    """A new run of a group, so long after that has ended for good."""
+
+    run: UUID
+    after_s: float
+    keys: tuple[str, ...]
+    """Jobs that run anew whatever became of them."""
+    most: int
+    """So many jobs are copied in one step; 0: a dispatcher is asked, and decides that."""
+
+
 class GroupPlan(Struct, frozen=True):
     """A group: who submits it when, in how many parts, and what is done to it afterwards."""
 
@@ -84,6 +95,7 @@ class GroupPlan(Struct, frozen=True):
     gates: tuple[GatePlan, ...] = ()
     """Those that its client opens. The others expire."""
     additions: tuple[AdditionPlan, ...] = ()
+    rerun: RerunPlan | None = None
 
     @property
     def id(self) -> UUID:
@@ -111,7 +123,8 @@ class GroupPlan(Struct, frozen=True):
         opened_s = max((gate.after_s for gate in self.gates), default=0.0)
         bodies_s = sum(one.work_s for one in self.behaviours)
         added_s = sum(one.work_s for one in self.additions)
-        return sum(self.elements) + bodies_s + gates_s + opened_s + added_s
+        once_s = sum(self.elements) + bodies_s + gates_s + opened_s + added_s
+        return once_s if self.rerun is None else 2 * once_s + self.rerun.after_s
 
     def parents(self, place: int) -> list[UUID]:
         """The jobs on which the node at a place depends."""
@@ -229,6 +242,18 @@ def gated(random: Random, plan: GroupPlan) -> GroupPlan:
                 gates.append(GatePlan(node.key, random.uniform(0.0, 15.0), value))
         nodes.append(node)
     return structs.replace(plan, nodes=tuple(nodes), gates=tuple(gates))
+
+
+def rerun(random: Random, plan: GroupPlan) -> GroupPlan:
+    """The group, of which its client makes a new run when it has ended."""
+    named = random.sample(plan.nodes, random.choice((0, 0, 1, 1, 2)))
+    made = RerunPlan(
+        run=derive_id(plan.id, 20_000),
+        after_s=random.choice((0.0, random.uniform(0.0, 5.0))),
+        keys=tuple(node.key for node in named),
+        most=random.choice((0, 0, 1, 3, 50)),
+    )
+    return structs.replace(plan, rerun=made)
 
 
 def _gate(job: Submission, expires_s: float | None) -> Submission:

@@ -30,12 +30,15 @@ from longshore.testing.simulation.snapshots import NOWHERE, Change, Snapshot
 from longshore.testing.simulation.stores import Key, Stores
 from longshore.testing.simulation.trace import Trace
 from longshore.testing.simulation.turn_bodies import is_turn
+from longshore.testing.simulation.web_check import WebCheck
 from longshore.testing.virtual import VirtualClock
 
 _LOST: Final = frozenset({Event.LOST, Event.POISONED})
 _EVENTS: Final[dict[str, frozenset[Event]]] = {
     "harvest": _LOST,
     "sweep": _LOST,
+    "register_web_worker": _LOST,
+    "resign_web_worker": _LOST,
     "promote": frozenset({Event.CAME_DUE}),
     "expire": frozenset({Event.EXPIRED}),
     "cancel": frozenset({Event.CANCEL_ASKED}),
@@ -44,9 +47,10 @@ _EVENTS: Final[dict[str, frozenset[Event]]] = {
     "settle": WOKEN | {Event.HELD, Event.CANCEL_ASKED, Event.EXPANDED},
     "open_gate": frozenset({Event.OPENED}),
     "add_to_group": WOKEN,
+    "rerun_group": frozenset({Event.DEPENDENCIES_MET, Event.DELAY_BEGAN}),
     "retry_group": frozenset({Event.REOPENED_TO_WAIT, Event.HELD, Event.CANCEL_ASKED}),
 }
-_REVOKING: Final = frozenset({"harvest", "sweep"})
+_REVOKING: Final = frozenset({"harvest", "sweep", "register_web_worker", "resign_web_worker"})
 _REOPENING: Final = frozenset({"retry", "retry_group"})
 
 
@@ -61,7 +65,9 @@ class Ledger:
         bodies: RunningBodies,
         groups: GroupCheck,
         actors: ActorCheck,
+        web: WebCheck | None = None,
     ) -> None:
+        self._web = web
         self._groups = groups
         self._actors = actors
         self._stores = stores
@@ -117,6 +123,8 @@ class Ledger:
             others = [one for one in fresh if one not in added | self._turns]
             self._check_changes(commit, changes, others)
             self._check_blame(commit.verb, changes)
+        if self._web is not None:
+            self._web.check(commit, changes, self._stores.web())
         self._deadlines.check(commit.verb, changes, fresh)
         for change in [*changes, *(Change(job, NOWHERE, self._shots[job]) for job in fresh)]:
             self._record(commit.verb, change)

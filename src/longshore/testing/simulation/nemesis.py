@@ -7,6 +7,7 @@ from typing import assert_never
 
 from longshore.testing.simulation import faults as f
 from longshore.testing.simulation.cluster import Node, World
+from longshore.testing.simulation.http_link import HttpWeather
 from longshore.testing.simulation.loop import Process
 from longshore.testing.simulation.network import Slowness, Way
 
@@ -63,6 +64,8 @@ class Nemesis:
                 self._worsen(fault)
             case f.Outage() | f.Flaky() | f.Sluggish() | f.Late():
                 self._disturb(fault)
+            case f.Unreliable():
+                self._spoil(fault)
             case _:
                 assert_never(fault)
 
@@ -160,6 +163,22 @@ class Nemesis:
                     network.full.pop(way, None)
                 case f.Leak():
                     network.leaks.pop(way, None)
+
+        self._trouble(fault.for_s, _nothing, mend)
+
+    def _spoil(self, fault: f.Unreliable) -> None:
+        http = self._world.http
+        self._say(
+            f"HTTP loses {fault.lost:.0%} of requests and {fault.unanswered:.0%} of answers, "
+            f"doubles {fault.doubled:.0%} and takes up to {fault.late_s:g} s longer"
+        )
+        now = HttpWeather(fault.lost, fault.unanswered, fault.doubled, fault.late_s)
+        http.weather = now
+
+        def mend() -> None:
+            self._say("HTTP is as before")
+            if http.weather is now:
+                http.weather = HttpWeather()
 
         self._trouble(fault.for_s, _nothing, mend)
 

@@ -18,6 +18,8 @@ class Promise(StrEnum):
     NO_SPECIAL_PROCESS = "G8 no special process"
     FAIR = "nothing waits in a worker while another is idle"
     BLAME = "a loss blames no more jobs than could run"
+    ATTENDED = "one gateway attends a web worker, and nobody takes it away"
+    HEEDED = "a web worker without room is left alone until it answers again"
     IN_TIME = "a job begins before its deadline, or fails after it"
     UNIQUE = "a unique key has one live job"
     AGREEMENT = "in calm everybody agrees"

@@ -16,6 +16,8 @@ from msgspec import Struct
 from longshore.config import DispatcherSettings, WorkerSettings
 from longshore.core.why import why
 from longshore.model.attempt import Assignment, AttemptKey
+from longshore.model.group import NodeView
+from longshore.model.ids import derive_id
 from longshore.model.reports import Report
 from longshore.store.rows import micros
 from longshore.testing.memory import MemoryStore
@@ -27,6 +29,8 @@ from longshore.testing.simulation.cluster import DispatcherNode, Node, WorkerNod
 from longshore.testing.simulation.database import Committed, Database, Weather, at_once
 from longshore.testing.simulation.fairness import LOOK_S, Fairness
 from longshore.testing.simulation.group_check import GroupCheck
+from longshore.testing.simulation.group_plans import GroupPlan
+from longshore.testing.simulation.http_link import HttpLink
 from longshore.testing.simulation.ledger import Ledger
 from longshore.testing.simulation.loop import Life, Process, SimulatedLoop
 from longshore.testing.simulation.nemesis import Nemesis
@@ -38,6 +42,8 @@ from longshore.testing.simulation.scenario import Scenario
 from longshore.testing.simulation.stores import ModelStores, SqliteStores, Stores, Utc
 from longshore.testing.simulation.trace import Trace
 from longshore.testing.simulation.turn_bodies import input_of, is_turn
+from longshore.testing.simulation.web_check import WebCheck
+from longshore.testing.simulation.web_cluster import WebCluster
 from longshore.testing.virtual import VirtualClock
 
 CALM_S: Final = 300.0
@@ -123,21 +129,23 @@ class Simulation:
         self._stores = make_stores(VirtualClock(self._loop).utc)
         self._store = self._stores.open()
         self._bodies = RunningBodies(self._trace, EXCUSED_S, self._is_fair)
-        self._groups = GroupCheck(scenario.groups)
+        self._groups = GroupCheck(scenario.groups, self._nodes_of)
         utc = VirtualClock(self._loop).utc
         self._actors = ActorCheck(self._trace, lambda: micros(utc()), self._say)
-        self._ledger = Ledger(
-            self._stores, self._loop, self._trace, self._bodies, self._groups, self._actors
-        )
+        web = WebCheck(self._trace, self._is_blameless)
+        self._web_check = web if scenario.web.gateways else None
+        asks = self._groups, self._actors, self._web_check
+        self._ledger = Ledger(self._stores, self._loop, self._trace, self._bodies, *asks)
         self._world = self._make_grounds()
         self._world.on_broken = self._broke
         self._script = Script(self._random("bodies"), self._die)
         self._dispatchers = self._make_dispatchers()
         self._workers = self._make_workers()
         self._plain_workers = self._make_plain_workers()
+        self._web = self._make_web(web)
         self._clients = self._make_clients()
         workers = (*self._workers, *self._plain_workers)
-        everybody: list[Node] = [*self._dispatchers, *workers, *self._clients]
+        everybody: list[Node] = [*self._dispatchers, *workers, *self._clients, *self._web.nodes]
         self._nodes = {node.name: node for node in everybody}
         self._nemesis = Nemesis(self._world, self._nodes)
         self._fairness = Fairness(self._dispatchers, self._workers, scenario.lookahead_s)
@@ -152,7 +160,8 @@ class Simulation:
         database = Database(self._stores.open, loop, store_random, weather, self._committed)
         delay_s = scenario.network_delay_s
         network = Network(loop, self._random("network"), self._trace, delay_s, scenario.heartbeat_s)
-        return World(loop, scenario.seed, self._trace, network, database)
+        http = HttpLink(network, self._random("http"), self._trace)
+        return World(loop, scenario.seed, self._trace, network, database, http)
 
     def _make_dispatchers(self) -> list[DispatcherNode]:
         names = self._scenario.dispatchers
@@ -173,6 +182,16 @@ class Simulation:
             for name in self._scenario.plain_workers
         ]
 
+    def _make_web(self, check: WebCheck) -> WebCluster:
+        def checked(service: str, refused: bool) -> None:
+            self._watch(lambda: check.answered(service, web.slots(service), refused))
+
+        dispatchers, lease_s = self._scenario.dispatchers, self._settings.lease_s
+        run = self._script, self, checked
+        web = WebCluster(self._world, self._scenario.web, dispatchers, lease_s, *run)
+        check.gateways = web.gateways
+        return web
+
     def _make_clients(self) -> list[ClientNode]:
         for number, plan in enumerate(self._scenario.jobs, start=1):
             job, behaviour = plan.submission.id, plan.behaviour
@@ -186,10 +205,20 @@ class Simulation:
             for node, behaviour in zip(group.nodes, group.behaviours, strict=True):
                 self._trace.names[node.job.id] = f"g{number}/{node.key}"
                 self._script.behaviours[node.job.id] = behaviour
+            if group.rerun is not None:
+                self._name_run(f"g{number}'", group, group.rerun.run)
         for number, start in enumerate(self._scenario.actors.starts, start=1):
             self._trace.names[start.actor.id] = f"a{number}"
         self._script.tempers.update(self._scenario.actors.tempers)
         return [self._make_client(name) for name in self._scenario.clients]
+
+    def _name_run(self, name: str, group: GroupPlan, run: UUID) -> None:
+        """Jobs of a new run behave as those of the group did when they ran first."""
+        self._trace.names[run] = name
+        for place, (node, behaviour) in enumerate(zip(group.nodes, group.behaviours, strict=True)):
+            job = derive_id(run, place)
+            self._trace.names[job] = f"{name}/{node.key}"
+            self._script.behaviours[job] = behaviour
 
     def _make_client(self, name: str) -> ClientNode:
         jobs = [plan for plan in self._scenario.jobs if plan.client == name]
@@ -208,6 +237,9 @@ class Simulation:
             self._scenario.actors,
             self._actors,
         )
+
+    def _nodes_of(self, group: UUID) -> list[NodeView]:
+        return at_once(self._store.nodes(group))
 
     def _say(self, who: str, text: str, about: UUID) -> None:
         self._trace.note(self._loop.time(), who, text, about)
@@ -285,6 +317,7 @@ class Simulation:
     def _disagreement(self) -> tuple[str, UUID | None] | None:
         plain = len(self._plain_workers)
         found = disagreement(self._store, self._dispatchers, self._workers, plain)
+        found = found or self._web.disagreement(self._store, self._dispatchers)
         return (found, None) if found is not None else None
 
     def _why(self, job: UUID) -> str:
@@ -354,6 +387,10 @@ class Simulation:
         """This is what is said of a body that ran."""
         self._watch(lambda: self._bodies.reported(process, report))
 
+    def forgot(self, attempt: AttemptKey) -> None:
+        """A web worker lost an attempt."""
+        self._bodies.forgot(attempt)
+
     def _watch(self, look: Callable[[], None]) -> None:
         if self._watching and self._broken is None:
             try:
@@ -369,7 +406,14 @@ class Simulation:
             (now - node.up_since for node in self._dispatchers if node.up_since is not None),
             default=0.0,
         )
-        return self._nemesis.calm_for_s() > settled_s and up_s > 2 * settings.lease_s
+        if self._nemesis.calm_for_s() <= settled_s or up_s <= 2 * settings.lease_s:
+            return False
+        return self._web.is_fair(self._dispatchers)
+
+    def _is_blameless(self) -> bool:
+        """Whether no service may be lost: for longer than its lease, no process died but others."""
+        longest_s = 2 * self._web.promised_s + self._settings.lease_s
+        return self._nemesis.calm_for_s() > longest_s
 
     def _die(self, process: Process, why: str) -> None:
         """A job takes its whole worker down; somebody starts it again."""

@@ -83,6 +83,10 @@ class RunningBodies:
             text = f"{process.name} gave token {report.token} up, though only dispatchers died"
             raise BrokenPromise(Promise.NO_SPECIAL_PROCESS, text, report.job)
 
+    def forgot(self, attempt: AttemptKey) -> None:
+        """A web worker lost an attempt: the same one may be given to it again."""
+        self._attempts.pop(attempt, None)
+
     def answered(self, job: UUID, answer: bytes) -> None:
         """What a plain worker, which knows of no attempts, says of a job."""
         self._answers.setdefault(job, set()).add(answer)

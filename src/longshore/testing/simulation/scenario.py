@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
 from typing import Final
 from uuid import UUID
@@ -15,7 +15,9 @@ from longshore.model.worker import KindInfo, Pool
 from longshore.testing.simulation.actor_plans import ActorPlans, random_actors
 from longshore.testing.simulation.bodies import Behaviour
 from longshore.testing.simulation.faults import Fate, Fault, Nodes, Theme
-from longshore.testing.simulation.group_plans import GroupPlan, gated, growing, random_group
+from longshore.testing.simulation.group_plans import GroupPlan, gated, growing, random_group, rerun
+from longshore.testing.simulation.web_faults import WebFate, WebTheme
+from longshore.testing.simulation.web_plans import FETCH, WebPlans, random_web
 from longshore.wire.plain import KIND
 
 LONG: Final = "slog"
@@ -82,6 +84,7 @@ class Scenario(Struct, frozen=True):
     lookahead_s: float = 0.05
     groups: tuple[GroupPlan, ...] = ()
     actors: ActorPlans = ActorPlans()
+    web: WebPlans = WebPlans()
 
     @property
     def work_s(self) -> float:
@@ -95,10 +98,12 @@ class Scenario(Struct, frozen=True):
         groups = f"{_count(self.groups, 'group')}, " if self.groups else ""
         names = self.actors.names
         actors = f"{_count(names, 'actor')}, " if names else ""
+        gateways, services = self.web.gateways, self.web.services
+        web = f"{_count(gateways, 'gateway')}, {_count(services, 'service')}, " if gateways else ""
         return (
             f"{_count(self.dispatchers, 'dispatcher')}, "
             f"{_count((*self.workers, *self.plain_workers), 'worker')}, "
-            f"{_count(self.jobs, 'job')}, {groups}{actors}{_count(self.faults, 'fault')}"
+            f"{_count(self.jobs, 'job')}, {groups}{actors}{web}{_count(self.faults, 'fault')}"
         )
 
 
@@ -203,6 +208,14 @@ def make_gates(seed: int, theme: Theme | None = None) -> Scenario:
     return structs.replace(scenario, groups=groups)
 
 
+def make_reruns(seed: int, theme: Theme | None = None) -> Scenario:
+    """The groups of a seed, which grow and have gates; each is run anew when it has ended."""
+    scenario = make_gates(seed, theme)
+    random = Random(f"{seed}/reruns")
+    groups = tuple(rerun(random, plan) for plan in scenario.groups)
+    return structs.replace(scenario, groups=groups)
+
+
 def make_actors(seed: int, theme: Theme | None = None) -> Scenario:
     """The scenario of a seed, with a few actors in place of most of its jobs."""
     scenario = make_scenario(seed, theme)
@@ -217,6 +230,44 @@ def _taking_turns(plan: WorkerPlan) -> WorkerPlan:
     return structs.replace(plan, kinds=(*plan.kinds, *turns))
 
 
+def make_web(seed: int, theme: WebTheme | None = None) -> Scenario:
+    """The scenario of a seed, with gateways, and web services that run most of its jobs."""
+    scenario = make_scenario(seed)
+    random = Random(f"{seed}/web")
+    chosen = random.choice((*[WebTheme.ANYTHING] * 5, *WebTheme))
+    theme = theme or chosen
+    storm_s = random.uniform(60.0, 120.0)
+    is_long = theme in (WebTheme.GATEWAYS_DIE, WebTheme.GATEWAYS_FREEZE)
+    web = random_web(random, random.choice((2, 3) if is_long else (1, 2, 3)), storm_s)
+    workers = tuple(one.node for one in scenario.workers[:2])
+    nodes = Nodes(scenario.dispatchers, workers, scenario.clients)
+    services = [one.node for one in web.services]
+    return structs.replace(
+        scenario,
+        plain_workers=(),
+        workers=scenario.workers[:2],
+        jobs=tuple(_web_jobs(random, scenario.clients, storm_s, 60.0 if is_long else 10.0)),
+        faults=WebFate(random, nodes, web.gateways, services, storm_s, theme).faults(),
+        storm_s=storm_s,
+        web=web,
+    )
+
+
+def _web_jobs(
+    random: Random, clients: Sequence[str], storm_s: float, long_s: float
+) -> Iterable[JobPlan]:
+    """Jobs that web workers can run: they cannot submit others, log, or say that they crashed."""
+    times = sorted(random.uniform(0.0, storm_s) for _ in range(random.randint(5, MOST_JOBS)))
+    for index, at in enumerate(times):
+        plan = _job(random, index, at, random.choice(clients), long_s)
+        kind = FETCH if random.random() < 0.7 else "work"
+        yield structs.replace(
+            plan,
+            submission=structs.replace(plan.submission, kind=kind),
+            behaviour=structs.replace(plan.behaviour, crashes=0, logs=0, children=0),
+        )
+
+
 SCENARIOS: Final[Mapping[str, Callable[[int], Scenario]]] = {
     "jobs": make_scenario,
     "rush": make_rush,
@@ -224,7 +275,9 @@ SCENARIOS: Final[Mapping[str, Callable[[int], Scenario]]] = {
     "groups": make_groups,
     "growth": make_growth,
     "gates": make_gates,
+    "reruns": make_reruns,
     "actors": make_actors,
+    "web": make_web,
 }
 """What a seed may be made into."""
 

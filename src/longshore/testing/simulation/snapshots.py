@@ -51,6 +51,15 @@ class ActorShot(NamedTuple):
     mail: tuple[MailShot, ...]
 
 
+class WebShot(NamedTuple):
+    """A registration of a web worker as it was at one moment."""
+
+    worker: UUID
+    gateway: UUID | None
+    adoptions: int
+    has_ended: bool
+
+
 class Change(NamedTuple):
     """What one commit did to one job."""
 

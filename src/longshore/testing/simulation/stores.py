@@ -16,6 +16,7 @@ from uuid import UUID
 
 from longshore.model.group import GroupState
 from longshore.model.job import JobState
+from longshore.model.web_worker import ENDED_WEB_STATES
 from longshore.ports import Store
 from longshore.store.actor_rows import unpack_timers
 from longshore.store.sqlite.runner import InlineRunner
@@ -26,6 +27,7 @@ from longshore.testing.simulation.snapshots import (
     ActorShot,
     MailShot,
     Snapshot,
+    WebShot,
     shot_of,
     shot_of_actor,
 )
@@ -52,6 +54,9 @@ class Stores(Protocol):
 
     def actors(self) -> dict[UUID, ActorShot]:
         """Every actor there is."""
+
+    def web(self) -> dict[UUID, WebShot]:
+        """Every registration of a web worker."""
 
     def new_logs(self) -> Iterable[tuple[UUID, int]]:
         """The jobs and tokens of log entries that were not there the last time."""
@@ -83,6 +88,12 @@ class ModelStores:
     def actors(self) -> dict[UUID, ActorShot]:
         return {row.id: shot_of_actor(row) for row in self._store._actors.values()}
 
+    def web(self) -> dict[UUID, WebShot]:
+        return {
+            id: WebShot(row.worker, row.gateway, row.adoptions, row.state in ENDED_WEB_STATES)
+            for id, row in self._store._web.items()
+        }
+
     def new_logs(self) -> Iterable[tuple[UUID, int]]:
         logs = self._store._logs
         before, self._logs = self._logs, len(logs)
@@ -104,6 +115,9 @@ _ACTORS: Final = (
 )
 _MAIL: Final = "SELECT number, id, name, due_at FROM message WHERE actor = ? ORDER BY number"
 _KEY: Final = "SELECT kind, unique_key FROM job WHERE id = ?"
+_WEB: Final = (
+    "SELECT id, worker, gateway, adoptions, ended_at IS NOT NULL FROM web_worker ORDER BY number"
+)
 _LOGS: Final = (
     "SELECT job.id, log.token, log.seq FROM log JOIN job ON job.number = log.job "
     "ORDER BY log.job, log.token, log.seq"
@@ -122,6 +136,8 @@ class SqliteStores:
         self._seen_logs: set[tuple[bytes, int, int]] = set()
         at_once(SqliteStore(self._path, runner=InlineRunner()).migrate())
         self._reader = sqlite3.connect(self._path, isolation_level=None)
+        # A seed is one run: no secret of this one may differ from that of another.
+        self._reader.execute("UPDATE secret SET value = zeroblob(32)")
 
     def open(self) -> Store:
         store = SqliteStore(self._path, runner=InlineRunner(), utc=self._utc)
@@ -166,6 +182,14 @@ class SqliteStores:
     def _mail(self, actor: int) -> tuple[MailShot, ...]:
         rows = self._reader.execute(_MAIL, [actor])
         return tuple(MailShot(number, UUID(bytes=id), *rest) for number, id, *rest in rows)
+
+    def web(self) -> dict[UUID, WebShot]:
+        return {
+            UUID(bytes=id): WebShot(
+                UUID(bytes=worker), gateway and UUID(bytes=gateway), adoptions, bool(has_ended)
+            )
+            for id, worker, gateway, adoptions, has_ended in self._reader.execute(_WEB)
+        }
 
     def new_logs(self) -> Iterable[tuple[UUID, int]]:
         logs = self._reader.execute(_LOGS).fetchall()

@@ -7,8 +7,9 @@ that answers lines of JSON. Both sides of a duel are therefore measured by the s
 {"do": "recorded"}                       how many have ever been recorded
 {"do": "compute", "jobs": N, "rounds"}   plain functions that compute, until all outcomes are here
 {"do": "single"}                         one job: milliseconds to its start, and to its result
-{"do": "group", "layers", "width", "goal"} jobs in layers, each after two of the layer before
+{"do": "group", "layers", "width"}       jobs in layers, each after two of the layer before
 {"do": "chain", "jobs": N}               jobs one after the other: milliseconds from start to start
+{"do": "ask", "asks": N}                 asks of an actor: milliseconds until a reply, the median
 """
 
 import asyncio
@@ -50,6 +51,20 @@ def burn(rounds: int) -> int:
     return total
 
 
+class Counter:
+    """Counts what it is asked."""
+
+    count: int = 0
+
+    async def add(self, ctx: Any, data: str) -> int:
+        """One more."""
+        self.count += 1
+        return self.count
+
+
+counters: Any = app.actor(Counter) if hasattr(app, "actor") else None
+
+
 async def recorded() -> int:
     """How many jobs ever succeeded."""
     queues = await app._access.connection().queues()
@@ -81,8 +96,8 @@ async def single() -> list[float]:
     return [(started - submitted) / 1e6, (time.monotonic_ns() - submitted) / 1e6]
 
 
-async def group(layers: int, width: int, goal: int) -> list[float]:
-    """When a group that was described before was submitted, and when its last job was recorded."""
+async def group(layers: int, width: int) -> list[float]:
+    """When a group that was described before was submitted, when it had ended, and was stored."""
     layered = app.group("layered")
     above = [layered.add(noop.call(DATA)) for _ in range(width)]
     for _ in range(layers - 1):
@@ -92,8 +107,7 @@ async def group(layers: int, width: int, goal: int) -> list[float]:
     async with layered:
         pass
     submitted = time.monotonic()
-    while await recorded() < goal:  # noqa: ASYNC110
-        await asyncio.sleep(POLL_S)
+    await layered.handle.wait_async()
     return [began, time.monotonic(), submitted]
 
 
@@ -110,12 +124,24 @@ async def chain(jobs: int) -> float:
     return statistics.median(b - a for a, b in itertools.pairwise(starts)) / 1e6
 
 
+async def ask(asks: int) -> float:
+    """Milliseconds from an ask of an actor that sleeps until its reply is here: the median."""
+    ref = await counters.get_or_start_async("one")
+    took = []
+    for _ in range(asks):
+        await asyncio.sleep(IDLE_S)
+        asked = time.monotonic_ns()
+        await ref.ask_async("add", DATA)
+        took.append(time.monotonic_ns() - asked)
+    return statistics.median(took) / 1e6
+
+
 async def answer(question: dict[str, Any]) -> Any:
     """What is asked, done."""
     words = {name: value for name, value in question.items() if name != "do"}
     verbs: dict[str, Callable[..., Awaitable[Any]]]
     verbs = {"burst": burst, "recorded": recorded, "compute": compute, "single": single}
-    verbs |= {"group": group, "chain": chain}
+    verbs |= {"group": group, "chain": chain, "ask": ask}
     return await verbs[question["do"]](**words)
 
 

@@ -1,0 +1,7 @@
+"""The command that is measured."""
+
+import longshore
+
+app = longshore.App("bench-commands")
+
+noop_command = app.command("noop_command", ["/bin/true", "{data}"])

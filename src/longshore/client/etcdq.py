@@ -1,0 +1,31 @@
+"""Jobs and workers as documents of the Etcd Job Queue, asked of dispatchers."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from longshore.client.connection import Connection
+from longshore.client.logs import read_logs
+from longshore.model.job import Job, JobFilter, JobState
+from longshore.model.log import ENGINE, STEP
+from longshore.payload.etcdq import job_document, worker_document
+
+MOST_LINES: Final = 10_000
+"""How many steps of a job are shown, the newest."""
+_MOST_JOBS: Final = 1_000
+_RUNS: Final = (JobState.RUNNING, JobState.CANCELLING)
+
+
+async def shown_job(connection: Connection, job: Job) -> dict[str, Any]:
+    """A container job as a document, with the steps that it told."""
+    log = [line async for line in read_logs(connection, job.id) if line.stream in (STEP, ENGINE)]
+    names = {view.info.id: view.info.name for view in await connection.workers()}
+    owner = "" if job.worker is None else names.get(job.worker) or str(job.worker)
+    return job_document(job, log[-MOST_LINES:], owner)
+
+
+async def shown_workers(connection: Connection) -> list[dict[str, Any]]:
+    """All workers as documents; each with the first of the jobs that it runs."""
+    page = await connection.jobs(JobFilter(states=_RUNS, limit=_MOST_JOBS))
+    first = {job.worker: job.number for job in page.jobs}  # the newest come first
+    return [worker_document(view, first.get(view.info.id)) for view in await connection.workers()]

@@ -1,0 +1,30 @@
+"""What a worker that reaches no gateway says of files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NoReturn
+
+from longshore.model.fileset import NewVersion
+from longshore.model.program import Input, Outcome, Output
+from longshore.ports.files import FilesFailed, OnProgress
+
+_ADVICE = "this worker has no files_url; set it to the address of a gateway"
+
+
+class NoFiles:
+    """Refuses every input and output (see `ports.files.Files`)."""
+
+    async def bring(self, ticket: str, wanted: Input, into: Path, on_progress: OnProgress) -> None:
+        """Refuses an input."""
+        _refuse(Outcome.INPUT_MISSING, f"fileset '{wanted.fileset}' cannot be brought: {_ADVICE}")
+
+    async def take(
+        self, ticket: str, made: Output, found_in: Path, on_progress: OnProgress
+    ) -> NewVersion:
+        """Refuses an output."""
+        _refuse(Outcome.OUTPUT_REFUSED, f"fileset '{made.fileset}' cannot be stored: {_ADVICE}")
+
+
+def _refuse(outcome: Outcome, words: str) -> NoReturn:
+    raise FilesFailed(outcome, words)

@@ -1,0 +1,115 @@
+"""What stores keep of filesets: who pins what, which blobs are stored, which versions there are.
+
+The bytes are elsewhere (`files/`). A store never sees them: gateways tell it what is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+from uuid import UUID
+
+from longshore.model.fileset import (
+    BlobRef,
+    FilesetVersion,
+    FilesetView,
+    Holder,
+    Needed,
+    NewVersion,
+    PinVerdict,
+    StoredBlob,
+)
+
+
+class FileStore(Protocol):
+    """The verbs of filesets. Every one may be repeated.
+
+    What attempts make is published by their ends (`Succeeded.versions`, `Failed.versions`).
+    """
+
+    async def pin(
+        self,
+        holder: Holder,
+        manifest: BlobRef,
+        blobs: Sequence[BlobRef],
+        most_bytes: int | None = None,
+    ) -> tuple[PinVerdict, Sequence[Needed]]:
+        """Pins a manifest, and lists some of its blobs; answers which of these must be uploaded.
+
+        A manifest with many files is listed by several calls. Its own blob is always among those
+        that are looked at. A doomed blob is one to upload, under a new generation.
+        """
+
+    async def note_stored(self, holder: Holder, stored: Sequence[StoredBlob]) -> PinVerdict:
+        """These blobs are stored whole. It is incomplete if one of them must be stored anew."""
+
+    async def seal(self, holder: Holder, manifest: bytes, blobs: int) -> PinVerdict:
+        """All blobs of a pinned manifest are listed and stored: so many, its own not counted.
+
+        From then on an end of the attempt, or `publish`, may make a version of it.
+        """
+
+    async def publish(self, upload: UUID, made: NewVersion, by: str) -> FilesetVersion | None:
+        """Makes a version of what an upload has sealed, once for each upload; None if it has not.
+
+        A repeat answers the version that it made, as long as that is there.
+        """
+
+    async def input_version(
+        self, holder: Holder, fileset: str, version: int | None
+    ) -> FilesetVersion | None:
+        """The version that an attempt reads, which is the same for all attempts of a round.
+
+        The first that asks without a `version` fixes the newest. None if there is none, or if the
+        holder is stale.
+        """
+
+    async def version_of_job(self, job: UUID, fileset: str) -> FilesetVersion | None:
+        """What the last round of a job that published this fileset has made."""
+
+    async def filesets(self, after: str, most: int) -> Sequence[FilesetView]:
+        """Filesets that have versions, by name, after this one."""
+
+    async def fileset_versions(
+        self, fileset: str, before: int | None, most: int
+    ) -> Sequence[FilesetVersion]:
+        """The versions of a fileset, newest first, below this number."""
+
+    async def fileset_version(self, fileset: str, version: int | None) -> FilesetVersion | None:
+        """One version, or the newest."""
+
+    async def remove_versions(self, fileset: str, versions: Sequence[int]) -> Sequence[int]:
+        """Removes versions, except those that a live job has as its input; answers which."""
+
+    async def blob_generations(
+        self, blobs: Sequence[bytes], reader: Holder | None = None
+    ) -> Sequence[int | None]:
+        """Under which generation each blob is stored; None if it is not.
+
+        An attempt as `reader` finds only the blobs of its inputs, and those that it pins.
+        """
+
+    async def forget_manifests(self, older_than_s: float, most: int = 1000) -> int:
+        """Forgets manifests without a version that nobody alive pins, and pins of the dead.
+
+        An upload counts as alive until it has pinned nothing for so long. Answers how much it
+        removed; 0 if nothing is left to do.
+        """
+
+    async def doom_blobs(self, older_than_s: float, most: int = 1000) -> Sequence[BlobRef]:
+        """Dooms blobs of no manifest that nobody has touched for so long; answers which."""
+
+    async def doomed_blobs(self, older_than_s: float, most: int = 1000) -> Sequence[StoredBlob]:
+        """Blobs that were doomed so long ago: the bytes of these generations can go."""
+
+    async def forget_blobs(self, gone: Sequence[Needed]) -> int:
+        """The bytes of these doomed blobs are gone; answers how many nobody pinned meanwhile."""
+
+    async def unused_bytes(self) -> tuple[int, int]:
+        """How many blobs nothing needs, and their bytes: what a collection would remove in time."""
+
+    async def bind_folder(self, folder: str) -> str:
+        """The id of the place where blobs lie: the first that asks sets it to `folder`.
+
+        So two machines with a folder each cannot both serve theirs.
+        """

@@ -1,0 +1,1 @@
+-- PostgreSQL got what it keeps of a retry that goes in steps. Here a retry is one transaction, and nothing is kept.

@@ -1,0 +1,88 @@
+"""What `MemoryStore` keeps of filesets."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from itertools import count
+from uuid import UUID
+
+from msgspec import Struct
+
+from longshore.model.fileset import BlobRef, BlobState, FilesetVersion, Holder, Needed, NewVersion
+
+
+class BlobRow(Struct):
+    """A blob."""
+
+    size: int
+    generation: int
+    touched_at: datetime
+    state: BlobState = BlobState.MISSING
+
+
+class ManifestRow(Struct):
+    """A manifest: what it lists, and who pins it."""
+
+    at: datetime
+    blobs: dict[bytes, int] = {}
+    pins: dict[Holder, bool] = {}
+    """Who holds it, and whether that one has sealed it."""
+    pinned_at: dict[Holder, datetime] = {}
+
+
+class FileRows:
+    """What a store keeps of filesets."""
+
+    def __init__(self) -> None:
+        self.blobs: dict[bytes, BlobRow] = {}
+        self.manifests: dict[bytes, ManifestRow] = {}
+        self.latest: dict[str, int] = {}
+        self.versions: dict[tuple[str, int], FilesetVersion] = {}
+        self.uploads: dict[tuple[UUID, str], int] = {}
+        self.inputs: dict[tuple[UUID, int, str, int | None], int] = {}
+        self.generations = count(1)
+        self.folder = ""
+
+    def needs(self, manifest: bytes) -> bool:
+        """Whether a version or a pin leads to a manifest."""
+        made = any(one.manifest == manifest for one in self.versions.values())
+        return made or bool(self.manifests[manifest].pins)
+
+    def lists(self, blob: bytes) -> bool:
+        """Whether a manifest lists a blob."""
+        return any(blob in one.blobs for one in self.manifests.values())
+
+    def of(self, fileset: str) -> list[FilesetVersion]:
+        """The versions of a fileset, newest first."""
+        found = [one for (name, _), one in self.versions.items() if name == fileset]
+        return sorted(found, key=lambda one: -one.version)
+
+    def want(self, blob: BlobRef, now: datetime) -> Needed | None:
+        """A blob that a holder wants; None if it is stored."""
+        row = self.blobs.get(blob.sha256)
+        if row is not None and row.state is BlobState.STORED:
+            row.touched_at = now
+            return None
+        if row is None or row.state is BlobState.DOOMED:
+            self.blobs[blob.sha256] = row = BlobRow(blob.size, next(self.generations), now)
+        row.size, row.touched_at = blob.size, now
+        return Needed(blob.sha256, row.generation)
+
+    def make(
+        self, maker: UUID | None, round: int, made: NewVersion, by: str, now: datetime
+    ) -> FilesetVersion:
+        """A new version."""
+        number = self.latest[made.fileset] = self.latest.get(made.fileset, 0) + 1
+        version = self.versions[made.fileset, number] = FilesetVersion(
+            fileset=made.fileset,
+            version=number,
+            manifest=made.manifest,
+            files=made.files,
+            total_bytes=made.total_bytes,
+            created_at=now,
+            partial=made.partial,
+            job=maker,
+            round=round,
+            by=by,
+        )
+        return version

@@ -1,0 +1,1 @@
+"""What a real browser does with a gateway."""

@@ -1,0 +1,142 @@
+"""What the ends of programs mean: each row of the table, and the rules before it."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from longshore.core.outcomes import (
+    CHECKPOINT_PAUSE_S,
+    TABLE,
+    memory_for,
+    parse_rule,
+    parse_size,
+    report_of,
+)
+from longshore.errors import InvalidInput
+from longshore.model.attempt import Assignment
+from longshore.model.job import Reason
+from longshore.model.program import Action, Limits, Outcome, ProgramEnd, Rule
+from longshore.model.reports import CrashReport, FailureReport, Report, SkipReport, SnoozeReport
+
+ATTEMPT = Assignment(UUID(int=1), 2, 3, "k", b"")
+FINAL = ("not_started", "image_missing", "input_missing", "output_refused")
+FREE = ("pull_failed", "transfer_failed", "disk_full", "engine_gone")
+FAILURES = ("exit", "oom", "timed_out", "output_missing")
+CRASHES = ("signal", "lost")
+
+
+def report(outcome: str, number: int | None = None, *rules: str) -> Report | None:
+    """What is reported of an end."""
+    end = ProgramEnd(Outcome(outcome), number, "words")
+    return report_of(ATTEMPT, end, [parse_rule(rule) for rule in rules], "last")
+
+
+def test_every_end_has_one_row_and_these_lists_have_all_of_them() -> None:
+    assert TABLE.keys() == {*Outcome}
+    assert {*FINAL, *FREE, *FAILURES, *CRASHES} == {*Outcome}
+
+
+def test_exit_code_0_is_a_success() -> None:
+    assert report("exit", 0) is None
+
+
+@pytest.mark.parametrize("outcome", [*FAILURES, *FINAL])
+def test_failures_use_up_an_attempt_unless_another_would_end_alike(outcome: str) -> None:
+    made = report(outcome, 3 if outcome == "exit" else None)
+    assert isinstance(made, FailureReport)
+    assert made.final == (outcome in FINAL)
+    assert (made.error.message, made.error.traceback) == ("words", "last")
+    assert made.error.exit_code == (3 if outcome == "exit" else None)
+
+
+@pytest.mark.parametrize("outcome", FREE)
+def test_losses_of_the_machinery_cost_nothing_and_are_told_apart(outcome: str) -> None:
+    made = report(outcome)
+    assert isinstance(made, SnoozeReport)
+    assert made.note == f"not the job's fault ({TABLE[Outcome(outcome)].reason}): words"
+    assert made.after_s > 0
+
+
+@pytest.mark.parametrize("outcome", CRASHES)
+def test_signals_and_lost_workers_are_crashes(outcome: str) -> None:
+    made = report(outcome, 9)
+    assert isinstance(made, CrashReport)
+    assert made.error.reason is Reason.CRASHED
+
+
+def test_85_goes_on_later_unless_a_rule_says_otherwise() -> None:
+    made = report("exit", 85)
+    assert isinstance(made, SnoozeReport)
+    assert made.after_s == CHECKPOINT_PAUSE_S
+    assert isinstance(report("exit", 85, "exit(85): fail"), FailureReport)
+
+
+def test_the_first_rule_that_fits_counts() -> None:
+    rules = ("exit(1,2): skip", "exit: retry(4)", "exit(1): fail")
+    assert isinstance(report("exit", 1, *rules), SkipReport)
+    made = report("exit", 9, *rules)
+    assert isinstance(made, FailureReport)
+    assert (made.most_attempts, made.final) == (5, False)
+    assert isinstance(report("signal", 9, *rules), CrashReport)
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("exit(75): retry(5)", Rule(Outcome.EXIT, (75,), Action.RETRY, 5)),
+        (" exit ( 1 , 2 ) : fail ", Rule(Outcome.EXIT, (1, 2), Action.FAIL)),
+        ("lost: retry_free", Rule(Outcome.WORKER_LOST, (), Action.RETRY_FREE)),
+        (
+            "oom: retry(3, memory=x2, most=8g)",
+            Rule(Outcome.OUT_OF_MEMORY, (), Action.RETRY, 3, 2.0, 8 * 1024**3),
+        ),
+    ],
+)
+def test_a_rule_as_text(text: str, rule: Rule) -> None:
+    assert parse_rule(text) == rule
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("exit 75 retry", "is none; write a rule like"),
+        ("quit: retry", "end 'quit' is unknown; there are exit, signal"),
+        ("exit: perish", "action 'perish' is unknown; there are retry"),
+        ("oom(3): retry", "only exit and signal have numbers in brackets"),
+        ("exit(0): fail", "names 0, which no failure has; 1 to 255 are possible"),
+        ("exit(1,256): fail", "names 256"),
+        ("exit: fail(3)", "only retry has something in brackets"),
+        ("exit: retry(3, colour=red)", "'colour=red' is unknown"),
+        ("lost: fail", "may only say retry_free"),
+        ("exit: retry(1001)", "0 to 1,000 are possible"),
+        ("exit: retry(1, memory=x2)", "which only helps against oom"),
+        ("oom: retry(1, memory=x100)", "1 to 64 are possible"),
+    ],
+)
+def test_a_text_that_is_no_rule_is_refused_with_what_is_wrong(text: str, words: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        parse_rule(text)
+    assert words in str(caught.value)
+
+
+def test_memory_grows_with_each_failure_up_to_a_bound() -> None:
+    rules = [parse_rule("oom: retry(9, memory=x2, most=3g)")]
+    limits = Limits(memory_bytes=1024**3)
+    assert [memory_for(limits, rules, n) for n in (0, 1, 2, 99)] == [
+        1024**3,
+        2 * 1024**3,
+        3 * 1024**3,
+        3 * 1024**3,
+    ]
+    assert memory_for(Limits(), rules, 5) is None
+
+
+def test_sizes_have_units() -> None:
+    assert [parse_size(text) for text in ("1", "2k", "1.5m", "8GiB")] == [
+        1,
+        2048,
+        1_572_864,
+        8 * 1024**3,
+    ]

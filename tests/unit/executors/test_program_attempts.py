@@ -1,0 +1,157 @@
+"""The story of an attempt at a program, where files are concerned."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from longshore.executors.host.programs import attempt as story
+from longshore.executors.host.programs.attempt import Means, attempt
+from longshore.executors.host.programs.command import CommandRunner
+from longshore.executors.host.programs.folders import FolderKeeper
+from longshore.executors.output.attempt_log import AttemptLog
+from longshore.model.attempt import Assignment
+from longshore.model.fileset import NewVersion
+from longshore.model.job import LogKind, Reason
+from longshore.model.log import LogLimits, unpack_line
+from longshore.model.program import Command, Input, Outcome, Output, PublishOn
+from longshore.model.reports import FailureReport, Report, SnoozeReport, SuccessReport
+from longshore.ports.files import FilesFailed, OnProgress
+
+COPY = ("sh", "-c", "cat in/name > out; exit $(cat in/code)")
+
+
+class Shelf:
+    """Files (see `ports.files.Files`) that are one folder; an outcome may be set for each step."""
+
+    def __init__(self, code: int = 0) -> None:
+        self.code = code
+        self.fails: dict[str, Outcome] = {}
+        self.full: set[str] = set()
+        self.taken: list[tuple[str, str]] = []
+
+    async def bring(self, ticket: str, wanted: Input, into: Path, on_progress: OnProgress) -> None:
+        """Puts two files there."""
+        self._perhaps("bring")
+        on_progress(1, 2)
+        there = into / wanted.path
+        there.mkdir()
+        (there / "name").write_text(f"{wanted.fileset} {ticket}")
+        (there / "code").write_text(str(self.code))
+
+    async def take(
+        self, ticket: str, made: Output, found_in: Path, on_progress: OnProgress
+    ) -> NewVersion:
+        """Reads what the program left."""
+        self._perhaps("take")
+        self.taken.append((made.fileset, (found_in / "out").read_text()))
+        return NewVersion(made.fileset, b"m", 1, 2)
+
+    def _perhaps(self, step: str) -> None:
+        if step in self.full:
+            raise OSError(28, "No space left on device")
+        if step in self.fails:
+            raise FilesFailed(self.fails[step], f"fileset 'x' {self.fails[step]}")
+
+
+async def run(shelf: Shelf, on: PublishOn = PublishOn.SUCCESS) -> tuple[Report, list[str]]:
+    """The report of a command with an input and an output, and its steps."""
+    assignment = Assignment(uuid4(), 7, 1, "copy", b"", ticket="t")
+    log = AttemptLog(assignment.job, 7, lambda log: None)
+    inputs, outputs = (Input("photos", path="in"),), (Output("small", on=on),)
+    command = Command(argv=COPY, inputs=inputs, outputs=outputs)
+    runner = CommandRunner(1.0, is_alone=False)
+    await runner.open()
+    report = await attempt(
+        assignment, command, log, Means(runner, shelf, FolderKeeper(0), LogLimits())
+    )
+    return report, [unpack_line(one.data).text for one in log.take() if one.kind is LogKind.STEP]
+
+
+async def test_inputs_are_there_before_and_outputs_are_taken_after_the_run() -> None:
+    report, steps = await run(shelf := Shelf())
+    assert isinstance(report, SuccessReport)
+    assert report.versions == (NewVersion("small", b"m", 1, 2),)
+    assert shelf.taken == [("small", "photos t")]
+    assert steps == [
+        "allocated",
+        "pulling fileset: photos",
+        "running",
+        "pushing fileset: small",
+        "finished",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("code", "on", "is_taken"),
+    [
+        (0, PublishOn.FAILURE, False),
+        (0, PublishOn.ALWAYS, True),
+        (3, PublishOn.SUCCESS, False),
+        (3, PublishOn.FAILURE, True),
+        (3, PublishOn.ALWAYS, True),
+    ],
+)
+async def test_outputs_are_published_after_the_ends_that_they_are_for(
+    code: int, on: PublishOn, is_taken: bool
+) -> None:
+    report, _ = await run(shelf := Shelf(code), on)
+    assert isinstance(report, SuccessReport | FailureReport)
+    assert bool(shelf.taken) == is_taken
+    assert [version.partial for version in report.versions] == [code != 0] * is_taken
+
+
+@pytest.mark.parametrize(
+    ("step", "outcome", "reason"),
+    [
+        ("bring", Outcome.INPUT_MISSING, Reason.INPUT_MISSING),
+        ("take", Outcome.OUTPUT_MISSING, Reason.OUTPUT_MISSING),
+        ("take", Outcome.OUTPUT_REFUSED, Reason.OUTPUT_REFUSED),
+    ],
+)
+async def test_files_that_cannot_be_had_end_the_attempt_with_their_own_reason(
+    step: str, outcome: Outcome, reason: Reason
+) -> None:
+    shelf = Shelf()
+    shelf.fails[step] = outcome
+    report, steps = await run(shelf)
+    assert isinstance(report, FailureReport)
+    assert (report.error.reason, report.versions) == (reason, ())
+    assert ("running" in steps) == (step == "take")
+    assert steps[-1] == "finished"
+
+
+@pytest.mark.parametrize("step", ["bring", "take"])
+async def test_a_broken_transfer_or_a_full_disk_costs_the_job_nothing(step: str) -> None:
+    broken, full = Shelf(), Shelf()
+    broken.fails[step] = Outcome.TRANSFER_FAILED
+    full.full.add(step)
+    for shelf, words in ((broken, "transfer_failed"), (full, "disk_full")):
+        report, _ = await run(shelf)
+        assert isinstance(report, SnoozeReport)
+        assert f"not the job's fault ({words})" in report.note
+
+
+async def test_what_went_wrong_first_is_what_the_error_says() -> None:
+    shelf = Shelf(code=3)
+    shelf.fails["take"] = Outcome.OUTPUT_MISSING
+    report, _ = await run(shelf, PublishOn.ALWAYS)
+    assert isinstance(report, FailureReport)
+    assert report.error.exit_code == 3
+    assert "output_missing" in report.error.traceback
+
+
+async def test_a_program_whose_files_take_long_tells_when_it_really_begins(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(story, "LATE_S", 0.0)
+    begun: list[int] = []
+    assignment = Assignment(uuid4(), 7, 1, "true", b"")
+    runner = CommandRunner(1.0, is_alone=False)
+    await runner.open()
+    means = Means(runner, Shelf(), FolderKeeper(0), LogLimits(), on_begun=begun.append)
+    log = AttemptLog(assignment.job, 7, lambda log: None)
+    await attempt(assignment, Command(argv=("true",)), log, means)
+    assert begun == [7]
