@@ -78,7 +78,8 @@ DELETE FROM longshore.access_token WHERE id = ANY (ARRAY(
 """
 _GROUP_LANES: Final = """
 SELECT DISTINCT j.queue, j.kind FROM longshore.node AS n
-JOIN longshore.job AS j ON j.id = n.job WHERE n.group_id = $1 ORDER BY j.queue, j.kind
+CROSS JOIN LATERAL (SELECT queue, kind FROM longshore.job WHERE id = n.job OFFSET 0) AS j
+WHERE n.group_id = $1 ORDER BY j.queue, j.kind
 """
 
 

@@ -37,7 +37,7 @@ from longshore.model.retention import GroupsPruned, Retention
 from longshore.store.postgres import groups_sql as sql
 from longshore.store.postgres.connections import ConnectionPool, Transaction
 from longshore.store.postgres.group_retry import node_states
-from longshore.store.postgres.node_pages import AFTER
+from longshore.store.postgres.node_pages import parents_of_n
 from longshore.store.postgres.prune import DROP, FARTHEST_S
 from longshore.store.postgres.recounting import (
     count_members,
@@ -145,7 +145,7 @@ _EXAMINED: Final = f"""
 SELECT g.state AS group_state, g.jobs, g.sweep_from IS NOT NULL AS is_swept, c.*, n.job, n.place,
     n.key, n.condition, n.unmet, n.marks, n.scope, n.open, n.scope_marks, l.state, l.kind,
     EXISTS (SELECT FROM longshore.unsettled AS u WHERE u.job = n.job) AS is_unsettled,
-    {AFTER} AS after
+    {parents_of_n("place")} AS after
 FROM longshore.job_group AS g
 CROSS JOIN (
     SELECT coalesce(sum(ended), 0)::bigint AS ended, coalesce(sum(failed), 0)::bigint AS failed,

@@ -19,6 +19,7 @@ from typing import Final
 
 from longshore.model.group import GroupState
 from longshore.model.job import JobState
+from longshore.store.postgres.node_pages import parents_of_n
 from longshore.store.postgres.sql import (
     LEFT_S,
     MAY_TAKE,
@@ -362,11 +363,8 @@ SELECT count(*) FROM (
 ) AS held
 """
 """Waits for those who are counting these nodes down."""
-NODE_STATES: Final = """
-SELECT n.place, n.job, n.key, n.scope, l.state, l.kind, ARRAY(
-    SELECT p.place FROM longshore.edge AS e JOIN longshore.node AS p ON p.job = e.parent
-    WHERE e.child = n.job ORDER BY p.place
-) AS after
+NODE_STATES: Final = f"""
+SELECT n.place, n.job, n.key, n.scope, l.state, l.kind, {parents_of_n("place")} AS after
 FROM longshore.node AS n
 CROSS JOIN LATERAL (SELECT state, kind FROM longshore.job WHERE id = n.job OFFSET 0) AS l
 WHERE n.group_id = $1
@@ -415,19 +413,18 @@ FROM longshore.node AS n WHERE n.job = $1
 """
 WAITS_FOR: Final = f"""
 SELECT p.key, j.state
-FROM longshore.edge AS e
-JOIN longshore.node AS p ON p.job = e.parent
+FROM (SELECT parent FROM longshore.edge WHERE child = $1 OFFSET 0) AS e
+CROSS JOIN LATERAL (
+    SELECT key, place, open FROM longshore.node WHERE job = e.parent OFFSET 0
+) AS p
 CROSS JOIN LATERAL (SELECT state FROM longshore.job WHERE id = e.parent OFFSET 0) AS j
-WHERE e.child = $1 AND (j.state < {ENDED} OR p.open > 0)
+WHERE (j.state < {ENDED} OR p.open > 0)
 ORDER BY p.place LIMIT $2
 """
-NODES: Final = """
+NODES: Final = f"""
 SELECT n.key, n.job, l.number, l.kind, l.state, n.condition, n.unmet, n.open, n.taken_from, (
     SELECT s.key FROM longshore.node AS s WHERE s.job = n.scope
-) AS scope, ARRAY(
-    SELECT p.key FROM longshore.edge AS e JOIN longshore.node AS p ON p.job = e.parent
-    WHERE e.child = n.job ORDER BY p.place
-) AS after
+) AS scope, {parents_of_n("key")} AS after
 FROM longshore.node AS n
 CROSS JOIN LATERAL (SELECT number, kind, state FROM longshore.job WHERE id = n.job OFFSET 0) AS l
 WHERE n.group_id = $1 AND n.place >= (

@@ -28,7 +28,7 @@ from longshore.store.postgres import groups_sql
 from longshore.store.postgres.connections import Again, ConnectionPool, Transaction
 from longshore.store.postgres.group_retry import node_states
 from longshore.store.postgres.known_sql import HOLDERS
-from longshore.store.postgres.node_pages import read_nodes
+from longshore.store.postgres.node_pages import parents_of_n, read_nodes
 from longshore.store.postgres.states import CODES, GROUP_CODES, GROUP_STATES, WAITING
 from longshore.store.rows import INT64, unique_key_taken
 from longshore.store.run_steps import (
@@ -64,11 +64,9 @@ INSERT INTO longshore.group_run VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 _NEXT: Final = """
 SELECT substring(copies FROM $2 FOR $3) AS copies FROM longshore.group_run WHERE group_id = $1
 """
-_ORIGINALS: Final = """
-SELECT n.place, n.job, s.place AS scope, j.number, j.kind, j.unique_key, j.lane, ARRAY(
-    SELECT p.place FROM longshore.edge AS e JOIN longshore.node AS p ON p.job = e.parent
-    WHERE e.child = n.job
-) AS after
+_ORIGINALS: Final = f"""
+SELECT n.place, n.job, s.place AS scope, j.number, j.kind, j.unique_key, j.lane,
+    {parents_of_n("place")} AS after
 FROM (
     SELECT job, place, scope FROM longshore.node
     WHERE group_id = $1 AND place BETWEEN $2 AND $3

@@ -14,15 +14,25 @@ import asyncpg
 from longshore.store.postgres.connections import ConnectionPool
 
 MOST_READ: Final = 5000
-AFTER: Final = """ARRAY(
-    SELECT p.place
+
+
+def parents_of_n(column: str) -> str:
+    """SQL for this column of the nodes that node n depends on, by place.
+
+    It goes from n to each of them by index, whatever the statistics say: a join that the planner
+    may turn into a hash of all nodes would be made again for every n.
+    """
+    return f"""ARRAY(
+    SELECT p.{column}
     FROM (SELECT parent FROM longshore.edge WHERE child = n.job OFFSET 0) AS e
-    CROSS JOIN LATERAL (SELECT place FROM longshore.node WHERE job = e.parent OFFSET 0) AS p
+    CROSS JOIN LATERAL (SELECT place, key FROM longshore.node WHERE job = e.parent OFFSET 0) AS p
     ORDER BY p.place
 )"""
-"""SQL for the places of what node n depends on. It uses indexes, whatever the statistics say."""
+
+
 _NODES: Final = f"""
-SELECT n.place, n.job, n.key, n.scope, l.state, l.kind, l.unique_key, {AFTER} AS after
+SELECT n.place, n.job, n.key, n.scope, l.state, l.kind, l.unique_key,
+    {parents_of_n("place")} AS after
 FROM (
     SELECT place, job, key, scope FROM longshore.node
     WHERE group_id = $1 AND place > $2 ORDER BY place LIMIT $3

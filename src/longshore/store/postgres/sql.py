@@ -58,6 +58,11 @@ STEADY: Final = {
     "plan_cache_mode": "force_generic_plan",
 }
 """Settings under which each hot statement has exactly one plan."""
+BY_INDEX: Final = {"enable_seqscan": "off", "jit": "off"}
+"""Settings under which a read goes by an index wherever there is one.
+
+A plan that was made while the tables were small may be used again when they are large.
+"""
 
 _AT: Final = "(SELECT (extract(epoch FROM statement_timestamp()) * 1000000)::bigint::text)"
 MOST_ENTRIES: Final = HISTORY_FIRST + HISTORY_LAST

@@ -35,7 +35,7 @@ from longshore.store.postgres.new_run import PostgresNewRuns
 from longshore.store.postgres.prune import PostgresPruning
 from longshore.store.postgres.pump import Pump
 from longshore.store.postgres.run_times import PostgresRunTimes
-from longshore.store.postgres.sql import STEADY
+from longshore.store.postgres.sql import BY_INDEX, STEADY
 from longshore.store.postgres.turn_inputs import filled_turns
 from longshore.store.postgres.web_workers import PostgresWebWorkers
 
@@ -105,7 +105,9 @@ class PostgresStore(
         self._keeping = ConnectionPool(
             address, most=KEEPER_LINES, timeout_s=timeout_s, settings=STEADY
         )
-        self._reading = ConnectionPool(address, most=READING_LINES, timeout_s=timeout_s, bare=True)
+        self._reading = ConnectionPool(
+            address, most=READING_LINES, timeout_s=timeout_s, settings=BY_INDEX, bare=True
+        )
         self._filling = ConnectionPool(
             address, most=FILLING_LINES, timeout_s=timeout_s, settings=STEADY, bare=True
         )
