@@ -457,6 +457,8 @@ class WebProxy:
         self._doubts.pop(report.token, None)
         self._stopping.discard(report.token)
         self._session.ended(report)
+        if not isinstance(report, NotBegunReport):
+            self._session.open_slot(self._clock.now())
         self._flush()
 
     # results

@@ -7,7 +7,7 @@ not run. And the gateway numbers its sessions from where its adoption begins, so
 earlier gateway can end them.
 
 A service may refuse an attempt although it has a slot free. Then its slot is *closed* until it
-answers again: a PING lists a run that nobody placed, which takes the slot.
+answers again or ends another attempt: a PING lists a run that nobody placed, which takes the slot.
 """
 
 from __future__ import annotations
@@ -92,10 +92,17 @@ class ProxiedSession(WorkerSession):
             self._ping(now)
 
     def close_slot(self, now: float) -> None:
-        """Keeps a slot from being given until the service answers again."""
+        """Keeps a slot from being given until the service answers again, or ends an attempt."""
         self._closed += 1
         if self.session is not None:
             self._ping(now)
+
+    def open_slot(self, now: float) -> None:
+        """The service ended an attempt: it has room for one that it refused."""
+        if self._closed:
+            self._closed -= 1
+            if self.session is not None:
+                self._ping(now)
 
     def lost(self, reason: str) -> None:
         """The service is gone without a word."""

@@ -506,6 +506,16 @@ def test_a_busy_service_hands_back_and_its_slot_is_closed(
     assert scene.reports() == [NotBegunReport(*job.key)]
 
 
+def test_a_closed_slot_is_open_again_when_the_service_ends_another_attempt(scene: Scene) -> None:
+    running, refused = a_job(7), a_job(8)
+    scene.give(running)
+    scene.client.gives.append(Answer(409, {}, b""))
+    scene.give(refused)
+    scene.tell(m.Abort(scene.proxy.worker, (running.key,), "cancelled"))
+    pings = [one for one in scene.said if isinstance(one, m.Ping)]
+    assert [len(ping.begun["web"]) for ping in pings[-2:] if ping.begun] == [2, 0]
+
+
 def test_a_refusal_fails_the_attempt_with_the_words_of_the_service(scene: Scene) -> None:
     scene.client.gives.append(Answer(400, {}, b'{"detail": "no such thing"}'))
     scene.give(a_job())
