@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import statistics
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from urllib.request import urlopen
 
 from msgspec import Struct
 
@@ -39,6 +41,8 @@ class Http(Struct, frozen=True):
     waiting_dispatcher_percent: float
     flooded: Ratio
     """ZeroMQ's throughput beside a flood on the gateway, of that without."""
+    lost: int = 0
+    """Workers that missed their lease in the flood."""
 
 
 @contextmanager
@@ -60,10 +64,11 @@ def measure(stage: Stage) -> Http:
         single, us = _submit(stage, ours, process, client)
         batched = _batched(stage, client)
         waiting = _waiting(stage, ours, process, client)
-    found = Http(single, batched, *us, *waiting, _flood(stage))
+    found = Http(single, batched, *us, *waiting, *_flood(stage))
     stage.say(
         f"{single:,.0f} requests a second, {batched:,.0f} jobs in batches; waiting "
-        f"{found.waiting_percent:.1f} % of a core; {found.flooded.median:.2f} beside a flood"
+        f"{found.waiting_percent:.1f} % of a core; {found.flooded.median:.2f} beside a flood, "
+        f"{found.lost} workers lost"
     )
     return found
 
@@ -122,8 +127,8 @@ def _used(stage: Stage, pids: tuple[int, int]) -> tuple[float, float]:
     return one, other
 
 
-def _flood(stage: Stage) -> Ratio:
-    """Jobs a second over ZeroMQ, with a flood and without, in turn."""
+def _flood(stage: Stage) -> tuple[Ratio, int]:
+    """Jobs a second over ZeroMQ, with a flood and without, in turn; how many workers it cost."""
     with (
         stage.fresh() as url,
         fleet(url, stage.folder) as ours,
@@ -138,4 +143,10 @@ def _flood(stage: Stage) -> Ratio:
             time.sleep(stage.sizes.flood_s)
             flooded.append(ours.run(jobs))
             client.ask(do="end_flood")
-        return ratio_of(flooded, calm)
+        return ratio_of(flooded, calm), _lost(process)
+
+
+def _lost(process: Process) -> int:
+    """How many workers are not alive. Nobody has stopped one."""
+    with urlopen(f"{process.facts['http']}/dispatcher/workers/", timeout=60) as answer:
+        return sum(not worker["alive"] for worker in json.load(answer)["workers"])

@@ -382,6 +382,7 @@ def _http(results: Results) -> Iterator[str]:
             f"{found.waiting_percent:.1f} % (dispatcher {found.waiting_dispatcher_percent:.1f} %)",
         ),
         ("throughput over ZeroMQ beside a flood, of that without", shown(found.flooded)),
+        ("workers that missed their lease in the flood", str(found.lost)),
     ]
     yield from table(["what", "measured"], rows)
 
