@@ -11,6 +11,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
+SERVED = "http://127.0.0.1:7700"
+"""Where pages say that HTTP is."""
 DOCS = Path(__file__).parents[2] / "docs"
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -41,8 +43,18 @@ def blocks(page: str, *languages: str) -> list[Block]:
 
 def succeed(script: str, env: dict[str, str], folder: Path) -> list[str]:
     """Runs a block of Python in a process of its own, as a reader would; the lines it printed."""
+    return _printed([sys.executable, "-c", script], env, folder).splitlines()
+
+
+def bash(command: str, folder: Path | None = None, env: dict[str, str] | None = None) -> str:
+    """What a command of a page prints; `longshore` is that of this environment."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    return _printed(["bash", "-c", command], {**(env or {}), "PATH": path}, folder)
+
+
+def _printed(words: list[str], env: dict[str, str], folder: Path | None) -> str:
     done = subprocess.run(
-        [sys.executable, "-c", script],
+        words,
         env={**os.environ, **env},
         cwd=folder,
         capture_output=True,
@@ -51,4 +63,11 @@ def succeed(script: str, env: dict[str, str], folder: Path) -> list[str]:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+    return done.stdout
+
+
+def matches(shown: str, answered: str) -> bool:
+    """Whether an answer is what a page shows, where `…` is anything, whatever the white space."""
+    words = [part.split() for part in shown.strip().split("…")]
+    pattern = ".*".join(r"\s*" + r"\s+".join(map(re.escape, part)) + r"\s*" for part in words)
+    return re.fullmatch(pattern, answered, re.DOTALL) is not None

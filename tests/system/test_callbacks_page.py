@@ -16,8 +16,7 @@ from longshore.config import load
 from longshore.core.addresses import allowed
 from longshore.testing.processes import Process, await_true, settings
 from tests.system.conftest import ANY, QUICK
-from tests.system.pages import blocks, succeed
-from tests.system.test_http_page import SERVED, matches
+from tests.system.pages import SERVED, bash, blocks, matches, succeed
 
 PAGE = "callbacks.md"
 
@@ -42,17 +41,7 @@ def test_every_block_of_the_page_does_what_it_says(tmp_path: Path) -> None:
 
         def typed(command: str) -> str:
             text = command.replace(SERVED, facts["http"]).replace("8080", port)
-            done = subprocess.run(
-                ["bash", "-c", text],
-                env=env,
-                cwd=tmp_path,
-                capture_output=True,
-                text=True,
-                timeout=60,
-                check=False,
-            )
-            assert done.returncode == 0, done.stderr
-            return done.stdout
+            return bash(text, tmp_path, env)
 
         [(command, _)] = start
         with heard.open("wb") as output:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 from longshore.config import load
 from longshore.testing.processes import Process, settings
 from tests.system.conftest import ANY, QUICK
-from tests.system.pages import blocks
-from tests.system.test_http_page import SERVED, matches
+from tests.system.pages import SERVED, bash, blocks, matches
 
 
 def test_every_command_of_the_files_page_answers_what_it_says(tmp_path: Path) -> None:
@@ -23,7 +19,7 @@ def test_every_command_of_the_files_page_answers_what_it_says(tmp_path: Path) ->
         env = {"LONGSHORE_FILES_URL": url, "XDG_CACHE_HOME": str(tmp_path / "home")}
         for block in blocks("files.md", "console"):
             for command, shown in block.commands():
-                answered = _bash(command.replace(SERVED, url), tmp_path, env)
+                answered = bash(command.replace(SERVED, url), tmp_path, env)
                 assert matches(_loose(shown), _loose(answered)), (
                     f"{command}\n{answered}\nis not\n{shown}"
                 )
@@ -32,24 +28,9 @@ def test_every_command_of_the_files_page_answers_what_it_says(tmp_path: Path) ->
 
 
 def _loose(text: str) -> str:
-    """The words of a text: times, and the sizes of what went over the wire, differ."""
+    """A text without what differs: times, and the sizes of what went over the wire."""
     text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ", "(then)", text)
-    return re.sub(r"\d+ B (sent|fetched)", r"\1", re.sub(r"[ \t]+", " ", text))
-
-
-def _bash(command: str, folder: Path, env: dict[str, str]) -> str:
-    found = {**os.environ, **env, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    done = subprocess.run(
-        ["bash", "-c", command],
-        env=found,
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return re.sub(r"\d+ B (sent|fetched)", r"\1", text)
 
 
 def test_the_settings_of_the_files_page_can_be_read(tmp_path: Path) -> None:

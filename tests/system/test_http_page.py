@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
-import sys
 from pathlib import Path
 
 from longshore.testing.processes import Process, settings
 from tests.system.conftest import ANY, QUICK
-from tests.system.pages import blocks
-
-SERVED = "http://127.0.0.1:7700"
+from tests.system.pages import SERVED, bash, blocks, matches
 
 
 def test_every_command_of_the_http_page_answers_what_it_says(tmp_path: Path) -> None:
@@ -28,18 +22,3 @@ def test_every_command_of_the_http_page_answers_what_it_says(tmp_path: Path) -> 
                 assert matches(shown, answered), f"{command}\n{answered}\nis not\n{shown}"
                 count += 1
     assert count == 17
-
-
-def bash(command: str) -> str:
-    found = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    done = subprocess.run(
-        ["bash", "-c", command], env=found, capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def matches(shown: str, answered: str) -> bool:
-    """Whether an answer is what the page shows, where `…` stands for anything."""
-    pattern = ".*".join(re.escape(part) for part in shown.strip().split("…"))
-    return re.fullmatch(pattern, answered.replace("\r", "").strip(), re.DOTALL) is not None

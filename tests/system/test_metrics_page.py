@@ -8,8 +8,7 @@ from typing import Any
 
 from longshore.testing.processes import Process, await_true, settings
 from tests.system.conftest import ANY, QUICK
-from tests.system.pages import blocks, succeed
-from tests.system.test_http_page import bash, matches
+from tests.system.pages import bash, blocks, matches, succeed
 
 SHOWN = "http://127.0.0.1:7703"
 

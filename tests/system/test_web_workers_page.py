@@ -16,8 +16,7 @@ from longshore.testing.processes import Process, await_true, settings
 from tests.interop.services import call
 from tests.interop.test_web_workers import ended, submit
 from tests.system.conftest import ANY, QUICK
-from tests.system.pages import DOCS, blocks
-from tests.system.test_http_page import SERVED, bash, matches
+from tests.system.pages import DOCS, SERVED, bash, blocks, matches
 
 PAGE = "web-workers.md"
 EXAMPLES = DOCS.parent / "examples"
