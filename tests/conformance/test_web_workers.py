@@ -9,7 +9,7 @@ import pytest
 from msgspec import structs
 
 from longshore.errors import Conflict, WrongState
-from longshore.model.job import JobState, Refused
+from longshore.model.job import JobState, Reason, Refused
 from longshore.model.web_worker import (
     WebNote,
     WebRegistered,
@@ -18,7 +18,7 @@ from longshore.model.web_worker import (
     WebWorker,
 )
 from longshore.model.worker import Attended, Gone, SessionKey
-from longshore.testing.builders import Scene, a_worker, new_id
+from longshore.testing.builders import Scene, a_job, a_worker, lanes_of, new_id
 
 MOST = 100
 CRASH_LIMIT = 3
@@ -90,6 +90,21 @@ async def test_the_same_address_again_replaces_the_service_and_frees_its_jobs(sc
     assert job.token != attempt.token
     assert (await shown(scene, old.id)).state is WebState.REPLACED
     assert answer.web_worker.number > old.number
+
+
+async def test_a_job_that_kills_its_service_again_and_again_is_poisonous(scene: Scene) -> None:
+    """Each time the service comes back under its address, and has not resigned."""
+    poison, one = a_job(), await registered(scene)
+    await scene.accepted(poison)
+    for _ in range(CRASH_LIMIT):
+        assert await scene.claim(await attended(scene, one), *lanes_of([poison]))
+        answer = await scene.store.register_web_worker(new_id(), said(), MOST, CRASH_LIMIT)
+        assert isinstance(answer, WebRegistered)
+        one = answer.web_worker
+    job = await scene.job(poison.id)
+    assert (job.state, job.crashes) == (JobState.FAILED, CRASH_LIMIT)
+    assert job.error is not None
+    assert job.error.reason is Reason.POISONOUS
 
 
 @pytest.mark.parametrize("how", ["resigned", "replaced", "as another worker"])

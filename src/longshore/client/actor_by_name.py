@@ -10,7 +10,7 @@ from uuid import UUID
 from longshore.client.actor_decorator import actor_terms
 from longshore.client.connection import Connection
 from longshore.client.kind import Terms
-from longshore.core.turns import split_kind
+from longshore.core.turns import split_kind, turn_kind
 from longshore.errors import InvalidArguments, InvalidInput
 from longshore.model.actor import Message, NewActor
 from longshore.model.worker import KindInfo, Parameter, WorkerView
@@ -50,6 +50,13 @@ def newest(workers: Sequence[WorkerView], type: str) -> tuple[int, KindInfo]:
     return max(found.items())
 
 
+async def told_of(connection: Connection, type: str, version: int) -> KindInfo | None:
+    """What a live worker tells of this version of a type; None if none serves it."""
+    kind = turn_kind(type, version)
+    alive = (one.info.kinds for one in await connection.workers() if one.alive)
+    return next((kinds[kind] for kinds in alive if kind in kinds), None)
+
+
 def check_fields(type: str, fields: dict[str, Any], info: KindInfo) -> None:
     """Raises `InvalidArguments` unless an actor of this type can start with these fields."""
     known = {one.name: one for one in info.parameters or ()}
@@ -62,7 +69,7 @@ def check_fields(type: str, fields: dict[str, Any], info: KindInfo) -> None:
         check_value(f"actor '{type}': field '{name}'", fields[name], known[name])
     for name, one in known.items():
         if one.required and name not in fields:
-            raise InvalidArguments(f"actor '{type}' cannot start without '{name}'; give {name}=…")
+            raise InvalidArguments(f"actor '{type}' cannot be without '{name}'; give {name}=…")
 
 
 class KnownHandlers:

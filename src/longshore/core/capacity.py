@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import structs
 
-from longshore.model.worker import Capacity, KindCapacity, PoolCapacity, WorkerView
+from longshore.model.worker import Capacity, KindCapacity, KindInfo, PoolCapacity, WorkerView
 
 
 def pool_slots(worker: WorkerView, pool: str) -> int:
@@ -45,6 +45,15 @@ def capacity(workers: Iterable[WorkerView]) -> Capacity:
         kinds=tuple(_of_kind(open_workers, kind, pool) for kind, pool in offers),
         pools=tuple(_sums(open_workers, pool) for pool in pools_of(known)),
     )
+
+
+def declared(kind: str, workers: Iterable[WorkerView]) -> KindInfo | None:
+    """What is known of a kind: what an app declares, before what a web service can tell of it."""
+    able = [one for one in workers if kind in one.info.kinds]
+    told = max(
+        able, key=lambda one: (not one.info.service, one.alive, one.attended_at), default=None
+    )
+    return None if told is None else told.info.kinds[kind]
 
 
 def pools_of(workers: Iterable[WorkerView]) -> list[str]:

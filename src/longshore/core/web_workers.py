@@ -16,12 +16,15 @@ from typing import Final
 
 from longshore.core.addresses import is_host
 from longshore.core.limits import RESERVED_PREFIX, check_length, check_name
+from longshore.core.turns import is_turn_kind
 from longshore.core.worker_limits import MAX_KINDS, MAX_SLOTS, MAX_TEXT_CHARS
 from longshore.errors import InvalidInput
 from longshore.model.group import NOT_RUN
 from longshore.model.web_worker import WebRegistration
 
 MAX_PORT: Final = 65_535
+REPLACED: Final = "it was registered anew"
+"""Why a service has ended at whose address another one has registered."""
 KEPT_ENDED: Final = 1_000
 """Registrations that ended are kept while fewer have been made since."""
 
@@ -72,6 +75,11 @@ def check_registration(said: WebRegistration) -> None:
         check_name("kind", kind)
         if kind in NOT_RUN or kind.startswith(RESERVED_PREFIX):
             raise InvalidInput(f"handlers has '{kind}', which no web worker runs; leave it out")
+        if is_turn_kind(kind):
+            raise InvalidInput(
+                f"handlers has '{kind}', a version of an actor, which no web worker runs; use a "
+                "kind without '@'"
+            )
 
 
 def why_refused(known: WebRegistration, said: WebRegistration) -> str:

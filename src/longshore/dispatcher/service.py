@@ -31,7 +31,7 @@ from longshore.core.access import (
     with_submitter,
 )
 from longshore.core.additions import check_addition, naming_job
-from longshore.core.capacity import capacity
+from longshore.core.capacity import capacity, declared
 from longshore.core.group_limits import MAX_NODES_LISTED, MAX_PLACE, check_part, named
 from longshore.core.keys import within_key
 from longshore.core.lifecycle import TERMINAL
@@ -371,9 +371,7 @@ class Service:
         known = self._runtime.kinds().get(kind)
         if known is not None:
             return known
-        able = [worker for worker in await self._store.workers() if kind in worker.info.kinds]
-        newest = max(able, key=lambda worker: (worker.alive, worker.attended_at), default=None)
-        return newest.info.kinds[kind] if newest is not None else None
+        return declared(kind, await self._store.workers())
 
     async def run_times(self, request: m.ListRunTimes) -> list[RunTime]:
         """How long jobs of these kinds run, where earlier runs tell."""

@@ -59,10 +59,10 @@ class WebService:
                 assert_never(request)
 
     async def register(self, request: w.RegisterWebWorker) -> w.Registered:
-        """Registers a service. The jobs of one that it replaces are ready again."""
+        """Registers a service. The jobs of one that it replaces, which died, are ready again."""
         check_registration(request.said)
-        most = self._settings.max_web_workers
-        answer = await self._store.register_web_worker(request.id, request.said, most)
+        most, crash_limit = self._settings.max_web_workers, self._settings.crash_limit
+        answer = await self._store.register_web_worker(request.id, request.said, most, crash_limit)
         if isinstance(answer, Refused):
             raise from_code(answer.code, answer.message)
         self._commits.harvested(answer.freed)

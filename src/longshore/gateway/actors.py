@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta, Struct
 from starlette.responses import Response
 
 from longshore.client.actor import ASK_S, check_done
-from longshore.client.actor_by_name import new_actor
+from longshore.client.actor_by_name import check_fields, new_actor, told_of
 from longshore.client.actor_json import actor_json
 from longshore.client.jsonable import payload
 from longshore.errors import AskFailed, InvalidInput, NotFinished, from_code
@@ -169,6 +169,8 @@ async def edit(call: Call) -> Response:
         raise _has_changed(call, found)
     state = pack(wanted.state, f"the state of {_called(call)}")
     version = found.version if wanted.version is UNSET else wanted.version
+    if (info := await told_of(call.connection, found.type, version)) is not None:
+        check_fields(found.type, wanted.state, info)
     listed = listed_values(found.type, state, found.listed)
     names = (found.type, found.key, state, version)
     verdict = await call.connection.actors.edit(

@@ -46,6 +46,8 @@ MOST_TRIES: Final = 3
 SAY_AGAIN_S: Final = 0.6
 """How often a dispatcher is told for a while what a service does not have. Dispatchers send lost
 attempts again a little more often."""
+UNAVAILABLE: Final = frozenset({429, 502, 503, 504})
+"""A service, or a proxy before it, answers so while it cannot take anything."""
 MOST_ABSENT: Final = 1_000
 """So many attempts are remembered that the service did not have."""
 
@@ -382,9 +384,18 @@ class WebProxy:
             self._taken(one.token)
         elif answer.status == 409:
             self._hand_back(one.key)
+        elif answer.status in UNAVAILABLE:
+            await self._put_off(one, tries)
         elif answer.status < 500 or await _answer(self._client.has(one.job, one.token)) is False:
             words = f"the web worker refused the job: {refusal(answer)}"
             self._ended(FailureReport(one.job, one.token, error=JobError(Reason.RAISED, words)))
+        else:
+            self._doubt(one, tries + 1)
+
+    async def _put_off(self, one: Assignment, tries: int) -> None:
+        """Whoever stands before the service cannot reach it now: that is not the job's fault."""
+        if await _answer(self._client.has(one.job, one.token)) is False:
+            self._hand_back(one.key)
         else:
             self._doubt(one, tries + 1)
 

@@ -21,12 +21,13 @@ class WebStore(Protocol):
     """The verbs of a store about web workers. `harvest` of a gateway lets its services go."""
 
     async def register_web_worker(
-        self, id: UUID, said: WebRegistration, most: int
+        self, id: UUID, said: WebRegistration, most: int, crash_limit: int | None = None
     ) -> WebRegistered | Refused:
         """Registers a service, unless there are `most`; a repeat of an id changes nothing.
 
         One that is registered at that host and port is replaced, and its jobs are ready again; but
-        the same instance is a mere repeat, and another principal is refused.
+        the same instance is a mere repeat, and another principal is refused. With a crash limit,
+        each job of the replaced one has crashed once more: it died, for it had not resigned.
         """
 
     async def resign_web_worker(self, id: UUID) -> Harvested | None:

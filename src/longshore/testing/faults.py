@@ -503,10 +503,11 @@ class FaultyStore(FaultyAccess, FaultyFiles):
         return self.store.watch()
 
     async def register_web_worker(
-        self, id: UUID, said: WebRegistration, most: int
+        self, id: UUID, said: WebRegistration, most: int, crash_limit: int | None = None
     ) -> WebRegistered | Refused:
         return await self._call(
-            "register_web_worker", lambda: self.store.register_web_worker(id, said, most)
+            "register_web_worker",
+            lambda: self.store.register_web_worker(id, said, most, crash_limit),
         )
 
     async def resign_web_worker(self, id: UUID) -> Harvested | None:

@@ -372,9 +372,9 @@ class MemoryStore(MemoryAccess, MemoryActors, MemoryNewRuns, MemoryWebWorkers, M
     ) -> Harvested:
         return self._harvest(worker, session, why, crash_limit if crash else None, undelivered)
 
-    def _bury(self, worker: UUID, why: str) -> Harvested:
+    def _bury(self, worker: UUID, why: str, crash_limit: int | None = None) -> Harvested:
         row = self._workers.get(worker)
-        return self._harvest(worker, row.session if row else 0, why, None)
+        return self._harvest(worker, row.session if row else 0, why, crash_limit)
 
     def _harvest(
         self,

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from msgspec import structs
 
-from longshore.core.web_workers import is_repeat, share, too_many, why_refused
+from longshore.core.web_workers import REPLACED, is_repeat, share, too_many, why_refused
 from longshore.errors import Conflict, WrongState
 from longshore.model.job import Refused
 from longshore.model.upkeep import Harvested
@@ -29,8 +29,8 @@ class MemoryWebWorkers(MemoryReads):
     """The verbs about web workers, over one dictionary."""
 
     @abstractmethod
-    def _bury(self, worker: UUID, why: str) -> Harvested:
-        """Ends a worker in whatever session it is, and frees its jobs at no cost."""
+    def _bury(self, worker: UUID, why: str, crash_limit: int | None = None) -> Harvested:
+        """Ends a worker in whatever session it is, and frees its jobs."""
 
     def _live_web(self) -> list[WebWorker]:
         return [one for one in self._web.values() if one.state not in ENDED_WEB_STATES]
@@ -49,7 +49,7 @@ class MemoryWebWorkers(MemoryReads):
         return any(one.worker == worker and one.gateway is None for one in self._live_web())
 
     async def register_web_worker(
-        self, id: UUID, said: WebRegistration, most: int
+        self, id: UUID, said: WebRegistration, most: int, crash_limit: int | None = None
     ) -> WebRegistered | Refused:
         if id in self._web:
             return WebRegistered(self._web[id], existing=True)
@@ -61,7 +61,7 @@ class MemoryWebWorkers(MemoryReads):
                 return Refused(id, Conflict.code, why)
             if is_repeat(known.registration, said):
                 return WebRegistered(known, existing=True)
-            freed = self._end_web(known, WebState.REPLACED, "it was registered anew")
+            freed = self._end_web(known, WebState.REPLACED, REPLACED, crash_limit)
             break
         else:
             if len(live) >= most:
@@ -75,9 +75,11 @@ class MemoryWebWorkers(MemoryReads):
         )
         return WebRegistered(self._web[id], freed=freed)
 
-    def _end_web(self, known: WebWorker, state: WebState, why: str) -> Harvested:
+    def _end_web(
+        self, known: WebWorker, state: WebState, why: str, crash_limit: int | None = None
+    ) -> Harvested:
         self._web[known.id] = structs.replace(known, state=state, gateway=None)
-        return self._bury(known.worker, why)
+        return self._bury(known.worker, why, crash_limit)
 
     async def resign_web_worker(self, id: UUID) -> Harvested | None:
         known = self._web.get(id)

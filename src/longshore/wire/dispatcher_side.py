@@ -397,7 +397,15 @@ class FullSession(Session):
                 self._mark_seen(sent)
 
     def _note_begun(self, now: float, ping: m.Ping) -> None:
-        """Notes which attempts run, and which of them are not this worker's any more."""
+        """Notes which attempts run, and which of them are not this worker's any more.
+
+        A web service begins what it gets. If it never lists an attempt, its time counts all the
+        same: otherwise it would be sent the attempt for ever.
+        """
+        if self.is_proxied:
+            for sent in self.placed.values():
+                if sent.begun_at is None:
+                    sent.begun_at = now if sent.given_at is None else sent.given_at
         if ping.begun is None:
             for attempt in ping.held:
                 self._begun(attempt[1], now)

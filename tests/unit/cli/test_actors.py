@@ -144,7 +144,7 @@ def test_an_actor_is_started_as_its_workers_say(
     assert (unpack(edit.state), edit.version, edit.restart) == ({"customer": "Eve"}, 2, True)
     assert capsys.readouterr().out == "actor Club 'ann' starts anew\n"
     for words, why in (
-        (("plan=pro",), "cannot start without 'customer'"),
+        (("plan=pro",), "cannot be without 'customer'"),
         (("custmer=Ann",), "nearest: 'customer'"),
     ):
         assert dispatcher.run("actor", "start", "Club", "ann", *words) == 2

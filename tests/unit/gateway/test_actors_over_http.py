@@ -22,7 +22,7 @@ Takes = dict[str, tuple[Parameter, ...] | None]
 
 def a_worker(takes: Takes | None = None, version: int = 1) -> WorkerView:
     """A live worker whose counters take these messages; any, if none are given."""
-    fields = (Parameter("count", required=False),)
+    fields = (Parameter("count", required=False, schema='{"type": "integer"}'),)
     kinds = {f"Counter@{version}": KindInfo(parameters=fields, messages=takes)}
     return WorkerView(
         info=WorkerInfo(id=uuid4(), kinds=kinds),
@@ -128,3 +128,15 @@ async def test_a_state_is_edited_only_by_who_has_seen_it(ann: Api) -> None:
     assert (await ann.get(ANN)).json["state"] == {"count": 100}
     again = await ann.call("PUT", f"{ANN}/state", {"state": {"count": 1}}, if_match=tag)
     assert again.status == 412
+
+
+@pytest.mark.parametrize("state", [{"count": "x"}, {"count": 1, "bogus": 1}])
+async def test_a_state_that_would_fail_the_actor_is_refused(
+    ann: Api, state: dict[str, object]
+) -> None:
+    await ann.kit.drain_async()
+    ann.replies[messages.ListWorkers] = (a_worker(),)
+    tag = (await ann.get(ANN)).headers["etag"]
+    reply = await ann.call("PUT", f"{ANN}/state", {"state": state}, if_match=tag)
+    assert (reply.status, reply.json["code"]) == (400, "invalid_arguments"), reply.body
+    assert (await ann.get(ANN)).headers["etag"] == tag

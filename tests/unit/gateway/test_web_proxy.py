@@ -506,6 +506,18 @@ def test_a_busy_service_hands_back_and_its_slot_is_closed(
     assert scene.reports() == [NotBegunReport(*job.key)]
 
 
+@pytest.mark.parametrize("status", [429, 502, 503, 504])
+def test_a_service_that_is_not_available_now_costs_the_job_nothing(
+    scene: Scene, status: int
+) -> None:
+    """A proxy before a service that restarts answers so."""
+    job = a_job()
+    scene.client.gives.append(Answer(status, {}, b""))
+    scene.client.having.append(False)
+    scene.give(job)
+    assert scene.reports() == [NotBegunReport(*job.key)]
+
+
 def test_a_closed_slot_is_open_again_when_the_service_ends_another_attempt(scene: Scene) -> None:
     running, refused = a_job(7), a_job(8)
     scene.give(running)

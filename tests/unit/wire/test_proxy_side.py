@@ -214,6 +214,17 @@ def test_a_job_past_its_expiry_is_found_by_the_age_that_the_ping_gives(both: Bot
     assert both.full.is_overdue(one, began + 15.1, 10.0)
 
 
+def test_a_job_that_the_service_never_lists_is_past_its_expiry_too(both: Both) -> None:
+    """It took the job, and forgets it at each health check."""
+    one = both.give(7, timeout_s=5.0)
+    both.proxy.taken(7, both.now)
+    began = both.now
+    for _ in range(3):
+        both.answered()
+    assert not both.full.is_overdue(one, began + 14.9, 10.0)
+    assert both.full.is_overdue(one, began + 16.1, 10.0)
+
+
 def test_a_refused_attempt_closes_its_slot_until_the_next_answer() -> None:
     both = Both(slots=1)
     both.join()

@@ -20,12 +20,11 @@ from longshore.cli.view.show import View, print_answer, print_json, print_text, 
 from longshore.cli.view.watching import Shown, show, watch_options
 from longshore.client import jsonable
 from longshore.client.actor import ASK_S, check_done, explained
-from longshore.client.actor_by_name import KnownHandlers, new_actor, newest
+from longshore.client.actor_by_name import KnownHandlers, check_fields, new_actor, newest, told_of
 from longshore.client.actor_json import actor_json, mail_json, turns_json
 from longshore.client.connection import Connection
 from longshore.client.ids import fresh_id
 from longshore.client.pairs import value_of, values_of
-from longshore.core.turns import turn_kind
 from longshore.errors import AskFailed, InvalidArguments, InvalidInput, NotFinished, from_code
 from longshore.model.actor import (
     Actor,
@@ -39,7 +38,7 @@ from longshore.model.actor import (
 )
 from longshore.model.worker import WorkerView
 from longshore.payload.listed import listed_value, listed_values
-from longshore.payload.schemas import check_value, nearest
+from longshore.payload.schemas import nearest
 from longshore.payload.values import pack, pack_arguments, unpack
 
 _ACTIONS: Final = (
@@ -395,13 +394,11 @@ def _edit(call: _Call) -> None:
     async def edit(connection: Connection) -> ActorVerdict:
         found = await connection.actors.show(call.type, call.key)
         state = unpack(found.state)
-        for name in fields:
-            if name not in state:
-                raise InvalidArguments(
-                    f"{call.called} has no field '{name}'{nearest(name, state)}; it has: "
-                    f"{', '.join(state)}"
-                )
-        await _check_edit(connection, call, fields, found.version)
+        info = await told_of(connection, call.type, found.version)
+        if info is None:
+            _check_known(call, fields, state)
+        else:
+            check_fields(call.type, state | fields, info)
         packed = pack(state | fields, f"the state of {call.called}")
         names = (call.type, call.key, packed, found.version)
         listed = listed_values(call.type, packed, found.listed)
@@ -421,15 +418,14 @@ def _restart(call: _Call) -> None:
     _done(call, ask(call.context, restart), f"{call.called} starts anew")
 
 
-async def _check_edit(
-    connection: Connection, call: _Call, fields: dict[str, Any], version: int
-) -> None:
-    """Raises if a live worker knows the state of this version, and a field is of another type."""
-    for worker in await connection.workers():
-        info = worker.info.kinds.get(turn_kind(call.type, version)) if worker.alive else None
-        known = {one.name: one for one in (info.parameters if info else None) or ()}
-        for name in fields.keys() & known.keys():
-            check_value(f"{call.called}: field '{name}'", fields[name], known[name])
+def _check_known(call: _Call, fields: dict[str, Any], state: dict[str, Any]) -> None:
+    """Raises if a field is not in the state: no live worker tells which fields there are."""
+    for name in fields:
+        if name not in state:
+            raise InvalidArguments(
+                f"{call.called} has no field '{name}'{nearest(name, state)}; it has: "
+                f"{', '.join(state)}"
+            )
 
 
 def _sort(call: _Call, action: MailAction, words: str) -> None:

@@ -75,8 +75,8 @@ class Roster:
         return session.number if session else 0
 
     def kinds(self) -> dict[str, KindInfo]:
-        """The kinds that the workers serve."""
+        """The kinds that the workers serve. Of what an app declares, web services know nothing."""
         known: dict[str, KindInfo] = {}
-        for info in self.scheduler.infos():
+        for info in sorted(self.scheduler.infos(), key=lambda info: info.service is None):
             known.update(info.kinds)
         return known

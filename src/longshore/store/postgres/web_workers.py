@@ -8,7 +8,14 @@ from uuid import UUID
 
 import asyncpg
 
-from longshore.core.web_workers import KEPT_ENDED, is_repeat, share, too_many, why_refused
+from longshore.core.web_workers import (
+    KEPT_ENDED,
+    REPLACED,
+    is_repeat,
+    share,
+    too_many,
+    why_refused,
+)
 from longshore.errors import Conflict, WrongState
 from longshore.model.job import Refused
 from longshore.model.upkeep import Harvested
@@ -99,7 +106,7 @@ class PostgresWebWorkers(PostgresKeeper):
     """The verbs about web workers."""
 
     async def register_web_worker(
-        self, id: UUID, said: WebRegistration, most: int
+        self, id: UUID, said: WebRegistration, most: int, crash_limit: int | None = None
     ) -> WebRegistered | Refused:
         """Registers a service; one at the same host and port is replaced, unless it is the same."""
 
@@ -110,7 +117,7 @@ class PostgresWebWorkers(PostgresKeeper):
                 return answer, []
             freed, ready = None, Rows()
             if answer is not None:
-                freed, ready = await _end(tx, answer, WebState.REPLACED, "it was registered anew")
+                freed, ready = await _end(tx, answer, WebState.REPLACED, REPLACED, crash_limit)
             packed = pack_registration(said)
             registered = WebState.REGISTERED.value
             await tx.fetch(_INSERT, id, registered, said.host, said.port, packed)
@@ -192,7 +199,7 @@ async def _as_known(
 
 
 async def _end(
-    tx: Transaction, id: UUID, state: WebState, why: str
+    tx: Transaction, id: UUID, state: WebState, why: str, crash_limit: int | None = None
 ) -> tuple[Harvested | None, Rows]:
     """Ends a registration and its worker, if there is such a registration."""
     ended = await tx.fetch(_END, id, state.value)
@@ -201,7 +208,7 @@ async def _end(
     worker = ended[0]["worker"]
     for row in await tx.fetch(ATTENDED, worker):
         if row["alive"]:
-            return await bury(tx, worker, row["info"], why)
+            return await bury(tx, worker, row["info"], why, crash_limit)
     return Harvested(False), []
 
 

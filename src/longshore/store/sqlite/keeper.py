@@ -178,11 +178,11 @@ def harvest(
     return _free(tx, [owned], why, limit, undelivered, lost=True)
 
 
-def bury(tx: Transaction, worker: UUID, why: str) -> Harvested:
-    """Ends a worker in whatever session it is, and frees its jobs at no cost."""
+def bury(tx: Transaction, worker: UUID, why: str, crash_limit: int | None = None) -> Harvested:
+    """Ends a worker in whatever session it is, and frees its jobs, without a limit at no cost."""
     query = "SELECT session FROM worker WHERE id = ?"
     found = tx.execute(query, (worker.bytes,)).fetchone()
-    return Harvested(False) if found is None else harvest(tx, worker, found[0], why, None)
+    return Harvested(False) if found is None else harvest(tx, worker, found[0], why, crash_limit)
 
 
 def _is_registered(tx: Transaction, service: UUID, worker: UUID) -> bool:

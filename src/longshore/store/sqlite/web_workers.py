@@ -6,7 +6,14 @@ from collections.abc import Sequence
 from typing import Any, Final
 from uuid import UUID
 
-from longshore.core.web_workers import KEPT_ENDED, is_repeat, share, too_many, why_refused
+from longshore.core.web_workers import (
+    KEPT_ENDED,
+    REPLACED,
+    is_repeat,
+    share,
+    too_many,
+    why_refused,
+)
 from longshore.errors import Conflict, WrongState
 from longshore.model.job import Refused
 from longshore.model.upkeep import Harvested
@@ -36,7 +43,7 @@ _FOUND: Final = f"SELECT {_COLUMNS} FROM web_worker"
 
 
 def register(
-    tx: Transaction, id: UUID, said: WebRegistration, most: int
+    tx: Transaction, id: UUID, said: WebRegistration, most: int, crash_limit: int | None = None
 ) -> WebRegistered | Refused:
     """Registers a service; one at the same host and port is replaced, unless it is the same."""
     repeated = _one(tx, "WHERE id = ?", (id.bytes,))
@@ -52,7 +59,7 @@ def register(
         return WebRegistered(known, existing=True)
     freed = Harvested(False)
     if known is not None:
-        freed = _end(tx, known, WebState.REPLACED, "it was registered anew")
+        freed = _end(tx, known, WebState.REPLACED, REPLACED, crash_limit)
     _insert(tx, id, said)
     [new] = listed(tx, [id])
     return WebRegistered(new, freed=freed)
@@ -85,12 +92,14 @@ def resign(tx: Transaction, id: UUID) -> Harvested | None:
     return None if known is None else _end(tx, known, WebState.RESIGNED, "it resigned")
 
 
-def _end(tx: Transaction, known: WebWorker, state: WebState, why: str) -> Harvested:
+def _end(
+    tx: Transaction, known: WebWorker, state: WebState, why: str, crash_limit: int | None = None
+) -> Harvested:
     tx.execute(
         "UPDATE web_worker SET state = ?, ended_at = ?, gateway = NULL WHERE id = ?",
         (state.value, tx.now, known.id.bytes),
     )
-    return bury(tx, known.worker, why)
+    return bury(tx, known.worker, why, crash_limit)
 
 
 def adopt(tx: Transaction, gateway: UUID, most: int = 100) -> list[WebWorker]:
