@@ -40,10 +40,10 @@ from longshore.core.access import (
 from longshore.core.limits import RESERVED_PREFIX
 from longshore.dispatcher.hiding import hidden_from
 from longshore.dispatcher.tasks import Tasks
-from longshore.errors import NotAllowed, NotAuthenticated, NotFound, StoreUnavailable
+from longshore.errors import Conflict, NotAllowed, NotAuthenticated, NotFound, StoreUnavailable
 from longshore.model.access import AuditEntry, Scope, Token
 from longshore.model.actor import ActorPage
-from longshore.model.job import JobPage
+from longshore.model.job import JobPage, Submission
 from longshore.model.run_time import RunTime
 from longshore.model.worker import QueueView
 from longshore.ports import Clock, Store
@@ -266,6 +266,25 @@ class Access:
             case m.ShowKind() if not reaches_kind(scope, request.kind):
                 raise NotAllowed(f"{asker.name} does not reach kind '{request.kind}'")
         return request
+
+    async def submitted(self, asker: Asker, request: m.Submit, answer: Any) -> Any:
+        """The answers to a submit, which name no job out of reach that has a unique key already."""
+        if is_whole(asker.scope):
+            return answer
+        return [
+            await self._known_job(asker, job, one)
+            for job, one in zip(request.jobs, answer, strict=True)
+        ]
+
+    async def _known_job(
+        self, asker: Asker, job: Submission, one: m.SubmitAnswer
+    ) -> m.SubmitAnswer:
+        known = await self._store.job(one.id) if one.existing and one.id != job.id else None
+        if known is None or reaches(asker.scope, known.queue, known.kind):
+            return one
+        taken = f"another job has the unique key '{job.unique_key}' of kind '{job.kind}'"
+        words = f"{taken}, out of reach of {asker.name}; take another key"
+        return m.SubmitAnswer(job.id, code=Conflict.code, message=words)
 
     async def _check_jobs(self, asker: Asker, refs: Iterable[UUID | int]) -> None:
         """Raises if one of these jobs is out of reach. Its queue and its kind never change."""

@@ -150,7 +150,10 @@ class Requests:
             principal = None if asker.role is Role.ADMIN else token.hex()
             return await self._web.perform(request, principal)
         service = self._asked_by(asker, request)
-        return shown_to(asker, request, await perform(service, request, Caller(token)))
+        answer = await perform(service, request, Caller(token))
+        if isinstance(request, m.Submit):
+            return await self._access.submitted(asker, request, answer)
+        return shown_to(asker, request, answer)
 
     def _asked_by(self, asker: Asker, request: m.Request) -> Service:
         entry = audit_entry(asker, request)

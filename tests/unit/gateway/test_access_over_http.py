@@ -327,6 +327,17 @@ async def test_pages_of_a_list_lead_on_past_what_is_out_of_scope(stage: Stage, d
 
 
 @story
+async def test_a_unique_key_names_no_job_out_of_scope(stage: Stage, door: Door) -> None:
+    job = {"kind": "send", "unique_key": "one"}
+    hidden = (await door.post(JOBS, {**job, "queue": "secret"})).json["id"]
+    token = bearer(await door.token(Role.SUBMIT, queues=("mail",)))
+    reply = await door.post(JOBS, {**job, "queue": "mail"}, **token)
+    assert (reply.status, reply.json["code"]) == (409, "conflict"), reply.body
+    assert hidden not in str(reply.json)
+    assert (await door.post(JOBS, {**job, "queue": "mail"})).json["id"] == hidden
+
+
+@story
 async def test_a_group_is_reached_if_all_its_jobs_are(stage: Stage, door: Door) -> None:
     def flow(*kinds: str) -> dict[str, Any]:
         jobs = [{"key": kind, "kind": kind, "queue": "mail"} for kind in kinds]
