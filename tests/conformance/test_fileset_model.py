@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from longshore.model.attempt import Attempt
+from longshore.model.checkpoint import NewCheckpoint
 from longshore.model.ends import Failed, Released, Succeeded
 from longshore.model.fileset import (
     BlobRef,
@@ -265,6 +266,23 @@ class FilesetMachine(RuleBasedStateMachine):
 
         self.both(asked)
 
+    @rule(place=places, folder=folders, sequence=st.integers(1, 3))
+    def save_a_checkpoint(self, place: int, folder: Folder, sequence: int) -> None:
+        holder = self.holder(place)
+        if place % 2 and self.pinned(holder, folder) is PinVerdict.DONE:
+            assert self.stored(holder, folder) is PinVerdict.DONE
+            assert self.sealed(holder, folder) is PinVerdict.DONE
+        made = NewCheckpoint(folder.manifest.sha256, len(folder.blobs), 0, sequence)
+
+        def saved(store: Store, at: int) -> Awaitable[tuple[bytes, int, int] | None]:
+            async def answered() -> tuple[bytes, int, int] | None:
+                found = await store.save_checkpoint(holder[at], made)
+                return None if found is None else (found.manifest, found.number, found.idle)
+
+            return answered()
+
+        self.both(saved)
+
     # what goes
 
     @rule(fileset=names, version=st.integers(1, 4))
@@ -321,6 +339,24 @@ class FilesetMachine(RuleBasedStateMachine):
             blobs = [folder.manifest.sha256, *(blob.sha256 for blob in folder.blobs)]
             for store in self.stores:
                 assert None not in self.run(store.blob_generations(blobs))
+
+    @invariant()
+    def no_checkpoint_of_a_live_job_lacks_a_blob(self) -> None:
+        folders = {folder.manifest.sha256: folder for folder in FOLDERS}
+        for pair in self.running:
+
+            def read(store: Store, at: int, job: UUID = pair[0].id) -> Awaitable[bytes | None]:
+                async def manifest() -> bytes | None:
+                    found = await store.checkpoint(job)
+                    return None if found is None else found.manifest
+
+                return manifest()
+
+            if (kept := self.both(read)) is not None:
+                blobs = [kept, *(blob.sha256 for blob in folders[kept].blobs)]
+                for store, attempt in zip(self.stores, pair, strict=True):
+                    reader = Holder(attempt.id, attempt.token)
+                    assert None not in self.run(store.blob_generations(blobs, reader))
 
     def empty(self) -> None:
         """What nothing needs goes in the end: when nothing is needed, that is all."""

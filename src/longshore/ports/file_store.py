@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Protocol
 from uuid import UUID
 
+from longshore.model.checkpoint import Checkpoint, NewCheckpoint
 from longshore.model.fileset import (
     BlobRef,
     FilesetVersion,
@@ -67,6 +68,22 @@ class FileStore(Protocol):
     async def version_of_job(self, job: UUID, fileset: str) -> FilesetVersion | None:
         """What the last round of a job that published this fileset has made."""
 
+    async def versions_of_node(self, job: UUID, key: str) -> Sequence[FilesetVersion]:
+        """What the job with this key, in the group of this job, has made in its last round.
+
+        A key that begins with `./` is one beside that of the job (see `payload.references`).
+        """
+
+    async def save_checkpoint(self, holder: Holder, made: NewCheckpoint) -> Checkpoint | None:
+        """Keeps what an attempt has sealed as the checkpoint of its job.
+
+        It takes the place of an earlier one of the round. None if the attempt is over, or has not
+        sealed it. A repeat, or one that comes late, answers the one that is there.
+        """
+
+    async def checkpoint(self, job: UUID) -> Checkpoint | None:
+        """What the next attempt at a job begins with; None if it has ended, or has none."""
+
     async def filesets(self, after: str, most: int) -> Sequence[FilesetView]:
         """Filesets that have versions, by name, after this one."""
 
@@ -86,11 +103,14 @@ class FileStore(Protocol):
     ) -> Sequence[int | None]:
         """Under which generation each blob is stored; None if it is not.
 
-        An attempt as `reader` finds only the blobs of its inputs, and those that it pins.
+        An attempt as `reader` finds only the blobs of its inputs, of its job's checkpoint, and those
+        that it pins.
         """
 
     async def forget_manifests(self, older_than_s: float, most: int = 1000) -> int:
         """Forgets manifests without a version that nobody alive pins, and pins of the dead.
+
+        Checkpoints of jobs that have ended go too.
 
         An upload counts as alive until it has pinned nothing for so long. Answers how much it
         removed; 0 if nothing is left to do.

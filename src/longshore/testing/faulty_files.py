@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 from uuid import UUID
 
+from longshore.model.checkpoint import Checkpoint, NewCheckpoint
 from longshore.model.fileset import (
     BlobRef,
     FilesetVersion,
@@ -58,6 +59,17 @@ class FaultyFiles:
 
     async def version_of_job(self, job: UUID, fileset: str) -> FilesetVersion | None:
         return await self._call("version_of_job", lambda: self.store.version_of_job(job, fileset))
+
+    async def versions_of_node(self, job: UUID, key: str) -> Sequence[FilesetVersion]:
+        return await self._call("versions_of_node", lambda: self.store.versions_of_node(job, key))
+
+    async def save_checkpoint(self, holder: Holder, made: NewCheckpoint) -> Checkpoint | None:
+        return await self._call(
+            "save_checkpoint", lambda: self.store.save_checkpoint(holder, made)
+        )
+
+    async def checkpoint(self, job: UUID) -> Checkpoint | None:
+        return await self._call("checkpoint", lambda: self.store.checkpoint(job))
 
     async def filesets(self, after: str, most: int) -> Sequence[FilesetView]:
         return await self._call("filesets", lambda: self.store.filesets(after, most))

@@ -67,7 +67,7 @@ from longshore.store.rows import (
 )
 from longshore.testing.memory_access import MemoryAccess
 from longshore.testing.memory_actors import MemoryActors
-from longshore.testing.memory_files import MemoryFiles
+from longshore.testing.memory_checkpoints import MemoryCheckpoints
 from longshore.testing.memory_rows import JobRow, new_row
 from longshore.testing.memory_runs import MemoryNewRuns
 from longshore.testing.memory_web import MemoryWebWorkers
@@ -75,7 +75,7 @@ from longshore.testing.memory_web import MemoryWebWorkers
 MAX_SWEPT = 1000
 
 
-class MemoryStore(MemoryAccess, MemoryActors, MemoryNewRuns, MemoryWebWorkers, MemoryFiles):
+class MemoryStore(MemoryAccess, MemoryActors, MemoryNewRuns, MemoryWebWorkers, MemoryCheckpoints):
     """The whole `Store` port, over one dictionary of jobs. A verb happens at one moment, `_now`."""
 
     is_serial = False

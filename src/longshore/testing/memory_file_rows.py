@@ -8,6 +8,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
+from longshore.model.checkpoint import Checkpoint
 from longshore.model.fileset import BlobRef, BlobState, FilesetVersion, Holder, Needed, NewVersion
 
 
@@ -30,6 +31,15 @@ class ManifestRow(Struct):
     pinned_at: dict[Holder, datetime] = {}
 
 
+class CheckpointRow(Struct, frozen=True):
+    """The checkpoint of a job, and which attempt saved it."""
+
+    round: int
+    token: int
+    sequence: int
+    kept: Checkpoint
+
+
 class FileRows:
     """What a store keeps of filesets."""
 
@@ -40,13 +50,15 @@ class FileRows:
         self.versions: dict[tuple[str, int], FilesetVersion] = {}
         self.uploads: dict[tuple[UUID, str], int] = {}
         self.inputs: dict[tuple[UUID, int, str, int | None], int] = {}
+        self.checkpoints: dict[UUID, CheckpointRow] = {}
         self.generations = count(1)
         self.folder = ""
 
     def needs(self, manifest: bytes) -> bool:
-        """Whether a version or a pin leads to a manifest."""
+        """Whether a version, a checkpoint or a pin leads to a manifest."""
         made = any(one.manifest == manifest for one in self.versions.values())
-        return made or bool(self.manifests[manifest].pins)
+        saved = any(one.kept.manifest == manifest for one in self.checkpoints.values())
+        return made or saved or bool(self.manifests[manifest].pins)
 
     def lists(self, blob: bytes) -> bool:
         """Whether a manifest lists a blob."""

@@ -180,6 +180,8 @@ class MemoryFiles(MemoryReads):
         inputs = {(name, n) for (job, _, name, _), n in files.inputs.items() if job == reader.id}
         manifests = {files.versions[key].manifest for key in inputs & files.versions.keys()}
         manifests |= {key for key, one in files.manifests.items() if reader in one.pins}
+        if reader.id in files.checkpoints:
+            manifests.add(files.checkpoints[reader.id].kept.manifest)
         return {blob for key in manifests for blob in files.manifests[key].blobs}
 
     async def forget_manifests(self, older_than_s: float, most: int = 1000) -> int:

@@ -1,6 +1,6 @@
 """Filesets in the PostgreSQL store: pins, blobs, versions, and what nothing needs any more.
 
-Theory. A manifest lists blobs, and stays while a version leads to it or a pin holds it. A blob
+Theory. A manifest lists blobs, and stays while a version or a checkpoint leads to it or a pin holds it. A blob
 stays while a manifest lists it. What may have become free is marked `loose` by who takes a version,
 a pin or a listing away, so that a collection looks at nothing else. It locks the loose row, asks
 in a later statement whether something needs it, and only then removes it:
@@ -33,7 +33,9 @@ from longshore.model.fileset import (
     PinVerdict,
     StoredBlob,
 )
+from longshore.payload.references import BESIDE
 from longshore.store.postgres import files_sql as sql
+from longshore.store.postgres.checkpoints import PostgresCheckpoints, drop_dead
 from longshore.store.postgres.connections import Again, ConnectionPool, Transaction
 from longshore.store.postgres.publishing import insert_versions
 from longshore.store.rows import INT64, LARGEST_INT, clean, other_size
@@ -43,7 +45,7 @@ UNLISTED: Final = 5_000
 """So many listings of a manifest that is forgotten go in one transaction."""
 
 
-class PostgresFiles:
+class PostgresFiles(PostgresCheckpoints):
     """The verbs about filesets."""
 
     _keeping: ConnectionPool
@@ -165,6 +167,13 @@ class PostgresFiles:
         """What the last round of a job that published this fileset has made."""
         return _first(await self._reading.fetch(sql.OF_JOB, job, clean(fileset)))
 
+    async def versions_of_node(self, job: UUID, key: str) -> list[FilesetVersion]:
+        """What the job with this key, in the group of this job, has made in its last round."""
+        is_beside = key.startswith(BESIDE)
+        wanted = clean(key.removeprefix(BESIDE) if is_beside else key)
+        rows = await self._reading.fetch(sql.OF_NODE, job, wanted, is_beside)
+        return [_version(row) for row in rows if row["depth"] == rows[0]["depth"]]
+
     async def filesets(self, after: str, most: int) -> list[FilesetView]:
         """Filesets that have versions, by name, after this one."""
         rows = await self._reading.fetch(sql.FILESETS, clean(after), min(most, LARGEST_INT))
@@ -216,9 +225,10 @@ class PostgresFiles:
     # what nothing needs
 
     async def forget_manifests(self, older_than_s: float, most: int = 1000) -> int:
-        """Forgets pins of the dead, and manifests that neither a version nor a pin needs."""
+        """Forgets pins of the dead, and manifests that nothing needs."""
         age_s = min(older_than_s, FARTHEST_S)
         done = await self._keeping.run(lambda tx: _drop_pins(tx, age_s, most))
+        done += await self._keeping.run(lambda tx: drop_dead(tx, most))
         for _ in range(most):
             forgotten = await self._keeping.run(lambda tx: _forget_one(tx, age_s))
             if not forgotten:

@@ -1,4 +1,7 @@
-"""The statements about filesets. Locks: jobs, manifests, pins, then blobs, each kind by its key."""
+"""The statements about filesets.
+
+Locks: jobs, checkpoints, manifests, pins, then blobs, each kind by its key.
+"""
 
 from __future__ import annotations
 
@@ -86,6 +89,26 @@ OF_MAKER: Final = f"{_VERSION} WHERE maker = $1 AND fileset = $2 ORDER BY round 
 OF_JOB: Final = f"""
 {_VERSION} WHERE maker = $1 AND fileset = $2 AND round > 0 ORDER BY round DESC LIMIT 1
 """
+OF_NODE: Final = """
+WITH RECURSIVE maker (job, taken_from, depth) AS (
+    SELECT n.job, n.taken_from, 0 FROM longshore.node AS own
+    JOIN longshore.node AS n ON n.group_id = own.group_id AND n.key = CASE
+        WHEN $3 THEN regexp_replace(own.key, '[^/]*$', '') || $2 ELSE $2
+    END
+    WHERE own.job = $1
+    UNION ALL
+    SELECT j.id, n.taken_from, m.depth + 1 FROM maker AS m
+    JOIN longshore.job_number AS j ON j.number = m.taken_from
+    LEFT JOIN longshore.node AS n ON n.job = j.id
+)
+SELECT v.*, m.depth FROM maker AS m JOIN longshore.job AS j ON j.id = m.job
+JOIN longshore.fileset_version AS v ON v.maker = j.id AND v.round = j.round
+ORDER BY m.depth, v.fileset
+"""
+"""What the job with a key has made in its last round; the key may be one beside that of $1.
+
+If a run of the group took its result over from an earlier run, that one's job made it.
+"""
 ONE_VERSION: Final = f"{_VERSION} WHERE fileset = $1 AND version = $2"
 NEWEST: Final = f"{_VERSION} WHERE fileset = $1 AND NOT partial ORDER BY version DESC LIMIT 1"
 VERSIONS: Final = f"{_VERSION} WHERE fileset = $1 AND version < $2 ORDER BY version DESC LIMIT $3"
@@ -150,6 +173,11 @@ WHERE b.sha256 = ANY ($1::bytea[]) AND b.state = {_STORED} AND EXISTS (
         JOIN longshore.manifest_blob AS m ON m.manifest = p.manifest AND m.blob = b.sha256
         WHERE p.holder = $2 AND p.token = $3
     )
+    OR EXISTS (
+        SELECT FROM longshore.checkpoint AS c
+        JOIN longshore.manifest_blob AS m ON m.manifest = c.manifest AND m.blob = b.sha256
+        WHERE c.job = $2
+    )
 )
 """
 
@@ -189,7 +217,8 @@ ORDER BY at LIMIT 1 FOR UPDATE SKIP LOCKED
 """
 IS_NEEDED: Final = """
 SELECT EXISTS (SELECT FROM longshore.fileset_version WHERE manifest = $1)
-    OR EXISTS (SELECT FROM longshore.manifest_pin WHERE manifest = $1) AS needed
+    OR EXISTS (SELECT FROM longshore.manifest_pin WHERE manifest = $1)
+    OR EXISTS (SELECT FROM longshore.checkpoint WHERE manifest = $1) AS needed
 """
 KEEP_MANIFEST: Final = "UPDATE longshore.manifest SET loose = false WHERE sha256 = $1"
 UNLIST: Final = """
@@ -248,6 +277,7 @@ WHERE b.state <> {_MISSING} AND NOT EXISTS (
     SELECT FROM longshore.manifest_blob AS m WHERE m.blob = b.sha256 AND (
         EXISTS (SELECT FROM longshore.fileset_version AS v WHERE v.manifest = m.manifest)
         OR EXISTS (SELECT FROM longshore.manifest_pin AS p WHERE p.manifest = m.manifest)
+        OR EXISTS (SELECT FROM longshore.checkpoint AS c WHERE c.manifest = m.manifest)
     )
 )
 """

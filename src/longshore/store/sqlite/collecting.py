@@ -11,6 +11,7 @@ from typing import Final
 
 from longshore.model.fileset import BlobRef, BlobState, Needed, StoredBlob
 from longshore.store.rows import clean, earlier
+from longshore.store.sqlite.checkpoints import drop_dead, has_dead
 from longshore.store.sqlite.states import OWNED_LIST
 from longshore.store.sqlite.transaction import Snapshot, Transaction
 
@@ -31,9 +32,10 @@ def _before(tx: Snapshot, age_s: float) -> int:
 
 
 def has_old(tx: Snapshot, older_than_s: float) -> bool:
-    """Whether there are old pins, or loose manifests."""
+    """Whether there are old pins, loose manifests, or checkpoints of the dead."""
     before = _before(tx, older_than_s)
-    return any(tx.execute(query, (before, 1)).fetchone() for query in (_OLD_PINS, _LOOSE))
+    is_old = any(tx.execute(query, (before, 1)).fetchone() for query in (_OLD_PINS, _LOOSE))
+    return is_old or has_dead(tx)
 
 
 def has_loose_blobs(tx: Snapshot, older_than_s: float) -> bool:
@@ -42,9 +44,9 @@ def has_loose_blobs(tx: Snapshot, older_than_s: float) -> bool:
 
 
 def forget_manifests(tx: Transaction, older_than_s: float, most: int = 1000) -> int:
-    """Forgets pins of the dead, and manifests that neither a version nor a pin needs."""
+    """Forgets pins of the dead, and manifests that nothing needs."""
     before = _before(tx, older_than_s)
-    done = _drop_pins(tx, before, most)
+    done = _drop_pins(tx, before, most) + drop_dead(tx, most)
     room = UNLISTED
     for (manifest,) in tx.execute(_LOOSE, (before, most)).fetchall():
         if room <= 0:
@@ -77,7 +79,8 @@ def _forget(tx: Transaction, manifest: bytes, most: int) -> int:
     """
     needed = tx.execute(
         """SELECT EXISTS (SELECT 1 FROM fileset_version WHERE manifest = ?1)
-            OR EXISTS (SELECT 1 FROM manifest_pin WHERE manifest = ?1)""",
+            OR EXISTS (SELECT 1 FROM manifest_pin WHERE manifest = ?1)
+            OR EXISTS (SELECT 1 FROM checkpoint WHERE manifest = ?1)""",
         (manifest,),
     ).fetchone()[0]
     if needed:
@@ -142,6 +145,7 @@ def unused_bytes(tx: Snapshot) -> tuple[int, int]:
             SELECT 1 FROM manifest_blob AS m WHERE m.blob = b.sha256 AND (
                 EXISTS (SELECT 1 FROM fileset_version AS v WHERE v.manifest = m.manifest)
                 OR EXISTS (SELECT 1 FROM manifest_pin AS p WHERE p.manifest = m.manifest)
+                OR EXISTS (SELECT 1 FROM checkpoint AS c WHERE c.manifest = m.manifest)
             )
         )"""
     ).fetchone()

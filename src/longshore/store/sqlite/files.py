@@ -24,6 +24,7 @@ from longshore.model.fileset import (
 )
 from longshore.store.rows import INT64, LARGEST_INT, clean, moment, other_size
 from longshore.store.sqlite.publishing import insert_version
+from longshore.store.sqlite.results import whole_key
 from longshore.store.sqlite.states import OWNED_LIST
 from longshore.store.sqlite.transaction import Snapshot, Transaction
 
@@ -31,6 +32,10 @@ _VERSION: Final = """SELECT fileset, version, manifest, maker, round, files, tot
     created_at, made_by FROM fileset_version"""
 _NEWEST: Final = f"{_VERSION} WHERE fileset = ? AND partial = 0 ORDER BY version DESC LIMIT 1"
 _ONE: Final = f"{_VERSION} WHERE fileset = ? AND version = ?"
+_NODE: Final = """SELECT node.job, node.taken_from FROM job AS own
+    JOIN node ON node.group_id = own.group_id AND node.key = ? WHERE own.id = ?"""
+_OF_NUMBER: Final = f"""{_VERSION} WHERE maker = (SELECT id FROM job WHERE number = ?1)
+    AND round = (SELECT round FROM job WHERE number = ?1) ORDER BY fileset"""
 _STORED: Final = BlobState.STORED.value
 _MISSING: Final = BlobState.MISSING.value
 
@@ -46,7 +51,7 @@ def pin(
     most_bytes: int | None = None,
 ) -> tuple[PinVerdict, Sequence[Needed]]:
     """Pins a manifest and lists some of its blobs; answers which must be uploaded."""
-    if holder.is_attempt and not _round_of(tx, holder):
+    if holder.is_attempt and not round_of(tx, holder):
         return PinVerdict.STALE, ()
     tx.execute(
         "INSERT INTO manifest (sha256, at) VALUES (?1, ?2) ON CONFLICT DO UPDATE SET at = ?2",
@@ -113,7 +118,7 @@ def _list(tx: Transaction, manifest: bytes, sizes: dict[bytes, int]) -> int:
 def note_stored(tx: Transaction, holder: Holder, stored: Sequence[StoredBlob]) -> PinVerdict:
     """Blobs are stored whole; incomplete if one of them must be stored anew."""
     if holder.is_attempt:
-        held = bool(_round_of(tx, holder))
+        held = bool(round_of(tx, holder))
     else:
         query = "UPDATE manifest_pin SET at = ? WHERE holder = ? AND token = 0"
         held = tx.execute(query, (tx.now, holder.id.bytes)).rowcount > 0
@@ -133,7 +138,7 @@ def note_stored(tx: Transaction, holder: Holder, stored: Sequence[StoredBlob]) -
 
 def seal(tx: Transaction, holder: Holder, manifest: bytes, blobs: int) -> PinVerdict:
     """All blobs of a pinned manifest are listed and stored, so many."""
-    if holder.is_attempt and not _round_of(tx, holder):
+    if holder.is_attempt and not round_of(tx, holder):
         return PinVerdict.STALE
     key = (manifest, holder.id.bytes, holder.token)
     query = "SELECT 1 FROM manifest_pin WHERE manifest = ? AND holder = ? AND token = ?"
@@ -156,7 +161,7 @@ def seal(tx: Transaction, holder: Holder, manifest: bytes, blobs: int) -> PinVer
     return PinVerdict.DONE
 
 
-def _round_of(tx: Snapshot, holder: Holder) -> int:
+def round_of(tx: Snapshot, holder: Holder) -> int:
     """The round of the attempt that holds; 0 if it is over."""
     if holder.token not in INT64:
         return 0
@@ -186,7 +191,7 @@ def input_version(
 ) -> FilesetVersion | None:
     """The version that an attempt reads, the same for all attempts of a round."""
     asked = 0 if version is None else version
-    round = _round_of(tx, holder)
+    round = round_of(tx, holder)
     if not round or asked not in INT64:
         return None
     key = (holder.id.bytes, round, clean(fileset), asked)
@@ -205,6 +210,18 @@ def version_of_job(tx: Snapshot, job: UUID, fileset: str) -> FilesetVersion | No
     """What the last round of a job that published this fileset has made."""
     query = f"{_VERSION} WHERE maker = ? AND fileset = ? AND round > 0 ORDER BY round DESC LIMIT 1"
     return _one(tx, query, job.bytes, clean(fileset))
+
+
+def versions_of_node(tx: Snapshot, job: UUID, key: str) -> list[FilesetVersion]:
+    """What the job with this key, in the group of this job, has made in its last round."""
+    found = tx.execute(_NODE, (whole_key(tx, job, clean(key)), job.bytes)).fetchone()
+    while found is not None:
+        number, taken_from = found
+        if made := tx.execute(_OF_NUMBER, (number,)).fetchall():
+            return [_version(row) for row in made]
+        query = "SELECT ?1, (SELECT taken_from FROM node WHERE job = ?1)"
+        found = None if taken_from is None else tx.execute(query, (taken_from,)).fetchone()
+    return []
 
 
 def listed(tx: Snapshot, after: str, most: int) -> list[FilesetView]:
@@ -256,7 +273,7 @@ def generations(
     tx: Snapshot, blobs: Sequence[bytes], reader: Holder | None = None
 ) -> list[int | None]:
     """Under which generation each blob is stored, as far as the reader may know."""
-    if reader is not None and not _round_of(tx, reader):
+    if reader is not None and not round_of(tx, reader):
         return [None] * len(blobs)
     return [_generation(tx, blob, reader) for blob in blobs]
 
@@ -281,6 +298,10 @@ def _may_read(tx: Snapshot, blob: bytes, reader: Holder) -> bool:
             SELECT 1 FROM manifest_pin AS p
             JOIN manifest_blob AS m ON m.manifest = p.manifest AND m.blob = ?1
             WHERE p.holder = ?2 AND p.token = ?3
+        ) OR EXISTS (
+            SELECT 1 FROM checkpoint AS c
+            JOIN manifest_blob AS m ON m.manifest = c.manifest AND m.blob = ?1
+            WHERE c.job = ?2
         )""",
         (blob, reader.id.bytes, reader.token),
     ).fetchone()

@@ -70,7 +70,7 @@ def _sizes(tx: Snapshot, wanted: Wanted) -> Iterator[tuple[bytes, str, str, int,
     single: list[Row] = []
     every: list[Row] = []
     for job, key in wanted:
-        whole = _whole_key(tx, job, key) if key.startswith(BESIDE) else key
+        whole = whole_key(tx, job, key)
         rows = every if key.endswith(EVERY) else single
         rows.append((job.bytes, key, whole.removesuffix(EVERY)))
     for bulk, rows in ((_SIZES, single), (_ELEMENT_SIZES, every)):
@@ -78,8 +78,10 @@ def _sizes(tx: Snapshot, wanted: Wanted) -> Iterator[tuple[bytes, str, str, int,
             yield from tx.connection.execute(text, values).fetchall()
 
 
-def _whole_key(tx: Snapshot, job: UUID, key: str) -> str:
-    """The key in the group of a job that was added with this one."""
+def whole_key(tx: Snapshot, job: UUID, key: str) -> str:
+    """The key in its group of what this job names, which may be one that was added with it."""
+    if not key.startswith(BESIDE):
+        return key
     own = tx.execute(_OWN_KEY, (job.bytes,)).fetchone()
     prefix = own[0].rpartition("/")[0] if own else ""
     name = key.removeprefix(BESIDE)

@@ -39,6 +39,7 @@ from longshore.store.sqlite import (
     access,
     actor_reads,
     additions,
+    checkpoints,
     collecting,
     group_reads,
     group_upkeep,
@@ -335,6 +336,9 @@ class SqliteStore:
     publish = _writes(file_verbs.publish)
     input_version = _writes(file_verbs.input_version)
     version_of_job = _reads(file_verbs.version_of_job)
+    versions_of_node = _reads(file_verbs.versions_of_node)
+    save_checkpoint = _writes(checkpoints.save_checkpoint)
+    checkpoint = _reads(checkpoints.checkpoint)
     filesets = _reads(file_verbs.listed)
     fileset_versions = _reads(file_verbs.versions)
     fileset_version = _reads(file_verbs.version_of)
@@ -346,7 +350,7 @@ class SqliteStore:
     bind_folder = _writes(collecting.bind_folder)
 
     async def forget_manifests(self, older_than_s: float, most: int = 1000) -> int:
-        """Forgets pins of the dead, and manifests that neither a version nor a pin needs."""
+        """Forgets pins of the dead, and manifests that nothing needs."""
         if not await self._read(lambda tx: collecting.has_old(tx, older_than_s)):
             return 0
         return await self._write(lambda tx: collecting.forget_manifests(tx, older_than_s, most))
