@@ -1,4 +1,4 @@
-"""Checkpoints: the last one of a round counts, of an attempt that counts, until the job has ended."""
+"""Checkpoints: the last of a round counts, of an attempt that counts, until the job has ended."""
 
 from __future__ import annotations
 

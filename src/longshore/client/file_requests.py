@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 from uuid import UUID
 
+from longshore.model.checkpoint import Checkpoint, NewCheckpoint
 from longshore.model.fileset import (
     BlobRef,
     Collected,
@@ -124,14 +125,31 @@ class FileRequests:
         return answer
 
     async def input_version(
-        self, ticket: str, fileset: str, version: int | None = None, maker: UUID | None = None
+        self,
+        ticket: str,
+        fileset: str,
+        version: int | None = None,
+        maker: UUID | None = None,
+        node: str = "",
     ) -> FilesetVersion | None:
         """The version that an attempt reads: this one, the one that `maker` made, or the newest.
 
-        None if there is none, or if the attempt is over.
+        With `node` the one that the job with this key made. None if there is none, or if the
+        attempt is over.
         """
-        request = f.FixInput(self._next_rid(), ticket, fileset, version, maker)
+        request = f.FixInput(self._next_rid(), ticket, fileset, version, maker, node)
         answer: FilesetVersion | None = await self._exchange(request)
+        return answer
+
+    async def save_checkpoint(self, ticket: str, made: NewCheckpoint) -> Checkpoint | None:
+        """Keeps what an attempt has sealed as its job's checkpoint; None if it is over."""
+        request = f.SaveCheckpoint(self._next_rid(), ticket, made)
+        answer: Checkpoint | None = await self._exchange(request)
+        return answer
+
+    async def find_checkpoint(self, ticket: str) -> Checkpoint | None:
+        """The checkpoint that an attempt begins with."""
+        answer: Checkpoint | None = await self._exchange(f.FindCheckpoint(self._next_rid(), ticket))
         return answer
 
     async def locate(self, blobs: Sequence[bytes], *, ticket: str = "") -> tuple[int | None, ...]:

@@ -65,6 +65,7 @@ class DeclaresPrograms(ABC):
         open_files: int | None = None,
         processes: int | None = None,
         secrets: Sequence[str] = (),
+        checkpoint: Sequence[str] = (),
         on: RulesGiven = (),
         defaults: Mapping[str, object] | None = None,
         **options: Unpack[DeclaredOptions],
@@ -86,6 +87,7 @@ class DeclaresPrograms(ABC):
                 memory=memory, cpu_s=cpu_s, open_files=open_files, processes=processes
             ),
             "secrets": secrets,
+            "checkpoint": checkpoint,
         }
         return self._declare_program(kind, Command, fields, on, defaults, options)
 
@@ -106,6 +108,7 @@ class DeclaresPrograms(ABC):
         cpus: float | None = None,
         pids: int | None = None,
         secrets: Sequence[str] = (),
+        checkpoint: Sequence[str] = (),
         on: RulesGiven = (),
         defaults: Mapping[str, object] | None = None,
         **options: Unpack[DeclaredOptions],
@@ -126,6 +129,7 @@ class DeclaresPrograms(ABC):
             "outputs": outputs,
             "limits": limits_of(memory=memory, cpus=cpus, pids=pids),
             "secrets": secrets,
+            "checkpoint": checkpoint,
         }
         return self._declare_program(kind, Container, fields, on, defaults, options)
 

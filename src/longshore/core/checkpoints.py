@@ -10,9 +10,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Final
 
-from longshore.core.limits import check_length
 from longshore.errors import InvalidInput
-from longshore.model.checkpoint import Checkpoint, NewCheckpoint
+from longshore.model.checkpoint import Checkpoint, CheckpointView, NewCheckpoint
 from longshore.model.fileset import HASH_BYTES
 
 MAX_IDLE: Final = 10
@@ -51,7 +50,15 @@ def next_checkpoint(
 
 def pause_s(idle: int) -> float:
     """How long a program waits that asked to go on later, after so many idle attempts in a row."""
-    return min(PAUSE_S * 2 ** min(max(idle, 0), 16), MAX_PAUSE_S)
+    return min(PAUSE_S * 2.0 ** min(max(idle, 0), 16), MAX_PAUSE_S)
+
+
+def idle_words(saved: CheckpointView) -> str:
+    """Why a program that asks to go on later has failed after all."""
+    return (
+        f"it asked to go on later {saved.idle:,} times in a row with the same files in its "
+        "checkpoint, so it does not get on"
+    )
 
 
 def check_checkpoint(made: NewCheckpoint) -> None:
@@ -61,13 +68,3 @@ def check_checkpoint(made: NewCheckpoint) -> None:
     for name in ("files", "total_bytes", "sequence"):
         if not 0 <= getattr(made, name) <= MAX_SEQUENCE:
             raise InvalidInput(f"the {name} of a checkpoint are more than can be")
-
-
-def check_patterns(what: str, patterns: tuple[str, ...]) -> None:
-    """Raises `InvalidInput` if files of a checkpoint cannot be described like this."""
-    if len(patterns) > MAX_PATTERNS:
-        raise InvalidInput(
-            f"{what}: checkpoint has {len(patterns):,} patterns; {MAX_PATTERNS} are allowed"
-        )
-    for pattern in patterns:
-        check_length(f"{what}: checkpoint", pattern, 4_000)

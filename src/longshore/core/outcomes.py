@@ -2,7 +2,7 @@
 
     exit 0                       success
     another exit code            a failure: it uses up an attempt
-    85                           goes on later (a snooze), with what it saved
+    85                           goes on later (a snooze), with what it saved: `core.checkpoints`
     a signal                     a crash: after `crash_limit` of them the job is poisonous
     out of memory, no output     failures
     no image, no input           failures for good: another attempt would not find them either
@@ -19,8 +19,12 @@ import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple, TypeVar
 
+from msgspec import structs
+
+from longshore.core.checkpoints import MAX_IDLE, idle_words, pause_s
 from longshore.errors import InvalidInput
 from longshore.model.attempt import Assignment
+from longshore.model.checkpoint import CheckpointView
 from longshore.model.job import JobError, Reason
 from longshore.model.program import (
     CHECKPOINT_CODE,
@@ -44,9 +48,6 @@ MAX_RULES: Final = 20
 MAX_RULE_RETRIES: Final = 1_000
 FREE_BACKOFF_S: Final = 5.0
 MAX_FREE_BACKOFF_S: Final = 300.0
-CHECKPOINT_PAUSE_S: Final = 1.0
-"""Before a program that asked to go on later does. One that asks again and again, because it waits
-for something, would otherwise fill its history a hundred times a second."""
 
 
 class Row(NamedTuple):
@@ -85,24 +86,46 @@ OF_PROGRAMS: Final = frozenset(row.reason for row in TABLE.values()) - {
 """The reasons that only programs have. Their errors tell what was printed last."""
 
 
+def asks_to_go_on(end: ProgramEnd, rules: Sequence[Rule]) -> bool:
+    """Whether a program has ended only to go on later: no rule of the job says otherwise."""
+    asks = end.outcome is Outcome.EXIT and end.number == CHECKPOINT_CODE
+    return asks and not any(_fits(rule, end) for rule in rules)
+
+
 def report_of(
-    assignment: Assignment, end: ProgramEnd, rules: Sequence[Rule], last_lines: str = ""
+    assignment: Assignment,
+    end: ProgramEnd,
+    rules: Sequence[Rule],
+    last_lines: str = "",
+    saved: CheckpointView | None = None,
 ) -> Report | None:
     """How a worker reports an end that is no success; None if it is one.
 
-    `last_lines` is what the program printed last: it goes into the error.
+    `last_lines` is what the program printed last: it goes into the error. `saved` is the checkpoint
+    that the end has left.
     """
     if end.is_success:
         return None
+    if asks_to_go_on(end, rules):
+        if saved is None or saved.idle < MAX_IDLE:
+            return _later(assignment, saved)
+        end = structs.replace(end, words=f"{end.words}; {idle_words(saved)}")
     rule = next((rule for rule in rules if _fits(rule, end)), None)
-    if rule is None and end.outcome is Outcome.EXIT and end.number == CHECKPOINT_CODE:
-        return SnoozeReport(*assignment.key, CHECKPOINT_PAUSE_S, note="it asked to go on later")
     row = TABLE[end.outcome]
     number = end.number if end.outcome is Outcome.EXIT else None
     error = JobError(row.reason, end.words, traceback=last_lines, exit_code=number)
     if rule is None:
         return _by_table(assignment, row, error)
     return _by_rule(assignment, rule, error)
+
+
+def _later(assignment: Assignment, saved: CheckpointView | None) -> SnoozeReport:
+    """Of a program without a checkpoint nobody knows whether it gets on: it waits ever longer."""
+    if saved is None:
+        after_s = pause_s(assignment.attempt - 1)
+        return SnoozeReport(*assignment.key, after_s, note="it asked to go on later")
+    note = f"it goes on later, from its checkpoint ({saved.files:,} files)"
+    return SnoozeReport(*assignment.key, pause_s(saved.idle), note=note)
 
 
 def _by_table(assignment: Assignment, row: Row, error: JobError) -> Report:

@@ -13,6 +13,7 @@ from typing import Any, Final, get_type_hints
 import msgspec
 from msgspec import Struct, structs
 
+from longshore.core.checkpoints import MAX_PATTERNS
 from longshore.core.limits import check_length, check_name
 from longshore.core.outcomes import MAX_RULES, check_rule, parse_rule, parse_size
 from longshore.core.templates import as_text
@@ -121,7 +122,7 @@ def _filesets(what: str, of: type[Input | Output], value: object) -> object:
     if not isinstance(value, list | tuple):
         return value
     filesets = [_fileset(one) for one in value]
-    known = of.__struct_fields__
+    known = of.__struct_encode_fields__
     for name in (name for one in filesets if isinstance(one, Mapping) for name in one):
         if name not in known:
             raise InvalidInput(f"{what} has no '{name!s:.100}'; {_nearest(name, known)}")
@@ -151,6 +152,10 @@ def _limits(what: str, value: object) -> object:
     return fields
 
 
+def _patterns(what: str, value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
 def _rules(what: str, value: object) -> object:
     if isinstance(value, str):
         value = [value]
@@ -173,6 +178,7 @@ _LONG: Final[dict[str, Callable[[str, object], object]]] = {
     "outputs": _outputs,
     "limits": _limits,
     "rules": _rules,
+    "checkpoint": _patterns,
 }
 
 
@@ -215,15 +221,16 @@ def check_program(what: str, program: AnyProgram, *, template: bool = False) -> 
     check.count("outputs", len(program.outputs), MAX_FILESETS)
     named: tuple[Input | Output, ...] = (*program.inputs, *program.outputs)
     for one in named:
-        check.fileset(one.fileset, one.path, one.patterns)
+        if isinstance(one, Input) and one.maker:
+            check.maker(one)
+        else:
+            check.fileset(one.fileset, one.path, one.patterns)
     check.limits(program.limits)
     check.count("secrets", len(program.secrets), MAX_SECRETS)
     check.count("rules", len(program.rules), MAX_RULES)
-    if program.checkpoint:
-        raise InvalidInput(
-            f"{what}: checkpoint names files, and this version keeps none between attempts; keep "
-            "them yourself under LONGSHORE_JOB, and exit with 85 to go on later"
-        )
+    check.count("patterns of a checkpoint", len(program.checkpoint), MAX_PATTERNS)
+    for pattern in program.checkpoint:
+        check.below("checkpoint", pattern)
     for rule in program.rules:
         check_rule(rule)
 
@@ -263,6 +270,16 @@ class _Check:
             raise InvalidInput(f"{self._what}: fileset '{name}' has no patterns; leave them out")
         for pattern in patterns:
             self.below("pattern", pattern)
+
+    def maker(self, wanted: Input) -> None:
+        """An input that another job of the group makes."""
+        if wanted.version is not None:
+            raise InvalidInput(
+                f"{self._what}: an input is from job '{wanted.maker}' and version "
+                f"{wanted.version}; a job makes a version of its own, so leave one of them out"
+            )
+        check_length(f"{self._what}: from", wanted.maker, MAX_PATH_CHARS)
+        self.fileset(wanted.fileset or "its output", wanted.path, wanted.patterns)
 
     def below(self, name: str, path: str) -> None:
         """A path that stays below the program's own folder."""

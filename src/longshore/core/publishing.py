@@ -13,7 +13,7 @@ from msgspec import structs
 
 from longshore.errors import InvalidInput
 from longshore.model.ends import End, Failed, Succeeded
-from longshore.model.fileset import HASH_BYTES, NewVersion
+from longshore.model.fileset import HASH_BYTES, FilesetVersion, NewVersion
 from longshore.model.job import JobError, Reason
 
 MAX_VERSIONS: Final = 100
@@ -46,6 +46,22 @@ def without_outputs(end: End, missing: Sequence[str]) -> End:
         info=why,
         worker=end.worker,
         ran_s=end.ran_s,
+    )
+
+
+def made_by_node(key: str, fileset: str, made: Sequence[FilesetVersion]) -> FilesetVersion | None:
+    """Which of the versions that a job of the group made is meant; None if it made none.
+
+    Raises `InvalidInput` if it made others than the one that is asked for, or several.
+    """
+    meant = [one for one in made if fileset in ("", one.fileset)]
+    if len(meant) == 1 or not made:
+        return meant[0] if meant else None
+    names = ", ".join(f"'{one.fileset}'" for one in made)
+    if not meant:
+        raise InvalidInput(f"the job '{key}' made no version of '{fileset}', but of {names}")
+    raise InvalidInput(
+        f"the job '{key}' made versions of {names}; say which: {{from: {key}, fileset: …}}"
     )
 
 

@@ -87,7 +87,7 @@ NEEDS: Final[dict[type, Right]] = {
     **dict.fromkeys((f.PinFiles, f.NoteStored, f.SealManifest, f.PublishUpload), Right.SUBMIT),
     **dict.fromkeys((f.RemoveVersions, f.CollectFiles), Right.ADMIN),
     # With a ticket, gateways ask for nobody: the ticket is judged.
-    f.FixInput: Right.WORK,
+    **dict.fromkeys((f.FixInput, f.SaveCheckpoint, f.FindCheckpoint), Right.WORK),
     **dict.fromkeys((f.ListDoomed, f.ForgetBlobs, f.BindFolder), Right.ADMIN),
     # Only gateways ask these; the operation of HTTP has been judged before.
     w.ListWebWorkers: Right.READ,

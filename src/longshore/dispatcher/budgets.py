@@ -140,9 +140,11 @@ def _check_files(request: f.FileRequest | f.BlobRequest) -> None:
             pass
         case f.SealManifest() | f.PublishUpload() | f.FixInput():
             pass
+        case f.SaveCheckpoint() | f.FindCheckpoint():
+            pass
         case _:
             assert_never(request)
-    for name in ("fileset", "ticket", "after", "folder"):
+    for name in ("fileset", "ticket", "after", "folder", "node"):
         check_length(
             f"{type(request).__name__.upper()}: {name}",
             getattr(request, name, ""),

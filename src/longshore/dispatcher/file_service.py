@@ -9,9 +9,11 @@ from uuid import UUID
 
 from longshore.config import DispatcherSettings
 from longshore.core.access import LOCAL, Asker
-from longshore.core.publishing import check_fileset, check_version
+from longshore.core.checkpoints import check_checkpoint
+from longshore.core.publishing import check_fileset, check_version, made_by_node
 from longshore.dispatcher.tickets import Tickets
 from longshore.errors import InvalidInput, NotFound
+from longshore.model.checkpoint import Checkpoint
 from longshore.model.fileset import (
     HASH_BYTES,
     Collected,
@@ -102,14 +104,29 @@ class FileService:
     async def fix_input(self, request: f.FixInput) -> FilesetVersion | None:
         """Fixes which version an attempt reads."""
         ticket = await self._tickets.read(request.ticket)
-        version = request.version
-        if request.maker is not None:
-            made = await self.store.version_of_job(request.maker, request.fileset)
-            if made is None:
-                return None
-            version = made.version
-        holder = Holder(ticket.job, ticket.token)
-        return await self.store.input_version(holder, request.fileset, version)
+        fileset, version = request.fileset, request.version
+        made: FilesetVersion | None = None
+        if request.node:
+            found = await self.store.versions_of_node(ticket.job, request.node)
+            made = made_by_node(request.node, fileset, found)
+        elif request.maker is not None:
+            made = await self.store.version_of_job(request.maker, fileset)
+        if made is not None:
+            fileset, version = made.fileset, made.version
+        elif request.node or request.maker is not None:
+            return None
+        return await self.store.input_version(Holder(ticket.job, ticket.token), fileset, version)
+
+    async def save_checkpoint(self, request: f.SaveCheckpoint) -> Checkpoint | None:
+        """Keeps the checkpoint of an attempt."""
+        check_checkpoint(request.made)
+        ticket = await self._tickets.read(request.ticket)
+        return await self.store.save_checkpoint(Holder(ticket.job, ticket.token), request.made)
+
+    async def find_checkpoint(self, request: f.FindCheckpoint) -> Checkpoint | None:
+        """The checkpoint that an attempt begins with."""
+        ticket = await self._tickets.read(request.ticket)
+        return await self.store.checkpoint(ticket.job)
 
     async def locate(self, request: f.LocateBlobs) -> tuple[int | None, ...]:
         """Under which generations blobs are stored."""
@@ -162,6 +179,10 @@ async def perform_for_files(service: FileService, request: f.FileRequest | f.Blo
             return await service.publish(request)
         case f.FixInput():
             return await service.fix_input(request)
+        case f.SaveCheckpoint():
+            return await service.save_checkpoint(request)
+        case f.FindCheckpoint():
+            return await service.find_checkpoint(request)
         case f.LocateBlobs():
             return await service.locate(request)
         case _:

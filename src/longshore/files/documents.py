@@ -9,6 +9,7 @@ from uuid import UUID
 from msgspec import Meta, Struct
 
 from longshore.files.packs import PACK_BLOBS
+from longshore.model.checkpoint import Checkpoint
 from longshore.model.fileset import FilesetVersion
 
 UPLOAD_OFFSET: Final = "Upload-Offset"
@@ -81,6 +82,34 @@ class InputRequest(Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     version: Number | None = None
     maker: UUID | None = None
     """The version that this job made."""
+    node: str = ""
+    """The version that the job with this key in the attempt's group made."""
+
+
+class CheckpointRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """A manifest whose files are all stored, which becomes the checkpoint of the attempt's job."""
+
+    manifest: Sha256
+    size: Size
+    sequence: Number
+    """Which checkpoint of this attempt it is: 1, 2, …"""
+
+
+class ShownCheckpoint(Struct, frozen=True, kw_only=True):
+    """The files that an attempt begins with."""
+
+    manifest: Sha256
+    files: Size
+    total_bytes: Size
+    saved_at: datetime
+    number: int
+    idle: int
+
+
+class CheckpointAnswer(Struct, frozen=True):
+    """The checkpoint of the attempt's job, if it has one."""
+
+    checkpoint: ShownCheckpoint | None
 
 
 class Stored(Struct, frozen=True):
@@ -186,4 +215,16 @@ def shown_version(version: FilesetVersion) -> ShownVersion:
         job=version.job,
         round=version.round,
         by=version.by,
+    )
+
+
+def shown_checkpoint(saved: Checkpoint) -> ShownCheckpoint:
+    """A checkpoint as documents show it."""
+    return ShownCheckpoint(
+        manifest=saved.manifest.hex(),
+        files=saved.files,
+        total_bytes=saved.total_bytes,
+        saved_at=saved.saved_at,
+        number=saved.number,
+        idle=saved.idle,
     )

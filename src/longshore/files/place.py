@@ -9,7 +9,7 @@ from typing import Final
 
 from longshore.core.file_paths import PathSet, check_path, shown
 from longshore.errors import InvalidInput
-from longshore.files.beneath import create, made_folder
+from longshore.files.beneath import create, made_folder, opened
 from longshore.files.copying import copy_blob
 from longshore.model.fileset import FileEntry, Manifest
 
@@ -60,6 +60,14 @@ def put_file(folder: int, file: FileEntry, fill: Callable[[int], object]) -> Non
             raise
         finally:
             os.close(target)
+
+
+def make_way(folder: int, files: Iterable[FileEntry]) -> None:
+    """Removes what lies where these files are to be put below a folder."""
+    for file in files:
+        *way, name = check_path(file.path)
+        with suppress(FileNotFoundError), opened(folder, way) as inside:
+            os.unlink(name, dir_fd=inside)
 
 
 def by_blob(files: Iterable[FileEntry]) -> Iterator[tuple[FileEntry, list[FileEntry]]]:

@@ -158,6 +158,15 @@ class FileClient:
         """The version that an attempt reads."""
         return await self._post("/dispatcher/inputs/", wanted, d.ShownVersion)
 
+    async def save_checkpoint(self, wanted: d.CheckpointRequest) -> d.ShownCheckpoint:
+        """Makes a sealed manifest the checkpoint of the attempt's job."""
+        return await self._post("/dispatcher/checkpoints/", wanted, d.ShownCheckpoint)
+
+    async def checkpoint(self) -> d.ShownCheckpoint | None:
+        """What the attempt begins with."""
+        path = "/dispatcher/checkpoints/"
+        return (await self._get(path, d.CheckpointAnswer, {})).checkpoint
+
     async def filesets(self, after: str = "", limit: int = 100) -> d.FilesetList:
         """Filesets by name."""
         asked = {"limit": limit, **({"after": after} if after else {})}

@@ -24,15 +24,17 @@ from longshore.errors import (
 from longshore.files.beneath import made_folder, opened_folder
 from longshore.files.cache import BlobCache
 from longshore.files.collect import Bounds, Collecting, Refused, Unmatched, collect
-from longshore.files.documents import InputRequest, ShownVersion
+from longshore.files.documents import CheckpointRequest, InputRequest, ShownVersion
 from longshore.files.local import default_cache, near_folder
 from longshore.files.patterns import Patterns
+from longshore.files.place import make_way
 from longshore.files.pulling import Pulling, chosen
 from longshore.files.pushing import Pushing
 from longshore.files.transfer import FileClient, Terms
+from longshore.model.checkpoint import CheckpointView
 from longshore.model.fileset import Manifest, NewVersion
 from longshore.model.program import Input, Outcome, Output
-from longshore.ports.files import FilesFailed, OnProgress
+from longshore.ports.files import FilesFailed, OnProgress, Saving
 
 Outcomes = Sequence[tuple[tuple[type[Exception], ...], Outcome]]
 
@@ -100,11 +102,51 @@ class WorkerFiles:
     async def bring(self, ticket: str, wanted: Input, into: Path, on_progress: OnProgress) -> None:
         """Puts the files of an input below `wanted.path` in an attempt's folder."""
         client = self._client.with_ticket(ticket)
-        what = f"the input {shown(wanted.fileset)}"
+        what = f"the input {shown(wanted.called)}"
         async with self._within(client, what):
             with _told(what, _OF_INPUTS):
-                version = await client.input(InputRequest(wanted.fileset, wanted.version))
+                asked = InputRequest(wanted.fileset, wanted.version, node=wanted.maker)
+                version = await client.input(asked)
                 await self._put(client, version, wanted, into, on_progress)
+
+    async def restore(self, ticket: str, into: Path, on_progress: OnProgress) -> int | None:
+        """Puts the files of the job's checkpoint where they lay; answers how many there are."""
+        client, what = self._client.with_ticket(ticket), "the checkpoint"
+        async with self._within(client, what):
+            with _told(what, _OF_INPUTS):
+                saved = await client.checkpoint()
+                if saved is None:
+                    return None
+                pulling = self._pulling(client)
+                manifest = await pulling.manifest(bytes.fromhex(saved.manifest), self._terms.bounds)
+                with opened_folder(into) as folder:
+                    await asyncio.to_thread(make_way, folder, manifest.files)
+                    await pulling.put(folder, manifest.files, on_progress)
+                return len(manifest.files)
+
+    async def save(
+        self, ticket: str, saved: Saving, found_in: Path, on_progress: OnProgress
+    ) -> CheckpointView:
+        """Stores files as the checkpoint of the job: the next attempt begins with them."""
+        client, what = self._client.with_ticket(ticket), "the checkpoint"
+        async with self._within(client, what):
+            with _told(what, _OF_OUTPUTS), opened_folder(found_in) as folder:
+                manifest = await self._collected(folder, saved.patterns)
+                pushing = Pushing(client, self._terms.transfer.slots)
+                pushed = await pushing.push(folder, manifest, on_progress)
+                asked = CheckpointRequest(pushed.manifest.hex(), pushed.size, saved.sequence)
+                kept = await client.save_checkpoint(asked)
+        return CheckpointView(
+            files=kept.files,
+            total_bytes=kept.total_bytes,
+            saved_at=kept.saved_at,
+            number=kept.number,
+            idle=kept.idle,
+        )
+
+    def _pulling(self, client: FileClient) -> Pulling:
+        terms = self._terms
+        return Pulling(client, self._cache, terms.transfer.slots, terms.near)
 
     async def _put(
         self,
@@ -114,8 +156,7 @@ class WorkerFiles:
         into: Path,
         on_progress: OnProgress,
     ) -> None:
-        terms = self._terms
-        pulling = Pulling(client, self._cache, terms.transfer.slots, terms.near)
+        pulling = self._pulling(client)
         manifest = await pulling.manifest(bytes.fromhex(version.manifest), self._terms.bounds)
         what = f"version {version.version}"
         files = await asyncio.to_thread(chosen, manifest, Patterns(wanted.patterns), what)
@@ -131,7 +172,7 @@ class WorkerFiles:
         what = f"the output {shown(made.fileset)}"
         async with self._within(client, what):
             with _told(what, _OF_OUTPUTS), self._opened(found_in, made) as folder:
-                manifest = await self._collected(folder, made)
+                manifest = await self._collected(folder, made.patterns)
                 pushing = Pushing(client, self._terms.transfer.slots)
                 pushed = await pushing.push(folder, manifest, on_progress)
         sealed = pushed.sealed
@@ -146,10 +187,10 @@ class WorkerFiles:
         except (FileNotFoundError, NotADirectoryError):
             raise Unmatched(f"there is no folder {shown(made.path or str(found_in))}") from None
 
-    async def _collected(self, folder: int, made: Output) -> Manifest:
+    async def _collected(self, folder: int, given: tuple[str, ...]) -> Manifest:
         stopped = threading.Event()
         told = Collecting(is_stopped=stopped.is_set)
-        patterns = Patterns(made.patterns)
+        patterns = Patterns(given)
         work = asyncio.ensure_future(
             asyncio.to_thread(collect, folder, patterns, self._terms.bounds, told)
         )

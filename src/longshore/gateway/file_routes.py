@@ -6,7 +6,7 @@ from typing import Final
 
 from longshore.core.access import Right
 from longshore.files import documents as d
-from longshore.gateway import files, uploads
+from longshore.gateway import checkpoints, files, uploads
 from longshore.gateway.operation import Operation
 
 _FILESET: Final = "/dispatcher/filesets/{name}"
@@ -173,5 +173,26 @@ FILE_OPERATIONS: Final[tuple[Operation, ...]] = (
         do=files.fix_input,
         body=d.InputRequest,
         answers={200: d.ShownVersion},
+    ),
+    Operation(
+        method="GET",
+        path="/dispatcher/checkpoints/",
+        id="find_checkpoint",
+        needs=Right.WORK,
+        takes_ticket=True,
+        summary="Say which files an attempt begins with.",
+        do=checkpoints.find,
+        answers={200: d.CheckpointAnswer},
+    ),
+    Operation(
+        method="POST",
+        path="/dispatcher/checkpoints/",
+        id="save_checkpoint",
+        needs=Right.WORK,
+        takes_ticket=True,
+        summary="Keep files for the next attempt at a job.",
+        do=checkpoints.save,
+        body=d.CheckpointRequest,
+        answers={201: d.ShownCheckpoint},
     ),
 )

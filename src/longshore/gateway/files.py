@@ -193,14 +193,15 @@ def fileset_name(call: Call) -> str:
 async def fix_input(call: Call) -> Response:
     """Says which version of a fileset an attempt reads."""
     wanted = await call.body(d.InputRequest)
-    check_name("fileset", wanted.fileset)
-    if not call.ticket:
-        raise NotAuthenticated(
-            f"this needs the ticket of an attempt: send `Authorization: {d.TICKET_SCHEME} …`"
-        )
+    if wanted.fileset or not wanted.node:
+        check_name("fileset", wanted.fileset)
     version = await call.connection.files.input_version(
-        call.ticket, wanted.fileset, wanted.version, wanted.maker
+        ticket_of_attempt(call), wanted.fileset, wanted.version, wanted.maker, wanted.node
     )
+    if version is None and wanted.node:
+        raise NotFound(
+            f"the job '{wanted.node}' of this group has published nothing, or there is no such job"
+        )
     if version is None:
         number = "" if wanted.version is None else f"@{wanted.version}"
         maker = f" of job {wanted.maker}" if wanted.maker else ""
@@ -208,6 +209,15 @@ async def fix_input(call: Call) -> Response:
             f"there is no fileset '{wanted.fileset}'{number}{maker}, or the attempt is over"
         )
     return answer(d.shown_version(version))
+
+
+def ticket_of_attempt(call: Call) -> str:
+    """The ticket of the attempt that asks; raises if none does."""
+    if not call.ticket:
+        raise NotAuthenticated(
+            f"this needs the ticket of an attempt: send `Authorization: {d.TICKET_SCHEME} …`"
+        )
+    return call.ticket
 
 
 # removing

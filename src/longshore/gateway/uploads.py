@@ -243,11 +243,12 @@ def _offset_answer(sha256: str, offset: int, status: int) -> Response:
 async def seal(call: Call) -> Response:
     """Seals a manifest whose files are all stored."""
     wanted = await call.body(d.SealRequest)
-    files = await _sealed(call, wanted.manifest, wanted.size, wanted.upload)
+    files = await sealed(call, wanted.manifest, wanted.size, wanted.upload)
     return answer(d.Sealed(len(files.files), files.total_bytes))
 
 
-async def _sealed(call: Call, manifest: str, size: int, upload: UUID | None) -> Manifest:
+async def sealed(call: Call, manifest: str, size: int, upload: UUID | None) -> Manifest:
+    """The files of a manifest, which are all stored; raises if they are not."""
     sha256 = parse_sha256(manifest)
     keeping_of(call).check_size(size)
     files = await _stored_manifest(call, BlobRef(sha256, size))
@@ -260,7 +261,7 @@ async def _sealed(call: Call, manifest: str, size: int, upload: UUID | None) -> 
 async def publish(call: Call) -> Response:
     """Makes a version of an upload, which is sealed with it."""
     name, wanted = fileset_name(call), await call.body(d.PublishRequest)
-    files = await _sealed(call, wanted.manifest, wanted.size, wanted.upload)
+    files = await sealed(call, wanted.manifest, wanted.size, wanted.upload)
     made = NewVersion(name, parse_sha256(wanted.manifest), len(files.files), files.total_bytes)
     version = await call.connection.files.publish(wanted.upload, made)
     if version is None:

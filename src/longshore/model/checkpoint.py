@@ -20,10 +20,9 @@ class NewCheckpoint(Struct, frozen=True, omit_defaults=True):
     """Which checkpoint of this attempt it is. A repeat, or one that comes late, changes nothing."""
 
 
-class Checkpoint(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What the next attempt begins with."""
+class CheckpointView(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A checkpoint as a job shows it."""
 
-    manifest: bytes
     files: int
     total_bytes: int
     saved_at: datetime
@@ -31,3 +30,20 @@ class Checkpoint(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """How many times the files were other ones than before, in this round."""
     idle: int = 0
     """How many attempts in a row saved the files that they had begun with."""
+
+
+class Checkpoint(CheckpointView, frozen=True, omit_defaults=True, kw_only=True):
+    """What the next attempt begins with."""
+
+    manifest: bytes
+
+    @property
+    def view(self) -> CheckpointView:
+        """Without what only the next attempt needs."""
+        return CheckpointView(
+            files=self.files,
+            total_bytes=self.total_bytes,
+            saved_at=self.saved_at,
+            number=self.number,
+            idle=self.idle,
+        )

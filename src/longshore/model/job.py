@@ -12,6 +12,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
+from longshore.model.checkpoint import CheckpointView
 from longshore.model.watcher import Watcher
 
 DEFAULT_QUEUE = "default"
@@ -220,6 +221,8 @@ class Job(Struct, frozen=True, kw_only=True):
     """Set while its worker holds it ahead of its slots: how many running jobs it waits for."""
     open: int = 0
     """Of a map or a sub-group: how many jobs in its scope are not closed."""
+    checkpoint: CheckpointView | None = None
+    """The files that its next attempt begins with. Lists do not tell."""
 
 
 class Ended(Struct, frozen=True, gc=False):

@@ -22,7 +22,7 @@ CHECKPOINT_CODE: Final = 85
 
 PROGRAM_VARIABLES: Final = tuple(
     f"LONGSHORE_{word}"
-    for word in ("JOB", "ATTEMPT", "RESULT", "PROGRESS", "SECRETS", "WORKER_PROCESS")
+    for word in ("JOB", "ATTEMPT", "RESULT", "PROGRESS", "CHECKPOINT", "SECRETS", "WORKER_PROCESS")
 )
 """What programs find in their environment, beside `LONGSHORE_TOKEN`. A `longshore` command that a
 job runs must not take them for settings."""
@@ -36,17 +36,27 @@ class PublishOn(StrEnum):
     ALWAYS = "always"
 
 
-class Input(Struct, frozen=True, omit_defaults=True):
+class Input(Struct, frozen=True, omit_defaults=True, rename={"maker": "from"}):
     """Files that are there before a program begins: those of a fileset that match a pattern.
 
     Without a `version` the newest one is taken, the same for all attempts of a round. They lie
-    below `path`, a folder in the program's own folder.
+    below `path`, a folder in the program's own folder. With a `maker` (`from` in files), the key of
+    a job of the same group, it is the version that this job has made; then the fileset may be left
+    out, if that job makes only one.
     """
 
-    fileset: str
+    fileset: str = ""
     version: int | None = None
     patterns: tuple[str, ...] = ("**",)
     path: str = ""
+    maker: str = ""
+
+    @property
+    def called(self) -> str:
+        """What it is, in steps and errors."""
+        if not self.maker:
+            return self.fileset
+        return f"{self.fileset} of {self.maker}" if self.fileset else f"of {self.maker}"
 
 
 class Output(Struct, frozen=True, omit_defaults=True):
@@ -133,7 +143,7 @@ class Program(Struct, frozen=True, omit_defaults=True, kw_only=True):
     secrets: tuple[str, ...] = ()
     """The names of secrets that it gets as files, in the folder `LONGSHORE_SECRETS`."""
     checkpoint: tuple[str, ...] = ()
-    """Which files the next attempt gets back, if the program asks to go on later."""
+    """Which files the next attempt gets back: as they were when the program asked for it."""
 
 
 class Command(Program, frozen=True, omit_defaults=True, kw_only=True, tag_field="run"):

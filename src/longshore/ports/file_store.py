@@ -103,8 +103,8 @@ class FileStore(Protocol):
     ) -> Sequence[int | None]:
         """Under which generation each blob is stored; None if it is not.
 
-        An attempt as `reader` finds only the blobs of its inputs, of its job's checkpoint, and those
-        that it pins.
+        An attempt as `reader` finds only the blobs of its inputs, those of its job's checkpoint,
+        and those that it pins.
         """
 
     async def forget_manifests(self, older_than_s: float, most: int = 1000) -> int:

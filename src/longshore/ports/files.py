@@ -6,6 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
+from msgspec import Struct
+
+from longshore.model.checkpoint import CheckpointView
 from longshore.model.fileset import NewVersion
 from longshore.model.program import Input, Outcome, Output
 
@@ -24,6 +27,13 @@ class FilesFailed(Exception):
         self.outcome = outcome
 
 
+class Saving(Struct, frozen=True):
+    """Which files of an attempt's folder to save; `sequence` counts the saves of the attempt."""
+
+    patterns: tuple[str, ...]
+    sequence: int
+
+
 class Files(Protocol):
     """Brings the inputs of an attempt, and takes its outputs; raises `FilesFailed`.
 
@@ -36,6 +46,17 @@ class Files(Protocol):
         `into` is the folder of the attempt itself: the way below it may hold links, which are
         refused.
         """
+
+    async def restore(self, ticket: str, into: Path, on_progress: OnProgress) -> int | None:
+        """Puts the files of the job's checkpoint where they lay; answers how many there are.
+
+        They take the place of what is there. None if the job has no checkpoint.
+        """
+
+    async def save(
+        self, ticket: str, saved: Saving, found_in: Path, on_progress: OnProgress
+    ) -> CheckpointView:
+        """Stores files as the checkpoint of the job: the next attempt begins with them."""
 
     async def take(
         self, ticket: str, made: Output, found_in: Path, on_progress: OnProgress

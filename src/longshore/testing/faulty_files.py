@@ -64,9 +64,7 @@ class FaultyFiles:
         return await self._call("versions_of_node", lambda: self.store.versions_of_node(job, key))
 
     async def save_checkpoint(self, holder: Holder, made: NewCheckpoint) -> Checkpoint | None:
-        return await self._call(
-            "save_checkpoint", lambda: self.store.save_checkpoint(holder, made)
-        )
+        return await self._call("save_checkpoint", lambda: self.store.save_checkpoint(holder, made))
 
     async def checkpoint(self, job: UUID) -> Checkpoint | None:
         return await self._call("checkpoint", lambda: self.store.checkpoint(job))

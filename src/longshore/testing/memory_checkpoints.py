@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from msgspec.structs import replace
+
 from longshore.core.checkpoints import is_news, next_checkpoint
 from longshore.core.lifecycle import TERMINAL
 from longshore.model.checkpoint import Checkpoint, NewCheckpoint
 from longshore.model.fileset import FilesetVersion, Holder
+from longshore.model.job import Job
 from longshore.payload.references import BESIDE
-from longshore.testing.memory_files import MemoryFiles
 from longshore.testing.memory_file_rows import CheckpointRow
+from longshore.testing.memory_files import MemoryFiles
 
 
 class MemoryCheckpoints(MemoryFiles):
@@ -35,6 +38,11 @@ class MemoryCheckpoints(MemoryFiles):
     async def checkpoint(self, job: UUID) -> Checkpoint | None:
         row = self._files.checkpoints.get(job)
         return row.kept if row is not None and self._is_of_live(job, row) else None
+
+    async def job(self, ref: UUID | int) -> Job | None:
+        found = await super().job(ref)
+        saved = None if found is None else await self.checkpoint(found.id)
+        return found if found is None or saved is None else replace(found, checkpoint=saved.view)
 
     def _is_of_live(self, id: UUID, row: CheckpointRow) -> bool:
         job = self._jobs.get(id)

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
+from longshore.model.checkpoint import Checkpoint, NewCheckpoint
 from longshore.model.fileset import (
     BlobRef,
     Collected,
@@ -107,13 +108,28 @@ class PublishUpload(Numbered, frozen=True):
 class FixInput(Numbered, frozen=True, omit_defaults=True):
     """Which version of a fileset an attempt reads: always the same in a round of its job.
 
-    With `maker` it is the one that this job made.
+    With `maker` it is the one that this job made. With `node` it is the one that the job with this
+    key in the group of the attempt made; then `fileset` may be empty, if that made only one.
     """
 
     ticket: str
     fileset: str
     version: int | None = None
     maker: UUID | None = None
+    node: str = ""
+
+
+class SaveCheckpoint(Numbered, frozen=True):
+    """Keep what an attempt has sealed as the checkpoint of its job."""
+
+    ticket: str
+    made: NewCheckpoint
+
+
+class FindCheckpoint(Numbered, frozen=True):
+    """The checkpoint that an attempt begins with."""
+
+    ticket: str
 
 
 class LocateBlobs(Numbered, frozen=True, omit_defaults=True):
@@ -157,6 +173,8 @@ BlobRequest = (
     | SealManifest
     | PublishUpload
     | FixInput
+    | SaveCheckpoint
+    | FindCheckpoint
     | LocateBlobs
     | ListDoomed
     | ForgetBlobs
@@ -175,6 +193,8 @@ FILE_ANSWERS: Final[dict[type, Any]] = {
     SealManifest: PinVerdict,
     PublishUpload: FilesetVersion | None,
     FixInput: FilesetVersion | None,
+    SaveCheckpoint: Checkpoint | None,
+    FindCheckpoint: Checkpoint | None,
     LocateBlobs: tuple[int | None, ...],
     ListDoomed: tuple[StoredBlob, ...],
     ForgetBlobs: int,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from uuid import UUID
 
 import pytest
+from msgspec import structs
 
+from longshore.core.checkpoints import MAX_IDLE, MAX_PAUSE_S, PAUSE_S
 from longshore.core.outcomes import (
-    CHECKPOINT_PAUSE_S,
     TABLE,
     memory_for,
     parse_rule,
@@ -16,6 +18,7 @@ from longshore.core.outcomes import (
 )
 from longshore.errors import InvalidInput
 from longshore.model.attempt import Assignment
+from longshore.model.checkpoint import CheckpointView
 from longshore.model.job import Reason
 from longshore.model.program import Action, Limits, Outcome, ProgramEnd, Rule
 from longshore.model.reports import CrashReport, FailureReport, Report, SkipReport, SnoozeReport
@@ -69,8 +72,28 @@ def test_signals_and_lost_workers_are_crashes(outcome: str) -> None:
 def test_85_goes_on_later_unless_a_rule_says_otherwise() -> None:
     made = report("exit", 85)
     assert isinstance(made, SnoozeReport)
-    assert made.after_s == CHECKPOINT_PAUSE_S
+    assert made.after_s == PAUSE_S
     assert isinstance(report("exit", 85, "exit(85): fail"), FailureReport)
+
+
+def test_85_without_anything_new_waits_ever_longer_and_then_fails() -> None:
+    def after(idle: int, *rules: str) -> Report | None:
+        saved = CheckpointView(files=2, total_bytes=3, saved_at=datetime.now(UTC), idle=idle)
+        end = ProgramEnd(Outcome.EXIT, 85, "exited with code 85")
+        return report_of(ATTEMPT, end, [parse_rule(rule) for rule in rules], saved=saved)
+
+    pauses = [made.after_s for n in range(MAX_IDLE) if isinstance(made := after(n), SnoozeReport)]
+    assert pauses == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, MAX_PAUSE_S]
+    given_up = after(MAX_IDLE)
+    assert isinstance(given_up, FailureReport)
+    assert not given_up.final, "it uses up its retries"
+    assert "10 times in a row with the same files" in given_up.error.message
+
+
+def test_85_without_a_checkpoint_waits_ever_longer() -> None:
+    end = ProgramEnd(Outcome.EXIT, 85)
+    made = [report_of(structs.replace(ATTEMPT, attempt=n), end, ()) for n in (1, 2, 30)]
+    assert [one.after_s for one in made if isinstance(one, SnoozeReport)] == [1.0, 2.0, MAX_PAUSE_S]
 
 
 def test_the_first_rule_that_fits_counts() -> None:

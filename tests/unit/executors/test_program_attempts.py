@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
 
@@ -13,12 +14,13 @@ from longshore.executors.host.programs.command import CommandRunner
 from longshore.executors.host.programs.folders import FolderKeeper
 from longshore.executors.output.attempt_log import AttemptLog
 from longshore.model.attempt import Assignment
+from longshore.model.checkpoint import CheckpointView
 from longshore.model.fileset import NewVersion
 from longshore.model.job import LogKind, Reason
 from longshore.model.log import LogLimits, unpack_line
 from longshore.model.program import Command, Input, Outcome, Output, PublishOn
-from longshore.model.reports import FailureReport, Report, SnoozeReport, SuccessReport
-from longshore.ports.files import FilesFailed, OnProgress
+from longshore.model.reports import CrashReport, FailureReport, Report, SnoozeReport, SuccessReport
+from longshore.ports.files import FilesFailed, OnProgress, Saving
 
 COPY = ("sh", "-c", "cat in/name > out; exit $(cat in/code)")
 
@@ -31,6 +33,8 @@ class Shelf:
         self.fails: dict[str, Outcome] = {}
         self.full: set[str] = set()
         self.taken: list[tuple[str, str]] = []
+        self.kept: dict[str, str] = {}
+        self.saves: list[int] = []
 
     async def bring(self, ticket: str, wanted: Input, into: Path, on_progress: OnProgress) -> None:
         """Puts two files there."""
@@ -48,6 +52,23 @@ class Shelf:
         self._perhaps("take")
         self.taken.append((made.fileset, (found_in / "out").read_text()))
         return NewVersion(made.fileset, b"m", 1, 2)
+
+    async def restore(self, ticket: str, into: Path, on_progress: OnProgress) -> int | None:
+        """Puts back what was saved last."""
+        self._perhaps("restore")
+        for name, text in self.kept.items():
+            (into / name).write_text(text)
+        return len(self.kept) or None
+
+    async def save(
+        self, ticket: str, saved: Saving, found_in: Path, on_progress: OnProgress
+    ) -> CheckpointView:
+        """Keeps what the program left."""
+        self._perhaps("save")
+        names = [name for name in saved.patterns if (found_in / name).exists()]
+        self.kept = {name: (found_in / name).read_text() for name in names}
+        self.saves.append(saved.sequence)
+        return CheckpointView(files=len(names), total_bytes=0, saved_at=datetime.now(UTC))
 
     def _perhaps(self, step: str) -> None:
         if step in self.full:
@@ -155,3 +176,67 @@ async def test_a_program_whose_files_take_long_tells_when_it_really_begins(
     log = AttemptLog(assignment.job, 7, lambda log: None)
     await attempt(assignment, Command(argv=("true",)), log, means)
     assert begun == [7]
+
+
+# checkpoints
+
+
+async def step_by_step(shelf: Shelf, script: str) -> tuple[Report, list[str]]:
+    """The report of a command whose checkpoint is the file `at`, and its steps."""
+    assignment = Assignment(uuid4(), 7, 1, "count", b"", ticket="t")
+    log = AttemptLog(assignment.job, 7, lambda log: None)
+    command = Command(argv=("sh", "-c", script), checkpoint=("at",))
+    runner = CommandRunner(1.0, is_alone=False)
+    await runner.open()
+    means = Means(runner, shelf, FolderKeeper(0), LogLimits())
+    report = await attempt(assignment, command, log, means)
+    return report, [unpack_line(one.data).text for one in log.take() if one.kind is LogKind.STEP]
+
+
+async def test_exit_85_saves_what_the_next_attempt_begins_with() -> None:
+    shelf = Shelf()
+    script = "echo x >> at; test $(wc -l < at) -ge 2 || exit 85"
+    first, steps = await step_by_step(shelf, script)
+    assert isinstance(first, SnoozeReport)
+    assert "from its checkpoint (1 files)" in first.note
+    assert steps == [
+        "allocated",
+        "restoring checkpoint",
+        "running",
+        "saving checkpoint",
+        "finished",
+    ]
+    assert shelf.kept == {"at": "x\n"}
+    second, _ = await step_by_step(shelf, script)
+    assert isinstance(second, SuccessReport)
+
+
+async def test_program_may_ask_while_it_runs_and_waits_until_it_is_saved() -> None:
+    script = """for n in 1 2; do
+        echo $n > at; : > $LONGSHORE_CHECKPOINT
+        while [ -e $LONGSHORE_CHECKPOINT ]; do sleep 0.02; done
+    done; echo lost > at; kill -9 $$"""
+    report, steps = await step_by_step(shelf := Shelf(), script)
+    assert isinstance(report, CrashReport)
+    assert (shelf.kept, shelf.saves) == ({"at": "2\n"}, [1, 2])
+    assert steps.count("saving checkpoint") == 2
+
+
+async def test_checkpoint_that_cannot_be_saved_is_told_and_never_hangs_the_program() -> None:
+    shelf = Shelf()
+    shelf.fails["save"] = Outcome.OUTPUT_MISSING
+    script = """: > $LONGSHORE_CHECKPOINT
+        while [ -e $LONGSHORE_CHECKPOINT ]; do sleep 0.02; done; exit 3"""
+    report, _ = await step_by_step(shelf, script)
+    assert isinstance(report, FailureReport)
+    assert report.error.exit_code == 3
+    assert "no checkpoint was saved" in report.error.traceback
+
+
+@pytest.mark.parametrize(("step", "reason"), [("restore", "input_missing"), ("save", "output_missing")])
+async def test_checkpoint_that_is_lost_or_missing_ends_the_attempt(step: str, reason: str) -> None:
+    shelf = Shelf()
+    shelf.fails[step] = Outcome(reason)
+    report, _ = await step_by_step(shelf, "exit 85")
+    assert isinstance(report, FailureReport)
+    assert report.error.reason == reason

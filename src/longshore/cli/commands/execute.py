@@ -87,6 +87,14 @@ _OPTIONS: Final[tuple[tuple[tuple[str, ...], dict[str, Any]], ...]] = (
         },
     ),
     (
+        ("--checkpoint", "checkpoint"),
+        {
+            "multiple": True,
+            "metavar": "PATTERN",
+            "help": "Files that the next attempt gets back if it exits with 85; repeatable.",
+        },
+    ),
+    (
         ("--secret", "secrets"),
         {"multiple": True, "metavar": "NAME", "help": "A secret that it gets as a file."},
     ),
@@ -208,6 +216,7 @@ def _described(given: dict[str, Any], limits: dict[str, Any]) -> dict[str, Any]:
         "inputs": list(given["inputs"]),
         "outputs": [_output(text) for text in given["outputs"]],
         "secrets": list(given["secrets"]),
+        "checkpoint": list(given["checkpoint"]),
         "limits": {name: value for name, value in named.items() if value is not None},
     }
 

@@ -484,11 +484,20 @@ def _job_lines(
         ("worker", worker),
         ("progress", progress(job.progress)),
         ("step", job.step or ""),
+        ("checkpoint", _checkpoint(job)),
         ("created", time(job.created_at)),
         ("run at", time(job.run_at)),
         ("started", time(job.started_at)),
         ("ended", f"{time(job.ended_at)}{ran_for}"),
     ]
+
+
+def _checkpoint(job: Job) -> str:
+    saved = job.checkpoint
+    if saved is None:
+        return ""
+    files = "1 file" if saved.files == 1 else f"{saved.files:,} files"
+    return f"{files}, {saved.total_bytes:,} bytes, saved {time(saved.saved_at)}"
 
 
 def _attempts(job: Job) -> str:

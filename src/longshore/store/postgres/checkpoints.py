@@ -35,7 +35,7 @@ UPDATE longshore.checkpoint SET round = $2, token = $3, sequence = $4, manifest 
     total_bytes = $7, number = $8, idle = $9, saved_at = now()
 WHERE job = $1 RETURNING saved_at
 """
-_OF_JOB: Final = f"""
+CHECKPOINT_OF: Final = f"""
 SELECT c.* FROM longshore.checkpoint AS c
 JOIN longshore.job AS j ON j.id = c.job AND j.round = c.round AND j.state < {ENDED}
 WHERE c.job = $1
@@ -67,8 +67,8 @@ class PostgresCheckpoints:
 
     async def checkpoint(self, job: UUID) -> Checkpoint | None:
         """What the next attempt at a job begins with; None if it has ended, or has none."""
-        rows = await self._reading.fetch(_OF_JOB, job)
-        return _checkpoint(rows[0]) if rows else None
+        rows = await self._reading.fetch(CHECKPOINT_OF, job)
+        return read_checkpoint(rows[0]) if rows else None
 
 
 async def _save(tx: Transaction, holder: Holder, made: NewCheckpoint) -> Checkpoint | None:
@@ -78,7 +78,7 @@ async def _save(tx: Transaction, holder: Holder, made: NewCheckpoint) -> Checkpo
     round: int = alive[0]["round"]
     rows = await tx.fetch(_HOLD, holder.id)
     of_round = [row for row in rows if row["round"] == round]
-    known = _checkpoint(of_round[0]) if of_round else None
+    known = read_checkpoint(of_round[0]) if of_round else None
     is_same = bool(of_round) and of_round[0]["token"] == holder.token
     if known is not None and is_same and not is_news(of_round[0]["sequence"], made):
         tx.rest_on_found()
@@ -121,7 +121,8 @@ async def _loosen(tx: Transaction, manifests: set[bytes]) -> None:
     await tx.fetch(sql.LOOSEN, list(manifests))
 
 
-def _checkpoint(row: asyncpg.Record) -> Checkpoint:
+def read_checkpoint(row: asyncpg.Record) -> Checkpoint:
+    """The checkpoint in a row."""
     return Checkpoint(
         manifest=row["manifest"],
         files=row["files"],

@@ -7,7 +7,9 @@ from typing import Final
 from uuid import UUID
 
 import asyncpg
+from msgspec import structs
 
+from longshore.core.lifecycle import TERMINAL
 from longshore.core.why import Facts, HeldBack
 from longshore.model.attempt import Attempt
 from longshore.model.depth import LaneDepth
@@ -16,6 +18,7 @@ from longshore.model.job import Ended, Job, JobFilter, JobPage, JobState, LogKin
 from longshore.model.log import KeptEntry
 from longshore.model.worker import DispatcherView, Lane, QueueView, WorkerView
 from longshore.store.listing import last_number, old, page, probes
+from longshore.store.postgres.checkpoints import CHECKPOINT_OF, read_checkpoint
 from longshore.store.postgres.connections import ConnectionPool
 from longshore.store.postgres.depths import depths
 from longshore.store.postgres.listing import FLOOR, LAST, LISTED, listings
@@ -174,7 +177,11 @@ class PostgresReads:
         if isinstance(ref, int) and ref not in INT64:
             return None
         rows = await self._reading.fetch(_BY_NUMBER if isinstance(ref, int) else _BY_ID, ref)
-        return next((_job(row) for row in rows), None)
+        found = next((_job(row) for row in rows), None)
+        if found is None or not found.attempt or found.state in TERMINAL:
+            return found
+        saved = await self._reading.fetch(CHECKPOINT_OF, found.id)
+        return structs.replace(found, checkpoint=read_checkpoint(saved[0]).view) if saved else found
 
     async def jobs(self, wanted: JobFilter) -> JobPage:
         """Jobs, newest first, without their arguments, results, history and logs."""

@@ -8,6 +8,7 @@ from typing import Any, Final
 from uuid import UUID
 
 import msgspec
+from msgspec import structs
 
 from longshore.core.lanes import lane_of
 from longshore.core.lifecycle import TERMINAL
@@ -39,6 +40,7 @@ from longshore.store.rows import (
     unpack_error,
     unpack_options,
 )
+from longshore.store.sqlite.checkpoints import checkpoint
 from longshore.store.sqlite.sql import NEXT_DUE, ORPHANED, PAST_DEADLINE, Bulk, Value
 from longshore.store.sqlite.start_rules import held_back
 from longshore.store.sqlite.states import ENDED_BADLY, INDEXES, OWNED_LIST
@@ -208,7 +210,11 @@ def has_orphans(tx: Snapshot) -> bool:
 def job(tx: Snapshot, ref: UUID | int) -> Job | None:
     """One job, whole, with the newest progress and step of its last attempt."""
     rows = _rows(tx, _WHOLE.format(named=_named(ref)), (_key(ref),))
-    return next((read_job(JobState(row["state"]), **row) for row in rows), None)
+    found = next((read_job(JobState(row["state"]), **row) for row in rows), None)
+    saved = None if found is None or not found.attempt else checkpoint(tx, found.id)
+    return (
+        found if found is None or saved is None else structs.replace(found, checkpoint=saved.view)
+    )
 
 
 def _named(ref: UUID | int) -> str:

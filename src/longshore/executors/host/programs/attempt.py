@@ -2,8 +2,9 @@
 
     allocated → (image, container) → pulling fileset: X → running → pushing fileset: X → finished
 
-Each is a step of the job. The first that goes wrong ends the attempt, and the later ones are left
-out. What an end means, `core.outcomes` says.
+A program with a checkpoint has `restoring checkpoint` before it runs, and `saving checkpoint`
+whenever it asks. Each is a step of the job. The first that goes wrong ends the attempt, and the
+later ones are left out. What an end means, `core.outcomes` says.
 """
 
 from __future__ import annotations
@@ -18,15 +19,17 @@ from typing import Final, Generic, TypeVar
 
 from msgspec import Struct, structs
 
-from longshore.core.outcomes import memory_for, report_of
+from longshore.core.outcomes import asks_to_go_on, memory_for, report_of
 from longshore.errors import InvalidInput
 from longshore.executors.host.failures import refused
+from longshore.executors.host.programs.checkpoints import Checkpoints
 from longshore.executors.host.programs.folders import FolderKeeper, Folders, variables
 from longshore.executors.host.programs.output import Echo, ProgramOutput
 from longshore.executors.host.programs.report_files import ProgressFile, read_result
 from longshore.executors.host.programs.runner import CannotBegin, Runner, RunningProgram
 from longshore.executors.output.attempt_log import AttemptLog
 from longshore.model.attempt import Assignment
+from longshore.model.checkpoint import CheckpointView
 from longshore.model.fileset import NewVersion
 from longshore.model.job import Progress, Reason
 from longshore.model.log import LogLimits
@@ -94,6 +97,7 @@ class _Attempt(Generic[P]):
         self._log = log
         self._output = output
         self._means = means
+        self._checkpoints = Checkpoints(assignment, program, means.files, log, output)
         self._started = monotonic()
 
     async def report(self) -> Report:
@@ -118,7 +122,7 @@ class _Attempt(Generic[P]):
             folders.work,
             folders.report,
             folders.secrets,
-            variables(assignment, folders),
+            variables(assignment, folders) | self._checkpoints.variables(folders.report),
             self._log,
             self._output,
             memory_for(program.limits, program.rules, assignment.failures),
@@ -126,39 +130,44 @@ class _Attempt(Generic[P]):
 
     async def _bring(self, work: Path) -> None:
         for wanted in self._program.inputs:
-            self._log.step(f"pulling fileset: {wanted.fileset}")
+            self._log.step(f"pulling fileset: {wanted.called}")
             ticket = self._assignment.ticket
             await self._means.files.bring(ticket, wanted, work, self._transferred)
+        await self._checkpoints.restore(work)
 
     async def _run(self, running: RunningProgram[P]) -> ProgramEnd:
         self._log.step("running")
         if monotonic() - self._started >= LATE_S:
             self._means.on_begun(self._assignment.token)
         timeout_s = self._assignment.timeout_s
+        attended = self._checkpoints.attended(running.folder, running.report)
         with _watched(ProgressFile(running.report, self._log)):
             try:
-                async with asyncio.timeout(timeout_s):
+                async with attended, asyncio.timeout(timeout_s):
                     return await self._means.runner.run(running)
             except TimeoutError:
                 words = f"took longer than its timeout of {timeout_s:g} s"
                 return ProgramEnd(Outcome.TIMED_OUT, None, words)
 
     async def _end(self, end: ProgramEnd, folders: Folders) -> Report:
+        saved: CheckpointView | None = None
         try:
+            saved = await self._checkpoints.saved_after(end, folders.work)
             versions = await self._take(end, folders.work)
         except FilesFailed as error:
-            if not end.is_success:
+            if not (end.is_success or asks_to_go_on(end, self._program.rules)):
                 # What went wrong first counts; that its files are lost too is worth a line.
                 self._output.write("stderr", f"{error}\n".encode())
                 versions = ()
             else:
                 end, versions = ProgramEnd(error.outcome, None, str(error)), ()
         self._log.step("finished")
-        if isinstance(self._program, Command) and not (self._program.inputs or versions):
+        program = self._program
+        if isinstance(program, Command) and not (program.inputs or versions or program.checkpoint):
             # To store its steps would take longer than such a command.
             self._log.drop_untold()
         if not end.is_success:
-            return _failed(self._assignment, self._program, end, self._output, versions)
+            return _failed(self._assignment, program, end, self._output, versions, saved)
         try:
             result = read_result(folders.report)
         except InvalidInput as error:
@@ -190,8 +199,9 @@ def _failed(
     end: ProgramEnd,
     output: ProgramOutput,
     versions: tuple[NewVersion, ...] = (),
+    saved: CheckpointView | None = None,
 ) -> Report:
-    report = report_of(assignment, end, program.rules, output.last_lines())
+    report = report_of(assignment, end, program.rules, output.last_lines(), saved)
     assert report is not None, "a success is reported with its result"
     if isinstance(report, FailureReport) and versions:
         return structs.replace(report, versions=versions)

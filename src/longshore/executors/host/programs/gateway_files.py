@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 from longshore.config import FileSettings
 from longshore.errors import LongshoreError
+from longshore.model.checkpoint import CheckpointView
 from longshore.model.fileset import NewVersion
 from longshore.model.program import Input, Outcome, Output
-from longshore.ports.files import FilesFailed, OnProgress
+from longshore.ports.files import FilesFailed, OnProgress, Saving
 
 if TYPE_CHECKING:
     from longshore.files.worker_files import WorkerFiles
@@ -28,6 +29,16 @@ class GatewayFiles:
     async def bring(self, ticket: str, wanted: Input, into: Path, on_progress: OnProgress) -> None:
         """Puts the files of an input into an attempt's folder."""
         await self._files().bring(ticket, wanted, into, on_progress)
+
+    async def restore(self, ticket: str, into: Path, on_progress: OnProgress) -> int | None:
+        """Puts the files of the job's checkpoint into an attempt's folder."""
+        return await self._files().restore(ticket, into, on_progress)
+
+    async def save(
+        self, ticket: str, saved: Saving, found_in: Path, on_progress: OnProgress
+    ) -> CheckpointView:
+        """Stores files of an attempt's folder for the next attempt."""
+        return await self._files().save(ticket, saved, found_in, on_progress)
 
     async def take(
         self, ticket: str, made: Output, found_in: Path, on_progress: OnProgress
